@@ -2,14 +2,13 @@ package renderer
 
 import "context"
 
-// Quarantiner is implemented by renderers that can block the interfaces of pods before the first
-// state is known.
+// Quarantiner is implemented by renderers that can block pod interfaces before the desired state is
+// known.
 type Quarantiner interface {
-	// Quarantine blocks interfaces of pods, in both directions, for as long as there was no Commit,
-	// and has State name them in Blocked. It reports whether the dataplane holds rules of an
-	// earlier run. Such a dataplane goes on enforcing these: all interfaces that it has keep what
-	// they have, and only those that come later are blocked. It is called again whenever the
-	// dataplane has changed, and after an error, by the goroutine that commits. After the first
-	// Commit it does nothing.
+	// Quarantine blocks both directions of pod interfaces until the first Commit, and lists them in
+	// State.Blocked. holdsRules reports whether the dataplane holds rules of an earlier run. Such a
+	// dataplane keeps enforcing them: existing interfaces keep their rules, and only interfaces
+	// that appear later are blocked. The goroutine that commits calls Quarantine again whenever the
+	// dataplane has changed, and after an error. After the first Commit it does nothing.
 	Quarantine(ctx context.Context) (holdsRules bool, err error)
 }

@@ -2,14 +2,14 @@ package renderer
 
 import "errors"
 
-// ErrRefused is what errors of Commit wrap that only a change mends: of what was asked for, or of
-// the dataplane, about which the renderer calls its OnChange. A table that is larger than the
-// dataplane can take is such an error; a dataplane that does not answer, or one whose memory may
-// become free at any moment, is none. A Commit that ends so is not tried again before something
-// has changed. Where the text of the refusal stands for itself, see Refusal.
+// ErrRefused is wrapped by errors of Commit that a retry cannot fix. Only a change of the desired
+// state helps, or a change of the dataplane, for which the renderer calls its OnChange. A table
+// that exceeds the limits of the dataplane is such an error. A dataplane that does not answer, or
+// whose memory may become free at any moment, is not. The caller does not retry a refused Commit
+// until something has changed. Refusal makes sentinel errors that wrap ErrRefused.
 var ErrRefused = errors.New("refused")
 
-// refusal is a sentinel error that wraps ErrRefused and has a text of its own.
+// refusal is a sentinel error with its own text that wraps ErrRefused.
 type refusal struct{ text string }
 
 func (r *refusal) Error() string { return r.text }
@@ -17,13 +17,14 @@ func (r *refusal) Error() string { return r.text }
 // Unwrap returns ErrRefused.
 func (r *refusal) Unwrap() error { return ErrRefused }
 
-// Refusal returns a new error with a text that wraps ErrRefused, for errors that renderers export.
+// Refusal returns a new error with the given text that wraps ErrRefused. Renderers use it for
+// exported errors.
 func Refusal(text string) error { return &refusal{text} }
 
-// IsRefused reports whether every error that err joins or wraps ends in ErrRefused, so that
-// another try would end as this one did. An error with a part that may pass by itself is not.
+// IsRefused reports whether all errors that err joins or wraps are refusals, so that a retry would
+// fail in the same way. It returns false if any part may succeed on a retry.
 func IsRefused(err error) bool {
-	switch e := err.(type) { //nolint:errorlint // the tree of wrapped errors is walked here
+	switch e := err.(type) { //nolint:errorlint // this walks the tree of wrapped errors
 	case interface{ Unwrap() error }:
 		return IsRefused(e.Unwrap())
 	case interface{ Unwrap() []error }:

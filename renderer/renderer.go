@@ -1,17 +1,17 @@
-// Package renderer is the contract between the configurator and the network
-// stacks: the last room in which all stacks look the same.
+// Package renderer is the contract between the configurator and the dataplanes. It is the last
+// layer at which all dataplanes look the same.
 //
-// A renderer receives, per pod, two ordered lists of six-tuples, and the members
-// of the address sets that they name, and makes its stack enforce exactly that.
-// Directions are the vswitch's: ingress is what enters the vswitch from the pod.
+// A renderer receives two ordered lists of six-tuples for each pod, and the members of the address
+// sets that they name. It makes its dataplane enforce exactly that. Directions are the vswitch's:
+// ingress traffic enters the vswitch from the pod.
 //
 // # Invariants
 //
 //   - Never fewer: while a change is applied no packet is allowed that neither the
 //     old nor the new rules allow, and none is dropped that both allow.
-//   - State advances after the stack's acknowledgement. After a failed Commit the
-//     next Commit, even of an empty transaction, tries the rest again.
-//   - Equal input causes no operation in the stack.
+//   - State advances only after the dataplane has acknowledged a change. After a
+//     failed Commit, the next Commit retries the rest, even for an empty transaction.
+//   - Equal input causes no operation in the dataplane.
 //   - A renderer changes only objects that carry its own mark.
 package renderer
 
@@ -22,46 +22,45 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Renderer installs rules into one network stack. Its methods are called by one
-// goroutine; different renderers commit in parallel.
+// Renderer installs rules into one dataplane. One goroutine calls its methods. Different renderers
+// commit in parallel.
 type Renderer interface {
 	// Name identifies the renderer in status, metrics and logs, for example "acl".
 	Name() string
-	// NewTxn starts a transaction. With resync, pods and sets that the
-	// transaction does not name are removed by Commit.
+	// NewTxn starts a transaction. If resync is true, Commit removes the pods and sets that the
+	// transaction does not name.
 	NewTxn(resync bool) Txn
 }
 
-// Txn collects changes; only Commit touches the stack. A transaction is used by
-// one goroutine and not after Commit.
+// Txn collects changes. Only Commit touches the dataplane. One goroutine uses a transaction, and
+// does not use it after Commit.
 type Txn interface {
-	// UpdateSet changes the members of an address set. In a resync, added is the
-	// whole membership of the set. A set that no rule names may be updated; a rule
-	// may name a set that was never updated, which is then empty. A member is added
-	// only when it is not in the set and removed only when it is. Members of one
-	// set do not overlap. After the last member is removed the set may be forgotten.
+	// UpdateSet changes the members of an address set. In a resync, added lists all members of the
+	// set. A set may be updated before any rule names it. A rule may name a set that was never
+	// updated; the set is then empty. The caller adds only prefixes that are not members, and
+	// removes only members. Members of one set do not overlap. The caller may forget a set once its
+	// last member is removed.
 	UpdateSet(id api.SetID, added, removed []netip.Prefix)
 	// Render replaces the configuration of a pod that is attached to this vswitch.
 	Render(pod api.PodID, cfg PodConfig)
-	// Remove forgets a pod. Removing an unknown pod does nothing.
+	// Remove removes a pod. It ignores unknown pods.
 	Remove(pod api.PodID)
-	// Commit installs the difference. After an error the stack still enforces
-	// either the old or the new rules of every pod, never fewer, and the next
-	// Commit of this renderer tries the rest again. ErrDeferred is no failure.
+	// Commit installs the difference. After an error, the dataplane still enforces either the old
+	// or the new rules of every pod, never fewer, and the next Commit of this renderer retries the
+	// rest. ErrDeferred is not a failure.
 	Commit(ctx context.Context) error
 }
 
-// PodConfig is what a stack must enforce for one pod. The lists are shared and
-// must not be changed. Rules in Ingress (traffic that leaves the pod) name only
-// the destination, rules in Egress (traffic to the pod) name only the source:
-// the pod's side is any address. A nil list does not restrict the direction; a
-// list ends with a rule that matches everything.
+// PodConfig is what a dataplane must enforce for one pod. The lists are shared; nobody may change
+// them. Rules in Ingress (traffic that leaves the pod) name only the destination. Rules in Egress
+// (traffic to the pod) name only the source. The pod's side matches any address. A nil list does
+// not restrict its direction. Every list ends with a rule that matches everything.
 type PodConfig struct {
 	IPs             []netip.Addr // sorted, at least one
 	Ingress, Egress *RuleList
 }
 
-// Decision is one table's answer to a flow.
+// Decision is the verdict of one table on a flow.
 type Decision struct {
 	Renderer string         `json:"renderer"`
 	Table    string         `json:"table"`
@@ -71,7 +70,7 @@ type Decision struct {
 	Origins  []api.Origin   `json:"origins,omitempty"`
 }
 
-// WithRenderer writes into decisions which renderer they are of, and returns them.
+// WithRenderer sets the renderer name of decisions and returns them.
 func WithRenderer(renderer string, decisions []Decision) []Decision {
 	for i := range decisions {
 		decisions[i].Renderer = renderer
@@ -79,27 +78,26 @@ func WithRenderer(renderer string, decisions []Decision) []Decision {
 	return decisions
 }
 
-// CounterKey is what hits are counted by: what a rule of a policy decides, in all tables. The zero
-// origin stands for rules that no policy is the reason of.
+// CounterKey identifies a packet counter: the decisions of one rule of a policy, summed over all
+// tables. The zero origin stands for rules without a policy.
 type CounterKey struct {
 	Origin api.Origin
 	Action api.Action
 }
 
-// Scope is an Explainer whose dataplane has nothing to do with some flows.
+// Scope is an Explainer whose dataplane handles only some flows.
 type Scope interface {
-	// NotApplicable returns one clause that says why the dataplane does not decide about a flow
-	// that the node does decide about; empty when it decides. Explain is not asked about such
-	// flows. Any goroutine may call it; it waits for no Commit.
+	// NotApplicable returns one clause that says why this dataplane does not decide about a flow
+	// that the node decides about. It returns "" when the dataplane decides. Explain is not called
+	// for flows that are not applicable. Any goroutine may call it; it does not wait for a Commit.
 	NotApplicable(f api.Flow) string
 }
 
-// Explainer is implemented by renderers that can say what their dataplane does with
-// the first packet of a flow.
+// Explainer is implemented by renderers that can explain how their dataplane handles the first
+// packet of a flow.
 type Explainer interface {
-	// Explain returns the decisions of the tables that the flow meets, in that
-	// order; the flow is permitted when all of them permit it (none is open). It
-	// evaluates what was last installed, not what is wanted. Any goroutine may call it;
-	// it waits for no Commit.
+	// Explain returns the decisions of the tables that the flow meets, in that order. The flow is
+	// permitted if all of them permit it, or if there are none. It evaluates the installed state,
+	// not the desired state. Any goroutine may call it; it does not wait for a Commit.
 	Explain(f api.Flow) []Decision
 }

@@ -8,50 +8,48 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Reporter is implemented by renderers whose stack may be unable to enforce a part
-// of what they are told.
+// Reporter is implemented by renderers whose dataplane may be unable to enforce some rules.
 type Reporter interface {
-	// Unenforced returns which rules are not enforced as they are, sorted by Compare,
-	// each once. It is asked after every Commit of the renderer, by the goroutine that
-	// called it, and answers for everything that the renderer was told: a function of
-	// that and of what the stack can do, whatever happened before. Before it is known
-	// which stack there is, nothing is. While the answer stays the same it is the same
-	// slice, which must not be changed, so that asking costs nothing.
+	// Unenforced returns the rules that are not enforced exactly, each once, sorted by Compare. The
+	// goroutine that commits calls it after every Commit. The result depends only on the current
+	// input and on what the dataplane can do, not on history. It is empty until the renderer knows
+	// the dataplane. As long as the result does not change, Unenforced returns the same slice, so
+	// calls are cheap. Callers must not change it.
 	Unenforced() []Unenforced
 }
 
-// Unenforced is a rule of a policy that a stack cannot enforce as it is. It never
-// means that more is permitted than the policies permit.
+// Unenforced is a rule of a policy that the dataplane cannot enforce exactly. It never means that
+// more is permitted than the policies permit.
 type Unenforced struct {
-	Origin api.Origin // of the rule; IsolationRule stands for the policy as a whole
+	Origin api.Origin // of the rule; IsolationRule stands for the whole policy
 	Class  api.Class  // ClassStack or ClassLimit
-	// Reason is one lower-case clause on the stack, for example "VPP does not match
-	// ports of SCTP". It holds nothing that differs from pod to pod.
+	// Reason is one lower-case clause about the dataplane, for example "VPP does not match ports of
+	// SCTP". It contains nothing that differs between pods.
 	Reason string
 	Effect Effect
-	Pods   int // local pods that the rule applies to; 0 when that is not known
+	Pods   int // local pods to which the rule applies; 0 when unknown
 }
 
-// Effect says what becomes of the traffic that the rule is about.
+// Effect is what happens to the traffic that the rule matches.
 type Effect uint8
 
-// The effects. The zero value is what renderers should strive for.
+// The effects. EffectClosed, the zero value, is the preferred one.
 const (
-	EffectClosed   Effect = iota // it is denied, unless another rule permits it
-	EffectPrevious               // pods keep the rules they had before; one that had none is closed
-	EffectWider                  // it is denied together with other traffic of its protocol
+	EffectClosed   Effect = iota // the traffic is denied, unless another rule permits it
+	EffectPrevious               // pods keep their previous rules; a pod without previous rules is blocked
+	EffectWider                  // the traffic is denied together with other traffic of its protocol
 )
 
-// String says it in words that follow a reason.
+// String returns the effect as a clause that can follow a reason.
 func (e Effect) String() string {
 	switch e {
 	case EffectPrevious:
-		return "pods keep the rules they had, and pods without any are closed"
+		return "pods keep their previous rules; a pod without previous rules is blocked"
 	case EffectWider:
-		return "where this rule denies, all ports of the protocol are denied"
+		return "denied together with all other ports of the protocol"
 	case EffectClosed:
 	}
-	return "what only this rule permits stays closed"
+	return "traffic that only this rule permits stays denied"
 }
 
 // Compare orders by origin, class, reason and effect.
@@ -60,7 +58,7 @@ func (u Unenforced) Compare(o Unenforced) int {
 		strings.Compare(u.Reason, o.Reason), cmp.Compare(u.Effect, o.Effect), cmp.Compare(u.Pods, o.Pods))
 }
 
-// SortUnenforced sorts in place and drops what is there twice.
+// SortUnenforced sorts the list in place and removes duplicates.
 func SortUnenforced(list []Unenforced) []Unenforced {
 	slices.SortFunc(list, Unenforced.Compare)
 	return slices.Compact(list)

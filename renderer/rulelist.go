@@ -11,27 +11,27 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Digest identifies the content of a rule list or a table: equal rules in equal
-// order have equal digests. Origins take no part in it.
+// Digest identifies the content of a rule list or a table. Equal rules in equal order have equal
+// digests; origins are not included.
 type Digest [16]byte
 
-// String returns the first eight bytes in hexadecimal, enough for people.
+// String returns the first eight bytes in hexadecimal, for display.
 func (d Digest) String() string { return hex.EncodeToString(d[:8]) }
 
-// RuleList is an immutable ordered list of rules; the first that matches decides.
+// RuleList is an immutable ordered list of rules. The first match decides.
 type RuleList struct {
 	rules   []api.ContivRule
 	origins [][]api.Origin
 	digest  Digest
 }
 
-// NewRuleList takes ownership of both slices. origins[i] says where rules[i]
-// came from; it is as long as rules, or nil.
+// NewRuleList takes ownership of both slices. origins[i] lists the origins of rules[i]; origins is
+// as long as rules, or nil.
 func NewRuleList(rules []api.ContivRule, origins [][]api.Origin) *RuleList {
 	return &RuleList{rules: rules, origins: origins, digest: DigestRules(rules)}
 }
 
-// Rules returns the rules; the caller must not change them. A nil list has none.
+// Rules returns the rules, none for a nil list. The caller must not change them.
 func (l *RuleList) Rules() []api.ContivRule {
 	if l == nil {
 		return nil
@@ -39,7 +39,7 @@ func (l *RuleList) Rules() []api.ContivRule {
 	return l.rules
 }
 
-// Origins returns where the i-th rule came from.
+// Origins returns the origins of the i-th rule.
 func (l *RuleList) Origins(i int) []api.Origin {
 	if l == nil || l.origins == nil {
 		return nil
@@ -47,7 +47,7 @@ func (l *RuleList) Origins(i int) []api.Origin {
 	return l.origins[i]
 }
 
-// MarshalJSON writes each rule with its origins.
+// MarshalJSON encodes each rule with its origins.
 func (l *RuleList) MarshalJSON() ([]byte, error) {
 	type rule struct {
 		Rule    api.ContivRule `json:"rule"`
@@ -60,7 +60,7 @@ func (l *RuleList) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// Digest identifies the rules. The digest of a nil list is zero.
+// Digest returns the digest of the rules. It is zero for a nil list.
 func (l *RuleList) Digest() Digest {
 	if l == nil {
 		return Digest{}
@@ -92,8 +92,8 @@ func appendNet(b []byte, n api.Net) []byte {
 	return appendPrefix(b, n.Prefix)
 }
 
-// appendPrefix writes the bits and the address; the bits of no prefix are -1, and
-// the length of the address separates the families.
+// appendPrefix appends the prefix length and the address. The prefix length of an invalid prefix is
+// -1; the length of the address distinguishes the families.
 func appendPrefix(b []byte, p netip.Prefix) []byte {
 	addr := p.Addr().AsSlice()
 	b = append(b, byte(p.Bits()), byte(len(addr)))

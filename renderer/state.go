@@ -12,24 +12,24 @@ import (
 )
 
 // ErrNoInterface is returned by Commit when a pod with rules, or an uplink that needs them, has no
-// interface in the dataplane, or it is not known which. Everything else was installed. A pod that
-// ends has none for some moments, and is no reason.
+// interface in the dataplane, or when the interface is ambiguous. Everything else is installed. A
+// terminating pod has no interface for a moment, which is not an error.
 var ErrNoInterface = errors.New("no interface")
 
-// ErrDeferred is wrapped by what Commit returns when nothing failed, while something waits so that
-// the dataplane is not kept from forwarding too often, or for too long: what only permits more, or
-// a change that takes long, on interfaces whose turn has not come. The renderer calls its OnChange
-// when it is due; the next Commit after that goes on.
-var ErrDeferred = errors.New("changes wait for their turn")
+// ErrDeferred is wrapped by the error that Commit returns when nothing failed but some changes were
+// postponed, to limit how often and how long the dataplane stops forwarding. Postponed are changes
+// that only permit more, and long changes of interfaces whose turn has not come. The renderer calls
+// its OnChange when they are due; the next Commit continues.
+var ErrDeferred = errors.New("changes are postponed")
 
-// Deferred is an ErrDeferred that says how far the dataplane is.
+// Deferred is an ErrDeferred that reports the progress of the dataplane.
 type Deferred struct {
-	// Since is when the oldest Commit began that is not wholly in force. All that ended before
-	// are.
+	// Since is when the oldest Commit that is not completely in force began. All Commits that ended
+	// before Since are in force.
 	Since time.Time
 }
 
-// Error says what waits.
+// Error returns the text of ErrDeferred.
 func (d *Deferred) Error() string { return ErrDeferred.Error() }
 
 // Unwrap returns ErrDeferred.
@@ -37,58 +37,58 @@ func (d *Deferred) Unwrap() error { return ErrDeferred }
 
 var errGone = errors.New("not connected to the dataplane")
 
-// State is what a dataplane enforces, as its renderer knows it. It is published after every
-// Commit and never changes afterwards. Directions are the pod's.
+// State is what a dataplane enforces, as known to its renderer. A renderer publishes a State after
+// every Commit and never changes it afterwards. Directions are the pod's.
 type State struct {
 	Renderer  string
-	Version   string // of the dataplane; empty when it has none, or is not known yet
-	Connected bool   // when it was asked for, not when it was published
-	// Waiting is since when the dataplane has not answered a call, when it was asked for; zero when
-	// no call waits, and where it is not known.
+	Version   string // of the dataplane; empty when it has none or it is unknown
+	Connected bool   // at the time of the State call, not of publication
+	// Waiting is when the call began that the dataplane has not answered yet, as of the State call.
+	// It is zero when no call is outstanding, or when this is unknown.
 	Waiting time.Time
 	Err     error     // of the last Commit; nil when everything is enforced
-	Pending []Pending // what is known and not enforced yet
-	Blocked []string  // interfaces that let nothing pass, because nobody says whose they are
+	Pending []Pending // desired, but not enforced yet
+	Blocked []string  // interfaces that pass no traffic, because their pod is unknown
 	Memory  Memory
-	Tables  []Table // local ones by name, then the global one
-	// Forbidden counts open connections that policy no longer permits, and that the dataplane
-	// can only ask applications to close.
+	Tables  []Table // local tables by name, then the global table
+	// Forbidden is the number of open connections that policy no longer permits, and that the
+	// dataplane can only ask applications to close.
 	Forbidden int
-	// Drift counts by kind what somebody else changed in the dataplane, and was repaired; nil where
-	// nobody looks.
+	// Drift counts, by kind, the foreign changes of the dataplane that were repaired. It is nil for
+	// a renderer without an audit.
 	Drift map[string]uint64
-	// Foreign are rules of somebody else that packets of pods with policy meet beside ours.
+	// Foreign are rules of other owners that packets of pods with policy meet besides ours.
 	Foreign []Foreign
-	// Pauses is nil for a dataplane that goes on forwarding while it is changed.
+	// Pauses is nil for a dataplane that keeps forwarding while it is changed.
 	Pauses *Pauses
-	// Sessions is nil where there is no table of sessions, and where its fill level is not known.
+	// Sessions is nil when there is no session table, or when its fill level is unknown.
 	Sessions *Sessions
 }
 
-// ErrSessionsFull is State's Err while rules are enforced and the table of sessions has no place
-// left for new flows.
-var ErrSessionsFull = errors.New("the session table is full: new flows are dropped; raise --session-table, or lower --udp-idle-timeout")
+// ErrSessionsFull is State.Err when rules are enforced but the session table has no free entry for
+// new flows.
+var ErrSessionsFull = errors.New("the session table is full and new flows are dropped: raise --session-table, or lower --udp-idle-timeout")
 
-// Sessions is how full the table is in which a dataplane remembers flows. It was looked at some
-// time ago: tens of seconds at most, but for a table of millions.
+// Sessions is the fill level of the dataplane's session table. It is sampled, and up to tens of
+// seconds old; longer for a table with millions of entries.
 type Sessions struct {
 	Used uint64
-	Max  uint64 // all pods share it
-	Most string // the interface of a pod that has the most, and how many; empty when none has any
+	Max  uint64 // shared by all pods
+	Most string // pod interface with the most sessions, and their number; empty when there are none
 }
 
-// Pauses says for how long changes have kept a dataplane from forwarding, and what waits so that
-// they do not do it more often.
+// Pauses reports for how long changes have stopped the dataplane from forwarding, and which changes
+// are postponed to limit that.
 type Pauses struct {
-	Total   time.Duration // since the renderer was started
-	Waiting int           // members of sets that only permit more; they are not in force yet
-	Since   time.Time     // the oldest of them waits; zero when none does
-	// Behind is since when some interfaces have older rules, because their turn to be changed has
-	// not come; zero when none have.
+	Total   time.Duration // since the start of the renderer
+	Waiting int           // set members that only permit more and are not in force yet
+	Since   time.Time     // when the oldest of them was added; zero when none waits
+	// Behind is when the oldest change came that some interfaces do not have yet, because their
+	// turn has not come. It is zero when all interfaces are up to date.
 	Behind time.Time
 }
 
-// Age returns for how long the oldest member waits at a time, 0 when none does.
+// Age returns how long the oldest member has been waiting at now; 0 when none waits.
 func (p *Pauses) Age(now time.Time) time.Duration {
 	if p.Waiting == 0 {
 		return 0
@@ -96,18 +96,19 @@ func (p *Pauses) Age(now time.Time) time.Duration {
 	return now.Sub(p.Since)
 }
 
-// Foreign is what somebody else has installed where a renderer enforces policy. It stays as it is.
+// Foreign is an object of another owner where a renderer enforces policy. The renderer does not
+// change it.
 type Foreign struct {
 	Object    string        // for example "acl 7"
-	Tag       string        // that its owner gave it, if any
-	At        string        // the interface, or the application namespace
-	Pods      []api.PodID   // whose that is; none for an uplink
-	Direction api.Direction // of the packets, as pods see it
-	First     bool          // it may decide about packets that ours would decide about
-	Place     string        // one clause: where it stands, and what that means
+	Tag       string        // given by its owner, if any
+	At        string        // interface or application namespace
+	Pods      []api.PodID   // pods of that interface or namespace; none for an uplink
+	Direction api.Direction // of the packets, from the pod's point of view
+	First     bool          // it may decide about packets before our rules
+	Place     string        // one clause: its position, and the consequence
 }
 
-// String says what stands where, and what that means.
+// String describes the object, its position and the consequence.
 func (f Foreign) String() string {
 	tag, whose := "", ""
 	if f.Tag != "" {
@@ -116,11 +117,11 @@ func (f Foreign) String() string {
 	if len(f.Pods) > 0 {
 		whose = " of pod " + Summary(f.Pods)
 	}
-	return fmt.Sprintf("%s%s of somebody else at %s%s, %s: %s", f.Object, tag, f.At, whose, f.Direction, f.Place)
+	return fmt.Sprintf("%s%s of another owner at %s%s, %s: %s", f.Object, tag, f.At, whose, f.Direction, f.Place)
 }
 
-// Meets reports whether packets of a flow from one pod to another may meet it. The zero pod is
-// none of the node.
+// Meets reports whether packets of a flow between two pods may meet the object. The zero PodID
+// stands for an endpoint that is not a pod of this node.
 func (f Foreign) Meets(from, to api.PodID) bool {
 	if len(f.Pods) == 0 {
 		return f.Direction == api.Egress && to == api.PodID{} || f.Direction == api.Ingress && from == api.PodID{}
@@ -128,13 +129,13 @@ func (f Foreign) Meets(from, to api.PodID) bool {
 	return f.Direction == api.Egress && slices.Contains(f.Pods, from) || f.Direction == api.Ingress && slices.Contains(f.Pods, to)
 }
 
-// Overdue is how long a dataplane may take for the answer to one call: less than a second, so that
-// with the time until it is asked the next time a second is enough to notice that it stands still.
-// A Commit is many calls, and may take longer.
+// Overdue is how long a dataplane may take to answer one call. It is below one second so that,
+// together with the polling interval, a second is enough to detect a dataplane that hangs. A Commit
+// consists of many calls and may take longer.
 const Overdue = 800 * time.Millisecond
 
-// Alive returns an error when the dataplane is not there, or does not answer, at a time. While Err
-// says what is wrong it only looks at the answers.
+// Alive returns an error when the dataplane is disconnected, or does not answer, at now. While Err
+// is set, it checks only the answers.
 func (s *State) Alive(now time.Time) error {
 	switch {
 	case !s.Connected && s.Err == nil:
@@ -145,15 +146,15 @@ func (s *State) Alive(now time.Time) error {
 	return nil
 }
 
-// Pending is a pod, or an uplink, that a renderer waits for.
+// Pending is a pod or an uplink whose interface is missing.
 type Pending struct {
 	Pod    api.PodID // zero for an uplink
 	Reason string    // one clause that names what is missing
-	Ends   bool      // its interface went, as happens when a pod ends: it is no failure
+	Ends   bool      // the interface is gone, as for a terminating pod: not an error
 }
 
-// Missing returns ErrNoInterface with the names of those who wait for an interface, nil if nobody
-// does but pods that end.
+// Missing returns ErrNoInterface with the names of the pods and uplinks that wait for an interface.
+// It ignores terminating pods, and returns nil when no others wait.
 func Missing(pending []Pending) error {
 	waiting := slices.DeleteFunc(slices.Clone(pending), func(p Pending) bool { return p.Ends })
 	if len(waiting) == 0 {
@@ -162,7 +163,7 @@ func Missing(pending []Pending) error {
 	return fmt.Errorf("%w for %s", ErrNoInterface, Summary(waiting))
 }
 
-// String names who waits, and for what.
+// String returns the pod, if any, and the reason.
 func (p Pending) String() string {
 	if p.Pod == (api.PodID{}) {
 		return p.Reason
@@ -170,12 +171,12 @@ func (p Pending) String() string {
 	return "pod " + p.Pod.String() + ": " + p.Reason
 }
 
-// Compare orders by pod and reason; uplinks come first.
+// Compare orders by pod, then by reason; uplinks come first.
 func (p Pending) Compare(o Pending) int {
 	return cmp.Or(p.Pod.Compare(o.Pod), strings.Compare(p.Reason, o.Reason))
 }
 
-// Summary names the first few of a list.
+// Summary joins the first few names of a list and counts the rest.
 func Summary[T any](names []T) string {
 	const few = 3
 	var out []string
@@ -189,34 +190,35 @@ func Summary[T any](names []T) string {
 	return text
 }
 
-// Memory is what rules take of a dataplane's memory, in bytes. The zero value is not known.
+// Memory is the dataplane memory that rules use, in bytes. The zero value means unknown.
 type Memory struct {
-	Needed uint64 // for everything that the last Commit wanted; an estimate
-	Budget uint64 // 0: unlimited, or nobody had to ask
+	Needed uint64 // for the desired state of the last Commit; an estimate
+	Budget uint64 // 0: unlimited, or not needed so far
 }
 
-// Table is an ordered list of rules that a dataplane has installed; the first rule that matches
-// decides.
+// Table is an ordered list of rules that a dataplane has installed. The first match decides.
 type Table struct {
 	Name    string
-	Pods    []api.PodID // that share it; none for a global table, which is for all
+	Pods    []api.PodID // pods that share it; none for a global table, which applies to all
 	Rules   []api.ContivRule
-	Origins [][]api.Origin // by rule: where it comes from
-	Entries int            // what the rules take in the dataplane
-	Objects []string       // what holds them there, for example "acl 3"
+	Origins [][]api.Origin // the origins of each rule
+	Entries int            // number of dataplane entries for the rules
+	Objects []string       // dataplane objects that hold the entries, for example "acl 3"
 
-	// Packets counts by rule what it decided: first packets of flows, or all packets, as the
-	// dataplane counts. Nil when nobody counts, or when it was not asked for.
+	// Packets counts, for each rule, the packets that it decided: first packets of flows or all
+	// packets, depending on the dataplane. It is nil when the dataplane does not count, or when
+	// counters were not requested.
 	Packets []uint64
-	// CountedWith names by rule the rule whose Packets include its own: itself, a rule before
-	// it that it shares entries with, or -1 for a rule that can never match. Nil without Packets.
+	// CountedWith holds, for each rule, the index of the rule whose Packets include its own:
+	// itself, an earlier rule with which it shares entries, or -1 for a rule that can never match.
+	// It is nil without Packets.
 	CountedWith []int
 }
 
-// IsGlobal reports whether the table is for all pods of the node.
+// IsGlobal reports whether the table applies to all pods of the node.
 func (t Table) IsGlobal() bool { return len(t.Pods) == 0 }
 
-// CountedOrigins returns the origins of all rules whose packets those of a rule include.
+// CountedOrigins returns the origins of all rules that the packet counter of a rule covers.
 func (t Table) CountedOrigins(rule int) []api.Origin {
 	return CountedOrigins(t.Origins, t.CountedWith, rule)
 }
@@ -227,7 +229,7 @@ func CountedOrigins(origins [][]api.Origin, with []int, rule int) []api.Origin {
 		return nil
 	}
 	out := origins[rule]
-	for i := rule + 1; i < min(len(with), len(origins)); i++ { // it is the first of them
+	for i := rule + 1; i < min(len(with), len(origins)); i++ { // only if rule is the first of them
 		if with[i] == rule {
 			out = slices.Concat(out, origins[i])
 		}
@@ -239,7 +241,7 @@ func CountedOrigins(origins [][]api.Origin, with []int, rule int) []api.Origin {
 	return out
 }
 
-// Entries adds up what the tables take in the dataplane, and their rules.
+// Entries returns the number of rules of all tables, and the number of their dataplane entries.
 func (s *State) Entries() (rules, entries int) {
 	for _, t := range s.Tables {
 		rules += len(t.Rules)
@@ -253,27 +255,27 @@ func (s *State) Waits(pod api.PodID) bool {
 	return slices.ContainsFunc(s.Pending, func(p Pending) bool { return p.Pod == pod })
 }
 
-// Inspector is implemented by renderers that say what they have installed.
+// Inspector is implemented by renderers that report what they have installed.
 type Inspector interface {
-	// State returns what was published last. It waits neither for a Commit nor for the
-	// dataplane, and may be called by any goroutine. The caller must not change it.
+	// State returns the last published State. Any goroutine may call it; it waits neither for a
+	// Commit nor for the dataplane. The caller must not change the State.
 	State() *State
 }
 
-// Counter is implemented by renderers whose dataplane counts what rules decide. Its methods may
-// be called by any goroutine. While a call to the dataplane is under way that changes counters,
-// they wait for a moment, and then return what was read last.
+// Counter is implemented by renderers whose dataplane counts packets by rule. Any goroutine may
+// call its methods. While a call that changes counters is in progress they wait briefly, and then
+// return the values that were read last.
 type Counter interface {
-	// Counters returns the State with the Packets of its tables. It reads all counters.
+	// Counters returns the State with the Packets of its tables set. It reads all counters.
 	Counters() *State
-	// Decisions returns what was counted by what rules of policies decided, whatever tables were
-	// replaced since the dataplane started. A rule with several origins counts for each of them.
-	// It is nil when nobody counts. It reads all counters.
+	// Decisions returns the packet counters by policy rule, including those of tables that have
+	// been replaced since the dataplane started. A packet counts for every origin of the rule that
+	// decides it. The result is nil when the dataplane does not count. It reads all counters.
 	Decisions() map[CounterKey]uint64
 }
 
-// As returns the ability T of a renderer, or of one that it wraps: a renderer that wraps another
-// one has a method Unwrap that returns it.
+// As returns the extension T of a renderer, or of a renderer that it wraps. A wrapper has a method
+// Unwrap that returns the wrapped renderer.
 func As[T any](r Renderer) (ability T, ok bool) {
 	for {
 		if ability, ok = r.(T); ok {

@@ -6,19 +6,19 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// unpluggedGrace is for how long it is normal that a pod is known whose interface went: a runtime
-// takes the interface of a pod that ends away before the API server says that the pod has ended.
+// unpluggedGrace is how long a known pod may be without its interface. A runtime removes the
+// interface of a terminating pod before the API server reports that the pod has ended.
 const unpluggedGrace = time.Minute
 
-// Unplugged knows the pods that end: those whose interface went while policy was in force there.
-// Its zero value is ready. One goroutine uses it at a time.
+// Unplugged tracks terminating pods: pods whose interface disappeared while policy was in force
+// there. The zero value is ready to use. It is used by one goroutine at a time.
 type Unplugged struct {
 	plugged map[api.PodID]bool
 	since   map[api.PodID]time.Time
 }
 
-// Plugged says of which pods policy is in force at an interface, all of them, and which pods there
-// are.
+// Plugged sets the pods that have policy in force at an interface. known reports whether a pod
+// still exists.
 func (u *Unplugged) Plugged(pods map[api.PodID]bool, known func(api.PodID) bool) {
 	u.plugged = pods
 	for pod := range u.since {
@@ -28,7 +28,7 @@ func (u *Unplugged) Plugged(pods map[api.PodID]bool, known func(api.PodID) bool)
 	}
 }
 
-// Ends reports whether a pod without an interface had one that went, a minute ago at most.
+// Ends reports whether a pod lost its interface at most a minute ago.
 func (u *Unplugged) Ends(pod api.PodID, now time.Time) bool {
 	since, gone := u.since[pod]
 	if !gone && u.plugged[pod] {
@@ -41,5 +41,5 @@ func (u *Unplugged) Ends(pod api.PodID, now time.Time) bool {
 	return gone && now.Sub(since) < unpluggedGrace
 }
 
-// Forget forgets all pods: their interfaces went for another reason.
+// Forget drops all pods, when their interfaces disappeared for another reason.
 func (u *Unplugged) Forget() { *u = Unplugged{} }

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// TestUnpluggedPodsEndForAMinute: afterwards, and before they had an interface, they wait for one.
+// TestUnpluggedPodsEndForAMinute: afterwards, and before they had an interface, pods are pending.
 func TestUnpluggedPodsEndForAMinute(t *testing.T) {
 	var u Unplugged
 	a, b := api.PodID{Namespace: "ns", Name: "a"}, api.PodID{Namespace: "ns", Name: "b"}
@@ -37,7 +37,7 @@ func TestUnpluggedPodsEndForAMinute(t *testing.T) {
 	plug()
 	delete(there, a)
 	plug()
-	want(a, time.Hour, false) // another pod with its name
+	want(a, time.Hour, false) // another pod with the same name
 	plug(b)
 	u.Forget()
 	want(b, 0, false)

@@ -208,7 +208,7 @@ func TestARestartLeavesWhatIsInstalledUntilTheStateIsKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, "ACLs after it is", sw.ACLs(), before)
-	if !strings.Contains(log.text(), "read the vswitch") {
+	if !strings.Contains(log.text(), "read the acls of the vswitch") {
 		t.Errorf("the vswitch was not read; the log is %q", log.text())
 	}
 	if err := second.Close(); err != nil {

@@ -66,7 +66,7 @@ func TestMismatchNamesTheLimitOfTheDataplane(t *testing.T) {
 		t.Fatalf("%+v, want two mismatches", report.Mismatches)
 	}
 	limit := "denied: egress rule 0 of shop/client is not enforced: session rules of VPP have single ports, of which a rule may name up to 256,"
-	if why := report.Mismatches[0].Why; !strings.HasPrefix(why, limit) || !strings.HasSuffix(why, "; what only this rule permits stays closed") {
+	if why := report.Mismatches[0].Why; !strings.HasPrefix(why, limit) || !strings.HasSuffix(why, "; traffic that only this rule permits stays denied") {
 		t.Errorf("the reason is %q, want %q", why, limit)
 	}
 	if why, want := report.Mismatches[1].Why, "egress of shop/client denied: egress isolation by shop/client, and no rule permits it"; why != want {

@@ -264,8 +264,8 @@ func TestWhatAStackCannotEnforceIsAProblemOfThePolicy(t *testing.T) {
 	p := start(t, d)
 	mustApply(t, p, shop(t))
 	want := []string{
-		"spec limit renderer limited: it is full: pods keep the rules they had, and pods without any are closed",
-		"spec.ingress[0] stack renderer limited: it has no such ports: what only this rule permits stays closed (local pods: 2)",
+		"spec limit renderer limited: it is full: pods keep their previous rules; a pod without previous rules is blocked",
+		"spec.ingress[0] stack renderer limited: it has no such ports: traffic that only this rule permits stays denied (local pods: 2)",
 	}
 	if diff := cmp.Diff(want, describe(policyOf(t, snapshot(t, p), "web").Problems)); diff != "" {
 		t.Error(diff)

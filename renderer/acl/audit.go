@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// defaultAudit is how often bindings are read.
+	// defaultAudit is the default interval between audits.
 	defaultAudit = 10 * time.Second
-	// auditRounds is in how many audits every ACL is read once.
+	// auditRounds is the number of audits in which every ACL is read once.
 	auditRounds = 6
 )
 
-// audits compare what the vswitch holds with what was installed.
+// audits compare the content of the vswitch with what was installed.
 type audits struct {
 	timer    pauses.Timer
 	contents mirror.ContentAudit
-	drifts   map[string]uint64 // how often somebody changed what is ours, by kind; is replaced, not changed
+	drifts   map[string]uint64 // foreign changes that were found, by kind; replaced, never modified
 	foreign  foreignACLs
 }
 
@@ -35,9 +35,10 @@ func newAudits() audits {
 	return audits{drifts: map[string]uint64{mirror.DriftBinding: 0, mirror.DriftContent: 0, mirror.DriftMissing: 0}}
 }
 
-// audit looks, when it is the time, at the table of sessions, reads what interfaces have, some of
-// the ACLs, and where addresses are translated, and compares that with the mirror. What differs is
-// logged and counted, and a reason to look at everything.
+// audit runs an audit when it is due. It checks the fill level of the session table, reads the
+// lists of all interfaces and some of the ACLs, looks for address translation, and compares the
+// result with the mirror. It logs and counts differences, and then makes the Commit check
+// everything.
 func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (differs bool, err error) {
 	if !r.audits.timer.Take() {
 		return false, nil
@@ -47,7 +48,7 @@ func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (diff
 		return false, err
 	}
 	if fresh {
-		return false, nil // it was just read
+		return false, nil // it has just been read
 	}
 	before := r.mirror.Interfaces
 	if err := r.mirror.ReadInterfaces(ctx); err != nil {
@@ -55,7 +56,7 @@ func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (diff
 	}
 	found := r.mirror.Rebound(before)
 	rounds := auditRounds
-	if len(found) > 0 { // then look at everything
+	if len(found) > 0 { // then check everything
 		r.audits.contents.Next, rounds = 0, 1
 	}
 	contents, err := r.audits.contents.Audit(ctx, r.link, r.mirror, rounds)
@@ -70,11 +71,11 @@ func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (diff
 	if err := w.checkNATOrder(ctx); err != nil {
 		return false, err
 	}
-	r.interfaces.pending = w.ownership.pending // who waits has everything looked at
+	r.interfaces.pending = w.ownership.pending // pending pods need a full check
 	return false, r.audits.foreign.find(ctx, r)
 }
 
-// readInterfaces brings interfaces and what is bound to them up to date, between audits.
+// readInterfaces refreshes the interfaces and their ACL lists between audits.
 func (r *Renderer) readInterfaces(ctx context.Context) error {
 	before := r.mirror.Interfaces
 	if err := r.mirror.ReadInterfaces(ctx); err != nil {
@@ -84,7 +85,7 @@ func (r *Renderer) readInterfaces(ctx context.Context) error {
 	return nil
 }
 
-// drifted logs, counts and publishes what differs. The Commit that found it repairs it.
+// drifted logs, counts and publishes differences. The Commit that found them repairs them.
 func (r *Renderer) drifted(found []mirror.Drift) {
 	if len(found) == 0 {
 		return
@@ -92,25 +93,25 @@ func (r *Renderer) drifted(found []mirror.Drift) {
 	counts := maps.Clone(r.audits.drifts)
 	for _, d := range found {
 		counts[d.Kind]++
-		r.options.Log.Warn("somebody has changed rules in the vswitch; they are repaired", "kind", d.Kind, "what", d.What)
+		r.options.Log.Warn("rules in the vswitch were changed by another program; repairing them", "kind", d.Kind, "what", d.What)
 	}
 	r.audits.drifts = counts
 	r.publish(fmt.Errorf("%w: %s", errDrift, renderer.Summary(found)))
 }
 
-var errDrift = errors.New("somebody has changed rules in the vswitch")
+var errDrift = errors.New("rules in the vswitch were changed by another program")
 
-// foreignACLs are those of others on interfaces that have ours.
+// foreignACLs are the ACLs of other owners on interfaces that have ours.
 type foreignACLs struct {
-	all []renderer.Foreign // is replaced, not changed
+	all []renderer.Foreign // replaced, never modified
 }
 
-// find finds them, and logs those that are new.
+// find finds the foreign ACLs and logs new ones.
 func (x *foreignACLs) find(ctx context.Context, r *Renderer) error {
 	var found []renderer.Foreign
 	for _, n := range r.mirror.Interfaces {
-		// An interface without pods is an uplink, unless it is closed: there what enters is what
-		// pods get.
+		// An interface without pods is an uplink, unless it is blocked. Packets that enter by an
+		// uplink are those that pods receive.
 		pods, enters := r.interfaces.owned[n.Index], api.Egress
 		if len(pods) == 0 && !slices.Contains(r.interfaces.blocked, n.Name) {
 			enters = api.Ingress
@@ -128,7 +129,7 @@ func (x *foreignACLs) find(ctx context.Context, r *Renderer) error {
 	return nil
 }
 
-// describeForeign reads the tag of an ACL of somebody else that is new, and logs it.
+// describeForeign reads the tag of a new foreign ACL and logs it.
 func describeForeign(ctx context.Context, link *mirror.Link, log *slog.Logger, f *mirror.ForeignACL) error {
 	is, err := link.ReadACLs(ctx, f.Index)
 	if err != nil {
@@ -137,6 +138,6 @@ func describeForeign(ctx context.Context, link *mirror.Link, log *slog.Logger, f
 	if len(is) > 0 {
 		f.Tag = is[0].Tag
 	}
-	log.Warn("an interface with policy has an ACL of somebody else", "interface", f.At, "pods", f.Pods, "direction", f.Direction, "acl", f.Index, "tag", f.Tag, "place", f.Place)
+	log.Warn("found an acl of another owner on an interface with policy", "interface", f.At, "pods", f.Pods, "direction", f.Direction, "acl", f.Index, "tag", f.Tag, "place", f.Place)
 	return nil
 }

@@ -22,14 +22,14 @@ import (
 	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 )
 
-// inAudit runs a test over the shop, in a bubble in which time passes only when everybody waits.
-// audit waits until the owner is asked to look, and does.
+// inAudit runs a test with the shop state in a bubble with fake time. audit waits until the
+// renderer requests an audit, and commits.
 func inAudit(t *testing.T, test func(t *testing.T, s *subject, audit func(), log *bytes.Buffer)) {
 	t.Helper()
 	inAuditOf(t, vswitch.Options{}, test)
 }
 
-// inAuditOf is inAudit with a vswitch of other options.
+// inAuditOf is inAudit with vswitch options.
 func inAuditOf(t *testing.T, o vswitch.Options, test func(t *testing.T, s *subject, audit func(), log *bytes.Buffer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -59,8 +59,8 @@ func inAuditOf(t *testing.T, o vswitch.Options, test func(t *testing.T, s *subje
 	})
 }
 
-// behindTheBack calls the vswitch as somebody else.
-func (s *subject) behindTheBack(call func(acl.RPCService) error) {
+// asOtherProgram calls the vswitch as another program.
+func (s *subject) asOtherProgram(call func(acl.RPCService) error) {
 	s.t.Helper()
 	conn, err := core.Connect(s.sw.Adapter())
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *subject) outputs(port uint32) []uint32 {
 }
 
 func (s *subject) unbind(port uint32) {
-	s.behindTheBack(func(c acl.RPCService) error {
+	s.asOtherProgram(func(c acl.RPCService) error {
 		_, err := c.ACLInterfaceSetACLList(s.t.Context(), &acl.ACLInterfaceSetACLList{SwIfIndex: interface_types.InterfaceIndex(port)})
 		return err
 	})
@@ -118,7 +118,7 @@ func TestAuditRepairsContentUnderTheSameTag(t *testing.T) {
 				tag = a.Tag
 			}
 		}
-		s.behindTheBack(func(c acl.RPCService) error {
+		s.asOtherProgram(func(c acl.RPCService) error {
 			_, err := c.ACLAddReplace(t.Context(), &acl.ACLAddReplace{ACLIndex: index, Tag: tag, Count: 1, R: []acl_types.ACLRule{
 				{IsPermit: acl_types.ACL_ACTION_API_PERMIT, SrcportOrIcmptypeLast: 65535, DstportOrIcmpcodeLast: 65535}}})
 			return err
@@ -142,7 +142,7 @@ func TestAuditMakesAnACLThatIsGone(t *testing.T) {
 		port := s.ports[pod("db")]
 		index := s.outputs(port)[1]
 		s.unbind(port)
-		s.behindTheBack(func(c acl.RPCService) error {
+		s.asOtherProgram(func(c acl.RPCService) error {
 			_, err := c.ACLDel(t.Context(), &acl.ACLDel{ACLIndex: index})
 			return err
 		})
@@ -188,7 +188,7 @@ func TestBindLeavesForeignACLsWhereTheyStand(t *testing.T) {
 		if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "tag=firewall") || !strings.Contains(text, "behind ours") {
 			t.Errorf("the log is\n%s", text)
 		}
-		s.behindTheBack(func(c acl.RPCService) error { // only theirs is left
+		s.asOtherProgram(func(c acl.RPCService) error { // only the foreign ACL is left
 			_, err := c.ACLInterfaceSetACLList(t.Context(), &acl.ACLInterfaceSetACLList{SwIfIndex: interface_types.InterfaceIndex(port), Count: 1, Acls: []uint32{theirs}})
 			return err
 		})
@@ -196,7 +196,7 @@ func TestBindLeavesForeignACLsWhereTheyStand(t *testing.T) {
 		if now := s.outputs(port); !slices.Equal(now, out) {
 			t.Errorf("the output list is %v, want %v", now, out)
 		}
-		s.behindTheBack(func(c acl.RPCService) error { // it moves to the front
+		s.asOtherProgram(func(c acl.RPCService) error { // the foreign ACL moves to the front
 			all := append([]uint32{theirs}, out[:len(out)-1]...)
 			_, err := c.ACLInterfaceSetACLList(t.Context(), &acl.ACLInterfaceSetACLList{SwIfIndex: interface_types.InterfaceIndex(port), Count: uint8(len(all)), Acls: all})
 			return err
@@ -212,7 +212,7 @@ func TestBindLeavesForeignACLsWhereTheyStand(t *testing.T) {
 	})
 }
 
-// setOutputs binds ACLs to what leaves by an interface, as somebody else.
+// setOutputs sets the output ACLs of an interface, as another program.
 func (s *subject) setOutputs(port uint32, outputs ...uint32) {
 	var inputs []uint32
 	for _, n := range s.sw.Interfaces() {
@@ -221,14 +221,14 @@ func (s *subject) setOutputs(port uint32, outputs ...uint32) {
 		}
 	}
 	all := slices.Concat(inputs, outputs)
-	s.behindTheBack(func(c acl.RPCService) error {
+	s.asOtherProgram(func(c acl.RPCService) error {
 		_, err := c.ACLInterfaceSetACLList(s.t.Context(), &acl.ACLInterfaceSetACLList{
 			SwIfIndex: interface_types.InterfaceIndex(port), Count: uint8(len(all)), NInput: uint8(len(inputs)), Acls: all})
 		return err
 	})
 }
 
-// TestAuditFindingIsAnErrorUntilItIsRepaired looks at the state at every change of the repair.
+// TestAuditFindingIsAnErrorUntilItIsRepaired checks the state at every change of the repair.
 func TestAuditFindingIsAnErrorUntilItIsRepaired(t *testing.T) {
 	inAudit(t, func(t *testing.T, s *subject, audit func(), _ *bytes.Buffer) {
 		s.unbind(s.ports[pod("web-0")])
@@ -239,7 +239,7 @@ func TestAuditFindingIsAnErrorUntilItIsRepaired(t *testing.T) {
 			t.Fatal("nothing was repaired")
 		}
 		for _, err := range during {
-			if err == nil || !strings.Contains(err.Error(), "somebody has changed rules in the vswitch: interface "+pod("web-0").String()+" has") {
+			if err == nil || !strings.Contains(err.Error(), "rules in the vswitch were changed by another program: interface "+pod("web-0").String()+" has") {
 				t.Errorf("while it is repaired the error is %v", err)
 			}
 		}
@@ -249,8 +249,8 @@ func TestAuditFindingIsAnErrorUntilItIsRepaired(t *testing.T) {
 	})
 }
 
-// TestAuditShowsWhereForeignACLsStand has one appended behind ours, and then moved to the front.
-// Nothing is rendered meanwhile.
+// TestAuditShowsWhereForeignACLsStand appends a foreign ACL behind ours and then moves it to the
+// front. Nothing is rendered in between.
 func TestAuditShowsWhereForeignACLsStand(t *testing.T) {
 	inAudit(t, func(t *testing.T, s *subject, audit func(), log *bytes.Buffer) {
 		port := s.ports[pod("web-0")]
@@ -259,7 +259,7 @@ func TestAuditShowsWhereForeignACLsStand(t *testing.T) {
 			t.Errorf("shown at the beginning is %v", f)
 		}
 		theirs := foreign(t, s, port)
-		for first, text := range map[bool]string{false: "it stands behind ours, which decide everything, and is not asked", true: "it stands in front of ours and decides first"} {
+		for first, text := range map[bool]string{false: "it stands behind ours, which decide everything, and has no effect", true: "it stands in front of ours and decides first"} {
 			list := append(slices.Clone(ours), theirs)
 			if first {
 				list = append([]uint32{theirs}, ours...)
@@ -270,7 +270,7 @@ func TestAuditShowsWhereForeignACLsStand(t *testing.T) {
 			if len(f) != 1 || f[0].First != first || f[0].Tag != "firewall" || f[0].Direction != api.Ingress || !slices.Equal(f[0].Pods, []api.PodID{pod("web-0")}) ||
 				!f[0].Meets(pod("db"), pod("web-0")) || f[0].Meets(pod("web-0"), pod("db")) {
 				t.Errorf("in front %t: shown is %+v", first, f)
-			} else if got := f[0].String(); !strings.HasSuffix(got, "(firewall) of somebody else at interface "+pod("web-0").String()+" of pod "+pod("web-0").String()+", ingress: "+text) {
+			} else if got := f[0].String(); !strings.HasSuffix(got, "(firewall) of another owner at interface "+pod("web-0").String()+" of pod "+pod("web-0").String()+", ingress: "+text) {
 				t.Errorf("in front %t: it says %q", first, got)
 			}
 			if now := s.outputs(port); !slices.Equal(now, list) {
@@ -291,7 +291,7 @@ func TestAuditShowsWhereForeignACLsStand(t *testing.T) {
 	})
 }
 
-// TestAuditNoticesAddressTranslation has the uplink translate sources ahead of its ACLs after
+// TestAuditNoticesAddressTranslation enables source translation ahead of the uplink's ACLs after
 // everything was installed.
 func TestAuditNoticesAddressTranslation(t *testing.T) {
 	inAuditOf(t, vswitch.Options{Features: natFeatures}, func(t *testing.T, s *subject, audit func(), _ *bytes.Buffer) {
@@ -315,7 +315,7 @@ func TestAuditNoticesAddressTranslation(t *testing.T) {
 	})
 }
 
-// TestReadingInterfacesCountsWhatSomebodyUnbound has interfaces change, which has them read before
+// TestReadingInterfacesCountsWhatSomebodyUnbound changes interfaces, so that they are read before
 // an audit is due.
 func TestReadingInterfacesCountsWhatSomebodyUnbound(t *testing.T) {
 	inAudit(t, func(t *testing.T, s *subject, _ func(), _ *bytes.Buffer) {

@@ -13,8 +13,8 @@ const benchPods = 110
 
 func benchPod(i int) api.PodID { return pod(fmt.Sprint("p", i)) }
 
-// node is a state with 110 pods of 20 kinds. Each kind has its own lists in both
-// directions, which name three of 20 sets with 1 000 members.
+// node is a state with 110 pods of 20 kinds. Each kind has its own list for each direction; the
+// lists name three of 20 sets with 1 000 members.
 func node(t renderer.Txn) {
 	const kinds = 20
 	set := func(k, i int) api.Net { return api.SetNet(api.SetID(1000 + (k+i)%kinds)) }

@@ -7,15 +7,15 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// bindings say which lists of ACLs interfaces must have.
+// bindings determine the ACL lists that interfaces must have.
 type bindings struct {
 	ownership *ownership
 	slots     *slots
-	guards    map[uint32]*slot // by interface; not with Split
+	guards    map[uint32]*slot // by interface; empty with Split
 	refusals  *refusals
 }
 
-// ours returns which of our ACLs an interface must have.
+// ours returns the ACLs of ours that an interface must have.
 func (b *bindings) ours(n *mirror.Interface) mirror.Lists {
 	if b.ownership.blocked[n.Index] {
 		closed := b.slots.get(closedSlot).indexes
@@ -46,13 +46,13 @@ func (b *bindings) ours(n *mirror.Interface) mirror.Lists {
 	return to
 }
 
-// oursSplit is ours with Split.
+// oursSplit is ours for Orientation Split.
 func (b *bindings) oursSplit(n *mirror.Interface) mirror.Lists {
 	in, out := b.ownership.senders[n.Index], b.ownership.tables[n.Index]
 	switch {
 	case in != nil && out != nil:
 		return mirror.Lists{In: b.listOf(in, n.Bound.In), Out: b.listOf(out, n.Bound.Out)}
-	case in != nil: // nothing keeps replies out
+	case in != nil: // nothing blocks replies
 		return mirror.Lists{In: b.listOf(in, n.Bound.In)}
 	case out != nil:
 		return mirror.Lists{In: b.slots.get(reflectSlot).indexes, Out: b.listOf(out, n.Bound.Out)}
@@ -60,8 +60,8 @@ func (b *bindings) oursSplit(n *mirror.Interface) mirror.Lists {
 	return mirror.Lists{}
 }
 
-// listOf returns the ACLs of a list that is to have a table. One whose table was refused
-// keeps what it has, or is closed.
+// listOf returns the ACLs for a list with table t. If t was refused, the list keeps its ACLs, or is
+// blocked when it has none.
 func (b *bindings) listOf(t *cache.Table, bound []uint32) []uint32 {
 	infra := b.slots.get(infraSlot).indexes
 	switch own := b.ownership.m.Own(bound); {
@@ -73,13 +73,13 @@ func (b *bindings) listOf(t *cache.Table, bound []uint32) []uint32 {
 	return slices.Concat(infra, b.slots.get(closedSlot).indexes)
 }
 
-// decides reports whether ACLs of ours are of policy, or closed.
+// decides reports whether the list contains ACLs of policy, or the blocking ACL.
 func (b *bindings) decides(own []uint32) bool {
 	constant := slices.Concat(b.slots.get(infraSlot).indexes, b.slots.get(openSlot).indexes, b.slots.get(reflectSlot).indexes)
 	return slices.ContainsFunc(own, func(i uint32) bool { return !slices.Contains(constant, i) })
 }
 
-// refuseInterface notes that the table of an interface does not fit.
+// refuseInterface records that the table of an interface does not fit.
 func (b *bindings) refuseInterface(n *mirror.Interface, err error) {
 	in, out := b.ownership.senders[n.Index], b.ownership.tables[n.Index]
 	switch {
@@ -96,7 +96,7 @@ func (b *bindings) refuseInterface(n *mirror.Interface, err error) {
 	}
 }
 
-// isBound reports whether an interface has what it must have.
+// isBound reports whether an interface has the lists that it must have.
 func (b *bindings) isBound(n *mirror.Interface) bool {
 	return b.ownership.m.With(n, b.ours(n)).Equal(n.Bound)
 }

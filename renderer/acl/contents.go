@@ -15,27 +15,27 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// contents are the local tables as entries, and which of them slots are to hold.
+// contents are the entries of local tables, and the assignment of tables to slots.
 type contents struct {
 	layout    cache.Layout
 	ownership *ownership
 	slots     *slots
 	refusals  *refusals
 	bounds    *bounds
-	threads   int // of VPP, each of which counts what entries decide
+	threads   int // of VPP; each thread has counters of its own
 
 	expand  *expand.Expander
 	changed map[api.SetID]bool
-	how     layout.How                       // slots take tables over
-	content map[renderer.Digest]layout.Table // of local tables that may have changed
-	local   []*cache.Table                   // that slots hold: of large ones, one for each group of interfaces
-	whole   map[renderer.Digest]*cache.Table // large tables, by the digests of what groups have of them
+	how     layout.How                       // how slots take over tables
+	content map[renderer.Digest]layout.Table // local tables that may have changed
+	local   []*cache.Table                   // tables to be held by slots; a large table has one for each group of interfaces
+	whole   map[renderer.Digest]*cache.Table // large tables, by the digests of their per-group copies
 }
 
-// share gives the large tables ACLs for each group of interfaces. VPP carries out the change of an
-// ACL on all interfaces that have it, in one call, and holds its workers meanwhile. So a few
-// interfaces only share the ACLs of a large table, and the others have ACLs of their own with the
-// same content. A change takes more calls then, and packets pass between any two of them.
+// share splits large tables into one copy for each group of interfaces. VPP changes an ACL on all
+// interfaces that have it in one call, and stops its workers during the call. Therefore only a few
+// interfaces share the ACLs of a large table; other groups have ACLs of their own with the same
+// content. A change takes more calls, but packets pass between them.
 func (c *contents) share() {
 	var large []*cache.Table
 	for _, t := range c.layout.Tables {
@@ -60,7 +60,7 @@ func (c *contents) share() {
 	c.slots.shares = groups
 }
 
-// hasContent reports whether it is known what all groups must hold.
+// hasContent reports whether the content is known for all groups.
 func (c *contents) hasContent(t *cache.Table, groups map[uint32]int) bool {
 	if _, changed := c.content[t.Digest]; changed {
 		return true
@@ -73,9 +73,9 @@ func (c *contents) hasContent(t *cache.Table, groups map[uint32]int) bool {
 	return true
 }
 
-// sharers returns how many interfaces are to share the ACLs of a large table: all, where the copies
-// would take more than half of the statistics segment of VPP, which aborts when that is used up.
-// Where there are copies already, they may take three quarters.
+// sharers returns how many interfaces share the ACLs of a large table. All interfaces share them
+// where copies would use more than half of VPP's statistics segment: VPP aborts when the segment is
+// full. Existing copies may use three quarters.
 func (c *contents) sharers(large []*cache.Table) int {
 	entries, few := 0, c.bounds.sharers
 	for _, t := range large {
@@ -97,7 +97,7 @@ func (c *contents) sharers(large []*cache.Table) int {
 	return few
 }
 
-// entriesOf returns how many entries a large table has.
+// entriesOf returns the number of entries of a large table.
 func (c *contents) entriesOf(t *cache.Table) (n int) {
 	if x, changed := c.content[t.Digest]; changed {
 		return len(x.Entries)
@@ -108,8 +108,8 @@ func (c *contents) entriesOf(t *cache.Table) (n int) {
 	return n
 }
 
-// isLarge reports whether few interfaces are to share the ACLs of a table. One that was large stays
-// so until it has become much smaller.
+// isLarge reports whether only a few interfaces may share the ACLs of a table. A large table stays
+// large until it has become much smaller.
 func (c *contents) isLarge(t *cache.Table) bool {
 	x, changed := c.content[t.Digest]
 	_, was := c.slots.shares[t.Digest]
@@ -122,9 +122,8 @@ func (c *contents) isLarge(t *cache.Table) bool {
 	return !c.bounds.IsWhole(x)
 }
 
-// groups returns the number of the group of each interface that is to have a large table.
-// Interfaces stay where they are, as far as that is known or the ACLs that they have tell, unless
-// all are to share.
+// groups returns the group number of each interface that gets a large table. Interfaces keep their
+// group, as known or as derived from their ACLs, unless all interfaces share the ACLs.
 func (c *contents) groups(t *cache.Table, sharers int) map[uint32]int {
 	before, known := c.slots.shares[t.Digest]
 	switch {
@@ -155,7 +154,7 @@ func (c *contents) groups(t *cache.Table, sharers int) map[uint32]int {
 	return out
 }
 
-// groupsNow numbers the groups that have the ACLs of a slot each.
+// groupsNow numbers the current groups: the interfaces with the ACLs of one slot form a group.
 func (c *contents) groupsNow(t *cache.Table) map[uint32]int {
 	of, numbers, out := c.slots.byACL(), make(map[*slot]int), make(map[uint32]int)
 	for _, n := range c.ownership.m.Interfaces {
@@ -176,7 +175,7 @@ func (c *contents) groupsNow(t *cache.Table) map[uint32]int {
 	return out
 }
 
-// divide returns a table for each group, and has the interfaces have these.
+// divide returns one copy of the table for each group, and assigns the copies to the interfaces.
 func (c *contents) divide(t *cache.Table, groups map[uint32]int) (out []*cache.Table) {
 	of := make(map[int]*cache.Table)
 	for _, n := range c.ownership.m.Interfaces {
@@ -206,7 +205,7 @@ func (c *contents) divide(t *cache.Table, groups map[uint32]int) (out []*cache.T
 	return out
 }
 
-// votes returns the votes of slots.
+// votes returns the votes for each slot.
 func (c *contents) votes(slots map[string]*slot) map[*slot]votes {
 	of := make(map[uint32]*slot, len(slots))
 	out := make(map[*slot]votes, len(slots))
@@ -225,8 +224,8 @@ func (c *contents) votes(slots map[string]*slot) map[*slot]votes {
 	return out
 }
 
-// outvoted reports whether a table has to leave its slot to another one, which has changed, which
-// more of the interfaces are to have, and which the slot can take over.
+// outvoted reports whether a table must leave its slot to another, changed table that more of the
+// slot's interfaces get and that the slot can take over.
 func (c *contents) outvoted(s *slot, t *cache.Table, v votes) bool {
 	first := v.first()
 	if first == nil || v[first] <= v[t] || c.refusals.tooBig[first.Digest] || c.slots.local[first.Digest] != nil {
@@ -245,9 +244,10 @@ func (c *contents) outvoted(s *slot, t *cache.Table, v votes) bool {
 	return true
 }
 
-// assign gives every local table a slot: the one it has, unless most of its interfaces go to
-// another table; else one that holds just that; else the one of whose interfaces the most will have
-// the table; else a new one. So when a few interfaces part from many, the many are not touched.
+// assign gives every local table a slot: its current slot, unless most of the slot's interfaces
+// move to another table; else a slot that already holds equal content; else the slot with the most
+// interfaces that will have the table; else a new slot. Therefore, when a few interfaces leave a
+// large group, the rest of the group does not change.
 func (c *contents) assign(tables []*cache.Table) {
 	spare := make(map[string]*slot)
 	for name, s := range c.slots.byName {
@@ -298,8 +298,7 @@ func (c *contents) names(sets []api.SetID) bool {
 	return slices.ContainsFunc(sets, func(id api.SetID) bool { return c.changed[id] })
 }
 
-// isCurrent reports whether it is known what the ACLs of a table hold, and that this
-// is what they must hold.
+// isCurrent reports whether the ACLs of a table are known to hold the right content.
 func (c *contents) isCurrent(t *cache.Table) bool {
 	if c.names(t.Sets) {
 		return false
@@ -314,15 +313,13 @@ func (c *contents) isCurrent(t *cache.Table) bool {
 	})
 }
 
-// isExpanded reports whether it is known what the slot of a table holds, and it need not change by
-// itself.
+// isExpanded reports whether the content of a table's slot is known and needs no compaction.
 func (c *contents) isExpanded(d renderer.Digest) bool {
 	s := c.slots.local[d]
 	return s != nil && s.table == d && s.want != nil && (c.how != layout.Compacting || !c.bounds.isDueAt(s))
 }
 
-// expandTable expands a local table that may have changed. One that is too large is
-// refused.
+// expandTable expands a local table that may have changed. It refuses a table that is too large.
 func (c *contents) expandTable(t *cache.Table) {
 	x, err := c.expand.Expand(t, 0, len(t.Rules))
 	if err != nil {
@@ -333,13 +330,13 @@ func (c *contents) expandTable(t *cache.Table) {
 	c.content[t.Digest] = c.bounds.NewTable(x)
 }
 
-// wants reports whether the list is to have a slot.
+// wants reports whether the list must have the slot.
 func (c *contents) wants(x listBinding, s *slot) bool {
 	return x.table != nil && c.slots.local[x.table.Digest] == s
 }
 
-// exclusively reports whether a slot has interfaces and all that stay bound to a table are
-// to have this one.
+// exclusively reports whether a slot has interfaces, and all of them that will have a table will
+// have t.
 func (c *contents) exclusively(s *slot, t *cache.Table) bool {
 	stay := 0
 	for _, n := range c.ownership.m.Interfaces {
@@ -359,10 +356,10 @@ func (c *contents) exclusively(s *slot, t *cache.Table) bool {
 	return stay > 0
 }
 
-// votes says how many lists that have a slot are to have which table.
+// votes counts, for each table, the lists that have a slot and will have the table.
 type votes map[*cache.Table]int
 
-// first returns the table with the most votes, nil without any.
+// first returns the table with the most votes, or nil without votes.
 func (v votes) first() (out *cache.Table) {
 	for t, n := range v {
 		if m := v[out]; n > m || n == m && bytes.Compare(t.Digest[:], out.Digest[:]) < 0 {
@@ -372,14 +369,14 @@ func (v votes) first() (out *cache.Table) {
 	return out
 }
 
-// digestOfGroup returns the digest of a large table as one group of interfaces has it.
+// digestOfGroup returns the digest of the copy of a large table for one group.
 func digestOfGroup(d renderer.Digest, group int) renderer.Digest {
 	sum := sha256.Sum256(binary.BigEndian.AppendUint32(slices.Clone(d[:]), uint32(group)))
 	return renderer.Digest(sum[:len(d)])
 }
 
-// groupToJoin returns the group for one more interface: the fullest with room, so that small
-// ones end with their interfaces, or a new one.
+// groupToJoin returns the group for an additional interface: the fullest group with room, so that
+// small groups end with their interfaces, or a new group.
 func groupToJoin(sizes map[int]int, most int) int {
 	best, free := -1, 0
 	for group, n := range sizes {
@@ -396,6 +393,6 @@ func groupToJoin(sizes map[int]int, most int) int {
 	return free
 }
 
-// counterBytes is what an entry takes of VPP's statistics segment for each thread: VPP counts what
-// it decides, in a vector that may have grown by half more than it needs.
+// counterBytes is the use of VPP's statistics segment by one entry for each thread. VPP keeps
+// counters in a vector whose capacity may exceed its length by half.
 const counterBytes = 16 + 16/2

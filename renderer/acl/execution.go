@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// execution carries a plan out. It changes the vswitch, the mirror and slots, and decides nothing.
+// execution carries out a plan. It changes the vswitch, the mirror and the slots, and makes no
+// decisions.
 type execution struct {
 	r         *Renderer
 	m         *mirror.Mirror
@@ -21,11 +22,11 @@ type execution struct {
 	plan      *plan
 }
 
-// changeInputs changes the ACLs of inputs in place. VPP would take every session that packets made
-// as they entered for outdated, and with them the flows that pods have opened. So sessions are not
-// looked at again for these changes: what they deny, outputs deny, too.
+// changeInputs changes the input ACLs in place, with reclassification of sessions turned off.
+// Otherwise VPP would treat all sessions that were created on input as outdated, and drop the flows
+// that pods have opened. Reclassification is not needed: outputs deny what these changes deny.
 //
-// When something fails between, the next commit reads everything and sets it anew.
+// After a failure, the next commit reads everything and sets reclassification again.
 func (x *execution) changeInputs(ctx context.Context) error {
 	changes := inputsOf(x.m, x.plan)
 	if len(changes) == 0 {
@@ -44,7 +45,7 @@ func (x *execution) changeInputs(ctx context.Context) error {
 	return err
 }
 
-// create adds the ACLs of slots that have none.
+// create adds the ACLs of slots without ACLs.
 func (x *execution) create(ctx context.Context) error {
 	for _, s := range x.plan.sorted() {
 		if len(s.indexes) > 0 {
@@ -64,7 +65,7 @@ func (x *execution) create(ctx context.Context) error {
 	return nil
 }
 
-// changeEarly changes in place what need not wait.
+// changeEarly makes the changes in place that need not wait.
 func (x *execution) changeEarly(ctx context.Context) error { return x.change(ctx, x.plan.early) }
 
 // changeLate changes the slots that interfaces had to leave first.
@@ -94,7 +95,7 @@ func (x *execution) change(ctx context.Context, changes []change) error {
 	return nil
 }
 
-// bind switches interfaces over, those first whose lists become shorter; see mirror.bind.
+// bind switches interfaces, those whose lists become shorter first; see Mirror.Bind.
 func (x *execution) bind(ctx context.Context) error {
 	for _, n := range x.plan.turns {
 		if err := x.r.memory.Room(); err != nil {
@@ -107,7 +108,7 @@ func (x *execution) bind(ctx context.Context) error {
 	return nil
 }
 
-// bindInterface gives an interface the lists that it must have.
+// bindInterface sets the lists of an interface.
 func (x *execution) bindInterface(ctx context.Context, n *mirror.Interface) error {
 	to := x.m.With(n, x.bindings.ours(n))
 	if to.Equal(n.Bound) {
@@ -121,8 +122,7 @@ func (x *execution) bindInterface(ctx context.Context, n *mirror.Interface) erro
 	return err
 }
 
-// cleanUp removes our ACLs that no slot holds and no interface has, and forgets
-// the slots that hold nothing.
+// cleanUp removes our ACLs that no slot holds and no interface has, and drops empty slots.
 func (x *execution) cleanUp(ctx context.Context) error {
 	used := x.m.Users()
 	for s := range x.plan.live {
@@ -150,8 +150,8 @@ func (x *execution) cleanUp(ctx context.Context) error {
 	return nil
 }
 
-// forget drops the entries that were sent: what is compared are digests. Where
-// several ACLs may change together, the order depends on what they hold.
+// forget drops the entries that were sent; comparisons use digests. It keeps them where several
+// ACLs may change together, because the order of changes depends on the entries.
 func (x *execution) forget(s *slot) {
 	if len(s.indexes) == 1 && !s.isGlobal() {
 		x.m.ACLs[s.indexes[0]].Piece.Entries = nil
@@ -159,8 +159,8 @@ func (x *execution) forget(s *slot) {
 	}
 }
 
-// raise sets up the interfaces that a CNI plugin made and left down, once they have what they must
-// have: rules, and the list of sources that the plugin gives them last.
+// raise sets up the interfaces that a CNI plugin left down, once they have their rules and the
+// MACIP list that the plugin sets last.
 func (x *execution) raise(ctx context.Context) error {
 	for _, n := range x.m.Interfaces {
 		_, isPods := x.ownership.pods[n.Index]
@@ -175,8 +175,8 @@ func (x *execution) raise(ctx context.Context) error {
 	return nil
 }
 
-// switchOver makes a new ACL and switches interfaces to it. Each of them has the old or the new one
-// at any time.
+// switchOver creates a new ACL and switches interfaces to it. At any time each interface has the
+// old or the new ACL.
 func (x *execution) switchOver(ctx context.Context, c change) error {
 	old := c.index()
 	index, err := x.m.Put(ctx, mirror.None, c.slot.tag(c.n, c.piece), c.piece)
@@ -199,8 +199,8 @@ func (x *execution) switchOver(ctx context.Context, c change) error {
 	return x.m.Remove(ctx, old)
 }
 
-// takeTurns has slots change whose changes take long, one after the other, until it is time to look
-// at what has come meanwhile. One at least has its turn.
+// takeTurns changes slots with long changes one after the other, until it is time to look for new
+// input. It changes at least one slot.
 func (x *execution) takeTurns(ctx context.Context) error {
 	left := make(map[*slot]bool)
 	for i, c := range x.plan.slow {
@@ -223,8 +223,8 @@ func (x *execution) takeTurns(ctx context.Context) error {
 	return nil
 }
 
-// leave notes which slots wait for their turn. They hold what they held, and are laid out anew by
-// the next Commit. Slots of refused tables go on waiting.
+// leave records the slots whose turn has not come. They keep their content, and the next Commit
+// lays them out again. Slots of refused tables keep waiting.
 func (x *execution) leave(left map[*slot]bool) {
 	r := x.r
 	r.pace.turns.since = time.Time{}

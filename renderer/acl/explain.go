@@ -15,33 +15,33 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// Explain returns the decisions of the tables that the first packet of a flow
-// meets. It evaluates the tables that were installed by the last Commit without
-// an error. ICMP errors and neighbour discovery pass whatever the tables say.
+// Explain returns the decisions of the tables that the first packet of a flow meets. It evaluates
+// the tables that the last successful Commit installed. ICMP errors and neighbour discovery always
+// pass.
 func (r *Renderer) Explain(f api.Flow) []renderer.Decision {
 	return renderer.WithRenderer(r.Name(), r.cache.Evaluate(f))
 }
 
-// reader answers what is asked of the last Commit. It waits for none.
+// reader answers queries about the last Commit without waiting for a running one.
 type reader struct {
 	link        *mirror.Link
 	accumulator *counters.Accumulator
 	published   atomic.Pointer[snapshot]
 	asks        atomic.Uint64
-	replugged   atomic.Bool // interfaces are others than before
+	replugged   atomic.Bool // the interfaces have changed
 }
 
-// Source says where an entry of an ACL comes from.
+// Source is the origin of an ACL entry.
 type Source struct {
-	Table   string         `json:"table"` // the name of the table, or of a constant ACL
+	Table   string         `json:"table"` // name of the table or of a constant ACL
 	Rule    int            `json:"rule"`  // index in the table, -1 for constant ACLs
 	Match   api.ContivRule `json:"match,omitzero"`
-	Origins []api.Origin   `json:"origins,omitempty"` // of all rules that the entry stands for
+	Origins []api.Origin   `json:"origins,omitempty"` // of all rules that the entry represents
 }
 
-// Source maps a rule of an ACL of ours, as a packet trace names it, to the rule of
-// policy that it stems from, as the last Commit left it. It is false for ACLs and rules
-// that are not known. It waits for no Commit.
+// Source maps a rule of one of our ACLs, as named in a packet trace, to the policy rule that it
+// stems from, as of the last Commit. It returns false for unknown ACLs and rules. It does not wait
+// for a Commit.
 func (r *reader) Source(aclIndex, rule uint32) (Source, bool) {
 	s := r.published.Load()
 	if name, ok := s.constants[aclIndex]; ok {
@@ -63,7 +63,7 @@ func (r *reader) Source(aclIndex, rule uint32) (Source, bool) {
 	return Source{}, false
 }
 
-// snapshot is what readers see: the outcome of the last Commit. It does not change.
+// snapshot is the immutable outcome of the last Commit that readers see.
 type snapshot struct {
 	version    string
 	err        error
@@ -72,7 +72,7 @@ type snapshot struct {
 	memory     renderer.Memory
 	tables     []counters.Table
 	guards     []counters.Table
-	constants  map[uint32]string // names of the ACLs that hold no table
+	constants  map[uint32]string // names of the ACLs that do not belong to a table
 	unenforced []renderer.Unenforced
 	drifts     map[string]uint64
 	foreign    []renderer.Foreign
@@ -81,14 +81,14 @@ type snapshot struct {
 	attached
 }
 
-// attached is what interfaces of pods have.
+// attached is what pod interfaces have.
 type attached struct {
 	bound    map[string]Bound // by name
-	made     []vpp.Made       // those that sluice-cni made
-	answered uint64           // what Ask returned last before the interfaces were read
+	made     []vpp.Made       // interfaces that sluice-cni made
+	answered uint64           // ticket of the last Ask before the interfaces were read
 }
 
-// publish makes the outcome of a Commit visible.
+// publish publishes the outcome of a Commit to readers.
 func (r *Renderer) publish(err error) {
 	s := &snapshot{
 		version: r.version, err: err, pending: r.interfaces.pending, blocked: r.interfaces.blocked, memory: renderer.Memory{Needed: r.memory.Heap.Needed, Budget: r.memory.Heap.Budget},
@@ -126,7 +126,7 @@ func (a *slots) placed(tables []*cache.Table) []counters.Table {
 	return out
 }
 
-// placedGuards returns the installed tables of what pods send with the guards that hold them.
+// placedGuards returns the installed sender tables with the guards that hold them.
 func (a *slots) placedGuards(senders map[api.PodID]*cache.Table) (out []counters.Table) {
 	by := make(map[renderer.Digest][]counters.ACL)
 	for _, s := range a.byName {
@@ -182,7 +182,7 @@ func present(s *slot) []*slot {
 	return []*slot{s}
 }
 
-// Decisions implements renderer.Counter: how many flows were decided by their first packet.
+// Decisions implements renderer.Counter. It counts first packets of flows.
 func (r *reader) Decisions() map[renderer.CounterKey]uint64 {
 	if !r.accumulator.IsOn() {
 		return nil
@@ -206,18 +206,18 @@ func (r *reader) Counters() *renderer.State {
 	return out
 }
 
-// Made returns the interfaces that sluice-cni made, as they were read last. Any goroutine may call
-// it; it waits for no Commit. OnChange is called when it is different.
+// Made returns the interfaces that sluice-cni made, as read last. Any goroutine may call it; it
+// does not wait for a Commit. OnChange is called when the result changes.
 func (r *reader) Made() []vpp.Made { return r.published.Load().made }
 
-// noticeMade has a snapshot say which interfaces sluice-cni made, and OnChange called if they are
-// others than before: policy may know their pods by the addresses.
+// noticeMade stores the interfaces made by sluice-cni in a snapshot, and calls OnChange if they
+// have changed: policy may know their pods by the addresses.
 func (r *reader) noticeMade(s *snapshot, m *mirror.Mirror) {
 	if last := r.published.Load(); last != nil {
 		s.made = last.made
 	}
 	if m == nil {
-		return // what was read last counts
+		return // keep the last known value
 	}
 	if now := m.Made(); !slices.EqualFunc(now, s.made, mirror.SameMade) {
 		s.made = now

@@ -13,33 +13,31 @@ import (
 // SpareTag is the tag of ACLs that are kept for long lists.
 const SpareTag = mirror.SpareTag
 
-// Shrink has a few entries make a large table, so that small states show everything that happens to
-// large ones, and a Commit change one slot whose changes take long. It must be called before the
-// first commit.
+// Shrink lowers the limits, so that tables with a few entries are treated as large and a Commit
+// changes one slot with long changes. It must be called before the first commit.
 func (r *Renderer) Shrink() {
 	r.bounds = bounds{Sizes: layout.Sizes{Whole: 2, Young: 2, Peers: 2, Warm: 4, Full: 5, Most: 7}, sharers: 2, pause: 4, statistics: 32 << 20,
 		guard: expand.GuardSizes{Entries: 2, Peers: 3, Blocks: 2}}
 }
 
-// LimitStatistics has the vswitch have a statistics segment of so many bytes, from the next read
-// on.
+// LimitStatistics sets the size of the vswitch's statistics segment, from the next read on.
 func (r *Renderer) LimitStatistics(bytes int) { r.bounds.statistics = bytes }
 
-// Bytes is what so many entries are taken for, as such and on interfaces.
+// Bytes returns the forecast memory use of entries: held by ACLs, and applied on interfaces.
 func Bytes(held, applied int) uint64 {
 	return memory.EntryBytes(held, applied) + memory.LookupBytes(applied)
 }
 
-// OneTurn has every Commit change one slot whose changes take long.
+// OneTurn limits every Commit to one slot with long changes.
 func (r *Renderer) OneTurn() { r.bounds.turns = 0 }
 
-// Dump is what the vswitch holds of ours, for diagnosis.
+// Dump is the known content of ours in the vswitch, for diagnosis.
 type Dump struct {
 	ACLs       []DumpACL       `json:"acls,omitempty"` // ours, by index
 	Interfaces []DumpInterface `json:"interfaces,omitempty"`
 }
 
-// DumpACL is an ACL of ours.
+// DumpACL is one of our ACLs.
 type DumpACL struct {
 	Index   uint32 `json:"index"`
 	Tag     string `json:"tag"`
@@ -55,8 +53,8 @@ type DumpInterface struct {
 	Output    []uint32 `json:"output,omitempty"`
 }
 
-// Dump returns what the vswitch is known to hold; nothing after an error, until the next
-// Commit. It calls nothing. Other than State it waits for a Commit that runs.
+// Dump returns the known content of the vswitch, or nothing between an error and the next Commit.
+// It makes no calls. Unlike State, it waits for a running Commit.
 func (r *Renderer) Dump() (out Dump) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

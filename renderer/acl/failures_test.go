@@ -17,27 +17,26 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// TestWhateverHappensToACallNothingIsFewerAndNothingLeaks makes random changes, many of
-// which end with a call that is refused, lost, not answered, done by half, or with the
-// end of the connection. Afterwards every packet meets, at either end, the rules of a
-// state between the last that was enforced and the one that is wanted. Sooner or later
-// a change is enforced; then all packets meet its rules. In the end the vswitch holds
-// what a new renderer would install, and memory is not more than it was at first.
+// TestWhateverHappensToACallNothingIsFewerAndNothingLeaks makes random changes. Many of them end
+// with a call that is refused, lost, unanswered or half done, or with a lost connection. After each
+// change, every packet must meet, at either end, the rules of a state between the last enforced
+// state and the desired state. Once a change is enforced, all packets meet its rules. In the end
+// the vswitch holds what a new renderer would install, and memory use has not grown.
 func TestWhateverHappensToACallNothingIsFewerAndNothingLeaks(t *testing.T) {
 	for name, shrink := range map[string]func(*sluiceacl.Renderer){
 		"tables of one ACL":       func(*sluiceacl.Renderer) {},
 		"tables in many segments": (*sluiceacl.Renderer).Shrink,
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWeather(t)
+			w := newFaultyRun(t)
 			shrink(w.r)
-			w.endures(renderertest.Changes(400))
+			w.runChanges(renderertest.Changes(400))
 		})
 	}
 }
 
-// endures makes n changes.
-func (w *weather) endures(n int) {
+// runChanges makes n changes.
+func (w *faultyRun) runChanges(n int) {
 	t := w.t
 	t.Helper()
 	w.changes(n / 5)
@@ -61,8 +60,8 @@ func (w *weather) endures(n int) {
 	t.Logf("%d changes, failures %v", n, w.failed)
 }
 
-// weather is a renderer to which bad things happen.
-type weather struct {
+// faultyRun is a renderer whose calls fail in random ways.
+type faultyRun struct {
 	t       *testing.T
 	rand    *rand.Rand
 	sw      *vswitch.Switch
@@ -74,13 +73,13 @@ type weather struct {
 	pods    map[api.PodID]renderer.PodConfig
 	members map[api.SetID]map[netip.Prefix]bool
 	failed  map[fault]int
-	between []map[api.Flow]renderertest.Ends // the states since the last that was enforced, with it
+	between []map[api.Flow]renderertest.Ends // the states since the last enforced one, which is included
 }
 
 const (
 	weatherPods = 6
 	weatherSets = 3
-	// callTimeout is short, because many calls are not answered.
+	// callTimeout is short because many calls are not answered.
 	callTimeout = 20 * time.Millisecond
 )
 
@@ -88,9 +87,9 @@ func weatherPod(n int) api.PodID { return api.PodID{Namespace: "w", Name: fmt.Sp
 
 func weatherAddr(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(n + 1)}) }
 
-func newWeather(t *testing.T) *weather {
+func newFaultyRun(t *testing.T) *faultyRun {
 	sw := vswitch.New(vswitch.Options{})
-	w := &weather{
+	w := &faultyRun{
 		t: t, rand: rand.New(rand.NewPCG(1, 2)), sw: sw, faulty: newFaulty(sw), truth: renderertest.NewRecorder("truth", t),
 		uplink: sw.AddInterface("uplink0", sluiceacl.UplinkTag), ports: make(map[api.PodID]uint32),
 		pods: make(map[api.PodID]renderer.PodConfig), members: make(map[api.SetID]map[netip.Prefix]bool), failed: make(map[fault]int),
@@ -115,12 +114,12 @@ func newWeather(t *testing.T) *weather {
 			t.Error(err)
 		}
 	})
-	w.told()
+	w.recordDesired()
 	return w
 }
 
-// changes makes random changes, and has the last one enforced.
-func (w *weather) changes(n int) {
+// changes makes n random changes and waits until the last one is enforced.
+func (w *faultyRun) changes(n int) {
 	for range n {
 		change := w.draw()
 		what := fault(w.rand.IntN(int(allFaults)))
@@ -139,8 +138,8 @@ func (w *weather) changes(n int) {
 	w.settle()
 }
 
-// settle commits nothing until that works.
-func (w *weather) settle() {
+// settle commits empty transactions until one succeeds.
+func (w *faultyRun) settle() {
 	const patience = 1000
 	for n := 0; ; n++ {
 		err := w.commit(false, nothing)
@@ -154,25 +153,25 @@ func (w *weather) settle() {
 	w.enforced()
 }
 
-// commit tells the renderer and the recorder.
-func (w *weather) commit(resync bool, change func(renderer.Txn)) error {
-	told := w.truth.NewTxn(resync)
+// commit applies a change to the renderer and the recorder.
+func (w *faultyRun) commit(resync bool, change func(renderer.Txn)) error {
+	truth := w.truth.NewTxn(resync)
 	txn := w.r.NewTxn(resync)
-	for _, x := range []renderer.Txn{told, txn} {
+	for _, x := range []renderer.Txn{truth, txn} {
 		if resync {
 			w.everything(x)
 		} else {
 			change(x)
 		}
 	}
-	if err := told.Commit(w.t.Context()); err != nil {
+	if err := truth.Commit(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
-	w.told()
+	w.recordDesired()
 	return txn.Commit(w.t.Context())
 }
 
-func (w *weather) everything(x renderer.Txn) {
+func (w *faultyRun) everything(x renderer.Txn) {
 	for id, cfg := range w.pods {
 		x.Render(id, cfg)
 	}
@@ -181,8 +180,8 @@ func (w *weather) everything(x renderer.Txn) {
 	}
 }
 
-// draw draws a change of a pod or of a set, and notes it.
-func (w *weather) draw() func(renderer.Txn) {
+// draw generates and records a change of a pod or of a set.
+func (w *faultyRun) draw() func(renderer.Txn) {
 	if w.rand.IntN(2) == 0 {
 		return w.drawMembers(api.SetID(1 + w.rand.IntN(weatherSets)))
 	}
@@ -197,7 +196,7 @@ func (w *weather) draw() func(renderer.Txn) {
 	return func(x renderer.Txn) { x.Render(id, cfg) }
 }
 
-func (w *weather) drawMembers(id api.SetID) func(renderer.Txn) {
+func (w *faultyRun) drawMembers(id api.SetID) func(renderer.Txn) {
 	if w.members[id] == nil {
 		w.members[id] = make(map[netip.Prefix]bool)
 	}
@@ -218,8 +217,8 @@ func (w *weather) drawMembers(id api.SetID) func(renderer.Txn) {
 	return func(x renderer.Txn) { x.UpdateSet(id, added, removed) }
 }
 
-// drawList draws a list about the other side; of the pod's sending when it is ingress.
-func (w *weather) drawList(ingress bool) *renderer.RuleList {
+// drawList generates a list that names the peer: the destination for ingress, the source otherwise.
+func (w *faultyRun) drawList(ingress bool) *renderer.RuleList {
 	if w.rand.IntN(4) == 0 {
 		return nil
 	}
@@ -238,8 +237,8 @@ func (w *weather) drawList(ingress bool) *renderer.RuleList {
 	return list(rules...)
 }
 
-// flows are all first packets that are looked at.
-func (w *weather) flows(yield func(api.Flow) bool) {
+// flows yields all first packets that the test checks.
+func (w *faultyRun) flows(yield func(api.Flow) bool) {
 	var addrs []netip.Addr
 	for n := range weatherPods {
 		addrs = append(addrs, weatherAddr(n))
@@ -257,9 +256,9 @@ func (w *weather) flows(yield func(api.Flow) bool) {
 	}
 }
 
-// told notes what the state that was told decides. A pod that is not known has no
-// routes where there is a network plugin; so what it sends or gets does not count.
-func (w *weather) told() {
+// recordDesired records the verdicts of the desired state. With a network plugin, an unknown pod
+// has no routes, so its flows do not count.
+func (w *faultyRun) recordDesired() {
 	state := make(map[api.Flow]renderertest.Ends)
 	for f := range w.flows {
 		if w.isKnown(f.Src) && w.isKnown(f.Dst) {
@@ -269,15 +268,15 @@ func (w *weather) told() {
 	w.between = append(w.between, state)
 }
 
-// isKnown reports whether an address is not that of a pod that is not known.
-func (w *weather) isKnown(a netip.Addr) bool {
+// isKnown reports whether an address belongs to a known pod or to none.
+func (w *faultyRun) isKnown(a netip.Addr) bool {
 	id, ok := w.podAt(a)
 	_, known := w.pods[id]
 	return known || !ok
 }
 
 // podAt returns the pod whose interface an address is routed to.
-func (w *weather) podAt(a netip.Addr) (api.PodID, bool) {
+func (w *faultyRun) podAt(a netip.Addr) (api.PodID, bool) {
 	for n := range weatherPods {
 		if weatherAddr(n) == a {
 			return weatherPod(n), true
@@ -286,16 +285,16 @@ func (w *weather) podAt(a netip.Addr) (api.PodID, bool) {
 	return api.PodID{}, false
 }
 
-// enforced says that all flows meet the rules of the last state.
-func (w *weather) enforced() {
+// enforced checks that all flows meet the rules of the last state.
+func (w *faultyRun) enforced() {
 	w.t.Helper()
 	w.between = w.between[len(w.between)-1:]
 	w.checkBetween()
 }
 
-// checkBetween says that every flow meets, at either end, the rules of one of the
-// states since the last that was enforced.
-func (w *weather) checkBetween() {
+// checkBetween checks that every flow meets, at either end, the rules of one of the states since
+// the last enforced one.
+func (w *faultyRun) checkBetween() {
 	w.t.Helper()
 	for f := range w.flows {
 		var of []renderertest.Ends
@@ -314,7 +313,7 @@ func (w *weather) checkBetween() {
 	}
 }
 
-func (w *weather) verdict(f api.Flow) api.Action {
+func (w *faultyRun) verdict(f api.Flow) api.Action {
 	w.sw.ClearSessions()
 	in := w.uplink
 	if id, ok := w.podAt(f.Src); ok {
@@ -323,18 +322,18 @@ func (w *weather) verdict(f api.Flow) api.Action {
 	return w.sw.Inject(in, vswitch.FlowPacket(f)).Verdict
 }
 
-// resync has everything told again.
-func (w *weather) resync() {
+// resync renders the whole state again.
+func (w *faultyRun) resync() {
 	w.t.Helper()
 	if err := w.commit(true, nil); err != nil {
-		w.settle() // calls may take longer than they should
+		w.settle() // calls may exceed their timeouts
 		return
 	}
 	w.enforced()
 }
 
 // everythingGone removes all pods and sets.
-func (w *weather) everythingGone() {
+func (w *faultyRun) everythingGone() {
 	w.t.Helper()
 	clear(w.pods)
 	clear(w.members)

@@ -16,16 +16,16 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch"
 )
 
-// fault is what becomes of a call.
+// fault is what happens to a call.
 type fault int
 
 const (
-	refused fault = iota // nothing is done, and the answer is an error; what only reads is lost
+	refused fault = iota // nothing is done, and the answer is an error; requests that only read are lost
 	lost                 // it cannot be sent
-	ignored              // nothing is done, and there is no answer; nor to anything else when it only reads
-	mute                 // it is done, and there is no answer; as above
-	partial              // of the two lists of an interface one is set, and the answer is 1; else refused
-	hungUp               // the connection is gone, until there is another one
+	ignored              // nothing is done and nothing is answered, nor to later calls when the request only reads
+	mute                 // it is done, and nothing is answered; otherwise as ignored
+	partial              // only one of the two lists of an interface is set, and the answer is an error; otherwise as refused
+	hungUp               // the connection is lost until the next one
 	allFaults
 )
 
@@ -33,34 +33,34 @@ func (f fault) String() string {
 	return [...]string{"refused", "lost", "ignored", "mute", "partial", "hung up"}[f]
 }
 
-// Where fields are in requests and in answers.
+// Offsets of fields in requests and answers.
 const (
 	requestBody = 10
 	answerBody  = 6
 )
 
-// faulty stands between GoVPP and the vswitch, and does a fault to one call. All
-// messages that the renderer sends count, but for the health check.
+// faulty stands between GoVPP and the vswitch and injects a fault into one call. It counts all
+// messages of the renderer except health checks.
 type faulty struct {
 	adapter.VppAPI
 	sw *vswitch.Switch
 
 	mu      sync.Mutex
-	reads   map[uint16]bool // ids of messages that change nothing and count
+	reads   map[uint16]bool // message IDs that change nothing and count
 	changes map[uint16]bool
-	lists   uint16 // id of acl_interface_set_acl_list
+	lists   uint16 // message ID of acl_interface_set_acl_list
 	in      int    // calls until the fault; 0 for none
 	fault   fault
-	answer  map[uint32]fault // what to do to an answer, by context
-	down    bool             // nothing can be sent
-	deaf    bool             // nothing is answered
+	answer  map[uint32]fault // faults for answers, by context
+	down    bool             // all sends fail
+	deaf    bool             // no answers arrive
 }
 
 func newFaulty(sw *vswitch.Switch) *faulty {
 	return &faulty{VppAPI: sw.Adapter(), sw: sw, answer: make(map[uint32]fault)}
 }
 
-// failNext does a fault to the n-th call from now; 0 to none.
+// failNext injects a fault into the n-th call from now; 0 cancels it.
 func (f *faulty) failNext(n int, what fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,7 +116,7 @@ func (f *faulty) send(context uint32, data []byte) error {
 	return f.VppAPI.SendMsg(context, data)
 }
 
-// fail does the fault to a message.
+// fail injects the fault into a message.
 func (f *faulty) fail(id uint16, context uint32, data []byte) error {
 	switch {
 	case f.fault == hungUp:
@@ -124,7 +124,7 @@ func (f *faulty) fail(id uint16, context uint32, data []byte) error {
 		return io.EOF
 	case f.fault == lost, f.reads[id] && f.fault != ignored && f.fault != mute:
 		return errInjected
-	case f.reads[id]: // what is lost of a dump is lost with its end
+	case f.reads[id]: // a lost request of a dump is lost together with its control ping
 		f.deaf = true
 		return nil
 	case f.fault == ignored:
@@ -135,7 +135,7 @@ func (f *faulty) fail(id uint16, context uint32, data []byte) error {
 		f.answer[context] = partial
 		data = f.onlyOutput(data)
 	default:
-		// An ACL or interface that does not exist gives a return value.
+		// A request with an ACL or interface that does not exist is answered with an error.
 		data = slices.Clone(data)
 		for i := requestBody; i < min(requestBody+4, len(data)); i++ {
 			data[i] = 0xfe
@@ -144,7 +144,7 @@ func (f *faulty) fail(id uint16, context uint32, data []byte) error {
 	return f.send(context, data)
 }
 
-// onlyOutput makes a message set the output lists and leave the input as it is.
+// onlyOutput changes a message so that it sets the output list and keeps the input list.
 func (f *faulty) onlyOutput(data []byte) []byte {
 	body := data[requestBody:]
 	index, inputs := binary.BigEndian.Uint32(body), int(body[5])
@@ -177,7 +177,7 @@ func (f *faulty) SetMsgCallback(cb adapter.MsgCallback) {
 	})
 }
 
-// answerTo returns what to do to an answer, if anything.
+// answerTo returns the fault for an answer, if any.
 func (f *faulty) answerTo(data []byte) (fault, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,17 +9,16 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 )
 
-// ErrNATOrder is returned by Commit when the vswitch translates addresses so that ACLs do
-// not see those that rules name: sources before the ACLs of uplinks, or with Split
-// destinations behind those of pods' interfaces. Everything else was installed.
-var ErrNATOrder = errors.New("the vswitch translates addresses that policy must see")
+// ErrNATOrder is returned by Commit when the vswitch translates addresses where ACLs then do not
+// see the addresses that rules name: sources ahead of uplink ACLs, or, with Split, destinations
+// behind the ACLs of pod interfaces. Everything else is installed.
+var ErrNATOrder = errors.New("address translation hides addresses from policy")
 
-// checkNATOrder finds the interfaces where tables cannot do their work. The global table
-// names pods by their addresses and is asked about what leaves uplinks: so a pod's
-// address must not be another one by then, neither since the pod's interface nor at the
-// uplink itself. With Split, tables name whom a pod sends to and are asked as that
-// enters: so the destination must not become another one later. What pods get is judged
-// by local tables, which translation does not disturb.
+// checkNATOrder finds the interfaces where address translation defeats the tables. The global table
+// names pods by their addresses and is evaluated where packets leave by an uplink, so neither the
+// pod's interface nor the uplink may translate the source before. With Split, tables name the
+// destinations of a pod and are evaluated on input, so the destination must not be translated
+// afterwards. Local tables decide about what pods receive; translation does not affect them.
 func (w *wanted) checkNATOrder(ctx context.Context) error {
 	r := w.r
 	r.interfaces.natConflicts = nil
@@ -30,7 +29,7 @@ func (w *wanted) checkNATOrder(ctx context.Context) error {
 	if !asks {
 		return nil
 	}
-	if r.order == nil { // what nodes there are is settled when the vswitch starts
+	if r.order == nil { // the set of nodes is fixed when the vswitch starts
 		order, err := r.link.Features(ctx, "show features verbose")
 		if err != nil {
 			return err
@@ -84,11 +83,11 @@ func (w *wanted) natConflictAt(n *mirror.Interface, on, order mirror.Features) s
 	return ""
 }
 
-// natOrderError says what is wrong, and what can be done about it.
-func natOrderError(o Orientation, blind []string) error {
+// natOrderError describes the conflict and the remedy.
+func natOrderError(o Orientation, conflicts []string) error {
 	if o == Split {
-		return fmt.Errorf("%w: destinations, at %s; rules for what these pods send cannot match there. Use orientation outputs", ErrNATOrder, renderer.Summary(blind))
+		return fmt.Errorf("%w: destinations at %s: rules for what these pods send cannot match; use orientation outputs", ErrNATOrder, renderer.Summary(conflicts))
 	}
-	return fmt.Errorf("%w: sources, at %s; rules of pods for what leaves the node cannot match there. Translate behind the ACLs of the uplink "+
-		"(nat44-ei with output-feature), or outside of this vswitch, or use orientation split, which keeps established flows", ErrNATOrder, renderer.Summary(blind))
+	return fmt.Errorf("%w: sources at %s: rules for what pods send to other nodes cannot match; translate behind the ACLs of the uplink "+
+		"(nat44-ei with output-feature), or outside of this vswitch, or use orientation split, which keeps established flows", ErrNATOrder, renderer.Summary(conflicts))
 }

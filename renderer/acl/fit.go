@@ -15,19 +15,19 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// candidate is a local table, or a slot's part of the global one, that may have to
-// be refused because the memory of the vswitch does not suffice.
+// candidate is a local table, or one slot's part of the global table, that may be refused because
+// the vswitch lacks memory.
 type candidate struct {
 	name    string
-	adds    uint64 // bytes at the worst moment, roughly
+	adds    uint64 // approximate bytes at the worst moment
 	entries int
 	refuse  func(error)
 }
 
-// fit decides on a plan that the memory of the vswitch suffices for at every moment. First no room
-// is made that nobody needs now, and nothing is changed in two steps on many interfaces. Then it
-// refuses what adds the most, until the rest fits. It depends on what is wanted, on what there is,
-// and on the memory alone. Of the global table some parts have changed.
+// fit makes a plan that fits into the memory of the vswitch at every moment. It first gives up
+// compaction and two-step changes on many interfaces. Then it refuses the candidates that add the
+// most, until the rest fits. The result depends only on the desired state, the current state and
+// the memory. changed are the changed parts of the global table.
 func (w *wanted) fit(ctx context.Context, changed []layout.Part) error {
 	live := maps.Clone(w.plan.live)
 	for first := true; ; first = false {
@@ -43,7 +43,7 @@ func (w *wanted) fit(ctx context.Context, changed []layout.Part) error {
 			w.refusals.needed = w.r.memory.Heap.Needs(f.Demand)
 		}
 		list := w.candidates(f)
-		if lacks == 0 || w.frugal && len(list) == 0 { // what is left are a few entries, for which there is the reserve
+		if lacks == 0 || w.frugal && len(list) == 0 { // what is left are a few entries, covered by the reserve
 			w.r.memory.Heap.Needed = max(w.r.memory.Heap.Needed, w.r.memory.Heap.Needs(f.Demand))
 			w.r.memory.Heap.Plan(f.Demand)
 			return nil
@@ -58,7 +58,7 @@ func (w *wanted) fit(ctx context.Context, changed []layout.Part) error {
 	}
 }
 
-// refuseLargest refuses what adds the most, until so many bytes less are needed.
+// refuseLargest refuses the candidates that add the most, until at least lacks bytes are saved.
 func (w *wanted) refuseLargest(list []candidate, lacks uint64) {
 	slices.SortFunc(list, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.adds, a.adds), strings.Compare(a.name, b.name))
@@ -72,7 +72,7 @@ func (w *wanted) refuseLargest(list []candidate, lacks uint64) {
 	}
 }
 
-// about rounds to one digit, so that what is refused again beside a pod more is no news.
+// about rounds to one significant digit, so that a repeated refusal is not reported as a new one.
 func about(n int) int {
 	unit := 1
 	for n/unit >= 10 {
@@ -81,7 +81,7 @@ func about(n int) int {
 	return (n + unit/2) / unit * unit
 }
 
-// checkpoint returns what takes a plan back that was decided on and not begun.
+// checkpoint returns a function that reverts a plan that was made but not started.
 func (a *slots) checkpoint() (undo func()) {
 	local, slots, content := a.local, maps.Clone(a.byName), make(map[*slot]slot, len(a.byName))
 	for _, s := range a.byName {
@@ -95,7 +95,7 @@ func (a *slots) checkpoint() (undo func()) {
 	}
 }
 
-// candidates returns all that may be refused and adds something.
+// candidates returns everything that adds entries and may be refused.
 func (w *wanted) candidates(f *forecast) []candidate {
 	var out []candidate
 	at := make(map[*cache.Table]int)
@@ -140,7 +140,7 @@ func (w *wanted) candidates(f *forecast) []candidate {
 	return out
 }
 
-// originsIn returns the origins of the lists that one part of the global table has.
+// originsIn returns the origins of the lists in one part of the global table.
 func originsIn(g *cache.Table, part int) (out [][]api.Origin) {
 	for i, first := range g.Parts[:len(g.Parts)-1] {
 		if partFor(g, i) == part {

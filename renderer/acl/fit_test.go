@@ -22,8 +22,8 @@ func scattered(n int) []netip.Prefix {
 
 const throng = api.SetID(77)
 
-// thronged gives a pod a policy about many.
-func thronged(t renderer.Txn, name, ip string) {
+// withManyPeers renders a pod with a policy about many peers.
+func withManyPeers(t renderer.Txn, name, ip string) {
 	rule := from(api.SetNet(throng), 80)
 	t.Render(pod(name), renderer.PodConfig{IPs: []netip.Addr{addr(ip)}, Egress: renderer.NewRuleList([]api.ContivRule{rule, {}},
 		[][]api.Origin{{{Policy: api.PolicyID{Namespace: "shop", Name: "crowd"}}}, nil})})
@@ -31,7 +31,7 @@ func thronged(t renderer.Txn, name, ip string) {
 
 const budget = 3 << 19
 
-// limited is a subject with 1.5 MB for ACLs: about 2 800 entries on one interface.
+// limited returns a subject with 1.5 MB for ACLs: about 2 800 entries on one interface.
 func limited(t *testing.T) *subject {
 	s := open(t, shopPods...)
 	s.options.Memory = budget
@@ -50,8 +50,8 @@ func TestWhatDoesNotFitIntoMemoryIsRefusedAndTheRestInstalled(t *testing.T) {
 	err := try(t, s.Renderer(), false, func(x renderer.Txn) {
 		x.UpdateSet(throng, scattered(5000), nil)
 		x.UpdateSet(clients, []netip.Prefix{host("10.9.0.2")}, nil)
-		thronged(x, "db", "10.0.0.3")   // has an older table
-		thronged(x, "open", "10.0.0.4") // has none
+		withManyPeers(x, "db", "10.0.0.3")   // has an older table
+		withManyPeers(x, "open", "10.0.0.4") // has none
 	})
 	if !errors.Is(err, sluiceacl.ErrTooLarge) || renderer.IsRefused(err) {
 		t.Fatalf("error %v, want %v, which is tried again: memory may become free", err, sluiceacl.ErrTooLarge)

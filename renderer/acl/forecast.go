@@ -10,33 +10,35 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// forecast follows a plan, call by call, without calling anything, and says what its worst moment
-// takes of VPP's memory: new ACLs stand beside old ones until these are removed, an ACL that is
-// changed in two steps holds both contents between them on all its interfaces, and one interface
-// at a time has the ACLs of two tables.
+// forecast simulates a plan call by call, and computes the memory that VPP needs at its worst
+// moment. New ACLs coexist with old ones until these are removed. An ACL that changes in two steps
+// holds both contents in between on all its interfaces. An interface that is being switched has the
+// ACLs of two tables.
 type forecast struct {
 	m      *mirror.Mirror
-	pieces map[uint32]entries.Piece // by ACL, as the plan goes on
-	chains map[uint32][]*chain      // by ACL: the lists that have it
+	pieces map[uint32]entries.Piece // by ACL, as of the simulated call
+	chains map[uint32][]*chain      // by ACL: the lists that contain it
 	memory.Demand
 
 	heldNow, appliedNow int
 	all                 []*chain
-	blame               map[*slot]uint64 // what slots add, roughly
+	blame               map[*slot]uint64 // approximate bytes that slots add
 }
 
-// chain is a list of one interface and direction: VPP has every entry of every list by itself.
+// chain is the ACL list of one interface and direction. VPP stores the entries of each list
+// separately.
 type chain struct {
 	acls     []uint32
 	entries  map[uint32]int // before the plan
-	rehashed int            // of these entries, which may have other keys afterwards
+	rehashed int            // of these entries, those that may get other hash keys
 }
 
-// fewBehind is how many entries may be applied again without other keys, when no mask comes or
-// goes. Of more, VPP was seen to give them other keys all the same: masks get other numbers.
+// fewBehind is the number of entries that VPP may apply again without new hash keys, when no mask
+// comes or goes. With more entries, VPP was seen to change keys anyway, because masks get new
+// numbers.
 const fewBehind = 512
 
-// entryPrice is what an applied entry takes with its look-up, where it need not be exact.
+// entryPrice is the approximate memory of an applied entry, including its lookup.
 const entryPrice = memory.AppliedBytes + memory.HashPage
 
 func newForecast(m *mirror.Mirror) *forecast {
@@ -49,7 +51,7 @@ func newForecast(m *mirror.Mirror) *forecast {
 	return f
 }
 
-// chain takes a list up.
+// chain registers a list.
 func (f *forecast) chain(list []uint32) *chain {
 	c := &chain{acls: list, entries: make(map[uint32]int, len(list))}
 	for _, index := range list {
@@ -62,7 +64,7 @@ func (f *forecast) chain(list []uint32) *chain {
 	return c
 }
 
-// forecast follows the plan that was decided on, and says in which order interfaces are switched.
+// forecast simulates the plan, and determines the order in which interfaces are switched.
 func (w *wanted) forecast(most int) *forecast {
 	f := newForecast(w.m)
 	at := make(map[*mirror.Interface][2]*chain, len(w.m.Interfaces))
@@ -86,7 +88,7 @@ func (w *wanted) forecast(most int) *forecast {
 	return f
 }
 
-// number gives ACLs that are to be created numbers for the time being.
+// number assigns provisional indexes to ACLs that will be created.
 func (f *forecast) number(p *plan) (created []*slot) {
 	next := uint32(1 << 31)
 	for _, s := range p.sorted() {
@@ -111,15 +113,15 @@ func unnumber(created []*slot) {
 	}
 }
 
-// step looks at the moment between two calls.
+// step checks the moment between two calls.
 func (f *forecast) step(most int) {
 	now := memory.EntryBytes(f.heldNow, f.appliedNow)
 	f.Peak, f.Most = max(f.Peak, now), max(f.Most, f.appliedNow)
 	f.Low = min(f.Low, now+memory.LookupBytes(max(most, f.Most)))
 }
 
-// change follows changes in place. VPP holds both contents for a moment, and takes all that stands
-// behind the ACL off every list and puts it there again.
+// change simulates changes in place. For a moment VPP holds both contents. It removes everything
+// behind the ACL from every list and adds it again.
 func (f *forecast) change(changes []change, most int) {
 	for _, c := range changes {
 		index := c.index()
@@ -150,8 +152,8 @@ func (f *forecast) change(changes []change, most int) {
 	}
 }
 
-// switchOver follows interfaces that get another ACL, one after the other. Each has both for a
-// moment, and all that it has is taken off and put there again.
+// switchOver simulates interfaces that switch to another ACL, one after the other. Each has both
+// ACLs for a moment, and all its entries are removed and added again.
 func (f *forecast) switchOver(c change, old entries.Piece, most int) {
 	index, before, grows := c.index(), f.keysChanged(), c.piece.Count-old.Count
 	f.pieces[index] = c.piece
@@ -167,7 +169,7 @@ func (f *forecast) switchOver(c change, old entries.Piece, most int) {
 	f.blame[c.slot] += uint64(max(0, grows)*len(f.chains[index])+f.keysChanged()-before)*entryPrice + uint64(c.piece.Count)*memory.HeldBytes
 }
 
-// stay returns how many of the entries that a list had before the plan some of its ACLs still have.
+// stay returns how many of a list's entries from before the plan some of its ACLs still have.
 func (f *forecast) stay(x *chain, acls []uint32) (n int) {
 	for _, index := range acls {
 		n += min(x.entries[index], f.pieces[index].Count)
@@ -175,7 +177,7 @@ func (f *forecast) stay(x *chain, acls []uint32) (n int) {
 	return n
 }
 
-// bind follows the switch of an interface to other lists.
+// bind simulates the switch of an interface to other lists.
 func (f *forecast) bind(w *wanted, n *mirror.Interface, at [2]*chain, most int) {
 	from, before, lists := f.appliedNow, f.keysChanged(), w.m.With(n, w.bindings.ours(n))
 	if _, _, ok := n.Bound.Exchange(lists); ok {
@@ -212,7 +214,7 @@ func (f *forecast) count(list []uint32) (n int) {
 	return n
 }
 
-// keysChanged is how many entries may get other keys.
+// keysChanged returns the number of entries that may get other hash keys.
 func (f *forecast) keysChanged() (n int) {
 	for _, x := range f.all {
 		n += x.rehashed
@@ -229,8 +231,8 @@ func intersection(a, b []uint32) (out []uint32) {
 	return out
 }
 
-// turns returns the interfaces that get other lists: those first whose lists become shorter, so
-// that there is room for those that become longer.
+// turns returns the interfaces that get other lists. Those whose lists become shorter come first,
+// to make room for longer ones.
 func (f *forecast) turns(w *wanted) (out []*mirror.Interface) {
 	grows := make(map[*mirror.Interface]int)
 	for _, n := range w.m.Interfaces {

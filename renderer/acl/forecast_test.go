@@ -13,11 +13,11 @@ import (
 	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 )
 
-// gauge follows what the vswitch holds, between any two changes.
+// gauge tracks the memory use of the vswitch between any two changes.
 type gauge struct {
 	s    *subject
-	peak uint64 // since start
-	most int    // applied entries at any time: VPP keeps the memory
+	peak uint64 // since the start
+	most int    // maximum of applied entries so far: VPP keeps their memory
 }
 
 func newGauge(s *subject) *gauge {
@@ -42,8 +42,8 @@ func (g *gauge) look() {
 	g.peak = max(g.peak, sluiceacl.Bytes(held, applied))
 }
 
-// crowds gives every pod but those without a set a table about one.
-func crowds(x renderer.Txn, sets []api.SetID, port uint16) {
+// withPeerSets gives every pod a table about a set, except pods without a set.
+func withPeerSets(x renderer.Txn, sets []api.SetID, port uint16) {
 	for i, id := range sets {
 		c := renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}}
 		if id != 0 {
@@ -53,8 +53,8 @@ func crowds(x renderer.Txn, sets []api.SetID, port uint16) {
 	}
 }
 
-// TestForecastSplitsWhatFitsOnlyOneAfterTheOther has one table shrink and another one grow: both
-// fit, but the second must not grow before the first has shrunk.
+// TestForecastSplitsWhatFitsOnlyOneAfterTheOther shrinks one table and grows another. Both fit, but
+// the second must not grow before the first has shrunk.
 func TestForecastSplitsWhatFitsOnlyOneAfterTheOther(t *testing.T) {
 	for _, ids := range [][2]api.SetID{{101, 102}, {102, 101}} {
 		s := limited(t)
@@ -62,7 +62,7 @@ func TestForecastSplitsWhatFitsOnlyOneAfterTheOther(t *testing.T) {
 		commit(t, s.Renderer(), true, func(x renderer.Txn) {
 			x.UpdateSet(first, scattered(2000), nil)
 			x.UpdateSet(second, scattered(300), nil)
-			crowds(x, []api.SetID{101, 102, 0, 0}, 80)
+			withPeerSets(x, []api.SetID{101, 102, 0, 0}, 80)
 		})
 		g := newGauge(s)
 		commit(t, s.Renderer(), false, func(x renderer.Txn) {
@@ -79,11 +79,11 @@ func TestForecastSplitsWhatFitsOnlyOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// few is what the ACLs take that every pod with a table has, or one that is closed.
+// few is the memory of the ACLs that every pod with a table, or a blocked pod, has.
 var few = sluiceacl.Bytes(20, 60)
 
-// TestForecastKnowsEveryMoment makes random plans where memory is short. At no moment more may be
-// taken than there is, whatever is refused, and what is taken is never more than was forecast.
+// TestForecastKnowsEveryMoment makes random plans with little memory. At no moment may the ACLs
+// exceed the budget or the forecast.
 func TestForecastKnowsEveryMoment(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newSubject(t, shopPods...)
@@ -108,9 +108,9 @@ func TestForecastKnowsEveryMoment(t *testing.T) {
 					x.UpdateSet(id, next, slices.DeleteFunc(slices.Clone(held[id]), func(p netip.Prefix) bool { return slices.Contains(next, p) }))
 					held[id] = next
 				}
-				crowds(x, sets, rapid.SampledFrom([]uint16{80, 443}).Draw(rt, "port"))
+				withPeerSets(x, sets, rapid.SampledFrom([]uint16{80, 443}).Draw(rt, "port"))
 			}
-			// Slots that wait for their turn need further commits, each with a forecast of its own.
+			// Slots whose turn has not come need further commits, each with its own forecast.
 			resync := step == 0
 			for waits := true; waits; resync, fill = false, nothing {
 				g.peak = 0

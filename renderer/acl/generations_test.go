@@ -10,14 +10,14 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// peer returns the n-th of many addresses that do not lie side by side.
+// peer returns the n-th of many addresses that are not adjacent.
 func peer(n int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(100 + n>>14), byte(n >> 7), byte(n << 1)}), 32)
 }
 
-// crowd is a state in which pods share a table for a set of many addresses, of which
-// some are blocked, and another for what they send.
-func crowd(pods []api.PodID, members int) func(renderer.Txn) {
+// manyPeers is a state in which pods share a table about a set of many addresses, some of them
+// denied, and another table for what they send.
+func manyPeers(pods []api.PodID, members int) func(renderer.Txn) {
 	in := list(api.ContivRule{Src: api.SetNet(8)}, from(api.SetNet(7), 80))
 	out := list(api.ContivRule{Dst: api.PrefixNet(host("10.200.0.1"))}, to(api.SetNet(7), 443))
 	return func(x renderer.Txn) {
@@ -33,9 +33,9 @@ func crowd(pods []api.PodID, members int) func(renderer.Txn) {
 	}
 }
 
-var crowdPods = []api.PodID{pod("p0"), pod("p1"), pod("p2")}
+var peerPods = []api.PodID{pod("p0"), pod("p1"), pod("p2")}
 
-// sent runs a step and returns how many rules it sent.
+// sent runs a step and returns the number of rules that it sends.
 func (s *subject) sent(step func()) int {
 	before := s.tap.rules
 	step()
@@ -51,10 +51,10 @@ func leaves(n int) func(renderer.Txn) {
 }
 
 func TestAnAddressThatJoinsALargeSetSendsFewRulesInOneMessage(t *testing.T) {
-	s := open(t, crowdPods[0])
+	s := open(t, peerPods[0])
 	commit(t, s.Renderer(), true, func(x renderer.Txn) {
-		crowd(crowdPods[:1], 5000)(x)
-		x.Render(crowdPods[0], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list(from(api.SetNet(7), 80))})
+		manyPeers(peerPods[:1], 5000)(x)
+		x.Render(peerPods[0], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list(from(api.SetNet(7), 80))})
 	})
 	for n := 5000; n < 5120; n++ {
 		rules := 0
@@ -71,18 +71,18 @@ func TestAnAddressThatJoinsALargeSetSendsFewRulesInOneMessage(t *testing.T) {
 	s.want(t, peer(5080).Addr().String(), "10.0.0.1", 80, api.Deny)
 }
 
-// The first address of a set that leaves takes the others out of the cold segment, so that the next
+// The first address of a set that leaves moves the others out of the cold segment, so that later
 // ones do not change it.
 func TestOldAddressesOfOneSetLeaveAndChangeAColdSegmentOnce(t *testing.T) {
-	s := open(t, crowdPods[0])
+	s := open(t, peerPods[0])
 	commit(t, s.Renderer(), true, func(x renderer.Txn) {
-		crowd(crowdPods[:1], 5000)(x)
+		manyPeers(peerPods[:1], 5000)(x)
 		var others []netip.Prefix
 		for n := 6000; n < 6300; n++ {
 			others = append(others, peer(n))
 		}
 		x.UpdateSet(9, others, nil)
-		x.Render(crowdPods[0], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list(from(api.SetNet(7), 80), from(api.SetNet(9), 80))})
+		x.Render(peerPods[0], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list(from(api.SetNet(7), 80), from(api.SetNet(9), 80))})
 	})
 	leave := func(n int) (rules int) {
 		rules = s.sent(func() {
@@ -107,8 +107,8 @@ func TestOldAddressesOfOneSetLeaveAndChangeAColdSegmentOnce(t *testing.T) {
 }
 
 func TestSegmentsOfALargeTableSurviveARestartUntouched(t *testing.T) {
-	s := open(t, crowdPods...)
-	commit(t, s.Renderer(), true, crowd(crowdPods, 3000))
+	s := open(t, peerPods...)
+	commit(t, s.Renderer(), true, manyPeers(peerPods, 3000))
 	members := 3000
 	for n := 3000; n < 3400; n++ {
 		commit(t, s.Renderer(), false, joins(n))
@@ -119,7 +119,7 @@ func TestSegmentsOfALargeTableSurviveARestartUntouched(t *testing.T) {
 		t.Fatal(err)
 	}
 	state := func(x renderer.Txn) {
-		crowd(crowdPods, members)(x)
+		manyPeers(peerPods, members)(x)
 		x.UpdateSet(7, nil, []netip.Prefix{peer(17)})
 	}
 	if n := s.changes(func() { commit(t, s.Renderer(), true, state) }); n != 0 {
@@ -136,11 +136,11 @@ func TestSegmentsOfALargeTableSurviveARestartUntouched(t *testing.T) {
 	}
 }
 
-// Whichever call fails, members that are in the set before and afterwards pass, and
-// those that never are do not.
+// Whichever call fails, addresses that are members before and after pass, and addresses that never
+// are do not.
 func TestALargeTableIsNeverWithoutItsRules(t *testing.T) {
-	atEveryCall(t, crowdPods, func(x renderer.Txn) {
-		crowd(crowdPods, 600)(x)
+	atEveryCall(t, peerPods, func(x renderer.Txn) {
+		manyPeers(peerPods, 600)(x)
 	}, func(x renderer.Txn) {
 		var more, fewer []netip.Prefix
 		for i := range 100 {
@@ -158,8 +158,8 @@ func TestALargeTableIsNeverWithoutItsRules(t *testing.T) {
 }
 
 func TestEveryEntryOfASegmentIsTracedToItsRule(t *testing.T) {
-	s := open(t, crowdPods...)
-	commit(t, s.Renderer(), true, crowd(crowdPods, 1000))
+	s := open(t, peerPods...)
+	commit(t, s.Renderer(), true, manyPeers(peerPods, 1000))
 	for n := 1000; n < 1010; n++ {
 		commit(t, s.Renderer(), false, joins(n))
 	}
@@ -184,12 +184,12 @@ func TestEveryEntryOfASegmentIsTracedToItsRule(t *testing.T) {
 }
 
 func TestAPeerOfAListForSendingJoinsInOneShortMessage(t *testing.T) {
-	s := open(t, crowdPods...)
+	s := open(t, peerPods...)
 	state := func(members int) func(renderer.Txn) {
 		return func(x renderer.Txn) {
-			crowd(crowdPods, members)(x)
+			manyPeers(peerPods, members)(x)
 			out := list(to(api.SetNet(7), 443), api.ContivRule{Dst: api.SetNet(8)}, to(api.SetNet(7), 80))
-			for i, p := range crowdPods {
+			for i, p := range peerPods {
 				x.Render(p, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, Ingress: out})
 			}
 		}
@@ -209,7 +209,7 @@ func TestAPeerOfAListForSendingJoinsInOneShortMessage(t *testing.T) {
 	short := func(members int) func(renderer.Txn) {
 		return func(x renderer.Txn) {
 			state(members)(x)
-			for i, p := range crowdPods {
+			for i, p := range peerPods {
 				x.Render(p, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, Ingress: list(to(api.SetNet(7), 443))})
 			}
 		}
@@ -218,7 +218,7 @@ func TestAPeerOfAListForSendingJoinsInOneShortMessage(t *testing.T) {
 	for n := 1000; n < 1100; n++ {
 		rules := 0
 		calls := s.changes(func() { rules = s.sent(func() { commit(t, s.Renderer(), false, joins(n)) }) })
-		if calls > 1+len(crowdPods) || rules > 256 { // the list of the uplink, and the guard of each pod
+		if calls > 1+len(peerPods) || rules > 256 { // the list of the uplink, and the guard of each pod
 			t.Fatalf("address %d: %d rules in %d messages", n, rules, calls)
 		}
 	}
@@ -231,7 +231,7 @@ func TestAPeerOfAListForSendingJoinsInOneShortMessage(t *testing.T) {
 	for n, want := range map[int]api.Action{500: api.Permit, 1050: api.Permit, 1200: api.Deny} {
 		s.want(t, "10.0.0.2", peer(n).Addr().String(), 443, want)
 	}
-	if rules := s.sent(func() { commit(t, s.Renderer(), false, leaves(1050)) }); rules > 512 { // with those of the guards
+	if rules := s.sent(func() { commit(t, s.Renderer(), false, leaves(1050)) }); rules > 512 { // including those of the guards
 		t.Errorf("a young peer that leaves sends %d rules", rules)
 	}
 	s.want(t, "10.0.0.2", peer(1050).Addr().String(), 443, api.Deny)

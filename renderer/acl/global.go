@@ -10,9 +10,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// expandGlobal divides the global table, if there is one, among its slots, and expands
-// the parts that may have changed. A list always goes to the same slot, whatever other
-// lists there are.
+// expandGlobal distributes the lists of the global table over its slots, and expands the parts that
+// may have changed. A list always goes to the same slot, regardless of other lists.
 func (w *wanted) expandGlobal() (changed []layout.Part) {
 	g := w.layout.Global
 	if g == nil {
@@ -36,18 +35,18 @@ func (w *wanted) expandGlobal() (changed []layout.Part) {
 	return changed
 }
 
-// prepareGlobal says what the slots of the global table must hold.
+// prepareGlobal sets the content of the slots of the global table.
 func (w *wanted) prepareGlobal(changed []layout.Part) {
 	g := w.layout.Global
 	last := len(g.Parts) - 1
 	w.prepareYoung(changed)
 	w.fixed(finalSlot, entries.Everything(entries.Reflect))
-	// The table's last rule moves when lists come and go.
+	// The index of the table's last rule changes when lists come and go.
 	w.slots.get(finalSlot).want[0].Rules = []int32{int32(g.Parts[last]), int32(g.Parts[last])}
 	w.orderGlobal()
 }
 
-// prepareYoung says what the parts that may have changed must hold, and the young slot.
+// prepareYoung sets the content of the parts that may have changed and of the young slot.
 func (w *wanted) prepareYoung(changed []layout.Part) {
 	s := w.slots.get(youngSlot)
 	w.plan.live[s] = true
@@ -67,7 +66,7 @@ func (w *wanted) prepareYoung(changed []layout.Part) {
 	}
 }
 
-// partFor returns which part of the global table a list belongs to.
+// partFor returns the part of the global table to which a list belongs.
 func partFor(g *cache.Table, list int) int {
 	return int(uint64(g.Rules[g.Parts[list]].Src.Set) % layout.Parts)
 }
@@ -86,8 +85,8 @@ func setsIn(g *cache.Table, lists []int) []api.SetID {
 	return out
 }
 
-// expandPart expands the lists of one slot. It is false when they are too large; then
-// the slot keeps what it has, or is closed when it has nothing.
+// expandPart expands the lists of one slot. It returns false when they are too large; the slot then
+// keeps its content, or blocks when it has none.
 func (w *wanted) expandPart(s *slot, g *cache.Table, n int, lists []int) (layout.Part, bool) {
 	p := layout.Part{Number: n}
 	for _, i := range lists {
@@ -103,7 +102,8 @@ func (w *wanted) expandPart(s *slot, g *cache.Table, n int, lists []int) (layout
 	return p, true
 }
 
-// keepPart makes what a slot holds what is wanted of it.
+// keepPart sets the desired content of a slot to its current content, or to a deny of everything
+// without one.
 func (w *wanted) keepPart(s *slot) {
 	s.want, s.table = nil, renderer.Digest{}
 	for _, index := range s.indexes {
@@ -114,7 +114,7 @@ func (w *wanted) keepPart(s *slot) {
 	}
 }
 
-// globalSlots returns the slots that hold the global table, as uplinks have them.
+// globalSlots returns the slots of the global table in the order of uplink lists.
 func (a *slots) globalSlots() []*slot {
 	out := append(make([]*slot, 0, layout.Parts+2), a.get(youngSlot))
 	for n := range layout.Parts {
@@ -123,10 +123,10 @@ func (a *slots) globalSlots() []*slot {
 	return append(out, a.get(finalSlot))
 }
 
-// orderGlobal decides how the ACLs of the global table change. A pod that goes from
-// one list to another may change its part, so they are one sequence: the part that
-// gets the pod changes before the other one lets go of it. When that is impossible,
-// all that differ are created anew, and uplinks switched over at once.
+// orderGlobal plans the changes of the ACLs of the global table. A pod that changes lists may
+// change parts, so all parts form one sequence: the new part gets the pod before the old part drops
+// it. When this is impossible, the changed ACLs are created anew and each uplink is switched in one
+// message.
 func (w *wanted) orderGlobal() {
 	slots := w.slots.globalSlots()
 	var all []place

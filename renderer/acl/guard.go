@@ -9,18 +9,18 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// A guard is the ACL, one for each interface of a pod, that denies as packets enter the vswitch
-// what is certain to be denied: by the rules of the pod that sends, or by those of the pods of this
-// node. The ACLs of outputs decide; the guard keeps packets that they will deny from making
-// sessions, which would let the answers in, and would fill the table of sessions.
+// A guard is an input ACL of one pod interface. It denies what is certain to be denied: by the
+// rules of the sending pod, or by those of pods on this node. The output ACLs decide; the guard
+// only keeps packets that they will deny from creating sessions, which would let replies pass and
+// fill the session table.
 //
-// VPP forgets the sessions of an interface whose list of ACLs changes. So every guard is an ACL of
-// its own, is bound once, and changes in place.
+// VPP drops the sessions of an interface whose ACL list changes. Therefore every interface has its
+// own guard, which is bound once and changes in place.
 
-// isGuard reports whether the slot is for a guard.
+// isGuard reports whether the slot holds a guard.
 func (s *slot) isGuard() bool { return isNumbered(s.name, "i") }
 
-// prepareGuards decides what the guards of pods hold.
+// prepareGuards sets the content of the guards.
 func (w *wanted) prepareGuards() {
 	w.bindings.guards = make(map[uint32]*slot)
 	if w.r.options.Orientation != Outputs {
@@ -40,8 +40,8 @@ func (w *wanted) prepareGuards() {
 	}
 }
 
-// guard decides what the guard of a pod with a table holds. Pods with equal tables share what was
-// found out.
+// guard sets the content of the guard of a pod with a table. Pods with equal tables share the
+// result.
 func (w *wanted) guard(s *slot, t *cache.Table, pieces map[*cache.Table]entries.Piece) {
 	if !w.needsGuard(s, t) {
 		return
@@ -54,7 +54,7 @@ func (w *wanted) guard(s *slot, t *cache.Table, pieces map[*cache.Table]entries.
 	s.want, s.table, s.indexes = []entries.Piece{p}, digestOfTable(t), s.indexes[:min(len(s.indexes), 1)]
 }
 
-// heldGuards returns the guards that interfaces have, by interface.
+// heldGuards returns the current guards by interface.
 func (w *wanted) heldGuards() map[uint32]*slot {
 	by := make(map[uint32]*slot)
 	for _, s := range w.slots.byName {
@@ -67,11 +67,11 @@ func (w *wanted) heldGuards() map[uint32]*slot {
 		for _, index := range n.Bound.In {
 			if s := by[index]; s != nil && out[n.Index] == nil {
 				out[n.Index] = s
-				delete(by, index) // it is of one interface
+				delete(by, index) // a guard belongs to one interface only
 			}
 		}
 	}
-	for n, s := range w.r.interfaces.guards { // somebody may have unbound it
+	for n, s := range w.r.interfaces.guards { // another program may have unbound it
 		if out[n] == nil && len(s.indexes) > 0 && by[s.indexes[0]] == s {
 			out[n] = s
 			delete(by, s.indexes[0])
@@ -87,20 +87,20 @@ func digestOfTable(t *cache.Table) renderer.Digest {
 	return t.Digest
 }
 
-// needsGuard reports whether a guard may have to hold something else than it does.
+// needsGuard reports whether the content of a guard may have to change.
 func (w *wanted) needsGuard(s *slot, t *cache.Table) bool {
 	return s.want == nil || w.inputDiffers || s.table != digestOfTable(t) || t != nil && w.tables.names(t.Sets)
 }
 
-// lookForServices logs that the vswitch translates addresses while Options.Services names none:
-// pods that policy restricts in what they send do not reach services then.
+// lookForServices logs when the vswitch translates addresses but Options.Services is empty: pods
+// with a policy for what they send then cannot reach services.
 func (r *Renderer) lookForServices(ctx context.Context) error {
 	if r.options.Orientation != Outputs || len(r.options.Services) > 0 {
 		return nil
 	}
 	command, err := r.link.Translates(ctx)
 	if command != "" {
-		r.options.Log.Warn("vpp translates addresses, and those of services are not configured: pods with an egress policy do not reach services; set --service-cidr",
+		r.options.Log.Warn("vpp translates addresses, but no service addresses are configured: pods with an egress policy cannot reach services; set --service-cidr",
 			"command", command)
 	}
 	return err

@@ -25,7 +25,7 @@ func sends(rules ...api.ContivRule) func(renderer.Txn) {
 	}
 }
 
-// guarded reports whether the first packet of a flow is denied as it enters, where it makes no
+// guarded reports whether the first packet of a flow is denied on input, where it creates no
 // session.
 func (s *subject) guarded(f api.Flow) bool {
 	s.sw.ClearSessions()
@@ -51,7 +51,7 @@ func TestGuardDenialsAreCounted(t *testing.T) {
 	c.want(decision("p", 0, api.Permit), 1)
 }
 
-// A service's address is translated behind the guard, so the guard must let packets to it pass.
+// Service addresses are translated behind the guard, so the guard must let packets to them pass.
 func TestGuardLetsPacketsToServicesPass(t *testing.T) {
 	for name, services := range map[string][]netip.Prefix{"known": {netip.MustParsePrefix("10.96.0.0/12")}, "not known": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -73,8 +73,8 @@ func TestGuardLetsPacketsToServicesPass(t *testing.T) {
 	}
 }
 
-// A guard with many peers permits larger blocks. It denies all the same what is far from them, and
-// what pods of the node deny.
+// A guard with many peers permits larger blocks. It still denies what is outside of them, and what
+// pods of the node deny.
 func TestGuardOfManyPeersStaysSmall(t *testing.T) {
 	s := open(t, shopPods...)
 	var peers []netip.Prefix
@@ -101,7 +101,7 @@ func TestGuardOfManyPeersStaysSmall(t *testing.T) {
 	}
 }
 
-// What guards deny of pods of the node does not depend on how many these are.
+// What guards deny for pods of the node does not depend on the number of these pods.
 func TestGuardDeniesWhatManyPodsOfTheNodeDeny(t *testing.T) {
 	var pods []api.PodID
 	for i := range 200 {
@@ -121,7 +121,7 @@ func TestGuardDeniesWhatManyPodsOfTheNodeDeny(t *testing.T) {
 	}
 }
 
-// An interface that others filter, and that no rule is for, stays as it is.
+// An interface with foreign ACLs that no rule applies to is left alone.
 func TestGuardIsNotMadeForInterfacesOfOthers(t *testing.T) {
 	s := open(t, shopPods...)
 	theirs := foreign(t, s, s.ports[pod("open")])
@@ -144,8 +144,7 @@ func TestGuardIsNotMadeForInterfacesOfOthers(t *testing.T) {
 	}
 }
 
-// Packets of a pod that change nothing of it keep their sessions when its policy for sending
-// changes.
+// Packets of a pod that a policy change does not affect keep their sessions.
 func TestGuardChangesKeepFlowsThatPodsOpened(t *testing.T) {
 	eitherVswitch(t, func(t *testing.T, v vswitch.Options) {
 		s := openOver(t, v, sluiceacl.Options{})

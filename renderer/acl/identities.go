@@ -10,24 +10,24 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// PodIdentity is by what the state knows a pod of the node. Another pod of that name has another
-// UID.
+// PodIdentity is the identity of a pod of the node in the desired state. Another pod with the same
+// name has another UID.
 type PodIdentity struct {
-	UID string       // empty: not known
-	IPs []netip.Addr // none before the API server has some
+	UID string       // empty: unknown
+	IPs []netip.Addr // empty until the API server reports addresses
 }
 
-// PodIdentities brings together what the state says of pods of the node, and for whom sluice-cni
-// made interfaces. The methods of a *PodIdentities may be called by any goroutine; its zero value
-// is ready.
+// PodIdentities matches the pods of the node in the desired state with the pods for which
+// sluice-cni made interfaces. Any goroutine may call the methods of a *PodIdentities. The zero
+// value is ready to use.
 type PodIdentities struct {
 	mu   sync.RWMutex
 	pods map[api.PodID]PodIdentity
 }
 
-// Identify says which pods of the node the state knows, beside those that it said before or, with
-// all, only these; nil for one that is gone. It is told before policy knows them so, and reports
-// whether the interfaces of VPP are to be looked at again.
+// Identify updates the known pods of the node; nil removes a pod. With all, it replaces them. The
+// caller calls it before policy uses these pods. changed reports whether the interfaces of VPP must
+// be checked again.
 func (l *PodIdentities) Identify(pods map[api.PodID]*PodIdentity, all bool) (changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,8 +47,8 @@ func (l *PodIdentities) Identify(pods map[api.PodID]*PodIdentity, all bool) (cha
 	return changed
 }
 
-// Refuses returns why rules of a pod are not for an interface that has its tag, empty if they are:
-// it was made for another life of the pod.
+// Refuses returns the reason why an interface with the tag of a pod was made for another
+// incarnation of the pod. It returns "" if the interface belongs to the pod.
 func (l *PodIdentities) Refuses(pod api.PodID, m vpp.Made) string {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -65,8 +65,8 @@ func (p PodIdentity) refuses(m vpp.Made) string {
 	return ""
 }
 
-// Registered returns the addresses with which interfaces were made, of pods that the state knows.
-// Policy uses them until the state has some, see policy.Deps.
+// Registered returns the addresses of known pods with which their interfaces were made. Policy uses
+// them until the state has addresses; see policy.Deps.
 func (l *PodIdentities) Registered(made []vpp.Made) map[api.PodID][]netip.Addr {
 	byTag := make(map[string][]vpp.Made, len(made))
 	for _, m := range made {

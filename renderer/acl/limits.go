@@ -12,12 +12,12 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
 )
 
-// ErrTooLarge is returned when a table is larger than VPP can be asked to hold. The pods keep the
-// rules they have. It is a renderer.Refusal, unless others may make room at any moment: then the
-// commit is tried again.
+// ErrTooLarge is returned when a table exceeds the limits of VPP. The pods keep their rules. It is
+// a renderer.Refusal, unless other owners may free resources at any moment; then the commit is
+// retried.
 var ErrTooLarge = entries.ErrTooLarge
 
-// The reasons that are told of rules that are not enforced as they are.
+// The reasons that are reported for rules that are not enforced exactly.
 const (
 	reasonSCTP  = "this vswitch does not match ports of SCTP"
 	reasonACLs  = "an interface would need too many ACLs"
@@ -26,11 +26,10 @@ const (
 	reasonMemory = "the vswitch has not enough memory for the rules of a pod, with their sets expanded"
 )
 
-// embeddedVersion is how the version of the embedded vswitch begins, which matches
-// ports of SCTP. VPP parses those of TCP, UDP and ICMP only, so a rule with another
-// port than any never matches there. What calls itself otherwise is taken for VPP:
-// its API does not tell. There, what permits some ports of SCTP must permit none, for
-// VPP takes every port for 0; and what denies some must deny all.
+// embeddedVersion is the version prefix of the embedded vswitch, which matches SCTP ports.
+// Everything else is treated as VPP, because the API does not tell. VPP parses only ports of TCP,
+// UDP and ICMP, and takes every SCTP port for 0. There, a rule that permits some SCTP ports must
+// permit none, and a rule that denies some must deny all.
 const embeddedVersion = "sluice-vswitch "
 
 // isEmbedded reports whether a version is that of the embedded vswitch.
@@ -43,16 +42,16 @@ func namesSCTPPort(r api.ContivRule) bool {
 // Unenforced implements renderer.Reporter.
 func (r *reader) Unenforced() []renderer.Unenforced { return r.published.Load().unenforced }
 
-// refusals are what does not fit.
+// refusals are the tables that do not fit.
 type refusals struct {
 	errs     []error
-	oversize []renderer.Unenforced    // of which rules tables are refused
-	tooBig   map[renderer.Digest]bool // tables that are refused
-	lacking  int                      // tables, and parts of one, that are refused for want of memory
-	needed   uint64                   // bytes at the worst moment, if nothing is refused
+	oversize []renderer.Unenforced    // rules of the refused tables
+	tooBig   map[renderer.Digest]bool // refused tables
+	lacking  int                      // number of tables, and of parts of one, that are refused for lack of memory
+	needed   uint64                   // bytes at the worst moment if nothing were refused
 }
 
-// add notes that the rules of one table do not fit.
+// add records that the rules of a table do not fit.
 func (f *refusals) add(err error, reason string, origins [][]api.Origin, pods int) {
 	f.errs = append(f.errs, err)
 	seen := map[api.Origin]bool{}
@@ -69,17 +68,18 @@ func (f *refusals) add(err error, reason string, origins [][]api.Origin, pods in
 	}
 }
 
-// bounds are what is done at once at most, and how large ACLs become.
+// bounds limit the work of one step and the size of ACLs.
 type bounds struct {
 	layout.Sizes
-	// sharers is how many interfaces have the ACLs of a large table together.
+	// sharers is the number of interfaces that share the ACLs of a large table.
 	sharers int
-	// pause is how many entries VPP may take off its interfaces in one call, and put there again.
+	// pause is the number of entries that VPP may remove from its interfaces and add again in one
+	// call.
 	pause int
-	// statistics is the size of VPP's statistics segment in bytes; VPP's default as long as it is
-	// not known.
+	// statistics is the size of VPP's statistics segment in bytes, or VPP's default while it is
+	// unknown.
 	statistics int
-	// turns is for how long a commit begins with changes that take long.
+	// turns is how long a commit starts further long changes.
 	turns time.Duration
 	guard expand.GuardSizes
 }
@@ -89,7 +89,7 @@ func defaultBounds() bounds {
 		guard: expand.GuardSizes{Entries: 256, Peers: 1024, Blocks: 128}}
 }
 
-// isDueAt reports whether a quiet moment is to be used to make room in a slot.
+// isDueAt reports whether a slot needs idle compaction.
 func (b *bounds) isDueAt(s *slot) bool {
 	if s.name == youngSlot {
 		return slices.ContainsFunc(s.want, b.IsDueGlobally)

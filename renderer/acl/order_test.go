@@ -10,8 +10,8 @@ import (
 	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 )
 
-// atEveryCall makes every call of a change fail in turn, each time over a new
-// vswitch, so that check sees what holds between any two calls.
+// atEveryCall makes every call of a change fail in turn, each time with a new vswitch, so that
+// check sees the state between any two calls.
 func atEveryCall(t *testing.T, pods []api.PodID, before, change func(renderer.Txn), check func(*testing.T, *subject)) {
 	t.Helper()
 	for n := 1; ; n++ {
@@ -38,8 +38,8 @@ func atEveryCall(t *testing.T, pods []api.PodID, before, change func(renderer.Tx
 	}
 }
 
-// p0 leaves a table and p2 joins it while the table's set loses a member. Neither
-// the old nor the new rules of p2 permit what that member sends.
+// p0 leaves a table and p2 joins it while a set of the table loses a member. Neither the old nor
+// the new rules of p2 permit what that member sends.
 func TestAPodNeverSeesTheOldMembersOfATableThatItJoins(t *testing.T) {
 	pods := []api.PodID{pod("p0"), pod("p1"), pod("p2")}
 	ip := []netip.Addr{addr("10.0.0.1"), addr("10.0.0.2"), addr("10.0.0.3")}
@@ -63,8 +63,8 @@ func TestAPodNeverSeesTheOldMembersOfATableThatItJoins(t *testing.T) {
 	})
 }
 
-// Pods exchange their lists for what they send. The parts of the global table
-// that hold the lists change one after the other, and no pod may be without one.
+// Pods exchange their lists for what they send. The parts of the global table with these lists
+// change one after the other; at no time may a pod be without a list.
 func TestPodsThatExchangeListsAreRestrictedAllTheTime(t *testing.T) {
 	var pods []api.PodID
 	var lists []*renderer.RuleList
@@ -89,8 +89,8 @@ func TestPodsThatExchangeListsAreRestrictedAllTheTime(t *testing.T) {
 	})
 }
 
-// VPP forgets the sessions of both directions of an interface whose lists are set, also
-// when one of them stays as it is, and with them the connections that the pod opened.
+// Setting the lists of an interface makes VPP drop its sessions of both directions, even if one
+// list does not change, and with them the connections that the pod has opened.
 func TestAnInterfaceWhoseTableIsHeldElsewhereKeepsItsInputList(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s.Renderer(), true, shop)

@@ -7,16 +7,15 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// Orientation says where packets meet the rules for what pods send.
+// Orientation is where the rules for what pods send are applied.
 type Orientation uint8
 
 const (
-	// Outputs has all rules where packets leave the vswitch, at the interface of the
-	// receiving pod or at an uplink: behind the translation of services.
+	// Outputs applies all rules on output: at the interface of the receiving pod or at an uplink,
+	// behind the translation of services.
 	Outputs Orientation = iota
-	// Split has the rules for what a pod sends where that enters, at its own interface:
-	// ahead of whatever translates its address. Destinations must not be translated
-	// behind that.
+	// Split applies the rules for what a pod sends on input, at the pod's own interface, ahead of
+	// any translation of its address. Destinations must not be translated behind that.
 	Split
 )
 
@@ -28,7 +27,7 @@ func (o Orientation) String() string {
 	return "outputs"
 }
 
-// UnmarshalText reads what String returns.
+// UnmarshalText parses the output of String.
 func (o *Orientation) UnmarshalText(text []byte) error {
 	switch string(text) {
 	case "outputs":
@@ -41,13 +40,13 @@ func (o *Orientation) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// errSplit is why an open flow cannot be cut with Split: the input list is then a list
-// of rules. Each change of it is a change of the input, with which the vswitch forgets
-// who opened a flow; and since an ACK does not tell either, a permit that opens the way
-// back would undo what the output list revokes. docs/adr/0029-split-and-revocation.md has more.
+// errSplit explains why Split cannot revoke open flows. The input list then contains rules. Each
+// change of it makes the vswitch forget who opened a flow; an ACK does not tell either, so a permit
+// that lets replies pass would undo what the output list revokes. See
+// docs/adr/0029-split-and-revocation.md.
 var errSplit = errors.New("orientation split needs established: keep, since the vswitch cannot tell there who opened a flow")
 
-// newCache returns what makes tables of rules.
+// newCache returns the cache for an orientation.
 func newCache(o Orientation) *cache.Pair {
 	if o == Split {
 		return cache.NewSplit()

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// newSplit is newSubject with both directions at the interfaces of pods.
+// newSplit is newSubject with both directions applied at the interfaces of pods.
 func newSplit(t testing.TB) *subject {
 	s := newSubject(t, renderertest.PodIDs...)
 	s.options = sluiceacl.Options{Orientation: sluiceacl.Split, Flows: sluiceacl.Flows{Established: sluiceacl.Keep}}
@@ -33,8 +33,8 @@ func TestSplitKeepsEstablishedFlowsOnly(t *testing.T) {
 	}
 }
 
-// TestSplitIsAtTheInterfaceOfThePod has a pod that is restricted in what it sends only:
-// its input has rules, and neither its output nor the uplink has any.
+// TestSplitIsAtTheInterfaceOfThePod restricts only what a pod sends: the input of the pod has
+// rules, its output and the uplink have none.
 func TestSplitIsAtTheInterfaceOfThePod(t *testing.T) {
 	s := newSplit(t)
 	defer s.closing(t)
@@ -64,8 +64,8 @@ func TestSplitIsAtTheInterfaceOfThePod(t *testing.T) {
 	}
 }
 
-// TestSplitKeepsFlowsWhilePolicyTightens opens flows in both directions, and denies both
-// afterwards: they go on, and new ones do not.
+// TestSplitKeepsFlowsWhilePolicyTightens opens flows in both directions and then denies both. Open
+// flows continue; new ones are denied.
 func TestSplitKeepsFlowsWhilePolicyTightens(t *testing.T) {
 	s := newSplit(t)
 	defer s.closing(t)

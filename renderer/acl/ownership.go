@@ -15,25 +15,25 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// ownership says whose the interfaces of the vswitch are, and which tables they are to have.
+// ownership maps the interfaces of the vswitch to pods, uplinks and tables.
 type ownership struct {
 	options *Options
 	m       *mirror.Mirror
 	layout  cache.Layout
-	before  map[uint32][]api.PodID // pods by interface, of the last commit
+	before  map[uint32][]api.PodID // pods by interface, as of the last commit
 	ending  *renderer.Unplugged
 
-	tables   map[uint32]*cache.Table // for what leaves, by interface
-	senders  map[uint32]*cache.Table // for what enters, by interface; with Split
+	tables   map[uint32]*cache.Table // for output, by interface
+	senders  map[uint32]*cache.Table // for input, by interface; only with Split
 	owned    map[uint32][]api.PodID  // pods by interface
-	pods     map[uint32]api.PodID    // of interfaces that are not held
+	pods     map[uint32]api.PodID    // of interfaces that are not blocked
 	uplinks  map[uint32]bool
-	blocked  map[uint32]bool    // interfaces that are closed, because it is not known whose they are
-	otherPod map[uint32]string  // of those that were made for another life of their pod: why
-	pending  []renderer.Pending // pods, and uplinks, without all of their interfaces
+	blocked  map[uint32]bool    // interfaces that are blocked because their pod is unknown
+	otherPod map[uint32]string  // interfaces made for another incarnation of their pod, with the reason
+	pending  []renderer.Pending // pods and uplinks with missing interfaces
 }
 
-// ownershipOf finds the interfaces of pods and the uplinks.
+// ownershipOf finds the interfaces of pods, and the uplinks.
 func ownershipOf(options *Options, m *mirror.Mirror, layout cache.Layout, before map[uint32][]api.PodID, ending *renderer.Unplugged) *ownership {
 	o := &ownership{
 		options: options, m: m, layout: layout, before: before, ending: ending,
@@ -44,20 +44,20 @@ func ownershipOf(options *Options, m *mirror.Mirror, layout cache.Layout, before
 	return o
 }
 
-// judges reports whether rules are for the packets of an interface, in either direction.
+// judges reports whether rules apply to packets of an interface, in either direction.
 func (o *ownership) judges(n *mirror.Interface) bool {
 	t := o.layout.Senders[o.pods[n.Index]]
 	return o.tables[n.Index] != nil || o.uplinks[n.Index] && o.layout.Global != nil || t != nil && !expand.PermitsAll(t)
 }
 
-// judgesInput reports whether an interface is to have ACLs of ours for what enters: it is a pod's
-// or an uplink. Without rules, what ACLs of others leave undecided stays denied.
+// judgesInput reports whether an interface must have input ACLs of ours, because it belongs to a
+// pod or is an uplink. Without rules, packets that foreign ACLs do not decide stay denied.
 func (o *ownership) judgesInput(n *mirror.Interface) bool {
 	_, isPods := o.pods[n.Index]
 	return (isPods || o.uplinks[n.Index]) && (o.judges(n) || !o.m.HasOthers(n.Bound.In))
 }
 
-// isOpen reports whether an interface is to permit what leaves, and to make sessions of it.
+// isOpen reports whether an interface must permit all output and create sessions for it.
 func (o *ownership) isOpen(n *mirror.Interface) bool {
 	_, isPods := o.pods[n.Index]
 	if o.tables[n.Index] != nil || o.uplinks[n.Index] && o.layout.Global != nil || !isPods && !o.uplinks[n.Index] {
@@ -94,8 +94,8 @@ func (o *ownership) resolve() {
 	}
 }
 
-// owners returns the known pods that claim an interface, sorted; one, unless somebody
-// is wrong. Pods with a table that have no interface, or not all of theirs, are pending.
+// owners returns the sorted known pods that claim an interface: one, unless there is a conflict.
+// Pods with a table and a missing interface are pending.
 func (o *ownership) owners() map[uint32][]api.PodID {
 	byTag, byName := make(map[string][]*mirror.Interface, len(o.m.Interfaces)), make(map[string]*mirror.Interface, len(o.m.Interfaces))
 	for _, n := range o.m.Interfaces {
@@ -133,8 +133,8 @@ func (o *ownership) owners() map[uint32][]api.PodID {
 	return owners
 }
 
-// ofThisPod returns those of the interfaces with the tag of a pod that were not made for another
-// life of it, and notes why the others are closed.
+// ofThisPod returns the interfaces with the tag of a pod that were not made for another incarnation
+// of it, and records why the others are blocked.
 func (o *ownership) ofThisPod(pod api.PodID, tagged []*mirror.Interface) (out []*mirror.Interface) {
 	for _, n := range tagged {
 		if n.Made != nil && o.options.Pods.Refuses != nil {
@@ -148,12 +148,12 @@ func (o *ownership) ofThisPod(pod api.PodID, tagged []*mirror.Interface) (out []
 	return out
 }
 
-// wait notes what a pod, or an uplink, waits for.
+// wait records what a pod, or an uplink, waits for.
 func (o *ownership) wait(pod api.PodID, reason string) {
 	o.pending = append(o.pending, renderer.Pending{Pod: pod, Reason: reason})
 }
 
-// named returns the interfaces of a pod that do not need a tag.
+// named returns the interfaces of a pod that Bindings names.
 func (o *ownership) named(pod api.PodID) []string {
 	if o.options.Pods.Bindings == nil {
 		return nil
@@ -166,10 +166,10 @@ func (o *ownership) isPods(n *mirror.Interface) bool {
 	return strings.HasPrefix(n.Tag, vpp.PodTagPrefix) || o.options.Pods.Bindings != nil && o.options.Pods.Bindings.IsPodInterface(n.Name)
 }
 
-// wasPods reports whether an interface has what ours gave it while it was a pod's. Its tag or its
-// key is gone, which may be a mistake, and it stays closed until it gets one again, is released by
-// ReleasedTag, or is gone: VPP takes the ACLs of an interface away with it. What it has is
-// remembered by VPP, so that an agent that starts knows it, too.
+// wasPods reports whether an interface still has the ACLs that it got as a pod's interface. It has
+// lost its tag or key, perhaps by mistake. It stays blocked until it gets a tag again, is released
+// by ReleasedTag, or is deleted, which removes its ACLs. VPP stores the ACLs, so the rule survives
+// a restart of the agent.
 func (o *ownership) wasPods(n *mirror.Interface) bool {
 	if n.Tag == ReleasedTag || o.isCalledUplink(n) {
 		return false
@@ -181,13 +181,14 @@ func (o *ownership) wasPods(n *mirror.Interface) bool {
 	})
 }
 
-// isCalledUplink reports whether an interface is an uplink, unless it is a pod's.
+// isCalledUplink reports whether the name or tag of an interface makes it an uplink, unless it
+// belongs to a pod.
 func (o *ownership) isCalledUplink(n *mirror.Interface) bool {
 	configured := o.options.Uplinks
 	return n.Tag == UplinkTag || slices.Contains(configured, n.Name) || slices.Contains(configured, n.Tag)
 }
 
-// resolveUplinks finds the uplinks. An interface of a pod is none, whatever it is called.
+// resolveUplinks finds the uplinks. The interface of a pod is never an uplink, whatever its name.
 func (o *ownership) resolveUplinks(owners map[uint32][]api.PodID) {
 	configured := o.options.Uplinks
 	missing := slices.Clone(configured)
@@ -209,7 +210,7 @@ func (o *ownership) resolveUplinks(owners map[uint32][]api.PodID) {
 	}
 }
 
-// blockedState says why an interface is blocked.
+// blockedState returns the state of a blocked interface and the reason.
 func (o *ownership) blockedState(n *mirror.Interface) (state, reason string) {
 	switch why := o.otherPod[n.Index]; {
 	case why != "":
@@ -222,8 +223,8 @@ func (o *ownership) blockedState(n *mirror.Interface) (state, reason string) {
 	return BoundOrphaned, "its tag or its key is gone"
 }
 
-// identityRefused returns why an interface is not that of its pod, of which policy knows no
-// address.
+// identityRefused returns the reason why an interface was made for another incarnation of its pod,
+// when policy knows no address of that pod.
 func (o *ownership) identityRefused(n *mirror.Interface) string {
 	name, tagged := strings.CutPrefix(n.Tag, vpp.PodTagPrefix)
 	pod, err := api.ParsePodID(name)
@@ -233,7 +234,7 @@ func (o *ownership) identityRefused(n *mirror.Interface) string {
 	return o.options.Pods.Refuses(pod, *n.Made)
 }
 
-// isToHave reports whether an interface is to have a table, in either direction.
+// isToHave reports whether an interface must have a table, in either direction.
 func (o *ownership) isToHave(n *mirror.Interface, t *cache.Table) bool {
 	return o.tables[n.Index] == t || o.senders[n.Index] == t
 }

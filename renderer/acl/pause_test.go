@@ -12,15 +12,15 @@ import (
 	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 )
 
-// aPause is how long a vswitch takes for each call that changes it.
+// aPause is how long the vswitch takes for each call that changes it.
 const aPause = 10 * time.Millisecond
 
-// withABudget runs a test over a crowd of 1 000 addresses and a budget of 1 %, in a bubble in which
-// time passes only when everybody waits. tell commits a transaction and returns whether a part of
-// it waits, and what it has sent. At the beginning nothing waits.
+// withABudget runs a test with 1 000 peers and a budget of 1 %, in a bubble with
+// fake time. tell commits a transaction and returns whether a part of it waits, and the number of
+// calls. At the start nothing waits.
 func withABudget(t *testing.T, test func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (deferred bool, calls int))) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, crowdPods...)
+		s := newSubject(t, peerPods...)
 		if err := s.r.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func withABudget(t *testing.T, test func(t *testing.T, s *subject, tell func(fun
 				t.Error(err)
 			}
 		}()
-		commit(t, s.Renderer(), true, crowd(crowdPods, 1000))
+		commit(t, s.Renderer(), true, manyPeers(peerPods, 1000))
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		drain(s.wake)
@@ -48,14 +48,14 @@ func withABudget(t *testing.T, test func(t *testing.T, s *subject, tell func(fun
 	})
 }
 
-// wantJoined checks whether the first pod lets an address in.
+// wantJoined checks whether the first pod admits an address.
 func (s *subject) wantJoined(t *testing.T, n int, want api.Action) {
 	t.Helper()
 	s.want(t, peer(n).Addr().String(), "10.0.0.1", 80, want)
 }
 
-// woken reports whether the owner was told by now.
-func (s *subject) woken() bool {
+// wasPrompted reports whether OnChange was called.
+func (s *subject) wasPrompted() bool {
 	synctest.Wait()
 	defer drain(s.wake)
 	return len(s.wake) > 0
@@ -85,12 +85,12 @@ func TestJoinsWaitForTheBudgetAndGoTogether(t *testing.T) {
 		}
 		took := pause + time.Duration(calls-1)*aPause/8 // VPP forwards between calls
 		time.Sleep(min(99*pause, 1500*time.Millisecond-2*took) - 81*time.Millisecond)
-		if s.woken() {
-			t.Error("the owner was told too early")
+		if s.wasPrompted() {
+			t.Error("OnChange was called too early")
 		}
 		time.Sleep(2 * time.Millisecond)
-		if !s.woken() {
-			t.Error("the owner was not told")
+		if !s.wasPrompted() {
+			t.Error("OnChange was not called")
 		}
 		if deferred, again := tell(nothing); deferred || again > calls {
 			t.Errorf("8 joins: deferred %t, %d calls, want no more than the %d of one", deferred, again, calls)
@@ -101,8 +101,8 @@ func TestJoinsWaitForTheBudgetAndGoTogether(t *testing.T) {
 			t.Errorf("%d still wait", p.Waiting)
 		}
 		time.Sleep(time.Minute)
-		if s.woken() {
-			t.Error("the owner was told, and there is nothing to do")
+		if s.wasPrompted() {
+			t.Error("OnChange was called without work to do")
 		}
 	})
 }
@@ -144,7 +144,7 @@ func TestAnAddressThatIsDeniedMoreDoesNotWait(t *testing.T) {
 	withABudget(t, func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (bool, int)) {
 		deferred, _ := tell(func(x renderer.Txn) {
 			x.UpdateSet(9, []netip.Prefix{peer(7)}, nil)
-			x.Render(crowdPods[0], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list(
+			x.Render(peerPods[0], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list(
 				api.ContivRule{Src: api.SetNet(8)}, from(api.SetNet(7), 80), from(api.SetNet(9), 80))})
 		})
 		if deferred {
@@ -174,7 +174,7 @@ func TestAnAddressDoesNotWaitForAPermitInFrontOfADenial(t *testing.T) {
 	withABudget(t, func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (bool, int)) {
 		tell(func(x renderer.Txn) {
 			x.UpdateSet(9, []netip.Prefix{peer(7)}, nil)
-			x.Render(crowdPods[0], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list(
+			x.Render(peerPods[0], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list(
 				from(api.SetNet(9), 80), api.ContivRule{Src: api.SetNet(8)}, from(api.SetNet(7), 80))})
 		})
 		if deferred, _ := tell(func(x renderer.Txn) { x.UpdateSet(9, []netip.Prefix{peer(8)}, nil) }); !deferred {
@@ -188,9 +188,9 @@ func TestAnAddressDoesNotWaitForAPermitInFrontOfADenial(t *testing.T) {
 func TestWhateverElseChangesTakesWhatWaitsAlong(t *testing.T) {
 	for name, fill := range map[string]func(renderer.Txn){
 		"a pod that gets rules": func(x renderer.Txn) {
-			x.Render(crowdPods[2], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.3")}, Egress: list()})
+			x.Render(peerPods[2], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.3")}, Egress: list()})
 		},
-		"a pod that goes": func(x renderer.Txn) { x.Remove(crowdPods[2]) },
+		"a pod that goes": func(x renderer.Txn) { x.Remove(peerPods[2]) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			withABudget(t, func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (bool, int)) {
@@ -210,7 +210,7 @@ func TestAResyncAndARestartOfTheVswitchLeaveNothingWaiting(t *testing.T) {
 	withABudget(t, func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (bool, int)) {
 		tell(joins(1000))
 		tell(joins(1001))
-		commit(t, s.Renderer(), true, crowd(crowdPods, 1001)) // without the last one
+		commit(t, s.Renderer(), true, manyPeers(peerPods, 1001)) // without the last one
 		s.wantJoined(t, 1000, api.Permit)
 		s.wantJoined(t, 1001, api.Deny)
 		tell(joins(1001))
@@ -234,14 +234,14 @@ func TestNothingWaitsLongerThanTwoSeconds(t *testing.T) {
 			t.Fatal("a join does not wait")
 		}
 		time.Sleep(600 * time.Millisecond)
-		if s.woken() {
-			t.Error("the owner was told too early")
+		if s.wasPrompted() {
+			t.Error("OnChange was called too early")
 		}
 		if deferred, calls := tell(leaves(1)); !deferred || calls == 0 { // which begins a new pause
 			t.Errorf("a leave: deferred %t, %d calls", deferred, calls)
 		}
-		if !s.woken() {
-			t.Error("the owner was not told")
+		if !s.wasPrompted() {
+			t.Error("OnChange was not called")
 		}
 		if deferred, _ := tell(joins(1002)); deferred {
 			t.Error("a join of two seconds ago, or one that comes with it, waits")

@@ -11,14 +11,14 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 )
 
-// plan is what a commit does: ACLs are created for what is live and has none, then it changes some
-// ACLs, switches interfaces, and changes the rest.
+// plan is the work of a commit: create the ACLs of live slots that have none, change some ACLs in
+// place, switch interfaces, then change the rest.
 type plan struct {
-	live  map[*slot]bool      // what is held afterwards
+	live  map[*slot]bool      // slots that are in use afterwards
 	early []change            // in place, before interfaces are switched
-	turns []*mirror.Interface // that are switched, in this order
+	turns []*mirror.Interface // interfaces to switch, in this order
 	late  []change            // in place, after interfaces have left
-	slow  []change            // when it is the turn of their slots, by slot
+	slow  []change            // long changes, made by slot when the turn of the slot comes
 }
 
 // place is the n-th ACL of a slot.
@@ -31,14 +31,14 @@ type place struct {
 type change struct {
 	place
 	piece entries.Piece
-	paced bool // interfaces are switched to a new ACL one by one; in place otherwise
+	paced bool // interfaces are switched to a new ACL one by one; otherwise the change is in place
 }
 
 func (p place) index() uint32 { return p.slot.indexes[p.n] }
 
 func (p place) want() entries.Piece { return p.slot.want[p.n] }
 
-// differs reports whether an ACL that there is does not hold what it must.
+// differs reports whether an existing ACL does not hold its desired content.
 func (p place) differs(m *mirror.Mirror) bool {
 	return m.ACLs[p.index()].Piece.Digest != p.want().Digest
 }
@@ -52,9 +52,9 @@ func (s *slot) places() []place {
 	return out
 }
 
-// changes returns the messages that bring ACLs that interfaces have one after the other, in this
-// order, from what they hold to what they must hold, in place. ok is false when an ACL would have
-// to hold too much for a moment.
+// changesOf returns the messages that change ACLs in place to their desired content. sequence has
+// the order of the ACLs in interface lists. ok is false when an ACL would have to hold too many
+// entries for a moment.
 func changesOf(m *mirror.Mirror, sequence []place) (out []change, ok bool) {
 	if !slices.ContainsFunc(sequence, func(p place) bool { return p.differs(m) }) {
 		return nil, true
@@ -82,7 +82,7 @@ func isTwofold(changes []change) bool {
 	return false
 }
 
-// inputsOf returns which ACLs of inputs change in place.
+// inputsOf returns the changes in place of input ACLs.
 func inputsOf(m *mirror.Mirror, p *plan) (out []change) {
 	for _, s := range p.sorted() {
 		if !s.isInput() || len(s.indexes) == 0 {
@@ -95,15 +95,15 @@ func inputsOf(m *mirror.Mirror, p *plan) (out []change) {
 	return out
 }
 
-// isInput reports whether the ACLs of the slot are in input lists that hold the guards.
+// isInput reports whether the slot's ACLs are in the input lists that contain guards.
 func (s *slot) isInput() bool { return s.name == infraSlot || s.name == reflectSlot || s.isGuard() }
 
-// sorted returns the slots that are held afterwards in the order of their names.
+// sorted returns the live slots by name.
 func (p *plan) sorted() []*slot {
 	return slices.SortedFunc(maps.Keys(p.live), func(a, b *slot) int { return strings.Compare(a.name, b.name) })
 }
 
-// inTurn divides the changes of a slot: what it returns is done at once, the rest when it is the
+// inTurn splits the changes of a slot. It returns those to make at once; the others wait for the
 // turn of the slot.
 func (p *plan) inTurn(changes []change) (now []change) {
 	i := slices.IndexFunc(changes, func(c change) bool { return c.paced })
@@ -114,7 +114,7 @@ func (p *plan) inTurn(changes []change) (now []change) {
 	return changes[:i]
 }
 
-// lineUp has the slots change first that have waited for the longest.
+// lineUp sorts slow changes so that the slots that have waited longest come first.
 func (p *plan) lineUp() {
 	slices.SortStableFunc(p.slow, func(a, b change) int {
 		return cmp.Or(cmp.Compare(a.slot.turn.last, b.slot.turn.last), cmp.Compare(a.slot.name, b.slot.name))

@@ -8,43 +8,42 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// PodBindings knows interfaces of pods beside those that are tagged with InterfaceTag.
-// Every Commit that changes anything asks it anew, so that what was true of a pod is
-// never taken for true of another one with its name. Its methods are called with the
-// Renderer locked: they must not block and must not call it. Whoever implements it
-// calls InterfacesChanged when its answers change.
+// PodBindings finds interfaces of pods that are not tagged with InterfaceTag. Every Commit with
+// changes calls it again, so the facts about a pod are never applied to another pod with the same
+// name. The Renderer calls its methods while it holds its lock: they must neither block nor call
+// it. The implementation calls InterfacesChanged when a result changes.
 type PodBindings interface {
-	// InterfacesOf returns the names that the interfaces of a pod have in the
-	// vswitch, in any order; none while the pod has none. All of them get its table.
+	// InterfacesOf returns the names of the pod's interfaces in the vswitch, in any order. It is
+	// empty while the pod has none. All of them get the pod's table.
 	InterfacesOf(pod api.PodID) []string
-	// IsPodInterface reports whether an interface is meant for some pod, also for one
-	// that is not known yet; see Pods.BlockUnknown.
+	// IsPodInterface reports whether an interface is meant for some pod, including a pod that is
+	// not known yet; see Pods.BlockUnknown.
 	IsPodInterface(name string) bool
 }
 
-// PodInterfaces is the PodBindings of an embedder that can look up pods only.
+// PodInterfaces adapts a function that looks up the interfaces of a pod to PodBindings.
 type PodInterfaces func(pod api.PodID) []string
 
 // InterfacesOf implements PodBindings.
 func (f PodInterfaces) InterfacesOf(pod api.PodID) []string { return f(pod) }
 
-// IsPodInterface implements PodBindings. Nothing is known of interfaces without a pod.
+// IsPodInterface implements PodBindings. It knows no interfaces without a pod.
 func (f PodInterfaces) IsPodInterface(string) bool { return false }
 
-// interfaces is what the last commit has found of interfaces, and left at them.
+// interfaces is what the last commit found and installed at interfaces.
 type interfaces struct {
 	owned        map[uint32][]api.PodID // pods by interface
 	guards       map[uint32]*slot       // by interface
-	bound        map[string]Bound       // what interfaces of pods have, by name; is replaced, not changed
-	pending      []renderer.Pending     // who has no interface
-	ending       renderer.Unplugged     // pods whose interfaces went
-	natConflicts []string               // interfaces where the global table sees no addresses of pods
-	blocked      []string               // interfaces whose pods are not known; blocked
-	asked        uint64                 // asks, when the interfaces were read
-	answered     uint64                 // the same, of the last commit
+	bound        map[string]Bound       // by name, for pod interfaces; replaced, never modified
+	pending      []renderer.Pending     // pods and uplinks without interfaces
+	ending       renderer.Unplugged     // pods whose interfaces disappeared
+	natConflicts []string               // interfaces where the global table does not see pod addresses
+	blocked      []string               // blocked interfaces, whose pods are unknown
+	asked        uint64                 // value of reader.asks when the interfaces were read
+	answered     uint64                 // the same, as of the last commit
 }
 
-// noteBound remembers at which pods' interfaces rules are in force.
+// noteBound records the pods that have rules in force at an interface.
 func (i *interfaces) noteBound(w *wanted) {
 	pods := make(map[api.PodID]bool, len(w.ownership.pods))
 	for _, pod := range w.ownership.pods {
@@ -53,27 +52,27 @@ func (i *interfaces) noteBound(w *wanted) {
 	i.ending.Plugged(pods, func(pod api.PodID) bool { _, known := w.layout.Pods[pod]; return known })
 }
 
-// noteBlocked remembers which interfaces are held, and logs those that are held from now on.
+// noteBlocked records the blocked interfaces and logs new ones.
 func (i *interfaces) noteBlocked(w *wanted) {
 	var names []string
 	for _, n := range w.m.Interfaces {
 		if w.ownership.blocked[n.Index] {
 			names = append(names, n.Name)
 			if !slices.Contains(i.blocked, n.Name) {
-				w.r.options.Log.Info("interface is closed until its pod is known", "interface", n.Name, "tag", n.Tag)
+				w.r.options.Log.Info("blocking an interface until its pod is known", "interface", n.Name, "tag", n.Tag)
 			}
 		}
 	}
 	i.blocked = names
 }
 
-// UplinkTag is the tag of the interfaces that connect the node with other nodes.
+// UplinkTag is the tag of interfaces that connect the node with other nodes.
 const UplinkTag = "sluice/uplink"
 
-// ReleasedTag is the tag of an interface that was a pod's and is to be open. Without a tag such an
-// interface stays closed.
+// ReleasedTag is the tag that opens an interface that was a pod's. Without any tag such an
+// interface stays blocked.
 const ReleasedTag = "sluice/released"
 
-// InterfaceTag returns the tag by which the interface of a pod is found. A name
-// that is too long for a tag is cut and made unique by a hash.
+// InterfaceTag returns the tag that identifies the interface of a pod. A name that is too long for
+// a tag is truncated and made unique by a hash.
 func InterfaceTag(pod api.PodID) string { return vpp.PodTag(pod.String()) }

@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// table is a PodBindings. The names are changed by the test only between commits.
+// table is a PodBindings. Only the test changes the names, between commits.
 type table struct {
 	names map[api.PodID][]string
 }
@@ -138,9 +138,9 @@ func TestAPodThatIsNotKnownYetIsHeld(t *testing.T) {
 	}
 }
 
-// TestAnInterfaceThatLosesItsTagStaysClosed has the tags of pods with and without policies removed
-// while their interfaces are up: they are blocked, also by the next agent, until they are released
-// on purpose or tagged again.
+// TestAnInterfaceThatLosesItsTagStaysClosed removes the tags of pods with and without policies
+// while their interfaces are up. The interfaces are blocked, even by the next agent, until they are
+// released or tagged again.
 func TestAnInterfaceThatLosesItsTagStaysClosed(t *testing.T) {
 	s := openWith(t, nil, true, shopPods...)
 	commit(t, s.Renderer(), true, shop)
@@ -193,8 +193,7 @@ func (s *subject) tag(t *testing.T, index uint32, tag string) {
 	}
 }
 
-// awaitACLs commits nothing whenever the renderer asks for it, until an interface has
-// ACLs.
+// awaitACLs commits whenever the renderer asks for it, until an interface has ACLs.
 func (s *subject) awaitACLs(t *testing.T, index uint32) {
 	t.Helper()
 	for {
@@ -210,7 +209,7 @@ func (s *subject) awaitACLs(t *testing.T, index uint32) {
 	}
 }
 
-// wantClosed says that an interface has an ACL in both directions that denies all.
+// wantClosed checks that one ACL denies everything in both directions of an interface.
 func (s *subject) wantClosed(t *testing.T, name string) {
 	t.Helper()
 	for _, n := range s.sw.Interfaces() {

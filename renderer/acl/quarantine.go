@@ -10,10 +10,10 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// quarantined is what was closed before the first Commit.
+// quarantined is what was blocked before the first Commit.
 type quarantined struct {
-	committed bool              // there was a Commit
-	spared    map[uint32]string // interfaces by index that Quarantine leaves alone; nil: it has found no rules
+	committed bool              // a Commit has started
+	spared    map[uint32]string // interfaces by index that Quarantine leaves alone; nil when it has found no rules
 }
 
 // Quarantine implements renderer.Quarantiner. It blocks nothing without Pods.BlockUnknown.
@@ -31,9 +31,9 @@ func (r *Renderer) Quarantine(ctx context.Context) (holdsRules bool, err error) 
 	return holdsRules, err
 }
 
-// quarantine reads the interfaces each time, and has the next Commit look at them, too.
+// quarantine reads the interfaces each time, and makes the next Commit read them again.
 func (r *Renderer) quarantine(ctx context.Context) (holdsRules bool, err error) {
-	if r.audits.timer.Take() { // it is the time to look for a tag that came late
+	if r.audits.timer.Take() { // time to look for late tags
 		r.audits.timer.Wait(r.options.Pacing.Audit, r.link.Prompt)
 	}
 	r.replugged.Store(true)
@@ -42,7 +42,7 @@ func (r *Renderer) quarantine(ctx context.Context) (holdsRules bool, err error) 
 		return false, r.fail(err)
 	}
 	w := r.want(cache.Plan{})
-	holdsRules = r.mirror.HoldsBeside(closedSlot) // then a Commit has come to the vswitch before
+	holdsRules = r.mirror.HoldsBeside(closedSlot) // then an earlier run has committed to this vswitch
 	r.quarantined.spare(w, holdsRules)
 	if err := w.block(ctx); err != nil {
 		return holdsRules, r.fail(err)
@@ -51,8 +51,8 @@ func (r *Renderer) quarantine(ctx context.Context) (holdsRules bool, err error) 
 	return holdsRules, errors.Join(w.refusals.errs...)
 }
 
-// spare takes the interfaces from those to block that the vswitch had when rules of an earlier
-// run were found there.
+// spare exempts from blocking the interfaces that existed when rules of an earlier run were found
+// in the vswitch.
 func (q *quarantined) spare(w *wanted, holdsRules bool) {
 	first := holdsRules && q.spared == nil
 	there := make(map[uint32]string)
@@ -67,8 +67,7 @@ func (q *quarantined) spare(w *wanted, holdsRules bool) {
 	}
 }
 
-// block binds the ACL that denies everything to the interfaces that are held, and touches nothing
-// else.
+// block binds the ACL that denies everything to the blocked interfaces, and changes nothing else.
 func (w *wanted) block(ctx context.Context) error {
 	if len(w.ownership.blocked) == 0 {
 		return nil

@@ -13,7 +13,7 @@ import (
 	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 )
 
-// quarantine has the renderer block what it must before the first state.
+// quarantine calls Quarantine and checks the result.
 func quarantine(t *testing.T, r *sluiceacl.Renderer, holdsRules bool) {
 	t.Helper()
 	got, err := r.Quarantine(t.Context())
@@ -22,15 +22,15 @@ func quarantine(t *testing.T, r *sluiceacl.Renderer, holdsRules bool) {
 	}
 }
 
-// unruled are the pods of the shop without rules.
+// unruled renders the pods of the shop without rules.
 func unruled(x renderer.Txn) {
 	for i, p := range shopPods {
 		x.Render(p, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}})
 	}
 }
 
-// awaitBlocked quarantines whenever the renderer asks to be called, until the state names
-// interfaces as blocked.
+// awaitBlocked quarantines whenever the renderer asks for a call, until the state lists exactly
+// these interfaces as blocked.
 func (s *subject) awaitBlocked(t *testing.T, holdsRules bool, names ...string) {
 	t.Helper()
 	for {
@@ -77,7 +77,7 @@ func TestQuarantineBlocksPodsOfAFreshVswitchUntilTheFirstState(t *testing.T) {
 			s.attach(pod("fresh"))
 			blocked = append(blocked, blockedPods(plumbing, pod("fresh"))...)
 			s.awaitBlocked(t, false, blocked...)
-			s.reopen(t, s.options) // what blocks is no rule
+			s.reopen(t, s.options) // a blocking ACL is not a rule
 			s.attach(pod("late"))
 			s.awaitBlocked(t, false, append(blocked, blockedPods(plumbing, pod("late"))...)...)
 
@@ -92,8 +92,7 @@ func TestQuarantineBlocksPodsOfAFreshVswitchUntilTheFirstState(t *testing.T) {
 	}
 }
 
-// commitRoutes has the router of a subject know the addresses of the shop, without a Commit of the
-// renderer.
+// commitRoutes sets up the router of a subject for the addresses of the shop, without a Commit.
 func commitRoutes(t *testing.T, s *subject) {
 	t.Helper()
 	for p, a := range map[string]string{"open": "10.0.0.4", "db": "10.0.0.3"} {
@@ -104,8 +103,8 @@ func commitRoutes(t *testing.T, s *subject) {
 	}
 }
 
-// TestQuarantineLeavesAVswitchWithRulesAlone: neither pods with rules nor those without any lose
-// what they have, whatever is the last state; a pod that comes before the first one is blocked.
+// TestQuarantineLeavesAVswitchWithRulesAlone: pods with and without rules keep what they have,
+// whatever the last state was; a pod that arrives before the first Commit is blocked.
 func TestQuarantineLeavesAVswitchWithRulesAlone(t *testing.T) {
 	for name, state := range map[string]func(renderer.Txn){"with policies": shop, "without policies": unruled} {
 		t.Run(name, func(t *testing.T) {
@@ -116,7 +115,7 @@ func TestQuarantineLeavesAVswitchWithRulesAlone(t *testing.T) {
 			s.reopen(t, s.options)
 			n := s.changes(func() {
 				s.awaitBlocked(t, true)
-				s.sw.AddInterface("eth9", "") // nobody's
+				s.sw.AddInterface("eth9", "") // of no pod
 				quarantine(t, s.r, true)
 			})
 			if d := cmp.Diff(before, s.sw.Interfaces()[:len(before)]); n != 0 || d != "" {
@@ -157,7 +156,7 @@ func TestQuarantineIsOffWithoutHoldUnknown(t *testing.T) {
 	}
 }
 
-// TestQuarantineIsTriedAgain: a call that fails leaves nothing half done for good.
+// TestQuarantineIsTriedAgain: a failed call leaves nothing half done after a retry.
 func TestQuarantineIsTriedAgain(t *testing.T) {
 	for _, retval := range []bool{false, true} {
 		for n := 1; ; n++ {
@@ -177,7 +176,7 @@ func TestQuarantineIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestQuarantineEndsWithTheFirstCommit: what policy says is not blocked again.
+// TestQuarantineEndsWithTheFirstCommit: Quarantine does not block again what policy governs.
 func TestQuarantineEndsWithTheFirstCommit(t *testing.T) {
 	s := openWith(t, nil, true, pod("open"))
 	commit(t, s.Renderer(), true, unruled)

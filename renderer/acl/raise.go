@@ -9,59 +9,59 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Bound is an interface of a pod, and what a Commit left at it.
+// Bound describes an interface of a pod after a Commit.
 type Bound struct {
 	Name  string
 	Index uint32
 	Tag   string
-	UID   string    // of the pod that sluice-cni made it for; empty: not known
-	Pod   api.PodID // whose rules it has; the zero value when it is blocked
-	// State is BoundEnforced when it has the rules of its pod. In every other one it is blocked,
-	// and Reason says why.
+	UID   string    // of the pod that sluice-cni made it for; empty: unknown
+	Pod   api.PodID // the pod whose rules it has; zero when it is blocked
+	// State is BoundEnforced when the interface has the rules of its pod. In every other state it
+	// is blocked, for the given Reason.
 	State  string
 	Reason string
-	Since  time.Time // of the state
+	Since  time.Time // start of the state
 }
 
-// What becomes of the packets of an interface.
+// The states of an interface.
 const (
-	BoundEnforced    = "enforced"    // what the rules of its pod permit passes
+	BoundEnforced    = "enforced"    // traffic that the pod's rules permit passes
 	BoundPending     = "pending"     // blocked until the policy of its pod is known and in force
-	BoundOrphaned    = "orphaned"    // blocked: it was a pod's, and nobody says any more whose it is
+	BoundOrphaned    = "orphaned"    // blocked: it was a pod's, and its pod is no longer known
 	BoundConflicting = "conflicting" // blocked: several pods claim it
 )
 
-// Ask has the next Commit read all interfaces, and calls OnChange, so that there is one. Bound
-// takes what it returns. Any goroutine may call it.
+// Ask makes the next Commit read all interfaces, and calls OnChange to cause one. It returns a
+// ticket for Bound. Any goroutine may call it.
 func (r *reader) Ask() (ticket uint64) {
 	ticket = r.asks.Add(1)
 	r.InterfacesChanged()
 	return ticket
 }
 
-// Bound returns what a Commit left at an interface that has read the interfaces since Ask; false
-// when there was none, or it is not known as a pod's. Any goroutine may call it; it waits for no
-// Commit.
+// Bound returns the state of an interface after a Commit that has read the interfaces since Ask. It
+// returns false when there was no such Commit, or when the interface is not known as a pod's. Any
+// goroutine may call it; it does not wait for a Commit.
 func (r *reader) Bound(name string, ticket uint64) (Bound, bool) {
 	s := r.published.Load()
 	b, ok := s.bound[name]
 	return b, ok && s.answered >= ticket
 }
 
-// Endpoints returns what the last Commit left at the interfaces of pods, by index. Any goroutine
-// may call it; it waits for no Commit.
+// Endpoints returns the state of the pod interfaces after the last Commit, by index. Any goroutine
+// may call it; it does not wait for a Commit.
 func (r *reader) Endpoints() []Bound {
 	return slices.SortedFunc(maps.Values(r.published.Load().bound), func(a, b Bound) int { return cmp.Compare(a.Index, b.Index) })
 }
 
-// InterfacesChanged has the next Commit look for the interfaces of all pods again, and
-// calls OnChange, so that there is one. Any goroutine may call it.
+// InterfacesChanged makes the next Commit look up the interfaces of all pods again, and calls
+// OnChange to cause one. Any goroutine may call it.
 func (r *reader) InterfacesChanged() {
 	r.replugged.Store(true)
 	r.link.Prompt()
 }
 
-// endpoints returns what the interfaces of pods have. before is what they had.
+// endpoints returns the states of the pod interfaces. before are the previous states.
 func (w *wanted) endpoints(before map[string]Bound, now time.Time) map[string]Bound {
 	out := make(map[string]Bound, len(w.ownership.pods)+len(w.ownership.blocked))
 	for _, n := range w.m.Interfaces {

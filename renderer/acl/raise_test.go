@@ -22,7 +22,7 @@ import (
 	vpptag "github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// connect connects to the vswitch as a CNI plugin does.
+// connect connects to the vswitch like a CNI plugin.
 func (s *subject) connect(t *testing.T, do func(*core.Connection) error) {
 	t.Helper()
 	conn, err := core.Connect(s.sw.Adapter())
@@ -35,7 +35,7 @@ func (s *subject) connect(t *testing.T, do func(*core.Connection) error) {
 	}
 }
 
-// down makes an interface that is down, as a CNI plugin does.
+// down creates an interface that is down, like a CNI plugin.
 func (s *subject) down(t *testing.T, name, tag string) (index uint32) {
 	t.Helper()
 	index = s.sw.AddInterface(name, tag)
@@ -46,7 +46,7 @@ func (s *subject) down(t *testing.T, name, tag string) (index uint32) {
 	return index
 }
 
-// makes makes an interface with its list of sources, as sluice-cni does.
+// makes creates an interface with its MACIP list, like sluice-cni.
 func (s *subject) makes(t *testing.T, name, tag, uid string, ips ...string) (index uint32) {
 	t.Helper()
 	index = s.down(t, name, tag)
@@ -74,8 +74,8 @@ func (s *subject) makes(t *testing.T, name, tag, uid string, ips ...string) (ind
 	return index
 }
 
-// TestRaiseSetsUpWhatACNIPluginMade once it has the rules of its pod or is blocked, and nothing
-// else.
+// TestRaiseSetsUpWhatACNIPluginMade: only interfaces of a CNI plugin are set up, once they have the
+// rules of their pod or are blocked.
 func TestRaiseSetsUpWhatACNIPluginMade(t *testing.T) {
 	for name, hold := range map[string]bool{"blocked until the pod is known": true, "open until the pod is known": false} {
 		t.Run(name, func(t *testing.T) {
@@ -111,8 +111,8 @@ func TestRaiseSetsUpWhatACNIPluginMade(t *testing.T) {
 	}
 }
 
-// TestRaiseRefusesAnInterfaceOfAnotherLife of a pod: it is closed until the state knows the pod
-// that it was made for, and policy is told by which addresses that is.
+// TestRaiseRefusesAnInterfaceOfAnotherLife: the interface is blocked until the state knows the pod
+// that it was made for. Policy gets the addresses of that pod.
 func TestRaiseRefusesAnInterfaceOfAnotherLife(t *testing.T) {
 	s := newSubjectWith(t, nil, false, shopPods[1:]...)
 	var lives sluiceacl.PodIdentities

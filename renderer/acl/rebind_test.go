@@ -9,9 +9,8 @@ import (
 )
 
 // TestOnePolicyElsewhereBindsNoOtherInterfaceAgain has 94 pods with one table about 10 000 peers.
-// Then a policy says that one of the peers may send to one of the 94 only, so that the table
-// becomes two. The one that has another table now must move, and nobody else: what is new in the
-// table of the others are ACLs in the places of older ones.
+// Then a policy restricts one of the peers to sending to one of the 94, which splits the table.
+// Only the pod with the other table may move; the others get new ACLs in place of old ones.
 func TestOnePolicyElsewhereBindsNoOtherInterfaceAgain(t *testing.T) {
 	const many = 94
 	var pods []api.PodID
@@ -58,7 +57,7 @@ func TestOnePolicyElsewhereBindsNoOtherInterfaceAgain(t *testing.T) {
 	s.want(t, "172.16.0.6", "10.0.0.1", 80, api.Permit)
 }
 
-// others returns at how many places lists differ.
+// others returns the number of positions at which two lists differ.
 func others(a, b []uint32) (n int) {
 	for i := range a {
 		if a[i] != b[i] {

@@ -11,7 +11,7 @@ import (
 	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 )
 
-// natFeatures is the order of VPP 25.10 with all its plugins, in excerpts.
+// natFeatures is an excerpt of the feature order of VPP 25.10 with all its plugins.
 var natFeatures = map[string][]string{
 	"ip4-unicast": {"cnat-input-ip4", "acl-plugin-in-ip4-fa", "nat-pre-in2out", "nat-pre-out2in", "nat44-ei-in2out", "nat44-ei-out2in", "cnat-snat-ip4", "ip4-lookup"},
 	"ip4-output":  {"nat-pre-in2out-output", "nat44-ed-in2out-output", "acl-plugin-out-ip4-fa", "nat44-ei-in2out-output", "cnat-output-ip4", "interface-output"},
@@ -53,7 +53,7 @@ func TestALayoutThatHidesThePodsFromTheUplinkIsRefused(t *testing.T) {
 				t.Errorf("%v does not name %s and %s", err, tt.on, tt.node)
 			}
 			commit(t, s.Renderer(), false, func(renderer.Txn) { feature(" disable") })
-			s.want(t, "10.9.0.1", "10.0.0.1", 80, api.Permit) // as far as it can be, it was enforced before
+			s.want(t, "10.9.0.1", "10.0.0.1", 80, api.Permit) // it was enforced before, as far as possible
 			s.want(t, "10.9.0.2", "10.0.0.1", 80, api.Deny)
 			if n := s.changes(func() { commit(t, s.Renderer(), false, nothing) }); n != 0 {
 				t.Errorf("%d calls change something afterwards, want none", n)

@@ -17,15 +17,15 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// Renderer installs policy as VPP ACLs. It implements renderer.Renderer, and every
-// ability that readers find by type assertion; these wait for no Commit.
+// Renderer installs policy as VPP ACLs. It implements renderer.Renderer and the optional interfaces
+// of package renderer; the reading ones do not wait for a Commit.
 type Renderer struct {
 	reader
 	options Options
 	cache   *cache.Pair
 
-	mu          sync.Mutex // held for a Commit, calls of the vswitch included
-	known                  // of the vswitch
+	mu          sync.Mutex // held during a Commit, including its calls of the vswitch
+	known                  // state of the vswitch
 	interfaces  interfaces
 	flows       openFlows
 	slots       *slots
@@ -39,7 +39,7 @@ type Renderer struct {
 
 // known is what is known of the vswitch.
 type known struct {
-	epoch   int            // of the link when the mirror was read
+	epoch   int            // of the link, when the mirror was read
 	mirror  *mirror.Mirror // nil when it must be read
 	version string
 	order   mirror.Features // of all nodes of the vswitch; nil when they must be read
@@ -54,7 +54,7 @@ var (
 	_ renderer.Quarantiner = (*Renderer)(nil)
 )
 
-// New returns a renderer; it does not wait for the vswitch. Close must be called.
+// New returns a renderer without waiting for the vswitch. The caller must call Close.
 func New(o Options) (*Renderer, error) {
 	o, err := o.check()
 	if err != nil {
@@ -70,7 +70,7 @@ func New(o Options) (*Renderer, error) {
 	}
 	r.options = o
 	r.pace.deferral = pauses.New(r.cache, o.Pacing.PauseBudget)
-	r.unenforced.SetMatters(false) // until it is known what vswitch there is
+	r.unenforced.SetMatters(false) // until the vswitch is known
 	r.accumulator = counters.NewAccumulator(o.Stats.Counters)
 	r.memory.Limit, r.memory.Places, r.memory.Log, r.memory.Most = o.Memory, uint64(o.Flows.SessionTable), o.Log, r.mostSessions
 	r.publish(nil)
@@ -90,7 +90,7 @@ func (r *Renderer) Name() string { return name }
 
 const name = "acl"
 
-// Close disconnects, which ends a Commit that runs. What is installed stays and is enforced.
+// Close disconnects and thereby aborts a running Commit. Installed rules stay in force.
 func (r *Renderer) Close() error {
 	r.pace.stop()
 	r.audits.timer.Stop()
@@ -114,14 +114,14 @@ type txn struct {
 // NewTxn starts a transaction.
 func (r *Renderer) NewTxn(resync bool) renderer.Txn { return &txn{r.unenforced.NewTxn(resync), r} }
 
-// Commit installs the difference. It returns a renderer.Deferred when members of sets wait, see
-// Pacing.PauseBudget, or slots for their turn.
+// Commit installs the difference. It returns a renderer.Deferred when set members are postponed
+// (see Pacing.PauseBudget) or slots wait for their turn.
 func (t *txn) Commit(ctx context.Context) error {
 	r := t.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.options.Pods.BlockUnknown && t.HasPods() {
-		r.replugged.Store(true) // interfaces are held or not by which pods are known
+		r.replugged.Store(true) // the set of known pods determines which interfaces are blocked
 	}
 	now := time.Now()
 	r.pace.deferral.Begin(now, r.mirror != nil)
@@ -135,8 +135,8 @@ func (t *txn) Commit(ctx context.Context) error {
 	return r.await(time.Since(began), time.Duration(r.link.Paused.Load()-before), err)
 }
 
-// await publishes the outcome of a commit that took some time, in which it has paused the vswitch,
-// and has OnChange called when what waits must be staged.
+// await publishes the outcome of a commit. took is its duration, and pause is how long it paused
+// the vswitch. await arranges for OnChange to be called when postponed changes are due.
 func (r *Renderer) await(took, pause time.Duration, err error) error {
 	now := time.Now()
 	r.pace.deferral.Paused(took, pause, now)
@@ -152,7 +152,7 @@ func (r *Renderer) await(took, pause time.Duration, err error) error {
 	return &renderer.Deferred{Since: since}
 }
 
-// commit brings the vswitch from what it holds to what is wanted.
+// commit changes the vswitch from its current to the desired content.
 func (r *Renderer) commit(ctx context.Context) error {
 	plan := r.cache.Compute()
 	fresh, err := r.connect(ctx)
@@ -167,7 +167,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	idle := plan.Empty() && r.pace.turns.since.IsZero()
 	r.pace.compacting = r.pace.idle.Take() && idle
 	if idle && !fresh && len(r.interfaces.pending)+len(r.interfaces.natConflicts) == 0 && !r.flows.isOver() && !r.pace.compacting {
-		r.unenforced.Refused(nil) // what was too large was taken back
+		r.unenforced.Refused(nil) // refused tables were reverted
 		r.cache.Commit()
 		return nil
 	}
@@ -184,7 +184,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 		return r.fail(err)
 	}
 	r.unenforced.Refused(w.refusals.oversize)
-	if len(w.refusals.errs) == 0 { // else what is too large is tried again with the next change
+	if len(w.refusals.errs) == 0 { // otherwise refused tables are retried with the next change
 		r.cache.Commit()
 	}
 	errs := w.refusals.errs
@@ -194,9 +194,8 @@ func (r *Renderer) commit(ctx context.Context) error {
 	return errors.Join(append(errs, renderer.Missing(w.ownership.pending))...)
 }
 
-// carryOut installs what a plan leads to. What the memory of the vswitch does not suffice for
-// beside what is still there may fit afterwards: then there is another round, as long as each
-// refuses less.
+// carryOut installs a plan. Changes that do not fit into memory beside old content may fit
+// afterwards; carryOut starts another round as long as each round refuses fewer tables.
 func (r *Renderer) carryOut(ctx context.Context, plan cache.Plan, fresh bool) (*wanted, error) {
 	r.memory.Heap.Needed = 0
 	for lacking := -1; ; {
@@ -221,9 +220,8 @@ func (r *Renderer) carryOut(ctx context.Context, plan cache.Plan, fresh bool) (*
 	}
 }
 
-// look collects what a plan leads to. Interfaces that are about to be bound are read
-// before, unless they are fresh: pods may have got new ones, and others may have bound
-// their ACLs.
+// look derives the desired content from a plan. Unless fresh, it reads interfaces that are about to
+// be bound again: pods may have new interfaces, and other owners may have bound ACLs.
 func (r *Renderer) look(ctx context.Context, plan cache.Plan, fresh bool) (*wanted, error) {
 	if !fresh && len(plan.Bindings)+len(plan.Pods) == 0 && plan.Global.From == plan.Global.To && len(r.interfaces.pending)+len(r.interfaces.natConflicts) == 0 {
 		return r.want(plan), nil
@@ -237,22 +235,22 @@ func (r *Renderer) look(ctx context.Context, plan cache.Plan, fresh bool) (*want
 	return w, w.checkNATOrder(ctx)
 }
 
-// fail has everything read back before the next change.
+// fail forces a full read before the next change.
 func (r *Renderer) fail(err error) error {
 	r.mirror = nil
 	r.link.Failed(err)
 	return err
 }
 
-// connect makes sure that there is a connection and a mirror of what is behind
-// it. fresh says that the mirror, or its interfaces, were just read.
+// connect ensures that there is a connection and a mirror of the vswitch. fresh reports whether the
+// mirror, or its interfaces, have just been read.
 func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	epoch, stale, err := r.link.Connect(ctx)
 	if err != nil {
 		return false, err
 	}
 	replugged := r.replugged.Swap(false)
-	r.interfaces.asked = r.asks.Load() // behind: what is read now is newer
+	r.interfaces.asked = r.asks.Load() // not later: the read that follows covers all earlier asks
 	if r.mirror != nil && epoch == r.epoch {
 		if stale || replugged {
 			return true, r.readInterfaces(ctx)
@@ -267,7 +265,7 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	r.memory.Heap = memory.Heap{Last: r.memory.Heap.Last, Most: r.memory.Heap.Most}
 	r.order = nil
 	if err := r.startCounting(ctx); err != nil {
-		r.options.Log.Warn("hits of rules are not counted", "error", err)
+		r.options.Log.Warn("packets are not counted by rule", "error", err)
 	}
 	if err := r.flows.configure(ctx); err != nil {
 		return false, err
@@ -282,15 +280,15 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 		return false, err
 	}
 	r.epoch = epoch
-	r.interfaces.ending.Forget() // of a VPP that started anew
+	r.interfaces.ending.Forget() // the interfaces went with the old VPP process
 	if err := r.flows.begin(ctx, r.slots.heldInput(r.mirror)); err != nil {
 		return false, err
 	}
-	r.options.Log.Info("read the vswitch", "version", r.version, "acls", len(r.mirror.ACLs), "interfaces", len(r.mirror.Interfaces))
+	r.options.Log.Info("read the acls of the vswitch", "version", r.version, "acls", len(r.mirror.ACLs), "interfaces", len(r.mirror.Interfaces))
 	return true, nil
 }
 
-// read makes the mirror anew, and finds what is ours in it.
+// read rebuilds the mirror, and finds our objects in it.
 func (r *Renderer) read(ctx context.Context, before []*mirror.Interface) error {
 	m, err := r.link.Read(ctx, before)
 	if err != nil {
@@ -308,7 +306,7 @@ func (r *Renderer) read(ctx context.Context, before []*mirror.Interface) error {
 
 var errPauseBudget = errors.New("pause budget: want a share of time from 0 to 1")
 
-// startCounting has the vswitch count, once there is a new connection.
+// startCounting enables counters in the vswitch after a new connection.
 func (r *Renderer) startCounting(ctx context.Context) error {
 	if r.memory.Stats == nil {
 		return nil
@@ -320,8 +318,8 @@ func (r *Renderer) startCounting(ctx context.Context) error {
 	return r.link.Count(ctx)
 }
 
-// mostSessions names the interface of a pod that has the most sessions; empty when none has any. A
-// flow has a session at each interface that it passes: those of uplinks are no pod's.
+// mostSessions returns the pod interface with the most sessions, or "" when none has any. A flow
+// has a session at each interface that it passes; uplinks are ignored.
 func (r *Renderer) mostSessions(at map[uint32]uint64) (most string) {
 	if r.mirror == nil {
 		return ""

@@ -81,7 +81,7 @@ func try(t testing.TB, r renderer.Renderer, resync bool, fill func(renderer.Txn)
 
 func nothing(renderer.Txn) {}
 
-// changes runs a step and returns how many calls of it changed the vswitch.
+// changes runs a step and returns the number of its calls that change the vswitch.
 func (s *subject) changes(step func()) int {
 	before := s.Operations()
 	step()
@@ -162,7 +162,7 @@ func TestErrorsAndNeighbourDiscoveryPassWhateverPolicySays(t *testing.T) {
 	}
 }
 
-// B15: a pod of a StatefulSet came back with a new interface and stayed open.
+// B15: a recreated pod of a StatefulSet got a new interface, which stayed open.
 func TestB15ARecreatedPodIsEnforcedOnItsNewInterface(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s.Renderer(), true, shop)
@@ -200,8 +200,8 @@ func TestAPodWithoutAnInterfaceIsPendingAndTheRestIsInstalled(t *testing.T) {
 	s.want(t, "10.9.0.2", "10.0.0.1", 80, api.Deny)
 }
 
-// TestCommitIsFineWithAPodThatEnds: a runtime takes the interface away before the API server says
-// that the pod has ended. In a vswitch that was restarted each pod waits for an interface.
+// TestCommitIsFineWithAPodThatEnds: a runtime removes the interface before the API server reports
+// that the pod has ended. After a restart of the vswitch, each pod is pending.
 func TestCommitIsFineWithAPodThatEnds(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s.r, true, shop)
@@ -342,8 +342,8 @@ func TestTheDumpShowsTablesAndWhereTheyAre(t *testing.T) {
 		lines = append(lines, fmt.Sprintf("%s pods=%d rules=%d acls=%d", name, len(table.Pods), len(table.Rules), len(table.Objects)))
 	}
 	slices.Sort(lines)
-	// db may send only to port 53: "open" and db itself have an exception for it; the
-	// tables of web permit it nothing anyway.
+	// db may send only to port 53: "open" and db itself have an exception for it. The tables of web
+	// do not permit db anything anyway.
 	want := []string{"global pods=0 rules=3 acls=18", "local pods=1 rules=3 acls=1", "local pods=1 rules=3 acls=1", "local pods=2 rules=2 acls=1"}
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Error(diff)

@@ -46,7 +46,7 @@ func TestARestartWithAnotherStateReusesTheACLsOfTheSamePods(t *testing.T) {
 				Ingress: list(to(api.PrefixNet(netip.MustParsePrefix("10.0.0.0/8")), 53)), Egress: list(from(api.Net{}, 5433))})
 		})
 	})
-	if guards := len(shopPods); n != 1+guards-1 { // web-1 may still send all that it could to db
+	if guards := len(shopPods); n != 1+guards-1 { // web-1 may still send to db what it could before
 		t.Errorf("%d calls, want the replacement of one table and of %d guards in place", n, guards-1)
 	}
 	s.want(t, "10.9.0.1", "10.0.0.3", 5433, api.Permit)
@@ -75,13 +75,13 @@ func TestARestartOfTheVswitchIsRepairedByAnEmptyCommit(t *testing.T) {
 	s.want(t, "10.0.0.3", "192.0.2.1", 443, api.Deny)
 }
 
-// foreign binds an ACL of somebody else to an interface.
+// foreign binds a foreign ACL to an interface.
 func foreign(t *testing.T, s *subject, port uint32) uint32 {
 	t.Helper()
 	return tagged(t, s, port, "firewall")
 }
 
-// tagged does so with a tag.
+// tagged is foreign with a tag.
 func tagged(t *testing.T, s *subject, port uint32, tag string) uint32 {
 	t.Helper()
 	conn, err := core.Connect(s.sw.Adapter())

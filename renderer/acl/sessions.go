@@ -14,16 +14,14 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// Established says what becomes of a flow that is open when policy no longer permits
-// it. All nodes of a cluster should say the same: a flow has an end on two of them.
+// Established is what happens to an open flow that policy no longer permits. All nodes of a cluster
+// should use the same value, because a flow may have its ends on two nodes.
 type Established uint8
 
 const (
-	// Revoke has a flow that is no longer permitted cut: its next packet in the
-	// direction that policy decides is denied.
+	// Revoke cuts such a flow: its next packet in the direction that policy decides is denied.
 	Revoke Established = iota
-	// Keep lets open flows live until they end, or until the vswitch forgets them. Policy decides
-	// about new flows only.
+	// Keep lets open flows live until they end or time out. Policy decides only about new flows.
 	Keep
 )
 
@@ -35,7 +33,7 @@ func (e Established) String() string {
 	return "revoke"
 }
 
-// UnmarshalText reads what String returns.
+// UnmarshalText parses the output of String.
 func (e *Established) UnmarshalText(text []byte) error {
 	switch string(text) {
 	case "revoke":
@@ -48,19 +46,19 @@ func (e *Established) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// openFlows decides what becomes of flows that are open when policy changes, or when the vswitch
+// openFlows decides what happens to flows that are open when policy changes or when the vswitch
 // starts.
 type openFlows struct {
 	Flows
 	link  *mirror.Link
 	log   *slog.Logger
-	until time.Time // end of the grace period; zero: there is none
-	owned bool      // areOwned when the last rules were prepared
+	until time.Time // end of the grace period; zero without one
+	owned bool      // areOwned when rules were last prepared
 }
 
-// input returns what the input of pods and uplinks must hold now. With Keep, and in
-// grace, every packet of a pod opens the way back: so a flow goes on of which the
-// vswitch does not know who opened it, and policy cannot end it.
+// input returns the desired input entries of pods and uplinks. With Keep, and during the grace
+// period, every packet of a pod permits replies. A flow whose opener the vswitch does not know then
+// continues, and policy cannot end it.
 func (x *openFlows) input() []entries.Entry {
 	if x.areOwned() {
 		return entries.EverythingOwned()
@@ -68,14 +66,15 @@ func (x *openFlows) input() []entries.Entry {
 	return entries.Everything(entries.Reflect)
 }
 
-// areOwned reports whether a session of a TCP flow belongs to the side that opened it.
+// areOwned reports whether the session of a TCP flow belongs to the side that opened it.
 func (x *openFlows) areOwned() bool { return x.Established == Revoke && x.until.IsZero() }
 
-// begin decides when the grace period ends in which pods may continue flows that they opened before
-// the vswitch started: it does not know them, and would deny the answers. There is one while the
-// vswitch runs for less than grace, if it has no input list yet or that of a grace period: held is
-// the digest of the list. The vswitch says for how long it runs, so a restart of the renderer
-// neither ends nor prolongs the period. It is called after everything was read.
+// begin determines the end of the grace period, in which pods may continue flows that they opened
+// before the vswitch started. The vswitch does not know these flows and would deny the replies.
+// There is a grace period if the vswitch has been running for less than Grace, and has no input
+// list yet or that of a grace period; held is the digest of the list. The vswitch reports its
+// uptime, so a restart of the renderer neither ends nor extends the period. begin is called after a
+// full read.
 func (x *openFlows) begin(ctx context.Context, held entries.Digest) error {
 	x.until = time.Time{}
 	if x.Grace <= 0 || x.Established == Keep {
@@ -94,25 +93,25 @@ func (x *openFlows) begin(ctx context.Context, held entries.Digest) error {
 	}
 	x.until = time.Now().Add(x.Grace - age)
 	x.link.WakeAt(x.until)
-	x.log.Info("the vswitch is young: flows that pods have opened before go on", "age", age.Round(time.Second), "until", x.until)
+	x.log.Info("the vswitch has restarted; flows that pods opened before may continue", "age", age.Round(time.Second), "until", x.until)
 	return nil
 }
 
 // isOver reports whether the grace period has ended, so that the input must change.
 func (x *openFlows) isOver() bool { return !x.until.IsZero() && !time.Now().Before(x.until) }
 
-// settle ends a grace period that is over, and reports whether areOwned has changed.
+// settle ends an expired grace period, and reports whether areOwned has changed.
 func (x *openFlows) settle() (differs bool) {
 	if x.isOver() {
 		x.until = time.Time{}
-		x.log.Info("the grace of the vswitch's start is over")
+		x.log.Info("the grace period after the start of the vswitch is over")
 	}
 	was := x.owned
 	x.owned = x.areOwned()
 	return x.owned != was
 }
 
-// prepareInput decides what the input holds.
+// prepareInput sets the content of the input ACL.
 func (w *wanted) prepareInput() {
 	differs := w.r.flows.settle()
 	w.inputDiffers = w.inputDiffers || differs
@@ -120,8 +119,7 @@ func (w *wanted) prepareInput() {
 	w.fixed(reflectSlot, w.r.flows.input())
 }
 
-// reclassify is the command that reports whether sessions are looked at again when
-// rules change.
+// reclassify returns the command that sets whether sessions are evaluated again when rules change.
 func reclassify(on bool) string {
 	if on {
 		return "set acl-plugin reclassify-sessions 1"
@@ -129,7 +127,7 @@ func reclassify(on bool) string {
 	return "set acl-plugin reclassify-sessions 0"
 }
 
-// configure sets how the vswitch treats sessions.
+// configure configures the session handling of the vswitch.
 func (x *openFlows) configure(ctx context.Context) error {
 	commands := []string{reclassify(x.Established == Revoke)}
 	if x.UDPIdle > 0 {
@@ -144,13 +142,13 @@ func (x *openFlows) configure(ctx context.Context) error {
 	return nil
 }
 
-// setting runs a command about sessions. Rules are enforced without it, too: what the
-// vswitch refuses is a warning. Other errors are those of the connection.
+// setting runs a session command. Rules are enforced without it, so a refusal by the vswitch is
+// only a warning. Other errors come from the connection.
 func (x *openFlows) setting(ctx context.Context, command string) (string, error) {
 	out, err := x.link.CLI(ctx, command)
 	var retval govpp.VPPApiError
 	if errors.As(err, &retval) || errors.Is(err, vpp.ErrNoCLI) {
-		x.log.Warn("established flows may live longer or shorter than they should", "established", x.Established, "error", err)
+		x.log.Warn("could not configure sessions; established flows may live longer or shorter than they should", "established", x.Established, "error", err)
 		return "", nil
 	}
 	return out, err

@@ -14,8 +14,7 @@ import (
 	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 )
 
-// tcp returns packets of a flow to web-0 that shop permits: the first, a later one,
-// and an answer.
+// tcp returns packets of a flow to web-0 that shop permits: the first, a later one, and a reply.
 func tcp(src, dst string, port uint16) (syn, ack, answer vswitch.Packet) {
 	syn = vswitch.FlowPacket(api.Flow{Src: addr(src), Dst: addr(dst), Protocol: api.TCP, SrcPort: 40000, DstPort: port})
 	ack = syn
@@ -23,7 +22,7 @@ func tcp(src, dst string, port uint16) (syn, ack, answer vswitch.Packet) {
 	return syn, ack, ack.Reply()
 }
 
-// inject sends a packet from where its source is.
+// inject sends a packet from the location of its source.
 func (s *subject) inject(p vswitch.Packet) api.Action {
 	in := s.uplink
 	if pod, ok := s.router.Attached[p.Src]; ok {
@@ -39,13 +38,13 @@ func (s *subject) wantPacket(t *testing.T, what string, p vswitch.Packet, want a
 	}
 }
 
-// openAs is open with options.
+// openAs opens a subject with renderer options.
 func openAs(t *testing.T, o sluiceacl.Options) *subject {
 	t.Helper()
 	return openOver(t, vswitch.Options{}, o)
 }
 
-// openOver is over a vswitch with options, too.
+// openOver is openAs with vswitch options.
 func openOver(t *testing.T, v vswitch.Options, o sluiceacl.Options) *subject {
 	t.Helper()
 	s := newSubjectOver(t, vswitch.New(v), nil, false, shopPods...)
@@ -64,8 +63,8 @@ func (s *subject) reopen(t *testing.T, o sluiceacl.Options) {
 	s.r = s.open()
 }
 
-// closedShop denies what shop permits to web. Its pods keep their table, so that their
-// interfaces keep their lists.
+// closedShop denies what shop permits to web. Its pods keep their tables, so that their interfaces
+// keep their lists.
 func closedShop(x renderer.Txn) {
 	x.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list()})
 	x.Render(pod("web-1"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.2")}, Egress: list()})
@@ -100,7 +99,7 @@ func TestEstablishedFlowsWhenPolicyIsTightened(t *testing.T) {
 	}
 }
 
-// eitherVswitch runs a test on the vswitch as it is, and with the quirks of VPP.
+// eitherVswitch runs a test on the plain vswitch and on one with the quirks of VPP.
 func eitherVswitch(t *testing.T, run func(*testing.T, vswitch.Options)) {
 	for name, o := range map[string]vswitch.Options{"clean": {}, "with quirks": {Quirks: true}} {
 		t.Run(name, func(t *testing.T) { run(t, o) })
@@ -129,8 +128,8 @@ func theChoiceCanChange(t *testing.T, v vswitch.Options) {
 	}
 }
 
-// reclassifies reports whether a change of rules makes the vswitch look at sessions
-// again, by how a session takes one.
+// reclassifies reports whether the vswitch evaluates sessions again when rules change, observed
+// with a session.
 func (s *subject) reclassifies(t *testing.T) bool {
 	t.Helper()
 	syn, ack, _ := tcp("10.9.0.1", "10.0.0.1", 80)
@@ -143,14 +142,14 @@ func (s *subject) reclassifies(t *testing.T) bool {
 }
 
 func TestAYoungVswitchLetsPodsGoOnWithTheirFlows(t *testing.T) {
-	eitherVswitch(t, func(t *testing.T, v vswitch.Options) { synctest.Test(t, func(t *testing.T) { youngVswitch(t, v) }) })
+	eitherVswitch(t, func(t *testing.T, v vswitch.Options) { synctest.Test(t, func(t *testing.T) { restartedVswitch(t, v) }) })
 }
 
 const grace = 5 * time.Minute
 
-func youngVswitch(t *testing.T, v vswitch.Options) {
+func restartedVswitch(t *testing.T, v vswitch.Options) {
 	s := openOver(t, v, sluiceacl.Options{Flows: sluiceacl.Flows{Grace: grace}})
-	time.Sleep(grace) // long after its start nothing is special
+	time.Sleep(grace) // long after its start there is no grace period
 	commit(t, s.Renderer(), true, shop)
 	_, ack, answer := tcp("10.0.0.1", "10.9.0.9", 4000)
 	s.wantPacket(t, "an old vswitch: the pod's packet", ack, api.Permit)
@@ -168,18 +167,18 @@ func youngVswitch(t *testing.T, v vswitch.Options) {
 		t.Errorf("a restart of the agent in grace: %d calls, want none", n)
 	}
 	drain(s.wake)
-	for range 4 { // a flow whose beginning was not seen is forgotten after two minutes without packets
+	for range 4 { // a flow whose start was not seen times out after two minutes without packets
 		time.Sleep(59 * time.Second)
 		s.wantPacket(t, "in grace: the flow goes on", ack, api.Permit)
 	}
 	synctest.Wait()
 	if len(s.wake) != 0 {
-		t.Error("the owner is told before the grace is over")
+		t.Error("OnChange was called before the end of the grace period")
 	}
 	time.Sleep(5 * time.Second)
 	synctest.Wait()
 	if len(s.wake) != 1 {
-		t.Fatal("the owner is not told that the grace is over")
+		t.Fatal("OnChange was not called at the end of the grace period")
 	}
 	if n := s.changes(func() { commit(t, s.Renderer(), false, nothing) }); n != 1+len(shopPods) {
 		t.Errorf("the end of the grace: %d calls, want the replacement of the input ACL and of the guard of each pod", n)
@@ -212,7 +211,7 @@ func everyFailure(t *testing.T, v vswitch.Options) {
 		s.wantPacket(t, "the pod's first packet", syn, api.Permit)
 		time.Sleep(time.Minute)
 		s.FailNext(n)
-		_ = s.Renderer().NewTxn(false).Commit(t.Context()) // whether it fails is not the question
+		_ = s.Renderer().NewTxn(false).Commit(t.Context()) // a failure is fine here
 		s.FailNext(0)
 		s.wantPacket(t, "the answer after a failure", answer, api.Permit)
 		commit(t, s.Renderer(), false, nothing)

@@ -17,8 +17,8 @@ import (
 	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 )
 
-// flood has a pod without a policy send questions to the outside, each from a port of its own, and
-// returns how many pass.
+// flood makes a pod without a policy send n UDP queries, each from its own port, and returns how
+// many pass.
 func (s *subject) flood(n int) (passed int) {
 	for port := range uint16(n) {
 		p := vswitch.FlowPacket(api.Flow{Src: addr("10.0.0.4"), Dst: addr("10.9.0.9"), Protocol: api.UDP, SrcPort: 10000 + port, DstPort: 53})
@@ -29,8 +29,8 @@ func (s *subject) flood(n int) (passed int) {
 	return passed
 }
 
-// TestSessionTableIsFullUntilFlowsAreIdle has a pod take all places. A flow of it has a session at
-// its interface, and one at the uplink.
+// TestSessionTableIsFullUntilFlowsAreIdle fills the table from one pod. Each flow has one session
+// at the pod's interface and one at the uplink.
 func TestSessionTableIsFullUntilFlowsAreIdle(t *testing.T) {
 	inAuditOf(t, vswitch.Options{Quirks: true, MaxSessions: 101}, func(t *testing.T, s *subject, audit func(), log *bytes.Buffer) {
 		audit()
@@ -46,15 +46,15 @@ func TestSessionTableIsFullUntilFlowsAreIdle(t *testing.T) {
 			audit()
 		}
 		st := s.r.State()
-		if !errors.Is(st.Err, renderer.ErrSessionsFull) || st.Sessions.Used != places || !strings.Contains(st.Err.Error(), "; 100 of 101 places are taken; interface shop/open of pod shop/open has 50") {
+		if !errors.Is(st.Err, renderer.ErrSessionsFull) || st.Sessions.Used != places || !strings.Contains(st.Err.Error(), "; 100 of 101 entries are used; interface shop/open of pod shop/open has 50") {
 			t.Errorf("flooded: %v, sessions %+v", st.Err, st.Sessions)
 		}
-		if n := strings.Count(log.String(), "vpp's session table is full"); n != 2 {
+		if n := strings.Count(log.String(), "vpp's session table is full and new flows"); n != 2 {
 			t.Errorf("it was logged %d times in 100 s, want 2:\n%s", n, log)
 		}
 		time.Sleep(10 * time.Minute)
 		commit(t, s.Renderer(), false, nothing) // an audit is due
-		if st := s.r.State(); st.Err != nil || st.Sessions.Used != 0 || !strings.Contains(log.String(), "the session table has places again") {
+		if st := s.r.State(); st.Err != nil || st.Sessions.Used != 0 || !strings.Contains(log.String(), "the session table is no longer full") {
 			t.Errorf("when they are idle: %v, sessions %+v, %s", st.Err, st.Sessions, log)
 		}
 		if got := s.flood(1); got != 1 {
@@ -63,7 +63,8 @@ func TestSessionTableIsFullUntilFlowsAreIdle(t *testing.T) {
 	})
 }
 
-// TestSessionTableStaysFullUntilMoreThanAFewPlacesAreFree looks between the two limits.
+// TestSessionTableStaysFullUntilMoreThanAFewPlacesAreFree checks the hysteresis between the two
+// limits.
 func TestSessionTableStaysFullUntilMoreThanAFewPlacesAreFree(t *testing.T) {
 	inAuditOf(t, vswitch.Options{MaxSessions: 200}, func(t *testing.T, s *subject, audit func(), _ *bytes.Buffer) {
 		full := func(when string, sessions uint64, want bool) {
@@ -84,7 +85,7 @@ func TestSessionTableStaysFullUntilMoreThanAFewPlacesAreFree(t *testing.T) {
 	})
 }
 
-// limit changes the limit by the command line of the vswitch.
+// limit changes the limit through the command line of the vswitch.
 func (s *subject) limit(t *testing.T, n string) {
 	t.Helper()
 	conn, err := core.Connect(s.sw.Adapter())
@@ -97,8 +98,8 @@ func (s *subject) limit(t *testing.T, n string) {
 	}
 }
 
-// TestSessionTableGetsTheSizeThatFits opens renderers that want different sizes, one after the
-// other, over a vswitch that has its table since the first of them bound ACLs.
+// TestSessionTableGetsTheSizeThatFits opens renderers with different sizes, one after the other, on
+// a vswitch whose table exists since the first of them bound ACLs.
 func TestSessionTableGetsTheSizeThatFits(t *testing.T) {
 	for name, x := range map[string]struct {
 		v     vswitch.Options
@@ -121,7 +122,7 @@ func TestSessionTableGetsTheSizeThatFits(t *testing.T) {
 					t.Errorf("step %d: wanted %d, got %d, want %d", i, size, got, x.want[i])
 				}
 			}
-			if n := strings.Count(log.String(), "the session table keeps its size"); n != x.warns {
+			if n := strings.Count(log.String(), "could not resize the session table"); n != x.warns {
 				t.Errorf("%d warnings, want %d:\n%s", n, x.warns, &log)
 			}
 			if x.warns > 0 && !strings.Contains(log.String(), "connection count max 70") {
@@ -131,7 +132,7 @@ func TestSessionTableGetsTheSizeThatFits(t *testing.T) {
 	}
 }
 
-// TestSessionTableIsNotLookedAtTooOften has a vswitch that needs long to answer.
+// TestSessionTableIsNotLookedAtTooOften uses a vswitch that answers slowly.
 func TestSessionTableIsNotLookedAtTooOften(t *testing.T) {
 	inAudit(t, func(t *testing.T, s *subject, audit func(), _ *bytes.Buffer) {
 		s.tap.long = 20 * time.Millisecond

@@ -15,14 +15,14 @@ import (
 
 const (
 	sharingPods = 20
-	sharers     = 5      // interfaces that have the ACLs of a large table together
-	mostAtOnce  = 20_000 // entries that one call may have VPP put on interfaces again
+	sharers     = 5      // interfaces that share the ACLs of a large table
+	mostAtOnce  = 20_000 // entries that VPP may re-add to interfaces in one call
 )
 
 // sharing has pods with one table about many peers.
 func sharing(t *testing.T, peers int) (*subject, []api.PodID) {
 	var pods []api.PodID
-	for i := range sharingPods + 1 { // one more than has policy
+	for i := range sharingPods + 1 { // one pod has no policy
 		pods = append(pods, benchPod(i))
 	}
 	s := open(t, pods...)
@@ -35,15 +35,15 @@ func sharing(t *testing.T, peers int) (*subject, []api.PodID) {
 	return s, pods
 }
 
-// letIn gives a pod a policy about many.
+// letIn renders a pod with a policy about many peers.
 func letIn(x renderer.Txn, pod api.PodID, i int) {
 	x.Render(pod, renderer.PodConfig{IPs: []netip.Addr{sharingAddress(i)}, Egress: list(from(api.SetNet(throng), 80))})
 }
 
-// sharingAddress returns the address of a pod that shares.
+// sharingAddress returns the address of the i-th sharing pod.
 func sharingAddress(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}) }
 
-// listsOf returns what interfaces have for what leaves.
+// listsOf returns the output lists of interfaces.
 func listsOf(s *subject) map[string]string {
 	out := make(map[string]string)
 	for _, i := range s.sw.Interfaces() {
@@ -52,7 +52,7 @@ func listsOf(s *subject) map[string]string {
 	return out
 }
 
-// heaviest returns how many entries one call of a step had put on interfaces again at most.
+// heaviest returns the largest number of entries that one call of a step re-added to interfaces.
 func heaviest(s *subject, step func()) (most int) {
 	s.tap.changed = func(data []byte) {
 		if binary.BigEndian.Uint16(data) == s.tap.put {
@@ -64,7 +64,7 @@ func heaviest(s *subject, step func()) (most int) {
 	return most
 }
 
-// again returns how many entries stand in the lists of interfaces from an ACL on.
+// again returns the number of entries in interface lists from an ACL on.
 func again(s *subject, acl uint32) (entries int) {
 	sizes := make(map[uint32]int)
 	for _, a := range s.sw.ACLs() {
@@ -80,7 +80,7 @@ func again(s *subject, acl uint32) (entries int) {
 	return entries
 }
 
-// wantGroups checks that few interfaces have the same lists.
+// wantGroups checks that only a few interfaces have the same lists.
 func wantGroups(t *testing.T, s *subject) {
 	t.Helper()
 	users := make(map[string]int)
@@ -132,8 +132,8 @@ func TestFewInterfacesShareTheACLsOfALargeTable(t *testing.T) {
 	}
 }
 
-// TestNoCallPutsManyEntriesOnInterfacesAgain has an address leave and one join where a change in
-// place of the ACL that has them, on all interfaces at once, would pause VPP for a second.
+// TestNoCallPutsManyEntriesOnInterfacesAgain removes an address and adds one, where a change in
+// place on all interfaces at once would pause VPP for a second.
 func TestNoCallPutsManyEntriesOnInterfacesAgain(t *testing.T) {
 	all := scattered(5002)
 	s, pods := sharing(t, 5000)
@@ -158,8 +158,8 @@ func TestNoCallPutsManyEntriesOnInterfacesAgain(t *testing.T) {
 	s.want(t, "10.0.0.21", "10.0.0.3", 80, api.Deny)
 }
 
-// TestCopiesFitIntoTheStatisticsSegment has a vswitch that can count what 3 000 entries decide: not
-// enough for four groups of 1 000. With 500 each it is, and with 800 they stay.
+// TestCopiesFitIntoTheStatisticsSegment has a vswitch with room for the counters of 3 000 entries.
+// That is not enough for four groups of 1 000, but enough for groups of 500, which stay up to 800.
 func TestCopiesFitIntoTheStatisticsSegment(t *testing.T) {
 	all := scattered(1000)
 	s, pods := sharing(t, 1000)
@@ -174,7 +174,7 @@ func TestCopiesFitIntoTheStatisticsSegment(t *testing.T) {
 		})
 	}
 	lists := func() int { return len(slices.Compact(slices.Sorted(maps.Values(listsOf(s))))) }
-	const others = 2 // of the uplink, and of the pod without policy
+	const others = 2 // of the uplink and of the pod without policy
 	for _, step := range []struct{ peers, groups int }{{1000, 1}, {500, 4}, {800, 4}, {1000, 4}, {400, 4}} {
 		if resync(step.peers); lists()-others != step.groups {
 			t.Errorf("%d peers: %d groups, want %d", step.peers, lists()-others, step.groups)

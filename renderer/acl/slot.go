@@ -15,33 +15,32 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// slot is a place in the vswitch that holds a table, or a part of one. It keeps
-// its ACLs when the content changes.
+// slot holds a table, or a part of one, in the vswitch. It keeps its ACLs when the content changes.
 type slot struct {
 	name    string
-	indexes []uint32        // the ACLs that hold it; none before it is created
-	roles   []layout.Role   // of the ACLs of a local table; none where all are mixed
-	want    []entries.Piece // what they must hold; nil when it must be expanded anew
+	indexes []uint32        // ACLs that hold it; nil before it is created
+	roles   []layout.Role   // of the ACLs of a local table; nil where all are mixed
+	want    []entries.Piece // desired content of the ACLs; nil when it must be expanded again
 
-	table  renderer.Digest       // the table that want was expanded from
-	turn   turn                  // of a slot whose changes take long
-	owners map[entries.Entry]int // of the young slot: the parts that the classes of its entries are of
+	table  renderer.Digest       // table from which want was expanded
+	turn   turn                  // for a slot with long changes
+	owners map[entries.Entry]int // of the young slot: the part that each class of its entries belongs to
 }
 
-// Names of slots. Local tables have "l" and a number, guards "i" and a number.
+// Names of slots. A local table is named "l" and a number, a guard "i" and a number.
 const (
 	infraSlot   = "infra"
 	reflectSlot = "reflect"
-	youngSlot   = "young"  // what was permitted last by lists of the global table
-	finalSlot   = "final"  // the last rule of the global table
-	openSlot    = "open"   // the output of pods that have no table, and of uplinks without a global one
-	closedSlot  = "closed" // for pods whose table was refused and that have no older one, and held interfaces
+	youngSlot   = "young"  // the latest permits of lists of the global table
+	finalSlot   = "final"  // last rule of the global table
+	openSlot    = "open"   // output of pods without a table, and of uplinks without a global table
+	closedSlot  = "closed" // for pods with a refused table and no older one, and for blocked interfaces
 )
 
-// partOf returns the name of the i-th of them.
+// partOf returns the name of the i-th part of the global table.
 func partOf(i int) string { return fmt.Sprintf("g%d", i) }
 
-// role returns what the n-th ACL is for.
+// role returns the role of the n-th ACL.
 func (s *slot) role(n int) layout.Role {
 	if n < len(s.roles) {
 		return s.roles[n]
@@ -49,7 +48,7 @@ func (s *slot) role(n int) layout.Role {
 	return layout.Role{}
 }
 
-// tag returns the tag of the n-th ACL when it holds something.
+// tag returns the tag of the n-th ACL for some content.
 func (s *slot) tag(n int, p entries.Piece) string { return mirror.Tag(s.name, n, s.role(n), p.Digest) }
 
 // isGlobal reports whether the slot holds a part of the global table.
@@ -64,9 +63,9 @@ func isNumbered(name, letter string) bool {
 	return ok && err == nil
 }
 
-// slots are all that hold something, and what they are for.
+// slots are all slots in use.
 type slots struct {
-	byName map[string]*slot                   // all but those of others
+	byName map[string]*slot                   // all except those of other owners
 	local  map[renderer.Digest]*slot          // by table
 	shares map[renderer.Digest]map[uint32]int // of large tables: the groups of interfaces that share ACLs
 }
@@ -75,7 +74,7 @@ func newSlots() *slots {
 	return &slots{byName: make(map[string]*slot), local: make(map[renderer.Digest]*slot)}
 }
 
-// get returns the slot of a name; a new one when there is none.
+// get returns the slot with a name, and creates it if it is missing.
 func (a *slots) get(name string) *slot {
 	s := a.byName[name]
 	if s == nil {
@@ -85,7 +84,7 @@ func (a *slots) get(name string) *slot {
 	return s
 }
 
-// content returns what the ACLs of a slot hold, with the rules as far as they are known.
+// content returns what the ACLs of a slot hold, with rules where known.
 func (s *slot) content(m *mirror.Mirror) layout.Content {
 	out := layout.Content{Roles: s.roles}
 	if len(s.indexes) > 0 {
@@ -94,7 +93,7 @@ func (s *slot) content(m *mirror.Mirror) layout.Content {
 	for n, index := range s.indexes {
 		h := m.ACLs[index]
 		if h == nil {
-			continue // it holds nothing that is known
+			continue // its content is unknown
 		}
 		if out.Pieces[n], out.Pieces[n].Rules = h.Piece, nil; n < len(s.want) {
 			out.Pieces[n].Rules = s.want[n].Rules
@@ -103,8 +102,8 @@ func (s *slot) content(m *mirror.Mirror) layout.Content {
 	return out
 }
 
-// adopt finds the ACLs of slots by their tags, after everything was read. What the
-// slots must hold is expanded anew.
+// adopt finds the ACLs of slots by their tags after a full read. The desired content is expanded
+// again.
 func (a *slots) adopt(m *mirror.Mirror) {
 	type place struct {
 		n     int
@@ -127,7 +126,7 @@ func (a *slots) adopt(m *mirror.Mirror) {
 		})
 		s := a.get(name)
 		for _, p := range places {
-			if p.n == len(s.indexes) { // of duplicates only the first; none behind a gap
+			if p.n == len(s.indexes) { // skip duplicates, and everything behind a gap
 				s.indexes, s.roles = append(s.indexes, p.index), append(s.roles, p.role)
 			}
 		}
@@ -145,10 +144,11 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// newLocal returns a slot for a local table.
+// newLocal returns a new slot for a local table.
 func (a *slots) newLocal() *slot { return a.newSlot("l") }
 
-// newSlot returns a slot with a name, of a letter and a number, that nothing in the vswitch has.
+// newSlot returns a slot with a name, made of a letter and a number, that is not in use in the
+// vswitch.
 func (a *slots) newSlot(letter string) *slot {
 	for n := 0; ; n++ {
 		name := fmt.Sprintf("%s%d", letter, n)
@@ -158,7 +158,7 @@ func (a *slots) newSlot(letter string) *slot {
 	}
 }
 
-// byACL returns the slots of local tables.
+// byACL returns the slots of local tables by ACL.
 func (a *slots) byACL() map[uint32]*slot {
 	out := make(map[uint32]*slot)
 	for _, s := range a.byName {
@@ -171,7 +171,7 @@ func (a *slots) byACL() map[uint32]*slot {
 	return out
 }
 
-// ofLocal returns the slots that hold a local table, by the number of the group.
+// ofLocal returns the slots that hold a local table, by group number.
 func (a *slots) ofLocal(t *cache.Table) (out []*slot) {
 	of, shared := a.shares[t.Digest]
 	if !shared {
@@ -190,18 +190,18 @@ func (a *slots) ofLocal(t *cache.Table) (out []*slot) {
 	return out
 }
 
-// has reports whether the list has a slot.
+// has reports whether the list has the ACLs of a slot.
 func (x listBinding) has(s *slot) bool {
 	return len(s.indexes) > 0 && slices.Contains(x.acls, s.indexes[0])
 }
 
-// listBinding is one of the two lists of an interface, and the table that it is to have.
+// listBinding is one of the two lists of an interface, and the table that it must have.
 type listBinding struct {
-	acls  []uint32 // bound now
+	acls  []uint32 // currently bound
 	table *cache.Table
 }
 
-// heldInput returns the digest of what the input of pods holds; zero where there is none.
+// heldInput returns the digest of the current input ACL of pods; zero when there is none.
 func (a *slots) heldInput(m *mirror.Mirror) entries.Digest {
 	if s := a.byName[reflectSlot]; s != nil {
 		return m.ACLs[s.indexes[0]].Piece.Digest

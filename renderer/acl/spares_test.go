@@ -10,9 +10,9 @@ import (
 	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 )
 
-// TestFewACLsEverHaveLongLists has old addresses leave, all policies go and come, and renderers be
-// replaced. VPP never frees the counters of an ACL, so the numbers that ever had long lists must
-// not become more.
+// TestFewACLsEverHaveLongLists removes old addresses, removes and restores all policies, and
+// replaces renderers. VPP never frees the counters of an ACL index, so the number of indexes that
+// ever had long lists must not grow.
 func TestFewACLsEverHaveLongLists(t *testing.T) {
 	all := scattered(5000)
 	s, pods := sharing(t, 5000)

@@ -10,9 +10,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// FuzzTag: a tag that is made for a slot is read as that slot, and fits; a tag that
-// is read, written again, is read as the same. The tags of two pods differ, and are
-// never taken for the tag of an ACL or of an uplink.
+// FuzzTag: the tag of a slot is parsed as that slot and fits; formatting a parsed tag gives the
+// same tag. The tags of two pods differ, and are never parsed as the tag of an ACL or of an uplink.
 func FuzzTag(f *testing.F) {
 	for _, s := range []string{
 		"sluice:l1:0:00", "sluice:g:9999999999999999999999:", "sluice:l4294967295:254:00", "sluice::1:", "sluice:x:-1:", "sluice:x:+1:", "sluice", "firewall",

@@ -9,36 +9,36 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/pauses"
 )
 
-// A change of a large table that has interfaces switch one by one takes seconds on many of them. So
-// a Commit stops between two slots after some time, and the next one, which knows what has come
-// meanwhile, goes on with the slots whose content is the oldest. What only adds to the young
-// segments does not take part: every Commit does it for all slots.
+// A change of a large table that switches interfaces one by one takes seconds when there are many.
+// Therefore a Commit stops between two slots after some time. The next Commit, which knows newer
+// input, continues with the slots that have the oldest content. Changes that only add to young
+// segments are not affected: every Commit makes them for all slots.
 
-// maxTurns is for how long a Commit begins with further slots.
+// maxTurns is how long a Commit starts further slots.
 const maxTurns = 700 * time.Millisecond
 
-// turns is how far the slots are that change one after the other.
+// turns is the progress of slots that change one after the other.
 type turns struct {
-	began time.Time // the Commit that runs, or the last one
+	began time.Time // start of the running or last Commit
 	count int       // slots that have had their turn
-	since time.Time // the oldest Commit began that is not in force on all interfaces; zero when all are
+	since time.Time // start of the oldest Commit that is not in force on all interfaces; zero when all are
 }
 
-// turn is how far one slot is.
+// turn is the progress of one slot.
 type turn struct {
-	last  int             // its number among those that had their turn
-	since time.Time       // the oldest Commit began that is not in force; zero when all are
-	table renderer.Digest // that it held, whose rules those of its entries are
+	last  int             // sequence number of its last turn
+	since time.Time       // start of the oldest Commit that is not in force; zero when all are
+	table renderer.Digest // table that it holds; the rules of its entries are those of this table
 }
 
-// pace says when a Commit does what may wait: members that join sets, slots whose changes take
-// long, and room for what joins.
+// pace controls when a Commit makes changes that may wait: joining set members, slots with long
+// changes, and compaction.
 type pace struct {
 	deferral   pauses.Deferral
-	deferring  pauses.Timer // until what waits is due
-	turns      turns        // of slots whose changes take long
-	idle       pauses.Timer // until it is the time to make room
-	compacting bool         // it is the time to make room, unless there is something else to do
+	deferring  pauses.Timer // fires when postponed changes are due
+	turns      turns        // of slots with long changes
+	idle       pauses.Timer // fires when compaction is due
+	compacting bool         // compaction is due, unless there is other work
 }
 
 func (p *pace) stop() {
@@ -46,14 +46,15 @@ func (p *pace) stop() {
 	p.deferring.Stop()
 }
 
-// pauses returns what readers see.
+// pauses returns the Pauses that readers see.
 func (p *pace) pauses() renderer.Pauses {
 	out := p.deferral.Pauses()
 	out.Behind = p.turns.since
 	return out
 }
 
-// unfinished returns when the oldest Commit began that is not wholly in force, zero when all are.
+// unfinished returns when the oldest Commit began that is not completely in force, or zero when all
+// are.
 func (p *pace) unfinished() time.Time {
 	since := p.turns.since
 	if oldest := p.deferral.Oldest(); !oldest.IsZero() && (since.IsZero() || oldest.Before(since)) {
@@ -62,7 +63,8 @@ func (p *pace) unfinished() time.Time {
 	return since
 }
 
-// awaitUnfinished has prompt called when what waits is due, and returns what unfinished does.
+// awaitUnfinished arranges for prompt to be called when postponed changes are due, and returns the
+// result of unfinished.
 func (p *pace) awaitUnfinished(now time.Time, prompt func()) (since time.Time) {
 	since = p.unfinished()
 	switch {
@@ -76,7 +78,7 @@ func (p *pace) awaitUnfinished(now time.Time, prompt func()) (since time.Time) {
 	return since
 }
 
-// keep has a slot hold what it holds, as long as it is not laid out anew.
+// keep makes a slot keep its content until it is laid out again.
 func (s *slot) keep(m *mirror.Mirror) {
 	s.want = slices.Clone(s.want)
 	for n, index := range s.indexes {
@@ -92,9 +94,9 @@ func (s *slot) keep(m *mirror.Mirror) {
 	s.table = renderer.Digest{}
 }
 
-// awaitIdle waits for a quiet moment, if there is something to be done in one: a young
-// segment that is more than half full. It is called after every commit; a commit that
-// was such a moment did what could be done.
+// awaitIdle starts the timer for idle compaction when a young segment is more than half full. It is
+// called after every commit. A commit for compaction does all the work, so it does not start the
+// timer again.
 func (r *Renderer) awaitIdle() {
 	if r.options.Pacing.CompactAfter < 0 || r.pace.compacting || r.mirror == nil || !r.slots.isDue(&r.bounds) {
 		r.pace.idle.Cancel()
@@ -104,7 +106,7 @@ func (r *Renderer) awaitIdle() {
 	r.pace.compacting = false
 }
 
-// isDue reports whether a quiet moment is to be used to make room.
+// isDue reports whether idle compaction has work to do.
 func (a *slots) isDue(b *bounds) bool {
 	for _, s := range a.byName {
 		if b.isDueAt(s) {
@@ -114,6 +116,6 @@ func (a *slots) isDue(b *bounds) bool {
 	return false
 }
 
-// defaultCompactAfter is short beside the time in which young segments fill up, and long
-// beside the pauses in a burst of changes.
+// defaultCompactAfter is short compared with the time in which young segments fill up, and long
+// compared with the gaps in a burst of changes.
 const defaultCompactAfter = 10 * time.Second

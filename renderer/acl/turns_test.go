@@ -11,7 +11,7 @@ import (
 	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 )
 
-// permitting returns which of the pods let an address in.
+// permitting returns the pods that admit an address.
 func permitting(s *subject, src string) (pods []int) {
 	for i := range sharingPods {
 		dst := sharingAddress(i).String()
@@ -22,9 +22,9 @@ func permitting(s *subject, src string) (pods []int) {
 	return pods
 }
 
-// TestWhatJoinsDoesNotWaitForATableWhoseGroupsChangeInTurn has an old address leave, which takes a
-// turn for each of the four groups. What joins between two turns is in force on all pods at once,
-// another one that leaves is taken in, and each group has no more turns than it needs.
+// TestWhatJoinsDoesNotWaitForATableWhoseGroupsChangeInTurn removes an old address, which takes a
+// turn for each of the four groups. Addresses that join between two turns are in force on all pods
+// at once, a further removal is included, and no group gets more turns than it needs.
 func TestWhatJoinsDoesNotWaitForATableWhoseGroupsChangeInTurn(t *testing.T) {
 	all := scattered(5003)
 	s, _ := sharing(t, 5000)
@@ -71,7 +71,7 @@ func TestWhatJoinsDoesNotWaitForATableWhoseGroupsChangeInTurn(t *testing.T) {
 	}
 	wantOn(5000, sharingPods)
 	wantOn(10, sharingPods-2*sharers)
-	step(nil, []int{20, 5000}) // one old, one young
+	step(nil, []int{20, 5000}) // one old and one young address
 	wantOn(5000, 0)
 	wantOn(10, sharingPods-3*sharers)
 	wantOn(20, sharingPods-sharers)
@@ -94,8 +94,8 @@ func TestWhatJoinsDoesNotWaitForATableWhoseGroupsChangeInTurn(t *testing.T) {
 	}
 }
 
-// TestARestartBetweenTurnsLosesNothing has another renderer take over, and policy change, while
-// half of the groups have had their turn.
+// TestARestartBetweenTurnsLosesNothing replaces the renderer and changes policy while half of the
+// groups have had their turn.
 func TestARestartBetweenTurnsLosesNothing(t *testing.T) {
 	all := scattered(5001)
 	for name, resync := range map[string]func(s *subject, pods []api.PodID) func(renderer.Txn){

@@ -18,7 +18,7 @@ import (
 	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 )
 
-// pipeline is a policy plugin with an ACL renderer over a vswitch.
+// pipeline is a policy plugin with an ACL renderer on a vswitch.
 type pipeline struct {
 	*policy.Plugin
 	*stack.Embedded
@@ -62,7 +62,7 @@ func (p pipeline) apply(t *testing.T, resync bool, objects ...proto.Message) {
 	}
 }
 
-// problems lists what is wrong, as "field class reason".
+// problems lists the reported problems as "field class reason".
 func (p pipeline) problems(t *testing.T) (out []string) {
 	t.Helper()
 	s, err := p.Snapshot(t.Context())
@@ -80,8 +80,7 @@ func sctpPod(name, address string) *model.Pod {
 		Labels: []*model.Label{{Key: "app", Value: name[:1]}}}
 }
 
-// sctpPolicy lets everybody reach app a by SCTP on some ports, and app a reach
-// everybody.
+// sctpPolicy lets everybody reach app a by SCTP on some ports, and lets app a reach everybody.
 func sctpPolicy(ports ...*model.NetworkPolicy_Port) *model.NetworkPolicy {
 	rules := []*model.NetworkPolicy_Rule{{Ports: []*model.NetworkPolicy_Port{{Protocol: model.Protocol_PROTOCOL_TCP}}}, {Ports: ports}}
 	return &model.NetworkPolicy{
@@ -182,8 +181,8 @@ func TestRulesThatDoNotFitAreReportedUntilTheyAreTakenBack(t *testing.T) {
 	}
 }
 
-// TestNoPortOfSCTPIsOpenedWhereTheVswitchDoesNotMatchThem: VPP takes every port of SCTP
-// for 0, so that a deny of one would not match, and a permit that begins with 0 always.
+// TestNoPortOfSCTPIsOpenedWhereTheVswitchDoesNotMatchThem: VPP takes every SCTP port for 0, so a
+// deny of one port would not match, and a permit of a range from 0 would always match.
 func TestNoPortOfSCTPIsOpenedWhereTheVswitchDoesNotMatchThem(t *testing.T) {
 	sctp := func(a api.Action, first, last uint16) api.ContivRule {
 		r := api.ContivRule{Action: a, Protocol: api.SCTP}

@@ -22,15 +22,15 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// roomy is a VPP with interfaces of pods, and a renderer that reads its statistics segment.
-type roomy struct {
+// heapTest is a VPP with pod interfaces, and a renderer that reads its statistics segment.
+type heapTest struct {
 	*vpp
 	r    *sluiceacl.Renderer
 	pods []api.PodID
 }
 
-func startRoomy(t *testing.T, heap int, every float64, pods int) *roomy {
-	x := &roomy{vpp: startVPPWith(t, heap, every)}
+func startHeapTest(t *testing.T, heap int, every float64, pods int) *heapTest {
+	x := &heapTest{vpp: startVPPWith(t, heap, every)}
 	tags := []string{sluiceacl.UplinkTag}
 	for i := range pods {
 		x.pods = append(x.pods, benchPod(i))
@@ -45,17 +45,17 @@ func startRoomy(t *testing.T, heap int, every float64, pods int) *roomy {
 	return x
 }
 
-func (x *roomy) api() adapter.VppAPI { return socketclient.NewVppClient(x.socket()) }
+func (x *heapTest) api() adapter.VppAPI { return socketclient.NewVppClient(x.socket()) }
 
-// close ends both; the VPP must have lived until now.
-func (x *roomy) close() {
+// close stops both. VPP must be alive until then.
+func (x *heapTest) close() {
 	usedHeap(x.t, x.api())
 	_ = x.r.Close()
 	x.stop()
 }
 
-// fate says what has become of the process.
-func (x *roomy) fate() string {
+// processState describes the state of the process.
+func (x *heapTest) processState() string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", x.process.Process.Pid))
 	if fields := strings.Fields(string(stat)); err == nil && len(fields) > 2 {
 		return "in state " + fields[2]
@@ -63,7 +63,7 @@ func (x *roomy) fate() string {
 	return "gone"
 }
 
-// spaced returns addresses that cannot be merged and lie apart from each other.
+// spaced returns addresses that cannot be merged and have the given distance.
 func spaced(n, apart int) (out []netip.Prefix) {
 	for i := range n {
 		k := uint32(172<<24|16<<16) + uint32(i*apart)
@@ -72,9 +72,9 @@ func spaced(n, apart int) (out []netip.Prefix) {
 	return out
 }
 
-// about gives every pod a policy about a set; isolated says that one of its members may send to
+// about renders every pod with a policy about a set. With isolated, one of the members may send to
 // nobody.
-func (x *roomy) about(t renderer.Txn, member netip.Addr, isolated bool) {
+func (x *heapTest) about(t renderer.Txn, member netip.Addr, isolated bool) {
 	for i, p := range x.pods {
 		t.Render(p, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, Egress: list(from(api.SetNet(throng), 80))})
 	}
@@ -85,18 +85,17 @@ func (x *roomy) about(t renderer.Txn, member netip.Addr, isolated bool) {
 	t.Render(x.pods[0], peer)
 }
 
-// TestRealVPPMemoryOfEntries measures what entries take of VPP's heap, as they are installed and
-// when an entry in front of them has VPP give all of them other keys. It must never be more than
-// they are taken for.
+// TestRealVPPMemoryOfEntries measures the heap use of entries when they are installed, and when an
+// entry in front of them makes VPP change all their hash keys. It must never exceed the forecast.
 func TestRealVPPMemoryOfEntries(t *testing.T) {
 	for _, n := range []struct{ pods, members, apart int }{{20, 5000, 2}, {95, 1000, 257}, {95, 10_000, 2}, {95, 10_000, 257}} {
 		t.Run(fmt.Sprintf("%dx%dx%d", n.pods-1, n.members, n.apart), func(t *testing.T) {
-			x := startRoomy(t, 2048, 0.1, n.pods)
+			x := startHeapTest(t, 2048, 0.1, n.pods)
 			defer x.close()
 			member := spaced(2, n.apart)[1].Addr()
 			commit(t, patient{x.r}, true, func(r renderer.Txn) { x.about(r, member, false) })
 			base := usedHeap(t, x.api())
-			full := 0.0 // what all of it is taken for
+			full := 0.0 // forecast for all of it
 			applied := float64((n.pods - 1) * n.members)
 			for _, step := range []struct {
 				name string
@@ -128,9 +127,9 @@ func TestRealVPPMemoryOfEntries(t *testing.T) {
 	}
 }
 
-// carryOut commits until all slots had their turn, and returns how many MB of VPP's heap that was
-// said to take at the worst moment.
-func (x *roomy) carryOut(t *testing.T, fill func(renderer.Txn)) (needed float64) {
+// carryOut commits until all slots have had their turn, and returns the forecast for the worst
+// moment in MB.
+func (x *heapTest) carryOut(t *testing.T, fill func(renderer.Txn)) (needed float64) {
 	t.Helper()
 	for {
 		err := try(t, x.r, false, fill)
@@ -144,14 +143,13 @@ func (x *roomy) carryOut(t *testing.T, fill func(renderer.Txn)) (needed float64)
 	}
 }
 
-// TestRealVPPHeapIsReadFromItsStatistics has VPP say what it has and what is used, without its
-// command line.
+// TestRealVPPHeapIsReadFromItsStatistics reads VPP's heap size and use without its command line.
 func TestRealVPPHeapIsReadFromItsStatistics(t *testing.T) {
-	x := startRoomy(t, 512, 0.1, 4)
+	x := startHeapTest(t, 512, 0.1, 4)
 	defer x.close()
-	for began, n := time.Now(), 0; ; n++ { // the first figures are not sure to have the table of sessions
+	for began, n := time.Now(), 0; ; n++ { // the first figures may not include the session table
 		commit(t, patient{x.r}, n == 0, func(r renderer.Txn) { x.about(r, addr("172.16.0.4"), n%2 == 1) })
-		// A quarter of the heap is left for sessions.
+		// A quarter of the heap is reserved for sessions.
 		got, left := float64(x.r.State().Memory.Budget)/(1<<20), 512*3/4-usedHeap(t, x.api())
 		if math.Abs(got-left) <= 16 {
 			return
@@ -163,10 +161,9 @@ func TestRealVPPHeapIsReadFromItsStatistics(t *testing.T) {
 	}
 }
 
-// TestRealVPPTakesWhatItKeepsAgain removes a large set, which VPP keeps the memory of, and adds it
-// again.
+// TestRealVPPTakesWhatItKeepsAgain removes a large set, whose memory VPP keeps, and adds it again.
 func TestRealVPPTakesWhatItKeepsAgain(t *testing.T) {
-	x := startRoomy(t, 800, 0.1, 95)
+	x := startHeapTest(t, 800, 0.1, 95)
 	defer x.close()
 	commit(t, patient{x.r}, true, func(r renderer.Txn) { x.about(r, addr("172.16.0.4"), false) })
 	for range 3 {
@@ -177,11 +174,11 @@ func TestRealVPPTakesWhatItKeepsAgain(t *testing.T) {
 	}
 }
 
-// TestRealVPPOutlivesOnePolicyMore fills most of a heap of 512 MB with a policy of 94 pods about 10
-// 000 peers, and then has a policy isolate one of these, which has VPP apply everything again.
-// Either may be refused.
+// TestRealVPPOutlivesOnePolicyMore fills most of a 512 MB heap with a policy of 94 pods about 10
+// 000 peers. Then a policy isolates one of these peers, which makes VPP apply everything again.
+// Either change may be refused.
 func TestRealVPPOutlivesOnePolicyMore(t *testing.T) {
-	x := startRoomy(t, 512, 10, 95)
+	x := startHeapTest(t, 512, 10, 95)
 	defer x.close()
 	member := spaced(2, 257)[1].Addr()
 	for n, step := range []func(renderer.Txn){
@@ -191,15 +188,15 @@ func TestRealVPPOutlivesOnePolicyMore(t *testing.T) {
 	} {
 		err := try(t, patient{x.r}, n == 0, step)
 		if err != nil && !errors.Is(err, sluiceacl.ErrTooLarge) {
-			t.Fatalf("step %d: %v; vpp is %s", n, err, x.fate())
+			t.Fatalf("step %d: %v; vpp is %s", n, err, x.processState())
 		}
 		t.Logf("step %d: %.0f MB are used (%v)", n, usedHeap(t, x.api()), err)
 	}
 }
 
 // TestRealVPPNeverAborts makes random plans on VPPs with heaps of 256 MB to 2 GB: sets of all sizes
-// and distances, policies of members, pods and ports that change, all that at any time. Part of a
-// plan may be refused, but VPP must live. SLUICE_VPP_PLANS says how many plans.
+// and distances, and policies whose members, pods and ports change at any time. Part of a plan may
+// be refused, but VPP must survive. SLUICE_VPP_PLANS sets the number of plans.
 func TestRealVPPNeverAborts(t *testing.T) {
 	plans := renderertest.Extent(10, 60, 1000)
 	if n, err := strconv.Atoi(os.Getenv("SLUICE_VPP_PLANS")); err == nil {
@@ -215,7 +212,7 @@ func TestRealVPPNeverAborts(t *testing.T) {
 	for total < plans {
 		heap := []int{256, 256, 384, 384, 512, 512, 1024, 2048}[random.IntN(8)]
 		every := []float64{10, 1, 0.1}[random.IntN(3)]
-		x := startRoomy(t, heap, every, []int{2 + random.IntN(99), 60 + random.IntN(41)}[random.IntN(2)])
+		x := startHeapTest(t, heap, every, []int{2 + random.IntN(99), 60 + random.IntN(41)}[random.IntN(2)])
 		most := heap << 20 / 250 / len(x.pods) // members, so that some plans fit
 		t.Logf("plan %d: a heap of %d MB, figures every %v s, %d pods, up to %d members", total, heap, every, len(x.pods), most)
 		held := make(map[api.SetID][]netip.Prefix)
@@ -224,14 +221,14 @@ func TestRealVPPNeverAborts(t *testing.T) {
 			if random.IntN(2) == 0 {
 				r = patient{x.r}
 			}
-			err := try(t, r, n == 0, func(r renderer.Txn) { x.anything(r, random, held, min(30_000, most)) })
+			err := try(t, r, n == 0, func(r renderer.Txn) { x.randomChange(r, random, held, min(30_000, most)) })
 			switch {
 			case errors.Is(err, sluiceacl.ErrTooLarge):
 				refused++
-			case errors.Is(err, renderer.ErrDeferred): // the next plan comes between
+			case errors.Is(err, renderer.ErrDeferred): // the next plan comes before it is due
 				interrupted++
 			case err != nil:
-				t.Fatalf("plan %d: %v; vpp is %s", total, err, x.fate())
+				t.Fatalf("plan %d: %v; vpp is %s", total, err, x.processState())
 			}
 			total++
 		}
@@ -240,8 +237,8 @@ func TestRealVPPNeverAborts(t *testing.T) {
 	t.Logf("%d plans, %d of them refused in part, %d interrupted, no abort", total, refused, interrupted)
 }
 
-// anything changes sets and pods at random.
-func (x *roomy) anything(r renderer.Txn, random *rand.Rand, held map[api.SetID][]netip.Prefix, most int) {
+// randomChange changes sets and pods at random.
+func (x *heapTest) randomChange(r renderer.Txn, random *rand.Rand, held map[api.SetID][]netip.Prefix, most int) {
 	sets := []api.SetID{101, 102, 103}
 	for _, id := range sets {
 		if len(held[id]) > 0 && random.IntN(2) == 0 {
@@ -268,7 +265,7 @@ func (x *roomy) anything(r renderer.Txn, random *rand.Rand, held map[api.SetID][
 	}
 	for i, p := range x.pods {
 		if random.IntN(8) == 0 {
-			continue // has what it had
+			continue // unchanged
 		}
 		c := renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}}
 		if i < share {

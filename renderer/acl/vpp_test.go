@@ -43,11 +43,11 @@ func (v *vpp) socket() string { return filepath.Join(v.dir, "api.sock") }
 
 func (v *vpp) statsSocket() string { return filepath.Join(v.dir, "stats.sock") }
 
-// startVPP starts the VPP that the environment names.
+// startVPP starts the VPP binary that the environment names.
 func startVPP(t *testing.T) *vpp { return startVPPWith(t, 512, 10) }
 
-// startVPPWith gives it a heap of so many MB, and the time between figures in its statistics
-// segment.
+// startVPPWith starts VPP with a heap of the given MB, and the given interval between figures in
+// its statistics segment.
 func startVPPWith(t *testing.T, heap int, every float64) *vpp {
 	binary := os.Getenv("SLUICE_VPP_BIN")
 	if binary == "" {
@@ -81,7 +81,7 @@ plugins { plugin default { disable } plugin acl_plugin.so { enable } }
 	v.await()
 }
 
-// await returns when the socket answers.
+// await waits until the socket answers.
 func (v *vpp) await() {
 	ctx, cancel := context.WithTimeout(v.t.Context(), 30*time.Second)
 	defer cancel()
@@ -108,7 +108,7 @@ func (v *vpp) stop() {
 	}
 }
 
-// attach creates and tags an interface per tag, in order.
+// attach creates one tagged interface for each tag, in order.
 func attach(t *testing.T, a adapter.VppAPI, tags []string) {
 	t.Helper()
 	withConnection(t, a, func(ctx context.Context, c *core.Connection) error {
@@ -140,8 +140,8 @@ func withConnection(t *testing.T, a adapter.VppAPI, f func(context.Context, *cor
 	}
 }
 
-// contents returns, per tagged interface, the rules that it applies in order. With
-// indexes, it says which ACL has them as well.
+// contents returns the rules that each tagged interface applies, in order, optionally with the
+// index of their ACL.
 func contents(t *testing.T, a adapter.VppAPI, indexes bool) map[string][]string {
 	t.Helper()
 	out := make(map[string][]string)
@@ -189,7 +189,7 @@ func each[M any, S interface{ Recv() (M, error) }](s S, err error, f func(M)) er
 	return err
 }
 
-// states are commits that use everything the renderer can do.
+// states are commits that use all features of the renderer.
 var states = []struct {
 	name   string
 	resync bool
@@ -286,7 +286,7 @@ func TestRealVPPHoldsWhatTheEmbeddedVswitchHolds(t *testing.T) {
 	})
 }
 
-// usedHeap returns how much of the main heap is used, in MB.
+// usedHeap returns the used part of the main heap, in MB.
 func usedHeap(t *testing.T, a adapter.VppAPI) (used float64) {
 	withConnection(t, a, func(ctx context.Context, c *core.Connection) error {
 		r, err := vlib.NewServiceClient(c).CliInband(ctx, &vlib.CliInband{Cmd: "show memory main-heap"})

@@ -26,25 +26,25 @@ import (
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// tap stands between GoVPP and the vswitch: it counts and fails calls.
+// tap stands between GoVPP and the vswitch; it counts calls and makes them fail.
 type tap struct {
 	adapter.VppAPI
 
 	mu      sync.Mutex
-	reads   map[uint16]bool // message ids that change nothing and are counted as calls
-	changes map[uint16]bool // message ids that change something
-	put     uint16          // the message id of acl_add_replace
-	set     uint16          // and of acl_interface_set_acl_list
+	reads   map[uint16]bool // message IDs that change nothing and count as calls
+	changes map[uint16]bool // message IDs that change something
+	put     uint16          // message ID of acl_add_replace
+	set     uint16          // message ID of acl_interface_set_acl_list
 	ops     int
-	rules   int // that were sent
-	lists   int // lists of interfaces that were set
+	rules   int // number of rules sent
+	lists   int // number of interface lists set
 	calls   int
-	changed func(data []byte) // called before what changes something is passed on, if not nil
+	changed func(data []byte) // called before a changing message is passed on, if not nil
 	failAt  int               // countdown to the call that fails, 0 for none
-	retval  bool              // fail by a return value instead of a lost message
+	retval  bool              // fail with an error answer instead of a lost message
 	pause   time.Duration     // before each change
-	looks   int               // at the sessions
-	long    time.Duration     // that each of them takes
+	looks   int               // session queries
+	long    time.Duration     // duration of each session query
 }
 
 var errInjected = errors.New("injected failure")
@@ -70,7 +70,7 @@ func (t *tap) learn() {
 	t.reads = ids(&acl.ACLDump{}, &acl.ACLInterfaceListDump{}, &interfaces.SwInterfaceDump{}, &vlib.CliInband{})
 }
 
-// SendMsg fails when it is told to.
+// SendMsg fails when requested.
 func (t *tap) SendMsg(ctx uint32, data []byte) error {
 	t.stop(data)
 	t.mu.Lock()
@@ -84,7 +84,7 @@ func (t *tap) SendMsg(ctx uint32, data []byte) error {
 				if !t.retval || !t.changes[id] {
 					return errInjected
 				}
-				// An ACL or interface that does not exist gives a return value.
+				// A request with an ACL or interface that does not exist is answered with an error.
 				data = append([]byte(nil), data...)
 				for i := 10; i < min(14, len(data)); i++ {
 					data[i] = 0xfe
@@ -101,12 +101,12 @@ func (t *tap) SendMsg(ctx uint32, data []byte) error {
 		t.lists++
 	}
 	if id == t.put {
-		t.rules += int(binary.BigEndian.Uint32(data[78:])) // behind header, index and tag
+		t.rules += int(binary.BigEndian.Uint32(data[78:])) // after header, index and tag
 	}
 	return t.VppAPI.SendMsg(ctx, data)
 }
 
-// stop lets the time pass that a change, or a look at the sessions, takes.
+// stop waits for the time that a change, or a session query, takes.
 func (t *tap) stop(data []byte) {
 	t.mu.Lock()
 	t.learn()
@@ -134,32 +134,32 @@ func (t *tap) operations() int {
 	return t.ops
 }
 
-// subject is a renderer over an embedded vswitch with an interface per pod.
+// subject is a renderer on an embedded vswitch with one interface for each pod.
 type subject struct {
 	t        testing.TB
 	sw       *vswitch.Switch
 	tap      *tap
-	tiny     bool // with tables that are large from a few entries on
+	tiny     bool // tables with a few entries are large
 	r        *sluiceacl.Renderer
 	uplink   uint32
 	ports    map[api.PodID]uint32
 	router   *renderertest.Router
-	wake     chan struct{}     // filled by OnChange
-	plumbing *table            // not nil: instead of tags
-	hold     bool              // interfaces of unknown pods
-	options  sluiceacl.Options // of renderers that are opened
+	wake     chan struct{}     // receives OnChange calls
+	plumbing *table            // used instead of tags, if not nil
+	hold     bool              // block interfaces of unknown pods
+	options  sluiceacl.Options // options of opened renderers
 }
 
 func newSubject(t testing.TB, pods ...api.PodID) *subject {
 	return newSubjectWith(t, nil, false, pods...)
 }
 
-// newSubjectWith finds pods by plumbing when there is one.
+// newSubjectWith finds pods by plumbing, if not nil.
 func newSubjectWith(t testing.TB, plumbing *table, hold bool, pods ...api.PodID) *subject {
 	return newSubjectOver(t, vswitch.New(vswitch.Options{}), plumbing, hold, pods...)
 }
 
-// newSubjectOver is over a vswitch that has nothing yet.
+// newSubjectOver uses a vswitch that is empty.
 func newSubjectOver(t testing.TB, sw *vswitch.Switch, plumbing *table, hold bool, pods ...api.PodID) *subject {
 	s := &subject{t: t, plumbing: plumbing, hold: hold, sw: sw, ports: make(map[api.PodID]uint32),
 		wake: make(chan struct{}, 1)}
@@ -182,7 +182,7 @@ func newSubjectOver(t testing.TB, sw *vswitch.Switch, plumbing *table, hold bool
 	return s
 }
 
-// attach makes an interface for a pod.
+// attach creates an interface for a pod.
 func (s *subject) attach(p api.PodID) uint32 {
 	if s.plumbing == nil {
 		return s.sw.AddInterface(p.String(), sluiceacl.InterfaceTag(p))
@@ -192,11 +192,11 @@ func (s *subject) attach(p api.PodID) uint32 {
 	return s.sw.AddInterface(name, "")
 }
 
-// open makes a renderer over the same vswitch.
+// open opens a renderer on the same vswitch.
 func (s *subject) open() *sluiceacl.Renderer {
 	o := s.options
 	if o.Pacing.Audit == 0 {
-		o.Pacing.Audit = -1 // tests count what the owner is asked
+		o.Pacing.Audit = -1 // tests count the calls of OnChange
 	}
 	o.Adapter, o.Pods.BlockUnknown, o.OnChange = s.tap, s.hold, func() {
 		select {
@@ -223,7 +223,7 @@ func (s *subject) Renderer() renderer.Renderer { return s.router.Over(patient{s.
 func (s *subject) Operations() int             { return s.tap.operations() }
 func (s *subject) FailNext(n int)              { s.tap.fail(n) }
 
-// patient is a renderer whose transactions end when all slots had their turn.
+// patient is a renderer whose transactions end when all slots have had their turn.
 type patient struct{ *sluiceacl.Renderer }
 
 // Unwrap returns the renderer.
@@ -239,7 +239,7 @@ type patientTxn struct {
 	r *sluiceacl.Renderer
 }
 
-// Commit goes on until no slot waits for its turn.
+// Commit commits until no slot waits for its turn.
 func (t patientTxn) Commit(ctx context.Context) error {
 	err := t.Txn.Commit(ctx)
 	for errors.Is(err, renderer.ErrDeferred) && !t.r.State().Pauses.Behind.IsZero() {
@@ -305,7 +305,7 @@ func (w without) GetMsgID(name, crc string) (uint16, error) {
 
 func (s *subject) timeout() time.Duration { return time.Minute }
 
-// cli runs a command of the vswitch, as its operator would.
+// cli runs a vswitch command, like an operator.
 func (s *subject) cli(t *testing.T, command string) {
 	t.Helper()
 	conn, err := core.Connect(s.sw.Adapter())

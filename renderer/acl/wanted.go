@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// wanted is what the vswitch must hold after a commit, and the way there.
+// wanted is the desired content of the vswitch after a commit, and the plan that leads there.
 type wanted struct {
 	r      *Renderer
 	slots  *slots
@@ -25,13 +25,13 @@ type wanted struct {
 	bindings  *bindings
 	refusals  *refusals
 	plan      *plan
-	// inputDiffers says that inputs make sessions for other packets than before.
+	// inputDiffers is whether inputs create sessions for other packets than before.
 	inputDiffers bool
 
-	frugal bool // no interface is to have the old and the new content of its ACLs, all at the same time
+	frugal bool // avoid plans in which all interfaces have the old and the new content of an ACL at the same time
 }
 
-// want collects what a plan leads to.
+// want derives the desired content from a plan.
 func (r *Renderer) want(p cache.Plan) *wanted {
 	w := &wanted{
 		r: r, slots: r.slots, m: r.mirror, layout: r.cache.Desired(),
@@ -54,8 +54,8 @@ func (r *Renderer) want(p cache.Plan) *wanted {
 	return w
 }
 
-// prepare decides which slots hold what, and refuses what the memory of the vswitch does not
-// suffice for. Nothing is called that changes anything.
+// prepare decides the content of the slots, and refuses what does not fit into the memory of the
+// vswitch. It makes no changing calls.
 func (w *wanted) prepare(ctx context.Context) error {
 	for _, t := range w.layout.Tables {
 		if !w.tables.isCurrent(t) {
@@ -66,8 +66,8 @@ func (w *wanted) prepare(ctx context.Context) error {
 	return w.fit(ctx, w.expandGlobal())
 }
 
-// decide says which slots hold what, and what changes when. Of the global table some parts have
-// changed.
+// decide sets the content of slots and the order of changes. changed are the changed parts of the
+// global table.
 func (w *wanted) decide(changed []layout.Part) {
 	tables := slices.DeleteFunc(slices.Clone(w.tables.local), func(t *cache.Table) bool { return w.refusals.tooBig[t.Digest] })
 	w.tables.assign(tables)
@@ -93,10 +93,10 @@ func (w *wanted) decide(changed []layout.Part) {
 	}
 }
 
-// prepareConstants decides what the ACLs hold that do not depend on policy, as far as an interface
-// is to have them.
+// prepareConstants sets the content of the ACLs that do not depend on policy, where an interface
+// needs them.
 func (w *wanted) prepareConstants() {
-	// A state without rules is known, too; see holdsRules.
+	// A state without rules must be recognizable, too; see HoldsBeside.
 	infra, input, open := len(w.layout.Tables) > 0 || w.r.options.Pods.BlockUnknown, false, false
 	for _, n := range w.m.Interfaces {
 		if w.r.options.Orientation == Split {
@@ -116,7 +116,7 @@ func (w *wanted) prepareConstants() {
 	}
 }
 
-// fill says what the slot of a table must hold.
+// fill sets the desired content of the slot of a table.
 func (w *wanted) fill(t *cache.Table) {
 	s := w.slots.local[t.Digest]
 	if x, changed := w.tables.content[t.Digest]; changed {
@@ -145,17 +145,17 @@ func (w *wanted) fixed(name string, all []entries.Entry) {
 	if s.want == nil {
 		s.want = []entries.Piece{entries.NewPiece(all, nil)}
 	}
-	s.indexes = s.indexes[:min(len(s.indexes), len(s.want))] // of whoever held it in more
+	s.indexes = s.indexes[:min(len(s.indexes), len(s.want))] // an earlier run may have used more ACLs
 	w.plan.live[s] = true
 }
 
-// order decides when the content of a local slot changes: at once, after
-// interfaces have left it, or in a new slot. An interface that moves from one slot
-// to another must see the other one's new content and this one's old content.
+// order decides when the content of a local slot changes: at once, after interfaces have left it,
+// or in a new slot. An interface that moves between two slots must see the new content of the new
+// slot and the old content of the old slot.
 func (w *wanted) order(t *cache.Table) {
 	s := w.slots.local[t.Digest]
 	if len(s.indexes) == 0 {
-		return // it is created
+		return // it will be created
 	}
 	changes, ok := changesOf(w.m, s.places())
 	if ok && len(changes) == 0 {
@@ -175,7 +175,7 @@ func (w *wanted) order(t *cache.Table) {
 	case leavers:
 		w.pace(s, changes)
 		w.plan.late = append(w.plan.late, w.plan.inTurn(changes)...)
-	case joiners: // they must find what is theirs
+	case joiners: // they must find their new rules
 		w.pace(s, changes)
 		w.plan.early = append(w.plan.early, changes...)
 	default:
@@ -184,8 +184,8 @@ func (w *wanted) order(t *cache.Table) {
 	}
 }
 
-// renew has a table held by a new slot. The ACLs of the one that it had are removed
-// at the end, after the interfaces have been switched over.
+// renew moves a table to a new slot. The ACLs of its old slot are removed at the end, after
+// interfaces have been switched.
 func (w *wanted) renew(t *cache.Table) {
 	old, s := w.slots.local[t.Digest], w.slots.newLocal()
 	c := w.r.bounds.New(w.tables.content[t.Digest])
@@ -195,13 +195,12 @@ func (w *wanted) renew(t *cache.Table) {
 	w.plan.live[s] = true
 }
 
-// install changes the vswitch so that every packet meets, at every moment, either
-// the old or the new rules: new ACLs come first, then what can be changed in place
-// without an interface seeing rules that are not its own, then interfaces are
-// switched over, then the rest is changed in place, and what is unused is removed. What takes long
-// comes last. Interfaces that were made down go up when they have what they must have.
+// install changes the vswitch so that every packet meets, at every moment, either the old or the
+// new rules. New ACLs come first, then changes in place that give no interface foreign rules, then
+// switches of interfaces, then other changes in place, and removals. Long changes come last.
+// Interfaces that were left down are set up when they have what they must have.
 //
-// It stops at the first error. Every step that was acknowledged is in the mirror.
+// It stops at the first error. The mirror contains every acknowledged step.
 func (w *wanted) install(ctx context.Context) error {
 	if err := w.prepare(ctx); err != nil {
 		return err
@@ -219,9 +218,9 @@ func (w *wanted) execution() *execution {
 	return &execution{r: w.r, m: w.m, slots: w.slots, ownership: w.ownership, bindings: w.bindings, plan: w.plan}
 }
 
-// pace has interfaces switch to a new ACL, one after the other, where a change in place would pause
-// the vswitch for too long: VPP takes what stands behind the changed ACL off all of them at once.
-// A switch takes all off one interface, twice.
+// pace switches interfaces to a new ACL one after the other, where a change in place would pause
+// the vswitch for too long. A change in place makes VPP remove everything behind the changed ACL
+// from all interfaces at once; a switch removes everything from one interface, twice.
 func (w *wanted) pace(s *slot, changes []change) {
 	for i := range changes {
 		c := &changes[i]

@@ -12,11 +12,11 @@ import (
 // address is an address of at least one local pod.
 type address struct {
 	addr   netip.Addr
-	slot   int // index of what lists say about it
+	slot   int // index of the verdicts that lists hold about it
 	owners []*pod
 }
 
-// canonicalAddrs returns the valid addresses, sorted, without zones.
+// canonicalAddrs returns the valid addresses, sorted and without zones.
 func canonicalAddrs(in []netip.Addr) []netip.Addr {
 	out := make([]netip.Addr, 0, len(in))
 	for _, a := range in {
@@ -28,12 +28,12 @@ func canonicalAddrs(in []netip.Addr) []netip.Addr {
 	return slices.Compact(out)
 }
 
-// addresses are those of local pods.
+// addresses indexes the addresses of the local pods.
 type addresses struct {
 	all   map[netip.Addr]*address
-	tree  bart.Lite // the keys of all
+	tree  bart.Lite // all keys
 	slots []*address
-	free  []int // slots without an address
+	free  []int // slots that no address uses
 }
 
 func (x *addresses) add(ip netip.Addr) *address {
@@ -57,7 +57,7 @@ func (x *addresses) drop(a *address) {
 	x.free = append(x.free, a.slot)
 }
 
-// within calls f with the addresses that a prefix holds.
+// within calls f for each address in the prefix.
 func (x *addresses) within(p netip.Prefix, f func(netip.Addr)) {
 	if prefixes.IsHost(p) {
 		if a := x.all[p.Addr()]; a != nil {

@@ -14,8 +14,8 @@ import (
 func localAddr(i int) netip.Addr  { return netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}) }
 func remoteAddr(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}) }
 
-// bigWorld has pods of a number of kinds, each with its own lists in both
-// directions. Each list names three sets of 1 000 addresses, some of them local.
+// bigWorld returns pods of several kinds; pods of a kind share one list for each direction. Each
+// list names three sets of 1 000 addresses, some of them local.
 func bigWorld(pods, kinds int) *world {
 	w := newWorld()
 	lists := make([]renderer.PodConfig, kinds)

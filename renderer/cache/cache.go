@@ -11,22 +11,23 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Cache combines rules and remembers what the stack acknowledged. One goroutine changes
-// it; any may ask what is acknowledged (Installed, InstalledTables,
-// Evaluate), and waits for no more than one step of a change.
+// Cache combines rules and tracks what the dataplane has acknowledged. Only one goroutine may
+// change it. Any goroutine may read the acknowledged state (Installed, InstalledTables, Evaluate);
+// a reader waits for at most one step of a change.
 type Cache struct {
-	mu sync.RWMutex // held where what is acknowledged changes, and the sets that it reads
+	// mu is held while the acknowledged state changes, and the sets that its readers use.
+	mu sync.RWMutex
 
 	orientation orientation
-	resync      *resync // nil when there is none
+	resync      *resync // nil outside a resync
 
-	// What is staged.
+	// Staged state.
 	pods  map[api.PodID]*pod
-	addrs addresses // of the pods
-	lists lists     // of the pods
+	addrs addresses // addresses of the pods
+	lists lists     // rule lists of the pods
 	sets  sets
 
-	// What the last Compute made of it.
+	// Results of the last Compute.
 	combiner combiner
 	entries  entries
 	global   *Table
@@ -36,39 +37,39 @@ type Cache struct {
 	installed   installed
 }
 
-// stale is what changed since the last Compute.
+// stale is what has changed since the last Compute.
 type stale struct {
 	any     bool
-	pods    map[api.PodID]*pod // their tables must be built anew
+	pods    map[api.PodID]*pod // their tables must be rebuilt
 	touched map[membershipChange]struct{}
 	global  bool
 	lists   map[*list]struct{} // opposite lists whose pods changed
 }
 
-// list has the pods that an opposite list restricts, and the global table, looked at again.
+// list marks the pods that an opposite list restricts, and the global table, for another look.
 func (s *stale) list(l *list) {
 	s.lists[l] = struct{}{}
 	s.global = true
 }
 
-// pod is a local pod as staged.
+// pod is the staged state of a local pod.
 type pod struct {
 	id       api.PodID
 	cfg      renderer.PodConfig
-	addrs    []*address // in order of the address
-	own, opp *list      // nil when they do not restrict
+	addrs    []*address // sorted by address
+	own, opp *list      // nil when unrestricted
 	built    *block     // nil before the first Compute
-	entry    *entry     // nil when the pod is open
+	entry    *entry     // nil when the pod has no table
 }
 
-// membershipChange is a set that gained or lost a local address.
+// membershipChange is a local address that joined or left a set.
 type membershipChange struct {
 	set  api.SetID
 	addr netip.Addr
 }
 
-// New returns an empty cache. Local tables are made of the rules of the
-// orientation, with the rules of the other direction combined into them.
+// New returns an empty cache. Its local tables contain the rules of the given direction, combined
+// with the rules of the other direction.
 func New(direction api.Direction) *Cache {
 	o := orientation(direction)
 	c := &Cache{
@@ -86,8 +87,8 @@ func New(direction api.Direction) *Cache {
 	return c
 }
 
-// SetPod stages the configuration of a local pod. The lists are kept and must not
-// change.
+// SetPod stages the configuration of a local pod. The cache keeps the lists; the caller must not
+// change them.
 func (c *Cache) SetPod(id api.PodID, cfg renderer.PodConfig) {
 	c.resync.sawPod(id)
 	cfg.IPs = canonicalAddrs(cfg.IPs)
@@ -109,7 +110,7 @@ func (c *Cache) SetPod(id api.PodID, cfg renderer.PodConfig) {
 	c.mark(p)
 }
 
-// RemovePod stages the removal of a pod. Removing an unknown pod does nothing.
+// RemovePod stages the removal of a pod. It ignores unknown pods.
 func (c *Cache) RemovePod(id api.PodID) {
 	p := c.pods[id]
 	if p == nil {
@@ -125,14 +126,14 @@ func (c *Cache) RemovePod(id api.PodID) {
 	c.changedPods[id] = struct{}{}
 }
 
-// mark has the tables of a pod built anew.
+// mark schedules the table of a pod to be rebuilt.
 func (c *Cache) mark(p *pod) {
 	c.stale.any = true
 	c.stale.pods[p.id] = p
 	c.changedPods[p.id] = struct{}{}
 }
 
-// setOwn makes the own list of a pod the one of its configuration.
+// setOwn looks up the own list of a pod in its configuration.
 func (c *Cache) setOwn(p *pod) {
 	if p.own != nil {
 		c.lists.leave(p.own, p)
@@ -144,7 +145,7 @@ func (c *Cache) setOwn(p *pod) {
 	}
 }
 
-// attach makes the addresses and lists of a pod known.
+// attach indexes the addresses and lists of a pod.
 func (c *Cache) attach(p *pod) {
 	for _, ip := range p.cfg.IPs {
 		a := c.addrs.all[ip]
@@ -165,8 +166,8 @@ func (c *Cache) attach(p *pod) {
 	}
 }
 
-// detach forgets the addresses and the opposite list of a pod. Lists without pods
-// stay until the next Compute, which must know whom they restricted.
+// detach removes the addresses and the opposite list of a pod from the indexes. Lists without pods
+// stay until the next Compute, which needs the pods that they restricted.
 func (c *Cache) detach(p *pod) {
 	for _, a := range p.addrs {
 		a.owners = slices.DeleteFunc(a.owners, func(o *pod) bool { return o == p })

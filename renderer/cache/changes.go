@@ -9,25 +9,25 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// resync remembers what a resync has named.
+// resync records what a resync has named.
 type resync struct {
 	pods map[api.PodID]struct{}
 	sets map[api.SetID]*wanted
 }
 
-// wanted is what a resync says about a set.
+// wanted is the membership of a set in a resync.
 type wanted struct {
 	added  [][]netip.Prefix
-	wasNew bool // it had no members before, so that all members are wanted
+	wasNew bool // the set was empty before, so all its members are wanted
 }
 
-// BeginResync starts a resync: until EndResync, added is the whole membership of a
-// set.
+// BeginResync starts a resync. Until EndResync, added lists all members of a set.
 func (c *Cache) BeginResync() {
 	c.resync = &resync{pods: make(map[api.PodID]struct{}), sets: make(map[api.SetID]*wanted)}
 }
 
-// sawPod and sawSet remember what a resync names; nil is no resync.
+// sawPod and sawSet record what a resync names. They do nothing on a nil receiver, outside a
+// resync.
 func (r *resync) sawPod(id api.PodID) {
 	if r != nil {
 		r.pods[id] = struct{}{}
@@ -46,8 +46,8 @@ func (r *resync) sawSet(id api.SetID, s *set, added []netip.Prefix) {
 	w.added = append(w.added, added)
 }
 
-// EndResync stages the removal of all pods, sets and members that were not named
-// since BeginResync.
+// EndResync stages the removal of all pods, sets and members that have not been named since
+// BeginResync.
 func (c *Cache) EndResync() {
 	r := c.resync
 	c.resync = nil
@@ -66,7 +66,7 @@ func (c *Cache) EndResync() {
 	}
 }
 
-// keepOnly removes the members that are not wanted. A nil w wants none.
+// keepOnly removes all members except the wanted ones. A nil w removes all.
 func (c *Cache) keepOnly(id api.SetID, s *set, w *wanted) {
 	keep := make(map[netip.Prefix]struct{})
 	if w != nil {
@@ -95,7 +95,7 @@ func (c *Cache) keepOnly(id api.SetID, s *set, w *wanted) {
 	}
 }
 
-// Staged is what changes are staged in: a Cache or a Split.
+// Staged accepts staged changes. Cache and Pair implement it.
 type Staged interface {
 	UpdateSet(id api.SetID, added, removed []netip.Prefix)
 	SetPod(id api.PodID, cfg renderer.PodConfig)
@@ -104,8 +104,8 @@ type Staged interface {
 	EndResync()
 }
 
-// Changes collects the changes of one transaction, so that a transaction that is
-// never committed has no effect. The zero value is an empty update.
+// Changes buffers one transaction, so that a transaction that is never committed has no effect. The
+// zero value is an empty update.
 type Changes struct {
 	Resync bool
 
@@ -127,7 +127,7 @@ func (t *Changes) Remove(pod api.PodID) {
 	t.steps = append(t.steps, func(c Staged) { c.RemovePod(pod) })
 }
 
-// Apply stages the changes, once.
+// Apply stages the buffered changes and clears the buffer.
 func (t *Changes) Apply(c Staged) {
 	if t.Resync {
 		c.BeginResync()

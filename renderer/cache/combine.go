@@ -14,51 +14,49 @@ import (
 
 // combiner combines the own list of a pod with the opposite lists of its local peers.
 type combiner struct {
-	orientation orientation
-	inSet       func(api.SetID, netip.Addr) bool // as staged
-	opposites   []*list                          // the opposite lists that pods have, sorted by digest
-	talkers     []restrictingPeer                // the addresses of those pods, sorted
-	about       rulesAbout                       // what rulesAbout returned last
-	meets       map[pair]traffic.Traffic
-	scratch     []traffic.Traffic
+	orientation      orientation
+	inSet            func(api.SetID, netip.Addr) bool // staged membership
+	opposites        []*list                          // opposite lists that have pods, sorted by digest
+	restrictingPeers []restrictingPeer                // addresses of those pods, sorted
+	about            rulesAbout                       // reused buffer of rulesAbout
+	meets            map[pair]traffic.Traffic
+	scratch          []traffic.Traffic
 }
 
-// block is the content of a local table as built for one pod.
+// block is the content of a local table, built for one pod.
 type block struct {
-	rules   []api.ContivRule // nil: no table
+	rules   []api.ContivRule // nil when the pod needs no table
 	origins [][]api.Origin
 	digest  renderer.Digest
 }
 
-// restrictingPeer is an address whose pods have opposite lists.
+// restrictingPeer is a local address whose pods have opposite lists.
 type restrictingPeer struct {
 	*address
 	lists []int // indexes in combiner.opposites
 }
 
-// group is a number of peers with which the same traffic is permitted.
+// group is a set of peers that may exchange the same traffic with the pod.
 type group struct {
 	may      traffic.Traffic
 	prefixes []netip.Prefix
-	lists    []*list // whose rules restrict it
+	lists    []*list // lists whose rules restrict it
 }
 
-// pair is a key for the intersection of two sets.
+// pair is the memo key for the intersection of two sets of traffic.
 type pair struct{ a, b traffic.Traffic }
 
-// blocks shares work between the pods of one Compute.
+// blocks shares blocks between the pods of one Compute.
 type blocks map[blockKey]*block
 
-// blockKey is what the table of a pod depends on, beside what is the same for all
-// pods: its own list with its origins, and per address which rules of each
-// opposite list match it.
+// blockKey is what the table of a pod depends on, apart from what all pods have in common: its own
+// list with the origins, and for each address the rules of every opposite list that match it.
 type blockKey struct {
 	own *renderer.RuleList
 	opp string
 }
 
-// refresh brings the order of the opposite lists and the addresses of the pods that have them up to
-// date.
+// refresh updates the sorted opposite lists, and the addresses of the pods that have them.
 func (c *combiner) refresh(opposites map[renderer.Digest]*list, pods map[api.PodID]*pod, addrs map[netip.Addr]*address) {
 	c.opposites = c.opposites[:0]
 	for _, l := range opposites {
@@ -75,16 +73,16 @@ func (c *combiner) refresh(opposites map[renderer.Digest]*list, pods map[api.Pod
 			l.first = p
 		}
 	}
-	c.talkers = c.talkers[:0]
+	c.restrictingPeers = c.restrictingPeers[:0]
 	for _, a := range addrs {
 		if lists := oppositesOf(a); len(lists) > 0 {
-			c.talkers = append(c.talkers, restrictingPeer{a, lists})
+			c.restrictingPeers = append(c.restrictingPeers, restrictingPeer{a, lists})
 		}
 	}
-	slices.SortFunc(c.talkers, func(a, b restrictingPeer) int { return a.addr.Compare(b.addr) })
+	slices.SortFunc(c.restrictingPeers, func(a, b restrictingPeer) int { return a.addr.Compare(b.addr) })
 }
 
-// oppositesOf returns the indexes of the opposite lists of an address, sorted.
+// oppositesOf returns the sorted indexes of the opposite lists of an address.
 func oppositesOf(a *address) []int {
 	var out []int
 	for _, p := range a.owners {
@@ -98,9 +96,9 @@ func oppositesOf(a *address) []int {
 
 // build makes the local table of a pod.
 //
-// A pod is combined with itself like with any other. Traffic of a pod to itself
-// does not cross the vswitch under its own address, so this changes no verdict
-// that counts, and it makes the tables of pods with equal lists equal.
+// A pod is combined with itself, like with any other pod. Traffic of a pod to itself does not cross
+// the vswitch under its own address, so this changes no verdict that matters, and pods with equal
+// lists get equal tables.
 func (c *combiner) build(p *pod, shared blocks) *block {
 	key := c.blockKey(p)
 	b := shared[key]
@@ -135,7 +133,7 @@ func (c *combiner) blockKey(p *pod) blockKey {
 	return k
 }
 
-// families splits sorted addresses into IPv4 and IPv6, leaving out the empty part.
+// families splits sorted addresses into IPv4 and IPv6 and leaves out empty parts.
 func families(addrs []*address) [][]*address {
 	i := slices.IndexFunc(addrs, func(a *address) bool { return !a.addr.Is4() })
 	switch {
@@ -147,7 +145,7 @@ func families(addrs []*address) [][]*address {
 	return [][]*address{addrs[:i], addrs[i:]}
 }
 
-// assemble puts the exceptions for local peers in front of the pod's own rules.
+// assemble puts the exceptions for local peers before the pod's own rules.
 func (c *combiner) assemble(p *pod) *block {
 	b := &block{}
 	for _, family := range families(p.addrs) {
@@ -186,8 +184,8 @@ func (c *combiner) assemble(p *pod) *block {
 	return b
 }
 
-// exceptions returns the local peers with which less is permitted than the own
-// list says, grouped by what is permitted, in the order of their first address.
+// exceptions returns the local peers to which less is permitted than the own list permits. Peers
+// are grouped by what is permitted, and groups are ordered by their first address.
 func (c *combiner) exceptions(own *list, a *address) []group {
 	theirs := c.scratch[:0]
 	for _, l := range c.opposites {
@@ -195,7 +193,7 @@ func (c *combiner) exceptions(own *list, a *address) []group {
 	}
 	c.scratch = theirs
 	var out groups
-	for _, q := range c.talkers {
+	for _, q := range c.restrictingPeers {
 		if q.addr.Is4() != a.addr.Is4() {
 			continue
 		}
@@ -203,7 +201,7 @@ func (c *combiner) exceptions(own *list, a *address) []group {
 		if own != nil {
 			ours = own.verdict(q.address, c.inSet).allowed
 		}
-		// An address that several pods claim may do only what it may do for all of them.
+		// An address that several pods claim may do only what all of them may do.
 		may := ours
 		for _, n := range q.lists {
 			may = c.intersect(may, theirs[n])
@@ -218,10 +216,10 @@ func (c *combiner) exceptions(own *list, a *address) []group {
 	return out
 }
 
-// groups are few: a search is cheaper than a map.
+// groups is searched linearly: there are few groups.
 type groups []group
 
-// of returns the group for which the traffic is permitted.
+// of returns the group for some traffic; it adds the group when it is missing.
 func (g *groups) of(may traffic.Traffic) *group {
 	for i := range *g {
 		if (*g)[i].may == may {
@@ -232,7 +230,7 @@ func (g *groups) of(may traffic.Traffic) *group {
 	return &(*g)[len(*g)-1]
 }
 
-// addTo adds an address to a group, with the lists that restrict it.
+// addTo adds an address to a group, together with the lists that restrict it.
 func (c *combiner) addTo(g *group, q restrictingPeer, theirs []traffic.Traffic) {
 	g.prefixes = append(g.prefixes, prefixes.Host(q.addr))
 	for _, n := range q.lists {
@@ -248,8 +246,8 @@ func equalGroups(a, b []group) bool {
 	})
 }
 
-// write appends the rules of groups. a is an address of the pod, to which own is
-// the net that the rules must name.
+// write appends the rules for groups. a is an address of the pod; own is the net of the pod that
+// the rules must name.
 func (c *combiner) write(b *block, groups []group, a *address, own api.Net) {
 	ownPeer, oppPeer := c.orientation.ownPeer(), c.orientation.oppPeer()
 	for _, g := range groups {
@@ -271,12 +269,12 @@ func (c *combiner) write(b *block, groups []group, a *address, own api.Net) {
 	}
 }
 
-// rulesAbout is the rules of opposite lists that are about an address, by their first destination
-// port.
+// rulesAbout holds the rules of opposite lists that apply to an address, ordered by their first
+// destination port.
 type rulesAbout struct {
 	rules   []ruleAbout
-	order   []uint64 // first port and index in rules
-	highest []uint16 // the last port of a rule and all before it, by order
+	order   []uint64 // first port and index in rules, packed
+	highest []uint16 // by position in order: the highest last port so far
 }
 
 type ruleAbout struct {
@@ -286,7 +284,8 @@ type ruleAbout struct {
 
 func (r ruleAbout) rule() api.ContivRule { return r.list.Rules()[r.index] }
 
-// rulesAbout returns those of some lists, until it is called again.
+// rulesAbout returns the rules of the lists that apply to an address. The result is valid until the
+// next call.
 func (c *combiner) rulesAbout(lists []*list, a *address) *rulesAbout {
 	x := &c.about
 	x.rules, x.order, x.highest = x.rules[:0], x.order[:0], x.highest[:0]
@@ -297,7 +296,7 @@ func (c *combiner) rulesAbout(lists []*list, a *address) *rulesAbout {
 	return x
 }
 
-// add adds some rules of a list.
+// add appends the rules of a list that have the given indexes.
 func (x *rulesAbout) add(list *renderer.RuleList, indexes []uint32) {
 	for _, i := range indexes {
 		first, _ := list.Rules()[i].DstPort.Bounds()
@@ -306,7 +305,7 @@ func (x *rulesAbout) add(list *renderer.RuleList, indexes []uint32) {
 	}
 }
 
-// finish brings the rules in order, once all are added.
+// finish sorts the rules, after all add calls.
 func (x *rulesAbout) finish() {
 	slices.Sort(x.order)
 	highest := uint16(0)
@@ -317,8 +316,8 @@ func (x *rulesAbout) finish() {
 	}
 }
 
-// origins returns those of the rules that an exception stems from: with the same action and common
-// traffic.
+// origins returns the origins of the rules that an exception stems from: rules with the same action
+// that match common traffic.
 func (x *rulesAbout) origins(r api.ContivRule) []api.Origin {
 	var out []api.Origin
 	first, last := r.DstPort.Bounds()
@@ -333,7 +332,7 @@ func (x *rulesAbout) origins(r api.ContivRule) []api.Origin {
 	return slices.Compact(out)
 }
 
-// overlap reports whether two rules have traffic in common, whatever the addresses.
+// overlap reports whether two rules match common traffic; it ignores addresses.
 func overlap(a, b api.ContivRule) bool {
 	return (a.Protocol == b.Protocol || a.Protocol == api.AnyProtocol || b.Protocol == api.AnyProtocol) &&
 		overlapPorts(a.SrcPort, b.SrcPort) && overlapPorts(a.DstPort, b.DstPort)
@@ -345,7 +344,7 @@ func overlapPorts(a, b api.PortRange) bool {
 	return af <= bl && bf <= al
 }
 
-// intersect returns what both sets permit.
+// intersect returns the traffic that both sets permit.
 func (c *combiner) intersect(a, b traffic.Traffic) traffic.Traffic {
 	switch {
 	case a == b || b == traffic.Everything:
@@ -365,8 +364,8 @@ func (c *combiner) intersect(a, b traffic.Traffic) traffic.Traffic {
 	return out
 }
 
-// global makes the global table: the opposite lists of all pods, each for
-// the set of the pods that have it, then permit the rest.
+// global makes the global table. It contains the opposite lists of all pods, each applied to the
+// set of pods that have the list, and permits the rest.
 func (c *combiner) global() *Table {
 	if len(c.opposites) == 0 {
 		return nil

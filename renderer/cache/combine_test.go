@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// TestRulesAboutFindsWhatHasTrafficInCommon: against a look at every rule.
+// TestRulesAboutFindsWhatHasTrafficInCommon compares the index with a scan of all rules.
 func TestRulesAboutFindsWhatHasTrafficInCommon(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ports := func(label string) api.PortRange {

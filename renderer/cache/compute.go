@@ -9,21 +9,20 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Compute brings the tables up to date with what is staged and returns the
-// difference to what the stack acknowledged. Without staged changes it returns
-// the same plan again.
+// Compute updates the tables from the staged state and returns the difference to what the dataplane
+// has acknowledged. Without new changes it returns the same plan again.
 func (c *Cache) Compute() Plan {
 	if c.stale.global {
 		c.combiner.refresh(c.lists.opposites, c.pods, c.addrs.all)
 	}
-	c.applyTouches()
-	c.spread()
+	c.applyMembershipChanges()
+	c.markRestricted()
 	shared := make(blocks)
 	for _, id := range sortedPods(c.stale.pods) {
 		p := c.stale.pods[id]
 		old := p.built
 		p.built = c.combiner.build(p, shared)
-		// A table whose origins alone have changed is the same table.
+		// A table of which only the origins change is the same table.
 		if e := c.entries.of(p.built); e != p.entry {
 			c.entries.bind(p, e)
 		} else if e != nil && old != p.built {
@@ -48,9 +47,9 @@ func sortedPods[V any](m map[api.PodID]V) []api.PodID {
 	return out
 }
 
-// applyTouches has the pods built anew to which it matters that a local address
-// joined or left a set.
-func (c *Cache) applyTouches() {
+// applyMembershipChanges marks the pods whose tables depend on a membership change of a local
+// address.
+func (c *Cache) applyMembershipChanges() {
 	for t := range c.stale.touched {
 		a := c.addrs.all[t.addr]
 		if a == nil {
@@ -78,9 +77,8 @@ func (c *Cache) markAll(pods []*pod) {
 	}
 }
 
-// spread has the pods built anew that are restricted by an opposite list whose
-// pods have changed.
-func (c *Cache) spread() {
+// markRestricted marks the pods that are restricted by an opposite list whose pods have changed.
+func (c *Cache) markRestricted() {
 	for l := range c.stale.lists {
 		for _, a := range c.addrs.all {
 			if l.verdict(a, c.InSet).allowed != traffic.Everything {
@@ -91,40 +89,39 @@ func (c *Cache) spread() {
 	clear(c.stale.lists)
 }
 
-// Plan is the difference between what the stack acknowledged and what is staged.
-// To leave no window, do additions first, then switches of pods that leave a
-// replaced table or go to no table, then replacements in place, then the other
-// switches, and removals last.
+// Plan is the difference between the acknowledged state and the staged state. To avoid a window
+// with wrong rules, apply it in this order: additions, switches of pods that leave a replaced table
+// or lose their table, replacements in place, all other switches, removals.
 type Plan struct {
-	Added    []*Table      // tables that have no predecessor
-	Replaced []Replacement // tables whose pods all get another one: change them in place
-	Removed  []*Table      // tables that no pod has any more and that are not replaced
+	Added    []*Table      // tables without a predecessor
+	Replaced []Replacement // tables that change in place: all their pods get the same new table
+	Removed  []*Table      // tables without pods that are not replaced
 	Bindings []Binding     // pods whose table changes, also by replacement
-	Global   GlobalChange  // From and To are equal pointers when nothing changes
-	Sets     []api.SetID   // sets whose members changed and that a staged table names
-	Pods     []api.PodID   // pods that came or went, with or without a table
+	Global   GlobalChange  // From and To are the same pointer when nothing changes
+	Sets     []api.SetID   // sets with changed members that a staged table names
+	Pods     []api.PodID   // pods that were added or removed, with or without a table
 }
 
-// Replacement is a table that continues as another one. Every pod that had Old,
-// unless it was removed, gets New.
+// Replacement is a table that is changed in place. Every pod that had Old gets New, unless the pod
+// was removed.
 type Replacement struct{ Old, New *Table }
 
-// Binding is a pod that gets another table. From or To is nil for none; To is
-// also nil when the pod was removed.
+// Binding is a pod that gets another table. From and To are nil for no table. To is also nil for a
+// removed pod.
 type Binding struct {
 	Pod      api.PodID
 	From, To *Table
 }
 
-// GlobalChange is what becomes of the global table. nil is no table.
+// GlobalChange is the change of the global table. nil means no table.
 type GlobalChange struct{ From, To *Table }
 
-// Empty reports whether there is nothing to do.
+// Empty reports whether the plan changes nothing.
 func (p Plan) Empty() bool {
 	return len(p.Added)+len(p.Replaced)+len(p.Removed)+len(p.Bindings)+len(p.Sets)+len(p.Pods) == 0 && p.Global.From == p.Global.To
 }
 
-// plan compares staged and installed tables of the pods that changed.
+// plan compares the staged and the installed tables of the changed pods.
 func (c *Cache) plan() Plan {
 	var out Plan
 	added, removed := make(map[renderer.Digest]*Table), make(map[renderer.Digest]*Table)
@@ -158,9 +155,9 @@ func (c *Cache) plan() Plan {
 	return out
 }
 
-// pairUp finds the tables that can be changed in place: a removed one all of
-// whose remaining pods get the same added one. Of several that end as one the
-// one with the most pods continues. Pairs are taken out of both maps.
+// pairUp finds the tables that can change in place: removed tables whose remaining pods all get the
+// same added table. If several tables become one, the table with the most pods is replaced. It
+// removes the pairs from both maps.
 func pairUp(removed, added map[renderer.Digest]*Table, bindings []Binding) []Replacement {
 	type fate struct {
 		to    *Table
@@ -210,8 +207,7 @@ func sortedTables(m map[renderer.Digest]*Table) []*Table {
 	return out
 }
 
-// namedSets returns the sets that changed since the last Commit and that a staged
-// table names.
+// namedSets returns the sets that have changed since the last Commit and that a staged table names.
 func (c *Cache) namedSets() []api.SetID {
 	var out []api.SetID
 	for id := range c.sets.changed {
@@ -223,8 +219,7 @@ func (c *Cache) namedSets() []api.SetID {
 	return out
 }
 
-// Naming returns the staged tables that name a set, sorted by digest, the global
-// table last.
+// Naming returns the staged tables that name a set, sorted by digest, with the global table last.
 func (c *Cache) Naming(id api.SetID) []*Table {
 	found := make(map[renderer.Digest]*Table)
 	for l := range c.lists.naming[id] {

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// These are bugs that were confirmed in the renderer cache of an earlier design;
-// each test is named for what must not happen.
+// These tests cover bugs that were confirmed in the renderer cache of an earlier design. Each is
+// named for the correct behaviour.
 
 func id(name string) api.PodID { return api.PodID{Namespace: "ns", Name: name} }
 
@@ -24,7 +24,7 @@ func ips(texts ...string) []netip.Addr {
 	return out
 }
 
-// allowOnly is a list that permits ports of TCP from (or to) a net and denies the rest.
+// allowOnly returns a list that permits TCP ports from (or to) a net and denies the rest.
 func allowOnly(peer side, n api.Net, ports api.PortRange) *renderer.RuleList {
 	return renderer.NewRuleList([]api.ContivRule{
 		peer.set(api.ContivRule{Action: api.Permit, Protocol: api.TCP, DstPort: ports}, n), {}}, nil)
@@ -36,8 +36,8 @@ func flow(src, dst string, port uint16) api.Flow {
 	return api.Flow{Src: netip.MustParseAddr(src), Dst: netip.MustParseAddr(dst), Protocol: api.TCP, SrcPort: 40000, DstPort: port}
 }
 
-// B1: two isolated pods, a client that may not send at all and a bystander; in a
-// quarter of the runs one isolated pod ended without a table.
+// B1: with two isolated pods, a client that may not send at all and a bystander, one isolated pod
+// ended up without a table in a quarter of the runs.
 func TestB1EveryIsolatedPodHasATableInEveryOrder(t *testing.T) {
 	const clients = api.SetID(1000)
 	in := allowOnly(source, api.SetNet(clients), api.Ports(80, 83))
@@ -47,7 +47,7 @@ func TestB1EveryIsolatedPodHasATableInEveryOrder(t *testing.T) {
 		id("c"):  {IPs: ips("10.0.0.3"), Egress: allowOnly(source, api.Net{}, api.Ports(80, 81))},
 		id("e"):  {IPs: ips("10.0.0.4"), Ingress: denyAll()},
 	}
-	for range 200 { // the order of the map differs each time
+	for range 200 { // map order differs between runs
 		c := New(api.Egress)
 		for id, cfg := range pods {
 			c.SetPod(id, cfg)
@@ -86,7 +86,8 @@ func TestB1TwoHundredAndFiftyPodsSurviveEveryFurtherEvent(t *testing.T) {
 	}
 }
 
-// B16: a resync without pods, then the same pod again: its table was thought to exist.
+// B16: after a resync without pods the cache believed that the table of a returning pod still
+// existed.
 func TestB16APodThatReturnsAfterAnEmptyResyncGetsItsTable(t *testing.T) {
 	c := New(api.Egress)
 	cfg := renderer.PodConfig{IPs: ips("10.0.0.1"), Egress: denyAll()}

@@ -1,7 +1,6 @@
-// Package cache combines the two directions of rules that a renderer receives
-// into the one direction that its stack can apply, and says what to change. It
-// stands between the renderer contract and the renderers for VPP ACLs and VPP
-// session rules.
+// Package cache combines the ingress and egress rules that a renderer receives into the one
+// direction that its dataplane can apply, and computes the changes to install. It stands between
+// the renderer contract and the renderers for VPP ACLs and VPP session rules.
 //
 // The result is a local table per pod and one global table. With egress
 // orientation (ACLs) a local table is asked about traffic that leaves the
@@ -13,24 +12,24 @@
 //
 // # Use
 //
-// UpdateSet, SetPod and RemovePod stage changes. Compute returns the difference
-// between what is staged and what the stack acknowledged, as a Plan. Commit says
-// that the stack acknowledged it. After a failure nothing is called: the next
-// Compute returns a difference that contains the old one.
+// UpdateSet, SetPod and RemovePod stage changes. Compute returns a Plan: the
+// difference between the staged state and the state that the dataplane has
+// acknowledged. Commit records that the dataplane has acknowledged the plan.
+// After a failure the caller calls nothing; the plan of the next Compute contains
+// the failed one.
 //
 // # Invariants
 //
-//   - No history: tables are a function of pods, rule lists and set members, byte
-//     for byte, whatever sequence of calls led there, and so is a plan of the two
-//     states that it leads between.
+//   - No history: tables are a pure function of pods, rule lists and set members,
+//     byte for byte. A plan is a pure function of its two states.
 //   - For each pair of a local pod and a peer, the tables that the traffic meets
 //     allow exactly what the rules of both sides allow. Ports and protocols are
 //     intersected exactly; rules may deny in any position.
-//   - A table is identified by its content. Pods with equal tables share it, no
-//     two tables are equal and no table is without a pod.
-//   - Only what a change can alter is computed again. A member that is no address
-//     of a local pod costs a map operation.
+//   - A table is identified by its content. Pods with equal tables share one table,
+//     no two tables are equal, and every table has a pod.
+//   - Compute repeats only work whose result a change can alter. A member that is
+//     not an address of a local pod costs one map operation.
 //
-// The package is pure: no locks, clocks or goroutines. A Cache is used by one
-// goroutine. Tables and plans are immutable.
+// The package has no clocks, files or goroutines; its only lock is for readers.
+// One goroutine changes a Cache. Tables and plans are immutable.
 package cache

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// installed is the state that the stack acknowledged.
+// installed is the state that the dataplane has acknowledged.
 type installed struct {
 	tables map[renderer.Digest]*Table
 	pods   map[api.PodID]installedPod
@@ -16,13 +16,13 @@ type installed struct {
 	global *Table
 
 	orientation orientation
-	inSet       func(api.SetID, netip.Addr) bool // when the stack acknowledged it
+	inSet       func(api.SetID, netip.Addr) bool // acknowledged membership
 }
 
 type installedPod struct {
 	ips      []netip.Addr
 	own, opp *renderer.RuleList
-	table    renderer.Digest // zero for none
+	table    renderer.Digest // zero for no table
 }
 
 func newInstalled(o orientation, inSet func(api.SetID, netip.Addr) bool) installed {
@@ -37,9 +37,8 @@ func newInstalled(o orientation, inSet func(api.SetID, netip.Addr) bool) install
 // table returns the table of a pod, or nil.
 func (s *installed) table(id api.PodID) *Table { return s.tables[s.pods[id].table] }
 
-// Commit says that the stack has acknowledged the last plan. Changes staged after
-// it was computed are not acknowledged: then nothing happens, and the next plan
-// contains the last one.
+// Commit records that the dataplane has acknowledged the last plan. If changes were staged after
+// that plan was computed, Commit does nothing and the next plan contains the last one.
 func (c *Cache) Commit() {
 	if c.stale.any {
 		return
@@ -89,8 +88,8 @@ func (s *installed) add(id api.PodID, p installedPod) {
 	}
 }
 
-// InstalledTables returns the acknowledged tables: local ones sorted by digest, then the
-// global one, if there is one.
+// InstalledTables returns the acknowledged tables: local tables sorted by digest, then the global
+// table, if any.
 func (c *Cache) InstalledTables() []*Table {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -104,15 +103,15 @@ func (c *Cache) InstalledTables() []*Table {
 // Layout is a complete assignment of tables.
 type Layout struct {
 	Tables []*Table             // local tables, sorted by digest
-	Pods   map[api.PodID]*Table // every known pod, nil when it has no table
-	Global *Table               // nil for none
+	Pods   map[api.PodID]*Table // every known pod; nil for a pod without a table
+	Global *Table               // nil for no table
 
-	// Senders are the tables for what pods send, with a Pair; Pods are for what they
-	// get then. They are among Tables where the directions are split. nil otherwise.
+	// Senders are the tables for what pods send, when the Cache is part of a Pair; Pods are then
+	// the tables for what pods receive. In a split Pair, Tables includes both. It is nil otherwise.
 	Senders map[api.PodID]*Table
 }
 
-// Desired returns what the last Compute wants the stack to hold.
+// Desired returns the layout that the dataplane should hold after the last Compute.
 func (c *Cache) Desired() Layout {
 	out := Layout{Pods: make(map[api.PodID]*Table, len(c.pods)), Global: c.global}
 	tables := make(map[renderer.Digest]*Table, len(c.entries))
@@ -126,7 +125,7 @@ func (c *Cache) Desired() Layout {
 	return out
 }
 
-// Installed returns what the stack acknowledged.
+// Installed returns the layout that the dataplane has acknowledged.
 func (c *Cache) Installed() Layout {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -139,7 +138,7 @@ func (c *Cache) Installed() Layout {
 }
 
 // Evaluate returns the decisions of the acknowledged tables that a flow meets, for
-// renderer.Explainer. The name of the renderer is left to the caller.
+// renderer.Explainer. The caller fills in the name of the renderer.
 func (c *Cache) Evaluate(f api.Flow) []renderer.Decision {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -147,7 +146,7 @@ func (c *Cache) Evaluate(f api.Flow) []renderer.Decision {
 }
 
 func (s *installed) evaluate(f api.Flow) []renderer.Decision {
-	near, far := f.Dst, f.Src // the side whose pods have the local table
+	near, far := f.Dst, f.Src // near is the side whose pods have the local table
 	if api.Direction(s.orientation) == api.Ingress {
 		near, far = f.Src, f.Dst
 	}
@@ -163,7 +162,7 @@ func (s *installed) evaluate(f api.Flow) []renderer.Decision {
 	return out
 }
 
-// oppOf returns the opposite lists of the pods that have an address.
+// oppOf returns the opposite lists of the pods with an address.
 func (s *installed) oppOf(a netip.Addr) []*renderer.RuleList {
 	var out []*renderer.RuleList
 	for _, id := range s.owners[a] {
@@ -172,9 +171,9 @@ func (s *installed) oppOf(a netip.Addr) []*renderer.RuleList {
 	return out
 }
 
-// decide appends the decision of a table, if there is one. lists are the rules of
-// the pods concerned: they know the origins better than a shared table, also that
-// there are none.
+// decide appends the decision of a table; it does nothing without one. lists are the rules of the
+// pods concerned. They know the origins better than the shared table does, including that there are
+// none.
 func (s *installed) decide(out []renderer.Decision, t *Table, f api.Flow, lists []*renderer.RuleList) []renderer.Decision {
 	if t == nil {
 		return out

@@ -14,39 +14,39 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// list is one rule list, shared by all pods whose lists have equal rules, with
-// what it permits for each local address as a peer.
+// list is one rule list, shared by all pods with equal rules, and its verdicts about local peer
+// addresses.
 type list struct {
 	digest renderer.Digest
 	rules  []api.ContivRule
-	pods   map[api.PodID]*pod // that have the list
-	first  *pod               // of an opposite list: the smallest of them, whose origins stand for the list
+	pods   map[api.PodID]*pod // pods that have the list
+	first  *pod               // of an opposite list: its smallest pod, whose origins represent the list
 
-	// The rules by what their peer side says.
+	// The rules, indexed by their peer side.
 	always   []uint32
 	bySet    map[api.SetID][]uint32
 	byPrefix bart.Table[[]uint32]
 
-	verdicts   []verdict // by slot of the address
+	verdicts   []verdict // by address slot
 	byMatches  map[matches]traffic.Traffic
 	isOpposite bool
-	index      int       // of an opposite list: its place in combiner.opposites
-	podsSet    api.SetID // of an opposite list: the set of the pods that have it
+	index      int       // of an opposite list: position in combiner.opposites
+	podsSet    api.SetID // of an opposite list: the set of its pods
 }
 
-// matches are the indexes of the rules whose peer side holds an address, encoded
-// so that they can be a key.
+// matches encodes the indexes of the rules whose peer side contains an address, in a form that
+// works as a map key.
 type matches string
 
-// verdict is what a list says about one address: which rules match it and what
-// they permit. Its zero value is "not computed".
+// verdict is the result of a list for one address: which rules match and what they permit. The zero
+// value means "not computed".
 type verdict struct {
 	known   bool
 	matches matches
 	allowed traffic.Traffic
 }
 
-// maxMemo bounds the memos whose size depends on history; they are dropped when full.
+// maxMemo bounds the memos whose size depends on history. A full memo is dropped.
 const maxMemo = 1 << 14
 
 func newList(l *renderer.RuleList, peer side) *list {
@@ -67,8 +67,8 @@ func newList(l *renderer.RuleList, peer side) *list {
 	return out
 }
 
-// restricts reports whether a list can deny anything. A nil list, and one that
-// permits everything before it denies something, is open.
+// restricts reports whether a list can deny anything. A nil list, or one that permits everything
+// before its first deny, restricts nothing.
 func restricts(l *renderer.RuleList) bool {
 	if l == nil {
 		return false
@@ -84,7 +84,7 @@ func restricts(l *renderer.RuleList) bool {
 	return true
 }
 
-// match returns the indexes of the rules whose peer side holds the address.
+// match returns the indexes of the rules whose peer side contains the address.
 func (l *list) match(a netip.Addr, inSet func(api.SetID, netip.Addr) bool) []uint32 {
 	out := slices.Clone(l.always)
 	for id, rules := range l.bySet {
@@ -99,7 +99,7 @@ func (l *list) match(a netip.Addr, inSet func(api.SetID, netip.Addr) bool) []uin
 	return out
 }
 
-// verdict returns what the list says about a local address, computed once.
+// verdict returns the memoized result of the list for a local address.
 func (l *list) verdict(a *address, inSet func(api.SetID, netip.Addr) bool) verdict {
 	if a.slot < len(l.verdicts) && l.verdicts[a.slot].known {
 		return l.verdicts[a.slot]
@@ -111,8 +111,8 @@ func (l *list) verdict(a *address, inSet func(api.SetID, netip.Addr) bool) verdi
 	return l.verdicts[a.slot]
 }
 
-// judge evaluates the rules that match an address. Most addresses are matched by
-// the same rules, so few evaluations are needed.
+// judge evaluates the rules that match an address. Most addresses match the same rules, so few
+// evaluations are needed.
 func (l *list) judge(indexes []uint32) verdict {
 	key := make([]byte, 0, 4*len(indexes))
 	for _, i := range indexes {
@@ -133,15 +133,14 @@ func (l *list) judge(indexes []uint32) verdict {
 	return verdict{known: true, matches: matches(key), allowed: t}
 }
 
-// forget drops what was computed for a slot.
+// forget drops the verdict of a slot.
 func (l *list) forget(slot int) {
 	if slot < len(l.verdicts) {
 		l.verdicts[slot] = verdict{}
 	}
 }
 
-// rejudge computes the verdict about an address again if it was known, and says
-// whether it changed.
+// rejudge computes a known verdict about an address again, and reports whether it changed.
 func (l *list) rejudge(a *address, inSet func(api.SetID, netip.Addr) bool) bool {
 	if a.slot >= len(l.verdicts) || !l.verdicts[a.slot].known {
 		return false
@@ -160,16 +159,16 @@ func (m matches) indexes() []uint32 {
 	return out
 }
 
-// side is one side of a rule.
+// side is the source or the destination side of a rule.
 type side bool
 
-// The two sides.
+// The two sides of a rule.
 const (
 	source      side = false
 	destination side = true
 )
 
-// of returns that side's net.
+// of returns the net on this side of a rule.
 func (s side) of(r api.ContivRule) api.Net {
 	if s == source {
 		return r.Src
@@ -177,7 +176,7 @@ func (s side) of(r api.ContivRule) api.Net {
 	return r.Dst
 }
 
-// set returns the rule with that side's net replaced.
+// set returns the rule with the net on this side replaced.
 func (s side) set(r api.ContivRule, n api.Net) api.ContivRule {
 	if s == source {
 		r.Src = n

@@ -5,13 +5,13 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// lists are the rule lists that pods have, one of equal ones.
+// lists holds the rule lists of all pods; equal lists are stored once.
 type lists struct {
 	orientation orientation
 	owns        map[renderer.Digest]*list
 	opposites   map[renderer.Digest]*list
-	naming      map[api.SetID]map[*list]struct{} // by the sets that they name
-	orphans     []*list                          // that lost their last pod; it may have come back
+	naming      map[api.SetID]map[*list]struct{} // lists by the sets that they name
+	orphans     []*list                          // lists that lost their last pod; a pod may have returned since
 }
 
 func newLists(o orientation) lists {
@@ -21,7 +21,7 @@ func newLists(o orientation) lists {
 	}
 }
 
-// own returns the list with the same rules, as a pod's own list.
+// own returns the shared list with these rules, for use as a pod's own list.
 func (x *lists) own(rules *renderer.RuleList) *list {
 	l := x.owns[rules.Digest()]
 	if l == nil {
@@ -32,7 +32,7 @@ func (x *lists) own(rules *renderer.RuleList) *list {
 	return l
 }
 
-// opposite returns the list with the same rules, as the opposite list of a pod.
+// opposite returns the shared list with these rules, for use as a pod's opposite list.
 func (x *lists) opposite(rules *renderer.RuleList) *list {
 	l := x.opposites[rules.Digest()]
 	if l == nil {
@@ -53,14 +53,14 @@ func (x *lists) name(l *list) {
 	}
 }
 
-// leave takes a pod from a list.
+// leave removes a pod from a list.
 func (x *lists) leave(l *list, p *pod) {
 	if delete(l.pods, p.id); len(l.pods) == 0 {
 		x.orphans = append(x.orphans, l)
 	}
 }
 
-// purge forgets lists that no pod has any more.
+// purge drops lists without pods.
 func (x *lists) purge() {
 	for _, l := range x.orphans {
 		if len(l.pods) > 0 {
@@ -80,7 +80,7 @@ func (x *lists) purge() {
 	x.orphans = nil
 }
 
-// forget drops what lists say about the address of a slot.
+// forget drops all verdicts about the address of a slot.
 func (x *lists) forget(slot int) {
 	for _, lists := range []map[renderer.Digest]*list{x.owns, x.opposites} {
 		for _, l := range lists {
@@ -89,8 +89,8 @@ func (x *lists) forget(slot int) {
 	}
 }
 
-// Named reports whether staged rules that name a set permit, and whether any denies. A set that no
-// rule names does neither.
+// Named reports whether any staged rule that names the set permits, and whether any denies. Both
+// are false for a set that no rule names.
 func (c *Cache) Named(id api.SetID) (permits, denies bool) {
 	for l := range c.lists.naming[id] {
 		for _, i := range l.bySet[id] {

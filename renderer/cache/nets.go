@@ -10,29 +10,29 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Families are the prefixes of a net by family: IPv4, then IPv6.
+// Families holds the prefixes of a net by family: IPv4, then IPv6.
 type Families [2][]netip.Prefix
 
-// Everywhere is every address of both families. It must not be changed.
+// Everywhere holds all addresses of both families. Callers must not change it.
 var Everywhere = Families{
 	{netip.PrefixFrom(netip.IPv4Unspecified(), 0)},
 	{netip.PrefixFrom(netip.IPv6Unspecified(), 0)},
 }
 
-// Nets finds the prefixes of nets for stacks that have no sets, and remembers those of
-// sets. It is for one state of the sets, and belongs to one goroutine.
+// Nets resolves nets to prefixes for dataplanes without sets, and memoizes the prefixes of sets. It
+// is valid for one state of the sets and used by one goroutine.
 type Nets struct {
 	members func(api.SetID) []netip.Prefix
 	sets    map[api.SetID]Families
 }
 
-// NewNets takes what returns the members of a set, sorted by ComparePrefixes.
+// NewNets returns a Nets. members returns the members of a set, sorted by ComparePrefixes.
 func NewNets(members func(api.SetID) []netip.Prefix) *Nets {
 	return &Nets{members: members, sets: make(map[api.SetID]Families)}
 }
 
-// Of returns the fewest prefixes that hold exactly the addresses of a net. They must
-// not be changed.
+// Of returns the fewest prefixes that contain exactly the addresses of a net. Callers must not
+// change them.
 func (x *Nets) Of(n api.Net) Families {
 	switch {
 	case n.Set != 0:
@@ -48,7 +48,7 @@ func (x *Nets) Of(n api.Net) Families {
 	return Everywhere
 }
 
-// byFamily divides sorted prefixes.
+// byFamily splits sorted prefixes by family.
 func byFamily(sorted []netip.Prefix) Families {
 	i := slices.IndexFunc(sorted, func(p netip.Prefix) bool { return !p.Addr().Is4() })
 	if i < 0 {

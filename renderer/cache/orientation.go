@@ -5,15 +5,16 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// orientation is the direction of which local tables are made. A pod's own list is that of the
-// orientation; the list of the other direction is its opposite one.
+// orientation is the direction of the local tables. A pod's own list is its list for that
+// direction; its opposite list is the one for the other direction.
 type orientation api.Direction
 
-// ownPeer is the side of own rules that names the peer, and oppPeer that of opposite rules.
+// ownPeer returns the side of own rules that names the peer; oppPeer returns that of opposite
+// rules.
 func (o orientation) ownPeer() side { return side(api.Direction(o) == api.Ingress) }
 func (o orientation) oppPeer() side { return !o.ownPeer() }
 
-// ownRules and oppRules pick the own and the opposite list of a pod.
+// ownRules and oppRules return the own and the opposite list of a pod.
 func (o orientation) ownRules(cfg renderer.PodConfig) *renderer.RuleList {
 	if api.Direction(o) == api.Egress {
 		return cfg.Egress

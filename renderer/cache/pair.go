@@ -8,21 +8,21 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Pair has a cache for what pods get and one for what they send. It is used by one goroutine, like
-// a Cache.
+// Pair holds one cache for what pods receive and one for what they send. Like a Cache, it is used
+// by one goroutine.
 type Pair struct {
 	gets, sends *Cache
 	combined    bool
 }
 
-// NewSplit returns an empty Pair that keeps the directions apart, for a stack that applies both at
-// the interface of the pod: what it sends where that enters, what it gets where that leaves.
-// Nothing is combined, and there is no global table.
+// NewSplit returns an empty Pair that keeps the directions apart. It is for a dataplane that
+// applies both directions at the interface of the pod: what the pod sends on input, what it
+// receives on output. Nothing is combined, and there is no global table.
 func NewSplit() *Pair { return &Pair{gets: New(api.Egress), sends: New(api.Ingress)} }
 
-// NewGuarded returns an empty Pair that is a Cache of Egress, which decides, and beside it says for
-// each pod what of the packets that it sends is denied for certain: by its own rules, or by those
-// of the pods of this node (Layout.Senders).
+// NewGuarded returns an empty Pair whose tables for received traffic decide, as those of a Cache
+// with egress orientation do. In addition, Layout.Senders holds for each pod what is certain to be
+// denied of the packets that it sends: by its own rules, or by those of pods on this node.
 func NewGuarded() *Pair {
 	p := NewSplit()
 	p.combined = true
@@ -31,7 +31,7 @@ func NewGuarded() *Pair {
 
 func (s *Pair) each() [2]*Cache { return [2]*Cache{s.gets, s.sends} }
 
-// SetPod is that of a Cache.
+// SetPod is Cache.SetPod for both directions.
 func (s *Pair) SetPod(id api.PodID, cfg renderer.PodConfig) {
 	gets, sends := cfg, cfg
 	if !s.combined {
@@ -41,35 +41,36 @@ func (s *Pair) SetPod(id api.PodID, cfg renderer.PodConfig) {
 	s.sends.SetPod(id, sends)
 }
 
-// RemovePod is that of a Cache.
+// RemovePod is Cache.RemovePod for both directions.
 func (s *Pair) RemovePod(id api.PodID) {
 	for _, c := range s.each() {
 		c.RemovePod(id)
 	}
 }
 
-// UpdateSet is that of a Cache.
+// UpdateSet is Cache.UpdateSet for both directions.
 func (s *Pair) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	for _, c := range s.each() {
 		c.UpdateSet(id, added, removed)
 	}
 }
 
-// BeginResync is that of a Cache.
+// BeginResync is Cache.BeginResync for both directions.
 func (s *Pair) BeginResync() {
 	for _, c := range s.each() {
 		c.BeginResync()
 	}
 }
 
-// EndResync is that of a Cache.
+// EndResync is Cache.EndResync for both directions.
 func (s *Pair) EndResync() {
 	for _, c := range s.each() {
 		c.EndResync()
 	}
 }
 
-// Compute is that of a Cache. A pod may have two bindings, one for each direction.
+// Compute is Cache.Compute for both directions. A pod may have two bindings, one for each
+// direction.
 func (s *Pair) Compute() Plan {
 	gets, sends := s.gets.Compute(), s.sends.Compute()
 	out := Plan{
@@ -85,21 +86,21 @@ func (s *Pair) Compute() Plan {
 	return out
 }
 
-// Commit is that of a Cache.
+// Commit is Cache.Commit for both directions.
 func (s *Pair) Commit() {
 	for _, c := range s.each() {
 		c.Commit()
 	}
 }
 
-// Desired is that of a Cache.
+// Desired is Cache.Desired for both directions.
 func (s *Pair) Desired() Layout { return s.both(s.gets.Desired(), s.sends.Desired()) }
 
-// Installed is that of a Cache.
+// Installed is Cache.Installed for both directions.
 func (s *Pair) Installed() Layout { return s.both(s.gets.Installed(), s.sends.Installed()) }
 
-// both joins the layouts of the directions. Tables with equal rules are one, unless those of what
-// pods send are beside the others.
+// both joins the layouts of the two directions. Tables with equal rules are merged, except in a
+// guarded Pair, which keeps the sender tables apart.
 func (s *Pair) both(gets, sends Layout) Layout {
 	if s.combined {
 		gets.Senders = sends.Pods
@@ -129,7 +130,7 @@ func (s *Pair) both(gets, sends Layout) Layout {
 	return Layout{Tables: sortedTables(tables), Pods: gets.Pods, Senders: sends.Pods}
 }
 
-// InstalledTables is that of a Cache.
+// InstalledTables is Cache.InstalledTables for both directions.
 func (s *Pair) InstalledTables() []*Table {
 	if s.combined {
 		return s.gets.InstalledTables()
@@ -137,8 +138,8 @@ func (s *Pair) InstalledTables() []*Table {
 	return s.Installed().Tables
 }
 
-// Evaluate is that of a Cache: what the sender's table decides, then the receiver's. Combined
-// tables of the receiver decide for both.
+// Evaluate returns the decision of the sender's table, then that of the receiver's. In a guarded
+// Pair, the receiver's tables decide for both directions.
 func (s *Pair) Evaluate(f api.Flow) []renderer.Decision {
 	if s.combined {
 		return s.gets.Evaluate(f)
@@ -146,10 +147,10 @@ func (s *Pair) Evaluate(f api.Flow) []renderer.Decision {
 	return append(s.sends.Evaluate(f), s.gets.Evaluate(f)...)
 }
 
-// Members is that of a Cache.
+// Members is Cache.Members.
 func (s *Pair) Members(id api.SetID) []netip.Prefix { return s.gets.Members(id) }
 
-// Named is that of a Cache.
+// Named is Cache.Named.
 func (s *Pair) Named(id api.SetID) (permits, denies bool) {
 	for _, c := range s.each() {
 		p, d := c.Named(id)

@@ -13,20 +13,20 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// stack applies plans literally, as a renderer would, and knows nothing else.
-type stack struct {
+// planDataplane applies plans literally, as a renderer would. It has no other source of state.
+type planDataplane struct {
 	tables map[renderer.Digest]*Table
 	pods   map[api.PodID]renderer.Digest
 	global renderer.Digest
 	sets   map[api.SetID][]netip.Prefix
 }
 
-func newStack() *stack {
-	return &stack{tables: make(map[renderer.Digest]*Table), pods: make(map[api.PodID]renderer.Digest), sets: make(map[api.SetID][]netip.Prefix)}
+func newStack() *planDataplane {
+	return &planDataplane{tables: make(map[renderer.Digest]*Table), pods: make(map[api.PodID]renderer.Digest), sets: make(map[api.SetID][]netip.Prefix)}
 }
 
-// apply checks that each step is possible when it is taken.
-func (s *stack) apply(t *rapid.T, c *Cache, p Plan) {
+// apply checks before each step that the step is possible.
+func (s *planDataplane) apply(t *rapid.T, c *Cache, p Plan) {
 	for _, n := range p.Added {
 		if s.tables[n.Digest] != nil {
 			t.Fatalf("table %s is added twice", n.Digest)
@@ -81,8 +81,9 @@ func (s *stack) apply(t *rapid.T, c *Cache, p Plan) {
 	}
 }
 
-// check compares with what the cache wants, down to the members of named sets.
-func (s *stack) check(t *rapid.T, c *Cache) {
+// check compares the applied state with what the cache desires, including the members of named
+// sets.
+func (s *planDataplane) check(t *rapid.T, c *Cache) {
 	want := newStack()
 	l := c.Desired()
 	named := func(tab *Table) {

@@ -20,13 +20,13 @@ import (
 
 var errInjected = errors.New("injected failure")
 
-// stack is what the plans of a cache make: it knows nothing but them, and the members
-// of the sets that they tell it to look at.
-type stack struct {
+// planDataplane is a dataplane made only of the plans of a cache, and of the members of the sets
+// that the plans name.
+type planDataplane struct {
 	orientation api.Direction
 	cache       *cache.Cache
-	configs     map[api.PodID]renderer.PodConfig // as told
-	addrs       map[netip.Addr][]api.PodID       // as acknowledged
+	configs     map[api.PodID]renderer.PodConfig // staged
+	addrs       map[netip.Addr][]api.PodID       // acknowledged
 
 	tables map[renderer.Digest]*cache.Table
 	pods   map[api.PodID]renderer.Digest
@@ -37,19 +37,19 @@ type stack struct {
 }
 
 var (
-	_ renderertest.Inspector = (*stack)(nil)
-	_ renderer.Renderer      = (*stack)(nil)
+	_ renderertest.Inspector = (*planDataplane)(nil)
+	_ renderer.Renderer      = (*planDataplane)(nil)
 )
 
-func newStack(orientation api.Direction) *stack {
-	return &stack{
+func newStack(orientation api.Direction) *planDataplane {
+	return &planDataplane{
 		orientation: orientation, cache: cache.New(orientation), configs: map[api.PodID]renderer.PodConfig{},
 		tables: map[renderer.Digest]*cache.Table{}, pods: map[api.PodID]renderer.Digest{}, sets: map[api.SetID][]netip.Prefix{},
 	}
 }
 
-// TestPlansAreEnoughForAStack runs the suite of renderers on a stack that applies the
-// plans of a cache.
+// TestPlansAreEnoughForAStack runs the conformance suite of renderers on a dataplane that applies
+// the plans of a cache.
 func TestPlansAreEnoughForAStack(t *testing.T) {
 	for _, orientation := range []api.Direction{api.Egress, api.Ingress} {
 		t.Run(orientation.String(), func(t *testing.T) {
@@ -58,16 +58,16 @@ func TestPlansAreEnoughForAStack(t *testing.T) {
 	}
 }
 
-func (s *stack) Name() string                { return "plans" }
-func (s *stack) Renderer() renderer.Renderer { return s }
-func (s *stack) Operations() int             { return s.operations }
-func (s *stack) FailNext(n int)              { s.failAt = n }
+func (s *planDataplane) Name() string                { return "plans" }
+func (s *planDataplane) Renderer() renderer.Renderer { return s }
+func (s *planDataplane) Operations() int             { return s.operations }
+func (s *planDataplane) FailNext(n int)              { s.failAt = n }
 
-func (s *stack) NewTxn(resync bool) renderer.Txn { return &txn{s: s, resync: resync} }
+func (s *planDataplane) NewTxn(resync bool) renderer.Txn { return &txn{s: s, resync: resync} }
 
-// txn keeps what it is told until Commit.
+// txn buffers changes until Commit.
 type txn struct {
-	s       *stack
+	s       *planDataplane
 	resync  bool
 	changes []func()
 }
@@ -97,7 +97,7 @@ func (t *txn) Commit(ctx context.Context) error {
 }
 
 // install applies a plan as a whole, or fails and applies nothing.
-func (s *stack) install(ctx context.Context) error {
+func (s *planDataplane) install(ctx context.Context) error {
 	p := s.cache.Compute()
 	if !p.Empty() {
 		if s.failAt > 0 {
@@ -120,7 +120,7 @@ func (s *stack) install(ctx context.Context) error {
 	return nil
 }
 
-func (s *stack) apply(p cache.Plan) {
+func (s *planDataplane) apply(p cache.Plan) {
 	for _, t := range p.Added {
 		s.put(t)
 	}
@@ -153,14 +153,14 @@ func digest(t *cache.Table) renderer.Digest {
 	return t.Digest
 }
 
-func (s *stack) put(t *cache.Table) {
+func (s *planDataplane) put(t *cache.Table) {
 	s.tables[t.Digest] = t
 	s.look(t)
 }
 
-// look reads the members of the sets that a table names, as one does who writes them
-// into it.
-func (s *stack) look(t *cache.Table) {
+// look reads the members of the sets that a table names, as a renderer does when it writes the
+// table.
+func (s *planDataplane) look(t *cache.Table) {
 	if t == nil {
 		return
 	}
@@ -169,8 +169,8 @@ func (s *stack) look(t *cache.Table) {
 	}
 }
 
-// Verdict asks the table of the pod at the near end, or the global one.
-func (s *stack) Verdict(f api.Flow) api.Action {
+// Verdict asks the table of the pod at the near end, or the global table.
+func (s *planDataplane) Verdict(f api.Flow) api.Action {
 	near := f.Dst
 	if s.orientation == api.Ingress {
 		near = f.Src
@@ -187,7 +187,7 @@ func (s *stack) Verdict(f api.Flow) api.Action {
 	return api.Permit
 }
 
-func (s *stack) decide(t *cache.Table, f api.Flow) api.Action {
+func (s *planDataplane) decide(t *cache.Table, f api.Flow) api.Action {
 	if t == nil {
 		return api.Permit
 	}
@@ -199,13 +199,13 @@ func (s *stack) decide(t *cache.Table, f api.Flow) api.Action {
 	return api.Deny
 }
 
-func (s *stack) inSet(id api.SetID, a netip.Addr) bool {
+func (s *planDataplane) inSet(id api.SetID, a netip.Addr) bool {
 	return slices.ContainsFunc(s.sets[id], func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// Installed prints the tables with the members of their sets, and who has them.
-// Origins are of no packet, but a function of the state as well.
-func (s *stack) Installed() (string, error) {
+// Installed prints the tables with their pods and the members of their sets. Origins decide no
+// packet, but they are a function of the state as well.
+func (s *planDataplane) Installed() (string, error) {
 	if installed := s.cache.Installed(); len(installed.Tables) != len(s.tables) || digest(installed.Global) != digest(s.global) {
 		return "", errors.New("what the cache says is acknowledged is not what its plans made")
 	}
@@ -230,8 +230,8 @@ func (s *stack) Installed() (string, error) {
 	return b.String(), nil
 }
 
-// Dangling finds tables of no pod, and pods whose table is gone.
-func (s *stack) Dangling() []string {
+// Dangling returns the tables without a pod, and the pods whose table does not exist.
+func (s *planDataplane) Dangling() []string {
 	var out []string
 	used := map[renderer.Digest]bool{}
 	for pod, d := range s.pods {

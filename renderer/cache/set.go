@@ -13,26 +13,26 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// set holds the members of one address set. Members do not overlap. Addresses
-// are found in a map; only real prefixes need a longest-prefix table.
+// set holds the members of one address set. Members do not overlap. Single addresses are in a map;
+// only longer prefixes need a longest-prefix match.
 type set struct {
 	hosts map[netip.Addr]struct{}
 	nets  bart.Lite
 
-	// before says, for every prefix that was touched since the last Commit,
-	// whether it was a member then.
+	// before holds every prefix that changed since the last Commit, and whether it was a member
+	// then.
 	before map[netip.Prefix]bool
 
-	// sorted holds all members in order, but for the prefixes in late, which were
-	// touched since it was made. It is made when it is first asked for.
+	// sorted holds all members in order, except the prefixes in late, which changed since sorted
+	// was made. It is made on first use.
 	sorted []netip.Prefix
 	late   []netip.Prefix
 
-	derived bool // made here, not told by UpdateSet
+	derived bool // computed by the cache, not set by UpdateSet
 }
 
-// maxLate is how many members are put into their place one by one before it is
-// cheaper to sort all of them.
+// maxLate is the number of changed members up to which insertion one by one is cheaper than sorting
+// all members.
 const maxLate = 64
 
 func newSet() *set { return &set{hosts: make(map[netip.Addr]struct{})} }
@@ -47,7 +47,7 @@ func (s *set) has(p netip.Prefix) bool {
 	return s.nets.Get(p)
 }
 
-// put adds or removes a member and reports whether that changed anything.
+// put adds or removes a member and reports whether the set changed.
 func (s *set) put(p netip.Prefix, member bool) bool {
 	if s.has(p) == member {
 		return false
@@ -58,7 +58,7 @@ func (s *set) put(p netip.Prefix, member bool) bool {
 	if _, ok := s.before[p]; !ok {
 		s.before[p] = !member
 	} else if s.before[p] == member {
-		delete(s.before, p) // as it was
+		delete(s.before, p) // unchanged since Commit
 	}
 	switch {
 	case !prefixes.IsHost(p) && member:
@@ -135,9 +135,8 @@ func (s *set) members() []netip.Prefix {
 	return s.sorted
 }
 
-// UpdateSet stages a change of the members of a set, as renderer.Txn defines it.
-// Prefixes are masked and IPv4 addresses written as IPv6 are unwrapped; what is
-// not a prefix is no member.
+// UpdateSet stages a change of the members of a set, as defined by renderer.Txn. It masks prefixes,
+// unmaps IPv4-mapped IPv6 addresses and ignores invalid prefixes.
 func (c *Cache) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	s := c.sets.of(id)
 	c.resync.sawSet(id, s, added)
@@ -149,7 +148,7 @@ func (c *Cache) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	}
 }
 
-// putMember changes one member and remembers which local addresses it touches.
+// putMember changes one member and records which local addresses are affected.
 func (c *Cache) putMember(id api.SetID, s *set, p netip.Prefix, member bool) {
 	if !p.IsValid() || !c.sets.put(id, s, p, member) {
 		return
@@ -158,8 +157,8 @@ func (c *Cache) putMember(id api.SetID, s *set, p netip.Prefix, member bool) {
 	c.addrs.within(p, func(a netip.Addr) { c.stale.touched[membershipChange{id, a}] = struct{}{} })
 }
 
-// Members returns the staged members of a set, sorted by ComparePrefixes. The
-// caller must not change the slice, and it is valid until the next change.
+// Members returns the staged members of a set, sorted by ComparePrefixes. The caller must not
+// change the slice. It is valid until the next change.
 func (c *Cache) Members(id api.SetID) []netip.Prefix {
 	s := c.sets.all[id]
 	if s == nil {
@@ -171,14 +170,14 @@ func (c *Cache) Members(id api.SetID) []netip.Prefix {
 // InSet reports whether an address is in the staged set.
 func (c *Cache) InSet(id api.SetID, a netip.Addr) bool { return c.sets.contain(id, a) }
 
-// sets are the address sets, as staged.
+// sets holds the staged address sets.
 type sets struct {
-	mu      *sync.RWMutex // held where they change
+	mu      *sync.RWMutex // held while sets change
 	all     map[api.SetID]*set
 	changed map[api.SetID]struct{} // since the last Commit
 }
 
-// of returns a set, which is made unless it is there.
+// of returns a set and creates it if it is missing.
 func (x *sets) of(id api.SetID) *set {
 	s := x.all[id]
 	if s == nil {
@@ -190,7 +189,7 @@ func (x *sets) of(id api.SetID) *set {
 	return s
 }
 
-// put adds or removes a member, while nobody reads it, and reports whether that changed anything.
+// put adds or removes a member under the lock, and reports whether the set changed.
 func (x *sets) put(id api.SetID, s *set, p netip.Prefix, member bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -207,14 +206,14 @@ func (x *sets) contain(id api.SetID, a netip.Addr) bool {
 	return s != nil && s.contains(a)
 }
 
-// contained reports whether an address was in a set at the last Commit. Whoever does not change the
-// Cache holds its lock.
+// contained reports whether an address was in a set at the last Commit. Goroutines that do not
+// change the Cache must hold its lock.
 func (x *sets) contained(id api.SetID, a netip.Addr) bool {
 	s := x.all[id]
 	return s != nil && s.contained(a)
 }
 
-// commit acknowledges all members. The lock is held.
+// commit acknowledges all members. The caller holds the lock.
 func (x *sets) commit() {
 	for id := range x.changed {
 		s := x.all[id]
@@ -226,13 +225,13 @@ func (x *sets) commit() {
 	clear(x.changed)
 }
 
-// derive keeps the sets of the pods that have opposite lists, for an address of a pod
-// that has, or had, one of them. An address of pods with several lists is in one of the
-// sets only: the lists agree about it, and no part of the global table is about the pods
-// of another.
+// derive updates the sets of pods of opposite lists, for an address of a pod that has, or had, one
+// of these lists. If the pods of an address have several lists, the address is in only one of the
+// sets: the lists agree about it, and each part of the global table applies to other addresses than
+// every other part.
 func (x *sets) derive(l *list, a *address) {
 	lists := []*list{l}
-	var first *list // the one that the global table asks first
+	var first *list // the list that comes first in the global table
 	for _, o := range a.owners {
 		if o.opp == nil {
 			continue

@@ -8,28 +8,28 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Table is an ordered list of rules that decides all traffic it is asked about;
-// the first rule that matches decides. It is immutable.
+// Table is an ordered list of rules that decides all traffic it is asked about; the first match
+// decides. It is immutable.
 type Table struct {
 	Digest renderer.Digest  `json:"digest"`
 	Rules  []api.ContivRule `json:"rules"`
 
-	// Origins says where each rule came from. Pods that share a table may have
-	// their rules from different policies: these are the origins for the first pod.
+	// Origins are the origins of each rule. Pods that share a table may have their rules from
+	// different policies; these are the origins for the first pod.
 	Origins [][]api.Origin `json:"origins,omitempty"`
 
-	// Pods share the table; sorted. Empty for the global table.
+	// Pods are the sorted pods that share the table. Empty for the global table.
 	Pods []api.PodID `json:"pods,omitempty"`
 
-	// Sets are the sets that the rules name; sorted.
+	// Sets are the sets that the rules name, sorted.
 	Sets []api.SetID `json:"sets,omitempty"`
 
-	// Parts are the indexes of rules where a part of the global table begins. Each
-	// part but the last is about other pods than every other part.
+	// Parts are the indexes of the rules that begin a part of the global table. Each part except
+	// the last applies to other pods than every other part.
 	Parts []int `json:"parts,omitempty"`
 }
 
-// Name is "global", or "local:" and the digest.
+// Name returns "global" or "local:" and the digest.
 func (t *Table) Name() string {
 	if t.Parts != nil {
 		return "global"
@@ -37,19 +37,19 @@ func (t *Table) Name() string {
 	return "local:" + t.Digest.String()
 }
 
-// entry is a local table as staged, with the pods that have it.
+// entry is a staged local table with its pods.
 type entry struct {
 	digest renderer.Digest
 	rules  []api.ContivRule
 	sets   []api.SetID
 	pods   map[api.PodID]*pod
-	table  *Table // nil when it must be made anew
+	table  *Table // nil when it must be rebuilt
 }
 
-// entries are the local tables as staged.
+// entries holds the staged local tables.
 type entries map[renderer.Digest]*entry
 
-// bind gives a pod a table (nil for none).
+// bind assigns a table to a pod; nil means none.
 func (x entries) bind(p *pod, e *entry) {
 	if p.entry != nil {
 		p.entry.table = nil
@@ -64,7 +64,7 @@ func (x entries) bind(p *pod, e *entry) {
 	}
 }
 
-// of returns the staged table with the content of a block.
+// of returns the staged table with the content of a block; it creates the table if it is missing.
 func (x entries) of(b *block) *entry {
 	if b == nil || b.rules == nil {
 		return nil
@@ -77,7 +77,7 @@ func (x entries) of(b *block) *entry {
 	return e
 }
 
-// snapshot returns the immutable form of a staged table.
+// snapshot returns the immutable Table of a staged table.
 func (e *entry) snapshot() *Table {
 	if e == nil {
 		return nil
@@ -94,7 +94,7 @@ func (e *entry) snapshot() *Table {
 	return e.table
 }
 
-// setsOf returns the sets that rules name, sorted.
+// setsOf returns the sets that the rules name, sorted.
 func setsOf(rules []api.ContivRule) []api.SetID {
 	var out []api.SetID
 	for _, r := range rules {
@@ -108,6 +108,6 @@ func setsOf(rules []api.ContivRule) []api.SetID {
 	return slices.Compact(out)
 }
 
-// PodsOf returns the name of the set of the pods that have a list of rules, which the rules of
-// tables have in place of these pods.
+// PodsOf returns the ID of the set of pods that have an opposite list. Rules of tables name it instead
+// of these pods.
 func PodsOf(d renderer.Digest) api.SetID { return api.NewSetID("pods-of " + hex.EncodeToString(d[:])) }

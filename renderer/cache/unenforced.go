@@ -7,50 +7,51 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// UnenforcedTracker knows which rules that a renderer was told its stack cannot enforce as they
-// are: those that it cannot express, and those that it had to refuse. Its answer is a
-// function of what was told last and of what was refused last, whatever happened before.
-// It follows changes: a pod costs a look at its lists.
+// UnenforcedTracker tracks the rules that the dataplane cannot enforce exactly: rules that it
+// cannot express, and rules that the renderer had to refuse. Its result depends only on the current
+// rules and the last refusals, not on history. It works incrementally: changing a pod costs a look
+// at the lists of that pod.
 type UnenforcedTracker struct {
-	lost     func(api.ContivRule) bool // the stack cannot express the rule
+	lost     func(api.ContivRule) bool // whether the dataplane cannot express the rule
 	reason   string                    // why
-	matters  bool                      // such rules count
-	pods     map[api.PodID]lostLists   // that have such rules
-	rules    map[lostRule]int          // those rules, and how many of the pods have them
-	oversize []renderer.Unenforced     // refused
-	answer   []renderer.Unenforced     // of Unenforced
-	current  bool                      // answer is what it must be
+	matters  bool                      // whether such rules count
+	pods     map[api.PodID]lostLists   // pods that have such rules
+	rules    map[lostRule]int          // those rules, with the number of their pods
+	oversize []renderer.Unenforced     // refused rules
+	answer   []renderer.Unenforced     // memoized result of Unenforced
+	current  bool                      // answer is valid
 }
 
-// lostLists are the lists of a pod that have a rule that cannot be expressed; nil for a
-// list that has none.
+// lostLists holds the lists of a pod that contain a rule that cannot be expressed; a list without
+// such a rule is nil.
 type lostLists struct {
 	ingress, egress *renderer.RuleList
 }
 
-// lostRule is a rule that cannot be expressed, and what becomes of it. A rule that passes
-// on may permit and deny.
+// lostRule is a rule that cannot be expressed, and the effect. A Pass rule may become both permits
+// and denies.
 type lostRule struct {
 	origin api.Origin
 	effect renderer.Effect
 }
 
-// NewUnenforcedTracker takes which rules the stack cannot express, and why. What such a rule
-// permits must stay closed, and what it denies must be denied with more.
+// NewUnenforcedTracker returns a tracker. lost reports whether the dataplane cannot express a rule;
+// reason says why. The renderer must deny what such a rule permits, and must deny more than such a
+// rule denies.
 func NewUnenforcedTracker(reason string, lost func(api.ContivRule) bool) UnenforcedTracker {
 	return UnenforcedTracker{lost: lost, reason: reason, matters: true, pods: map[api.PodID]lostLists{}, rules: map[lostRule]int{}}
 }
 
-// Matters reports whether the stack that there is now cannot express such rules.
+// Matters reports whether the current dataplane cannot express such rules.
 func (x *UnenforcedTracker) Matters() bool { return x.matters }
 
-// SetMatters takes over whether the stack that there is now cannot express such rules.
+// SetMatters sets whether the current dataplane cannot express such rules.
 func (x *UnenforcedTracker) SetMatters(matters bool) {
 	x.current = x.current && x.matters == matters
 	x.matters = matters
 }
 
-// StagedTxn is a transaction that is applied to a cache and to what the stack falls short of.
+// StagedTxn buffers a transaction for both a cache and an UnenforcedTracker.
 type StagedTxn struct {
 	Changes
 	shortfall *UnenforcedTracker
@@ -79,10 +80,10 @@ func (t *StagedTxn) Remove(pod api.PodID) {
 	t.pods = append(t.pods, stagedPod{id: pod})
 }
 
-// HasPods reports whether anything was said of pods; a resync says it of all.
+// HasPods reports whether the transaction changes pods. A resync always does.
 func (t *StagedTxn) HasPods() bool { return t.Resync || len(t.pods) > 0 }
 
-// Apply applies everything to the cache, and forgets it.
+// Apply applies the transaction to the cache and the tracker, and clears it.
 func (t *StagedTxn) Apply(c Staged) {
 	resync := t.Resync
 	t.Changes.Apply(c)
@@ -90,7 +91,7 @@ func (t *StagedTxn) Apply(c Staged) {
 	t.pods = nil
 }
 
-// only returns the list if it has a rule that cannot be expressed, else nil.
+// only returns the list if it has a rule that cannot be expressed, and nil otherwise.
 func (x *UnenforcedTracker) only(l *renderer.RuleList) *renderer.RuleList {
 	if slices.ContainsFunc(l.Rules(), x.lost) {
 		return l
@@ -98,7 +99,7 @@ func (x *UnenforcedTracker) only(l *renderer.RuleList) *renderer.RuleList {
 	return nil
 }
 
-// apply takes over the pods of a transaction, in order.
+// apply applies the pods of a transaction, in order.
 func (x *UnenforcedTracker) apply(resync bool, pods []stagedPod) {
 	if resync {
 		x.current = x.current && len(x.pods) == 0
@@ -119,7 +120,8 @@ func (x *UnenforcedTracker) apply(resync bool, pods []stagedPod) {
 	}
 }
 
-// count counts the rules of a pod; one that is in several rules of a list, once.
+// count adds d to the count of each lost rule of a pod. A rule that occurs in several rules of a
+// list counts once.
 func (x *UnenforcedTracker) count(of lostLists, d int) {
 	seen := map[lostRule]bool{}
 	for _, l := range [2]*renderer.RuleList{of.ingress, of.egress} {
@@ -145,8 +147,8 @@ func (x *UnenforcedTracker) count(of lostLists, d int) {
 	}
 }
 
-// Refused takes over what a commit had to refuse. What is said of one rule several
-// times is said once, of all the pods.
+// Refused replaces the refusals by those of the last commit. Several refusals of one rule are
+// merged, with the sum of their pods.
 func (x *UnenforcedTracker) Refused(said []renderer.Unenforced) {
 	pods := map[renderer.Unenforced]int{}
 	for _, u := range said {
@@ -164,7 +166,7 @@ func (x *UnenforcedTracker) Refused(said []renderer.Unenforced) {
 	x.oversize = rules
 }
 
-// Unenforced is that of renderer.Reporter.
+// Unenforced implements renderer.Reporter.
 func (x *UnenforcedTracker) Unenforced() []renderer.Unenforced {
 	if x.current {
 		return x.answer

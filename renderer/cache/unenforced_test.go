@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// TestAShortfallDependsOnWhatWasToldOnly tells random transactions and compares with one
-// that is told the last state at once.
+// TestAShortfallDependsOnWhatWasToldOnly applies random transactions and compares the result with a
+// tracker that receives only the final state.
 func TestAShortfallDependsOnWhatWasToldOnly(t *testing.T) {
 	var lists []*renderer.RuleList
 	for i := range 4 {
@@ -37,18 +37,18 @@ func TestAShortfallDependsOnWhatWasToldOnly(t *testing.T) {
 			if resync {
 				clear(state)
 			}
-			told := x.NewTxn(resync)
+			staged := x.NewTxn(resync)
 			for range rapid.IntRange(0, 4).Draw(t, "pods") {
 				some, id := rapid.SampledFrom(lists), api.PodID{Namespace: "shop", Name: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "pod")}
 				if rapid.IntRange(0, 4).Draw(t, "removed when 0") == 0 {
-					told.Remove(id)
+					staged.Remove(id)
 					delete(state, id)
 					continue
 				}
 				state[id] = renderer.PodConfig{Ingress: some.Draw(t, "ingress"), Egress: some.Draw(t, "egress")}
-				told.Render(id, state[id])
+				staged.Render(id, state[id])
 			}
-			told.Apply(c)
+			staged.Apply(c)
 			x.SetMatters(rapid.Bool().Draw(t, "matters"))
 			if got := x.Unenforced(); !slices.IsSortedFunc(got, renderer.Unenforced.Compare) || len(got) > 0 && &got[0] != &x.Unenforced()[0] {
 				t.Fatal("not sorted, or another slice although nothing is different")
@@ -56,11 +56,11 @@ func TestAShortfallDependsOnWhatWasToldOnly(t *testing.T) {
 		}
 		fresh := newShortfall()
 		fresh.SetMatters(x.Matters())
-		told := fresh.NewTxn(true)
+		staged := fresh.NewTxn(true)
 		for id, cfg := range state {
-			told.Render(id, cfg)
+			staged.Render(id, cfg)
 		}
-		told.Apply(New(api.Egress))
+		staged.Apply(New(api.Egress))
 		if diff := cmp.Diff(fresh.Unenforced(), x.Unenforced()); diff != "" {
 			t.Fatal(diff)
 		}

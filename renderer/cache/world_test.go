@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// world is a state in plain values: what the cache must be a function of.
+// world is the input state as plain values. The cache must be a function of it.
 type world struct {
 	pods map[api.PodID]renderer.PodConfig
 	sets map[api.SetID]map[netip.Prefix]bool
@@ -38,7 +38,7 @@ func (w *world) inSet(id api.SetID, a netip.Addr) bool {
 	return false
 }
 
-// permits is the truth: both sides' lists, evaluated one after the other.
+// permits is the specification: it evaluates the lists of both sides, one after the other.
 func (w *world) permits(f api.Flow) bool {
 	for _, cfg := range w.pods {
 		if slices.Contains(cfg.IPs, f.Src) && !w.listPermits(cfg.Ingress, f) {
@@ -97,7 +97,7 @@ func genNet(t *rapid.T) api.Net {
 	return api.SetNet(rapid.SampledFrom(genSets).Draw(t, "set"))
 }
 
-// genList draws a list whose rules name the peer on one side. Most end in deny.
+// genList generates a list whose rules name the peer on one side. Most end with a deny.
 func genList(t *rapid.T, peer side, policy string) *renderer.RuleList {
 	var rules []api.ContivRule
 	var origins [][]api.Origin
@@ -110,7 +110,7 @@ func genList(t *rapid.T, peer side, policy string) *renderer.RuleList {
 	return renderer.NewRuleList(append(rules, last), origins)
 }
 
-// genLists are few, so that pods share them.
+// genLists holds few lists, so that pods share them.
 type genLists struct{ ingress, egress []*renderer.RuleList }
 
 func drawLists(t *rapid.T) genLists {
@@ -151,7 +151,7 @@ func genMember(t *rapid.T) netip.Prefix {
 	return prefixes.Host(rapid.SampledFrom(all).Draw(t, "member"))
 }
 
-// step draws one change and applies it to the world and to the caches.
+// step applies one random change to the world and to the caches.
 func (w *world) step(t *rapid.T, lists genLists, caches ...*Cache) {
 	switch rapid.IntRange(0, 5).Draw(t, "kind of step") {
 	case 0:
@@ -190,7 +190,7 @@ func (w *world) step(t *rapid.T, lists genLists, caches ...*Cache) {
 	}
 }
 
-// flows draws flows between all pairs of known addresses.
+// flows generates flows between all pairs of known addresses.
 func (w *world) flows(t *rapid.T) []api.Flow {
 	all := slices.Clone(genRemotes)
 	for _, cfg := range w.pods {
@@ -215,7 +215,7 @@ func (w *world) flows(t *rapid.T) []api.Flow {
 	return out
 }
 
-// tablesPermit asks the acknowledged tables.
+// tablesPermit evaluates the acknowledged tables.
 func tablesPermit(c *Cache, f api.Flow) bool {
 	for _, d := range c.Evaluate(f) {
 		if d.Action != api.Permit {
@@ -225,8 +225,8 @@ func tablesPermit(c *Cache, f api.Flow) bool {
 	return true
 }
 
-// duplicates reports whether two pods claim one address. Between those and other
-// nodes the global table cannot tell them apart.
+// duplicates reports whether two pods claim one address. The global table cannot tell such pods
+// apart in traffic with other nodes.
 func (w *world) duplicates() bool {
 	seen := make(map[netip.Addr]bool)
 	for _, cfg := range w.pods {
@@ -240,7 +240,7 @@ func (w *world) duplicates() bool {
 	return false
 }
 
-// check compares the committed cache with the truth and with a fresh cache.
+// check compares the committed cache with the specification and with a fresh cache.
 func (w *world) check(t *rapid.T, c *Cache) {
 	if !w.duplicates() {
 		for _, f := range w.flows(t) {
@@ -258,7 +258,7 @@ func (w *world) check(t *rapid.T, c *Cache) {
 	checkSharing(t, c.Installed())
 }
 
-// checkSharing asserts that a table is its content.
+// checkSharing asserts that a table is identified by its content.
 func checkSharing(t *rapid.T, l Layout) {
 	seen := make(map[renderer.Digest]*Table)
 	for _, tab := range l.Tables {

@@ -20,25 +20,25 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch"
 )
 
-// vppAgent stands in for a ligato vpp-agent: it takes keys one by one, as that agent takes
-// them from etcd, and programs a vswitch by VPP's binary API. It has the traps of the
-// real one: what it would crash on or ignore fails the test.
+// vppAgent stands in for a ligato vpp-agent. It takes keys one by one, as the agent takes them from
+// etcd, and programs a vswitch through VPP's binary API. It has the pitfalls of the real agent:
+// input that would crash the agent, or that the agent would ignore, fails the test.
 type vppAgent struct {
 	t      testing.TB
 	prefix string
 	conn   *core.Connection
 	calls  acl.RPCService
-	ports  map[string]uint32 // interfaces by the names of the agent's configuration
+	ports  map[string]uint32 // interfaces by their names in the configuration of the agent
 	acls   map[string]*agentACL
 }
 
-// agentACL is an ACL that the agent has configured.
+// agentACL is an ACL configured by the agent.
 type agentACL struct {
 	index uint32
 	value aclValue
 }
 
-// The agent's model, as its protobuf defines it. A field that is not here is refused.
+// The agent's model, as defined by its protobuf. Unknown fields are rejected.
 type (
 	aclValue struct {
 		Name       string      `json:"name"`
@@ -95,7 +95,7 @@ func newVPPAgent(t testing.TB, prefix string, sw *vswitch.Switch) *vppAgent {
 	return &vppAgent{t: t, prefix: prefix, conn: conn, calls: acl.NewServiceClient(conn), ports: map[string]uint32{}, acls: map[string]*agentACL{}}
 }
 
-// put takes one key: obsolete interfaces leave, rules change, new interfaces join.
+// put applies one key: obsolete interfaces leave, rules change, new interfaces join.
 func (a *vppAgent) put(key string, value []byte) {
 	a.t.Helper()
 	now := a.decode(key, value)
@@ -108,19 +108,19 @@ func (a *vppAgent) put(key string, value []byte) {
 		a.acls[now.Name] = old
 	}
 	a.bind(old, old.value.bindings(), now.bindings(), false)
-	if !equivalent(old.value.Rules, now.Rules) && len(now.Rules) > 0 { // an update to no rules does nothing
+	if !equivalent(old.value.Rules, now.Rules) && len(now.Rules) > 0 { // the agent ignores an update to no rules
 		a.replace(old.index, now)
 	}
 	a.bind(old, now.bindings(), old.value.bindings(), true)
 	old.value = now
 }
 
-// remove takes the deletion of one key.
+// remove applies the deletion of one key.
 func (a *vppAgent) remove(key string) {
 	a.t.Helper()
 	old := a.acls[strings.TrimPrefix(key, a.prefix)]
 	if old == nil {
-		return // never there, or not readable
+		return // never there, or not parseable
 	}
 	a.bind(old, old.value.bindings(), nil, false)
 	if _, err := a.calls.ACLDel(context.Background(), &acl.ACLDel{ACLIndex: old.index}); err != nil {
@@ -161,12 +161,12 @@ func (v aclValue) bindings() map[binding]bool {
 	return out
 }
 
-// bind adds or removes the bindings that are in the one and not in the other, one by one.
+// bind adds or removes, one by one, the bindings of in that are not in notIn.
 func (a *vppAgent) bind(x *agentACL, in, notIn map[binding]bool, add bool) {
 	a.t.Helper()
 	for b := range in {
 		port, ok := a.ports[b.name]
-		if notIn[b] || !ok { // an interface that is not there yet is waited for
+		if notIn[b] || !ok { // a missing interface stays pending
 			continue
 		}
 		_, err := a.calls.ACLInterfaceAddDel(context.Background(), &acl.ACLInterfaceAddDel{
@@ -191,7 +191,7 @@ func (a *vppAgent) replace(index uint32, v aclValue) uint32 {
 	return reply.ACLIndex
 }
 
-// rule converts a rule as the agent does.
+// rule converts a rule like the agent.
 func (a *vppAgent) rule(name string, i int, r aclRule) (out acl_types.ACLRule) {
 	a.t.Helper()
 	action, ok := map[string]acl_types.ACLAction{"DENY": 0, "PERMIT": 1, "REFLECT": 2}[r.Action]
@@ -239,7 +239,7 @@ func vppPrefix(p netip.Prefix) ip_types.Prefix {
 	return out
 }
 
-// equivalent compares rules as the agent does: without the number of the protocol.
+// equivalent compares rules like the agent: it ignores the protocol number.
 func equivalent(a, b []aclRule) bool {
 	text := func(rules []aclRule) string {
 		var out strings.Builder
@@ -258,8 +258,8 @@ func equivalent(a, b []aclRule) bool {
 	return text(a) == text(b)
 }
 
-// unsettled names what must not be once a commit is done: an interface that has several
-// ACLs in one direction, and an ACL that nothing has.
+// unsettled returns what must not exist after a commit: interfaces with several ACLs in one
+// direction, and ACLs without interfaces.
 func (a *vppAgent) unsettled() (out []string) {
 	seen := map[binding][]string{}
 	for _, name := range slices.Sorted(maps.Keys(a.acls)) {

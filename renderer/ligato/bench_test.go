@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/ligato"
 )
 
-// sink is a store that forgets everything but how much it was.
+// sink is a store that only counts what it is given.
 type sink struct{ keys, bytes int }
 
 func (*sink) List(context.Context, string) ([]model.Entry, int64, error) { return nil, 0, nil }
@@ -25,7 +25,7 @@ func (s *sink) Write(_ context.Context, puts []model.Entry, deletes []string) er
 	return nil
 }
 
-// BenchmarkJoin is one address that joins and leaves a set which 100 pods share.
+// BenchmarkJoin measures one address that joins and leaves a set that 100 pods share.
 func BenchmarkJoin(b *testing.B) {
 	for _, members := range []int{100, 1000, 5000} {
 		b.Run(fmt.Sprintf("members=%d", members), func(b *testing.B) {

@@ -10,26 +10,26 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// ErrTooLarge is returned by Commit when a table does not fit into one ACL. Its pods keep what they
-// have, and one without an older table is closed; all else is published. It is a renderer.Refusal.
-var ErrTooLarge = renderer.Refusal("a value of etcd cannot hold the rules")
+// ErrTooLarge is returned by Commit when a table does not fit into one ACL. Its pods keep their
+// rules, and a pod without an older table is blocked. Everything else is published. It is a
+// renderer.Refusal.
+var ErrTooLarge = renderer.Refusal("the rules do not fit into an etcd value")
 
 const (
-	// maxRules bounds the rules of one ACL: VPP's memory for a list of more is a
-	// hardship, and the value would not fit long before.
+	// maxRules is the maximum number of rules of one ACL. Longer lists strain VPP's memory, and
+	// usually exceed maxValue first.
 	maxRules = 16_000
-	// maxValue is the size of the largest value. An etcd takes requests of 1.5 MiB
-	// unless it is told otherwise.
+	// maxValue is the maximum size of a value in bytes. etcd limits requests to 1.5 MiB by default.
 	maxValue = 1_400_000
 )
 
-// expander turns tables into rules of the agent, remembering the prefixes of sets.
+// expander converts tables to rules of the agent, and memoizes the prefixes of sets.
 type expander struct {
-	infra []wireRule // ahead of every table
+	infra []wireRule // at the start of every table
 	nets  *cache.Nets
 }
 
-// content expands a table, behind what passes whatever policy says.
+// content expands a table behind the rules for exempt traffic.
 func (x *expander) content(t *cache.Table) (content, error) {
 	rules := slices.Clone(x.infra)
 	from := slices.Repeat([]int32{-1}, len(rules))
@@ -59,15 +59,15 @@ func (x *expander) content(t *cache.Table) (content, error) {
 	return c, nil
 }
 
-// rule returns the rule, or the part of it, that is about two prefixes of one family.
+// rule returns the rule for two prefixes of one family.
 func (r wireRule) rule(src, dst netip.Prefix) wireRule {
 	r.IPRule.IP.Source, r.IPRule.IP.Destination = src.String(), dst.String()
 	return r
 }
 
-// transportOf returns a rule of a table without its networks. It is false for a rule that
-// the agent cannot express and that may be left out: a permit for ports of SCTP. A denial
-// of such ports becomes one of all of them, so that nothing behind it permits them.
+// transportOf returns a rule of a table without its networks. ok is false for a rule that the agent
+// cannot express and that may be omitted: a permit for SCTP ports. A deny of such ports becomes a
+// deny of all SCTP ports, so that nothing behind it permits them.
 func transportOf(r api.ContivRule) (out wireRule, ok bool) {
 	out.Action = denyAction
 	if r.Action == api.Permit {
@@ -90,19 +90,19 @@ func transportOf(r api.ContivRule) (out wireRule, ok bool) {
 	return out, true
 }
 
-// namesLostPort reports whether the rule has ports of a protocol whose ports the agent's
-// model cannot name.
+// namesLostPort reports whether the rule names ports of a protocol whose ports the agent's model
+// cannot express.
 func namesLostPort(r api.ContivRule) bool {
 	return r.Protocol != api.TCP && r.Protocol != api.UDP && (!r.SrcPort.IsAny() || !r.DstPort.IsAny())
 }
 
-// portsOf writes both bounds: the agent does not read a missing one as any port.
+// portsOf sets both bounds: the agent does not treat a missing bound as any port.
 func portsOf(p api.PortRange) wirePorts {
 	first, last := p.Bounds()
 	return wirePorts{first, last}
 }
 
-// maxICMP is the largest type and code.
+// maxICMP is the largest ICMP type and code.
 const maxICMP = 255
 
 // icmp matches a range of types.
@@ -110,14 +110,14 @@ func icmp(v6 bool, first, last uint16) *wireICMP {
 	return &wireICMP{V6: v6, Codes: wireRange{0, maxICMP}, Types: wireRange{first, last}}
 }
 
-// TCP flags that the reflect ACL looks at.
+// TCP flags that the reflect ACL matches.
 const (
 	flagSYN = 2
 	flagACK = 16
 )
 
-// reflectContent permits all that enters. Only the first packet of a TCP flow creates a
-// session, so that a reply of a pod never opens the way for its peer. It never changes.
+// reflectContent permits all input. Only the first packet of a TCP flow creates a session, so a
+// reply of a pod never permits packets of its peer. It never changes.
 func reflectContent() content {
 	every := wireUDP{Destination: portsOf(api.AnyPort), Source: portsOf(api.AnyPort)}
 	var rules []wireRule
@@ -131,7 +131,7 @@ func reflectContent() content {
 	return newContent(rules, nil)
 }
 
-// closedContent denies everything but what stands ahead of every table.
+// closedContent denies everything except exempt traffic.
 func closedContent(infra []wireRule) content {
 	rules := slices.Clone(infra)
 	for _, side := range cache.Everywhere {

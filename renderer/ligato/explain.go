@@ -8,23 +8,24 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Explain returns the decisions of the tables that the first packet of a flow meets. It
-// evaluates the tables that the last Commit without an error published; whether the agent
-// has applied them is for the agent to say.
+// Explain returns the decisions of the tables that the first packet of a flow meets. It evaluates
+// the tables that the last successful Commit published. Whether the agent has applied them is known
+// only to the agent.
 func (r *Renderer) Explain(f api.Flow) []renderer.Decision {
 	return renderer.WithRenderer(r.Name(), r.cache.Evaluate(f))
 }
 
-// snapshot is what readers see: the outcome of the last Commit. It does not change.
+// snapshot is the immutable outcome of the last Commit that readers see.
 type snapshot struct {
 	state      renderer.State
 	unenforced []renderer.Unenforced
 }
 
-// State implements renderer.Inspector. Connected reports whether the store took the last Commit.
+// State implements renderer.Inspector. Connected reports whether the store accepted the last
+// Commit.
 func (r *Renderer) State() *renderer.State { return &r.published.Load().state }
 
-// publish makes the outcome of a Commit visible.
+// publish publishes the outcome of a Commit to readers.
 func (r *Renderer) publish(err error) {
 	s := &snapshot{renderer.State{Renderer: r.Name(), Connected: r.held != nil, Err: err, Pending: r.pending}, r.unenforced.Unenforced()}
 	names := slices.Sorted(maps.Keys(r.held))

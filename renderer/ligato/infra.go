@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// infraRules returns what stands ahead of every table.
+// infraRules returns the rules for exempt traffic, which precede every table.
 func infraRules(i renderer.Infra) (out []wireRule) {
 	for _, m := range i.Messages() {
 		v6 := m.Protocol == api.ICMPv6
@@ -22,7 +22,7 @@ func infraRules(i renderer.Infra) (out []wireRule) {
 	return out
 }
 
-// everywhere is the prefix of all addresses of a family.
+// everywhere returns the prefix of all addresses of a family.
 func everywhere(v6 bool) netip.Prefix {
 	if v6 {
 		return cache.Everywhere[1][0]

@@ -2,7 +2,7 @@ package ligato
 
 import "github.com/sluice-net/sluice/renderer"
 
-// The reasons that are told of rules that are not enforced as they are.
+// The reasons that are reported for rules that are not enforced exactly.
 const (
 	reasonSCTP = "the model of vpp-agent cannot name ports of SCTP"
 	reasonSize = "the rules of a pod, with their sets expanded, do not fit into a value of etcd"

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// FuzzParse reads any value of etcd: nothing that is read may differ from what was there.
+// FuzzParse parses arbitrary etcd values. A parsed value must encode to the original.
 func FuzzParse(f *testing.F) {
 	good, err := published{content: reflectContent(), ingress: []string{"a", "b"}}.entry("p/", reflectName)
 	if err != nil {

@@ -16,63 +16,63 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// ErrSharedInterface is returned by Commit when an interface is said to be that of
-// several pods with different tables, or an uplink as well. It is closed. It is a
-// renderer.Refusal: Options.Interfaces has another answer only after a prompt.
+// ErrSharedInterface is returned by Commit when several pods with different tables, or a pod and an
+// uplink, claim one interface. The interface is blocked. It is a renderer.Refusal: the caller
+// commits again when the result of Options.Interfaces changes.
 var ErrSharedInterface = renderer.Refusal("an interface is claimed twice")
 
-// What vpp-agents have unless they are told otherwise.
+// Defaults of vpp-agents.
 const (
-	DefaultLabel  = "vpp1"        // of an agent
-	DefaultPrefix = "/vnf-agent/" // of the keys of all agents
+	DefaultLabel  = "vpp1"        // of one agent
+	DefaultPrefix = "/vnf-agent/" // prefix of the keys of all agents
 )
 
-// Store is where ACLs are published. An etcd is one; an agent that has a transaction of
-// its own open may write into that.
+// Store is where ACLs are published, for example etcd. An embedder with an open transaction may
+// write into that.
 type Store interface {
-	// List returns the entries whose keys begin with the prefix.
+	// List returns the entries whose keys have the prefix.
 	List(ctx context.Context, prefix string) ([]model.Entry, int64, error)
-	// Write puts the entries and then deletes the keys, in this order. After an error any
-	// first part of it may have been done.
+	// Write puts the entries and then deletes the keys, in this order. After an error, any leading
+	// part may have been written.
 	Write(ctx context.Context, puts []model.Entry, deletes []string) error
 }
 
-// Options of a Renderer.
+// Options configure a Renderer.
 type Options struct {
 	Log   *slog.Logger // nil discards
 	Store Store
-	// Label is that of the vpp-agent, DefaultLabel when empty; Prefix begins the keys of
-	// all agents, DefaultPrefix when empty.
+	// Label is the label of the vpp-agent; the default is DefaultLabel. Prefix is the prefix of the
+	// keys of all agents; the default is DefaultPrefix.
 	Label, Prefix string
 
-	// Interfaces returns the names of the interfaces that connect a pod, as the agent
-	// knows them: those of its own configuration, not VPP's. None: the pod is not
-	// attached yet. It is asked about every pod with a table by every Commit, and nothing
-	// it says is remembered for longer; when it would say something else, prompt the
-	// plugin. It is called by the goroutine of Commit, and must not call the Renderer.
+	// Interfaces returns the names of the interfaces that connect a pod, as named in the
+	// configuration of the agent, not in VPP. It returns none while the pod is not attached. Every
+	// Commit calls it for every pod with a table and does not keep the results; when a result
+	// changes, the embedder prompts the policy plugin. It is called in the goroutine of Commit, and
+	// must not call the Renderer.
 	Interfaces func(pod api.PodID) []string
 	// Uplinks are the names of the interfaces that connect the node with other nodes.
 	Uplinks []string
 
-	Infra renderer.Infra // what passes whatever policy says
+	Infra renderer.Infra // traffic that is exempt from policy
 }
 
-// Renderer publishes policy as ACLs of a vpp-agent. It implements renderer.Renderer,
-// and every ability that readers find by type assertion; these wait for no Commit. Transactions
-// are committed one after the other.
+// Renderer publishes policy as ACLs of a vpp-agent. It implements renderer.Renderer and optional
+// interfaces of package renderer; the reading ones do not wait for a Commit. Transactions are
+// committed one after the other.
 type Renderer struct {
 	options Options
 	prefix  string     // of the keys of all ACLs
-	infra   []wireRule // ahead of every table
+	infra   []wireRule // at the start of every table
 	log     *slog.Logger
 
 	cache     *cache.Cache
 	published atomic.Pointer[snapshot]
 
-	mu         sync.Mutex           // held for a Commit, calls of the store included
-	held       map[string]published // what is in the store, by name; nil when it must be read
-	strange    []string             // names of ours whose values are not as we write them
-	foreign    map[binding]string   // who else binds an ACL
+	mu         sync.Mutex           // held during a Commit, including its calls of the store
+	held       map[string]published // content of the store, by name; nil when it must be read
+	strange    []string             // names of ours whose values differ from what we write
+	foreign    map[binding]string   // foreign ACL of each binding
 	contents   map[renderer.Digest]content
 	pending    []renderer.Pending
 	unenforced cache.UnenforcedTracker
@@ -85,7 +85,7 @@ var (
 	_ renderer.Inspector = (*Renderer)(nil)
 )
 
-// New returns a renderer. It starts nothing, and nothing is read before the first Commit.
+// New returns a renderer. It starts nothing, and reads nothing before the first Commit.
 func New(o Options) (*Renderer, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -93,11 +93,11 @@ func New(o Options) (*Renderer, error) {
 	o.Label, o.Prefix = cmp.Or(o.Label, DefaultLabel), cmp.Or(o.Prefix, DefaultPrefix)
 	switch {
 	case o.Store == nil:
-		return nil, errors.New("ligato: a store is needed to publish in")
+		return nil, errors.New("ligato: no store configured")
 	case o.Interfaces == nil:
-		return nil, errors.New("ligato: a function is needed that says which interfaces a pod has")
+		return nil, errors.New("ligato: no function configured that returns the interfaces of a pod")
 	case strings.Contains(o.Label, "/"):
-		return nil, fmt.Errorf("ligato: the label %q of the vpp-agent is a part of keys and must not have a slash", o.Label)
+		return nil, fmt.Errorf("ligato: invalid label %q of the vpp-agent: it is a part of keys and must not contain a slash", o.Label)
 	}
 	infra, err := o.Infra.Check()
 	if err != nil {
@@ -137,7 +137,7 @@ func (t *txn) Commit(ctx context.Context) error {
 	return err
 }
 
-// commit brings the store from what it holds to what is wanted.
+// commit changes the store from its current to the desired content.
 func (r *Renderer) commit(ctx context.Context) error {
 	plan := r.cache.Compute()
 	if err := r.read(ctx); err != nil {
@@ -146,13 +146,13 @@ func (r *Renderer) commit(ctx context.Context) error {
 	w := r.want(plan)
 	if err := r.write(ctx, w.steps()); err != nil {
 		r.held = nil
-		w.forsake()
+		w.dropTrial()
 		return err
 	}
 	r.pending = w.pending
 	r.unenforced.Refused(w.oversize)
 	if len(w.refused) > 0 {
-		w.forsake() // what is too large is tried again with the next change
+		w.dropTrial() // tables that are too large are retried with the next change
 	} else {
 		r.cache.Commit()
 	}

@@ -88,7 +88,7 @@ func open(t testing.TB, pods ...api.PodID) *subject {
 	return s
 }
 
-// steps returns what a commit writes, in the order of writing; calls are divided by "".
+// steps returns what a commit writes, in order; "" separates calls.
 func (s *subject) steps(t testing.TB, resync bool, fill func(renderer.Txn)) []string {
 	t.Helper()
 	s.tap.steps = nil
@@ -115,7 +115,7 @@ func (s *subject) want(t testing.TB, src, dst string, port uint16, want api.Acti
 	}
 }
 
-// keys returns what etcd holds for the agent, one line per key.
+// keys returns what etcd holds for the agent, one line for each key.
 func (s *subject) keys(t testing.TB) string {
 	t.Helper()
 	entries, _, err := etcd.List(t.Context(), "/vnf-agent/"+s.label+"/")
@@ -129,8 +129,8 @@ func (s *subject) keys(t testing.TB) string {
 	return b.String()
 }
 
-// TestTheWireFormIsTheDocumentedOne compares everything that is published with a file,
-// byte for byte: it is what a vpp-agent reads.
+// TestTheWireFormIsTheDocumentedOne compares everything that is published with a file, byte for
+// byte: a vpp-agent reads it.
 func TestTheWireFormIsTheDocumentedOne(t *testing.T) {
 	s := open(t, pod("web"), pod("db"))
 	commit(t, s, true, func(x renderer.Txn) {
@@ -159,7 +159,7 @@ func TestTheWireFormIsTheDocumentedOne(t *testing.T) {
 	if d := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); d != "" {
 		t.Errorf("(-file +published)\n%s", d)
 	}
-	// The form of a rule as vpp-agent's own documentation of the model has it.
+	// The form of a rule in vpp-agent's own documentation of the model.
 	const rule = `{"action":"REFLECT","ip_rule":{"ip":{"destination_network":"0.0.0.0/0","source_network":"10.0.1.0/24"},` +
 		`"tcp":{"destination_port_range":{"lower_port":80,"upper_port":80},"source_port_range":{"lower_port":0,"upper_port":65535}}}}`
 	if !strings.Contains(got, rule) {
@@ -169,7 +169,7 @@ func TestTheWireFormIsTheDocumentedOne(t *testing.T) {
 
 func TestAChangeWritesOnlyWhatChanges(t *testing.T) {
 	s := open(t, append(shopPods, pod("web-2"))...)
-	// 1 is of open, which db may not reach but on one port, 2 of db.
+	// 1 belongs to open, which db may reach on one port only; 2 belongs to db.
 	const table = "sluice-table-3" // of web-0 and web-1
 	for _, tc := range []struct {
 		name string
@@ -214,8 +214,8 @@ func TestARestartWritesNothing(t *testing.T) {
 	}
 }
 
-// TestLeftoversGoAndForeignKeysStay: what an earlier run published, or what cannot be
-// read under a name of ours, is replaced or removed; nothing else is touched.
+// TestLeftoversGoAndForeignKeysStay: leftovers of an earlier run, and unreadable values under names
+// of ours, are replaced or removed; nothing else is touched.
 func TestLeftoversGoAndForeignKeysStay(t *testing.T) {
 	s := open(t, shopPods...)
 	prefix := s.tap.agent.prefix
@@ -321,7 +321,7 @@ func TestInfrastructurePassesWhateverPolicySays(t *testing.T) {
 	}
 }
 
-// TestChangesOfOthersAreSeen: a watch tells of our own writes, too, which are no news.
+// TestChangesOfOthersAreSeen: a watch also reports our own writes, which are not foreign.
 func TestChangesOfOthersAreSeen(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s, true, shop)
@@ -372,8 +372,8 @@ func TestChangesOfOthersAreSeen(t *testing.T) {
 	}
 }
 
-// TestAProtocolThatChangesIsSeenByTheAgent: it would not apply a value that differs from
-// the one before in the numbers of protocols only.
+// TestAProtocolThatChangesIsSeenByTheAgent: the agent would ignore a new value that differs only in
+// protocol numbers.
 func TestAProtocolThatChangesIsSeenByTheAgent(t *testing.T) {
 	s := open(t, pod("web-0"))
 	gre := func(p api.Protocol) func(renderer.Txn) {
@@ -417,14 +417,14 @@ func TestWithoutAnInterfaceAPodIsPendingAndTheRestIsPublished(t *testing.T) {
 	}
 	s.settle(t)
 	s.want(t, "10.9.0.2", "10.0.0.1", 80, api.Deny)
-	// Its interface comes, with another name than that of a pod before it: nothing is
-	// rendered, the owner of the callback prompts.
+	// Its interface appears with another name than that of an earlier pod. Nothing is rendered; the
+	// owner of the callback requests a commit.
 	s.claim[pod("db")] = []string{"late"}
 	s.plug("late")
 	if got, want := s.steps(t, false, nothing), []string{"", "put sluice-reflect", "", "put sluice-table-3"}; !slices.Equal(got, want) {
 		t.Errorf("written: %v, want %v", got, want)
 	}
-	s.claim[pod("db")] = []string{"later", "latest"} // the pod was created again, with two
+	s.claim[pod("db")] = []string{"later", "latest"} // the pod was created again, with two interfaces
 	if got, want := s.steps(t, false, nothing), []string{"", "put sluice-reflect", "", "put sluice-table-3", "", "put sluice-reflect"}; !slices.Equal(got, want) {
 		t.Errorf("written: %v, want %v", got, want)
 	}
@@ -475,7 +475,7 @@ func TestPortsOfSCTPAreClosedAndReported(t *testing.T) {
 	}
 }
 
-// large has a set that makes a table too large for a value of etcd.
+// large returns members with which a table exceeds an etcd value.
 func large() (members []netip.Prefix) {
 	for i := range 9000 {
 		members = append(members, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 200, byte(i / 100), byte(2 * (i % 100))}), 32))
@@ -527,8 +527,8 @@ func TestATableThatIsTooLargeKeepsWhatIsThereOrIsClosed(t *testing.T) {
 	}
 }
 
-// TestAFailedChangeThatIsTakenBackIsNotPublished: what was computed for a commit that
-// failed must not be taken for what is wanted later.
+// TestAFailedChangeThatIsTakenBackIsNotPublished: content computed for a failed commit must not be
+// used later.
 func TestAFailedChangeThatIsTakenBackIsNotPublished(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s, true, shop)

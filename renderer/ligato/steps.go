@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// assign gives every group a name, so that as little as possible is written and no
-// interface sees rules that are not its own: that of an ACL that holds the content; else
-// that of an ACL that can change into it; else a new one.
+// assign gives every group an ACL name, such that as little as possible is written and no interface
+// sees rules of others: the name of an ACL that already holds the content; else of an ACL that can
+// change into it; else a new one.
 func (w *wanted) assign() map[string]*group {
 	names := make(map[string]*group)
 	var rest []*group
@@ -39,15 +39,15 @@ func (w *wanted) assign() map[string]*group {
 	return names
 }
 
-// sortedGroups returns the groups in an order that depends on nothing but them.
+// sortedGroups returns the groups in a deterministic order.
 func (w *wanted) sortedGroups() []*group {
 	return slices.SortedFunc(maps.Values(w.groups), func(a, b *group) int {
 		return slices.Compare(a.content.digest[:], b.content.digest[:])
 	})
 }
 
-// isTaken reports whether the n-th name is in use, before or after. A name that is freed is
-// used again only later, so that it never stands for two things at once.
+// isTaken reports whether the n-th name is in use before or after. A freed name is reused only
+// later, so that it never stands for two tables at once.
 func (w *wanted) isTaken(names map[string]*group, n int) bool {
 	name := tablePrefix + strconv.Itoa(n)
 	_, held := w.r.held[name]
@@ -79,8 +79,8 @@ func common(p published, g *group) (n int) {
 }
 
 // canBecome reports whether the content of an ACL can change into that of a group in place.
-// Interfaces that go to another ACL leave before that, and what comes from another one
-// finds it done; so it cannot be both.
+// Interfaces that move to another ACL leave before the change, and interfaces from another ACL join
+// after it, so an ACL cannot have both.
 func (w *wanted) canBecome(p published, g *group) bool {
 	if common(p, g) == 0 || sameToTheAgent(p.content, g.content) {
 		return false
@@ -89,7 +89,7 @@ func (w *wanted) canBecome(p published, g *group) bool {
 	return !leave || !w.comesFromAnother(p, g)
 }
 
-// isWanted reports whether an interface is to have some table.
+// isWanted reports whether an interface must have some table.
 func (w *wanted) isWanted(name string) bool {
 	for _, g := range w.groups {
 		if g.egress[name] {
@@ -99,7 +99,7 @@ func (w *wanted) isWanted(name string) bool {
 	return false
 }
 
-// comesFromAnother reports whether an interface comes to a group from another ACL than p.
+// comesFromAnother reports whether an interface of a group comes from another ACL than p.
 func (w *wanted) comesFromAnother(p published, g *group) bool {
 	for _, other := range w.r.held {
 		for _, i := range other.egress {
@@ -111,13 +111,13 @@ func (w *wanted) comesFromAnother(p published, g *group) bool {
 	return false
 }
 
-// steps returns the way from what is held to what is wanted.
+// steps returns the steps from the held to the wanted content.
 //
-// First every interface that gets a table lets sessions begin. Then interfaces join their
-// tables and contents change, where no interface leaves for another table. An interface
-// that moves has both tables then, of which the old one decides, or the new one if the
-// agent starts again meanwhile. Then it leaves its old table, whose content changes only
-// now. Sessions end at last.
+// First, every interface that gets a table starts to create sessions. Then interfaces join their
+// tables and contents change, except where an interface leaves for another table. A moving
+// interface has both tables then. The old one decides, or the new one if the agent restarts
+// meanwhile. Then it leaves its old table, whose content changes only now. At the end, interfaces
+// without a table stop creating sessions.
 func (w *wanted) steps() []step {
 	held := w.r.held
 	targets := w.targets()
@@ -157,9 +157,9 @@ func (w *wanted) steps() []step {
 
 func newStep() step { return step{puts: make(map[string]published)} }
 
-// move takes a table to where it is to be, in one put where that is possible.
+// move changes a table to its target, in one put if possible.
 func (w *wanted) move(name string, was, t published, targets map[string]published, join, leave *step) {
-	var movers []string // interfaces that go to another table
+	var movers []string // interfaces that move to another table
 	for _, i := range was.egress {
 		if !slices.Contains(t.egress, i) && hasElsewhere(targets, name, i) {
 			movers = append(movers, i)
@@ -177,7 +177,7 @@ func (w *wanted) move(name string, was, t published, targets map[string]publishe
 	}
 }
 
-// hasElsewhere reports whether an interface is to have another table than the named one.
+// hasElsewhere reports whether an interface must have another table than the named one.
 func hasElsewhere(targets map[string]published, name, iface string) bool {
 	for other, t := range targets {
 		if other != name && slices.Contains(t.egress, iface) {
@@ -187,7 +187,7 @@ func hasElsewhere(targets map[string]published, name, iface string) bool {
 	return false
 }
 
-// targets returns what is wanted, by name.
+// targets returns the wanted tables by name.
 func (w *wanted) targets() map[string]published {
 	out := make(map[string]published)
 	var all []string
@@ -206,7 +206,7 @@ func (w *wanted) targets() map[string]published {
 	return out
 }
 
-// union returns all names, sorted, each once.
+// union returns all names once, sorted.
 func union(a, b []string) []string {
 	all := slices.Concat(a, b)
 	slices.Sort(all)

@@ -16,7 +16,7 @@ type binding struct {
 	egress bool
 }
 
-// read finds out what the store holds, unless that is known.
+// read reads the content of the store, unless it is known.
 func (r *Renderer) read(ctx context.Context) error {
 	if r.held != nil {
 		return nil
@@ -38,15 +38,15 @@ func (r *Renderer) read(ctx context.Context) error {
 		}
 	}
 	r.held, r.foreign = held, foreign
-	r.log.Info("read what is published", "label", r.options.Label, "acls", len(held), "foreign", len(entries)-len(held)-len(r.strange))
+	r.log.Info("read the published acls", "label", r.options.Label, "acls", len(held), "foreign", len(entries)-len(held)-len(r.strange))
 	return nil
 }
 
-// noteBindings notes the interfaces that somebody else's ACL binds.
+// noteBindings records the interfaces of a foreign ACL.
 func noteBindings(to map[binding]string, name string, value []byte) {
 	var a wireACL
 	if json.Unmarshal(value, &a) != nil {
-		return // the agent cannot read it either, or it says no more than we can read
+		return // the agent cannot parse it either, or it only has more fields than we know
 	}
 	for _, i := range a.Interfaces.Egress {
 		to[binding{i, true}] = name
@@ -56,8 +56,8 @@ func noteBindings(to map[binding]string, name string, value []byte) {
 	}
 }
 
-// step is some changes of the store whose order does not matter; all of them come after
-// those of the step before.
+// step is a group of changes of the store whose order does not matter. It follows the previous
+// step.
 type step struct {
 	puts    map[string]published
 	deletes []string
@@ -65,7 +65,7 @@ type step struct {
 
 func (s step) isEmpty() bool { return len(s.puts)+len(s.deletes) == 0 }
 
-// write takes the steps. What is held is what was written so far.
+// write performs the steps and records what was written.
 func (r *Renderer) write(ctx context.Context, steps []step) error {
 	for _, s := range steps {
 		if s.isEmpty() {
@@ -94,7 +94,7 @@ func (r *Renderer) write(ctx context.Context, steps []step) error {
 	return nil
 }
 
-// wrote takes over a step that the store has acknowledged.
+// wrote records a step that the store has acknowledged.
 func (r *Renderer) wrote(s step) {
 	for name, p := range s.puts {
 		r.held[name] = p
@@ -106,8 +106,8 @@ func (r *Renderer) wrote(s step) {
 	}
 }
 
-// warn says once when an interface has an ACL of somebody else as well: it is not
-// determined which of the two decides.
+// warn warns, once, that an interface has a foreign ACL as well: it is undefined which of the two
+// decides.
 func (r *Renderer) warn(name string, p published) {
 	for _, side := range []struct {
 		egress     bool
@@ -117,33 +117,33 @@ func (r *Renderer) warn(name string, p published) {
 			b := binding{i, side.egress}
 			if other, ok := r.foreign[b]; ok {
 				delete(r.foreign, b)
-				r.log.Warn("an interface has an ACL of somebody else in the same direction, and either may decide", "interface", i, "acl", name, "other", other)
+				r.log.Warn("found an acl of another owner on the same interface and direction; either may decide", "interface", i, "acl", name, "other", other)
 			}
 		}
 	}
 }
 
-// Invalidate says that the store may not hold what was written to it: somebody else wrote,
-// or the host that took the writes could not apply them. The next Commit reads it back.
-// It waits for a Commit that is under way.
+// Invalidate tells the renderer that the store may not hold what was written: another program has
+// written, or the host could not apply the writes. The next Commit reads the store. Invalidate
+// waits for a running Commit.
 func (r *Renderer) Invalidate() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held = nil
 }
 
-// Prefix returns what the keys of all ACLs of the agent begin with, for who watches them.
+// Prefix returns the prefix of the keys of all ACLs of the agent, for watchers.
 func (r *Renderer) Prefix() string { return r.prefix }
 
-// Seen takes changes of keys under Prefix as a watch of the store tells them; a nil Value
-// is a deletion. It reports whether somebody else made one of them: then the next Commit reads
-// everything back, and there should be one soon. It waits for a Commit that is under way.
-// A value that was only held for a moment during a Commit counts as somebody else's.
+// Seen processes changes of keys under Prefix, as reported by a watch of the store; a nil Value is
+// a deletion. It reports whether another program made one of them: then the next Commit reads
+// everything, and the caller should commit soon. Seen waits for a running Commit. A value that
+// existed only for a moment during a Commit counts as foreign.
 func (r *Renderer) Seen(entries []model.Entry) (foreign bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.held == nil {
-		return false // it is read back anyway
+		return false // the next Commit reads everything anyway
 	}
 	for _, e := range entries {
 		name := strings.TrimPrefix(e.Key, r.prefix)

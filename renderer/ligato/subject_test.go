@@ -23,7 +23,7 @@ import (
 	"github.com/sluice-net/sluice/tests/leaks"
 )
 
-// etcd is the real one, embedded. Every subject has a label of its own in it.
+// etcd is a real, embedded etcd. Every subject uses its own label in it.
 var etcd *kvstore.Client
 
 func TestMain(m *testing.M) { leaks.Main(stored{m}) }
@@ -48,14 +48,14 @@ func (s stored) Run() int {
 
 var errInjected = errors.New("injected failure")
 
-// tap stands between the renderer and etcd. It counts calls, of which every key that is
-// written is one, fails them, and lets the agent know what was written.
+// tap stands between the renderer and etcd. It counts calls (each written key is one), makes them
+// fail, and passes writes to the agent.
 type tap struct {
 	agent  *vppAgent
 	ops    int
-	steps  []string // what was written, key by key; a blank between two calls
+	steps  []string // written keys; "" separates calls
 	failAt int      // countdown to the call that fails, 0 for none
-	late   bool     // a key that fails is written nevertheless
+	late   bool     // a failing key is written nevertheless
 }
 
 func (t *tap) List(ctx context.Context, prefix string) ([]model.Entry, int64, error) {
@@ -87,7 +87,7 @@ func (t *tap) one(ctx context.Context, puts []model.Entry, deletes []string) err
 		return errInjected
 	}
 	if err := ctx.Err(); err != nil {
-		return err // etcd might write it nevertheless, at some time
+		return err // etcd might still write it later
 	}
 	if err := etcd.Write(ctx, puts, deletes); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (t *tap) fails() bool {
 	return t.failAt == 0
 }
 
-// subject is a renderer over etcd, an agent that reads it, and the vswitch of the agent.
+// subject is a renderer on etcd, an agent that reads from it, and the vswitch of the agent.
 type subject struct {
 	t      testing.TB
 	label  string
@@ -124,7 +124,7 @@ type subject struct {
 	r      *ligato.Renderer
 	uplink uint32
 	router *renderertest.Router
-	claim  map[api.PodID][]string // interfaces, where they are not the usual ones
+	claim  map[api.PodID][]string // interfaces with other than the default names
 }
 
 var (
@@ -191,7 +191,7 @@ func (s *subject) Renderer() renderer.Renderer { return s.router.Over(s.r) }
 func (s *subject) Operations() int             { return s.tap.ops }
 func (s *subject) FailNext(n int)              { s.tap.failAt = n }
 
-// Narrows implements renderertest.Narrow: the model of the agent has no ports of SCTP.
+// Narrows implements renderertest.Narrow: the model of the agent has no SCTP ports.
 func (s *subject) Narrows(f api.Flow) bool { return f.Protocol == api.SCTP }
 
 // Verdict sends the first packet of a flow through the vswitch.
@@ -208,7 +208,7 @@ func (s *subject) send(p vswitch.Packet) api.Action {
 	return s.sw.Inject(in, p).Verdict
 }
 
-// Installed prints what a packet can meet. Which ACL holds a table depends on the past.
+// Installed prints what packets can meet. Which ACL holds a table depends on history.
 func (s *subject) Installed() (string, error) {
 	var b strings.Builder
 	for _, i := range s.sw.Interfaces() {

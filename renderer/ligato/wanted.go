@@ -10,13 +10,13 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// group is the interfaces that are to have one content, and so one ACL.
+// group is a set of interfaces with the same content, and therefore with one ACL.
 type group struct {
 	content content
 	egress  map[string]bool
 }
 
-// wanted is what the store must hold after a commit.
+// wanted is the desired content of the store after a commit.
 type wanted struct {
 	r       *Renderer
 	layout  cache.Layout
@@ -24,16 +24,16 @@ type wanted struct {
 	expand  *expander
 
 	groups   map[[16]byte]*group // of tables, by content
-	global   published           // without content when there is none
+	global   published           // without content when there is no global table
 	isGlobal bool
 	pending  []renderer.Pending
 	shared   []error
 	refused  []error
 	oversize []renderer.Unenforced
-	trial    []renderer.Digest // whose contents hold for this plan only, until it is acknowledged
+	trial    []renderer.Digest // tables whose contents are valid only for this plan until it is acknowledged
 }
 
-// want collects what a plan leads to.
+// want derives the desired content from a plan.
 func (r *Renderer) want(plan cache.Plan) *wanted {
 	w := &wanted{
 		r: r, layout: r.cache.Desired(), changed: make(map[api.SetID]bool), groups: make(map[[16]byte]*group),
@@ -63,14 +63,14 @@ func (w *wanted) uplinks() {
 	}
 	w.isGlobal = true
 	if len(w.r.options.Uplinks) == 0 {
-		w.pending = append(w.pending, renderer.Pending{Reason: "no uplink is named"})
+		w.pending = append(w.pending, renderer.Pending{Reason: "no uplink is configured"})
 	}
 	uplinks := slices.Compact(slices.Sorted(slices.Values(w.r.options.Uplinks)))
 	w.global = published{content: w.globalContent(g), egress: uplinks}
 }
 
-// globalContent returns what the ACL of the global table must hold. When that is too
-// large it keeps what it has, and is closed when it has nothing.
+// globalContent returns the desired content of the global ACL. If that is too large, the ACL keeps
+// its content, or blocks if it has none.
 func (w *wanted) globalContent(g *cache.Table) content {
 	c, ok := w.r.contents[g.Digest]
 	if !ok || w.names(g.Sets) {
@@ -87,8 +87,7 @@ func (w *wanted) globalContent(g *cache.Table) content {
 	return c
 }
 
-// claims returns the tables that interfaces are to have by the pods whose they are,
-// sorted by pod.
+// claims returns the tables for each interface from the pods that claim it, sorted by pod.
 func (w *wanted) claims() map[string][]*cache.Table {
 	owners := make(map[string][]*cache.Table)
 	for _, pod := range slices.SortedFunc(maps.Keys(w.layout.Pods), api.PodID.Compare) {
@@ -102,7 +101,7 @@ func (w *wanted) claims() map[string][]*cache.Table {
 		}
 		for _, name := range names {
 			if name == "" {
-				continue // an ACL that names it would never be applied
+				continue // the agent would never apply an ACL that names it
 			}
 			owners[name] = append(owners[name], t)
 		}
@@ -110,9 +109,9 @@ func (w *wanted) claims() map[string][]*cache.Table {
 	return owners
 }
 
-// place puts an interface into the group of its table. An interface that has several
-// tables, or is an uplink, is closed: no ACL says what is meant. One whose table is too
-// large keeps what it has.
+// place puts an interface into the group of its table. An interface that has several tables, or is
+// also an uplink, is blocked: the intent is unclear. If its table is too large, it keeps its
+// current one.
 func (w *wanted) place(name string, tables []*cache.Table, contents map[renderer.Digest]content) {
 	t := tables[0]
 	uplink := w.isGlobal && slices.Contains(w.global.egress, name)
@@ -124,13 +123,13 @@ func (w *wanted) place(name string, tables []*cache.Table, contents map[renderer
 	}
 	c := contents[t.Digest]
 	if c.isZero() {
-		c = w.r.has(name)
+		c = w.r.contentAt(name)
 	}
 	w.add(name, c)
 }
 
-// has returns the content of the table that an interface has, or a closed one.
-func (r *Renderer) has(name string) content {
+// contentAt returns the content of the table that an interface has, or the blocking one.
+func (r *Renderer) contentAt(name string) content {
 	for _, acl := range slices.Sorted(maps.Keys(r.held)) {
 		if p := r.held[acl]; acl != globalName && slices.Contains(p.egress, name) {
 			return p.content
@@ -148,8 +147,8 @@ func (w *wanted) add(name string, c content) {
 	g.egress[name] = true
 }
 
-// contentOf returns what the ACL of a local table must hold. It has no rules when the
-// table is too large, which is reported.
+// contentOf returns the desired content of the ACL of a local table. It is empty when the table is
+// too large, which is reported.
 func (w *wanted) contentOf(t *cache.Table) content {
 	if c, ok := w.r.contents[t.Digest]; ok && !w.names(t.Sets) {
 		return c
@@ -164,8 +163,8 @@ func (w *wanted) contentOf(t *cache.Table) content {
 	return c
 }
 
-// keep remembers the content of a table. If the commit fails and a set goes back to what
-// it was, no later plan says that it is another one; so it is remembered on trial.
+// keep memoizes the content of a table. If the commit fails and a set then returns to its old
+// members, no later plan reports the set as changed; so the content is kept only on trial.
 func (w *wanted) keep(t *cache.Table, c content) {
 	w.r.contents[t.Digest] = c
 	if w.names(t.Sets) {
@@ -173,8 +172,8 @@ func (w *wanted) keep(t *cache.Table, c content) {
 	}
 }
 
-// forsake forgets what was remembered on trial.
-func (w *wanted) forsake() {
+// dropTrial drops the contents that were kept on trial.
+func (w *wanted) dropTrial() {
 	for _, d := range w.trial {
 		delete(w.r.contents, d)
 	}
@@ -185,7 +184,7 @@ func (w *wanted) names(sets []api.SetID) bool {
 	return slices.ContainsFunc(sets, func(id api.SetID) bool { return w.changed[id] })
 }
 
-// forget drops the contents of tables that there are not any more.
+// forget drops the contents of tables that no longer exist.
 func (r *Renderer) forget(now map[renderer.Digest]content) {
 	g := r.cache.Desired().Global
 	maps.DeleteFunc(r.contents, func(d renderer.Digest, _ content) bool {
@@ -194,7 +193,7 @@ func (r *Renderer) forget(now map[renderer.Digest]content) {
 	})
 }
 
-// refuse notes that the rules of one table do not fit.
+// refuse records that the rules of a table do not fit.
 func (w *wanted) refuse(err error, origins [][]api.Origin, pods int) {
 	w.refused = append(w.refused, err)
 	seen := make(map[api.Origin]bool)

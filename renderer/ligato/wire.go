@@ -11,21 +11,21 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// The names of ACLs. All of ours begin with ownPrefix; the agent makes them tags of VPP,
-// which hold 63 characters.
+// The names of ACLs. All of ours begin with ownPrefix. The agent uses names as VPP tags, which are
+// limited to 63 characters.
 const (
 	ownPrefix   = "sluice-"
-	tablePrefix = ownPrefix + "table-" // and a number
+	tablePrefix = ownPrefix + "table-" // followed by a number
 	reflectName = ownPrefix + "reflect"
 	globalName  = ownPrefix + "global"
 )
 
-// aclPrefix is the prefix of the keys of all ACLs of the agent with a label.
+// aclPrefix returns the prefix of the keys of all ACLs of the agent with a label.
 func aclPrefix(agents, label string) string {
 	return strings.TrimSuffix(agents, "/") + "/" + label + "/config/vpp/acls/v2/acl/"
 }
 
-// The JSON form of the agent's ACL, in which it names fields as its protobuf does.
+// The JSON form of the agent's ACL, with the field names of its protobuf.
 type (
 	wireACL struct {
 		Name       string          `json:"name"`
@@ -50,7 +50,7 @@ type (
 	wireIP struct {
 		Destination string `json:"destination_network"`
 		Source      string `json:"source_network"`
-		Protocol    uint8  `json:"protocol,omitempty"` // where none of the three messages is there
+		Protocol    uint8  `json:"protocol,omitempty"` // only where none of the three messages is present
 	}
 	wireICMP struct {
 		V6    bool      `json:"icmpv6"`
@@ -76,22 +76,22 @@ type (
 	}
 )
 
-// The actions. REFLECT permits and lets the replies pass.
+// The actions. REFLECT permits packets and their replies.
 const (
 	denyAction    = "DENY"
 	permitAction  = "PERMIT"
 	reflectAction = "REFLECT"
 )
 
-// content is the rules of an ACL, encoded.
+// content is the encoded rules of an ACL.
 type content struct {
 	digest [16]byte
 	rules  json.RawMessage
-	count  int     // of rules; not known (0) of what was read
-	from   []int32 // per rule, the index of the table's rule; nil where there is none
+	count  int     // number of rules; 0 (unknown) for content that was read
+	from   []int32 // by rule, the index of the table's rule; nil if there is none
 }
 
-// isZero says that there are no rules; no ACL that is published has none.
+// isZero reports whether there are no rules. Every published ACL has rules.
 func (c content) isZero() bool { return c.rules == nil }
 
 func digestOf(rules []byte) (d [16]byte) {
@@ -100,19 +100,19 @@ func digestOf(rules []byte) (d [16]byte) {
 	return d
 }
 
-// newContent encodes rules. There must be one, since the agent ignores an update to none.
+// newContent encodes rules. There must be at least one, since the agent ignores an update to none.
 func newContent(rules []wireRule, from []int32) content {
 	text, err := json.Marshal(rules)
 	if err != nil || len(rules) == 0 {
-		panic(fmt.Sprintf("ligato: %d rules cannot be encoded: %v", len(rules), err)) // strings and numbers always can
+		panic(fmt.Sprintf("ligato: %d rules cannot be encoded: %v", len(rules), err)) // strings and numbers can always be encoded
 	}
 	return content{digest: digestOf(text), rules: text, count: len(rules), from: from}
 }
 
-// published is one ACL as it is in the store, or is to be.
+// published is one ACL in the store, or one that is to be there.
 type published struct {
 	content         content
-	egress, ingress []string // interfaces, sorted
+	egress, ingress []string // sorted interfaces
 }
 
 func (p published) equal(o published) bool {
@@ -128,8 +128,8 @@ func (p published) entry(prefix, name string) (model.Entry, error) {
 	return model.Entry{Key: prefix + name, Value: value}, nil
 }
 
-// parse reads an ACL of ours; false when it is not as we write it. Whatever it then says
-// is to be replaced.
+// parse parses one of our ACLs. ok is false if its value differs from what we would write; it must
+// then be replaced.
 func parse(prefix string, e model.Entry) (published, bool) {
 	var a wireACL
 	if json.Unmarshal(e.Value, &a) != nil || len(a.Rules) == 0 {
@@ -140,8 +140,8 @@ func parse(prefix string, e model.Entry) (published, bool) {
 	return p, err == nil && bytes.Equal(again.Value, e.Value)
 }
 
-// sameToTheAgent reports whether the agent takes two different contents for equal: it does
-// not compare the protocol field of rules.
+// sameToTheAgent reports whether the agent treats two different contents as equal: it does not
+// compare the protocol field of rules.
 func sameToTheAgent(a, b content) bool {
 	field := []byte(`"protocol":`)
 	if !bytes.Contains(a.rules, field) && !bytes.Contains(b.rules, field) {
@@ -149,7 +149,7 @@ func sameToTheAgent(a, b content) bool {
 	}
 	var x, y []wireRule
 	if json.Unmarshal(a.rules, &x) != nil || json.Unmarshal(b.rules, &y) != nil {
-		return true // then they are not compared, either
+		return true // then they are not compared either
 	}
 	for _, rules := range [][]wireRule{x, y} {
 		for i := range rules {
@@ -164,5 +164,5 @@ func (r wireRule) equal(o wireRule) bool {
 		same(r.IPRule.ICMP, o.IPRule.ICMP) && same(r.IPRule.TCP, o.IPRule.TCP) && same(r.IPRule.UDP, o.IPRule.UDP)
 }
 
-// same compares what two pointers lead to.
+// same compares the values of two pointers.
 func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }

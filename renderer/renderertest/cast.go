@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// PodIDs are the pods that the suite renders. A stack that must know interfaces
-// beforehand attaches them in the Factory.
+// PodIDs are the pods that the suite renders. If the dataplane must know interfaces beforehand, the
+// Factory attaches them.
 var PodIDs = []api.PodID{
 	{Namespace: "test", Name: "pod-0"},
 	{Namespace: "test", Name: "pod-1"},
@@ -18,17 +18,17 @@ var PodIDs = []api.PodID{
 	{Namespace: "test", Name: "pod-5"},
 }
 
-// addressesPerPod is the number of addresses per family that a pod can have.
+// addressesPerPod is the maximum number of addresses of a pod in each family.
 const addressesPerPod = 2
 
-// v4 and v6 return the n-th address of a pod, first is 0.
+// v4 and v6 return the n-th address of a pod, starting at 0.
 func v4(pod, n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 1, byte(pod), byte(n + 1)}) }
 
 func v6(pod, n int) netip.Addr {
 	return netip.AddrFrom16([16]byte{0: 0xfd, 5: byte(pod), 15: byte(n + 1)})
 }
 
-// Addresses that no pod has: one in the range of the pods, others beyond it.
+// Addresses without a pod: one in the range of the pods, others outside of it.
 var outside = []netip.Addr{
 	netip.MustParseAddr("10.1.200.1"),
 	netip.MustParseAddr("192.0.2.10"),
@@ -37,7 +37,7 @@ var outside = []netip.Addr{
 	netip.MustParseAddr("2001:db8::10"),
 }
 
-// probe is the part of a flow that is not an address.
+// probe is a flow without its addresses.
 type probe struct {
 	protocol api.Protocol
 	port     uint16
@@ -48,7 +48,7 @@ var probes = []probe{
 	{api.UDP, 53}, {api.UDP, 80}, {api.SCTP, 80}, {api.SCTP, 3868}, {api.ICMP, 0},
 }
 
-// flow returns the first packet of a flow. ICMP is that of the family.
+// flow returns the first packet of a flow. ICMP is that of the address family.
 func flow(src, dst netip.Addr, p probe) api.Flow {
 	f := api.Flow{Src: src, Dst: dst, Protocol: p.protocol, DstPort: p.port}
 	if p.protocol.HasPorts() {
@@ -62,8 +62,7 @@ func flow(src, dst netip.Addr, p probe) api.Flow {
 
 func tcp(src, dst netip.Addr, port uint16) api.Flow { return flow(src, dst, probe{api.TCP, port}) }
 
-// allFlows are the flows between every two addresses of the cast that have a pod
-// at one end at least.
+// allFlows are the flows between all pairs of fixture addresses with a pod at one end or both.
 var allFlows = makeFlows()
 
 func makeFlows() (flows []api.Flow) {
@@ -93,8 +92,8 @@ func makeFlows() (flows []api.Flow) {
 	return flows
 }
 
-// Rules of lists. In an ingress list (traffic that leaves the pod) the net is the
-// destination, in an egress list (traffic to the pod) the source.
+// Rules of lists. In an ingress list (traffic that leaves the pod) the net is the destination, in
+// an egress list (traffic to the pod) the source.
 
 func to(a api.Action, n api.Net, p api.Protocol, ports api.PortRange) api.ContivRule {
 	return api.ContivRule{Action: a, Dst: n, Protocol: p, DstPort: ports}
@@ -112,7 +111,7 @@ var (
 
 func list(rules ...api.ContivRule) *renderer.RuleList { return renderer.NewRuleList(rules, nil) }
 
-// both returns the first addresses of a pod.
+// both returns the first addresses of a pod in both families.
 func both(pod int) []netip.Addr { return []netip.Addr{v4(pod, 0), v6(pod, 0)} }
 
 // render returns a change that renders a pod with its first addresses.
@@ -128,7 +127,7 @@ func update(id api.SetID, added, removed []netip.Prefix) change {
 	return func(t renderer.Txn) { t.UpdateSet(id, added, removed) }
 }
 
-// all joins changes in order.
+// all combines changes in order.
 func all(changes ...change) change {
 	return func(t renderer.Txn) {
 		for _, c := range changes {

@@ -10,9 +10,8 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Dump renders everything that is installed as text, with origins after a
-// semicolon. Two Recorders with the same content have the same dump, whatever
-// transactions led to it.
+// Dump formats everything that is installed, with origins after a semicolon. Recorders with the
+// same content have the same dump, independently of their transactions.
 func (r *Recorder) Dump() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,14 +6,13 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Ends are the verdicts at the two ends of a flow: of the ingress list of the pod that
-// sends it, and of the egress list of the pod that receives it. Both must permit it.
+// Ends are the verdicts at the two ends of a flow: of the ingress list of the sending pod, and of
+// the egress list of the receiving pod. Both must permit the flow.
 type Ends struct{ Src, Dst api.Action }
 
-// Possible says, by action, which verdicts a flow may have when each of its ends is
-// decided as in one of some states: after a Commit that failed, in the last that was
-// enforced or in one that was told since. The ends may be in different states, because a
-// renderer changes pod after pod.
+// Possible returns, by action, whether a flow may have that verdict when each of its ends is
+// decided as in one of the states: after a failed Commit, the last enforced state or any later one.
+// The ends may be in different states, because a renderer changes pod after pod.
 func Possible(states ...Ends) (verdicts [2]bool) {
 	var src, dst [2]bool // by action
 	for _, s := range states {
@@ -24,14 +23,13 @@ func Possible(states ...Ends) (verdicts [2]bool) {
 	return verdicts
 }
 
-// Changes is how many changes a test makes of which many fail, where n are usual.
+// Changes returns the number of changes of a test in which many fail; n is the usual number.
 func Changes(n int) int { return Extent(n/2, n, 10_000) }
 
-// LiveHeap returns how many bytes are reachable. What a Commit that fails leaves behind
-// adds up over many.
+// LiveHeap returns the number of reachable bytes. Leaks of failed Commits add up over many changes.
 func LiveHeap() int64 {
 	var m runtime.MemStats
-	for range 2 { // what finalizers let go of is gone with the second
+	for range 2 { // the second run collects what finalizers release
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&m)

@@ -8,9 +8,8 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Verdict reports whether the first packet of a flow is permitted by what is
-// installed: by the ingress list of the pod that sends it and by the egress list
-// of the pod that receives it, where there are such pods and lists. Traffic of a
+// Verdict returns the verdict of the installed rules on the first packet of a flow: by the ingress
+// list of the sending pod and the egress list of the receiving pod, where these exist. Traffic of a
 // pod to itself never crosses the vswitch and is permitted.
 func (r *Recorder) Verdict(f api.Flow) api.Action {
 	return verdict(r.Explain(f))
@@ -23,7 +22,7 @@ func (r *Recorder) Explain(f api.Flow) []renderer.Decision {
 	return r.state.explain(r.name, f)
 }
 
-// Ends returns what is decided at the two ends of a flow.
+// Ends returns the verdicts at the two ends of a flow.
 func (r *Recorder) Ends(f api.Flow) Ends {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,8 +64,8 @@ func verdict(decisions []renderer.Decision) api.Action {
 	return api.Permit
 }
 
-// podsAt returns the pods that have the one address but not the other, sorted.
-// More than one is a moment of an address that moves; all of them must permit.
+// podsAt returns the pods that have one address but not the other, sorted. There are several while
+// an address moves between pods; all of them must permit.
 func (s *state) podsAt(a, not netip.Addr) []api.PodID {
 	var pods []api.PodID
 	for _, pod := range s.byAddr[a] {
@@ -78,7 +77,7 @@ func (s *state) podsAt(a, not netip.Addr) []api.PodID {
 	return pods
 }
 
-// decide returns the first rule that matches; a list without one denies.
+// decide returns the first rule that matches; a list without a match denies.
 func (s *state) decide(name, table string, l *renderer.RuleList, f api.Flow) renderer.Decision {
 	d := renderer.Decision{Renderer: name, Table: table, Rule: -1, Action: api.Deny}
 	for i, rule := range l.Rules() {

@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// Expander makes events of a Sequence. All of them lead through states of which what
-// is installed must be a function, by other ways.
+// Expander expands a Sequence into events. All events lead through the states of the Sequence, in
+// different ways; the installed content must depend only on the state.
 type Expander[K comparable, V any] struct {
 	Name string
-	// Long says that there are many more events than states.
+	// Long is whether there are many more events than states.
 	Long   bool
 	Expand func(Sequence[K, V]) []Event[K, V]
 }
 
-// Expanders returns all of them.
+// Expanders returns all expanders.
 func Expanders[K comparable, V any]() []Expander[K, V] {
 	return []Expander[K, V]{
 		{Name: "as given", Expand: changes[K, V]},
@@ -44,7 +44,7 @@ func Expanders[K comparable, V any]() []Expander[K, V] {
 	}
 }
 
-// order puts deltas into an order, in place; state is the number of their Event's.
+// order sorts deltas in place; state is the number of the Event's state.
 type order[K comparable, V any] func(state int, deltas []Delta[K, V])
 
 func sorted[K comparable, V any](int, []Delta[K, V]) {}
@@ -56,7 +56,7 @@ func shuffled[K comparable, V any](state int, deltas []Delta[K, V]) {
 	r.Shuffle(len(deltas), func(i, j int) { deltas[i], deltas[j] = deltas[j], deltas[i] })
 }
 
-// ordered is another expansion with the deltas of every event in some order.
+// ordered is another expansion with the deltas of every event reordered.
 func ordered[K comparable, V any](expand func(Sequence[K, V]) []Event[K, V], by order[K, V]) func(Sequence[K, V]) []Event[K, V] {
 	return func(s Sequence[K, V]) []Event[K, V] {
 		events := expand(s)
@@ -67,7 +67,7 @@ func ordered[K comparable, V any](expand func(Sequence[K, V]) []Event[K, V], by 
 	}
 }
 
-// split is another expansion with an event for every delta.
+// split is another expansion with one event for each delta.
 func split[K comparable, V any](expand func(Sequence[K, V]) []Event[K, V]) func(Sequence[K, V]) []Event[K, V] {
 	return func(s Sequence[K, V]) []Event[K, V] {
 		var out []Event[K, V]
@@ -78,7 +78,7 @@ func split[K comparable, V any](expand func(Sequence[K, V]) []Event[K, V]) func(
 	}
 }
 
-// oneByOne returns an event for every delta.
+// oneByOne returns one event for each delta.
 func oneByOne[K comparable, V any](state int, deltas []Delta[K, V]) []Event[K, V] {
 	var out []Event[K, V]
 	for _, d := range deltas {
@@ -87,7 +87,7 @@ func oneByOne[K comparable, V any](state int, deltas []Delta[K, V]) []Event[K, V
 	return out
 }
 
-// changes tells what differs from one state to the next.
+// changes sends the differences between consecutive states.
 func changes[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	var out []Event[K, V]
 	for i := range s.States {
@@ -106,7 +106,7 @@ func backwards[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	return out
 }
 
-// thereAndBack takes every change back and makes it again.
+// thereAndBack reverts every change and makes it again.
 func thereAndBack[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	var out []Event[K, V]
 	for i := range s.States {
@@ -117,7 +117,7 @@ func thereAndBack[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	return out
 }
 
-// thereAndBackAtOnce does so within one event.
+// thereAndBackAtOnce does this within one event.
 func thereAndBackAtOnce[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	var out []Event[K, V]
 	for i := range s.States {
@@ -128,7 +128,7 @@ func thereAndBackAtOnce[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	return out
 }
 
-// squashed tells n changes at once, 0 for all.
+// squashed combines n changes into one event, 0 combines all.
 func squashed[K comparable, V any](n int) func(Sequence[K, V]) []Event[K, V] {
 	return func(s Sequence[K, V]) []Event[K, V] {
 		var out []Event[K, V]
@@ -143,7 +143,7 @@ func squashed[K comparable, V any](n int) func(Sequence[K, V]) []Event[K, V] {
 	}
 }
 
-// twice tells every change again at once.
+// twice sends every change twice.
 func twice[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	var out []Event[K, V]
 	for _, e := range changes(s) {
@@ -152,8 +152,7 @@ func twice[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	return out
 }
 
-// recreated deletes everything that was there and creates what is there next, also
-// what stays.
+// recreated deletes everything and creates the next state, including what stays.
 func recreated[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	var out []Event[K, V]
 	for i := range s.States {
@@ -178,8 +177,8 @@ func emptyBetween[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	return out
 }
 
-// keyByKey builds every state up from nothing one key after the other, and tears it
-// down in the same order, so that what came last is alone in the end.
+// keyByKey builds every state from nothing, key by key, and removes it in the same order, so that
+// the last key is alone at the end.
 func keyByKey[K comparable, V any](by order[K, V]) func(Sequence[K, V]) []Event[K, V] {
 	return func(s Sequence[K, V]) []Event[K, V] {
 		var out []Event[K, V]
@@ -207,7 +206,7 @@ func flapping[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	return out
 }
 
-// resyncs tells every state as a whole.
+// resyncs sends every state as a resync.
 func resyncs[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	var out []Event[K, V]
 	for i := range s.States {
@@ -216,7 +215,7 @@ func resyncs[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	return out
 }
 
-// inTurn tells one state as a change, the next as a whole.
+// inTurn alternates between changes and resyncs.
 func inTurn[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	out, whole := changes(s), resyncs(s)
 	for i := 1; i < len(out); i += 2 {
@@ -233,8 +232,7 @@ func resyncedToNothing[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	return out
 }
 
-// restartsBetween replaces whoever is told after every change: it comes to a stack
-// that is as it should be.
+// restartsBetween restarts the receiver after every change, when the dataplane is up to date.
 func restartsBetween[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	var out []Event[K, V]
 	for i, e := range changes(s) {
@@ -243,7 +241,7 @@ func restartsBetween[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	return out
 }
 
-// restarts replaces whoever is told while the state becomes the next one.
+// restarts restarts the receiver before every change.
 func restarts[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	out := resyncs(s)
 	for i := range out {

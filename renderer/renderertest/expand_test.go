@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// letters is a sequence whose keys come, stay, change and go.
+// letters is a sequence whose keys appear, stay, change and disappear.
 func letters() Sequence[string, int] {
 	return Sequence[string, int]{
 		Name: "letters", Compare: cmp.Compare[string], Equal: func(a, b int) bool { return a == b },
@@ -52,8 +52,8 @@ func TestEveryExpanderLeadsThroughTheStates(t *testing.T) {
 	}
 }
 
-// TestExpandersDiffer says that no two of them are the same, and that each is the
-// same whenever it is asked.
+// TestExpandersDiffer checks that no two expanders produce the same events, and that each is
+// deterministic.
 func TestExpandersDiffer(t *testing.T) {
 	seen := map[string]string{}
 	for _, e := range Expanders[string, int]() {

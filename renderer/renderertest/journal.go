@@ -7,11 +7,10 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// journal remembers what the pods that a commit touches were before, and what it
-// does to sets, so that what is taken back within the commit does not count. A nil
-// journal remembers nothing.
+// journal records the previous state of the pods that a commit touches, and its set updates, so
+// that changes reverted within the commit do not count. A nil journal records nothing.
 type journal struct {
-	pods map[api.PodID]*renderer.PodConfig // nil: there was no such pod
+	pods map[api.PodID]*renderer.PodConfig // nil: the pod did not exist
 	sets map[api.SetID][]setUpdate
 }
 
@@ -39,7 +38,7 @@ func (j *journal) touchSet(id api.SetID, added, removed []netip.Prefix) {
 	}
 }
 
-// changes counts what differs now from what it was.
+// changes counts the net differences.
 func (j *journal) changes(s *state) int {
 	n := 0
 	for pod, old := range j.pods {
@@ -54,8 +53,7 @@ func (j *journal) changes(s *state) int {
 	return n
 }
 
-// netMembers counts the members that some updates of a set add or remove in the
-// end. One update alone takes nothing back.
+// netMembers counts the net additions and removals of some updates of a set.
 func netMembers(updates []setUpdate) int {
 	if len(updates) == 1 {
 		return len(updates[0].added) + len(updates[0].removed)

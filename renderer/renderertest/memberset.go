@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// memberSet is a set of prefixes that do not overlap. It knows how many members
-// of each length there are, so that an address is looked up once per length.
+// memberSet is a set of prefixes that do not overlap. It counts members by length, so that an
+// address is looked up once for each length.
 type memberSet struct {
 	members map[netip.Prefix]struct{}
 	lengths map[length]int
 }
 
-// length of a prefix in one family.
+// length is a prefix length in one family.
 type length struct {
 	is4  bool
 	bits int
@@ -25,7 +25,7 @@ func newMemberSet() *memberSet {
 
 func lengthOf(p netip.Prefix) length { return length{p.Addr().Is4(), p.Bits()} }
 
-// add reports whether the prefix was no member before.
+// add reports whether the prefix was not a member before.
 func (s *memberSet) add(p netip.Prefix) bool {
 	if s.has(p) {
 		return false
@@ -57,7 +57,7 @@ func (s *memberSet) has(p netip.Prefix) bool {
 	return ok
 }
 
-// contains reports whether a member holds the address.
+// contains reports whether a member contains the address.
 func (s *memberSet) contains(a netip.Addr) bool {
 	if s == nil {
 		return false
@@ -68,7 +68,7 @@ func (s *memberSet) contains(a netip.Addr) bool {
 		}
 		p, err := a.Prefix(l.bits)
 		if err != nil {
-			continue // more bits than the address has: no prefix of its family
+			continue // longer than an address: no prefix of its family
 		}
 		if s.has(p) {
 			return true
@@ -77,8 +77,8 @@ func (s *memberSet) contains(a netip.Addr) bool {
 	return false
 }
 
-// overlap returns two members of which one holds the other. Members of equal
-// length cannot overlap, which is the case of every set of pods.
+// overlap returns two members of which one contains the other. Members of equal length, as in every
+// set of pods, cannot overlap.
 func (s *memberSet) overlap() (outer, inner netip.Prefix, found bool) {
 	lengths := 0
 	for l := range s.lengths {
@@ -89,7 +89,7 @@ func (s *memberSet) overlap() (outer, inner netip.Prefix, found bool) {
 	if lengths < 2 && len(s.lengths)-lengths < 2 {
 		return outer, inner, false
 	}
-	// In this order a prefix is followed at once by one that it holds, if any.
+	// In this order, a prefix is directly followed by one that it contains, if any.
 	sorted := s.sorted()
 	for i, p := range sorted[:len(sorted)-1] {
 		if p.Overlaps(sorted[i+1]) {
@@ -99,7 +99,7 @@ func (s *memberSet) overlap() (outer, inner netip.Prefix, found bool) {
 	return outer, inner, false
 }
 
-// missingIn counts the members that the other set does not have.
+// missingIn counts the members that the other set lacks.
 func (s *memberSet) missingIn(o *memberSet) int {
 	n := 0
 	for p := range s.members {

@@ -17,7 +17,7 @@ import (
 // flowsPerStep is the number of random flows that are checked after a step.
 const flowsPerStep = 150
 
-// runRandom drives new subjects through random transactions, of which some fail.
+// runRandom applies random transactions, some of which fail, to new subjects.
 func runRandom(t *testing.T, factory Factory) {
 	rapid.Check(t, func(rt *rapid.T) {
 		subject := factory(t)
@@ -36,7 +36,7 @@ func runRandom(t *testing.T, factory Factory) {
 	})
 }
 
-// walk is a random sequence of transactions and the state that it leads to.
+// walk is a random sequence of transactions and the resulting state.
 type walk struct {
 	*rig
 	rt   *rapid.T
@@ -44,8 +44,7 @@ type walk struct {
 	sets map[api.SetID][]netip.Prefix
 }
 
-// step commits one transaction, repeats it until it succeeds if it fails, and
-// checks some flows.
+// step commits one transaction, retries it until it succeeds, and checks some flows.
 func (w *walk) step() {
 	flows := w.drawFlows()
 	states := [][]Ends{w.verdicts(flows)}
@@ -68,8 +67,8 @@ func (w *walk) step() {
 	}
 }
 
-// compare requires that a subject that can be looked into holds what a new one does
-// that is told the same at once.
+// compare checks that an inspectable subject holds the same as a new one that gets the same state
+// at once.
 func (w *walk) compare(newSubject func() Subject) {
 	if _, ok := w.subject.(Inspector); !ok {
 		return
@@ -95,7 +94,7 @@ func (w *walk) compare(newSubject func() Subject) {
 func (w *walk) drawFlows() []api.Flow {
 	index := rapid.IntRange(0, len(allFlows)-1)
 	flows := make([]api.Flow, flowsPerStep)
-	// One drawn number spread over all flows is as good as many and shrinks faster.
+	// One random number spread over all flows is as good as many, and shrinks faster.
 	start, stride := index.Draw(w.rt, "first flow"), 2*index.Draw(w.rt, "stride")+1
 	for i := range flows {
 		flows[i] = allFlows[(start+i*stride)%len(allFlows)]
@@ -121,7 +120,7 @@ func (w *walk) drawTxn() (resync bool, c change) {
 	return false, all(changes...)
 }
 
-// everything tells the whole state, as a resync does.
+// everything sends the whole state, as in a resync.
 func (w *walk) everything() change {
 	var changes []change
 	for _, pod := range slices.Sorted(maps.Keys(w.pods)) {
@@ -155,7 +154,7 @@ func (w *walk) drawPod() change {
 func (w *walk) drawMembers(id api.SetID) change {
 	universe := hosts(outside...)
 	for pod := range PodIDs {
-		if id == blocks { // the second address lies in the prefix beside the first
+		if id == blocks { // the second address is in the prefix next to the first
 			universe = append(universe, netip.PrefixFrom(v4(pod, 0), 24).Masked(), netip.PrefixFrom(v6(pod, 0), 64).Masked())
 			continue
 		}
@@ -173,7 +172,7 @@ func without(a, b []netip.Prefix) []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(a), func(p netip.Prefix) bool { return slices.Contains(b, p) })
 }
 
-// drawList returns nil, or a random list of rules with the given side.
+// drawList returns nil or a random list of rules made by rule.
 func (w *walk) drawList(rule func(api.Action, api.Net, api.Protocol, api.PortRange) api.ContivRule) *renderer.RuleList {
 	if rapid.IntRange(0, 2).Draw(w.rt, "open when 0") == 0 {
 		return nil
@@ -190,7 +189,7 @@ func (w *walk) drawList(rule func(api.Action, api.Net, api.Protocol, api.PortRan
 	return list(append(rules, api.ContivRule{Action: w.drawAction()})...)
 }
 
-// drawAction prefers permits in front, as policies do, but asks for both.
+// drawAction prefers early permits, as in policies, but generates both actions.
 func (w *walk) drawAction() api.Action {
 	return rapid.SampledFrom([]api.Action{api.Permit, api.Deny, api.Permit}).Draw(w.rt, "action")
 }

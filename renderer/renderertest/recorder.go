@@ -13,34 +13,34 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// ErrInjected is the error of a Commit that was told to fail.
+// ErrInjected is the error of a Commit that was made to fail.
 var ErrInjected = errors.New("injected failure")
 
-// Failure says where a Commit of a Recorder fails.
+// Failure is when a Commit of a Recorder fails.
 type Failure uint8
 
 // The failures that can be injected.
 const (
 	NoFailure  Failure = iota
 	FailBefore         // nothing is applied
-	FailAfter          // everything is applied, but the caller is told otherwise
+	FailAfter          // everything is applied, but Commit returns an error
 )
 
-// Reporter is told about violations of the contract; a *testing.T is one.
+// Reporter receives violations of the contract. A *testing.T is a Reporter.
 type Reporter interface {
 	Helper()
 	Errorf(format string, args ...any)
 }
 
-// Recorder is a renderer whose stack is a few maps. Beyond the contract, which
-// lets one goroutine tell it changes, any goroutine may read it at any time.
+// Recorder is a renderer with maps as its dataplane. One goroutine may change it, as the contract
+// says; any goroutine may read it at any time.
 type Recorder struct {
 	name     string
 	reporter Reporter
 
 	mu         sync.Mutex
 	state      state
-	backlog    []*recorderTxn // told but not applied, oldest first
+	backlog    []*recorderTxn // received but not applied, oldest first
 	failures   []Failure
 	hook       func(context.Context) error
 	violations []string
@@ -49,10 +49,10 @@ type Recorder struct {
 	last       CommitInfo
 }
 
-// CommitInfo is what one Commit did.
+// CommitInfo describes one Commit.
 type CommitInfo struct {
-	Resync     bool // one of the transactions that it applied was a resync
-	Operations int  // pods and members of sets that are not what they were
+	Resync     bool // a resync was among the applied transactions
+	Operations int  // pods and set members that changed
 	Err        error
 }
 
@@ -61,9 +61,8 @@ var (
 	_ renderer.Explainer = (*Recorder)(nil)
 )
 
-// NewRecorder returns an empty Recorder. Violations of the contract by its caller
-// are reported to reporter as they happen; with a nil reporter they are only kept
-// for Violations.
+// NewRecorder returns an empty Recorder. It reports violations of the contract by its caller to
+// reporter; if reporter is nil, it only keeps them for Violations.
 func NewRecorder(name string, reporter Reporter) *Recorder {
 	return &Recorder{name: name, reporter: reporter, state: newState()}
 }
@@ -74,59 +73,58 @@ func (r *Recorder) Name() string { return r.name }
 // NewTxn implements renderer.Renderer.
 func (r *Recorder) NewTxn(resync bool) renderer.Txn { return &recorderTxn{recorder: r, resync: resync} }
 
-// FailNext queues failures for the next commits, one per Commit.
+// FailNext queues failures, one for each following Commit.
 func (r *Recorder) FailNext(failures ...Failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failures = append(r.failures, failures...)
 }
 
-// SetHook installs a function that every Commit calls first; when it returns an
-// error the Commit fails with it and applies nothing. It may block, as a slow
-// stack does. A nil hook removes it.
+// SetHook installs a function that every Commit calls first. If it returns an error, the Commit
+// fails with it and applies nothing. It may block, like a slow dataplane. A nil hook removes it.
 func (r *Recorder) SetHook(hook func(context.Context) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hook = hook
 }
 
-// Operations returns how many pods and members of sets changed so far.
+// Operations returns the number of changed pods and set members so far.
 func (r *Recorder) Operations() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.operations
 }
 
-// Commits returns how many commits there were, failed ones included.
+// Commits returns the number of commits, including failed ones.
 func (r *Recorder) Commits() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.commits
 }
 
-// LastCommit returns what the newest Commit did.
+// LastCommit describes the last Commit.
 func (r *Recorder) LastCommit() CommitInfo {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last
 }
 
-// Violations returns what the caller did against the contract so far.
+// Violations returns the violations of the contract by the caller so far.
 func (r *Recorder) Violations() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.violations)
 }
 
-// Pods returns a copy of the configurations that are installed. The lists in it
-// are those that were told, so that sharing can be seen.
+// Pods returns a copy of the installed configurations. It contains the original lists, so that
+// sharing is visible.
 func (r *Recorder) Pods() map[api.PodID]renderer.PodConfig {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.state.pods)
 }
 
-// Sets returns the members of the sets that are not empty, sorted.
+// Sets returns the sorted members of all sets that are not empty.
 func (r *Recorder) Sets() map[api.SetID][]netip.Prefix {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,14 +135,14 @@ func (r *Recorder) Sets() map[api.SetID][]netip.Prefix {
 	return sets
 }
 
-// commit applies what earlier commits left, then the transaction.
+// commit applies what earlier commits left, and then the transaction.
 func (r *Recorder) commit(ctx context.Context, txn *recorderTxn) error {
 	r.mu.Lock()
 	hook := r.hook
 	r.mu.Unlock()
 	var err error
 	if hook != nil {
-		err = hook(ctx) // without the lock: it may block, and readers must not
+		err = hook(ctx) // without the lock: the hook may block, and readers must not
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,8 +177,7 @@ func (r *Recorder) nextFailure() Failure {
 	return f
 }
 
-// applyBacklog counts the difference between what was and what is installed, not
-// the way there.
+// applyBacklog counts the net difference, not intermediate changes.
 func (r *Recorder) applyBacklog() {
 	r.last.Resync = slices.ContainsFunc(r.backlog, func(t *recorderTxn) bool { return t.resync })
 	if r.last.Resync {
@@ -197,8 +194,8 @@ func (r *Recorder) applyBacklog() {
 	r.operations += r.last.Operations
 }
 
-// applyResync builds a new state from the last resync on; what was told before it
-// does not matter any more.
+// applyResync builds a new state starting at the last resync; earlier transactions no longer
+// matter.
 func (r *Recorder) applyResync() int {
 	fresh := newState()
 	for i, txn := range r.backlog {
@@ -257,8 +254,7 @@ func (t *recorderTxn) Remove(pod api.PodID) {
 	t.changes = append(t.changes, func(s *state) { s.remove(pod) })
 }
 
-// Commit implements renderer.Txn. It fails when ctx is done, when a failure was
-// injected, and never otherwise.
+// Commit implements renderer.Txn. It fails only when ctx is done or a failure was injected.
 func (t *recorderTxn) Commit(ctx context.Context) error {
 	if t.committed {
 		t.recorder.mu.Lock()

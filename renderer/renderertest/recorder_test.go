@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// recorderSubject is a Recorder as the subject of its own suite. Its stack has
-// one call: the whole commit.
+// recorderSubject is a Recorder as the subject of its own suite. Its dataplane has one call: the
+// whole commit.
 type recorderSubject struct{ *Recorder }
 
 func (s recorderSubject) Renderer() renderer.Renderer { return s.Recorder }

@@ -10,19 +10,18 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Router gives a stack the routes of pods, as the network plugin of a node does: a pod
-// that is removed, or an address that it loses, is gone before the rules are, and a new
-// one is attached once its rules are in place. Of two pods with an address, the later by
-// name has it.
+// Router manages the routes of pods in a dataplane, like the network plugin of a node: a removed
+// pod, or a removed address, loses its route before its rules; a new pod gets its route once its
+// rules are in place. If two pods share an address, the later one by name gets the route.
 type Router struct {
-	Attached map[netip.Addr]api.PodID // as routed
+	Attached map[netip.Addr]api.PodID // current routes
 
 	route   func(a netip.Addr, pod api.PodID) error
 	unroute func(a netip.Addr)
-	wanted  map[api.PodID][]netip.Addr // as rendered
+	wanted  map[api.PodID][]netip.Addr // rendered addresses
 }
 
-// NewRouter takes how the stack is given a route, and how it is taken away.
+// NewRouter returns a Router that adds routes with route and removes them with unroute.
 func NewRouter(route func(a netip.Addr, pod api.PodID) error, unroute func(a netip.Addr)) *Router {
 	return &Router{Attached: map[netip.Addr]api.PodID{}, route: route, unroute: unroute, wanted: map[api.PodID][]netip.Addr{}}
 }
@@ -65,7 +64,7 @@ func (t routedTxn) Commit(ctx context.Context) error {
 	return t.router.Attach()
 }
 
-// detach takes away the routes of pods that no longer have the address.
+// detach removes the routes of pods that no longer have the address.
 func (r *Router) detach() {
 	for a, pod := range r.Attached {
 		if !slices.Contains(r.wanted[pod], a) {
@@ -75,7 +74,7 @@ func (r *Router) detach() {
 	}
 }
 
-// Attach routes the pods that were rendered, as a Commit without an error does.
+// Attach adds the routes of the rendered pods, like a successful Commit.
 func (r *Router) Attach() error {
 	for _, pod := range slices.SortedFunc(maps.Keys(r.wanted), api.PodID.Compare) {
 		for _, a := range r.wanted[pod] {

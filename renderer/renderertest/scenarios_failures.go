@@ -10,9 +10,9 @@ import (
 // maxCalls bounds the search for the last call of a commit.
 const maxCalls = 2000
 
-// repaired makes every call of a change fail in turn, or every third one, each time on a new
-// subject, and requires verdicts between the old and the new ones after the
-// failure, and the new ones after an empty Commit.
+// repaired makes every call of a change (or every third one) fail, each time on a new subject.
+// After the failure, it requires verdicts between the old and the new ones; after an empty Commit,
+// the new ones.
 func repaired(name string, before change, resync bool, c change) scenario {
 	run := func(t TB, newSubject func() Subject) {
 		stride := Extent(3, 1, 1)
@@ -30,7 +30,7 @@ func repaired(name string, before change, resync bool, c change) scenario {
 	return scenario{"a failure at any call is repaired: " + name, run}
 }
 
-// failAt commits a change of which call n fails and reports whether it did.
+// failAt commits a change whose call n fails, and reports whether it failed.
 func (r *rig) failAt(n int, resync bool, c change) bool {
 	r.t.Helper()
 	old := r.verdicts(allFlows)
@@ -50,7 +50,7 @@ func (r *rig) failAt(n int, resync bool, c change) bool {
 	return err != nil
 }
 
-// verdicts returns what the model says.
+// verdicts returns the verdicts of the model.
 func (r *rig) verdicts(flows []api.Flow) []Ends {
 	r.model.mu.Lock()
 	defer r.model.mu.Unlock()
@@ -61,9 +61,9 @@ func (r *rig) verdicts(flows []api.Flow) []Ends {
 	return verdicts
 }
 
-// checkBetween requires that the stack enforces, at either end of every flow, the
-// rules of one of some states. The ends may be in different states: a renderer
-// promises either the old or the new rules of every pod, not of all pods at once.
+// checkBetween requires that the dataplane enforces, at either end of every flow, the rules of one
+// of the states. The ends may be in different states: a renderer promises either the old or the new
+// rules of every pod, not of all pods at once.
 func (r *rig) checkBetween(flows []api.Flow, states ...[]Ends) {
 	r.t.Helper()
 	judge(r.subject, flows, func(f api.Flow) api.Flow { return f })

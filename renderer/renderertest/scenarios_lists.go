@@ -157,7 +157,7 @@ var listScenarios = []scenario{
 	}},
 }
 
-// sharedOut returns a new list that equals those it returned before.
+// sharedOut returns a new list that equals all its earlier results.
 func sharedOut() *renderer.RuleList {
 	return list(to(api.Permit, api.AddrNet(v4(4, 0)), api.TCP, api.Port(80)), denyAll)
 }

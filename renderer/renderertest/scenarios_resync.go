@@ -19,7 +19,7 @@ func townPods() change {
 		render(3, nil, webFrom(frontends)))
 }
 
-// village is another state, which shares some things with town.
+// village is another state that shares some parts with town.
 func village() change {
 	return all(
 		render(0, nil, webFrom(backends)),

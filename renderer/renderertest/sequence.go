@@ -5,37 +5,38 @@ import (
 	"slices"
 )
 
-// Sequence is a list of states that something is brought through, one after the
-// other, beginning with nothing. A state is what is there, by key; it is not changed.
+// Sequence is a list of states to pass through in order, starting with the empty state. A state is
+// a map of the existing values by key; it is never modified.
 type Sequence[K comparable, V any] struct {
 	Name   string
 	States []map[K]V
-	// Compare is the order in which keys are told unless an Expander says otherwise.
+	// Compare is the default order of keys in events.
 	Compare func(a, b K) int
 	Equal   func(a, b V) bool
 }
 
-// Delta is what becomes of one key.
+// Delta is the change of one key.
 type Delta[K comparable, V any] struct {
 	Key   K
 	Value V
-	Gone  bool // there is no value
+	Gone  bool // the value is deleted
 }
 
-// Event is what is told at once. One key may be in several deltas; the last counts.
+// Event is a group of changes that are sent at once. One key may be in several deltas; the last
+// counts.
 type Event[K comparable, V any] struct {
-	// State is the number of the base state, from 0, that the event leads to or is on
-	// the way to; -1 for the nothing before all of them.
+	// State is the number of the base state, from 0, that the event leads to or towards; -1 for the
+	// empty state at the start.
 	State int
-	// Restart says that whoever is told has been replaced before, and has forgotten
-	// everything, while what it installed is still there. Then the event is a Resync.
+	// Restart is whether the receiver was restarted before the event. It has then forgotten
+	// everything, but what it installed is still there. The event is then a Resync.
 	Restart bool
-	// Resync says that the deltas are everything: what they do not name is gone.
+	// Resync is whether the deltas are complete: keys that they do not name are deleted.
 	Resync bool
 	Deltas []Delta[K, V]
 }
 
-// After returns the state that the event makes of one, which stays as it is.
+// After returns the state after the event. It does not modify before.
 func (e Event[K, V]) After(before map[K]V) map[K]V {
 	after := map[K]V{}
 	if !e.Resync {
@@ -62,7 +63,7 @@ func (s Sequence[K, V]) keys(states ...map[K]V) []K {
 	return slices.SortedFunc(maps.Keys(all), s.Compare)
 }
 
-// at returns state i; before the first one there is nothing.
+// at returns state i; the state before the first is empty.
 func (s Sequence[K, V]) at(i int) map[K]V {
 	if i < 0 {
 		return nil
@@ -70,7 +71,7 @@ func (s Sequence[K, V]) at(i int) map[K]V {
 	return s.States[i]
 }
 
-// change returns what differs between two states.
+// change returns the differences between two states.
 func (s Sequence[K, V]) change(from, to map[K]V) []Delta[K, V] {
 	var out []Delta[K, V]
 	for _, k := range s.keys(from, to) {
@@ -83,5 +84,5 @@ func (s Sequence[K, V]) change(from, to map[K]V) []Delta[K, V] {
 	return out
 }
 
-// all returns everything that is in a state.
+// all returns the whole content of a state.
 func (s Sequence[K, V]) all(state map[K]V) []Delta[K, V] { return s.change(nil, state) }

@@ -11,19 +11,19 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// The checks that follow every event of a sequence.
+// The checks after every event of a sequence.
 const (
-	checkCommit     = "commit"   // does not fail
-	checkVerdicts   = "verdict"  // are those of the rules that were told
-	checkInstalled  = "fresh"    // is what a new subject has that is told the same
-	checkReferences = "dangling" // lead to something, and everything is referred to
-	checkOperations = "again"    // are none for what is there already
+	checkCommit     = "commit"     // does not fail
+	checkVerdicts   = "verdicts"   // match the rules
+	checkInstalled  = "installed"  // equals what a new subject holds for the same state
+	checkReferences = "references" // resolve, and every object is referenced
+	checkOperations = "operations" // are zero for a state that already holds
 )
 
-// finding is what one check has to say.
+// finding is the failure of one check.
 type finding struct{ check, text string }
 
-// runSequence brings new subjects through a list by every expander.
+// runSequence sends a sequence to new subjects with every expander.
 func runSequence(t *testing.T, factory Factory, s Sequence[ref, content]) {
 	x := newInspection(s, func() Subject { return factory(t) })
 	for _, e := range Expanders[ref, content]() {
@@ -37,7 +37,7 @@ func runSequence(t *testing.T, factory Factory, s Sequence[ref, content]) {
 	t.Logf("%d events, %d worlds, %d flows", x.events, len(x.known), len(x.flows))
 }
 
-// inspection is a sequence and what is known of its worlds.
+// inspection is a sequence and the expectations for its worlds.
 type inspection struct {
 	sequence   Sequence[ref, content]
 	newSubject func() Subject
@@ -50,7 +50,7 @@ func newInspection(s Sequence[ref, content], newSubject func() Subject) *inspect
 	return &inspection{sequence: s, newSubject: newSubject, flows: flowsOf(s), known: map[string]expected{}}
 }
 
-// failure is an event after which something is wrong.
+// failure is an event after which a check failed.
 type failure struct {
 	sequence, expander    string
 	number, events, state int // of the event, from 1; of all events; of the base state, from 0
@@ -58,7 +58,7 @@ type failure struct {
 	findings              []finding
 }
 
-// String says everything that is needed to understand it.
+// String describes the failure completely.
 func (f *failure) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "sequence %q, expander %q, event %d of %d, state %d:\n", f.sequence, f.expander, f.number, f.events, f.state)
@@ -69,7 +69,7 @@ func (f *failure) String() string {
 	return b.String()
 }
 
-// run brings a new subject through events and returns the first failure.
+// run sends events to a new subject and returns the first failure.
 func (x *inspection) run(expander string, events []event) (f *failure) {
 	r := &runner{inspection: x, subject: x.newSubject(), model: NewRecorder("model", nil)}
 	for i, e := range events {
@@ -89,7 +89,7 @@ func (x *inspection) run(expander string, events []event) (f *failure) {
 	return f
 }
 
-// shut closes a subject that can be closed.
+// shut closes a subject if it can be closed.
 func shut(s Subject) error {
 	if c, ok := s.(io.Closer); ok {
 		return c.Close()
@@ -97,7 +97,7 @@ func shut(s Subject) error {
 	return nil
 }
 
-// runner is a subject on its way.
+// runner is a subject that is being sent events.
 type runner struct {
 	*inspection
 	subject Subject
@@ -105,7 +105,7 @@ type runner struct {
 	world   world
 }
 
-// step tells an event and returns what is wrong then.
+// step sends an event and returns the failed checks.
 func (r *runner) step(e event) []finding {
 	before, operations := r.model.Dump(), r.subject.Operations()
 	if e.Restart {
@@ -129,7 +129,7 @@ func (r *runner) step(e event) []finding {
 	return append(out, r.again()...)
 }
 
-// commit tells an event to the model and to the subject.
+// commit sends an event to the model and to the subject.
 func (r *runner) commit(e event) error {
 	from := r.world
 	r.world = e.After(from)
@@ -144,7 +144,7 @@ func (r *runner) commit(e event) error {
 	return nil
 }
 
-// commitEvent tells a renderer an event that follows a world.
+// commitEvent commits an event to a renderer whose world is from.
 func commitEvent(to renderer.Renderer, from world, e event) error {
 	txn := to.NewTxn(e.Resync)
 	apply(txn, from, e)

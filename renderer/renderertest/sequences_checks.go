@@ -11,20 +11,20 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// expected is what must be true in one world, however it came about.
+// expected is what must be true in one world, independently of history.
 type expected struct {
 	verdicts  []question
-	installed string // of a new subject; empty when subjects cannot be looked into
+	installed string // of a new subject; empty when subjects cannot be inspected
 }
 
-// question is a flow and what becomes of it.
+// question is a flow and its expected verdict.
 type question struct {
 	flow api.Flow
 	want api.Action
 }
 
-// expected returns what must be true in the world of now. The first time, a new
-// subject is told the world.
+// expected returns what must be true in the current world. The first time, it sends the world to a
+// new subject.
 func (r *runner) expected() (expected, error) {
 	digest := r.model.Dump()
 	if want, ok := r.known[digest]; ok {
@@ -33,8 +33,8 @@ func (r *runner) expected() (expected, error) {
 	var want expected
 	holders := r.world.holders()
 	for _, f := range r.flows {
-		// A stack delivers to one pod, so flows of an address that is on its way from
-		// one pod to another have no verdict.
+		// A dataplane delivers to one pod, so flows of an address that is moving between pods have
+		// no verdict.
 		if holders[f.Src] < 2 && holders[f.Dst] < 2 {
 			want.verdicts = append(want.verdicts, question{f, r.model.Verdict(f)})
 		}
@@ -54,12 +54,12 @@ func (r *runner) expected() (expected, error) {
 	return want, nil
 }
 
-// everything tells the world of now, as changes or as a whole.
+// everything returns the current world as an event.
 func (r *runner) everything(resync bool) event {
 	return event{Resync: resync, Deltas: r.sequence.all(r.world)}
 }
 
-// verdicts asks the stack.
+// verdicts checks the verdicts of the dataplane.
 func (r *runner) verdicts(want expected) []finding {
 	wrong := 0
 	var text strings.Builder
@@ -77,7 +77,7 @@ func (r *runner) verdicts(want expected) []finding {
 	return []finding{{checkVerdicts, fmt.Sprintf("%d of %d flows are wrong:%s", wrong, len(want.verdicts), text.String())}}
 }
 
-// inspect looks into the stack.
+// inspect checks the content of the dataplane.
 func inspect(s Subject, want expected) []finding {
 	i, ok := s.(Inspector)
 	if !ok {
@@ -95,7 +95,7 @@ func inspect(s Subject, want expected) []finding {
 	return out
 }
 
-// again tells what is there already, as changes and as a whole.
+// again sends the current state again, as changes and as a resync.
 func (r *runner) again() []finding {
 	var out []finding
 	for _, resync := range []bool{false, true} {
@@ -110,8 +110,8 @@ func (r *runner) again() []finding {
 	return out
 }
 
-// flowsOf returns the flows between the addresses that a sequence has, and those of
-// the cast that no pod has. One end at least is a pod.
+// flowsOf returns the flows between the addresses of a sequence and the fixture addresses without a
+// pod, with a pod at one end or both.
 func flowsOf(s Sequence[ref, content]) []api.Flow {
 	pods := map[netip.Addr]bool{}
 	for _, w := range s.States {

@@ -11,21 +11,21 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// ledger is a subject that keeps a table for every list that pods have, and can be
-// looked into and restarted. Like a mutant it can have a fault.
-type ledger struct {
+// listSubject is a subject with one table for each list of pods. It can be inspected and restarted,
+// and, like a mutant, it can have a fault.
+type listSubject struct {
 	mutant
 	tables  map[renderer.Digest]bool
-	arrived []api.PodID // pods in the order in which they came
+	arrived []api.PodID // pods in order of arrival
 	configs map[api.PodID]renderer.PodConfig
 
-	leaks     bool // tables that no pod has any more stay
-	remembers bool // what is installed tells who came first
-	rewrites  bool // a restart writes everything again
+	leaks     bool // unused tables stay
+	remembers bool // the installed content reveals which pod came first
+	rewrites  bool // a restart rewrites everything
 }
 
-func newLedger(fault func(*ledger)) *ledger {
-	l := &ledger{mutant: mutant{recorderSubject: recorderSubject{NewRecorder("ledger", nil)}},
+func newListSubject(fault func(*listSubject)) *listSubject {
+	l := &listSubject{mutant: mutant{recorderSubject: recorderSubject{NewRecorder("ledger", nil)}},
 		tables: map[renderer.Digest]bool{}, configs: map[api.PodID]renderer.PodConfig{}}
 	l.edit = func(t renderer.Txn) renderer.Txn { return ledgerTxn{t, l} }
 	fault(l)
@@ -33,14 +33,14 @@ func newLedger(fault func(*ledger)) *ledger {
 }
 
 // wrap puts a faulty transaction in front.
-func (l *ledger) wrap(fault func(renderer.Txn) renderer.Txn) {
+func (l *listSubject) wrap(fault func(renderer.Txn) renderer.Txn) {
 	edit := l.edit
 	l.edit = func(t renderer.Txn) renderer.Txn { return fault(edit(t)) }
 }
 
 type ledgerTxn struct {
 	renderer.Txn
-	l *ledger
+	l *listSubject
 }
 
 func (t ledgerTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
@@ -56,7 +56,7 @@ func (t ledgerTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
 }
 
 // Installed implements Inspector.
-func (l *ledger) Installed() (string, error) {
+func (l *listSubject) Installed() (string, error) {
 	if l.remembers {
 		return fmt.Sprint(l.Dump(), l.arrived), nil
 	}
@@ -64,7 +64,7 @@ func (l *ledger) Installed() (string, error) {
 }
 
 // Dangling implements Inspector.
-func (l *ledger) Dangling() []string {
+func (l *listSubject) Dangling() []string {
 	used := map[renderer.Digest]bool{}
 	for _, cfg := range l.Pods() {
 		for _, list := range []*renderer.RuleList{cfg.Ingress, cfg.Egress} {
@@ -85,21 +85,21 @@ func (l *ledger) Dangling() []string {
 	return out
 }
 
-// Restart implements Restarter: what is installed is adopted.
-func (l *ledger) Restart() error {
+// Restart implements Restarter: it adopts the installed content.
+func (l *listSubject) Restart() error {
 	if l.rewrites {
 		l.waste += len(l.Pods())
 	}
 	return nil
 }
 
-// Operations counts what is wasted as well.
-func (l *ledger) Operations() int { return l.Recorder.Operations() + l.waste }
+// Operations also counts wasted operations.
+func (l *listSubject) Operations() int { return l.Recorder.Operations() + l.waste }
 
-// keepsOldTables gives a pod that gets other addresses the lists that it had.
+// keepsOldTables keeps the lists of a pod whose addresses change.
 type keepsOldTables struct {
 	renderer.Txn
-	l *ledger
+	l *listSubject
 }
 
 func (t keepsOldTables) Render(pod api.PodID, cfg renderer.PodConfig) {
@@ -110,7 +110,7 @@ func (t keepsOldTables) Render(pod api.PodID, cfg renderer.PodConfig) {
 	t.Txn.Render(pod, cfg)
 }
 
-// keepsOrder ignores what is said of a pod after one that comes later in the order.
+// keepsOrder ignores changes of a pod after a pod that comes later in the order.
 type keepsOrder struct {
 	renderer.Txn
 	last *api.PodID
@@ -123,10 +123,10 @@ func (t keepsOrder) Render(pod api.PodID, cfg renderer.PodConfig) {
 	}
 }
 
-// writesAgain counts every list that it is told.
+// writesAgain counts every list that it receives.
 type writesAgain struct {
 	renderer.Txn
-	l *ledger
+	l *listSubject
 }
 
 func (t writesAgain) Render(pod api.PodID, cfg renderer.PodConfig) {
@@ -134,10 +134,10 @@ func (t writesAgain) Render(pod api.PodID, cfg renderer.PodConfig) {
 	t.Txn.Render(pod, cfg)
 }
 
-// firstFailure brings ledgers with a fault through everything.
-func firstFailure(fault func(*ledger)) *failure {
+// firstFailure runs all sequences on ledgers with a fault.
+func firstFailure(fault func(*listSubject)) *failure {
 	for _, s := range sequences {
-		x := newInspection(s, func() Subject { return newLedger(fault) })
+		x := newInspection(s, func() Subject { return newListSubject(fault) })
 		for _, e := range Expanders[ref, content]() {
 			if f := x.run(e.Name, e.Expand(s)); f != nil {
 				return f
@@ -147,7 +147,7 @@ func firstFailure(fault func(*ledger)) *failure {
 	return nil
 }
 
-// checks returns what found it.
+// checks returns the failed checks.
 func (f *failure) checks() string {
 	found := map[string]bool{}
 	for _, one := range f.findings {
@@ -157,23 +157,23 @@ func (f *failure) checks() string {
 }
 
 func TestSequencesFindEveryFault(t *testing.T) {
-	txn := func(wrap func(renderer.Txn, *ledger) renderer.Txn) func(*ledger) {
-		return func(l *ledger) { l.wrap(func(t renderer.Txn) renderer.Txn { return wrap(t, l) }) }
+	txn := func(wrap func(renderer.Txn, *listSubject) renderer.Txn) func(*listSubject) {
+		return func(l *listSubject) { l.wrap(func(t renderer.Txn) renderer.Txn { return wrap(t, l) }) }
 	}
 	for _, tt := range []struct {
 		name, checks, expander string
-		fault                  func(*ledger)
+		fault                  func(*listSubject)
 	}{
-		{"forgets members that leave", "again, fresh, verdict", "as given", txn(func(t renderer.Txn, _ *ledger) renderer.Txn { return ignoresLeavers{t} })},
-		{"takes the first port of a range for all", "verdict", "as given", txn(func(t renderer.Txn, _ *ledger) renderer.Txn {
+		{"forgets members that leave", "installed, operations, verdicts", "as given", txn(func(t renderer.Txn, _ *listSubject) renderer.Txn { return ignoresLeavers{t} })},
+		{"takes the first port of a range for all", "verdicts", "as given", txn(func(t renderer.Txn, _ *listSubject) renderer.Txn {
 			return editRules{t, func(r *api.ContivRule) { r.DstPort.Last = r.DstPort.First }}
 		})},
-		{"leaks a table", "dangling", "as given", func(l *ledger) { l.leaks = true }},
-		{"keeps the old table of a pod that moves", "again, fresh, verdict", "as given", txn(func(t renderer.Txn, l *ledger) renderer.Txn { return keepsOldTables{t, l} })},
-		{"ignores a key that comes after another", "again, fresh", "keys reversed", txn(func(t renderer.Txn, _ *ledger) renderer.Txn { return keepsOrder{t, &api.PodID{}} })},
-		{"remembers who came first", "fresh", "keys reversed", func(l *ledger) { l.remembers = true }},
-		{"writes equal things again", "again", "as given", txn(func(t renderer.Txn, l *ledger) renderer.Txn { return writesAgain{t, l} })},
-		{"writes everything again when it is restarted", "again", "restarts between", func(l *ledger) { l.rewrites = true }},
+		{"leaks a table", "references", "as given", func(l *listSubject) { l.leaks = true }},
+		{"keeps the old table of a pod that moves", "installed, operations, verdicts", "as given", txn(func(t renderer.Txn, l *listSubject) renderer.Txn { return keepsOldTables{t, l} })},
+		{"ignores a key that comes after another", "installed, operations", "keys reversed", txn(func(t renderer.Txn, _ *listSubject) renderer.Txn { return keepsOrder{t, &api.PodID{}} })},
+		{"remembers who came first", "installed", "keys reversed", func(l *listSubject) { l.remembers = true }},
+		{"writes equal things again", "operations", "as given", txn(func(t renderer.Txn, l *listSubject) renderer.Txn { return writesAgain{t, l} })},
+		{"writes everything again when it is restarted", "operations", "restarts between", func(l *listSubject) { l.rewrites = true }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := firstFailure(tt.fault)
@@ -186,15 +186,15 @@ func TestSequencesFindEveryFault(t *testing.T) {
 		})
 	}
 	t.Run("and none where there is none", func(t *testing.T) {
-		if f := firstFailure(func(*ledger) {}); f != nil {
+		if f := firstFailure(func(*listSubject) {}); f != nil {
 			t.Error(f)
 		}
 	})
 }
 
 func TestAFailureSaysWhatHappened(t *testing.T) {
-	text := firstFailure(func(l *ledger) { l.leaks = true }).String()
-	for _, want := range []string{`sequence "pods get lists and lose them"`, `expander "as given"`, "event 4 of 4, state 3", "check dangling: table", "before the event it was\npod test/pod-0", "after it should be\npod test/pod-0"} {
+	text := firstFailure(func(l *listSubject) { l.leaks = true }).String()
+	for _, want := range []string{`sequence "pods get lists and lose them"`, `expander "as given"`, "event 4 of 4, state 3", "check references: table", "before the event it was\npod test/pod-0", "after it should be\npod test/pod-0"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)
 		}

@@ -6,26 +6,25 @@ import (
 	"strconv"
 )
 
-// How much the random searches and other long tests do is decided here. "make test" and
-// "make race" draw little, so that both end soon on two processors; SLUICE_LONG=usual, which
-// "make mutation" sets, draws as much as finds most faults, and SLUICE_LONG=1, which
-// "make soak" sets, draws everything.
+// This file controls how much random searches and other long tests do. "make test" and "make race"
+// do little, so that both finish soon on two processors. SLUICE_LONG=usual, as set by "make
+// mutation", finds most faults. SLUICE_LONG=1, as set by "make soak", does everything.
 const (
-	fewChecks  = 25 // of each property that rapid checks; with -short it checks a fifth
+	fewChecks  = 25 // of each property checked by rapid, which checks a fifth with -short
 	manyChecks = 100
 )
 
-func init() { // before the command line is read, which prevails
+func init() { // before flags are parsed, which take precedence
 	_ = flag.Set("rapid.checks", strconv.Itoa(Extent(fewChecks, manyChecks, manyChecks)))
 }
 
-// Whole reports whether everything is asked, however long that takes.
+// Whole reports whether tests must be exhaustive, however long they take.
 func Whole() bool { return os.Getenv("SLUICE_LONG") == "1" }
 
-// Few reports whether little is drawn.
+// Few reports whether tests must be short.
 func Few() bool { return Extent(1, 0, 0) == 1 }
 
-// Extent returns how much a test does.
+// Extent returns the amount of work for the current setting.
 func Extent(few, usual, whole int) int {
 	switch {
 	case Whole():

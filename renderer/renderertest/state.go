@@ -9,25 +9,24 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// state is what a Recorder has installed. Its methods note what the contract
-// forbids.
+// state is what a Recorder has installed. Its methods record violations of the contract.
 type state struct {
 	pods   map[api.PodID]renderer.PodConfig
-	sets   map[api.SetID]*memberSet // never empty ones
+	sets   map[api.SetID]*memberSet // never empty sets
 	byAddr map[netip.Addr][]api.PodID
 
-	resync     bool // being built from a resync
-	told       map[api.SetID]bool
+	resync     bool // under construction by a resync
+	updated    map[api.SetID]bool
 	violations []string
-	journal    *journal // nil: nobody counts
+	journal    *journal // nil: changes are not counted
 }
 
 func newState() state {
 	return state{
-		pods:   map[api.PodID]renderer.PodConfig{},
-		sets:   map[api.SetID]*memberSet{},
-		byAddr: map[netip.Addr][]api.PodID{},
-		told:   map[api.SetID]bool{},
+		pods:    map[api.PodID]renderer.PodConfig{},
+		sets:    map[api.SetID]*memberSet{},
+		byAddr:  map[netip.Addr][]api.PodID{},
+		updated: map[api.SetID]bool{},
 	}
 }
 
@@ -39,16 +38,16 @@ func (s *state) violate(format string, args ...any) {
 func (s *state) takeViolations() []string {
 	v := s.violations
 	s.violations = nil
-	clear(s.told)
+	clear(s.updated)
 	return v
 }
 
 func (s *state) updateSet(id api.SetID, added, removed []netip.Prefix) {
-	if s.resync && (len(removed) > 0 || s.told[id]) {
+	if s.resync && (len(removed) > 0 || s.updated[id]) {
 		s.violate("set %s: a resync tells the whole membership of a set once", id)
 	}
 	if s.resync {
-		s.told[id] = true
+		s.updated[id] = true
 	}
 	set := s.sets[id]
 	if set == nil {
@@ -116,7 +115,7 @@ func (s *state) checkAddrs(pod api.PodID, ips []netip.Addr) {
 	}
 }
 
-// checkList checks what PodConfig says about lists.
+// checkList checks the requirements of PodConfig for lists.
 func (s *state) checkList(pod api.PodID, direction string, l *renderer.RuleList) {
 	if l == nil {
 		return
@@ -186,7 +185,7 @@ func equalConfigs(a, b renderer.PodConfig) bool {
 	return slices.Equal(a.IPs, b.IPs) && equalLists(a.Ingress, b.Ingress) && equalLists(a.Egress, b.Egress)
 }
 
-// equalLists compares rules; origins take no part in equality.
+// equalLists compares rules; it ignores origins.
 func equalLists(a, b *renderer.RuleList) bool {
 	return a == b || (a == nil) == (b == nil) && slices.Equal(a.Rules(), b.Rules())
 }

@@ -10,23 +10,23 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// ref names a pod or a set of the suite.
+// ref identifies a pod or a set of the suite.
 type ref struct {
-	set api.SetID // 0: it is a pod
+	set api.SetID // 0: a pod
 	pod int
 }
 
-// content is what a renderer is told of a pod, or of a set. It is the same in every
-// state in which nothing changed.
+// content is the configuration of a pod, or the members of a set. Unchanged content is the same
+// object in every state.
 type content struct {
 	pod     renderer.PodConfig
 	members []netip.Prefix
 }
 
-// world is a state at the contract.
+// world is a state at the renderer contract.
 type world map[ref]content
 
-// place puts something into a world.
+// place adds something to a world.
 type place func(world)
 
 func worldOf(places ...place) world {
@@ -37,10 +37,10 @@ func worldOf(places ...place) world {
 	return w
 }
 
-// pod puts a pod with its first addresses.
+// pod adds a pod with its first addresses.
 func pod(n int, ingress, egress *renderer.RuleList) place { return podAt(n, both(n), ingress, egress) }
 
-// podAt puts a pod with other addresses.
+// podAt adds a pod with other addresses.
 func podAt(n int, ips []netip.Addr, ingress, egress *renderer.RuleList) place {
 	ips = slices.SortedFunc(slices.Values(ips), netip.Addr.Compare)
 	return func(w world) {
@@ -48,14 +48,14 @@ func podAt(n int, ips []netip.Addr, ingress, egress *renderer.RuleList) place {
 	}
 }
 
-// set puts a set with members that are single addresses.
+// set adds a set with single addresses as members.
 func set(id api.SetID, addrs ...netip.Addr) place { return setOf(id, hosts(addrs...)...) }
 
 func setOf(id api.SetID, members ...netip.Prefix) place {
 	return func(w world) { w[ref{set: id}] = content{members: members} }
 }
 
-// sequenceOf names some worlds.
+// sequenceOf returns a named sequence of worlds.
 func sequenceOf(name string, worlds ...world) Sequence[ref, content] {
 	s := Sequence[ref, content]{Name: name, Compare: compareRefs, Equal: equalContent}
 	for _, w := range worlds {
@@ -64,7 +64,7 @@ func sequenceOf(name string, worlds ...world) Sequence[ref, content] {
 	return s
 }
 
-// compareRefs orders sets before pods, as the layer above tells them.
+// compareRefs orders sets before pods, like the layer above.
 func compareRefs(a, b ref) int {
 	return cmp.Or(cmp.Compare(b.set, a.set), cmp.Compare(a.pod, b.pod))
 }
@@ -73,10 +73,10 @@ func equalContent(a, b content) bool {
 	return equalConfigs(a.pod, b.pod) && slices.Equal(a.members, b.members)
 }
 
-// event is what a renderer is told in one transaction.
+// event is one transaction of a renderer.
 type event = Event[ref, content]
 
-// apply tells a transaction an event that follows a world, in the order of the event.
+// apply adds an event to a transaction, in the order of the event. from is the world before it.
 func apply(t renderer.Txn, from world, e event) {
 	now := world{}
 	if !e.Resync {
@@ -97,15 +97,14 @@ func apply(t renderer.Txn, from world, e event) {
 	}
 }
 
-// applySet tells what joins and leaves a set, if anything does.
+// applySet adds the change of a set to a transaction, if there is any.
 func applySet(t renderer.Txn, id api.SetID, old, members []netip.Prefix) {
 	if added, removed := without(members, old), without(old, members); len(added)+len(removed) > 0 {
 		t.UpdateSet(id, added, removed)
 	}
 }
 
-// again returns an equal configuration with other objects, since equality is that of
-// rules.
+// again returns an equal configuration made of other objects: equality is that of rules.
 func again(cfg renderer.PodConfig) renderer.PodConfig {
 	cfg.IPs = slices.Clone(cfg.IPs)
 	for _, l := range []**renderer.RuleList{&cfg.Ingress, &cfg.Egress} {
@@ -116,7 +115,7 @@ func again(cfg renderer.PodConfig) renderer.PodConfig {
 	return cfg
 }
 
-// holders counts the pods that have an address.
+// holders counts the pods with each address.
 func (w world) holders() map[netip.Addr]int {
 	out := map[netip.Addr]int{}
 	for _, c := range w {

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// sequences are the lists of worlds that every renderer is brought through.
+// sequences are the lists of worlds that every renderer must pass.
 var sequences = []Sequence[ref, content]{
 	sequenceOf("pods get lists and lose them",
 		worldOf(pod(0, nil, nil), pod(1, nil, nil), pod(2, nil, nil)),
@@ -77,7 +77,7 @@ var (
 	fromNode = from(api.Permit, api.SetNet(api.NodeSet), api.AnyProtocol, api.AnyPort)
 )
 
-// mixed denies by one set and permits by it and another.
+// mixed denies one set, and permits it and another one.
 func mixed() *renderer.RuleList {
 	return list(from(api.Deny, api.SetNet(backends), api.TCP, api.Port(80)), from(api.Permit, api.SetNet(frontends), api.TCP, api.Ports(80, 443)),
 		from(api.Permit, api.SetNet(backends), api.UDP, api.AnyPort), denyAll)

@@ -8,62 +8,60 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Subject is a renderer under test, together with the stack below it.
+// Subject is a renderer under test, together with its dataplane.
 type Subject interface {
-	// Renderer returns the renderer; always the same one, unless it is restarted.
+	// Renderer returns the renderer. It is always the same, unless the Subject is restarted.
 	Renderer() renderer.Renderer
-	// Verdict says what the stack, as it is installed now, does with the first
-	// packet of a flow. An address that no pod was rendered with is behind the
-	// uplink.
+	// Verdict returns what the dataplane does now with the first packet of a flow. An address
+	// without a rendered pod is behind the uplink.
 	Verdict(f api.Flow) api.Action
-	// Operations returns the number of changes that the renderer made in the stack
-	// so far; reads do not count.
+	// Operations returns the number of changes that the renderer has made in the dataplane; reads
+	// do not count.
 	Operations() int
-	// FailNext makes the n-th next call to the stack fail, 1 being the very next;
-	// 0 takes back what was not consumed yet. Calls after the failed one work.
+	// FailNext makes the n-th next call to the dataplane fail; 1 is the very next. 0 cancels an
+	// injected failure that has not occurred yet. Calls after the failed one work.
 	FailNext(n int)
 }
 
-// Inspector is a Subject that can be looked into. What it holds after any way to a
-// state is then compared with what a new Subject holds.
+// Inspector is a Subject whose content can be inspected. The content after any path to a state is
+// compared with that of a new Subject.
 type Inspector interface {
-	// Installed prints everything in the stack that must be a function of what was
-	// told last, and nothing that may depend on the way there.
+	// Installed prints everything in the dataplane that must depend only on the current state, and
+	// nothing that may depend on history.
 	Installed() (string, error)
-	// Dangling names every reference in the stack that leads to nothing, and every
-	// object of the renderer's that nothing refers to.
+	// Dangling returns every unresolved reference in the dataplane, and every object of the
+	// renderer without a reference to it.
 	Dangling() []string
 }
 
 // Restarter is a Subject whose renderer can be replaced.
 type Restarter interface {
-	// Restart ends the renderer and starts a new one over the same stack, which is
-	// told nothing yet. From then on Renderer returns the new one.
+	// Restart closes the renderer and starts a new one on the same dataplane, without any state.
+	// From then on Renderer returns the new one.
 	Restart() error
 }
 
-// Narrow is a Subject whose stack cannot tell all flows apart. It never permits what the
-// rules do not.
+// Narrow is a Subject whose dataplane cannot distinguish all flows. It never permits more than the
+// rules.
 type Narrow interface {
-	// Narrows says that the stack may deny a flow that the rules permit.
+	// Narrows reports whether the dataplane may deny a flow that the rules permit.
 	Narrows(f api.Flow) bool
 }
 
-// Partial is a Subject whose stack cannot be asked about all flows. The others have no
-// verdict.
+// Partial is a Subject whose dataplane can judge only some flows. The other flows have no verdict.
 type Partial interface {
-	// Sees reports whether the stack tells the flow apart from others.
+	// Sees reports whether the dataplane can judge the flow.
 	Sees(f api.Flow) bool
 }
 
-// Batched is a Subject that takes long to be asked about one flow, and not much longer
-// for many.
+// Batched is a Subject for which verdicts on many flows together are much cheaper than one by one.
 type Batched interface {
-	// Judge says that Verdict will be asked about flows that the Subject sees.
+	// Judge announces the flows for which Verdict will be called. The Subject sees all of them.
 	Judge(flows []api.Flow)
 }
 
-// accepts reports whether the verdict of a stack is what the rules say, as far as it can.
+// accepts reports whether the verdict of the dataplane is correct, as far as the dataplane can
+// tell.
 func accepts(s Subject, f api.Flow, want api.Action) (got api.Action, ok bool) {
 	if p, partial := s.(Partial); partial && !p.Sees(f) {
 		return want, true
@@ -73,7 +71,7 @@ func accepts(s Subject, f api.Flow, want api.Action) (got api.Action, ok bool) {
 	return got, got == want || got == api.Deny && narrow && n.Narrows(f)
 }
 
-// judge says which flows a check asks about.
+// judge announces the flows of a check.
 func judge[Q any](s Subject, questions []Q, flow func(Q) api.Flow) {
 	b, ok := s.(Batched)
 	if !ok {
@@ -89,13 +87,12 @@ func judge[Q any](s Subject, questions []Q, flow func(Q) api.Flow) {
 	b.Judge(flows)
 }
 
-// Factory returns a new Subject with an empty stack. The pods of PodIDs must be
-// attachable to it: either the stack knows them from the start, or the Subject
-// attaches a pod when it is rendered. A Subject that is an io.Closer is closed
-// when a scenario is done with it.
+// Factory returns a new Subject with an empty dataplane. It must be possible to attach the pods in
+// PodIDs: either the dataplane knows them from the start, or the Subject attaches a pod when it is
+// rendered. A Subject that is an io.Closer is closed after its scenario.
 type Factory func(t testing.TB) Subject
 
-// TB is what scenarios need of a test.
+// TB is the part of testing.TB that scenarios need.
 type TB interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -103,10 +100,9 @@ type TB interface {
 	Logf(format string, args ...any)
 }
 
-// Run is the conformance suite: it runs every scenario, and every sequence with all
-// expanders, as a subtest, each against new Subjects. What a stack must do is said by
-// a Recorder that is told the same transactions. Expanders that make many events are left
-// out where little is drawn.
+// Run is the conformance suite. It runs every scenario, and every sequence with all expanders, as a
+// subtest on new Subjects. A Recorder with the same transactions provides the expected verdicts.
+// Short runs skip the expanders with many events.
 func Run(t *testing.T, factory Factory) {
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
@@ -119,8 +115,7 @@ func Run(t *testing.T, factory Factory) {
 	t.Run("random sequences are enforced, whatever fails", func(t *testing.T) { runRandom(t, factory) })
 }
 
-// scenario is one test of the suite. It may ask for any number of new Subjects, and uses
-// the last one.
+// scenario is one test of the suite. It may create any number of Subjects, and uses the last one.
 type scenario struct {
 	name string
 	run  func(t TB, newSubject func() Subject)
@@ -135,8 +130,8 @@ func concat(groups ...[]scenario) (all []scenario) {
 	return all
 }
 
-// oneAtATime returns new Subjects; each is closed when the next one is asked for, or the
-// test ends.
+// oneAtATime returns a function that creates Subjects. It closes each one when the next is created,
+// or when the test ends.
 func oneAtATime(t testing.TB, factory Factory) func() Subject {
 	var last Subject
 	end := func() {
@@ -156,7 +151,7 @@ func oneAtATime(t testing.TB, factory Factory) func() Subject {
 	}
 }
 
-// rig holds a Subject and the Recorder that is the truth for it.
+// rig is a Subject with the Recorder that provides the expected verdicts.
 type rig struct {
 	t       TB
 	subject Subject
@@ -170,8 +165,8 @@ func newRig(t TB, subject Subject) *rig {
 // change fills a transaction.
 type change func(renderer.Txn)
 
-// begin tells a change to the model, and to a transaction of the subject that is
-// left to the caller to commit.
+// begin applies a change to the model, and returns a transaction of the subject with the change,
+// which the caller commits.
 func (r *rig) begin(resync bool, c change) renderer.Txn {
 	r.t.Helper()
 	model, txn := r.model.NewTxn(resync), r.subject.Renderer().NewTxn(resync)
@@ -183,7 +178,7 @@ func (r *rig) begin(resync bool, c change) renderer.Txn {
 	return txn
 }
 
-// apply commits a change that must work, and checks verdicts.
+// apply commits a change that must succeed, and checks verdicts.
 func (r *rig) apply(c change) {
 	r.t.Helper()
 	r.commit(r.begin(false, c))
@@ -204,7 +199,7 @@ func (r *rig) commit(txn renderer.Txn) {
 	}
 }
 
-// check compares every flow of the cast.
+// check compares the verdicts of all fixture flows.
 func (r *rig) check() {
 	r.t.Helper()
 	r.checkFlows(allFlows)
@@ -227,8 +222,7 @@ func (r *rig) checkFlows(flows []api.Flow) {
 	}
 }
 
-// want checks one verdict that the scenario states itself, so that the model is
-// tested as well.
+// want checks a verdict that the scenario states itself, which also tests the model.
 func (r *rig) want(action api.Action, f api.Flow) {
 	r.t.Helper()
 	if got, ok := accepts(r.subject, f, action); !ok {
@@ -236,7 +230,7 @@ func (r *rig) want(action api.Action, f api.Flow) {
 	}
 }
 
-// operations returns how many operations in the stack a step needs.
+// operations returns the number of operations of a step in the dataplane.
 func (r *rig) operations(step func()) int {
 	r.t.Helper()
 	before := r.subject.Operations()

@@ -10,12 +10,12 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// mutant is a renderer with one fault on top of a Recorder.
+// mutant is a Recorder with one fault.
 type mutant struct {
 	recorderSubject
-	edit    func(renderer.Txn) renderer.Txn              // nil: no change
-	verdict func(*Recorder, api.Flow) (api.Action, bool) // nil: the right one
-	waste   int                                          // operations added to every reading
+	edit    func(renderer.Txn) renderer.Txn              // nil: unmodified
+	verdict func(*Recorder, api.Flow) (api.Action, bool) // nil: correct
+	waste   int                                          // operations added to every count
 }
 
 func (m *mutant) Renderer() renderer.Renderer { return mutantRenderer{m} }
@@ -81,7 +81,7 @@ type keepsRemoved struct{ renderer.Txn }
 
 func (keepsRemoved) Remove(api.PodID) {}
 
-// editRules changes every rule of every list.
+// editRules modifies every rule of every list.
 type editRules struct {
 	renderer.Txn
 	edit func(*api.ContivRule)
@@ -102,8 +102,8 @@ func (t editRules) Render(pod api.PodID, cfg renderer.PodConfig) {
 	t.Txn.Render(pod, cfg)
 }
 
-// faults are what a renderer can get wrong. No violations are reported, since the
-// faulty transactions themselves break the contract.
+// faults are mistakes that a renderer can make. Violations are not reported, because faulty
+// transactions break the contract themselves.
 var faults = map[string]func(*mutant){
 	"ignores members that leave": func(m *mutant) { m.edit = func(t renderer.Txn) renderer.Txn { return ignoresLeavers{t} } },
 	"ignores egress lists":       func(m *mutant) { m.edit = func(t renderer.Txn) renderer.Txn { return ignoresEgress{t} } },
@@ -169,7 +169,7 @@ var faults = map[string]func(*mutant){
 	"works when nothing changed": func(m *mutant) { m.waste = 1 },
 }
 
-// verdictOf collects what scenarios report, instead of failing a test.
+// verdictOf collects the failures of scenarios instead of failing a test.
 type verdictOf struct{ failures []string }
 
 func (v *verdictOf) Helper()             {}
@@ -183,7 +183,7 @@ func (v *verdictOf) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// failing returns the name of the first scenario that a subject does not pass.
+// failing returns the name of the first scenario that a subject fails.
 func failing(newSubject func() Subject) string {
 	for _, s := range scenarios {
 		v, done := &verdictOf{}, make(chan struct{})

@@ -11,21 +11,20 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// driftRule is the kind of what an audit finds: a rule that is gone, says something else, or came.
+// driftRule is the kind of drift of rules: one that is missing, changed or added.
 const driftRule = "rule"
 
-var errDrift = errors.New("somebody has changed session rules in the vswitch")
+var errDrift = errors.New("session rules in the vswitch were changed by another program")
 
-// audits are looks at the rules that there are, and what they found.
+// audits compare the installed session rules with the expected ones.
 type audits struct {
-	every   time.Duration // less than 0: never
+	every   time.Duration // negative: never
 	last    time.Time
-	drifts  map[string]uint64  // how often somebody changed what is ours, by kind; is replaced, not changed
-	foreign []renderer.Foreign // rules of others beside ours; is replaced, not changed
+	drifts  map[string]uint64  // foreign changes that were found, by kind; replaced, never modified
+	foreign []renderer.Foreign // rules of other owners beside ours; replaced, never modified
 }
 
-// begin reports whether it is the time for an audit. What is fresh is about to be read, which
-// does for one.
+// begin reports whether an audit is due. A fresh read replaces an audit.
 func (a *audits) begin(fresh bool) bool {
 	now := time.Now()
 	if !fresh && (a.every < 0 || now.Before(a.last.Add(a.every))) {
@@ -35,21 +34,20 @@ func (a *audits) begin(fresh bool) bool {
 	return !fresh
 }
 
-// drifted counts and logs how our rules differ from what they should be.
+// drifted counts and logs the differences of our rules.
 func (a *audits) drifted(found []string, log *slog.Logger) {
 	counts := maps.Clone(a.drifts)
 	for _, d := range found {
 		counts[driftRule]++
-		log.Warn("somebody has changed session rules in the vswitch; they are repaired", "what", d)
+		log.Warn("session rules in the vswitch were changed by another program; repairing them", "what", d)
 	}
 	a.drifts = counts
 }
 
-// placeBeside is what a rule of somebody else means among ours.
-const placeBeside = "it stands beside ours, and decides where it is the more specific one"
+// placeBeside is the effect of a foreign rule among ours.
+const placeBeside = "it stands beside ours and decides where it is more specific"
 
-// findForeign finds the rules of others in sections that have some of ours, and logs those that
-// are new.
+// findForeign finds the rules of other owners in sections with rules of ours, and logs new ones.
 func (a *audits) findForeign(m *mirror, held holders, log *slog.Logger) {
 	var found []renderer.Foreign
 	for _, s := range slices.SortedFunc(maps.Keys(m.foreign), section.compare) {
@@ -65,7 +63,7 @@ func (a *audits) findForeign(m *mirror, held holders, log *slog.Logger) {
 		for _, at := range slices.SortedFunc(maps.Keys(places), place.compare) {
 			f := renderer.Foreign{Object: s.rule(at), Tag: places[at], At: "the host stack", Pods: []api.PodID{pod}, Direction: direction, First: true, Place: placeBeside}
 			if !slices.ContainsFunc(a.foreign, func(o renderer.Foreign) bool { return o.Object == f.Object && slices.Equal(o.Pods, f.Pods) }) {
-				log.Warn("a pod with policy has a session rule of somebody else", "pod", pod, "rule", f.Object, "tag", f.Tag, "place", f.Place)
+				log.Warn("found a session rule of another owner for a pod with policy", "pod", pod, "rule", f.Object, "tag", f.Tag, "place", f.Place)
 			}
 			found = append(found, f)
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// inAudit runs a test over a pod that may connect to port 80, in a bubble in which time passes only
-// when everybody waits. audit waits until the owner is asked to look, and does.
+// inAudit runs a test with a pod that may connect to port 80, in a bubble with fake time. audit
+// waits until the renderer requests an audit, and commits.
 func inAudit(t *testing.T, test func(t *testing.T, s *backends.Session, audit func(), log *bytes.Buffer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -80,8 +80,8 @@ func TestAuditRepairsSessionRules(t *testing.T) {
 	})
 }
 
-// TestAuditShowsSessionRulesOfOthers has somebody add a rule that is more specific than ours, and
-// remove it.
+// TestAuditShowsSessionRulesOfOthers adds a foreign rule that is more specific than ours, and
+// removes it.
 func TestAuditShowsSessionRulesOfOthers(t *testing.T) {
 	inAudit(t, func(t *testing.T, s *backends.Session, audit func(), log *bytes.Buffer) {
 		theirs := vswitch.SessionRule{Local: true, Namespaces: []uint32{s.Namespaces[client]}, Protocol: api.TCP, Lcl: netip.MustParsePrefix("0.0.0.0/0"),
@@ -97,7 +97,7 @@ func TestAuditShowsSessionRulesOfOthers(t *testing.T) {
 				t.Errorf("shown is %+v", f)
 			}
 			if connect(s, somewhere, 443) != api.Permit {
-				t.Error("a rule of somebody else was taken away")
+				t.Error("the foreign rule was removed")
 			}
 			s.Switch.ChangeSessionRule(false, theirs)
 			audit()

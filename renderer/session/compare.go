@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// compare returns how our rules differ from the mirror, and whether those of others do.
+// compare returns the differences of our rules from the mirror, and whether foreign rules differ.
 func (m *mirror) compare(ctx context.Context, l *link) (found []string, others bool, err error) {
 	all, err := l.dump(ctx)
 	if err != nil {
@@ -42,14 +42,14 @@ func (m *mirror) compare(ctx context.Context, l *link) (found []string, others b
 	return found, others || rest != 0, nil
 }
 
-// differences says which of our rules of a section are gone, or say something else.
+// differences describes the rules of ours in a section that are missing or changed.
 func (s section) differences(ours, has rules) (out []string) {
 	for _, at := range ours.sorted() {
 		switch a, ok := has[at]; {
 		case !ok:
 			out = append(out, s.rule(at)+" is gone")
 		case a != ours[at]:
-			out = append(out, fmt.Sprintf("%s says %s instead of %s", s.rule(at), a, ours[at]))
+			out = append(out, fmt.Sprintf("%s has action %s instead of %s", s.rule(at), a, ours[at]))
 		}
 	}
 	return out

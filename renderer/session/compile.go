@@ -10,31 +10,29 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// line is a rule of an ordered table for one transport and family. The first line that
-// matches decides.
+// line is a rule of an ordered table for one transport and family. The first match decides.
 type line struct {
 	peers  []netip.Prefix
 	ports  []uint16
-	others bool // it matches all ports but those
+	others bool // the line matches all ports except these
 	action api.Action
 }
 
 // any reports whether the line matches all ports.
 func (l line) any() bool { return l.others && len(l.ports) == 0 }
 
-// matches reports whether the line matches a port; 0 stands for those that no line lists.
+// matches reports whether the line matches a port. Port 0 stands for the ports that no line lists.
 func (l line) matches(port uint16) bool { return slices.Contains(l.ports, port) != l.others }
 
-// compile returns the rules whose most specific match decides as the first match of lines
-// does; the last line must match everything. It is a function of what the lines mean, not of
-// how they say it.
+// compile returns rules whose most specific match decides in the same way as the first match of the
+// lines. The last line must match everything. The result depends only on what the lines decide, not
+// on how they are written.
 //
-// What a rule is for falls into four. top decides the rest, as the last line does. bulk rules
-// are for any port of some addresses, and say the opposite. Exceptions are for one port of
-// such addresses, and say what top does. Further rules are for one port of any addresses, and
-// say what bulk rules do. An exception is never within a further rule, so that it does not
-// matter in which of the rules that hold it VPP looks for it, and the rules that say the same
-// may overlap as they like.
+// There are four kinds of rules. top decides the rest, like the last line. Bulk rules match any
+// port of some addresses, with the action opposite to top. Exceptions match one port of such
+// addresses, with the action of top. Further rules match one port of any addresses, with the action
+// of bulk rules. An exception is never within a further rule. So it does not matter in which of the
+// rules that contain it VPP looks for it, and rules with the same action may overlap.
 func compile(lines []line, family int) rules {
 	rest := lines[len(lines)-1].action
 	out := rules{}
@@ -60,8 +58,7 @@ func compile(lines []line, family int) rules {
 	return out
 }
 
-// cover returns the fewest prefixes of what is to be covered that hold all of it that is not
-// in bulk.
+// cover returns the fewest prefixes within only that contain everything of it that is not in bulk.
 func cover(only, bulk *netipx.IPSet) []netip.Prefix {
 	missing := difference(only, bulk).Prefixes()
 	if len(missing) == 0 {
@@ -73,10 +70,10 @@ func cover(only, bulk *netipx.IPSet) []netip.Prefix {
 	return missing
 }
 
-// region returns the addresses for which the first line that matches a port says something
-// else than the rest; port 0 stands for all ports that no line lists. The address of nothing
-// is left to the rest for those: a rule that holds it would hide top from VPP, and nobody
-// connects to it or from it.
+// region returns the addresses for which the first line that matches a port has another action than
+// the rest. Port 0 stands for all ports that no line lists. For port 0 the unspecified address is
+// left to the rest: a rule with this address would hide top from VPP, and there are no connections
+// to or from it.
 func region(lines []line, port uint16, family int, rest api.Action) *netipx.IPSet {
 	var b netipx.IPSetBuilder
 	for _, l := range slices.Backward(lines) {
@@ -104,7 +101,7 @@ func difference(a, b *netipx.IPSet) *netipx.IPSet {
 	return built(&d)
 }
 
-// built returns the set of a builder, which has no errors: nothing invalid was added.
+// built returns the set of a builder. It cannot fail, because nothing invalid was added.
 func built(b *netipx.IPSetBuilder) *netipx.IPSet {
 	s, err := b.IPSet()
 	if err != nil {
@@ -113,7 +110,7 @@ func built(b *netipx.IPSetBuilder) *netipx.IPSet {
 	return s
 }
 
-// portClasses returns the ports that lines name. Those of a class are named by the same lines,
+// portClasses groups the ports that lines name. The ports of a class are named by the same lines,
 // so they need the same rules.
 func portClasses(lines []line) (classes [][]uint16) {
 	named := map[uint16][]byte{}

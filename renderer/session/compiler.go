@@ -8,25 +8,24 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// wanted are the rules that a section is to have. Sections of pods that may do the same share
-// them.
+// wanted are the desired rules of a section. Sections of pods with equal permissions share them.
 type wanted struct {
 	rules   rules
-	origin  string         // whose they are, for tags
+	origin  string         // owner, for tags
 	origins [][]api.Origin // of the rules of the table
 }
 
-// wantedKey is what wanted rules depend on, beside the members of sets.
+// wantedKey is what wanted rules depend on, apart from the members of sets.
 type wantedKey struct {
-	table     renderer.Digest // of its rules, or of those of a part of the global table
+	table     renderer.Digest // of the table's rules, or of those of a part of the global table
 	global    bool
 	transport api.Protocol
 	family    int
-	free      string // who passes whatever policy says
+	free      string // peers that are exempt from policy
 }
 
-// originOf returns what tags say of where a rule is from. Those of IPv6 must be known from
-// the rule alone, because VPP does not tell them.
+// originOf returns the text about the origin for tags. For IPv6 it must be derivable from the rule
+// alone, because VPP does not dump those tags.
 func (w *wanted) originOf(s section) string {
 	if s.family == 1 {
 		return ""
@@ -34,14 +33,14 @@ func (w *wanted) originOf(s section) string {
 	return w.origin
 }
 
-// compiler makes wanted rules of tables, and keeps those that are in use: the same are the same
-// pointer as long as nothing changes.
+// compiler compiles tables to wanted rules and caches those in use. The result is the same pointer
+// as long as nothing changes.
 type compiler struct {
 	can  expressible
 	made map[wantedKey]*wanted
 }
 
-// wanted returns the wanted rules for a key, nil for a section that nothing is to restrict.
+// wanted returns the wanted rules for a key, or nil for a section that nothing restricts.
 func (c *compiler) wanted(key wantedKey, table []api.ContivRule, peer side, nets *cache.Nets, free []netip.Prefix, origin string, origins [][]api.Origin) *wanted {
 	w, ok := c.made[key]
 	if !ok {
@@ -55,7 +54,7 @@ func (c *compiler) wanted(key wantedKey, table []api.ContivRule, peer side, nets
 	return w
 }
 
-// forget forgets what was made of sets that change.
+// forget drops the rules that depend on sets that change.
 func (c *compiler) forget(state *cache.Cache, sets []api.SetID) {
 	for _, id := range sets {
 		for _, t := range state.Naming(id) {
@@ -68,7 +67,7 @@ func (c *compiler) forget(state *cache.Cache, sets []api.SetID) {
 	}
 }
 
-// keep forgets what is not used.
+// keep drops the rules that are not used.
 func (c *compiler) keep(used map[wantedKey]bool) {
 	for key := range c.made {
 		if !used[key] {

@@ -12,13 +12,13 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// connection is what VPP's command line tells of a session.
+// connection is a session as printed by VPP's command line.
 type connection struct {
 	thread, index int
 	transport     api.Protocol
 	lcl, rmt      netip.AddrPort
 	listens       bool
-	cut           bool // it cuts through, from one application to another
+	cut           bool // cut-through: directly from one application to another
 }
 
 // isOf reports whether a connection was accepted by a listener.
@@ -26,10 +26,10 @@ func (c connection) isOf(l connection) bool {
 	return l.listens && l.transport == c.transport && l.lcl.Port() == c.lcl.Port()
 }
 
-// String is for people.
+// String formats the connection for logs.
 func (c connection) String() string { return fmt.Sprintf("%s %s -> %s", c.transport, c.lcl, c.rmt) }
 
-// threads returns on how many threads VPP has sessions.
+// threads returns the number of threads with sessions in VPP.
 func (l *link) threads(ctx context.Context) (int, error) {
 	text, err := l.CLI(ctx, "show session")
 	if err != nil {
@@ -38,7 +38,7 @@ func (l *link) threads(ctx context.Context) (int, error) {
 	return len(threadLine.FindAllString(text, -1)), nil
 }
 
-// connections returns the sessions that have a local address.
+// connections returns the sessions with a local address.
 func (l *link) connections(ctx context.Context, threads int, lcl netip.Addr) (out []connection, err error) {
 	for t := range threads {
 		text, err := l.CLI(ctx, fmt.Sprintf("show session thread %d lcl %s verbose 1 force-print", t, lcl))
@@ -50,7 +50,7 @@ func (l *link) connections(ctx context.Context, threads int, lcl netip.Addr) (ou
 	return out, nil
 }
 
-// end has the application of a connection told to close it.
+// end asks the application of a connection to close it.
 func (l *link) end(ctx context.Context, c connection) error {
 	_, err := l.CLI(ctx, fmt.Sprintf("clear session thread %d session %d", c.thread, c.index))
 	if err != nil && !isUnknown(err) { // it may just have ended
@@ -61,15 +61,14 @@ func (l *link) end(ctx context.Context, c connection) error {
 
 var (
 	threadLine = regexp.MustCompile(`(?m)^Thread \d+: `)
-	// A line of "show session": thread, session, whether it cuts through, transport, both ends,
-	// state.
+	// A line of "show session": thread, session, cut-through flag, transport, both ends, state.
 	sessionLine = regexp.MustCompile(`(?m)^\[(\d+):(\d+)\]\[(CT:)?([TU])\] (\S+)->(\S+)\s+(\S+)`)
 )
 
 // ending are the states of connections that this side has closed.
 var ending = []string{"CLOSED", "FIN_WAIT_1", "FIN_WAIT_2", "CLOSING", "LAST_ACK", "TIME_WAIT"}
 
-// parseConnections reads sessions from what VPP prints.
+// parseConnections parses sessions from VPP's output.
 func parseConnections(text string) (out []connection) {
 	for _, m := range sessionLine.FindAllStringSubmatch(colours.ReplaceAllString(text, ""), -1) {
 		c := connection{transport: api.TCP, listens: m[7] == "LISTEN", cut: m[3] != ""}
@@ -88,7 +87,7 @@ func parseConnections(text string) (out []connection) {
 	return out
 }
 
-// parseEnd reads address and port, which VPP writes without brackets around IPv6.
+// parseEnd parses an address and a port; VPP prints IPv6 addresses without brackets.
 func parseEnd(text string) (netip.AddrPort, error) {
 	i := strings.LastIndexByte(text, ':')
 	if i < 0 {

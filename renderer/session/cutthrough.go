@@ -7,11 +7,12 @@ import (
 	"strconv"
 )
 
-// Two applications on one routing table of VPP talk by memory that they share: their connection
-// cuts through, and is two sessions. That of the client has no address of its own, that of the
-// server none of the other side, and VPP tells by its segment manager whose the client's is.
+// Two applications on one routing table of VPP communicate through shared memory. Their connection
+// is a cut-through connection and consists of two sessions. The client's session has no address of
+// its own, and the server's session has no remote address. The segment manager of the client's
+// session identifies its application.
 
-// divideCut divides connections into those that cut through and are open, and all others.
+// divideCut splits connections into open cut-through connections and all others.
 func divideCut(all []connection) (cut, others []connection) {
 	for _, c := range all {
 		switch {
@@ -24,7 +25,7 @@ func divideCut(all []connection) (cut, others []connection) {
 	return cut, others
 }
 
-// sessionID is the number of a session.
+// sessionID identifies a session.
 type sessionID struct{ thread, index int }
 
 // clients returns the application namespaces of the sessions that applications have opened.
@@ -51,15 +52,15 @@ func (l *link) clients(ctx context.Context) (map[sessionID]uint32, error) {
 var (
 	// A line of "show app": index, name, namespace.
 	appLine = regexp.MustCompile(`(?m)^(\d+)\s+\S`)
-	// Of "show app <index> verbose": the namespace, and the segment managers.
+	// In "show app <index> verbose": the namespace, and the segment managers.
 	namespaceOf = regexp.MustCompile(`app-index \d+ ns-index (\d+) `)
 	managerLine = regexp.MustCompile(`(?m)^\s*\[(\d+)\] .*app-wrk: \d+ segs: `)
-	// A line of "show app client verbose" about what cuts through: thread, session, segment
+	// A line of "show app client verbose" about a cut-through session: thread, session, segment
 	// manager.
 	clientLine = regexp.MustCompile(`(?m)^\[(\d+):(\d+)\]\[CT:[TU]\] .*\s(\d+)\s*$`)
 )
 
-// addManagers adds the segment managers of an application, with its namespace.
+// addManagers records the namespace of each segment manager of an application.
 func addManagers(managers map[string]uint32, text string) {
 	m := namespaceOf.FindStringSubmatch(text)
 	if m == nil {
@@ -74,7 +75,7 @@ func addManagers(managers map[string]uint32, text string) {
 	}
 }
 
-// parseClients reads whose sessions are that cut through.
+// parseClients parses the owners of cut-through sessions.
 func parseClients(text string, managers map[string]uint32) map[sessionID]uint32 {
 	out := map[sessionID]uint32{}
 	for _, m := range clientLine.FindAllStringSubmatch(colours.ReplaceAllString(text, ""), -1) {

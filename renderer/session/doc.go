@@ -1,10 +1,10 @@
-// Package session turns the tables of the renderer cache into session rules, by which VPP decides
-// about connections of applications on its host stack.
+// Package session converts the tables of the renderer cache to session rules, with which VPP
+// decides about connections of applications on its host stack.
 //
 //	renderer/cache -> compile -> plan -> session rules of VPP
 //
-// A session rule has no range of ports and no set of addresses, and it is not the first match that
-// decides but the most specific one, as far as VPP finds it.
+// A session rule has neither port ranges nor address sets. Not the first match decides, but the
+// most specific one, as far as VPP finds it.
 //
 // # Invariants
 //

@@ -8,14 +8,14 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Explain implements renderer.Explainer: the decisions of the tables that a connection attempt
-// meets, as the last Commit without an error installed them.
+// Explain implements renderer.Explainer. It returns the decisions of the tables that a connection
+// attempt meets, as installed by the last successful Commit.
 func (r *Renderer) Explain(f api.Flow) []renderer.Decision {
 	return renderer.WithRenderer(r.Name(), r.cache.Evaluate(f))
 }
 
-// NotApplicable implements renderer.Scope: the host stack has two transports, and decides about
-// what applications open, and about what reaches them from beyond the node.
+// NotApplicable implements renderer.Scope. The host stack has two transports. It decides about
+// connections that applications open, and about those that reach them from outside of the node.
 func (r *Renderer) NotApplicable(f api.Flow) string {
 	if f.Protocol != api.TCP && f.Protocol != api.UDP {
 		return "the host stack has TCP and UDP only"
@@ -29,8 +29,8 @@ func (r *Renderer) NotApplicable(f api.Flow) string {
 	return "no application on the host stack sends it, or gets it from beyond the node"
 }
 
-// Serves reports whether a pod had an application namespace in the last Commit. It waits for no
-// Commit; any goroutine may call it.
+// Serves reports whether a pod had an application namespace in the last Commit. Any goroutine may
+// call it; it does not wait for a Commit.
 func (r *Renderer) Serves(pod api.PodID) bool {
 	_, found := slices.BinarySearchFunc(r.published.Load().spaces, pod, func(s space, pod api.PodID) int { return s.pod.Compare(pod) })
 	return found

@@ -11,10 +11,10 @@ import (
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// TestWhateverHappensToACallNothingIsFewerAndNothingLeaks makes random changes, many of which end
-// with a call that is lost or refused. Afterwards every attempt is decided, at either end, as in a
-// state between the last that was enforced and the one that is wanted. In the end nothing is
-// left, neither rules nor memory.
+// TestWhateverHappensToACallNothingIsFewerAndNothingLeaks makes random changes. Many of them end
+// with a call that is lost or refused. After each change, every attempt must be decided, at either
+// end, as in a state between the last enforced state and the desired state. In the end neither
+// rules nor memory may be left.
 func TestWhateverHappensToACallNothingIsFewerAndNothingLeaks(t *testing.T) {
 	for name, refuses := range map[string]bool{"lost": false, "refused": true} {
 		t.Run(name, func(t *testing.T) {
@@ -38,15 +38,15 @@ func TestWhateverHappensToACallNothingIsFewerAndNothingLeaks(t *testing.T) {
 	}
 }
 
-// weather is a renderer to which bad things happen.
-type weather struct {
+// faultyRun is a renderer whose calls fail in random ways.
+type faultyRun struct {
 	t    *testing.T
 	rand *rand.Rand
 	s    *backends.Session
-	// senders knows what pods may send, receivers who may send to them.
+	// senders evaluates what pods may send, receivers who may send to them.
 	senders, receivers *renderertest.Recorder
 	members            map[netip.Prefix]bool
-	between            [][]renderertest.Ends // by flow: the states since the last that was enforced, with it
+	between            [][]renderertest.Ends // by flow: the states since the last enforced one, which is included
 	failed             int
 }
 
@@ -59,7 +59,7 @@ var (
 
 func weatherAddr(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(n + 1)}) }
 
-// flowsOfWeather are between all pods and an address beyond, on three ports.
+// flowsOfWeather returns flows between all pods and an outside address, on three ports.
 func flowsOfWeather() (out []api.Flow) {
 	for src := range weatherPods + 1 {
 		for dst := range weatherPods + 1 {
@@ -73,8 +73,8 @@ func flowsOfWeather() (out []api.Flow) {
 	return out
 }
 
-func newWeather(t *testing.T, refuses bool) *weather {
-	w := &weather{t: t, rand: rand.New(rand.NewPCG(1, 2)), s: newStack(t, backends.SessionOptions{Quirks: true, Refuses: refuses}), members: map[netip.Prefix]bool{},
+func newWeather(t *testing.T, refuses bool) *faultyRun {
+	w := &faultyRun{t: t, rand: rand.New(rand.NewPCG(1, 2)), s: newStack(t, backends.SessionOptions{Quirks: true, Refuses: refuses}), members: map[netip.Prefix]bool{},
 		senders: renderertest.NewRecorder("senders", t), receivers: renderertest.NewRecorder("receivers", t)}
 	t.Cleanup(func() {
 		if err := w.s.Close(); err != nil {
@@ -89,10 +89,10 @@ func newWeather(t *testing.T, refuses bool) *weather {
 	return w
 }
 
-// changes makes random changes, and has all of them enforced in the end.
-func (w *weather) changes(n int) {
+// changes makes n random changes, the last of which must be enforced.
+func (w *faultyRun) changes(n int) {
 	for range n {
-		txn := w.told(false, w.draw())
+		txn := w.record(false, w.draw())
 		if w.rand.IntN(3) > 0 {
 			w.s.FailNext(1 + w.rand.IntN(12))
 		}
@@ -108,18 +108,18 @@ func (w *weather) changes(n int) {
 	w.commit(false, func(renderer.Txn) {})
 }
 
-// commit commits a change that must work.
-func (w *weather) commit(resync bool, change func(renderer.Txn)) {
+// commit commits a change that must succeed.
+func (w *faultyRun) commit(resync bool, change func(renderer.Txn)) {
 	w.t.Helper()
-	if err := w.told(resync, change).Commit(w.t.Context()); err != nil {
+	if err := w.record(resync, change).Commit(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
 	w.enforced()
 	w.check()
 }
 
-// told tells a change to those who know, and to a transaction of the renderer.
-func (w *weather) told(resync bool, change func(renderer.Txn)) renderer.Txn {
+// record applies a change to the models and to a transaction of the renderer.
+func (w *faultyRun) record(resync bool, change func(renderer.Txn)) renderer.Txn {
 	for _, half := range []halfTxn{{Txn: w.senders.NewTxn(resync), sends: true}, {Txn: w.receivers.NewTxn(resync)}} {
 		change(half)
 		if err := half.Commit(w.t.Context()); err != nil {
@@ -136,7 +136,7 @@ func (w *weather) told(resync bool, change func(renderer.Txn)) renderer.Txn {
 	return txn
 }
 
-// halfTxn tells what pods may send, or what may be sent to them.
+// halfTxn forwards only what pods may send, or only what may be sent to them.
 type halfTxn struct {
 	renderer.Txn
 	sends bool
@@ -151,10 +151,10 @@ func (t halfTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
 	t.Txn.Render(pod, cfg)
 }
 
-func (w *weather) enforced() { w.between = w.between[len(w.between)-1:] }
+func (w *faultyRun) enforced() { w.between = w.between[len(w.between)-1:] }
 
 // check compares all attempts with the states that they may be decided in.
-func (w *weather) check() {
+func (w *faultyRun) check() {
 	w.t.Helper()
 	for i, f := range weatherFlows {
 		of := make([]renderertest.Ends, len(w.between))
@@ -169,7 +169,7 @@ func (w *weather) check() {
 }
 
 // draw returns a random change of one pod, and sometimes of the set.
-func (w *weather) draw() func(renderer.Txn) {
+func (w *faultyRun) draw() func(renderer.Txn) {
 	cfg := renderer.PodConfig{Ingress: w.list(func(r *api.ContivRule) *api.Net { return &r.Dst }), Egress: w.list(func(r *api.ContivRule) *api.Net { return &r.Src })}
 	n := w.rand.IntN(weatherPods)
 	cfg.IPs = []netip.Addr{weatherAddr(n)}
@@ -192,7 +192,7 @@ func (w *weather) draw() func(renderer.Txn) {
 }
 
 // list draws a list of rules about a side.
-func (w *weather) list(side func(*api.ContivRule) *api.Net) *renderer.RuleList {
+func (w *faultyRun) list(side func(*api.ContivRule) *api.Net) *renderer.RuleList {
 	if w.rand.IntN(3) == 0 {
 		return nil
 	}

@@ -4,7 +4,7 @@ import (
 	"go.fd.io/govpp/binapi/session"
 )
 
-// job is a section that changes.
+// job is the change of one section.
 type job struct {
 	section
 	present *present
@@ -12,8 +12,8 @@ type job struct {
 	rounds  [][]step
 }
 
-// divide divides steps into rounds: a step that does something else than the one before waits
-// until that is done. Within a round steps may fail and succeed in any combination.
+// divide splits steps into rounds. A step of another kind than the previous one waits for the next
+// round. Within a round steps may fail and succeed in any combination.
 func divide(steps []step) (rounds [][]step) {
 	for i, s := range steps {
 		if i == 0 || steps[i-1].add != s.add || steps[i-1].action != s.action {
@@ -24,8 +24,8 @@ func divide(steps []step) (rounds [][]step) {
 	return rounds
 }
 
-// take appends the requests of a round, and takes them as done: after any error everything is
-// read back.
+// take appends the requests of a round and treats them as done: after any error everything is read
+// back.
 func (j *job) take(changes []*session.SessionRuleAddDel, l *link, round []step) []*session.SessionRuleAddDel {
 	for _, s := range round {
 		tag := j.present.tags[s.place]

@@ -13,21 +13,21 @@ import (
 // transports are the protocols of the host stack.
 var transports = [2]api.Protocol{api.TCP, api.UDP}
 
-// DefaultMaxPorts is how many ports a rule may have, unless Options say otherwise.
+// DefaultMaxPorts is the default of Options.MaxPorts.
 const DefaultMaxPorts = 256
 
-// expressible says what session rules can express of rules.
+// expressible determines which rules session rules can express.
 type expressible struct {
 	maxPorts int
 }
 
-// reason is what is reported of rules that are not enforced as they are.
+// reason is the reason that is reported for rules that are not enforced exactly.
 func (x expressible) reason() string {
 	return fmt.Sprintf("session rules of VPP have single ports, of which a rule may name up to %d, and transports TCP and UDP only, and know no ports that connections come from", x.maxPorts)
 }
 
-// loses reports whether session rules cannot express a rule: its ports are too many, it asks
-// where connections come from, or the host stack does not have its protocol.
+// loses reports whether session rules cannot express a rule: it has too many ports, names source
+// ports, or is about a protocol that the host stack does not have.
 func (x expressible) loses(r api.ContivRule) bool {
 	if r.Protocol != api.AnyProtocol && r.Protocol != api.TCP && r.Protocol != api.UDP {
 		return true
@@ -35,8 +35,8 @@ func (x expressible) loses(r api.ContivRule) bool {
 	return !r.SrcPort.IsAny() || x.tooMany(r.DstPort)
 }
 
-// tooMany reports whether a range has too many ports to list, and leaves out too many as well.
-// Port 0, which rules take for any, cannot be listed.
+// tooMany reports whether a range has too many ports to list, and its complement has, too. Port 0
+// cannot be listed: in session rules it means any port.
 func (x expressible) tooMany(r api.PortRange) bool {
 	first, last := r.Bounds()
 	n := int(last) - int(first) + 1
@@ -46,8 +46,8 @@ func (x expressible) tooMany(r api.PortRange) bool {
 	return n > x.maxPorts
 }
 
-// list lists the ports of ranges: those that they hold or, if they hold port 0, the others.
-// ok is false when that are more than a limit.
+// list lists the ports of ranges. If the ranges contain port 0, it lists the complement instead and
+// others is true. ok is false when the number exceeds the limit.
 func list(ranges []api.PortRange, limit int) (ports []uint16, others, ok bool) {
 	held, left := split(ranges)
 	if first, _ := held[0].Bounds(); first == 0 {
@@ -62,8 +62,7 @@ func list(ranges []api.PortRange, limit int) (ports []uint16, others, ok bool) {
 	return ports, others, true
 }
 
-// spared lists the ports that ranges leave out, but for port 0 and what has too many ports at
-// one go.
+// spared lists the ports that ranges leave out, except port 0 and gaps with too many ports.
 func (x expressible) spared(ranges []api.PortRange) (ports []uint16) {
 	_, left := split(ranges)
 	for _, r := range left {
@@ -81,14 +80,14 @@ func enumerate(ports []uint16, r api.PortRange) []uint16 {
 	return ports
 }
 
-// split returns what ranges hold, and what they leave out, in order and as few as possible.
+// split returns the fewest ordered ranges for the ports in the given ranges, and for those outside.
 func split(ranges []api.PortRange) (held, left []api.PortRange) {
 	ranges = slices.SortedFunc(slices.Values(ranges), func(a, b api.PortRange) int {
 		af, _ := a.Bounds()
 		bf, _ := b.Bounds()
 		return cmp.Compare(af, bf)
 	})
-	next := 0 // the first port behind the ranges so far
+	next := 0 // first port behind the ranges so far
 	for _, r := range ranges {
 		first, last := r.Bounds()
 		if int(first) > next {
@@ -105,9 +104,9 @@ func split(ranges []api.PortRange) (held, left []api.PortRange) {
 	return held, left
 }
 
-// line makes the line of rules for one transport that follow each other and differ in nothing but
-// their ports. Where they cannot be expressed, a denial denies all ports but those that it leaves
-// out and that can be listed, and a permit permits nothing: then ok is false.
+// line makes the line for consecutive rules for one transport that differ only in their ports. If
+// it cannot express them, a deny denies all ports except those it leaves out and that can be
+// listed. A permit that cannot be expressed permits nothing; ok is then false.
 func (x expressible) line(run []api.ContivRule, transport api.Protocol, peers []netip.Prefix) (l line, ok bool) {
 	var ranges []api.PortRange
 	lost := false
@@ -148,14 +147,13 @@ func (x expressible) line(run []api.ContivRule, transport api.Protocol, peers []
 	return l, false
 }
 
-// side picks the side of a rule that names the peer.
+// side returns the side of a rule that names the peer.
 type side func(api.ContivRule) api.Net
 
 func destination(r api.ContivRule) api.Net { return r.Dst }
 func source(r api.ContivRule) api.Net      { return r.Src }
 
-// lines makes the lines of an ordered table for one transport and family; peers that pass
-// whatever policy says come first.
+// lines makes the lines of an ordered table for one transport and family. Exempt peers come first.
 func (x expressible) lines(table []api.ContivRule, peer side, transport api.Protocol, family int, nets *cache.Nets, free []netip.Prefix) []line {
 	var out []line
 	if own := ofFamily(free, family); len(own) > 0 {
@@ -174,8 +172,8 @@ func (x expressible) lines(table []api.ContivRule, peer side, transport api.Prot
 	return ended(out, family)
 }
 
-// ended ends lines with the first one that matches everything; one that denies the rest is
-// added where there is none.
+// ended cuts lines after the first one that matches everything; it adds one that denies the rest if
+// there is none.
 func ended(lines []line, family int) []line {
 	i := slices.IndexFunc(lines, func(l line) bool { return l.any() && slices.Contains(l.peers, tops[family].peer) })
 	if i < 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// linesOf makes the lines of rules whose peers are everybody.
+// linesOf makes the lines of rules that match every peer.
 func linesOf(maxPorts int, rules ...api.ContivRule) []line {
 	nets := cache.NewNets(func(api.SetID) []netip.Prefix { return nil })
 	return expressible{maxPorts}.lines(rules, destination, api.TCP, 0, nets, nil)
@@ -21,8 +21,8 @@ func tcpRule(a api.Action, r api.PortRange) api.ContivRule {
 	return api.ContivRule{Action: a, Protocol: api.TCP, DstPort: r}
 }
 
-// TestADenialOfTooManyPortsLeavesOpenWhatCanBeListed is about rules as the cache writes them
-// where a pod may send anything and its peer gets port 80, 443 and a range that is too wide.
+// TestADenialOfTooManyPortsLeavesOpenWhatCanBeListed uses rules as the cache writes them when a pod
+// may send anything and its peer accepts port 80, 443 and a range that is too wide.
 func TestADenialOfTooManyPortsLeavesOpenWhatCanBeListed(t *testing.T) {
 	lines := linesOf(11, tcpRule(api.Deny, api.Ports(0, 79)), tcpRule(api.Deny, api.Ports(81, 442)), tcpRule(api.Deny, api.Ports(444, 1023)),
 		api.ContivRule{Action: api.Permit})
@@ -33,9 +33,8 @@ func TestADenialOfTooManyPortsLeavesOpenWhatCanBeListed(t *testing.T) {
 	}
 }
 
-// TestLinesSayWhatRulesSayOrLess compares lines with the rules that they were made of. Where they
-// differ a port is denied that is permitted, and there are too many beside it, or a rule that is
-// too wide denies some.
+// TestLinesSayWhatRulesSayOrLess compares lines with their rules. Where they differ, lines deny a
+// port that rules permit, next to too many ports or because a deny is too wide.
 func TestLinesSayWhatRulesSayOrLess(t *testing.T) {
 	const limit = 5
 	starts := []uint16{1, 79, 80, 84, 85, 443, 1024, 65531, 65535}
@@ -51,7 +50,7 @@ func TestLinesSayWhatRulesSayOrLess(t *testing.T) {
 		for _, start := range starts {
 			for _, port := range []uint16{start - 1, start, start + 1, start + 4, start + 5} {
 				if port == 0 {
-					continue // nobody connects to it
+					continue // there are no connections to it
 				}
 				want, got := ruled(rules, port), first(lines, testAddrs[0][0], port)
 				if got != want && (got != api.Deny || !slices.ContainsFunc(rules, func(r api.ContivRule) bool { return !r.DstPort.IsAny() && r.DstPort.Last-r.DstPort.First >= limit })) {
@@ -62,7 +61,7 @@ func TestLinesSayWhatRulesSayOrLess(t *testing.T) {
 	})
 }
 
-// ruled returns what the first rule that matches says.
+// ruled returns the action of the first rule that matches.
 func ruled(rules []api.ContivRule, port uint16) api.Action {
 	for _, r := range rules {
 		if r.DstPort.Contains(port) {

@@ -20,8 +20,8 @@ import (
 var (
 	ErrNotConnected = vpp.ErrNotConnected
 	ErrIncompatible = vpp.ErrIncompatible
-	// ErrNoRuleTable is returned when VPP's session layer was enabled without rules. They
-	// cannot be switched on while it runs.
+	// ErrNoRuleTable is returned when VPP's session layer was enabled without rules. They cannot be
+	// enabled while it runs.
 	ErrNoRuleTable = errors.New(`the session layer of VPP has no rules; start VPP with "session { enable rt-backend rule-table }"`)
 )
 
@@ -32,18 +32,18 @@ const (
 	actionAllow = ^uint32(0) - 2
 )
 
-// needed are the requests without which nothing works.
+// needed are the requests that the renderer cannot work without.
 var needed = []govpp.Message{
 	&session.SessionEnableDisableV2{}, &session.SessionRuleAddDel{}, &session.SessionRulesV2Dump{}, &session.SessionRulesV2Details{}, &memclnt.ControlPing{},
 }
 
-// link is one connection to a vswitch, and how it must be spoken to.
+// link is one connection to a vswitch, with the peculiarities of that vswitch.
 type link struct {
 	*vpp.Link
-	epoch   int // of the connection that was asked what follows
+	epoch   int // of the connection for which the fields below were determined
 	version string
-	local   session.SessionRuleScope // what it takes for the local scope
-	swapped bool                     // it keeps ports in the order of the machine
+	local   session.SessionRuleScope // the value that the vswitch takes for the local scope
+	swapped bool                     // the vswitch keeps ports in host byte order
 }
 
 func dial(o Options) (*link, error) {
@@ -54,8 +54,8 @@ func dial(o Options) (*link, error) {
 	return &link{Link: l}, nil
 }
 
-// connect makes sure that there is a connection to a vswitch with session rules. fresh says
-// that it is another one than before.
+// connect ensures a connection to a vswitch with session rules. fresh reports whether it is a new
+// connection.
 func (l *link) connect(ctx context.Context, ports Ports) (fresh bool, err error) {
 	epoch, _, err := l.Connect(ctx)
 	if err != nil || epoch == l.epoch {
@@ -75,7 +75,8 @@ func (l *link) connect(ctx context.Context, ports Ports) (fresh bool, err error)
 	return true, nil
 }
 
-// enable switches the session layer on, with rules. VPP says nothing when it is on without.
+// enable enables the session layer with rules. VPP reports no error when it is already enabled
+// without.
 func (l *link) enable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
@@ -87,27 +88,27 @@ func (l *link) enable(ctx context.Context) error {
 	return nil
 }
 
-// The rule by which it is found out what VPP takes for a local scope: between addresses that
-// nothing has, and gone at once.
+// The rule that probes what VPP takes for the local scope. It is about unused addresses, and
+// removed at once.
 var (
 	probeAddrs = [2]netip.Prefix{netip.MustParsePrefix("240.0.0.1/32"), netip.MustParsePrefix("100::1/128")}
 	probeTag   = ownTag + "probe"
 	tableTag   = ownTag + "probe-table"
 )
 
-// scopes are what a VPP may take for the local scope: what the API says, that in the wrong byte
-// order as VPP keeps it, and as VPP keeps it.
+// scopes are the possible values of the local scope: the documented one, the same in the wrong byte
+// order, and the internal one of VPP.
 var scopes = []session.SessionRuleScope{session.SESSION_RULE_SCOPE_API_LOCAL, 0x02000000, 2}
 
-// probe finds out what the vswitch takes for the local scope, and whether it has rules at all.
+// probe determines what the vswitch takes for the local scope, and whether it has rules at all.
 func (l *link) probe(ctx context.Context) error {
 	addr := probeAddrs[0].Addr()
 	for i, scope := range scopes {
-		addr = addr.Next() // what is left of a probe that did not end must not be taken for this one
+		addr = addr.Next() // do not mistake a leftover of an interrupted probe for this one
 		m := &session.SessionRuleAddDel{
 			Scope: scope, ActionIndex: actionAllow, Lcl: vpp.ToPrefix(tops[0].peer), Rmt: vpp.ToPrefix(netip.PrefixFrom(addr, 32)), Tag: fmt.Sprint(probeTag, i),
 		}
-		for _, m.IsAdd = range [2]bool{false, true} { // one may be left of a probe that did not end
+		for _, m.IsAdd = range [2]bool{false, true} { // remove a leftover of an interrupted probe first
 			if err := l.one(ctx, m); err != nil {
 				return noRules(err)
 			}
@@ -121,7 +122,7 @@ func (l *link) probe(ctx context.Context) error {
 			return err
 		}
 		for _, d := range all {
-			// By its match: a dump gives an IPv6 rule the tag of an IPv4 rule.
+			// Compare the match: a dump gives an IPv6 rule the tag of an IPv4 rule.
 			if vpp.FromPrefix(d.Rmt).Addr() == addr && isLocal(d.Scope) {
 				l.local = scope
 				return nil
@@ -131,7 +132,7 @@ func (l *link) probe(ctx context.Context) error {
 	return fmt.Errorf("%w: no session rule becomes local", ErrIncompatible)
 }
 
-// noRules says what it means that VPP refuses a rule that there is nothing wrong with.
+// noRules interprets the refusal of a valid rule.
 func noRules(err error) error {
 	var retval govpp.VPPApiError
 	if errors.As(err, &retval) && retval == govpp.UNSPECIFIED {
@@ -140,7 +141,7 @@ func noRules(err error) error {
 	return err
 }
 
-// isLocal reads the scope of a dump, which says 0 for a global rule in any byte order.
+// isLocal returns whether the scope in a dump is local; the global scope is 0 in any byte order.
 func isLocal(s session.SessionRuleScope) bool { return s != session.SESSION_RULE_SCOPE_API_GLOBAL }
 
 func (l *link) one(ctx context.Context, m *session.SessionRuleAddDel) error {
@@ -152,7 +153,7 @@ func (l *link) one(ctx context.Context, m *session.SessionRuleAddDel) error {
 	return nil
 }
 
-// dump returns all session rules, of whomever, with the roots of tables.
+// dump returns all session rules of all owners, including the roots of tables.
 func (l *link) dump(ctx context.Context) ([]*session.SessionRulesV2Details, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
@@ -163,11 +164,12 @@ func (l *link) dump(ctx context.Context) ([]*session.SessionRulesV2Details, erro
 	return out, nil
 }
 
-// window is how many requests wait for their answers at most.
+// window is the maximum number of outstanding requests.
 const window = 128
 
-// send makes changes that do not depend on each other. Requests are sent ahead of answers. After
-// an error no more are sent; those that were are answered, or the connection is of no use.
+// send makes changes that do not depend on each other, with pipelined requests. After an error it
+// sends no more. It waits for all outstanding answers; otherwise the connection cannot be used any
+// more.
 func (l *link) send(ctx context.Context, changes []*session.SessionRuleAddDel) error {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
@@ -175,7 +177,7 @@ func (l *link) send(ctx context.Context, changes []*session.SessionRuleAddDel) e
 	if err != nil {
 		return fmt.Errorf("open a stream: %w", err)
 	}
-	defer func() { _ = s.Close() }() // says only that it is closed
+	defer func() { _ = s.Close() }() // it can only report that the stream is closed
 	var first error
 	sent, answered := 0, 0
 	for answered < sent || first == nil && sent < len(changes) {
@@ -189,7 +191,7 @@ func (l *link) send(ctx context.Context, changes []*session.SessionRuleAddDel) e
 		}
 		m, err := s.RecvMsg()
 		if err != nil {
-			// A refusal before it is not wrapped: that alone would leave the connection usable.
+			// Do not wrap a preceding refusal: by itself it would leave the connection usable.
 			err = fmt.Errorf("answer to session rule %s: %w", changes[answered].Tag, err)
 			if first != nil {
 				return fmt.Errorf("%w; before, %s", err, first.Error())
@@ -201,15 +203,15 @@ func (l *link) send(ctx context.Context, changes []*session.SessionRuleAddDel) e
 			return fmt.Errorf("session rule %s is answered with %s", changes[answered].Tag, m.GetMessageName())
 		}
 		if err := govpp.RetvalToVPPApiError(r.Retval); err != nil && first == nil {
-			first = fmt.Errorf("%s: %w", said(changes[answered]), err)
+			first = fmt.Errorf("%s: %w", describe(changes[answered]), err)
 		}
 		answered++
 	}
 	return first
 }
 
-// said says in words what a request asks for.
-func said(m *session.SessionRuleAddDel) string {
+// describe describes a request.
+func describe(m *session.SessionRuleAddDel) string {
 	verb := "remove"
 	if m.IsAdd {
 		verb = "add"
@@ -217,7 +219,7 @@ func said(m *session.SessionRuleAddDel) string {
 	return fmt.Sprintf("%s session rule %s for %s port %d and %s port %d in namespace %d", verb, m.Tag, m.Lcl, m.LclPort, m.Rmt, m.RmtPort, m.AppnsIndex)
 }
 
-// change returns the request for a step of a section.
+// change returns the request for a step in a section.
 func (l *link) change(s section, add bool, at place, action api.Action, tag string) *session.SessionRuleAddDel {
 	m := &session.SessionRuleAddDel{
 		IsAdd: add, AppnsIndex: s.namespace, Lcl: vpp.ToPrefix(s.own), Rmt: vpp.ToPrefix(at.peer), ActionIndex: actionAllow, Tag: tag,
@@ -237,7 +239,7 @@ func (l *link) change(s section, add bool, at place, action api.Action, tag stri
 	return m
 }
 
-// port writes or reads a port as the vswitch has it.
+// port converts a port to or from the byte order of the vswitch.
 func (l *link) port(p uint16) uint16 {
 	if l.swapped {
 		return bits.ReverseBytes16(p)

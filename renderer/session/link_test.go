@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch/vswitchtest"
 )
 
-// mute is a vswitch that does not answer requests that hold a text.
+// mute is a vswitch that does not answer requests that contain a text.
 type mute struct {
 	adapter.VppAPI
 	text string

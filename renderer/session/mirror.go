@@ -13,39 +13,39 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// mirror is what is known to be in the vswitch.
+// mirror is the known content of the vswitch.
 type mirror struct {
 	namespaces map[string]uint32 // by name
 	sections   map[section]*present
-	foreign    map[section]map[place]string // tags of the rules of others in sections
-	tables     map[tableKey]uint32          // by namespace: the first one of its routing table
+	foreign    map[section]map[place]string // tags of foreign rules in sections
+	tables     map[tableKey]uint32          // by namespace: the first namespace with the same routing table
 }
 
-// tableKey names the routing table of a namespace.
+// tableKey identifies the routing table of a namespace.
 type tableKey struct {
 	namespace uint32
 	family    int
 }
 
-// present are the rules of a section that are ours.
+// present are our rules in a section.
 type present struct {
 	rules rules
 	tags  map[place]string
-	as    *wanted // what they were brought to; nil when that is not known
+	as    *wanted // the rules that were installed; nil when unknown
 }
 
-// found is a session rule of a dump.
+// found is a dumped session rule.
 type found struct {
 	section
 	place      place
 	action     uint32
 	tag        string
-	namespaces []uint32 // of the table
+	namespaces []uint32 // of the routing table
 }
 
-// read reads everything. Rules are ours by their tags; those of IPv6, whose tags dumps do not
-// tell, by what the command line says, and where that says nothing, by being in a section that
-// only we should have rules in.
+// read reads everything. Tags identify our rules. Dumps do not include the tags of IPv6 rules;
+// these are read from the command line. If that fails, an IPv6 rule counts as ours when it is in a
+// section in which only we should have rules.
 func (l *link) read(ctx context.Context, namespaces map[string]uint32, mine func(section) bool) (*mirror, error) {
 	m := &mirror{namespaces: namespaces, sections: map[section]*present{}, foreign: map[section]map[place]string{}, tables: map[tableKey]uint32{}}
 	all, err := l.dump(ctx)
@@ -75,7 +75,7 @@ func (l *link) read(ctx context.Context, namespaces map[string]uint32, mine func
 	return m, nil
 }
 
-// found reads a rule of a dump, but for those that no VPP was told.
+// found converts a dumped rule. ok is false for the roots of tables, which nobody has added.
 func (l *link) found(d *session.SessionRulesV2Details) (found, bool) {
 	f := found{section: section{local: isLocal(d.Scope), transport: api.TCP, own: vpp.FromPrefix(d.Lcl)}, action: d.ActionIndex, namespaces: d.AppnsIndex}
 	f.place.peer, f.tag = vpp.FromPrefix(d.Rmt), strings.TrimRight(d.Tag, "\x00")
@@ -94,7 +94,7 @@ func (l *link) found(d *session.SessionRulesV2Details) (found, bool) {
 	return f, known && d.ActionIndex != actionNone && len(d.AppnsIndex) > 0
 }
 
-// add takes over a rule. Those of a routing table are of the first of its namespaces.
+// add records a rule. Those of a routing table belong to the first of its namespaces.
 func (m *mirror) add(f found, ours bool) {
 	at := f.section
 	at.namespace = slices.Min(f.namespaces)
@@ -123,7 +123,7 @@ func (m *mirror) section(s section) *present {
 	return p
 }
 
-// tableOf returns the first of the namespaces of a routing table, which stands for it.
+// tableOf returns the first namespace with the same routing table, which represents the table.
 func (m *mirror) tableOf(namespace uint32, family int) uint32 {
 	if first, ok := m.tables[tableKey{namespace, family}]; ok {
 		return first
@@ -131,13 +131,13 @@ func (m *mirror) tableOf(namespace uint32, family int) uint32 {
 	return namespace
 }
 
-// permits reports whether the rules of a section permit an attempt.
+// permits reports whether the rules of a section permit a connection attempt.
 func (m *mirror) permits(s section, peer netip.Addr, port uint16) bool {
 	p := m.sections[s]
 	return p == nil || p.rules.decide(peer, port) == api.Permit
 }
 
-// tagReader finds out which rules are ours.
+// tagReader determines which rules are ours.
 type tagReader struct {
 	link   *link
 	names  map[uint32]string // of namespaces
@@ -150,7 +150,7 @@ type tagTable struct {
 	local     bool
 }
 
-// isOurs reports whether a rule is ours, and completes its tag.
+// isOurs reports whether a rule is ours, and fills in its tag.
 func (r *tagReader) isOurs(ctx context.Context, f *found, mine func(section) bool) (bool, error) {
 	if f.family == 0 {
 		return strings.HasPrefix(f.tag, ownTag), nil
@@ -180,7 +180,7 @@ func action(index uint32) api.Action {
 	return api.Permit
 }
 
-// read returns the tags of a table, which it asks for once.
+// read returns the tags of a table, which it reads once.
 func (r *tagReader) read(ctx context.Context, t tagTable) (map[string]string, error) {
 	tags, ok := r.tables[t]
 	if ok {
@@ -196,5 +196,5 @@ func (r *tagReader) read(ctx context.Context, t tagTable) (map[string]string, er
 	return tags, nil
 }
 
-// everything is the own side of sections of local rules.
+// everything is the own side of sections with local rules.
 func everything(family int) netip.Prefix { return tops[family].peer }

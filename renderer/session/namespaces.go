@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// NamespaceID returns the name of the application namespace of a pod, unless Options say
-// otherwise. A name that is too long for VPP is cut and made unique by a hash.
+// NamespaceID returns the default name of the application namespace of a pod. A name that is too
+// long for VPP is truncated and made unique by a hash.
 func NamespaceID(pod api.PodID) string {
 	id := pod.String()
 	if len(id) <= maxTag {
@@ -35,7 +35,7 @@ var (
 	namespaceLine = regexp.MustCompile(`^(\d+)\s+\d+\s+(?:DELETED \(\d+\)|\S+)\s+(\S+)`)
 )
 
-// parseNamespaces reads the indexes of application namespaces from what VPP prints.
+// parseNamespaces parses the indexes of application namespaces from VPP's output.
 func parseNamespaces(text string) map[string]uint32 {
 	out := map[string]uint32{}
 	for line := range strings.Lines(colours.ReplaceAllString(text, "")) {
@@ -50,7 +50,7 @@ func parseNamespaces(text string) map[string]uint32 {
 	return out
 }
 
-// namespaces returns the application namespaces by name; the API has no such request.
+// namespaces returns the application namespaces by name. There is no API request for this.
 func (l *link) namespaces(ctx context.Context) (map[string]uint32, error) {
 	text, err := l.CLI(ctx, "show app ns")
 	if err != nil {
@@ -59,9 +59,9 @@ func (l *link) namespaces(ctx context.Context) (map[string]uint32, error) {
 	return parseNamespaces(text), nil
 }
 
-// initTables has VPP make the rules of the routing tables of namespaces, by a rule that is gone at
-// once: only then dumps tell which namespaces have one table. Else an address that goes from
-// one pod to another could be in two sections at once.
+// initTables makes VPP create the rule tables of the namespaces' routing tables, by a rule that is
+// removed at once. Only then do dumps show which namespaces share a table. Otherwise an address
+// that moves between pods could be in two sections at once.
 func (l *link) initTables(ctx context.Context, namespaces []uint32) error {
 	all, err := l.dump(ctx)
 	if err != nil {
@@ -95,7 +95,7 @@ func (l *link) initTables(ctx context.Context, namespaces []uint32) error {
 // ruleLine is a line of "show session rules".
 var ruleLine = regexp.MustCompile(`^\[\d+\] rule: (\S+ \d+ \S+ \d+) action: -?\d+ tag: (\S+)`)
 
-// parseTags reads tags from what VPP prints, by match.
+// parseTags parses tags from VPP's output, by match.
 func parseTags(text string) map[string]string {
 	out := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -106,7 +106,7 @@ func parseTags(text string) map[string]string {
 	return out
 }
 
-// tagsOf returns the tags of the rules of a table by match. Dumps do not tell those of IPv6.
+// tagsOf returns the tags of the rules of a table, by match. Dumps lack those of IPv6 rules.
 func (l *link) tagsOf(ctx context.Context, namespace string, transport api.Protocol, local bool) (map[string]string, error) {
 	scope := "global"
 	if local {

@@ -12,81 +12,81 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Errors of Commit. Everything else was installed.
+// Errors of Commit. Everything else is installed.
 var (
-	// ErrSharedNamespace is returned when two pods are said to have one application
-	// namespace. Its applications may connect to nobody. Like ErrTooLarge it is a
-	// renderer.Refusal.
-	ErrSharedNamespace = renderer.Refusal("an application namespace is claimed twice")
-	// ErrForeignRule is returned when somebody else's session rule is where one of ours
-	// should be. It stays.
-	ErrForeignRule = errors.New("a session rule of somebody else is in the way")
-	// ErrTooLarge is returned when a pod would need more rules than Options.MaxRules. It
-	// keeps those that it has; who has none is closed.
+	// ErrSharedNamespace is returned when two pods claim one application namespace. Its
+	// applications may then connect to nobody. Like ErrTooLarge it is a renderer.Refusal.
+	ErrSharedNamespace = renderer.Refusal("two pods claim one application namespace")
+	// ErrForeignRule is returned when a session rule of another owner is in the place of one of
+	// ours. The foreign rule stays.
+	ErrForeignRule = errors.New("a session rule of another owner is in the way")
+	// ErrTooLarge is returned when a pod would need more rules than Options.MaxRules. The pod keeps
+	// its rules; a pod without rules is blocked.
 	ErrTooLarge = renderer.Refusal("too many session rules")
 )
 
 const (
-	// defaultAudit is how often rules are compared.
+	// defaultAudit is the default interval between audits.
 	defaultAudit = 10 * time.Second
-	// DefaultMaxRules is how many rules a section may have, unless Options say otherwise. VPP
-	// compares a connection attempt with one after the other.
+	// DefaultMaxRules is the default of Options.MaxRules. VPP compares a connection attempt with
+	// the rules one by one.
 	DefaultMaxRules = 16384
 )
 
-// Ports says in which byte order the vswitch keeps the ports of session rules.
+// Ports is the byte order in which the vswitch keeps the ports of session rules.
 type Ports uint8
 
-// The orders. VPP compares ports in the order of the network with those of rules in the order
-// of the machine, as of 25.10.
+// The orders. VPP 25.10 compares ports in network byte order with those of rules in host byte
+// order.
 const (
-	PortsByVersion Ports = iota // as the vswitch of the version that there is does
+	PortsByVersion Ports = iota // according to the version of the vswitch
 	PortsOfMachine
 	PortsOfNetwork
 )
 
-// Options of a Renderer.
+// Options configure a Renderer.
 type Options struct {
 	Log *slog.Logger // nil discards
 
-	// Adapter is the vswitch in this process; the Renderer connects and
-	// disconnects it. When it is nil, Socket is the path of VPP's API socket.
+	// Adapter is the vswitch in this process. The Renderer connects and disconnects it. If it is
+	// nil, Socket is the path of VPP's API socket.
 	Adapter adapter.VppAPI
 	Socket  string
 
-	// Namespaces returns the index of the application namespace of a pod, false as long as
-	// it has none. It is asked about every pod by every Commit that does anything, with the
-	// Renderer locked: it must not block and must not call it. Nil has VPP asked for the
-	// namespaces with the pod's names.
+	// Namespaces returns the index of the application namespace of a pod, or false while it has
+	// none. Every Commit with work to do calls it for every pod while the Renderer holds its lock:
+	// it must neither block nor call the Renderer. If it is nil, VPP is queried for the namespaces
+	// with the names of the pod.
 	Namespaces func(pod api.PodID) (index uint32, ok bool)
 
-	// Names returns the names of the application namespaces of a pod. It is asked as
-	// Namespaces is, when that is nil. A pod for which it returns none, and every pod when it
-	// is nil, has the namespace with the name NamespaceID.
+	// Names returns the names of the application namespaces of a pod. It is used when Namespaces is
+	// nil, under the same conditions. If it is nil or returns none, the pod has the namespace with
+	// the name NamespaceID.
 	Names func(pod api.PodID) []string
 
-	// Keep lets connections live that are open when policy no longer permits them. Else their
-	// applications are told to close them.
+	// Keep leaves connections open that policy no longer permits. Otherwise their applications are
+	// asked to close them.
 	Keep bool
 
-	Infra    renderer.Infra // what passes whatever policy says; of it, Addresses
+	Infra    renderer.Infra // traffic exempt from policy; only Addresses are used
 	MaxPorts int            // of a rule; 0 is DefaultMaxPorts
 	MaxRules int            // of a pod, per transport and family; 0 is DefaultMaxRules
 	Ports    Ports
-	Timeout  time.Duration // of one call to the vswitch, or of one round of pipelined ones; 0 is vpp.DefaultTimeout
+	Timeout  time.Duration // of one call to the vswitch, or of one round of pipelined calls; 0 is vpp.DefaultTimeout
 
-	// Audit is how often the session rules that there are are compared with what was installed:
-	// then OnChange is called, and a Commit does it, and repairs what differs. 0 is 10 seconds,
-	// less than 0 never.
+	// Audit is the interval between audits: OnChange is called, and a Commit compares the session
+	// rules with what was installed, and repairs differences. 0 means 10 seconds; a negative value
+	// disables audits.
 	Audit time.Duration
 
-	// OnChange is called when a Commit would have something to do although nothing was
-	// rendered: after a (re)connection, and when NamespacesChanged was called. It is called by
-	// another goroutine and must not block or call the Renderer. May be nil.
+	// OnChange is called when a Commit would have work to do although nothing was rendered: after a
+	// (re)connection, and after NamespacesChanged. It runs in another goroutine, and must neither
+	// block nor call the Renderer. It may be nil.
 	OnChange func()
 }
 
-// namespacesOf returns the application namespaces of a pod, sorted; some are there by name.
+// namespacesOf returns the sorted application namespaces of a pod. present are the existing ones by
+// name.
 func (o *Options) namespacesOf(pod api.PodID, present map[string]uint32) (out []uint32) {
 	if o.Namespaces != nil {
 		if index, ok := o.Namespaces(pod); ok {

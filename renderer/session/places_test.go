@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// onePlace returns a stack in which every pod has the namespace of the client and may have few
-// rules, and what has a pod come in the place of the one before it: with its addresses.
+// onePlace returns a renderer with small limits in which every pod has the namespace of the client.
+// commit replaces the pod by another one with the same addresses.
 func onePlace(t *testing.T) (s *backends.Session, commit func(api.PodID, *renderer.RuleList) error) {
 	t.Helper()
 	s = opened(t, false)
@@ -29,8 +29,8 @@ func onePlace(t *testing.T) (s *backends.Session, commit func(api.PodID, *render
 	}
 }
 
-// TestAPodThatIsRefusedDoesNotGetWhatThePodBeforeItHad has a pod that needs too many rules come in
-// the place of another.
+// TestAPodThatIsRefusedDoesNotGetWhatThePodBeforeItHad replaces a pod by one that needs too many
+// rules.
 func TestAPodThatIsRefusedDoesNotGetWhatThePodBeforeItHad(t *testing.T) {
 	s, commit := onePlace(t)
 	decided := func(port uint16) [2]api.Action {
@@ -48,7 +48,7 @@ func TestAPodThatIsRefusedDoesNotGetWhatThePodBeforeItHad(t *testing.T) {
 	if got := decided(80); got != [2]api.Action{api.Permit, api.Permit} {
 		t.Errorf("the pod that had them lost its rules: %v", got)
 	}
-	for range 2 { // also when it is tried again
+	for range 2 { // also on a retry
 		if err := commit(renderertest.PodIDs[1], list(many, denyAll)); !errors.Is(err, sluicesession.ErrTooLarge) {
 			t.Fatalf("%v, want %v", err, sluicesession.ErrTooLarge)
 		}
@@ -58,9 +58,8 @@ func TestAPodThatIsRefusedDoesNotGetWhatThePodBeforeItHad(t *testing.T) {
 	}
 }
 
-// TestAPodThatIsRefusedDoesNotKeepWhatAnotherPodAlmostGot fails each call in turn by which the
-// place of a pod goes to another, also at the start of a process, and has the first one come back
-// with more rules than there may be.
+// TestAPodThatIsRefusedDoesNotKeepWhatAnotherPodAlmostGot fails each call in turn while a namespace
+// moves to another pod, also after a restart. Then the first pod comes back with too many rules.
 func TestAPodThatIsRefusedDoesNotKeepWhatAnotherPodAlmostGot(t *testing.T) {
 	other, many := web, web
 	other.DstPort, many.DstPort = api.Port(443), api.Ports(80, 90)
@@ -98,8 +97,8 @@ func TestAPodThatIsRefusedDoesNotKeepWhatAnotherPodAlmostGot(t *testing.T) {
 	}
 }
 
-// shared returns a stack in which two pods, each with an address, are said to have one namespace.
-// Both have one list, in a direction or in both.
+// shared returns a renderer in which two pods, each with its own address, claim one namespace. Both
+// have the same lists, in one direction or in both.
 func shared(t *testing.T, ingress, egress *renderer.RuleList) *backends.Session {
 	t.Helper()
 	s := opened(t, false)
@@ -124,8 +123,8 @@ func TestTwoPodsOfOneNamespaceAreClosed(t *testing.T) {
 	}
 }
 
-// TestWhoMayReachAPodIsEnforcedAlsoWhenItsNamespaceIsSharedByMistake has the second of two pods of
-// one namespace closed to others.
+// TestWhoMayReachAPodIsEnforcedAlsoWhenItsNamespaceIsSharedByMistake: the second of two pods with
+// one namespace denies all peers.
 func TestWhoMayReachAPodIsEnforcedAlsoWhenItsNamespaceIsSharedByMistake(t *testing.T) {
 	s := shared(t, nil, list(web, denyAll))
 	for i, from := range []netip.Addr{somewhere, somewhere6} {

@@ -16,7 +16,7 @@ type step struct {
 	action api.Action
 }
 
-// String is for people.
+// String formats the step for logs.
 func (s step) String() string {
 	verb := "-"
 	if s.add {
@@ -25,13 +25,13 @@ func (s step) String() string {
 	return fmt.Sprintf("%s%s:%d %s", verb, s.place.peer, s.place.port, s.action)
 }
 
-// tightens reports whether something may be denied afterwards that is not before.
+// tightens reports whether the step may deny something that is permitted before.
 func (s step) tightens() bool { return s.add == (s.action == api.Deny) }
 
-// plan returns the steps that lead from the rules that a section has to such that decide as
-// those wanted do, and what it then has. Between any two steps every connection attempt is
-// decided as before or as wanted. Steps that need not be are not made: what decides alike,
-// stays, also where it could be written shorter.
+// plan returns the steps from a section's rules to rules that decide like the wanted ones, and the
+// resulting rules. Between any two steps every connection attempt is decided as before or as
+// wanted. Unnecessary steps are omitted: existing rules with the right decisions stay, even if they
+// could be written shorter.
 func plan(have, want rules, family int) (steps []step, result rules) {
 	p := &planner{family: family, have: maps.Clone(have), want: maps.Clone(want)}
 	p.from, p.to = have.otherwise(family), want.otherwise(family)
@@ -47,13 +47,13 @@ func plan(have, want rules, family int) (steps []step, result rules) {
 
 type planner struct {
 	family     int
-	from, to   api.Action // what is decided by no rule, before and afterwards
+	from, to   api.Action // decision where no rule matches, before and after
 	have, want rules
-	byAddr     map[netip.Addr][]place // of both, that have an address in common
+	byAddr     map[netip.Addr][]place // of both, those that share an address
 	steps      []step
 }
 
-// align divides wanted rules until none of them would be hidden: by what is there when it is
+// align splits wanted rules until none of them would be hidden by an existing rule when it is
 // added, or by another wanted one.
 func (p *planner) align() {
 	p.index()
@@ -62,7 +62,7 @@ func (p *planner) align() {
 	}
 }
 
-// index collects places by their first address, where several have it.
+// index collects places by their first address, where several share it.
 func (p *planner) index() {
 	p.byAddr = make(map[netip.Addr][]place)
 	for at := range p.have {
@@ -90,7 +90,7 @@ func (p *planner) isHidden(at place) bool {
 	})
 }
 
-// divide replaces a rule by its halves as long as it must be, and returns what it replaced and
+// divide splits a rule into halves as long as must returns true. It returns the replaced rules and
 // the pieces.
 func (p *planner) divide(in rules, at place, must func(place) bool) (gone, pieces []place) {
 	action, ok := in[at]
@@ -111,9 +111,8 @@ func (p *planner) divide(in rules, at place, must func(place) bool) (gone, piece
 	return gone, pieces
 }
 
-// refine divides rules that are there where a rule for any port is to come that would take
-// them for its own: that has their first address, and not all of theirs. It changes no
-// verdict: the pieces come first.
+// refine splits existing rules that a new rule for any port would take for its own: those that have
+// its first address but contain more. It changes no verdict, because the pieces are added first.
 func (p *planner) refine() {
 	p.index()
 	exceptions, was := p.exceptions(), maps.Clone(p.have)
@@ -143,8 +142,8 @@ func (p *planner) refine() {
 	}
 }
 
-// isTaken reports whether a rule for any port would take a rule that is there for its own, or a
-// rule that is there would hide a piece that is not.
+// isTaken reports whether a rule for any port would take an existing rule for its own, or whether
+// an existing rule would hide a new piece.
 func (p *planner) isTaken(at place, there bool) bool {
 	return slices.ContainsFunc(p.byAddr[at.peer.Addr()], func(o place) bool {
 		_, present := p.have[o]
@@ -153,8 +152,8 @@ func (p *planner) isTaken(at place, there bool) bool {
 	})
 }
 
-// exceptions returns all places that hold a wanted exception and more. A rule that says the
-// same there must be divided at it, so that the exception does not come to stand within that
+// exceptions returns all places that strictly contain a wanted exception. A rule with the same
+// action at such a place must be split there, so that the exception does not end up within that
 // rule only.
 func (p *planner) exceptions() map[place]struct{} {
 	holding := map[place]struct{}{}
@@ -173,10 +172,9 @@ func (p *planner) exceptions() map[place]struct{} {
 	return holding
 }
 
-// change leads to the wanted rules while the rest stays what it is. First come exceptions
-// whose attempts are decided so already; then rules that say the opposite of the rest; then
-// those that said so go; then come the exceptions that were within one of these; at last
-// exceptions go.
+// change leads to the wanted rules when the rest stays the same. It adds exceptions whose attempts
+// are already decided that way, then adds rules opposite to the rest, removes old ones of these,
+// adds the exceptions that were within one of the removed rules, and finally removes exceptions.
 func (p *planner) change() {
 	late := p.addExceptions()
 	p.addAll(p.missing(opposite(p.to)))
@@ -184,8 +182,9 @@ func (p *planner) change() {
 	p.addAll(late)
 }
 
-// flip leads to the wanted rules where the rest changes, too. What it will not decide as now is
-// said first, then it changes, and then what it says goes.
+// flip leads to the wanted rules when the rest changes, too. It first adds rules for everything
+// that the new rest decides differently than now, then changes the rest, and then removes rules
+// that agree with it.
 func (p *planner) flip() {
 	late := p.addExceptions()
 	p.addAll(p.missing(opposite(p.to)))
@@ -200,9 +199,9 @@ func (p *planner) flip() {
 	p.addAll(late)
 }
 
-// addExceptions adds the wanted exceptions that are not within a rule for their port that says
-// the opposite, and returns the others. There VPP would look for them, and not in the rule for
-// any port that they are exceptions of.
+// addExceptions adds the wanted exceptions, except those within a rule for the same port with the
+// opposite action, which it returns. VPP would look for these in that rule, and not in the rule for
+// any port that they are exceptions to.
 func (p *planner) addExceptions() (late []place) {
 	for _, at := range p.missing(p.to) {
 		if p.isWithin(at) {
@@ -214,8 +213,8 @@ func (p *planner) addExceptions() (late []place) {
 	return late
 }
 
-// isWithin reports whether a rule for the port of a place that says the opposite of the rest
-// holds the place.
+// isWithin reports whether a rule for the port of a place, with the action opposite to the rest,
+// contains the place.
 func (p *planner) isWithin(at place) bool {
 	for bits := at.peer.Bits(); bits >= 0; bits-- {
 		up := place{netip.PrefixFrom(at.peer.Addr(), bits).Masked(), at.port}
@@ -226,7 +225,7 @@ func (p *planner) isWithin(at place) bool {
 	return false
 }
 
-// missing returns the wanted rules with an action that are not there, wide ones first.
+// missing returns the missing wanted rules with an action, wide ones first.
 func (p *planner) missing(action api.Action) (out []place) {
 	for at, a := range p.want {
 		if has, ok := p.have[at]; a == action && !at.isTop() && (!ok || has != a) {
@@ -243,8 +242,8 @@ func (p *planner) addAll(places []place) {
 	}
 }
 
-// add adds a wanted rule. One that says the opposite goes before: all attempts that it decides
-// are decided otherwise afterwards.
+// add adds a wanted rule. It first removes a rule with the opposite action: all attempts that this
+// rule decides get the other decision.
 func (p *planner) add(at place) {
 	if has, ok := p.have[at]; ok {
 		p.steps = append(p.steps, step{false, at, has})
@@ -253,8 +252,8 @@ func (p *planner) add(at place) {
 	p.steps = append(p.steps, step{true, at, p.want[at]})
 }
 
-// removeStale removes the rules that are not wanted, wide ones first: what such a rule decides
-// is decided by wanted rules then, or by others that are not wanted and go after it.
+// removeStale removes unwanted rules, wide ones first. What such a rule decides is then decided by
+// wanted rules, or by other unwanted ones that are removed later.
 func (p *planner) removeStale() {
 	var places []place
 	for at := range p.have {

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch"
 )
 
-// The universe of the property tests is small and dense: prefixes nest, begin and end at the
-// same addresses, and ports meet.
+// The universe of the property tests is small and dense: prefixes nest and share boundaries, and
+// ports coincide.
 var (
 	testPrefixes = [2][]netip.Prefix{
 		prefixes("10.0.0.0/8", "10.0.0.0/16", "10.0.0.0/24", "10.0.0.0/32", "10.0.0.0/31", "10.0.0.1/32", "10.0.1.0/24", "10.0.0.128/25",
@@ -42,7 +42,7 @@ func addrs(texts ...string) (out []netip.Addr) {
 	return out
 }
 
-// drawLines draws an ordered table.
+// drawLines generates an ordered table.
 func drawLines(t *rapid.T, family int) []line {
 	var out []line
 	for range rapid.IntRange(0, 6).Draw(t, "lines") {
@@ -61,7 +61,7 @@ func drawAction(t *rapid.T) api.Action {
 	return rapid.SampledFrom([]api.Action{api.Deny, api.Permit}).Draw(t, "action")
 }
 
-// first returns what the first line that matches says.
+// first returns the action of the first line that matches.
 func first(lines []line, peer netip.Addr, port uint16) api.Action {
 	for _, l := range lines {
 		if l.matches(port) &&
@@ -72,7 +72,7 @@ func first(lines []line, peer netip.Addr, port uint16) api.Action {
 	panic("a table decides everything")
 }
 
-// bench is a namespace of a vswitch that takes steps.
+// bench is a namespace of a vswitch that applies steps.
 type bench struct {
 	t         *rapid.T
 	sw        *vswitch.Switch
@@ -92,7 +92,7 @@ func (b *bench) take(s step) {
 	}
 }
 
-// among checks that every attempt is decided as one of the tables says.
+// among checks that every attempt is decided as in one of the tables.
 func (b *bench) among(when string, tables ...[]line) {
 	for _, a := range testAddrs[b.family] {
 		for _, port := range testPorts {
@@ -104,8 +104,8 @@ func (b *bench) among(when string, tables ...[]line) {
 	}
 }
 
-// TestEveryStepDecidesAsBeforeOrAsWanted goes from one random table to the next, in the
-// tree of VPP, sometimes not all the way.
+// TestEveryStepDecidesAsBeforeOrAsWanted goes from one random table to the next in the rule tree of
+// VPP, sometimes only part of the way.
 func TestEveryStepDecidesAsBeforeOrAsWanted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := &bench{t: t, sw: vswitch.New(vswitch.Options{Quirks: rapid.Bool().Draw(t, "quirks")}), family: rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "family")}
@@ -148,7 +148,7 @@ func TestEveryStepDecidesAsBeforeOrAsWanted(t *testing.T) {
 	})
 }
 
-// read returns the rules that are there.
+// read returns the installed rules.
 func (b *bench) read() rules {
 	out := rules{}
 	for _, r := range b.sw.SessionRules() {

@@ -21,25 +21,25 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// Renderer installs policy as VPP session rules. It implements renderer.Renderer,
-// and every ability that readers find by type assertion; these wait for no Commit.
+// Renderer installs policy as VPP session rules. It implements renderer.Renderer and optional
+// interfaces of package renderer; the reading ones do not wait for a Commit.
 type Renderer struct {
 	options   Options
 	log       *slog.Logger
-	renumbers atomic.Bool // the answers of Namespaces have changed
+	renumbers atomic.Bool // results of Namespaces or Names have changed
 	published atomic.Pointer[snapshot]
 	cache     *cache.Cache
 	link      *link
 
-	mu         sync.Mutex // held for a Commit, calls of the vswitch included
+	mu         sync.Mutex // held during a Commit, including its calls of the vswitch
 	pods       pods
 	compiler   compiler
 	mirror     *mirror // nil when it must be read
-	holders    holders // whose the sections are that were installed last; nobody's after an error half way
+	holders    holders // pods of the installed sections; the zero pod after an incomplete change
 	unenforced cache.UnenforcedTracker
 	revoked    revocation
 	audits     audits
-	complete   bool // the last Commit left nothing to do
+	complete   bool // the last Commit completed all its work
 }
 
 var (
@@ -50,7 +50,7 @@ var (
 	_ renderer.Inspector = (*Renderer)(nil)
 )
 
-// New returns a renderer; it does not wait for the vswitch. Close must be called.
+// New returns a renderer without waiting for the vswitch. The caller must call Close.
 func New(o Options) (*Renderer, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -77,7 +77,7 @@ func New(o Options) (*Renderer, error) {
 // Name returns "session".
 func (r *Renderer) Name() string { return "session" }
 
-// Close disconnects, which ends a Commit that runs. What is installed stays and is enforced.
+// Close disconnects and thereby aborts a running Commit. Installed rules stay in force.
 func (r *Renderer) Close() error {
 	r.link.Interrupt()
 	r.mu.Lock()
@@ -87,8 +87,8 @@ func (r *Renderer) Close() error {
 	return nil
 }
 
-// NamespacesChanged has the next Commit look for the namespaces of all pods, and read their
-// rules, again; it calls OnChange, so that there is one.
+// NamespacesChanged makes the next Commit look up the namespaces of all pods, and read their rules,
+// again. It calls OnChange to cause a Commit.
 func (r *Renderer) NamespacesChanged() {
 	r.renumbers.Store(true)
 	r.link.Prompt()
@@ -134,23 +134,23 @@ func (t *txn) Commit(ctx context.Context) error {
 	for _, o := range t.own {
 		r.pods.put(o.pod, o.ips)
 	}
-	told := t.HasPods()
+	hasChanges := t.HasPods()
 	t.own = nil
 	t.Apply(r.cache)
 	ctx, done := r.link.Calls(ctx)
 	defer done()
 	before := r.pods.namespaces
-	err := vpp.Ended(ctx, r.commit(ctx, told))
+	err := vpp.Ended(ctx, r.commit(ctx, hasChanges))
 	r.publish(err)
 	if !maps.EqualFunc(before, r.pods.namespaces, slices.Equal) {
-		r.link.Prompt() // others may wait for interfaces of pods that this one serves
+		r.link.Prompt() // other renderers may wait for interfaces of pods that this one serves
 	}
-	r.wake()
+	r.scheduleNext()
 	return err
 }
 
-// commit brings the vswitch from what it holds to what is wanted.
-func (r *Renderer) commit(ctx context.Context, told bool) error {
+// commit changes the vswitch from its current to the desired content.
+func (r *Renderer) commit(ctx context.Context, hasChanges bool) error {
 	plan := r.cache.Compute()
 	fresh, err := r.connect(ctx)
 	if err != nil {
@@ -161,7 +161,7 @@ func (r *Renderer) commit(ctx context.Context, told bool) error {
 		return r.fail(err)
 	}
 	fresh = fresh || differs
-	if plan.Empty() && !fresh && !told && r.complete && !r.renumbers.Load() {
+	if plan.Empty() && !fresh && !hasChanges && r.complete && !r.renumbers.Load() {
 		r.cache.Commit()
 		if err := r.revoke(ctx); err != nil {
 			return r.fail(err)
@@ -169,7 +169,7 @@ func (r *Renderer) commit(ctx context.Context, told bool) error {
 		return nil
 	}
 	if fresh {
-		r.revoked.tightened() // it is not known what was open when somebody else changed rules
+		r.revoked.tightened() // unknown connections may have opened while foreign changes were in force
 	}
 	r.complete = false
 	if err := r.look(ctx, fresh); err != nil {
@@ -194,8 +194,8 @@ func (r *Renderer) commit(ctx context.Context, told bool) error {
 	return nil
 }
 
-// fail has everything read back before the next change. What was compiled is of no use: the next
-// plan begins at what was acknowledged, and does not name a set that changes back until then.
+// fail forces a full read before the next change, and drops compiled rules: the next plan starts at
+// the acknowledged state, and does not name a set that changes back until then.
 func (r *Renderer) fail(err error) error {
 	clear(r.compiler.made)
 	r.mirror, r.complete = nil, false
@@ -203,7 +203,7 @@ func (r *Renderer) fail(err error) error {
 	return err
 }
 
-// connect makes sure that there is a connection. fresh says that everything is to be read.
+// connect ensures a connection. fresh reports whether everything must be read.
 func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	fresh, err = r.link.connect(ctx, r.options.Ports)
 	if fresh {
@@ -212,8 +212,8 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	return r.mirror == nil, err
 }
 
-// audit reads, when it is the time, the namespaces and rules that there are, and compares them with
-// the mirror. What differs is a reason to look at everything.
+// audit reads, when it is due, the namespaces and rules, and compares them with the mirror. A
+// difference forces a full read.
 func (r *Renderer) audit(ctx context.Context, fresh bool) (differs bool, err error) {
 	if !r.audits.begin(fresh) {
 		return false, nil
@@ -223,7 +223,7 @@ func (r *Renderer) audit(ctx context.Context, fresh bool) (differs bool, err err
 		return false, err
 	}
 	if !maps.Equal(names, r.mirror.namespaces) {
-		r.renumbers.Store(true) // has everything read
+		r.renumbers.Store(true) // read everything
 		return false, nil
 	}
 	found, others, err := r.mirror.compare(ctx, r.link)
@@ -235,8 +235,8 @@ func (r *Renderer) audit(ctx context.Context, fresh bool) (differs bool, err err
 	return true, nil
 }
 
-// names returns the application namespaces by name. A vswitch that cannot name them needs not,
-// where Options number them.
+// names returns the application namespaces by name. If Options provide the indexes, a vswitch that
+// cannot list names is fine.
 func (r *Renderer) names(ctx context.Context) (map[string]uint32, error) {
 	names, err := r.link.namespaces(ctx)
 	if r.options.Namespaces != nil && isUnknown(err) {
@@ -245,7 +245,7 @@ func (r *Renderer) names(ctx context.Context) (map[string]uint32, error) {
 	return names, err
 }
 
-// look finds the namespaces of pods, and reads the rules that there are unless they are known.
+// look finds the namespaces of pods, and reads the rules unless they are known.
 func (r *Renderer) look(ctx context.Context, fresh bool) error {
 	renumbered := r.renumbers.Swap(false)
 	names, err := r.names(ctx)
@@ -269,7 +269,7 @@ func (r *Renderer) look(ctx context.Context, fresh bool) error {
 	return nil
 }
 
-// install makes all changes: round by round, in which no two depend on each other.
+// install makes all changes in rounds of independent changes.
 func (r *Renderer) install(ctx context.Context, d *desired) error {
 	var jobs []*job
 	for s, p := range r.mirror.sections {
@@ -285,7 +285,7 @@ func (r *Renderer) install(ctx context.Context, d *desired) error {
 		steps, _ := plan(p.rules, w.rules, s.family)
 		p.as = nil
 		if r.holders[s] != d.holders[s] {
-			r.holders[s] = api.PodID{} // until all is done, it may have rules of either
+			r.holders[s] = api.PodID{} // until all is done, the section may have rules of either pod
 		}
 		if of := r.pods.addressesOf(s); len(of) > 0 && slices.ContainsFunc(steps, step.tightens) {
 			r.revoked.tightened(of...)
@@ -316,7 +316,7 @@ func (r *Renderer) install(ctx context.Context, d *desired) error {
 	return nil
 }
 
-// want returns what there is to be.
+// want returns the desired sections.
 func (r *Renderer) want() *desired {
 	d := &desired{
 		state: r.cache, layout: r.cache.Desired(), nets: cache.NewNets(r.cache.Members), free: r.options.Infra.Addresses,
@@ -329,7 +329,7 @@ func (r *Renderer) want() *desired {
 	return d
 }
 
-// revoke has applications close the connections that rules no longer permit.
+// revoke asks applications to close the connections that rules no longer permit.
 func (r *Renderer) revoke(ctx context.Context) error {
 	if r.options.Keep {
 		return nil
@@ -337,8 +337,8 @@ func (r *Renderer) revoke(ctx context.Context) error {
 	return r.revoked.look(ctx, r.link, r.mirror, &r.pods, r.log)
 }
 
-// wake has the owner told when the next audit, or look at connections, is due.
-func (r *Renderer) wake() {
+// scheduleNext schedules OnChange for the next audit or look at connections.
+func (r *Renderer) scheduleNext() {
 	times := []time.Time{r.revoked.at}
 	if r.audits.every > 0 && r.mirror != nil {
 		times = append(times, r.audits.last.Add(r.audits.every))
@@ -349,7 +349,7 @@ func (r *Renderer) wake() {
 	}
 }
 
-// publish makes the outcome of a Commit visible.
+// publish publishes the outcome of a Commit to readers.
 func (r *Renderer) publish(err error) {
 	s := &snapshot{
 		version: r.link.version, err: err, pods: make(map[netip.Addr]bool, len(r.pods.own)), tables: r.cache.InstalledTables(),

@@ -30,7 +30,7 @@ func list(rules ...api.ContivRule) *renderer.RuleList {
 	return renderer.NewRuleList(rules, origins)
 }
 
-// render commits the list of what the client may connect to.
+// render commits the list of destinations for the client.
 func render(t *testing.T, s *backends.Session, l *renderer.RuleList) error {
 	t.Helper()
 	txn := s.Renderer().NewTxn(true)
@@ -168,8 +168,8 @@ func TestAPodThatGetsItsNamespaceLaterIsRestricted(t *testing.T) {
 	}
 }
 
-// TestASetThatChangesBackAfterAFailureIsTakenAsItIs has a member leave in a Commit that fails, and
-// come back before the next.
+// TestASetThatChangesBackAfterAFailureIsTakenAsItIs removes a member in a Commit that fails, and
+// restores it before the next Commit.
 func TestASetThatChangesBackAfterAFailureIsTakenAsItIs(t *testing.T) {
 	for _, refuses := range []bool{false, true} {
 		s := newStack(t, backends.SessionOptions{Refuses: refuses}, client)
@@ -211,7 +211,7 @@ func TestRulesComeBackWhenTheVswitchRestarts(t *testing.T) {
 	if got := connect(s, somewhere, 443); got != api.Permit {
 		t.Fatalf("after the restart there are rules")
 	}
-	for connect(s, somewhere, 443) != api.Deny { // GoVPP has to notice
+	for connect(s, somewhere, 443) != api.Deny { // GoVPP must notice first
 		if err := render(t, s, list(web, denyAll)); err != nil && !errors.Is(err, sluicesession.ErrNotConnected) && t.Context().Err() != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// printed is what VPP 25.10 prints of sessions, with colours, and with IPv6.
+// printed is the session output of VPP 25.10, with colours and with IPv6.
 const printed = "\x1b[33mConnection                                                  State          Rx-f      Tx-f\x1b[0m\n" + `
 [0:0][CT:T] 0.0.0.0:22000->0.0.0.0:0                        LISTEN         0         0
 [0:1][T] 10.0.0.1:22000->0.0.0.0:0                          LISTEN         0         0
@@ -37,7 +37,7 @@ func TestSessionsAreReadFromWhatVPPPrints(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreJudgedByWhatOpenedThem has a pod that may be reached on one port, and may
+// TestConnectionsAreJudgedByWhatOpenedThem uses a pod that accepts connections on one port, and may
 // connect to another.
 func TestConnectionsAreJudgedByWhatOpenedThem(t *testing.T) {
 	const namespace = 3
@@ -85,7 +85,7 @@ func TestOnlyConnectionsOfPodsWhoseRulesWereTightenedAreLookedAt(t *testing.T) {
 	}
 }
 
-// TestWhoseConnectionsCutThroughIsReadFromWhatVPPPrints has a client of namespace 2.
+// TestWhoseConnectionsCutThroughIsReadFromWhatVPPPrints uses a client in namespace 2.
 func TestWhoseConnectionsCutThroughIsReadFromWhatVPPPrints(t *testing.T) {
 	managers := map[string]uint32{}
 	addManagers(managers, `app-name client-a app-index 3 ns-index 2 seg-size 128m
@@ -106,7 +106,7 @@ segment manager
 	}
 }
 
-// TestConnectionsThatCutThroughAreJudgedByTheirClient has a pod that may connect to port 80, and
+// TestConnectionsThatCutThroughAreJudgedByTheirClient uses a pod that may connect to port 80, and
 // one that may connect to nothing.
 func TestConnectionsThatCutThroughAreJudgedByTheirClient(t *testing.T) {
 	world := tops[0].peer
@@ -121,8 +121,8 @@ func TestConnectionsThatCutThroughAreJudgedByTheirClient(t *testing.T) {
 		denied bool
 	}{
 		{2, 80, false}, {2, 443, true}, {3, 80, true},
-		{4, 443, false},                // of a namespace that is no pod's
-		{5, 80, false}, {5, 443, true}, // whose it is, is not known
+		{4, 443, false},                // in a namespace without a pod
+		{5, 80, false}, {5, 443, true}, // the owner is unknown
 	} {
 		c := connection{index: tc.index, transport: api.TCP, rmt: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), tc.port), cut: true}
 		if got := r.deniesClient(c, owners); got != tc.denied {

@@ -11,18 +11,18 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// section names rules that are about the same attempts: those of the applications of one
-// namespace to connect, by their local rules; or those to reach one address of a pod, by the
-// rules of the routing table of the pod's namespace. Sections have no attempt in common.
+// section identifies the rules for a set of connection attempts: those from the applications of one
+// namespace (its local rules), or those to one address of a pod (the rules of the routing table of
+// its namespace). Sections do not overlap.
 type section struct {
 	namespace uint32
 	local     bool
 	transport api.Protocol
-	own       netip.Prefix // the address that is reached; everything in local rules
+	own       netip.Prefix // destination address; everything for local rules
 	family    int
 }
 
-// compare orders sections, so that changes are made in the same order each time.
+// compare orders sections, so that changes are made in a stable order.
 func (s section) compare(o section) int {
 	local := 0
 	if s.local != o.local {
@@ -34,7 +34,7 @@ func (s section) compare(o section) int {
 		cmp.Compare(s.family, o.family), s.own.Addr().Compare(o.own.Addr()), cmp.Compare(s.own.Bits(), o.own.Bits()))
 }
 
-// of says whose section it is, for people: what a pod opens, or what reaches an address of it.
+// of describes the section of a pod in errors.
 func (s section) of(pod api.PodID) string {
 	transport := strings.ToUpper(s.transport.String())
 	if s.local {
@@ -43,7 +43,7 @@ func (s section) of(pod api.PodID) string {
 	return fmt.Sprintf("address %s of pod %s, for what reaches it over %s,", s.own.Addr(), pod, transport)
 }
 
-// rule names a rule of a section.
+// rule describes a rule of a section.
 func (s section) rule(at place) string {
 	if s.local {
 		return fmt.Sprintf("session rule of namespace %d to %s %s port %d", s.namespace, s.transport, at.peer, at.port)
@@ -56,8 +56,8 @@ const (
 	maxTag = 63 // VPP's strings of 64 bytes end in a zero
 )
 
-// tagOf returns the tag of a rule: whose it is, which table it is of, a digest by which no
-// other rule has it, and the policy that it is from as far as there is room.
+// tagOf returns the tag of a rule: the pod, the table, a digest that makes it unique, and the
+// policy as far as there is room.
 func tagOf(s section, at place, action api.Action, origin string) string {
 	scope := "global"
 	if s.local {
@@ -72,7 +72,7 @@ func tagOf(s section, at place, action api.Action, origin string) string {
 	return tag[:min(len(tag), maxTag)]
 }
 
-// plain leaves out what VPP's command line would divide.
+// plain replaces characters at which VPP's command line would split words.
 func plain(r rune) rune {
 	if r <= ' ' || r > '~' {
 		return -1

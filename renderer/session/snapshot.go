@@ -10,22 +10,22 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// snapshot is what readers see: the outcome of the last Commit. It does not change.
+// snapshot is the immutable outcome of the last Commit that readers see.
 type snapshot struct {
 	version    string
 	err        error
-	pods       map[netip.Addr]bool // addresses of pods: whether one has an application namespace
-	tables     []*cache.Table      // local ones by digest, then the global one
-	spaces     []space             // by pod
-	reach      int                 // rules about who reaches pods
+	pods       map[netip.Addr]bool // pod addresses, and whether the pod has an application namespace
+	tables     []*cache.Table      // local tables by digest, then the global table
+	spaces     []space             // sorted by pod
+	reach      int                 // number of rules about who may reach pods
 	forbidden  int
 	unenforced []renderer.Unenforced
 	drifts     map[string]uint64
 	foreign    []renderer.Foreign
 }
 
-// onStack reports whether an address is that of a pod that has an application namespace, and
-// whether it is that of a pod at all.
+// onStack reports whether an address belongs to a pod, and whether that pod has an application
+// namespace.
 func (s *snapshot) onStack(a netip.Addr) (stack, pod bool) {
 	stack, pod = s.pods[a]
 	return stack, pod
@@ -35,11 +35,12 @@ func (s *snapshot) onStack(a netip.Addr) (stack, pod bool) {
 type space struct {
 	pod       api.PodID
 	namespace uint32
-	table     string // none when it may connect to everybody
-	rules     int    // local ones
+	table     string // empty when the pod may connect to everybody
+	rules     int    // number of local rules
 }
 
-// spacesOf returns the application namespaces of pods, and how many rules say who reaches pods.
+// spacesOf returns the application namespaces of pods, and the number of rules about who may reach
+// pods.
 func spacesOf(p *pods, m *mirror, installed []*cache.Table) (out []space, reach int) {
 	tables := map[api.PodID]string{}
 	for _, t := range installed {

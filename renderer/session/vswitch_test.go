@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// maxPorts is that of the narrowest range of the suite.
+// maxPorts is the size of the narrowest range in the suite.
 const maxPorts = 8010 - 8000 + 1
 
 var (
@@ -21,7 +21,7 @@ var (
 	_ renderertest.Narrow    = (*backends.Session)(nil)
 )
 
-// newStack returns a renderer over an embedded vswitch with a namespace for each of some pods.
+// newStack returns a renderer on an embedded vswitch with a namespace for each of the pods.
 func newStack(t testing.TB, o backends.SessionOptions, pods ...api.PodID) *backends.Session {
 	t.Helper()
 	o.Rules.MaxPorts = maxPorts

@@ -12,22 +12,22 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// holders are whose sections are.
+// holders are the pods of sections.
 type holders map[section]api.PodID
 
-// mayBe reports whether the rules that a section has may be those of a pod: an address and a
-// namespace go from one pod to another. Whose the rules of a process before are is not known.
+// mayBe reports whether the rules of a section may be those of a pod: addresses and namespaces move
+// between pods. The pods of rules of an earlier process are unknown.
 func (h holders) mayBe(s section, pod api.PodID) bool {
 	holder, known := h[s]
 	return !known || holder == pod
 }
 
-// desired collects the sections that there are to be.
+// desired collects the desired sections.
 type desired struct {
 	state    *cache.Cache
 	layout   cache.Layout
 	nets     *cache.Nets
-	free     []netip.Prefix // what passes whatever policy says
+	free     []netip.Prefix // peers exempt from policy
 	pods     *pods
 	mirror   *mirror
 	compiler *compiler
@@ -35,12 +35,12 @@ type desired struct {
 
 	sections map[section]*wanted
 	holders  holders
-	kept     map[section]bool // stay as they are
+	kept     map[section]bool // sections that stay as they are
 	oversize []renderer.Unenforced
 	refused  []error
 }
 
-// collect adds the sections of all pods that have a namespace.
+// collect adds the sections of all pods with a namespace.
 func (d *desired) collect() {
 	claimed := map[uint32]api.PodID{}
 	for _, pod := range d.pods.onStack() {
@@ -65,8 +65,8 @@ func (d *desired) collect() {
 // add adds a section of a pod.
 func (d *desired) add(s section, pod api.PodID, w *wanted) { d.sections[s], d.holders[s] = w, pod }
 
-// share closes a namespace that two pods are said to have to what its applications open. Who may
-// reach the pods is a matter of their addresses.
+// share denies all connections from a namespace that two pods claim. Who may reach the pods depends
+// only on their addresses.
 func (d *desired) share(namespace uint32, first, second api.PodID) {
 	d.refused = append(d.refused, fmt.Errorf("%w: %d, by %s and %s", ErrSharedNamespace, namespace, first, second))
 	for _, transport := range transports {
@@ -77,16 +77,16 @@ func (d *desired) share(namespace uint32, first, second api.PodID) {
 	}
 }
 
-// loopback is what applications of a pod reach themselves by, beside the addresses of the pod.
+// loopback are the prefixes with which applications reach their own pod, besides its addresses.
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-// local adds the sections of what a pod may connect to. With itself it may always talk: such a
+// local adds the sections for what a pod may connect to. It may always connect to itself: such a
 // connection does not cross the vswitch.
 func (d *desired) local(pod api.PodID, namespace uint32, table *cache.Table, own []netip.Addr) {
 	free := slices.Concat(d.free, loopback, hosts(own))
 	var rules []api.ContivRule
 	for _, r := range table.Rules {
-		if r.Src != (api.Net{}) { // VPP does not look where a connection comes from
+		if r.Src != (api.Net{}) { // VPP ignores the source of a connection
 			if r.Action == api.Permit {
 				continue
 			}
@@ -104,7 +104,7 @@ func (d *desired) local(pod api.PodID, namespace uint32, table *cache.Table, own
 	}
 }
 
-// global adds the sections of who may reach the addresses of a pod.
+// global adds the sections for who may reach the addresses of a pod.
 func (d *desired) global(pod api.PodID, namespace uint32, own []netip.Addr) {
 	for _, addr := range own {
 		table, from, end, ok := d.partOf(addr)
@@ -140,8 +140,8 @@ func (d *desired) compile(key wantedKey, table []api.ContivRule, peer side, free
 	return d.compiler.wanted(key, table, peer, d.nets, free, origin, origins)
 }
 
-// tagOrigin says in a tag whose a table is: the first pod's that has it and, if there is room,
-// what policy its last rule is of.
+// tagOrigin returns the text about a table for tags: its first pod and, if there is room, the
+// policy of its last rule.
 func tagOrigin(pod api.PodID, table *cache.Table, rule int) string {
 	out := pod.String()
 	if rule >= 0 && rule < len(table.Origins) && len(table.Origins[rule]) > 0 {
@@ -157,17 +157,17 @@ func hosts(addrs []netip.Addr) (out []netip.Prefix) {
 	return out
 }
 
-// checkSizes refuses sections that have too many rules. Those keep what they have, where that is
-// of the pod that holds them now.
+// checkSizes refuses sections with too many rules. Such a section keeps its rules if they belong to
+// the current pod.
 func (d *desired) checkSizes(most int, now holders) {
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, s := range slices.SortedFunc(maps.Keys(d.sections), section.compare) {
 		w := d.sections[s]
 		if len(w.rules) <= most {
 			continue
 		}
-		if !told[w.origin] {
-			told[w.origin] = true
+		if !reported[w.origin] {
+			reported[w.origin] = true
 			d.refused = append(d.refused, fmt.Errorf("%w: %s needs %d rules of at most %d: name fewer ports in its policies", ErrTooLarge, s.of(d.holders[s]), len(w.rules), most))
 			d.oversize = append(d.oversize, unenforced(w.origins)...)
 		}
@@ -180,7 +180,7 @@ func (d *desired) checkSizes(most int, now holders) {
 	}
 }
 
-// checkForeign leaves out what is taken by rules of others.
+// checkForeign removes wanted rules whose places are taken by foreign rules.
 func (d *desired) checkForeign() {
 	for s, places := range d.mirror.foreign {
 		w := d.sections[s]
@@ -201,7 +201,7 @@ func (d *desired) checkForeign() {
 	slices.SortFunc(d.refused, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 }
 
-// unenforced reports the rules of a table that is refused.
+// unenforced returns the reports for the rules of a refused table.
 func unenforced(origins [][]api.Origin) (out []renderer.Unenforced) {
 	for _, of := range origins {
 		for _, o := range of {

@@ -8,18 +8,19 @@ import (
 	"go.fd.io/govpp/adapter"
 )
 
-// answers stands between GoVPP and the vswitch, and knows since when a message waits for its
-// answer. The vswitch answers in the order in which it is asked, and GoVPP's health check asks
-// all the time, so that a vswitch that stands still is noticed also when there is no Commit.
+// answers sits between GoVPP and the vswitch, and tracks since when a message waits for its answer.
+// The vswitch answers in order, and GoVPP sends health checks all the time, so a hanging vswitch is
+// detected even without a Commit.
 type answers struct {
 	adapter.VppAPI
 
 	mu     sync.Mutex
-	newest uint32    // the context of the message that was sent last
-	since  time.Time // when the vswitch was asked, or answered something else; zero: all is answered
+	newest uint32    // context of the last message sent
+	since  time.Time // when the vswitch was asked, or last sent anything; zero when all is answered
 }
 
-// waiting returns since when the vswitch has not answered; zero when nothing waits.
+// waiting returns when the vswitch last made progress on outstanding requests; zero when there are
+// none.
 func (a *answers) waiting() time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -44,7 +45,7 @@ func (a *answers) SetMsgCallback(cb adapter.MsgCallback) {
 	})
 }
 
-// Disconnect implements adapter.VppAPI. Nobody waits for an answer any more.
+// Disconnect implements adapter.VppAPI. It clears outstanding requests.
 func (a *answers) Disconnect() error {
 	a.mu.Lock()
 	a.since = time.Time{}
@@ -52,8 +53,8 @@ func (a *answers) Disconnect() error {
 	return a.VppAPI.Disconnect()
 }
 
-// came takes a message of the vswitch. Of a dump every part is one, and every event: as long as
-// they come the vswitch is at work.
+// came processes a message from the vswitch. Parts of a dump and events count as well: they show
+// that the vswitch is working.
 func (a *answers) came(data []byte) {
 	const afterID, body = 2, 6
 	a.mu.Lock()

@@ -12,30 +12,30 @@ import (
 	"go.fd.io/govpp/core"
 )
 
-// Streams makes the streams of dumps hold many messages; see dumpBuffer.
+// Streams increases the buffers of dump streams; see dumpBuffer.
 type Streams struct{ *core.Connection }
 
-// NewStream adds the option to the stream of the connection.
+// NewStream adds the option to a stream of the connection.
 func (s Streams) NewStream(ctx context.Context, options ...govpp.StreamOption) (govpp.Stream, error) {
 	return s.Connection.NewStream(ctx, append(options, core.WithReplySize(dumpBuffer))...)
 }
 
-// broke reports whether a connection cannot be used after an error of a call. An answer with
-// a return value leaves it usable; so does an error that was found without it. An error must
-// not tell of two calls.
+// broke reports whether a connection cannot be used after an error of a call. An answer with an
+// error value leaves it usable, and so does an error detected before sending. err must be about a
+// single call.
 func broke(err error) bool {
 	var retval govpp.VPPApiError
 	return !errors.As(err, &retval) && !errors.Is(err, ErrNotConnected) && !errors.Is(err, ErrIncompatible) && !errors.Is(err, ErrNoCLI)
 }
 
-// receiver is the part of a dump's stream that its messages come from.
+// receiver is the stream of a dump.
 type receiver[M any] interface {
 	Recv() (M, error)
 	Close() error
 }
 
-// Drain receives a whole dump before anything of it is looked at, because GoVPP
-// loses what a slow receiver does not take.
+// Drain receives a whole dump before it returns, because GoVPP drops messages that a slow receiver
+// does not take.
 func Drain[M any, R receiver[M]](s R, err error) ([]M, error) {
 	if err != nil {
 		return nil, err
@@ -47,15 +47,15 @@ func Drain[M any, R receiver[M]](s R, err error) ([]M, error) {
 		case errors.Is(err, io.EOF):
 			return out, nil
 		case err != nil:
-			_ = s.Close() // the first error is the one that matters
+			_ = s.Close() // the first error matters
 			return nil, err
 		}
 		out = append(out, m)
 	}
 }
 
-// Version asks for the version of the vswitch and checks that it has all messages that are
-// needed, which part of VPP brings.
+// Version returns the version of the vswitch and checks that it supports the needed messages. part
+// names the part of VPP that provides them.
 func (l *Link) Version(ctx context.Context, needed []govpp.Message, part string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
@@ -74,10 +74,10 @@ func (l *Link) Version(ctx context.Context, needed []govpp.Message, part string)
 	return version, nil
 }
 
-// ErrNoCLI is returned where the vswitch has no command line.
+// ErrNoCLI is returned when the vswitch has no command line.
 var ErrNoCLI = errors.New("the vswitch has no command line")
 
-// CLI runs a command of the vswitch's command line and returns what it prints.
+// CLI runs a command line command of the vswitch and returns its output.
 func (l *Link) CLI(ctx context.Context, command string) (string, error) {
 	m := &vlib.CliInband{Cmd: command}
 	if _, err := l.Conn.GetMessageID(m); err != nil {

@@ -1,5 +1,5 @@
-// Package vpp keeps the connection of a renderer to VPP, or to the embedded vswitch, through
-// GoVPP. It knows no message of what renderers install.
+// Package vpp manages the GoVPP connection of a renderer to VPP, or to the embedded vswitch. It
+// does not know the messages of renderers.
 //
 //	renderer/acl, renderer/session -> Link -> GoVPP -> API socket
 //

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// health is whether there is a connection. The goroutine that follows the connection writes it,
-// any goroutine may read it.
+// health is the state of the connection. The goroutine that watches the connection writes it; any
+// goroutine may read it.
 type health struct {
 	mu    sync.Mutex
 	up    chan struct{} // closed while connected
@@ -15,18 +15,18 @@ type health struct {
 	epoch int                     // number of connections made so far
 	stale bool                    // interfaces have changed since they were read
 	asked *answers                // of the connection
-	hang  context.CancelCauseFunc // ends the calls that were begun last; nil before the first
+	hang  context.CancelCauseFunc // cancels the current calls; nil before the first
 }
 
-// follow takes a new connection, which is not up yet.
+// follow starts tracking a new connection that is not up yet.
 func (h *health) follow(asked *answers) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.asked = asked
 }
 
-// set takes a state of the connection. Each time that it is up is another epoch; when it is lost
-// the calls end.
+// set records whether the connection is up. Each time it comes up begins a new epoch; when it is
+// lost, calls are cancelled.
 func (h *health) set(up bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -45,21 +45,21 @@ func (h *health) set(up bool) {
 	h.isUp = up
 }
 
-// endCalls has calls end by a function when the connection is lost.
+// endCalls registers the function that cancels calls when the connection is lost.
 func (h *health) endCalls(hang context.CancelCauseFunc) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.hang = hang
 }
 
-// setStale takes that interfaces have changed.
+// setStale records that interfaces have changed.
 func (h *health) setStale() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stale = true
 }
 
-// take returns the number of the connection, and whether interfaces have changed since the last
+// take returns the epoch of the connection, and whether interfaces have changed since the last
 // call.
 func (h *health) take() (epoch int, stale bool) {
 	h.mu.Lock()
@@ -68,7 +68,7 @@ func (h *health) take() (epoch int, stale bool) {
 	return h.epoch, stale
 }
 
-// upcoming returns a channel that is closed while there is a connection, until that is lost.
+// upcoming returns a channel that is closed while the connection is up.
 func (h *health) upcoming() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -19,75 +19,73 @@ import (
 var (
 	// ErrNotConnected is returned while there is no connection to the vswitch.
 	ErrNotConnected = errors.New("not connected to the vswitch")
-	// ErrIncompatible is returned when the vswitch does not know a message, for
-	// example because the acl plugin is not loaded or its version is another one.
+	// ErrIncompatible is returned when the vswitch does not support a message, for example because
+	// the acl plugin is not loaded or has another version.
 	ErrIncompatible = errors.New("the vswitch is not compatible")
 
 	errLost = errors.New("the vswitch has closed the connection")
 )
 
 const (
-	// dumpBuffer is how many messages of a dump can wait to be received. GoVPP
-	// drops what does not fit, silently.
+	// dumpBuffer is the number of messages of a dump that can be buffered. GoVPP silently drops the
+	// rest.
 	dumpBuffer = 16384
 	// reconnectInterval is the pause between two attempts to connect.
 	reconnectInterval = 250 * time.Millisecond
-	// connectWait is how long a Commit waits for a connection before it fails and
-	// leaves the other renderers to go on.
+	// connectWait is how long a Commit waits for a connection before it fails, so that other
+	// renderers can continue.
 	connectWait = 2 * time.Second
-	// disconnectWait is how long the vswitch is given to take leave.
+	// disconnectWait is how long the vswitch may take to disconnect.
 	disconnectWait = time.Second
 )
 
-// GoVPP has these as variables of the process; they must be set before the first
-// connection. A lost connection is noticed when the next probe cannot be sent, which is at the
-// latest when the last one has timed out. The health check must outlast the stall of a large ACL
-// change: it gives a vswitch 10 s. A probe and renderer.Overdue together are less than a second. A
-// slow receiver of a dump must not lose messages, and what GoVPP logs beside
-// returning it as an error is not logged twice.
+// GoVPP has these settings as global variables; they must be set before the first connection. A
+// lost connection is detected when the next probe cannot be sent, at the latest when the last one
+// has timed out. The health check must tolerate the pause for a large ACL change, so it gives the
+// vswitch 10 s. A probe and renderer.Overdue together are less than a second. A slow receiver of a
+// dump must not lose messages. GoVPP returns its errors, so it need not log them.
 func init() {
 	core.ReplyChannelTimeout = 10 * time.Second
 	core.HealthCheckProbeInterval = 100 * time.Millisecond
 	core.HealthCheckReplyTimeout = 500 * time.Millisecond
 	core.HealthCheckThreshold = 19
-	socketclient.MaxWaitReady = disconnectWait / 2 // it is waited for again; Disconnect waits for it
+	socketclient.MaxWaitReady = disconnectWait / 2 // the wait is repeated; Disconnect waits that long
 	core.SetLogLevel(1)                            // fatal
 }
 
-// DefaultTimeout of one call leaves room for the stall of a very large change.
+// DefaultTimeout of one call allows for the pause for a very large change.
 const DefaultTimeout = 10 * time.Second
 
-// Link is the connection of a renderer to its vswitch, for as long as the renderer is. GoVPP
-// keeps a connection up in the background; one on which a call failed is thrown away, because
-// GoVPP could take a late answer for the answer to another question, and the next Connect makes
-// another. Everything but Prompt, Connected, Waiting, Calls and Interrupt is for one goroutine at a
-// time.
+// Link is the connection of a renderer to its vswitch, for the lifetime of the renderer. GoVPP
+// keeps a connection up in the background. After a failed call the connection is dropped, because
+// GoVPP could take a late answer for the answer to another request; the next Connect creates a new
+// one. Only Prompt, Connected, Waiting, Calls and Interrupt may be called concurrently.
 type Link struct {
-	Conn    *core.Connection // of the last Connect
+	Conn    *core.Connection // created by the last Connect
 	Timeout time.Duration    // of one call
 
 	options Options
-	life    context.Context    // of all calls
+	life    context.Context    // parent of all calls
 	end     context.CancelFunc // of life
 	dialled bool               // Conn is in use
 	stop    context.CancelFunc
 	done    sync.WaitGroup
-	alarm   *time.Timer // when it fires a Commit would find something to do
+	alarm   *time.Timer // fires when a Commit would have work to do
 	health  health
 }
 
-// Options of a Link.
+// Options configure a Link.
 type Options struct {
-	// Adapter is the vswitch in this process. When it is nil, Socket is the path of VPP's
-	// API socket, and Client the name under which VPP knows the connection.
+	// Adapter is the vswitch in this process. If it is nil, Socket is the path of VPP's API socket,
+	// and Client the name of the connection in VPP.
 	Adapter        adapter.VppAPI
 	Socket, Client string
 
 	Timeout  time.Duration // of one call; DefaultTimeout unless it is more than 0
-	OnChange func()        // called by a goroutine of the link when the owner should look again; may be nil
+	OnChange func()        // called in a goroutine of the link when a Commit would have work to do; may be nil
 }
 
-// newAdapter returns what a connection is made of.
+// newAdapter returns the adapter for a new connection.
 func newAdapter(o Options) adapter.VppAPI {
 	if o.Adapter != nil {
 		return o.Adapter
@@ -97,7 +95,7 @@ func newAdapter(o Options) adapter.VppAPI {
 	return c
 }
 
-// Dial starts connecting; it does not wait for it. Close must be called.
+// Dial starts connecting and does not wait. The caller must call Close.
 func Dial(o Options) (*Link, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
@@ -114,7 +112,7 @@ func Dial(o Options) (*Link, error) {
 	return l, nil
 }
 
-// dial makes a connection and follows it.
+// dial creates a connection and watches it.
 func (l *Link) dial() error {
 	asked := &answers{VppAPI: newAdapter(l.options)}
 	conn, events, err := core.AsyncConnect(asked, math.MaxInt32, reconnectInterval)
@@ -128,7 +126,7 @@ func (l *Link) dial() error {
 	return nil
 }
 
-// drop throws the connection away, if there is one, and waits for the goroutine that follows it.
+// drop closes the connection, if any, and waits for the goroutine that watches it.
 func (l *Link) drop() {
 	if !l.dialled {
 		return
@@ -141,8 +139,8 @@ func (l *Link) drop() {
 	l.health.set(false)
 }
 
-// disconnect says goodbye to the vswitch. One that does not listen is left behind, by a goroutine
-// that ends when GoVPP does.
+// disconnect disconnects from the vswitch. If the vswitch does not respond, disconnect leaves a
+// goroutine behind that ends together with GoVPP's.
 func (l *Link) disconnect() {
 	conn, gone := l.Conn, make(chan struct{})
 	go func() {
@@ -157,9 +155,9 @@ func (l *Link) disconnect() {
 	}
 }
 
-// Connect returns when there is a connection, which it makes unless there is one. It gives the
-// number of the connection, which is another one after every interruption, and reports whether
-// interfaces have changed since the last call. A Link that is closed does not connect.
+// Connect waits for a connection, and creates one if necessary. epoch numbers connections and
+// changes with every interruption. stale reports whether interfaces have changed since the last
+// call. A closed Link does not connect.
 func (l *Link) Connect(ctx context.Context) (epoch int, stale bool, err error) {
 	if l.life.Err() != nil {
 		return 0, false, fmt.Errorf("%w: the renderer is closed", ErrNotConnected)
@@ -176,17 +174,17 @@ func (l *Link) Connect(ctx context.Context) (epoch int, stale bool, err error) {
 	return epoch, stale, nil
 }
 
-// Failed takes the error of a call, or nil. After one that leaves a call without its answer the
-// connection is of no use; an answer with a return value leaves it usable.
+// Failed handles the error of a call, or nil. After an error that leaves a call unanswered, it
+// drops the connection. An answer with an error value leaves the connection usable.
 func (l *Link) Failed(err error) {
 	if err != nil && broke(err) {
 		l.drop()
 	}
 }
 
-// Calls returns a context for the calls of a Commit: it ends with ctx, when the Link is
-// interrupted, and when the connection is lost, since no answer comes then. The function releases
-// it. There is one such context at a time.
+// Calls returns a context for the calls of a Commit. It ends with ctx, when the Link is
+// interrupted, and when the connection is lost, since no answer can come then. The caller calls the
+// returned function to release it. There is one such context at a time.
 func (l *Link) Calls(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, hang := context.WithCancelCause(ctx)
 	l.health.endCalls(hang)
@@ -194,8 +192,8 @@ func (l *Link) Calls(ctx context.Context) (context.Context, context.CancelFunc) 
 	return ctx, func() { stop(); hang(nil) }
 }
 
-// Ended returns the error of a Commit, with the reason when its calls were ended because the
-// connection is lost. Its context is that of Calls.
+// Ended returns the error of a Commit, together with the reason if its calls were cancelled because
+// the connection was lost. ctx is the context from Calls.
 func Ended(ctx context.Context, err error) error {
 	if err == nil || !errors.Is(context.Cause(ctx), errLost) {
 		return err
@@ -203,28 +201,27 @@ func Ended(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", errLost, err)
 }
 
-// Interrupt ends all calls, for good. It may be called by any goroutine, before Close: whoever
-// closes then need not wait for a vswitch that does not answer.
+// Interrupt cancels all current and future calls. Any goroutine may call it before Close, which
+// then need not wait for a vswitch that does not answer.
 func (l *Link) Interrupt() { l.end() }
 
-// Close disconnects for good, and waits for the goroutines of the link.
+// Close disconnects permanently and waits for the goroutines of the link.
 func (l *Link) Close() {
 	l.end()
 	l.drop()
 }
 
-// Prompt has the owner told that a Commit would find something to do. It may be called by any
-// goroutine.
+// Prompt calls OnChange, to request a Commit. Any goroutine may call it.
 func (l *Link) Prompt() { l.options.OnChange() }
 
 // never is longer than any process runs.
 const never = time.Duration(math.MaxInt64)
 
-// WakeAt has the owner told at a time that a Commit would find something to do, as long as the
-// connection is not thrown away. It is the only such time.
+// WakeAt schedules a call of OnChange at a time, unless the connection is dropped before. It
+// replaces an earlier schedule.
 func (l *Link) WakeAt(t time.Time) { l.alarm.Reset(time.Until(t)) }
 
-// watch follows the state of the connection and changes of interfaces.
+// watch follows the state of the connection and interface changes.
 func (l *Link) watch(ctx context.Context, states <-chan core.ConnectionEvent) {
 	var events <-chan govpp.Message
 	var watcher govpp.Watcher // ends with ctx, too
@@ -233,7 +230,7 @@ func (l *Link) watch(ctx context.Context, states <-chan core.ConnectionEvent) {
 		case <-ctx.Done():
 			return
 		case s := <-states:
-			// Another process behind the socket may number its messages otherwise.
+			// Another process behind the socket may use other message numbers.
 			if watcher != nil {
 				watcher.Close()
 			}
@@ -258,8 +255,8 @@ func (l *Link) watch(ctx context.Context, states <-chan core.ConnectionEvent) {
 	}
 }
 
-// subscribe asks for interface events. A vswitch that has none is served without:
-// then changes of interfaces are seen when something else makes them be read.
+// subscribe requests interface events. Without event support in the vswitch, interface changes are
+// noticed at the next read.
 func (l *Link) subscribe(ctx context.Context) govpp.Watcher {
 	w, err := l.Conn.WatchEvent(ctx, &interfaces.SwInterfaceEvent{})
 	if err != nil {
@@ -277,11 +274,11 @@ func (l *Link) subscribe(ctx context.Context) govpp.Watcher {
 // Connected reports whether there is a connection now.
 func (l *Link) Connected() bool { return l.health.connected() }
 
-// Waiting returns since when the vswitch has not answered what it was asked, be it by the health
-// check; zero when it has answered everything, and while there is no connection.
+// Waiting returns since when the vswitch has not answered a request, which may be a health check.
+// It is zero when everything is answered, and while there is no connection.
 func (l *Link) Waiting() time.Time { return l.health.waiting() }
 
-// wait returns when there is a connection.
+// wait waits for a connection.
 func (l *Link) wait(parent context.Context) error {
 	ctx, cancel := context.WithTimeout(parent, min(connectWait, l.Timeout))
 	defer cancel()
@@ -299,7 +296,7 @@ func (l *Link) wait(parent context.Context) error {
 	}
 }
 
-// absent returns why there is no connection.
+// absent returns the reason why there is no connection.
 func (l *Link) absent(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:

@@ -22,17 +22,16 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// dial returns a link to an embedded vswitch. Whenever its owner is told of something there is a
-// token.
-func dial(t *testing.T) (l *vpp.Link, told chan struct{}) {
+// dial returns a link to an embedded vswitch. Each OnChange call puts a token into told.
+func dial(t *testing.T) (l *vpp.Link, changed chan struct{}) {
 	t.Helper()
-	told = make(chan struct{}, 100)
-	l, err := vpp.Dial(vpp.Options{Adapter: vswitchtest.New(t, vswitch.Options{}).Adapter(), OnChange: func() { told <- struct{}{} }})
+	changed = make(chan struct{}, 100)
+	l, err := vpp.Dial(vpp.Options{Adapter: vswitchtest.New(t, vswitch.Options{}).Adapter(), OnChange: func() { changed <- struct{}{} }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.Close)
-	return l, told
+	return l, changed
 }
 
 func connect(t *testing.T, l *vpp.Link) (epoch int) {
@@ -73,7 +72,7 @@ func TestOnlyACallWithoutAnAnswerEndsTheConnection(t *testing.T) {
 	}
 }
 
-// silent stands between a link and a vswitch, and keeps answers to itself while it is closed.
+// silent stands between a link and a vswitch, and holds back answers while it is closed.
 type silent struct {
 	adapter.VppAPI
 	open sync.RWMutex
@@ -122,8 +121,8 @@ func TestLinkWaitsSinceTheFirstCallWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestLinkAsksOftenEnoughToNoticeWithinASecond: a vswitch that stands still owes an answer at the
-// latest when it is asked the next time.
+// TestLinkAsksOftenEnoughToNoticeWithinASecond: a hanging vswitch owes an answer at the latest
+// after the next health check.
 func TestLinkAsksOftenEnoughToNoticeWithinASecond(t *testing.T) {
 	if sum := core.HealthCheckProbeInterval + renderer.Overdue; sum >= time.Second {
 		t.Errorf("it takes %s", sum)
@@ -137,7 +136,7 @@ func TestLinkAsksOftenEnoughToNoticeWithinASecond(t *testing.T) {
 	}
 }
 
-// TestLinkEndsCallsWithTheConnection: no answer comes any more.
+// TestLinkEndsCallsWithTheConnection: after that no answer can come.
 func TestLinkEndsCallsWithTheConnection(t *testing.T) {
 	l, _ := dial(t)
 	connect(t, l)
@@ -172,16 +171,16 @@ func TestALinkThatIsClosedDoesNotConnect(t *testing.T) {
 }
 
 func TestTheOwnerIsToldOfConnectionsAndOfTheTime(t *testing.T) {
-	l, told := dial(t)
+	l, changed := dial(t)
 	connect(t, l)
-	<-told
+	<-changed
 	l.WakeAt(time.Now())
-	<-told
+	<-changed
 	l.Failed(errors.New("end of file"))
 	connect(t, l)
-	<-told
+	<-changed
 	l.WakeAt(time.Now())
-	<-told
+	<-changed
 	l.Prompt()
-	<-told
+	<-changed
 }

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// PodTagPrefix begins the tags of interfaces of pods.
+// PodTagPrefix is the prefix of the tags of pod interfaces.
 const PodTagPrefix = "sluice/pod/"
 
-// MaxTag is how long a tag may be, in bytes: VPP's strings of 64 bytes end in a zero.
+// MaxTag is the maximum length of a tag in bytes: VPP uses 64 bytes with a terminating zero.
 const MaxTag = 63
 
-// PodTag returns the tag of an interface that is a pod's, which is given as namespace/name. A name
-// that is too long for a tag is cut and made unique by a hash.
+// PodTag returns the tag for an interface of a pod, given as namespace/name. A name that is too
+// long is truncated and made unique by a hash.
 func PodTag(pod string) string {
 	tag := PodTagPrefix + pod
 	if len(tag) <= MaxTag {
@@ -25,23 +25,23 @@ func PodTag(pod string) string {
 	return tag[:MaxTag-len(hash)] + hash
 }
 
-// CNIPrefix begins what sluice-cni names attachments by.
+// CNIPrefix is the prefix of the names of sluice-cni's attachments.
 const CNIPrefix = "slu"
 
-// MadeByCNI reports whether an interface has the name of one that sluice-cni makes, and leaves
-// down: whoever binds the rules of the pod sets it up, so that it is never up without rules. The
-// name is that of its kind, and of the attachment: host-slu..., tap-slu..., memif-slu....
+// MadeByCNI reports whether an interface name is one that sluice-cni uses. sluice-cni leaves its
+// interfaces down; the renderer that binds the rules of the pod sets them up, so that they are
+// never up without rules. The name consists of the interface type and the attachment: host-slu...,
+// tap-slu..., memif-slu....
 func MadeByCNI(name string) bool {
 	kind, attachment, _ := strings.Cut(name, "-")
 	return strings.HasPrefix(attachment, CNIPrefix) && (kind == "host" || kind == "tap" || kind == "memif")
 }
 
-// sourceTag begins the tags of the lists of sources that sluice-cni makes.
+// sourceTag is the prefix of the tags of sluice-cni's MACIP lists.
 const sourceTag = "sluice-cni:"
 
-// SourceTag returns the tag of the list of sources (MACIP) of an interface that sluice-cni made for
-// a pod, by the name of the attachment, of 15 bytes at most. The UID is left out where a tag has no
-// room for it.
+// SourceTag returns the tag of the MACIP list of an interface that sluice-cni made for a pod.
+// hostIf is the name of the attachment, at most 15 bytes. The UID is omitted if it does not fit.
 func SourceTag(hostIf, uid string) string {
 	tag := sourceTag + hostIf
 	if uid == "" || len(tag)+1+len(uid) > MaxTag {
@@ -50,18 +50,17 @@ func SourceTag(hostIf, uid string) string {
 	return tag + ":" + uid
 }
 
-// ParseSourceTag is the inverse of SourceTag; false for the list of somebody else.
+// ParseSourceTag is the inverse of SourceTag. It returns false for foreign lists.
 func ParseSourceTag(tag string) (hostIf, uid string, ok bool) {
 	rest, ok := strings.CutPrefix(tag, sourceTag)
 	hostIf, uid, _ = strings.Cut(rest, ":")
 	return hostIf, uid, ok
 }
 
-// Made is what VPP says of an interface that sluice-cni made: whose it is, and with which
-// addresses. It is what the list of sources of the interface permits, so nothing that a pod sends
-// changes it.
+// Made describes an interface that sluice-cni made: its pod and its addresses. VPP stores this as
+// the MACIP list of the interface, so nothing that a pod sends can change it.
 type Made struct {
-	Tag string       // that of a pod, see PodTag
-	UID string       // of the pod; empty: not known
-	IPs []netip.Addr // that the pod got, in order
+	Tag string       // of the pod; see PodTag
+	UID string       // of the pod; empty: unknown
+	IPs []netip.Addr // assigned to the pod, in order
 }

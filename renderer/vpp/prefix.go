@@ -6,7 +6,7 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// ToPrefix writes a valid prefix as messages of VPP have it.
+// ToPrefix converts a valid prefix for use in VPP messages.
 func ToPrefix(p netip.Prefix) ip_types.Prefix {
 	out := ip_types.Prefix{Len: uint8(p.Bits())}
 	if a := p.Addr(); a.Is4() {
@@ -18,7 +18,7 @@ func ToPrefix(p netip.Prefix) ip_types.Prefix {
 	return out
 }
 
-// FromPrefix reads a prefix of a message. One that is too long is not valid.
+// FromPrefix converts a prefix from a message. A prefix that is too long becomes invalid.
 func FromPrefix(p ip_types.Prefix) netip.Prefix {
 	if p.Address.Af == ip_types.ADDRESS_IP4 {
 		return netip.PrefixFrom(netip.AddrFrom4(p.Address.Un.GetIP4()), int(p.Len))

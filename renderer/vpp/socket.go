@@ -13,40 +13,40 @@ import (
 	"time"
 )
 
-// Networks of VPP's sockets, as package net names them.
+// Networks of VPP's sockets, as named by package net.
 const (
 	APINetwork   = "unix"       // of the binary API
 	StatsNetwork = "unixpacket" // of the statistics segment
 )
 
-// socketWait bounds a look at a socket.
+// socketWait is the timeout for checking a socket.
 const socketWait = time.Second
 
-// socketError has words for an error of the system.
+// socketError is a system error with a readable text.
 type socketError struct {
 	cause error
 	text  string
 }
 
-// Error returns the words.
+// Error returns the text.
 func (e socketError) Error() string { return e.text }
 
-// Unwrap returns the error of the system.
+// Unwrap returns the system error.
 func (e socketError) Unwrap() error { return e.cause }
 
-// CheckSocket connects to a socket of VPP, and returns nil when something listens there. Its error
-// names the path, and says why nobody can be reached behind it.
+// CheckSocket connects to a VPP socket and returns nil if something listens there. Its error names
+// the path and the reason why the connection failed.
 func CheckSocket(ctx context.Context, network, path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return socketError{fs.ErrNotExist, fmt.Sprintf("there is no socket %s: VPP is not running, or has its socket elsewhere", path)}
 	case errors.Is(err, fs.ErrPermission):
-		return socketError{fs.ErrPermission, fmt.Sprintf("socket %s: this process may not enter a folder above it", path)}
+		return socketError{fs.ErrPermission, fmt.Sprintf("socket %s: this process may not enter a directory above it", path)}
 	case err != nil:
 		return fmt.Errorf("socket %s: %w", path, err)
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%s is no socket", path)
+		return fmt.Errorf("%s is not a socket", path)
 	}
 	ctx, cancel := context.WithTimeout(ctx, socketWait)
 	defer cancel()
@@ -56,16 +56,16 @@ func CheckSocket(ctx context.Context, network, path string) error {
 	case err == nil:
 		return conn.Close() // nothing was sent
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return socketError{err, fmt.Sprintf("nobody listens on socket %s: VPP has ended", path)}
+		return socketError{err, fmt.Sprintf("nothing listens on socket %s: VPP has ended", path)}
 	case errors.Is(err, syscall.EPROTOTYPE):
-		return socketError{err, fmt.Sprintf("socket %s is of another type: it is not the one of VPP that is meant", path)}
+		return socketError{err, fmt.Sprintf("socket %s has the wrong type: it is another socket of VPP", path)}
 	case errors.Is(err, fs.ErrPermission):
 		return socketError{err, fmt.Sprintf("socket %s belongs to %s with mode %#o, and user %d may not open it", path, owner(info), info.Mode().Perm(), os.Geteuid())}
 	}
 	return fmt.Errorf("socket %s: %w", path, err)
 }
 
-// owner names the user and the group of a file.
+// owner returns the user and the group of a file.
 func owner(info fs.FileInfo) string {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -43,9 +43,9 @@ func TestCheckSocketSaysWhyNobodyIsBehindIt(t *testing.T) {
 		{vpp.APINetwork, "api", "", nil},
 		{vpp.StatsNetwork, "stats", "", nil},
 		{vpp.APINetwork, "none", "there is no socket " + path("none") + ": VPP is not running", fs.ErrNotExist},
-		{vpp.APINetwork, "file", path("file") + " is no socket", nil},
-		{vpp.APINetwork, "dead", "nobody listens on socket " + path("dead"), syscall.ECONNREFUSED},
-		{vpp.APINetwork, "stats", "socket " + path("stats") + " is of another type", syscall.EPROTOTYPE},
+		{vpp.APINetwork, "file", path("file") + " is not a socket", nil},
+		{vpp.APINetwork, "dead", "nothing listens on socket " + path("dead"), syscall.ECONNREFUSED},
+		{vpp.APINetwork, "stats", "socket " + path("stats") + " has the wrong type", syscall.EPROTOTYPE},
 	} {
 		err := vpp.CheckSocket(t.Context(), tc.network, path(tc.name))
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) || tc.is != nil && !errors.Is(err, tc.is) {

@@ -740,7 +740,7 @@ func TestCNIOfVPPRefusesInWords(t *testing.T) {
 		"an IPAM of nobody":                 {"ADD", map[string]any{"ipam": map[string]any{"type": "none"}}, nil, types.ErrInternal, "none"},
 		"a range that is none":              {"ADD", map[string]any{"ipam": map[string]any{"type": "host-local", "dataDir": n.ipam, "subnet": "10.88.0.0/33"}}, nil, 0, "10.88.0.0/33"},
 		"no VPP":                            {"ADD", map[string]any{"vppSocket": "/nowhere/api.sock"}, nil, types.ErrTryAgainLater, "VPP cannot be reached"},
-		"what is no VPP":                    {"ADD", map[string]any{"vppSocket": "/etc/passwd"}, nil, types.ErrTryAgainLater, "is no socket"},
+		"what is no VPP":                    {"ADD", map[string]any{"vppSocket": "/etc/passwd"}, nil, types.ErrTryAgainLater, "is not a socket"},
 		"STATUS without VPP":                {"STATUS", map[string]any{"vppSocket": "/nowhere/api.sock"}, nil, types.ErrPluginNotAvailable, "VPP cannot be reached"},
 		"no namespace":                      {"ADD", nil, func(rt *libcni.RuntimeConf) { rt.NetNS = "/nowhere" }, types.ErrUnknownContainer, "CNI_NETNS cannot be opened"},
 		"a name that is taken":              {"ADD", nil, func(rt *libcni.RuntimeConf) { rt.IfName = "lo" }, types.ErrInternal, "is there already"},

@@ -179,7 +179,7 @@ func TestVPPThatIsGoneIsNotReady(t *testing.T) {
 			}
 			v.Kill()
 			t.Logf("noticed after %s", a.notReady("renderer acl: "))
-			t.Logf("nobody listens, noticed after %s", a.notReady("nobody listens on socket "))
+			t.Logf("nothing listens, noticed after %s", a.notReady("nothing listens on socket "))
 			if pending && !strings.Contains(a.Output(), "the vswitch has closed the connection") {
 				t.Error("the commit did not end with VPP")
 			}

@@ -111,7 +111,7 @@ func TestVPPSessionTableGetsTheSizeThatFits(t *testing.T) {
 		if got := x.r.State().Sessions.Max; got != step.has {
 			t.Errorf("wanted %d: has %d, want %d", step.wanted, got, step.has)
 		}
-		if warned := strings.Contains(log.String(), "the session table keeps its size"); warned != (step.warning != "") || !strings.Contains(log.String(), step.warning) {
+		if warned := strings.Contains(log.String(), "could not resize the session table"); warned != (step.warning != "") || !strings.Contains(log.String(), step.warning) {
 			t.Errorf("wanted %d: logged %s", step.wanted, &log)
 		}
 	}

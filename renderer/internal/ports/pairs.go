@@ -2,20 +2,20 @@ package ports
 
 import "slices"
 
-// Band is a range of source ports with the destination ports that each of them goes with.
+// Band is a range of source ports, and the destination ports that are paired with each of them.
 type Band struct {
 	Src Range
 	Dst Set
 }
 
-// Pairs is a set of pairs of a source and a destination port. The source ranges are in order and
-// do not overlap, none goes with no destination, and neighbours go with different destinations.
+// Pairs is a set of (source port, destination port) pairs. Bands are ordered by source range and do
+// not overlap. No band has an empty destination set, and adjacent bands have different ones.
 type Pairs []Band
 
-// AllPairs is the set of every pair. It must not be changed.
+// AllPairs contains every pair. Callers must not change it.
 var AllPairs = Pairs{{Range{0, highest}, All}}
 
-// Append adds a band behind all others. It may reuse p.
+// Append adds a band after all others. It may reuse p.
 func (p Pairs) Append(src Range, dst Set) Pairs {
 	if len(dst) == 0 {
 		return p
@@ -60,7 +60,7 @@ func (p Pairs) Complement() Pairs {
 	return out
 }
 
-// Equal reports whether two sets have the same pairs.
+// Equal reports whether two sets contain the same pairs.
 func (p Pairs) Equal(o Pairs) bool {
 	return slices.EqualFunc(p, o, func(x, y Band) bool { return x.Src == y.Src && slices.Equal(x.Dst, y.Dst) })
 }

@@ -1,6 +1,6 @@
-// Package ports computes with sets of ports, and with sets of pairs of a source and a destination
-// port. All sets are canonical: equal sets are equal values. It is pure, and its values are
-// immutable unless a function says that it reuses its argument.
+// Package ports computes with sets of ports, and with sets of (source port, destination port)
+// pairs. All sets are canonical: equal sets are equal values. The package is pure. Values are
+// immutable, except where a function documents that it reuses its argument.
 package ports
 
 import (
@@ -11,20 +11,20 @@ import (
 
 const highest = 65535
 
-// Range is the ports from First to Last. Unlike an api.PortRange it can be port 0 alone, and every
-// port is 0 to 65535.
+// Range holds the ports from First to Last. Unlike an api.PortRange, it can express port 0 alone,
+// and it expresses "any port" as 0 to 65535.
 type Range struct{ First, Last uint16 }
 
-// Of returns the range of a rule.
+// Of returns the range of ports that a rule matches.
 func Of(r api.PortRange) Range {
 	first, last := r.Bounds()
 	return Range{first, last}
 }
 
-// PortRange returns the range as rules have it. Rules cannot say port 0 alone.
+// PortRange converts the range for use in a rule. A rule cannot express port 0 alone.
 func (r Range) PortRange() api.PortRange { return api.Ports(r.First, r.Last) }
 
-// Len returns how many ports there are in the range.
+// Len returns the number of ports in the range.
 func (r Range) Len() int { return int(r.Last) - int(r.First) + 1 }
 
 // Intersect returns the ports that are in both ranges; ok is false when there are none.
@@ -33,13 +33,13 @@ func (r Range) Intersect(o Range) (m Range, ok bool) {
 	return m, m.First <= m.Last
 }
 
-// Set is a set of ports: ranges in order, of which no two overlap or touch.
+// Set is a set of ports: ordered ranges that neither overlap nor touch.
 type Set []Range
 
-// All is the set of every port. It must not be changed.
+// All contains every port. Callers must not change it.
 var All = Set{{0, highest}}
 
-// Union returns the ports of ranges in any order; it reuses the slice.
+// Union returns the ports of the ranges, which may be in any order. It reuses the slice.
 func Union(ranges []Range) Set {
 	slices.SortFunc(ranges, func(a, b Range) int { return int(a.First) - int(b.First) })
 	out := ranges[:0]
@@ -85,10 +85,10 @@ func (s Set) Complement() Set {
 	return out
 }
 
-// Minus returns the ports that are in s and not in o.
+// Minus returns the ports that are in s but not in o.
 func (s Set) Minus(o Set) Set { return s.Intersect(o.Complement()) }
 
-// Len returns how many ports there are in the set.
+// Len returns the number of ports in the set.
 func (s Set) Len() (n int) {
 	for _, r := range s {
 		n += r.Len()

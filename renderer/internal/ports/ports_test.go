@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Ranges are drawn of these ports: the ends, and a few neighbours.
+// drawn are the ports at which random ranges begin and end: the extremes and a few neighbours.
 var drawn = []uint16{0, 1, 2, 3, 79, 80, 81, 82, 65533, 65534, 65535}
 
 func genRanges(t *rapid.T, label string) []Range {
@@ -19,7 +19,7 @@ func genRanges(t *rapid.T, label string) []Range {
 	}), 0, 6).Draw(t, label)
 }
 
-// points is a set of ports, port by port.
+// points is a set of ports, one flag for each port.
 type points [highest + 1]bool
 
 func pointsOf(ranges []Range) *points {
@@ -40,7 +40,7 @@ func (x *points) each(f func(port int) bool) *points {
 	return out
 }
 
-// checkSet fails unless the set has exactly those ports and is canonical.
+// checkSet fails unless the set is canonical and contains exactly the wanted ports.
 func checkSet(t *rapid.T, what string, s Set, want *points) {
 	t.Helper()
 	if *pointsOf(s) != *want {
@@ -75,7 +75,7 @@ func TestSetsAreSetsOfPoints(t *testing.T) {
 	})
 }
 
-// pairsOf makes pairs as callers do: source ranges in order that do not overlap.
+// pairsOf generates pairs in the way callers do: ordered source ranges that do not overlap.
 func pairsOf(t *rapid.T, label string) Pairs {
 	var out Pairs
 	next := 0

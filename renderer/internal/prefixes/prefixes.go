@@ -1,5 +1,5 @@
-// Package prefixes computes with prefixes of addresses. Prefixes are masked; lists of them are in
-// the order of Compare, where that is said. It is pure.
+// Package prefixes computes with IP prefixes. All prefixes are masked. Where a function requires
+// sorted lists, Compare defines the order. The package is pure.
 package prefixes
 
 import (
@@ -7,24 +7,24 @@ import (
 	"net/netip"
 )
 
-// Compare orders prefixes by address, IPv4 first, a prefix before its parts.
+// Compare orders prefixes by address, IPv4 first, and a prefix before those that it contains.
 func Compare(a, b netip.Prefix) int {
 	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }
 
-// Host returns the prefix that holds one address alone.
+// Host returns the prefix that contains only the address.
 func Host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// IsHost reports whether a prefix is one address.
+// IsHost reports whether a prefix contains a single address.
 func IsHost(p netip.Prefix) bool { return p.Bits() == p.Addr().BitLen() }
 
-// Aggregate returns the fewest prefixes that hold exactly the same addresses, in the same order.
-// The prefixes must be in order, and may overlap; the slice is reused.
+// Aggregate returns the fewest prefixes that contain exactly the same addresses, in order. The
+// input must be in order and may overlap. Aggregate reuses the slice.
 func Aggregate(sorted []netip.Prefix) []netip.Prefix {
 	out := sorted[:0]
 	for _, p := range sorted {
 		if n := len(out); n > 0 && out[n-1].Contains(p.Addr()) {
-			continue // in order: the one before starts no later, so it holds all of p
+			continue // the previous prefix starts no later, so it contains all of p
 		}
 		for n := len(out); n > 0; n = len(out) {
 			parent, ok := Parent(out[n-1], p)
@@ -38,7 +38,7 @@ func Aggregate(sorted []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// Parent returns the prefix that two prefixes are the halves of, the lower first.
+// Parent returns the prefix of which low and high are the two halves; ok is false if there is none.
 func Parent(low, high netip.Prefix) (parent netip.Prefix, ok bool) {
 	bits := low.Bits()
 	if bits == 0 || high.Bits() != bits || low.Addr().BitLen() != high.Addr().BitLen() {
@@ -48,7 +48,7 @@ func Parent(low, high netip.Prefix) (parent netip.Prefix, ok bool) {
 	return parent, low != high && parent == parent.Masked() && parent.Contains(high.Addr())
 }
 
-// Halves divides a prefix that holds more than one address.
+// Halves splits a prefix that contains more than one address.
 func Halves(p netip.Prefix) (low, high netip.Prefix) {
 	bits := p.Bits() + 1
 	b := p.Addr().AsSlice()

@@ -8,11 +8,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The tests look at the addresses base + 0 to base + 255 of a family, one by one: the last bits of
-// an IPv4 address, bits in the middle of an IPv6 address, the first bits of both.
+// The tests look at the addresses base + 0 to base + 255 of each family, one by one. The varying
+// bits are the last bits of an IPv4 address, middle bits of an IPv6 address, and the first bits of
+// both.
 var bases = []struct {
 	from  netip.Addr
-	shift int // of the bits that differ
+	shift int // position of the varying bits
 }{
 	{netip.MustParseAddr("10.1.2.0"), 24}, {netip.MustParseAddr("0.0.0.0"), 0},
 	{netip.MustParseAddr("fd00::"), 56}, {netip.MustParseAddr("::"), 0}, {netip.MustParseAddr("fd00::ab00"), 120},
@@ -48,7 +49,7 @@ func TestAggregateHoldsTheSamePoints(t *testing.T) {
 					t.Fatalf("%v: %v becomes %v", a, in, out)
 				}
 			}
-			// The fewest: none is a part of another, no two are halves of one.
+			// The result is minimal: no prefix contains another, and no two are halves of one.
 			for i, p := range out {
 				for _, o := range out[i+1:] {
 					if _, ok := Parent(p, o); ok || p.Overlaps(o) {
@@ -87,7 +88,7 @@ func TestHalvesAreTheHalves(t *testing.T) {
 	}
 }
 
-// halvesOfAll returns the upper half of the prefix that p is the lower half of.
+// halvesOfAll returns the upper half of the prefix whose lower half is p.
 func halvesOfAll(p, o netip.Prefix) []netip.Prefix {
 	var out []netip.Prefix
 	if p.Bits() > 0 && p.Addr().BitLen() == o.Addr().BitLen() {

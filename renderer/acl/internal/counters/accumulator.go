@@ -12,51 +12,51 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// Accumulator remembers what was counted by ACLs that were replaced or removed since: the
-// vswitch begins at 0 then. What is decided between the last look and the
-// replacement is lost, and so is everything that was counted before the vswitch or
-// the renderer started, and by an ACL that is replaced after an error.
+// Accumulator keeps the counts of ACLs that have been replaced or removed since, because the
+// vswitch then restarts their counters at 0. Lost are packets between the last read and the
+// replacement, everything from before the vswitch or the renderer started, and the counts of an ACL
+// that is replaced after an error.
 //
-// Readers share it with the Commit that runs. They wait for a call that changes counters
-// no longer than tallyWait, and return what was read last then.
+// Readers share it with a running Commit. They wait at most readerWait for a call that changes
+// counters, and then return what was read last.
 type Accumulator struct {
 	count Reader
-	free  chan struct{} // holds a token while nobody uses what follows
+	free  chan struct{} // holds a token while the fields below are not in use
 
 	past  map[renderer.CounterKey]uint64
-	rules map[renderer.Digest][]uint64 // the same by the rules of installed tables
+	rules map[renderer.Digest][]uint64 // the same, by the rules of installed tables
 	now   map[uint32]source            // by ACL that holds an installed table
-	held  []*holding                   // of all installed tables
+	held  []*holding                   // for each installed table
 
-	last atomic.Pointer[Counts] // what was read last
+	last atomic.Pointer[Counts] // last successful read
 }
 
-// Reader returns how often each entry of an ACL has decided, see Stats.Counters.
+// Reader returns the packet counter of each entry of an ACL; see Stats.Counters.
 type Reader func(aclIndex uint32) (packets []uint64, ok bool)
 
-// Counts is what was counted at one moment. It does not change.
+// Counts are the counters at one moment. It is immutable.
 type Counts struct {
 	Decided map[renderer.CounterKey]uint64
-	Hits    map[renderer.Digest][]uint64 // of installed tables, by rule
+	Hits    map[renderer.Digest][]uint64 // by installed table and rule
 }
 
-// tallyWait is how long a reader waits for a call of the vswitch.
-const tallyWait = 20 * time.Millisecond
+// readerWait is how long a reader waits for a call of the vswitch.
+const readerWait = 20 * time.Millisecond
 
-// source says what the entries of an ACL stand for.
+// source maps the entries of an ACL to rules.
 type source struct {
 	rules []int32
 	of    *holding
 }
 
-// holding is a table with the rules of all entries that it has.
+// holding is a table with the rules of all its entries.
 type holding struct {
 	table  *cache.Table
-	guards bool // it is what guards deny; all else is counted by the ACLs of outputs
+	guards bool // the counts are denials of guards; everything else is counted by output ACLs
 	pieces [][]int32
 }
 
-// NewAccumulator returns a tally of what a reader reads; nil when nobody counts.
+// NewAccumulator returns an Accumulator that uses a reader; nil when nothing counts.
 func NewAccumulator(c Reader) *Accumulator {
 	y := Accumulator{count: c, free: make(chan struct{}, 1), past: make(map[renderer.CounterKey]uint64), rules: make(map[renderer.Digest][]uint64)}
 	y.release()
@@ -64,24 +64,24 @@ func NewAccumulator(c Reader) *Accumulator {
 	return &y
 }
 
-// IsOn reports whether somebody counts.
+// IsOn reports whether packets are counted.
 func (y *Accumulator) IsOn() bool { return y.count != nil }
 
 func (y *Accumulator) acquire() { <-y.free }
 func (y *Accumulator) release() { y.free <- struct{}{} }
 
-// tryAcquire is acquire for readers; it reports whether it succeeded.
+// tryAcquire is acquire for readers, with a limited wait. It reports whether it succeeded.
 func (y *Accumulator) tryAcquire() bool {
 	select {
 	case <-y.free:
 		return true
-	case <-time.After(tallyWait):
+	case <-time.After(readerWait):
 		return false
 	}
 }
 
-// Look takes down what each ACL holds, after a Commit and when the vswitch was read.
-// What is said of tables that are not installed is forgotten.
+// Look records what each ACL holds, after a Commit and after a full read. It drops the counts of
+// tables that are not installed.
 func (y *Accumulator) Look(tables []Table) {
 	if y.count == nil {
 		return
@@ -104,8 +104,8 @@ func (y *Accumulator) Look(tables []Table) {
 	maps.DeleteFunc(y.rules, func(d renderer.Digest, _ []uint64) bool { return !installed[d] })
 }
 
-// Losing reads the counters of an ACL that is about to be replaced or removed. They
-// are kept when what it returns is called, and it was. Nobody reads in between.
+// Losing reads the counters of an ACL that is about to be replaced or removed. The caller calls
+// lost after the call; with done, the counts are kept. No reads happen in between.
 func (y *Accumulator) Losing(index uint32) (lost func(done bool)) {
 	if y.count == nil {
 		return func(bool) {}
@@ -126,7 +126,7 @@ func (y *Accumulator) Losing(index uint32) (lost func(done bool)) {
 	}
 }
 
-// keep adds what an ACL counted that is no more.
+// keep adds the counts of an ACL that no longer exists.
 func (y *Accumulator) keep(from source, packets []uint64) {
 	if !slices.ContainsFunc(packets, func(n uint64) bool { return n > 0 }) {
 		return
@@ -148,7 +148,7 @@ func (y *Accumulator) keep(from source, packets []uint64) {
 	}
 }
 
-// Read reads all counters, unless a call of the vswitch prevents it.
+// Read reads all counters, unless a call of the vswitch is in progress.
 func (y *Accumulator) Read() *Counts {
 	if !y.tryAcquire() {
 		return y.last.Load()
@@ -178,7 +178,7 @@ func (y *Accumulator) Read() *Counts {
 	return c
 }
 
-// addHits adds what entries counted to the rules that they come from.
+// addHits adds entry counters to the rules that the entries come from.
 func addHits(hits []uint64, rules []int32, packets []uint64) {
 	for i, rule := range rules {
 		if i < len(packets) && rule >= 0 && int(rule) < len(hits) {
@@ -187,7 +187,7 @@ func addHits(hits []uint64, rules []int32, packets []uint64) {
 	}
 }
 
-// addDecisions adds hits to every origin of the rules that they are of.
+// addDecisions adds rule counters to every origin of the rules.
 func addDecisions(to map[renderer.CounterKey]uint64, t *cache.Table, hits []uint64, pieces [][]int32) {
 	var with []int
 	for i, n := range hits {
@@ -210,7 +210,7 @@ func addDecisions(to map[renderer.CounterKey]uint64, t *cache.Table, hits []uint
 // Table is an installed table and the ACLs that hold it.
 type Table struct {
 	Of     *cache.Table
-	Guards bool // the ACLs are guards, and rules are known of what they deny
+	Guards bool // the ACLs are guards, which count only denials
 	ACLs   []ACL
 }
 
@@ -222,7 +222,7 @@ func (p Table) Name() string {
 	return p.Of.Name()
 }
 
-// ACL are the rules of a table that the entries of an ACL come from.
+// ACL maps the entries of an ACL to the rules of its table.
 type ACL struct {
 	Index   uint32
 	Rules   []int32 // by entry

@@ -1,3 +1,3 @@
-// Package counters knows how often rules have decided: it reads VPP's statistics segment, and
-// remembers what ACLs counted that are no more.
+// Package counters counts packets by rule. It reads VPP's statistics segment, and keeps the counts
+// of ACLs that no longer exist.
 package counters

@@ -13,44 +13,45 @@ import (
 	"go.fd.io/govpp/adapter/statsclient"
 )
 
-// Statistics reads the counters of entries from the statistics segment of VPP, which
-// is shared memory: VPP is not asked. They are counted once the renderer has turned
-// that on. It may be used by any goroutine.
+// Statistics reads packet counters from VPP's statistics segment. The segment is shared memory, so
+// reading it makes no calls. VPP counts once the renderer has enabled counters. Any goroutine may
+// use it.
 type Statistics struct {
 	socket string
 	log    *slog.Logger
 
 	mu     sync.Mutex
 	client *statsclient.StatsClient // nil when not connected
-	at     map[uint32]uint32        // ACLs' places in the segment's directory; they never change
-	heapAt []uint32                 // places of heapEntries
-	logged bool                     // that the segment cannot be read
+	at     map[uint32]uint32        // index of each ACL in the segment's directory; never changes
+	heapAt []uint32                 // indexes of heapEntries
+	logged bool                     // a failure to read the segment was logged
 }
 
-// statisticsWait is how long the socket is waited for: whoever asks holds a lock.
+// statisticsWait is the timeout for connecting to the socket. It is short because callers hold a
+// lock.
 const statisticsWait = 20 * time.Millisecond
 
-// statisticsTries is how often a read is begun again because VPP wrote meanwhile.
+// statisticsTries is how often a read is restarted because VPP wrote at the same time.
 const statisticsTries = 5
 
-// NewStatistics returns the statistics of the VPP with a socket. It connects when it is asked.
+// NewStatistics returns the statistics of the VPP with a socket. It connects on first use.
 func NewStatistics(socket string, log *slog.Logger) *Statistics {
 	return &Statistics{socket: socket, log: log}
 }
 
-// Reset has the segment mapped anew: VPP may be another process now.
+// Reset maps the segment again: VPP may be another process now.
 func (s *Statistics) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client != nil {
 		if err := s.client.Disconnect(); err != nil {
-			s.log.Debug("statistics segment", "error", err)
+			s.log.Debug("could not disconnect from vpp's statistics segment", "error", err)
 		}
 	}
 	s.client, s.at, s.heapAt = nil, nil, nil
 }
 
-// connect maps the segment if it is not.
+// connect maps the segment if it is not mapped.
 func (s *Statistics) connect() error {
 	if s.client != nil {
 		return nil
@@ -63,14 +64,14 @@ func (s *Statistics) connect() error {
 	return nil
 }
 
-// Counters returns how often each entry of an ACL has decided, over all threads.
+// Counters returns the packet counter of each entry of an ACL, summed over all threads.
 func (s *Statistics) Counters(aclIndex uint32) ([]uint64, bool) {
 	packets, ok := consistent(s, func() ([]uint64, error) { return s.read(aclIndex) })
 	return packets, ok && packets != nil
 }
 
-// consistent returns what a look at the segment finds while VPP does not write. It is false when
-// nothing could be read, which is logged once.
+// consistent calls look while VPP does not write to the segment. ok is false when nothing could be
+// read; the failure is logged once.
 func consistent[T any](s *Statistics, look func() (T, error)) (found T, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +94,7 @@ func consistent[T any](s *Statistics, look func() (T, error)) (found T, ok bool)
 	return found, false
 }
 
-// read returns the counters of an ACL, nil when there are none.
+// read returns the counters of an ACL, or nil when there are none.
 func (s *Statistics) read(aclIndex uint32) ([]uint64, error) {
 	place, ok := s.at[aclIndex]
 	if !ok {
@@ -116,7 +117,7 @@ func (s *Statistics) read(aclIndex uint32) ([]uint64, error) {
 	return nil, nil
 }
 
-// list finds the places of all ACLs.
+// list finds the directory indexes of all ACLs.
 func (s *Statistics) list() error {
 	found, err := s.client.ListStats("^/acl/[0-9]+/matches$")
 	if err != nil {
@@ -134,7 +135,7 @@ func (s *Statistics) list() error {
 
 func statisticsName(aclIndex uint32) string { return fmt.Sprintf("/acl/%d/matches", aclIndex) }
 
-// sumThreads adds up packets by entry.
+// sumThreads sums packets by entry.
 func sumThreads(threads adapter.CombinedCounterStat) []uint64 {
 	var out []uint64
 	for _, counts := range threads {
@@ -148,14 +149,14 @@ func sumThreads(threads adapter.CombinedCounterStat) []uint64 {
 	return out
 }
 
-// The entries of the directory that say how much memory VPP has: its heaps, how often figures
-// were made, and when it was started.
+// heapEntries matches the directory entries about memory: the sizes of the heaps, the heartbeat,
+// which counts updates of the figures, and the start time of VPP.
 const heapEntries = "^/(mem/main heap|" + segmentHeap + "|sys/heartbeat|sys/boottime)$"
 
-// segmentHeap is the entry about the statistics segment itself.
+// segmentHeap is the directory entry for the statistics segment itself.
 const segmentHeap = "mem/stat segment"
 
-// Heap reads what VPP says of its main heap; false when that is not known.
+// Heap returns VPP's figures about its main heap, or false when they are unknown.
 func (s *Statistics) Heap() (u Usage, ok bool) {
 	u, ok = consistent(s, s.readHeap)
 	return u, ok && u.Total > 0
@@ -196,10 +197,10 @@ func (s *Statistics) readHeap() (u Usage, err error) {
 	return u, nil
 }
 
-// Usage is what VPP says of its main heap, and of its statistics segment, in bytes.
+// Usage is the use of VPP's main heap and of its statistics segment, in bytes.
 type Usage struct {
 	Total, Used          uint64
-	Segment, SegmentUsed uint64  // zero when it does not say it
-	Beat                 float64 // counts up with every figure; VPP makes one every 10 s, unless configured otherwise
-	Boot                 float64 // when this VPP started
+	Segment, SegmentUsed uint64  // zero when not reported
+	Beat                 float64 // incremented with every update of the figures; every 10 s by default
+	Boot                 float64 // start time of this VPP
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Everything decides all traffic.
+// Everything returns entries that decide all traffic.
 func Everything(v Verdict) []Entry {
 	var out []Entry
 	for _, all := range Families {
@@ -14,14 +14,14 @@ func Everything(v Verdict) []Entry {
 	return out
 }
 
-// TCP flags that the reflect ACL looks at.
+// TCP flags that the reflect ACL matches.
 const (
 	flagSYN = 2
 	flagACK = 16
 )
 
-// EverythingOwned permit all that enters. Only the first packet of a TCP flow
-// creates a session, so that a reply of the pod never opens the way for its peer.
+// EverythingOwned returns entries that permit all input. Only the first packet of a TCP flow
+// creates a session, so a reply of a pod never permits packets of its peer.
 func EverythingOwned() []Entry {
 	var out []Entry
 	for _, e := range Everything(Reflect) {
@@ -30,8 +30,8 @@ func EverythingOwned() []Entry {
 	return out
 }
 
-// Owning returns entries that permit what an entry permits, and make a session as it does, but of a
-// TCP flow for its first packet only.
+// Owning returns entries that permit the same as an entry and create the same sessions, except that
+// in TCP only the first packet of a flow creates one.
 func Owning(e Entry) []Entry {
 	tcp := e
 	tcp.Protocol = api.TCP
@@ -47,8 +47,8 @@ func Owning(e Entry) []Entry {
 	return []Entry{e}
 }
 
-// Infra are those of the infra ACL, on the output of pods and uplinks. Without
-// any it matches nothing.
+// Infra returns the entries of the infra ACL, on the output of pods and uplinks. Without exempt
+// traffic the ACL matches nothing.
 func Infra(i renderer.Infra) []Entry {
 	var out []Entry
 	for _, m := range i.Messages() {

@@ -1,4 +1,4 @@
-// Package entries has the entries of ACLs: the rules that VPP knows, each with blocks of addresses
-// and ranges of ports, in lists with the rules of policy that they come from. It is pure: nothing
-// here knows a dataplane.
+// Package entries defines ACL entries: the rules that VPP understands, each with prefixes and
+// ranges of ports, in lists with the policy rules that they come from. It is pure and independent
+// of any dataplane.
 package entries

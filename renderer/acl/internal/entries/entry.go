@@ -9,30 +9,30 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Verdict is what an entry does, in VPP's numbers.
+// Verdict is the action of an entry, numbered as in VPP.
 type Verdict uint8
 
 // The verdicts.
 const (
 	Deny    Verdict = iota
-	Permit          // and no session
-	Reflect         // and a session, so that replies pass
+	Permit          // without creating a session
+	Reflect         // and create a session, so that replies pass
 )
 
 // Ports is an inclusive range of ports, or of ICMP types or codes.
 type Ports struct{ First, Last uint16 }
 
-// AnyPorts are all ports.
+// AnyPorts contains all ports.
 var AnyPorts = Ports{0, 65535}
 
-// Entry is one rule of a VPP ACL. Both prefixes are of one family. It is comparable.
+// Entry is one rule of a VPP ACL. Both prefixes have the same family. It is comparable.
 type Entry struct {
 	Verdict  Verdict
 	Src, Dst netip.Prefix
 	Protocol api.Protocol
-	SrcPort  Ports // the type, for ICMP
-	DstPort  Ports // the code, for ICMP
-	Flags    uint8 // TCP flags of which mask says which count
+	SrcPort  Ports // for ICMP, the type
+	DstPort  Ports // for ICMP, the code
+	Flags    uint8 // TCP flags; the mask selects those that are compared
 	Mask     uint8
 }
 
@@ -55,7 +55,7 @@ func DigestOf(entries []Entry) Digest {
 	return d
 }
 
-// append writes the entry in a canonical form.
+// append appends a canonical encoding of the entry.
 func (e *Entry) append(b []byte) []byte {
 	b = append(b, byte(e.Verdict), byte(e.Protocol), e.Flags, e.Mask)
 	for _, p := range [2]netip.Prefix{e.Src, e.Dst} {
@@ -76,7 +76,7 @@ var (
 	Families = [2]netip.Prefix{AnyIPv4, anyIPv6}
 )
 
-// AnyOf returns all addresses of the family of one.
+// AnyOf returns the prefix of all addresses in the family of an address.
 func AnyOf(a netip.Addr) netip.Prefix {
 	if a.Is6() {
 		return anyIPv6
@@ -84,5 +84,5 @@ func AnyOf(a netip.Addr) netip.Prefix {
 	return AnyIPv4
 }
 
-// Contains reports whether every port of o is one of p.
+// Contains reports whether p contains all ports of o.
 func (p Ports) Contains(o Ports) bool { return p.First <= o.First && o.Last <= p.Last }

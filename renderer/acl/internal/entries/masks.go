@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// masks are what VPP masks of packets to look an entry up.
+// masks are the parts of a packet that VPP masks to look up an entry.
 type masks struct {
 	ip6, protocol, sport, dport bool
 	src, dst                    int
@@ -19,9 +19,9 @@ func (e *Entry) masks() masks {
 	return s
 }
 
-// HasMasksOf reports whether two pieces have the same masks, the first time in the same order: then
-// VPP gives the same keys to what both have, and to what stands behind. It is false where that is
-// not known.
+// HasMasksOf reports whether two pieces have the same masks, in the same order of first use. VPP
+// then gives the same hash keys to their common entries and to entries behind them. It returns
+// false if the masks are unknown.
 func (p Piece) HasMasksOf(o Piece) bool {
 	if len(p.Entries) != p.Count || len(o.Entries) != o.Count {
 		return false

@@ -7,13 +7,13 @@ import (
 	"github.com/sluice-net/sluice/renderer/internal/prefixes"
 )
 
-// IsLike reports whether two entries are of one class.
+// IsLike reports whether two entries belong to the same class: they differ only in their source.
 func (e *Entry) IsLike(o *Entry) bool {
 	return e.Verdict == o.Verdict && e.Protocol == o.Protocol && e.SrcPort == o.SrcPort && e.DstPort == o.DstPort &&
 		e.Flags == o.Flags && e.Mask == o.Mask && e.Dst == o.Dst
 }
 
-// CompareClasses orders entries by everything but their source.
+// CompareClasses orders entries by everything except their source.
 func CompareClasses(a, b *Entry) int {
 	if a.IsLike(b) {
 		return 0
@@ -26,7 +26,7 @@ func CompareClasses(a, b *Entry) int {
 	)
 }
 
-// CompareEntries is the order of entries in segments: by class, then by source.
+// CompareEntries orders entries as in segments: by class, then by source.
 func CompareEntries(a, b *Entry) int {
 	if c := CompareClasses(a, b); c != 0 {
 		return c
@@ -34,12 +34,12 @@ func CompareEntries(a, b *Entry) int {
 	return prefixes.Compare(a.Src, b.Src)
 }
 
-// IsInOrder reports whether entries are in the order of segments.
+// IsInOrder reports whether entries are sorted by CompareEntries.
 func IsInOrder(entries []Entry) bool {
 	return slices.IsSortedFunc(entries, func(a, b Entry) int { return CompareEntries(&a, &b) })
 }
 
-// Flip exchanges the sides of an entry.
+// Flip returns the entry with source and destination exchanged.
 func (e Entry) Flip() Entry {
 	e.Src, e.Dst = e.Dst, e.Src
 	return e

@@ -6,34 +6,33 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// ErrTooLarge is returned when a table is larger than VPP can be asked to hold.
-// The pods keep the rules they have. It is a renderer.Refusal, unless it comes with
-// ErrMayPass.
+// ErrTooLarge is returned when a table exceeds the limits of VPP. The pods keep their rules. It is
+// a renderer.Refusal, unless it is joined with ErrMayPass.
 var ErrTooLarge = renderer.Refusal("too many entries")
 
-// ErrMayPass goes with ErrTooLarge where others may make room at any moment, which nothing
-// notifies the renderer of: such a commit is tried again.
-var ErrMayPass = errors.New("others may make room, so it is tried again")
+// ErrMayPass accompanies ErrTooLarge where other owners may free resources at any moment without
+// notice to the renderer. Such a commit is retried.
+var ErrMayPass = errors.New("resources may become free, so it is retried")
 
-// MaxEntries is how many entries one ACL may have: VPP aborts when it is asked
-// to dump an ACL that exceeds its 16 MB API segment.
+// MaxEntries is the maximum number of entries of one ACL. VPP aborts when it must dump an ACL that
+// exceeds its 16 MB API segment.
 const MaxEntries = 16_000
 
 // Piece is the content of one ACL.
 type Piece struct {
 	Digest  Digest
-	Count   int     // of entries
-	Entries []Entry // forgotten once they are installed, unless several ACLs may change together
-	Rules   []int32 // nil where the entries come from no table
+	Count   int     // number of entries
+	Entries []Entry // dropped after installation, unless several ACLs may change together
+	Rules   []int32 // nil when the entries come from no table
 }
 
-// NewPiece returns the piece of some entries; rules may be nil. It keeps both slices.
+// NewPiece returns the piece with the given entries; rules may be nil. It keeps both slices.
 func NewPiece(entries []Entry, rules []int32) Piece {
 	return Piece{Digest: DigestOf(entries), Count: len(entries), Entries: entries, Rules: rules}
 }
 
-// Cut divides an expansion into pieces that VPP can hold. Where it is cut depends
-// on the entries alone, so that an entry that comes or goes changes one piece.
+// Cut splits a list into pieces that VPP can hold. The cuts depend only on the entries, so that an
+// entry that is added or removed changes only one piece.
 func Cut(x List) []Piece {
 	if len(x.Entries) <= MaxEntries {
 		return []Piece{NewPiece(x.Entries, x.Rules)}
@@ -53,7 +52,7 @@ func Cut(x List) []Piece {
 	return out
 }
 
-// isBoundary is true for about one entry in 4 000, by its content.
+// isBoundary selects about one entry in 4 000 by its content.
 func isBoundary(e *Entry) bool {
 	var buf [64]byte
 	h := uint32(2166136261)
@@ -66,10 +65,10 @@ func isBoundary(e *Entry) bool {
 // List is a table, or a part of one, as VPP entries.
 type List struct {
 	Entries []Entry
-	Rules   []int32 // per entry, the index of the first of the table's rules that it stands for
+	Rules   []int32 // for each entry, the index of the first table rule that it represents
 }
 
-// Add appends entries that stand for a rule.
+// Add appends entries for a rule.
 func (x *List) Add(rule int32, entries ...Entry) {
 	for _, e := range entries {
 		x.Entries, x.Rules = append(x.Entries, e), append(x.Rules, rule)

@@ -7,28 +7,28 @@ import (
 	"github.com/gaissmai/bart"
 )
 
-// shadowIndex finds entries that can never match, because one before them matches all
-// that they match. It remembers only what can hide something: the entries of lines
-// whose traffic a later line has, or has a part of.
+// shadowIndex finds shadowed entries: entries that can never match, because an earlier entry
+// matches everything that they match. It stores only entries that can shadow others: those of lines
+// whose traffic a later line has, completely or in part.
 //
-// Of an entry the one address is looked for among few, the other one among many;
-// which is which stays the same for a whole expansion.
+// One address of an entry is looked up among few, the other among many. Which side is which is
+// fixed for a whole expansion.
 type shadowIndex struct {
 	kinds map[traffic]*covered
-	wide  []traffic // those of kinds that contain other traffic than their own
+	wide  []traffic // kinds of traffic that contain other kinds
 	over  map[traffic][]*covered
 
 	line   *line
-	now    []*covered // what may hide entries of the present line
+	now    []*covered // entries that may shadow those of the current line
 	above  []*bart.Lite
-	record *bart.Lite // where the entries of the present line go; nil when nobody asks
+	record *bart.Lite // receives the entries of the current line; nil when none are needed
 }
 
-// covered are the entries with the same traffic: by the few, the many.
+// covered holds the entries with the same traffic: by the few, then the many.
 type covered struct{ places bart.Table[*bart.Lite] }
 
-// maxWide bounds for how many kinds of traffic it is found out that they contain
-// others. Beyond it, entries that never match stay: that is no error.
+// maxWide bounds the number of kinds of traffic that are checked for containing others. Beyond it,
+// shadowed entries stay, which is harmless.
 const maxWide = 64
 
 func newShadowIndex(lines []line) *shadowIndex {
@@ -52,7 +52,7 @@ func newShadowIndex(lines []line) *shadowIndex {
 	return c
 }
 
-// need has the entries of a kind remembered, because they may hide those of another.
+// need makes the index store the entries of a kind, because they may shadow those of another.
 func (c *shadowIndex) need(kind, other traffic) {
 	k := c.kinds[kind]
 	if k == nil {
@@ -67,7 +67,7 @@ func (c *shadowIndex) need(kind, other traffic) {
 // begin starts a line.
 func (c *shadowIndex) begin(l *line) { c.line, c.now = l, c.over[l.traffic] }
 
-// at goes on to the entries with one of the few addresses.
+// at moves on to the entries with one of the few addresses.
 func (c *shadowIndex) at(few netip.Prefix) {
 	c.above, c.record = c.above[:0], nil
 	for _, k := range c.now {
@@ -87,8 +87,8 @@ func (c *shadowIndex) at(few netip.Prefix) {
 	c.record = many
 }
 
-// isShadowed reports whether the entry with the other address can never match, and remembers
-// it otherwise.
+// isShadowed reports whether the entry with the other address can never match, and stores it
+// otherwise.
 func (c *shadowIndex) isShadowed(many netip.Prefix) bool {
 	for _, t := range c.above {
 		if t.LookupPrefix(many) {

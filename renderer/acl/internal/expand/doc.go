@@ -1,4 +1,4 @@
-// Package expand makes entries of rules: it takes the members of address sets for their names,
-// merges what ports and blocks can be merged, leaves out what can never match, and says for every
-// entry which rule it comes from. It also makes the entries of guards. It is pure.
+// Package expand converts rules into entries. It replaces address sets by their members, merges
+// ports and prefixes where possible, removes shadowed entries, and maps every entry to its rule. It
+// also makes the entries of guards. It is pure.
 package expand

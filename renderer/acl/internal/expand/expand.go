@@ -9,32 +9,32 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// maxTable is how many entries one table may have altogether.
+// maxTable is the maximum number of entries of one table.
 const maxTable = 1_000_000
 
-// Expander expands rules, remembering the prefixes of sets.
+// Expander expands rules, and memoizes the prefixes of sets.
 type Expander struct {
 	nets   *cache.Nets
 	enough func(api.Protocol) int // see factor
-	Coarse bool                   // ports of SCTP are not matched: VPP parses those of TCP and UDP only
+	Coarse bool                   // SCTP ports are not matched: VPP parses only those of TCP and UDP
 }
 
-// New returns an Expander that asks for the members of a set once.
+// New returns an Expander that calls members once for each set.
 func New(members func(api.SetID) []netip.Prefix) *Expander {
 	return &Expander{nets: cache.NewNets(members), enough: enough}
 }
 
 // Expand expands the rules first..last-1 of a table.
 func (x *Expander) Expand(t *cache.Table, first, last int) (entries.List, error) {
-	lines := factor(x.linesOf(t.Rules, first, last), x.enough)
+	lines := factorProducts(x.linesOf(t.Rules, first, last), x.enough)
 	total := 0
 	for i := range lines {
 		if total += lines[i].size(); total > maxTable {
 			return entries.List{}, fmt.Errorf("table %s: more than %d: %w", t.Name(), maxTable, entries.ErrTooLarge)
 		}
 	}
-	// Pods share the global table, each list of which is about few sources; a local
-	// table is about few destinations.
+	// Pods share the global table, and each of its lists has few sources. A local table has few
+	// destinations.
 	out := emission{hidden: newShadowIndex(lines), bySource: t.Parts != nil}
 	out.Entries, out.Rules = make([]entries.Entry, 0, total), make([]int32, 0, total)
 	for i := range lines {
@@ -43,7 +43,7 @@ func (x *Expander) Expand(t *cache.Table, first, last int) (entries.List, error)
 	return out.List, nil
 }
 
-// linesOf returns the rules first..last-1 as lines, in order.
+// linesOf converts the rules first..last-1 to lines, in order.
 func (x *Expander) linesOf(rules []api.ContivRule, first, last int) []line {
 	out := make([]line, 0, last-first)
 	for i, m := range mergePorts(rules[first:last]) {
@@ -68,14 +68,14 @@ func (x *Expander) linesOf(rules []api.ContivRule, first, last int) []line {
 	return out
 }
 
-// emission is an expansion in the making.
+// emission is an expansion in progress.
 type emission struct {
 	entries.List
 	hidden   *shadowIndex
-	bySource bool // there are fewer sources than destinations
+	bySource bool // sources are fewer than destinations
 }
 
-// add appends the entries of a line that nothing before them hides.
+// add appends the entries of a line that are not shadowed.
 func (out *emission) add(l *line) {
 	few, many := l.dst, l.src
 	if out.bySource {

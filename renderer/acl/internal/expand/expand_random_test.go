@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// terrain is all that random rules are about: few enough that rules overlap.
-var terrain = struct {
+// universe holds all values in random rules; there are few, so that rules overlap.
+var universe = struct {
 	addrs     []netip.Addr
 	ports     []uint16
 	protocols []api.Protocol
@@ -36,13 +36,13 @@ var ranges = rapid.SampledFrom([]api.PortRange{
 type sample struct {
 	rules []api.ContivRule
 	sets  map[api.SetID][]netip.Prefix
-	sport bool // some rule names source ports
+	sport bool // some rule matches source ports
 }
 
 func drawSample(t *rapid.T) sample {
 	s := sample{sets: map[api.SetID][]netip.Prefix{}}
 	for id := api.SetID(1); id <= 3; id++ {
-		for _, a := range rapid.SliceOfNDistinct(rapid.SampledFrom(terrain.addrs), 0, 4, rapid.ID).Draw(t, "members") {
+		for _, a := range rapid.SliceOfNDistinct(rapid.SampledFrom(universe.addrs), 0, 4, rapid.ID).Draw(t, "members") {
 			s.sets[id] = append(s.sets[id], netip.PrefixFrom(a, a.BitLen()))
 		}
 		slices.SortFunc(s.sets[id], prefixes.Compare)
@@ -55,7 +55,7 @@ func drawSample(t *rapid.T) sample {
 	for range rapid.IntRange(0, 5).Draw(t, "rules") {
 		r := s.drawRule(t, nets)
 		s.rules = append(s.rules, r)
-		if r.Protocol.HasPorts() { // with some more ports, a product
+		if r.Protocol.HasPorts() { // with more ports, this makes a cross product
 			for _, p := range rapid.SliceOfNDistinct(ranges, 0, 3, rapid.ID).Draw(t, "more ports") {
 				r.DstPort = p
 				s.rules = append(s.rules, r)
@@ -72,7 +72,7 @@ func drawSample(t *rapid.T) sample {
 
 func (s *sample) drawRule(t *rapid.T, nets []api.Net) api.ContivRule {
 	net := rapid.SampledFrom(nets)
-	// Most rules permit from one of few sets to anywhere on a port.
+	// Most rules permit one port from one of few sets to anywhere.
 	r := api.ContivRule{Action: api.Permit, Src: net.Draw(t, "src"), Protocol: api.TCP, DstPort: ranges.Draw(t, "ports")}
 	switch rapid.IntRange(0, 5).Draw(t, "other") {
 	case 0:
@@ -99,13 +99,13 @@ func (s *sample) inSet(id api.SetID, a netip.Addr) bool {
 
 // flows calls f for every flow of the terrain.
 func (s *sample) flows(f func(api.Flow)) {
-	for _, src := range terrain.addrs {
-		for _, dst := range terrain.addrs {
+	for _, src := range universe.addrs {
+		for _, dst := range universe.addrs {
 			if src.Is4() != dst.Is4() {
 				continue
 			}
-			for _, protocol := range terrain.protocols {
-				for _, port := range terrain.ports {
+			for _, protocol := range universe.protocols {
+				for _, port := range universe.ports {
 					flow := api.Flow{Src: src, Dst: dst, Protocol: protocol, DstPort: port}
 					f(flow)
 					if s.sport {
@@ -142,8 +142,8 @@ func TestExpansionDecidesLikeTheRules(t *testing.T) {
 	})
 }
 
-// checkDecisions compares verdicts, and that who is said to decide is a rule that
-// says so: one that matches, in the run of rules that the first match is in.
+// checkDecisions compares verdicts, and checks that the rule reported for an entry matches and
+// belongs to the run of equal verdicts that contains the first match.
 func (s *sample) checkDecisions(t *rapid.T, got entries.List) {
 	own := make([]bool, len(s.rules))
 	for _, r := range got.Rules {

@@ -82,7 +82,7 @@ func TestATableThatExplodesIsRefusedBeforeItIsMade(t *testing.T) {
 }
 
 func TestOneThousandBlocksWithTwentyPortsStaySmall(t *testing.T) {
-	members := entriestest.Many(60_000, -1).Entries // every other address, so that nothing merges
+	members := entriestest.Many(60_000, -1).Entries // every other address, so that nothing can be merged
 	var set []netip.Prefix
 	for i := 0; i < len(members); i += 2 {
 		set = append(set, members[i].Src)

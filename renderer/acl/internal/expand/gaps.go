@@ -10,26 +10,24 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// A policy with many prefixes and many ports comes to a product: every prefix with
-// every port. VPP keeps each pair as an entry of its own. Where the pairs are the
-// last that is permitted before everything else is denied, the same is said with a
-// sum: first the gaps between the ports are denied to everybody, then the prefixes
-// are permitted, whatever the port.
+// A policy with many prefixes and many ports expands to a cross product: every prefix with every
+// port. VPP stores each pair as an entry. If these pairs are the last permits before everything
+// else is denied, a sum of entries is equivalent: first deny the complement of the ports to
+// everybody, then permit the prefixes with any port.
 //
 // In a table
 //
 //	before; P; D
 //
-// let P be a run of permits, D the run of denies behind it, F an entry of D that
-// matches every protocol and port, and G a part of P whose entries are of one
-// protocol p, with any source port, with addresses that F matches, too, and such
-// that every pair of addresses in it goes with the same set Q of destination ports.
-// Then the table decides as before when P is replaced by
+// let P be a run of permits, D the run of denies behind it, and F an entry of D that matches every
+// protocol and port. Let G be a part of P whose entries have one protocol p and any source port,
+// whose addresses F matches, too, and in which every pair of addresses has the same set Q of
+// destination ports. The table decides as before when P is replaced by
 //
 //	P without G; deny p, F's addresses, ports not in Q; permit p, G's addresses, any port
 //
-// Consider a packet that nothing before P and nothing of P without G matches; of all
-// other packets the same entry decides as before.
+// Consider a packet that nothing before P and nothing in P without G matches; all other packets are
+// decided by the same entry as before.
 //   - It is not of protocol p: neither the new entries nor G match it.
 //   - F does not match its addresses: neither the new entries nor G match it.
 //   - Its port is not in Q: G does not match it, so that it came to D, where F at the
@@ -37,19 +35,19 @@ import (
 //   - Its port is in Q: no gap matches it, and the new permits match it if and only if
 //     its addresses are in G, which is when G matched it.
 //
-// The same holds for several protocols in one run, because what is new for one of
-// them matches nothing of another.
+// The same holds for several protocols in one run, because the new entries of one protocol match
+// nothing of another.
 //
-// One thing differs on VPP, which is why a product must be large to be replaced: VPP
-// decides fragments other than the first by the first entry that matches them without
-// their ports, which then is a gap.
+// VPP makes one difference, so only large products are replaced: VPP decides non-first fragments by
+// the first entry that matches them regardless of ports. That entry is then one that denies the
+// complement.
 
-// crossProduct is a part of a run of permits that pairs addresses with ports: G.
+// crossProduct is a part of a run of permits that pairs addresses with ports: G above.
 type crossProduct struct {
 	key   productKey
-	ports []entries.Ports // Q: sorted, with gaps between them
-	lines []int           // of the run; for each pair of nets one for each of the ports
-	pairs int             // of addresses
+	ports []entries.Ports // Q: sorted, with gaps in between
+	lines []int           // of the run; each pair of nets has one line for each port range
+	pairs int             // number of address pairs
 }
 
 // productKey is what the pairs of a product have in common.
@@ -59,9 +57,9 @@ type productKey struct {
 	fence    int // F, as an index of lines
 }
 
-// enough returns how many entries must be spared for a product of a protocol to be
-// replaced. Fragments of TCP are rare; those of UDP are not, so there it must be
-// needed to stay within one ACL.
+// enough returns how many entries must be saved for a product of a protocol to be replaced.
+// Fragments are rare in TCP but not in UDP, so a UDP product is replaced only when this is
+// necessary to fit into one ACL.
 func enough(p api.Protocol) int {
 	if p == api.UDP {
 		return entries.MaxEntries
@@ -69,10 +67,10 @@ func enough(p api.Protocol) int {
 	return 2_000
 }
 
-// factor replaces the products in lines by sums where that spares enough entries.
-func factor(lines []line, enough func(api.Protocol) int) []line {
+// factorProducts replaces cross products in lines by sums where that saves enough entries.
+func factorProducts(lines []line, enough func(api.Protocol) int) []line {
 	var out []line
-	done := 0 // lines before it are in out
+	done := 0 // lines before done are in out
 	for start := 0; start < len(lines); {
 		end := endOfRun(lines, start)
 		if lines[start].verdict != entries.Deny && end < len(lines) {
@@ -89,7 +87,7 @@ func factor(lines []line, enough func(api.Protocol) int) []line {
 	return append(out, lines[done:]...)
 }
 
-// endOfRun returns where the run of lines of one verdict ends.
+// endOfRun returns the end of the run of lines with one verdict.
 func endOfRun(lines []line, start int) int {
 	end := start + 1
 	for end < len(lines) && lines[end].verdict == lines[start].verdict {
@@ -98,8 +96,8 @@ func endOfRun(lines []line, start int) int {
 	return end
 }
 
-// bestProducts returns, for each protocol, the product of the permits start..end-1
-// that spares most, if it spares enough.
+// bestProducts returns, for each protocol, the product among the permits start..end-1 that saves
+// the most entries, if it saves enough.
 func bestProducts(lines []line, start, end int, enough func(api.Protocol) int) []*crossProduct {
 	size := 0
 	for i := start; i < end; i++ {
@@ -124,14 +122,14 @@ func bestProducts(lines []line, start, end int, enough func(api.Protocol) int) [
 	return out
 }
 
-// saved returns how many entries a product spares when it is replaced.
+// saved returns how many entries are saved by replacing a product.
 func (p *crossProduct) saved(lines []line) int {
 	fence := &lines[p.key.fence]
 	return p.pairs*(len(p.ports)-1) - len(complementOf(p.ports))*fence.size()
 }
 
-// productsOf returns all products in a run of permits, in order. The denies behind it
-// end before last.
+// productsOf returns all products in a run of permits, in order. The denies behind the run end
+// before last.
 func productsOf(lines []line, start, end, last int) []*crossProduct {
 	type pair struct {
 		nets     nets
@@ -171,7 +169,8 @@ func productsOf(lines []line, start, end, last int) []*crossProduct {
 	return out
 }
 
-// coveringDenyOf returns the first of some denies that matches all traffic of the nets.
+// coveringDenyOf returns the first deny among lines start..end-1 that matches all traffic of the
+// nets.
 func coveringDenyOf(lines []line, start, end int, n nets) (int, bool) {
 	for i := start; i < end; i++ {
 		if l := &lines[i]; l.everyTraffic() && holds(l.net.src, n.src) && holds(l.net.dst, n.dst) {
@@ -181,7 +180,7 @@ func coveringDenyOf(lines []line, start, end int, n nets) (int, bool) {
 	return 0, false
 }
 
-// holds reports whether a net is known to have all addresses of another.
+// holds reports whether a net is known to contain all addresses of another.
 func holds(outer, inner api.Net) bool {
 	switch {
 	case outer.IsAny() || outer == inner:
@@ -237,7 +236,7 @@ func replaceProducts(lines []line, start, end int, found []*crossProduct) []line
 			gaps = append(gaps, fence)
 		}
 		seen := map[nets]bool{}
-		for _, i := range p.lines { // of one pair of nets the first rule comes first
+		for _, i := range p.lines { // for one pair of nets, the first rule comes first
 			replaced[i-start] = true
 			if l := lines[i]; !seen[l.net] {
 				seen[l.net] = true
@@ -255,7 +254,7 @@ func replaceProducts(lines []line, start, end int, found []*crossProduct) []line
 	return append(append(out, gaps...), permits...)
 }
 
-// families returns the prefixes of those families that the product has addresses of.
+// families returns the prefixes of the families in which the product has addresses.
 func (p *crossProduct) families(lines []line, s cache.Families) (out cache.Families) {
 	for family := range entries.Families {
 		if slices.ContainsFunc(p.lines, func(i int) bool {

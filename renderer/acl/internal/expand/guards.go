@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// front returns how many rules stand in front of the first that names a set and take so many
-// entries at most.
+// front returns the number of rules before the first rule that names a set, limited to rules that
+// take at most the given number of entries.
 func (x *Expander) front(rules []api.ContivRule, most int) int {
 	entries := 0
 	for i, r := range rules {
@@ -24,7 +24,7 @@ func (x *Expander) front(rules []api.ContivRule, most int) int {
 	return len(rules)
 }
 
-// before returns the entries that stand in front of those of a rule.
+// before returns the entries in front of those of a rule.
 func before(x entries.List, rule int) entries.List {
 	n := slices.Index(x.Rules, int32(rule))
 	if n < 0 {
@@ -33,7 +33,7 @@ func before(x entries.List, rule int) entries.List {
 	return entries.List{Entries: slices.Clone(x.Entries[:n]), Rules: slices.Clone(x.Rules[:n])}
 }
 
-// permitting returns the entries with permits for blocks behind them.
+// permitting returns the entries, followed by permits for blocks.
 func permitting(x entries.List, blocks cache.Families) entries.List {
 	for family, all := range entries.Families {
 		for _, p := range blocks[family] {
@@ -43,8 +43,8 @@ func permitting(x entries.List, blocks cache.Families) entries.List {
 	return x
 }
 
-// closed returns the entries with a last one of each family that denies the rest, which the last
-// rule does, or the end of the table.
+// closed returns the entries, followed by an entry for each family that denies the rest, like the
+// last rule or the end of the table.
 func closed(x entries.List, t *cache.Table) entries.List {
 	all := entries.Everything(entries.Deny)
 	if n := len(x.Entries) - len(all); n < 0 || !slices.Equal(x.Entries[n:], all) {
@@ -53,7 +53,7 @@ func closed(x entries.List, t *cache.Table) entries.List {
 	return x
 }
 
-// unknownRule stands for no rule of a table.
+// unknownRule is the rule index of entries that come from no rule.
 const unknownRule = -1
 
 // PermitsAll reports whether a table permits what no rule before the last one decides.
@@ -61,8 +61,8 @@ func PermitsAll(t *cache.Table) bool {
 	return t.Rules[len(t.Rules)-1] == api.ContivRule{Action: api.Permit}
 }
 
-// blocksOf returns at most so many blocks of each family that hold all addresses to which rules
-// permit anything.
+// blocksOf returns blocks that contain all addresses to which rules permit anything: at most the
+// given number for each family.
 func (x *Expander) blocksOf(rules []api.ContivRule, most int) (out cache.Families) {
 	for _, r := range rules {
 		if r.Action == api.Permit {
@@ -78,8 +78,8 @@ func (x *Expander) blocksOf(rules []api.ContivRule, most int) (out cache.Familie
 	return out
 }
 
-// widen returns at most so many blocks that hold all that the given ones hold. It depends on these
-// alone, not on their order, and reuses the slice.
+// widen returns at most the given number of blocks that contain everything the given blocks
+// contain. The result does not depend on their order. It reuses the slice.
 func widen(blocks []netip.Prefix, most int) []netip.Prefix {
 	slices.SortFunc(blocks, prefixes.Compare)
 	out := prefixes.Aggregate(blocks)
@@ -99,23 +99,22 @@ func longest(blocks []netip.Prefix) (bits int) {
 	return bits
 }
 
-// GuardSizes bound guards: whatever changes a set changes the guards of all pods that it is for,
-// one by one.
+// GuardSizes bound guards: a change of a set changes the guards of all affected pods, one by one.
 type GuardSizes struct {
 	Entries int // of a guard that permits exactly what a table permits
-	Peers   int // of a larger one, about pods of the node: ten for each of a hundred
-	Blocks  int // of each family, which a larger one permits beside that
+	Peers   int // of a larger guard, about pods of the node: ten for each of a hundred pods
+	Blocks  int // for each family, that a larger guard permits in addition
 }
 
-// Guards says what guards have in common.
+// Guards are the common settings of guards.
 type Guards struct {
-	Services []netip.Prefix // what may be translated behind guards
-	Owned    bool           // sessions of TCP belong to the side that opened them
+	Services []netip.Prefix // addresses that may be translated behind guards
+	Owned    bool           // TCP sessions belong to the side that opened them
 	Sizes    GuardSizes
 }
 
-// Guard returns what the guard of pods with a table must hold. What it permits makes sessions as
-// the ACL behind it does; what it leaves undecided that one permits.
+// Guard returns the content of the guard of pods with a table. Its permits create the same sessions
+// as the ACL behind it; that ACL permits what the guard does not decide.
 func (x *Expander) Guard(t *cache.Table, of Guards) entries.Piece {
 	if t == nil {
 		return entries.NewPiece(nil, nil)
@@ -133,7 +132,7 @@ func (x *Expander) Guard(t *cache.Table, of Guards) entries.Piece {
 		case e.Verdict == entries.Deny:
 			out.Add(all.Rules[i], e)
 		case of.Owned:
-			out.Add(unknownRule, entries.Owning(e)...) // permits are counted at the outputs
+			out.Add(unknownRule, entries.Owning(e)...) // permits are counted at outputs
 		default:
 			out.Add(unknownRule, e)
 		}
@@ -141,9 +140,9 @@ func (x *Expander) Guard(t *cache.Table, of Guards) entries.Piece {
 	return entries.NewPiece(out.Entries, out.Rules)
 }
 
-// guardEntries returns entries that permit at least what a table permits. They are exact unless
-// there would be too many: then what stands in front of the first set is, which is about the pods
-// of the node, and of the rest larger blocks are permitted.
+// guardEntries returns entries that permit at least what a table permits. They are exact, unless
+// there would be too many: then they are exact in front of the first set, which is about pods of
+// the node, and permit larger blocks for the rest.
 func (x *Expander) guardEntries(t *cache.Table, z GuardSizes) entries.List {
 	last := len(t.Rules) - 1
 	out, err := x.Expand(t, 0, len(t.Rules))

@@ -9,46 +9,46 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// line is a number of entries that differ in their addresses only: every source of
-// a family with every destination of it.
+// line is a group of entries that differ only in their addresses: each source of a family with each
+// destination of that family.
 type line struct {
-	rule     int32 // index of the first of the table's rules that it stands for
+	rule     int32 // index of the first table rule that it represents
 	verdict  entries.Verdict
 	src, dst cache.Families
-	net      nets // what src and dst were made of
+	net      nets // the nets that src and dst come from
 	traffic
 }
 
-// nets are the addresses that a rule names.
+// nets are the source and the destination of a rule.
 type nets struct{ src, dst api.Net }
 
-// traffic is what an entry says beside its addresses.
+// traffic is what an entry matches, apart from its addresses.
 type traffic struct {
 	protocol     api.Protocol
 	sport, dport entries.Ports
 }
 
-// size returns how many entries there are in the line.
+// size returns the number of entries in the line.
 func (l *line) size() int { return len(l.src[0])*len(l.dst[0]) + len(l.src[1])*len(l.dst[1]) }
 
-// contains reports whether everything that o matches is matched. Entries for any
-// protocol do not look at ports.
+// contains reports whether t matches everything that o matches. Entries for any protocol ignore
+// ports.
 func (t traffic) contains(o traffic) bool {
 	return t.protocol == api.AnyProtocol || t.protocol == o.protocol && t.sport.Contains(o.sport) && t.dport.Contains(o.dport)
 }
 
-// everyTraffic reports whether all traffic is matched.
+// everyTraffic reports whether t matches all traffic.
 func (t traffic) everyTraffic() bool { return t.protocol == api.AnyProtocol }
 
-// mergedPorts says in which line the destination ports of a rule are.
+// mergedPorts is the line to which the destination ports of a rule belong.
 type mergedPorts struct {
 	leader int           // index of the first rule of the line
 	ports  entries.Ports // of the line
 }
 
-// shape is what rules must have in common for their destination ports to be merged.
+// shape is what rules must have in common to have their destination ports merged.
 type shape struct {
-	run      int // counts the changes between permit and deny
+	run      int // number of changes between permit and deny so far
 	nets     nets
 	protocol api.Protocol
 	sport    api.PortRange
@@ -66,10 +66,9 @@ func shapesOf(rules []api.ContivRule) []shape {
 	return out
 }
 
-// mergePorts merges the destination ports of rules that differ in nothing else and
-// that no rule of the other action stands between: their order does not matter.
-// Ports that overlap or are neighbours become one range, in the place of the first
-// of these rules.
+// mergePorts merges the destination ports of rules that differ in nothing else and have no rule of
+// the other action between them: their order does not matter. Overlapping or adjacent ports become
+// one range at the position of the first of these rules.
 func mergePorts(rules []api.ContivRule) []mergedPorts {
 	out := make([]mergedPorts, len(rules))
 	byShape := make(map[shape][]int, len(rules))
@@ -86,7 +85,7 @@ func mergePorts(rules []api.ContivRule) []mergedPorts {
 	return out
 }
 
-// mergeSame merges those of the given rules whose ports touch.
+// mergeSame merges the given rules with touching ports.
 func mergeSame(all []mergedPorts, same []int) {
 	slices.SortFunc(same, func(a, b int) int {
 		return cmp.Or(cmp.Compare(all[a].ports.First, all[b].ports.First), cmp.Compare(a, b))
@@ -104,14 +103,13 @@ func mergeSame(all []mergedPorts, same []int) {
 	}
 }
 
-// countedWith returns, for every rule of a table, the rule whose entries stand for
-// it: itself, or one before it that it was merged with. It is -1 where nothing does:
-// the rule names an empty set, or can never match. own says which rules entries come
-// from.
+// countedWith returns, for every rule of a table, the rule whose entries represent it: itself, or
+// an earlier rule with which it was merged. It is -1 for a rule without entries, which names an
+// empty set or can never match. own is whether entries come from a rule.
 //
-// It needs to know no more: a rule shares entries with rules of its shape only, the
-// first of all when their ports were turned into gaps, else the first of those whose
-// ports it was merged with.
+// This is sufficient: a rule shares entries only with rules of its shape. These belong to the first
+// such rule when ports were replaced by their complement, and otherwise to the first rule with
+// which the ports were merged.
 func countedWith(rules []api.ContivRule, own []bool) []int {
 	out := make([]int, len(rules))
 	first := make(map[shape]int, len(rules))
@@ -134,8 +132,8 @@ func countedWith(rules []api.ContivRule, own []bool) []int {
 	return out
 }
 
-// CountedWith returns for every rule of a table whose entries stand for it, see
-// countedWith; pieces are the rules of its entries.
+// CountedWith returns, for every rule of a table, the rule whose entries represent it; see
+// countedWith. pieces are the rules of the table's entries.
 func CountedWith(t *cache.Table, pieces [][]int32) []int {
 	own := make([]bool, len(t.Rules))
 	for _, rules := range pieces {

@@ -6,13 +6,13 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
-// block is a run of entries of one verdict, first..last-1, that is as long as it
-// can be. Within it, order means nothing.
+// block is a maximal run of entries with one verdict, first..last-1. Order within it does not
+// matter.
 type block struct{ first, last int }
 
 func (b block) size() int { return b.last - b.first }
 
-// blocksOf divides the entries of a table.
+// blocksOf divides the entries of a table into blocks.
 func blocksOf(list []entries.Entry) []block {
 	var out []block
 	for i := range list {
@@ -24,16 +24,16 @@ func blocksOf(list []entries.Entry) []block {
 	return out
 }
 
-// cell is a part of a slot: the ACLs first..last-1. It is a group, which holds one
-// block in segments of different age, or holds what is between two of them.
+// cell is a part of a slot: the ACLs first..last-1. It is either a group, which holds one block in
+// segments by age, or the ACLs between two groups.
 type cell struct {
 	first, last int
 	isGroup     bool
 	verdict     entries.Verdict // of a group
 }
 
-// cellsOf reads the cells from the roles of the ACLs of a slot. It is false when
-// they are not complete.
+// cellsOf derives the cells from the roles of the ACLs of a slot. It returns false when they are
+// incomplete.
 func cellsOf(roles []Role) ([]cell, bool) {
 	var out []cell
 	for n, r := range roles {
@@ -55,10 +55,10 @@ func cellsOf(roles []Role) ([]cell, bool) {
 	return out, true
 }
 
-// divide says which entries every cell of a slot is to hold: every group takes a
-// block of its verdict, so that groups hold as many entries as possible, and the
-// blocks between go to the cells between. It depends on the cells and the table
-// alone. It is false when something has no cell.
+// divide assigns the entries of a table to the cells of a slot. Every group takes a block of its
+// verdict, such that groups hold as many entries as possible; the cells between take the blocks
+// between. The result depends only on the cells and the table. It returns false when some entries
+// have no cell.
 func divide(cells []cell, list []entries.Entry) ([]block, bool) {
 	blocks := blocksOf(list)
 	groups := 0
@@ -75,7 +75,7 @@ func divide(cells []cell, list []entries.Entry) ([]block, bool) {
 		if c.isGroup {
 			if chosen[group] >= 0 {
 				if b := blocks[chosen[group]]; b.first != at {
-					return nil, false // there is no cell between
+					return nil, false // there is no cell in between
 				} else {
 					out[n] = b
 				}
@@ -86,13 +86,13 @@ func divide(cells []cell, list []entries.Entry) ([]block, bool) {
 		}
 		for next := group; ; next++ {
 			if next == groups {
-				if n == len(cells)-1 { // it has what is left: nothing that large groups may still have stands behind it
+				if n == len(cells)-1 { // it takes the rest: no block behind it could go to a group
 					at = len(list)
 				}
 			} else if chosen[next] >= 0 {
 				at = blocks[chosen[next]].first
 			} else {
-				continue // a group without a block holds nothing
+				continue // a group without a block is empty
 			}
 			break
 		}
@@ -101,11 +101,11 @@ func divide(cells []cell, list []entries.Entry) ([]block, bool) {
 	return out, at == len(list)
 }
 
-// choose returns which block every group takes, -1 for none: in order, and as many
-// entries as possible. Of several ways it is the one whose groups take what is last.
+// choose returns the block of every group, in order, or -1 for none, such that groups hold as many
+// entries as possible. Of several solutions it returns the one whose groups take the last blocks.
 func choose(cells []cell, groups int, list []entries.Entry, blocks []block) []int {
-	// best[g][b] is how many entries the groups from g on can hold of the blocks
-	// from b on.
+	// best[g][b] is the number of entries that the groups from g on can hold of the blocks from b
+	// on.
 	best := make([][]int, groups+1)
 	for g := range best {
 		best[g] = make([]int, len(blocks)+1)
@@ -142,9 +142,8 @@ func choose(cells []cell, groups int, list []entries.Entry, blocks []block) []in
 	return out
 }
 
-// spread cuts what a cell between groups is to hold for its ACLs, where they were
-// cut before: an ACL begins with the first entry that it still holds. It returns
-// where each of them ends.
+// spread splits the content of a cell between groups into its ACLs at the previous cuts: an ACL
+// begins with the first entry that it still holds. It returns the end of each ACL.
 func spread(old []entries.Piece, want []entries.Entry) []int {
 	ends := make([]int, len(old))
 	if len(old) > 1 {
@@ -163,7 +162,7 @@ func spread(old []entries.Piece, want []entries.Entry) []int {
 		}
 	}
 	ends[len(old)-1] = len(want)
-	for n := len(old) - 2; n >= 0; n-- { // what holds nothing any more, or is out of order, is empty
+	for n := len(old) - 2; n >= 0; n-- { // ACLs that keep nothing, or that are out of order, become empty
 		if ends[n] < 0 || ends[n] > ends[n+1] {
 			ends[n] = ends[n+1]
 		}

@@ -8,27 +8,24 @@ import (
 
 // Step replaces the content of one ACL of several.
 type Step struct {
-	At    int // which of them
+	At    int // index of the ACL
 	Piece entries.Piece
 }
 
-// Changes returns the steps that bring ACLs that interfaces have one after the
-// other, in this order, from what they hold to what they must hold. They are in
-// place: no interface is touched. ok is false when an ACL would have to hold too
-// much for a moment.
+// Changes returns the steps that change several ACLs in place from their held to their wanted
+// content. Interfaces have the ACLs in the given order, and are not touched. ok is false when an
+// ACL would have to hold too many entries for a moment.
 //
-// Between any two messages every packet meets its old or its new verdict. To see
-// why, write the ACLs as one sequence of positions, each with a verdict that does
-// not change, where a position holds an entry before (O), afterwards (N) or both. Any
-// two contents can be written so; new ones in front of the old ones, if nothing
-// else. First every ACL gets what is new, from the first to the last (O becomes
-// O or N), then every ACL loses what is old, from the last to the first. Let o be
-// the first position in O that matches a packet, and w the first in N. As long as
-// additions have reached position k, the first match is o, or w if w <= k, whichever
-// comes first. When removals have come down to k, it is w, or o if o < k, whichever
-// comes first. So it is o or w at all times, and the verdict there is the old or
-// the new one. Steps can be taken together, because what is left out are states
-// that nobody needs to see: the last ACL that differs is written once.
+// Between any two messages every packet meets its old or its new verdict. Proof: write the ACLs as
+// one sequence of positions, each with a constant verdict, where a position holds an entry before
+// (O), afterwards (N) or both. Any two contents can be written in this way, at worst with the new
+// entries in front of the old ones. First every ACL gets its new entries, from the first to the
+// last (O becomes O or N). Then every ACL loses its old entries, from the last to the first. Let o
+// be the first position in O that matches a packet, and w the first in N. While additions have
+// reached position k, the first match is o, or w if w <= k, whichever comes first. When removals
+// have come down to k, it is w, or o if o < k, whichever comes first. So the first match is always
+// o or w, and its verdict is the old or the new one. Steps may be combined, which only skips
+// intermediate states: the last ACL that differs is written once.
 func Changes(held, want []entries.Piece) (out []Step, ok bool) {
 	last := len(held) - 1
 	for last >= 0 && held[last].Digest == want[last].Digest {
@@ -60,8 +57,8 @@ func Changes(held, want []entries.Piece) (out []Step, ok bool) {
 	return append(out, removals...), true
 }
 
-// union returns entries of one ACL that lead from its old to its new ones. isOld
-// says that they are the old ones, isNew that they are the new ones.
+// union returns the entries of one ACL between its old and its new content. isOld and isNew report
+// whether they equal one of these.
 func union(old, want []entries.Entry) (both []entries.Entry, isOld, isNew bool) {
 	if includes(old, want) {
 		return old, true, false
@@ -69,7 +66,7 @@ func union(old, want []entries.Entry) (both []entries.Entry, isOld, isNew bool) 
 	if len(old) == 0 {
 		return want, false, true
 	}
-	// The new ones in front. What is in front never matches a second time.
+	// The new entries come first. A later duplicate of an entry never matches.
 	has := make(map[entries.Entry]bool, len(want))
 	for _, e := range want {
 		has[e] = true
@@ -83,8 +80,8 @@ func union(old, want []entries.Entry) (both []entries.Entry, isOld, isNew bool) 
 	return both, false, len(both) == len(want)
 }
 
-// includes reports whether all has every entry of some, and in the same order unless
-// order means nothing there.
+// includes reports whether all contains every entry of some, in the same order unless the order
+// does not matter.
 func includes(all, some []entries.Entry) bool {
 	if len(some) > len(all) {
 		return false
@@ -108,8 +105,7 @@ func includes(all, some []entries.Entry) bool {
 	return !slices.ContainsFunc(some, func(e entries.Entry) bool { return !has[e] })
 }
 
-// uniform reports whether the order of entries means nothing, because they all have
-// one verdict.
+// uniform reports whether all entries have the same verdict, so that their order does not matter.
 func uniform(all []entries.Entry) bool {
 	return !slices.ContainsFunc(all, func(e entries.Entry) bool { return e.Verdict != all[0].Verdict })
 }

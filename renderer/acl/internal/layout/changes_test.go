@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries/entriestest"
 )
 
-// universe are the packets that a property test looks at.
+// universe are the packets that a property test checks.
 var universe = func() (out []api.Flow) {
 	for i := range 8 {
 		for _, port := range []uint16{80, 81} {
@@ -23,7 +23,7 @@ var universe = func() (out []api.Flow) {
 	return out
 }()
 
-// anEntry draws an entry that matches some packets of the universe.
+// anEntry generates an entry that matches some packets of the universe.
 func anEntry(t *rapid.T, verdicts ...entries.Verdict) entries.Entry {
 	bits := rapid.IntRange(29, 32).Draw(t, "bits")
 	src := netip.AddrFrom4([4]byte{10, 0, 0, byte(rapid.IntRange(0, 7).Draw(t, "src"))})
@@ -37,7 +37,7 @@ func anEntry(t *rapid.T, verdicts ...entries.Verdict) entries.Entry {
 	return e
 }
 
-// judge returns what ACLs decide; noVerdict when no entry matches.
+// judge returns the verdict of ACLs; noVerdict when no entry matches.
 func judge(acls [][]entries.Entry, f api.Flow) entries.Verdict {
 	for _, entries := range acls {
 		for _, e := range entries {
@@ -51,8 +51,8 @@ func judge(acls [][]entries.Entry, f api.Flow) entries.Verdict {
 
 const noVerdict = entries.Verdict(99)
 
-// stages applies messages one by one and checks that in between every packet meets
-// its old or its new verdict.
+// stages applies messages one by one, and checks after each that every packet meets its old or its
+// new verdict.
 func stages(t *rapid.T, before, after [][]entries.Entry, steps []Step) {
 	now := slices.Clone(before)
 	for step, c := range steps {
@@ -78,7 +78,7 @@ func texts(acls [][]entries.Entry) (out [][]string) {
 	return out
 }
 
-// contents returns what ACLs hold, one by one.
+// contents returns the pieces of ACLs.
 func contents(acls [][]entries.Entry) (out []entries.Piece) {
 	for _, list := range acls {
 		out = append(out, entries.NewPiece(list, nil))

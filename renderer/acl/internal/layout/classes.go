@@ -10,20 +10,20 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
-// class is what entries of one block have in common but for their source, with the
-// sources. The sources are in order, and none holds another.
+// class is a group of entries of one block that differ only in their source. The sources are
+// sorted, and none contains another.
 type class struct {
-	of      entries.Entry // without a source
+	of      entries.Entry // with an empty source
 	members []member
 }
 
-// member is a source, and the rule of the table that names it.
+// member is a source, and the table rule that names it.
 type member struct {
 	prefix netip.Prefix
 	rule   int32
 }
 
-// ruled is an entry with the rule that it comes from.
+// ruled is an entry with its rule.
 type ruled struct {
 	entries.Entry
 	rule int32
@@ -35,7 +35,7 @@ func (c *class) entry(p netip.Prefix) entries.Entry {
 	return e
 }
 
-// classesOf groups the entries of a block, in the order of compareClasses.
+// classesOf groups the entries of a block, sorted by CompareClasses.
 func classesOf(x entries.List, b block) []class {
 	var out []class
 	at := make(map[entries.Entry]int)
@@ -62,7 +62,7 @@ func classesOf(x entries.List, b block) []class {
 	return out
 }
 
-// antichain sorts members and leaves out those that another holds.
+// antichain sorts members and removes those that another member contains.
 func antichain(members []member) []member {
 	ordered := true
 	for i := 1; i < len(members) && ordered; i++ {
@@ -82,8 +82,8 @@ func antichain(members []member) []member {
 	return out
 }
 
-// merge puts entries into the order of segments, with the fewest prefixes that have
-// the same addresses. What it joins it takes for entries of the first one's rule.
+// merge sorts entries as in segments, and aggregates them to the fewest prefixes. A merged entry
+// gets the rule of the first one.
 func merge(entries []ruled) []ruled {
 	if !slices.IsSortedFunc(entries, compareRuled) {
 		slices.SortFunc(entries, compareRuled)
@@ -111,8 +111,8 @@ func compareRuled(a, b ruled) int {
 	return cmp.Or(entries.CompareEntries(&a.Entry, &b.Entry), cmp.Compare(a.rule, b.rule))
 }
 
-// without returns what of a prefix is in none of the others, which lie inside it:
-// as few prefixes as there can be, in order.
+// without returns the fewest prefixes, in order, that cover a prefix except the others, which lie
+// inside of it.
 func without(p netip.Prefix, others []netip.Prefix) []netip.Prefix {
 	if len(others) == 0 {
 		return []netip.Prefix{p}
@@ -133,8 +133,8 @@ func without(p netip.Prefix, others []netip.Prefix) []netip.Prefix {
 	return append(without(low, below), without(high, above)...)
 }
 
-// upper returns the first address behind a prefix of at least one bit that is a
-// lower half.
+// upper returns the first address behind a prefix. The prefix has at least one bit and is a lower
+// half.
 func upper(low netip.Prefix) netip.Addr {
 	a, bit := low.Addr().As16(), low.Bits()-1
 	if low.Addr().Is4() {

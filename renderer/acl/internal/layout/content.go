@@ -9,25 +9,26 @@ import (
 )
 
 const (
-	// maxGroups is how many blocks of a table are held in segments, the largest ones.
+	// maxGroups is the maximum number of blocks of a table that are held in segments. The largest
+	// blocks are chosen.
 	maxGroups = 8
-	// maxMixed is how many ACLs a new slot has between two groups, as long as they
-	// are not too large.
+	// maxMixed is the maximum number of ACLs that a new slot has between two groups, unless these
+	// would be too large.
 	maxMixed = 48
 )
 
-// Content is what the ACLs of a slot hold, or are to hold, and what each of them is for.
+// Content is the current or desired content of the ACLs of a slot, with their roles.
 type Content struct {
-	Pieces []entries.Piece // with their rules, as far as they are known
+	Pieces []entries.Piece // with rules, where known
 	Roles  []Role
 }
 
 // Table is a local table as entries.
 type Table struct {
 	entries.List
-	whole   entries.Piece     // when it is one ACL
-	classes map[block][]class // of its blocks, as far as they were needed
-	refits  map[string]refit  // by what slots hold: those of groups of interfaces hold the same, most of the time
+	whole   entries.Piece     // for a table in one ACL
+	classes map[block][]class // of its blocks; memoized
+	refits  map[string]refit  // memoized, by slot content: slots of a group of interfaces usually have the same content
 }
 
 func (t Table) classesOf(b block) []class {
@@ -39,26 +40,26 @@ func (t Table) classesOf(b block) []class {
 	return c
 }
 
-// refit is the outcome of laying a table out for slots that hold something.
+// refit is the result of laying out a table for a slot with some content.
 type refit struct {
 	Content
 	ok bool
 }
 
-// How is how a slot is to take a table over.
+// How is how a slot takes over a table.
 type How int
 
 // The ways to take a table over.
 const (
 	Usual      How = iota
-	Compacting     // it is the time to make room
-	OnlyEqual      // if nothing has to change
+	Compacting     // compact young segments
+	OnlyEqual      // only if nothing changes
 )
 
-// IsWhole reports whether a table is one ACL.
+// IsWhole reports whether a table fits into one ACL.
 func (z Sizes) IsWhole(t Table) bool { return len(t.Entries) <= z.Whole }
 
-// NewTable returns a table to be laid out.
+// NewTable prepares a table for layout.
 func (z Sizes) NewTable(x entries.List) Table {
 	t := Table{List: x, classes: make(map[block][]class), refits: make(map[string]refit)}
 	if z.IsWhole(t) {
@@ -67,7 +68,7 @@ func (z Sizes) NewTable(x entries.List) Table {
 	return t
 }
 
-// New lays a table out for a new slot. It depends on the table alone.
+// New lays out a table for a new slot. The result depends only on the table.
 func (z Sizes) New(x Table) Content {
 	if z.IsWhole(x) {
 		return Content{Pieces: []entries.Piece{x.whole}, Roles: []Role{{}}}
@@ -76,7 +77,7 @@ func (z Sizes) New(x Table) Content {
 	return c
 }
 
-// newGroups lays a table out that is several ACLs.
+// newGroups lays out a table that needs several ACLs.
 func (z Sizes) newGroups(x Table) (c Content) {
 	between := 0
 	for _, b := range z.largest(blocksOf(x.Entries)) {
@@ -88,7 +89,7 @@ func (z Sizes) newGroups(x Table) (c Content) {
 	return c
 }
 
-// refitOnce lays the table out, unless it was for a slot that holds the same.
+// refitOnce calls lay, unless it was called before for a slot with the same content.
 func (t Table) refitOnce(held string, lay func() (Content, bool)) (Content, bool) {
 	out, known := t.refits[held]
 	if !known {
@@ -98,7 +99,7 @@ func (t Table) refitOnce(held string, lay func() (Content, bool)) (Content, bool
 	return Content{slices.Clone(out.Pieces), out.Roles}, out.ok
 }
 
-// largest returns the blocks that are held in segments, in order.
+// largest returns the blocks to hold in segments, in order.
 func (z Sizes) largest(blocks []block) []block {
 	blocks = slices.DeleteFunc(blocks, func(b block) bool { return b.size() <= z.Whole })
 	slices.SortStableFunc(blocks, func(a, b block) int { return cmp.Compare(b.size(), a.size()) })
@@ -111,7 +112,7 @@ func (c *Content) add(p entries.Piece, r Role) {
 	c.Pieces, c.Roles = append(c.Pieces, p), append(c.Roles, r)
 }
 
-// addMixed adds ACLs for what is between groups, also when that is nothing.
+// addMixed adds the ACLs between groups, even if these are empty.
 func (z Sizes) addMixed(c *Content, x entries.List, b block) {
 	count := max(1, min(maxMixed, Ceil(b.size(), z.Whole*3/4)), Ceil(b.size(), z.Full))
 	each := Ceil(b.size(), count)
@@ -122,7 +123,7 @@ func (z Sizes) addMixed(c *Content, x entries.List, b block) {
 	}
 }
 
-// addGroup adds the segments of a block. All of it is cold.
+// addGroup adds the segments of a block. All entries are cold.
 func (z Sizes) addGroup(c *Content, x Table, b block) {
 	var all []ruled
 	for _, k := range x.classesOf(b) {
@@ -130,8 +131,8 @@ func (z Sizes) addGroup(c *Content, x Table, b block) {
 			all = append(all, ruled{k.entry(m.prefix), m.rule})
 		}
 	}
-	// The members of a set come and go together, as in a rolling update. So a rule stands in few of
-	// the ACLs.
+	// Members of a set often leave together, as in a rolling update. Therefore a rule is spread
+	// over few ACLs.
 	slices.SortStableFunc(all, func(a, b ruled) int { return cmp.Compare(a.rule, b.rule) })
 	of := x.Entries[b.first].Verdict
 	count := max(1, Ceil(len(all), z.Full))
@@ -147,8 +148,8 @@ func (z Sizes) addGroup(c *Content, x Table, b block) {
 // Ceil returns n/by, rounded up.
 func Ceil(n, by int) int { return (n + by - 1) / by }
 
-// Refit returns what the ACLs of a slot that hold something are to hold to hold a table, with as
-// little change as possible, or false when they cannot.
+// Refit returns the new content of the ACLs of a slot for a table, with as few changes as possible.
+// It returns false when the slot cannot hold the table.
 func (z Sizes) Refit(held Content, x Table, how How) (Content, bool) {
 	if len(held.Roles) == 1 {
 		return Content{[]entries.Piece{x.whole}, held.Roles}, z.IsWhole(x)
@@ -160,7 +161,7 @@ func (z Sizes) Refit(held Content, x Table, how How) (Content, bool) {
 	return x.refitOnce(string(key), func() (Content, bool) { return z.refitCells(held, x, how) })
 }
 
-// refitCells is refit for a slot of several ACLs.
+// refitCells is Refit for a slot with several ACLs.
 func (z Sizes) refitCells(held Content, x Table, how How) (Content, bool) {
 	cells, ok := cellsOf(held.Roles)
 	if !ok {
@@ -187,7 +188,7 @@ func (z Sizes) refitCells(held Content, x Table, how How) (Content, bool) {
 	return out, true
 }
 
-// refitMixed returns what the ACLs of a cell between groups are to hold.
+// refitMixed returns the new content of the ACLs of a cell between groups.
 func (z Sizes) refitMixed(old []entries.Piece, x entries.List, of block) (out []entries.Piece, ok bool) {
 	limit := min(z.Most, max(z.Whole, 2*Ceil(of.size(), len(old))))
 	from := of.first
@@ -202,7 +203,7 @@ func (z Sizes) refitMixed(old []entries.Piece, x entries.List, of block) (out []
 	return out, true
 }
 
-// refitGroup returns what the segments of a group are to hold.
+// refitGroup returns the new content of the segments of a group.
 func (z Sizes) refitGroup(old []entries.Piece, x Table, of block, how How) (out []entries.Piece, ok bool) {
 	all := make([]*segment, len(old))
 	for n, p := range old {
@@ -223,7 +224,7 @@ func (z Sizes) refitGroup(old []entries.Piece, x Table, of block, how How) (out 
 	return out, true
 }
 
-// Holds reports whether the ACLs of a slot hold a table as it is.
+// Holds reports whether the ACLs of a slot already hold a table.
 func (z Sizes) Holds(held Content, x Table) bool {
 	if len(held.Pieces) == 0 {
 		return false
@@ -232,8 +233,7 @@ func (z Sizes) Holds(held Content, x Table) bool {
 	return ok && slices.EqualFunc(held.Pieces, c.Pieces, func(a, b entries.Piece) bool { return a.Digest == b.Digest })
 }
 
-// IsDue reports whether a quiet moment is to be used to make room: there is a young segment that is
-// more than half full.
+// IsDue reports whether idle compaction has work to do: a young segment is more than half full.
 func (z Sizes) IsDue(c Content) bool {
 	for n, r := range c.Roles {
 		if r.Kind == Young && n < len(c.Pieces) && c.Pieces[n].Count > z.Young/2 {
@@ -243,5 +243,5 @@ func (z Sizes) IsDue(c Content) bool {
 	return false
 }
 
-// IsDueGlobally is isDue for the young ACL of the global table.
+// IsDueGlobally is IsDue for the young ACL of the global table.
 func (z Sizes) IsDueGlobally(young entries.Piece) bool { return young.Count > z.Peers/2 }

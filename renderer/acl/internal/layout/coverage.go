@@ -7,17 +7,17 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
-// coverage is what segments have of the members of a class.
+// coverage is the part of a class's members that segments hold.
 type coverage struct {
 	*class
 	covered []bool
-	inside  map[int][]netip.Prefix // parts of members that are not covered as a whole
+	inside  map[int][]netip.Prefix // parts of members that are not covered completely
 }
 
-// compare looks at the entries of a class in one segment, and at those of classes
-// before it, which are no more.
+// compare checks the entries of a class in one segment, and those of earlier classes, which no
+// longer exist.
 func (f *coverage) compare(s *segment) {
-	at := 0 // members before it lie before the entry
+	at := 0 // members before at end before the entry
 	for ; s.at < len(s.old.Entries); s.at++ {
 		e := &s.old.Entries[s.at]
 		if !e.IsLike(&f.of) {
@@ -32,8 +32,8 @@ func (f *coverage) compare(s *segment) {
 	}
 }
 
-// seek returns the first member from at on that does not end before a prefix. The
-// members are searched in growing steps.
+// seek returns the first member from at on that does not end before a prefix. It searches in
+// growing steps.
 func (f *coverage) seek(at int, p netip.Prefix) int {
 	before := func(i int) bool {
 		m := f.members[i].prefix
@@ -54,8 +54,7 @@ func (f *coverage) seek(at int, p netip.Prefix) int {
 	return at
 }
 
-// entry looks at an entry of a segment; at is the first member that does not end
-// before it.
+// entry checks one entry of a segment. at is the first member that does not end before it.
 func (f *coverage) entry(s *segment, at int) {
 	p := s.old.Entries[s.at].Src
 	if at < len(f.members) {
@@ -88,10 +87,11 @@ func (f *coverage) entry(s *segment, at int) {
 	s.replace(with)
 }
 
-// maxParts is how many prefixes may replace one of which most is there already.
+// maxParts is the maximum number of prefixes that may replace a prefix of which most is already
+// present.
 const maxParts = 16
 
-// missing appends what no segment has.
+// missing appends what no segment holds.
 func (f *coverage) missing(out []ruled) []ruled {
 	for i, m := range f.members {
 		if f.covered[i] {

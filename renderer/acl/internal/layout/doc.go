@@ -1,13 +1,13 @@
-// Package layout says which entries stand in which ACL. From what the ACLs of a table hold, what
-// they are to hold, and how large they may become, it makes what each of them is to hold, and the
-// order in which they change.
+// Package layout assigns entries to ACLs. From the held content of a table's ACLs, the wanted
+// content and the size limits, it computes the new content of each ACL and the order of the
+// changes.
 //
-// A table that is large is cut into blocks of one verdict. Within a block order means nothing, so
-// it stands in segments by age: an address that joins changes a small ACL at the end, and what
-// stands long moves to large ones in front. One scheme serves both kinds of tables. A local table
-// has its segments for itself (Sizes.Refit); the parts of the global table share their young
-// segment, since an uplink has all of them (Sizes.RefitGlobal).
+// A large table is split into blocks with one verdict. The order within a block does not matter, so
+// a block is stored in segments by age: an address that joins changes a small ACL at the end, and
+// old entries move to large ACLs in front. Both kinds of tables use this scheme. A local table has
+// segments of its own (Sizes.Refit). The parts of the global table share one young segment, because
+// an uplink has all of them (Sizes.RefitGlobal).
 //
-// It is pure: it knows neither numbers of ACLs, nor interfaces, nor calls. What it makes depends on
-// what it is given alone, so that equal input makes nothing to do.
+// The package is pure: it does not know ACL indexes, interfaces or calls. Its results depend only
+// on its arguments, so equal input causes no changes.
 package layout

@@ -8,27 +8,25 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
-// Parts is the number of ACLs that hold the lists of the global table. It is
-// constant, so that uplinks keep their ACLs when lists come and go: VPP forgets
-// established flows of an interface whose ACLs change.
+// Parts is the number of ACLs that hold the lists of the global table. It is constant, so that
+// uplinks keep their ACLs when lists come and go: VPP drops the established flows of an interface
+// whose ACLs change.
 const Parts = 16
 
-// Global is what the ACLs of the global table hold, or are to hold.
+// Global is the current or desired content of the ACLs of the global table.
 type Global struct {
-	Young  []entries.Piece        // what was permitted last; one, or none before there is an ACL
-	Owners map[entries.Entry]int  // of which part the classes of young entries are
-	Parts  [Parts][]entries.Piece // with their rules, as far as they are known
+	Young  []entries.Piece        // the latest permits; one piece, or none before there is an ACL
+	Owners map[entries.Entry]int  // part to which each class of young entries belongs
+	Parts  [Parts][]entries.Piece // with rules, where known
 }
 
-// Part is what one part of the global table is to hold: what lists permit
-// before they deny anything, in the order of segments, then the rest of the lists. A
-// packet has a source, and the lists are of different sources, so the order of lists
-// means nothing. What was permitted last stands in the young ACL instead, in front of
-// all parts.
+// Part is the desired content of one part of the global table: what its lists permit before they
+// deny anything, sorted as in segments, then the rest of the lists. The lists have different
+// sources, so their order does not matter. The latest permits are in the young ACL instead, in
+// front of all parts.
 //
-// Segments compare entries by their source. What varies here is the destination, so
-// the entries that are permitted are flipped, with both sides exchanged, as long as
-// they are compared.
+// Segments compare entries by source. In the global table the destination varies, so permits are
+// flipped for comparison: source and destination are exchanged.
 type Part struct {
 	Number  int
 	permits entries.List // flipped
@@ -47,19 +45,19 @@ func (p *Part) Add(x entries.List) {
 	p.rest.Rules = append(p.rest.Rules, x.Rules[n:]...)
 }
 
-// partFit is a part beside what its ACLs hold.
+// partFit compares a part with the content of its ACLs.
 type partFit struct {
 	Part
 	held  []entries.Piece
-	old   entries.Piece // what it holds, when that is one ACL
-	split int           // where the rest begins in it
+	old   entries.Piece // held content, if it is one ACL
+	split int           // start of the rest in it
 	older *segment
 	young *segment
 
 	isKept bool // it has several ACLs and did not change: nothing can be added to it
 }
 
-// openPart looks at what a part holds, and takes its entries from the young ones.
+// openPart compares a part with its held content, and takes over its young entries.
 func openPart(p Part, held []entries.Piece, young *segment, mine []int) *partFit {
 	f := &partFit{Part: p, held: held}
 	var flipped []entries.Entry
@@ -87,8 +85,8 @@ func openPart(p Part, held []entries.Piece, young *segment, mine []int) *partFit
 	return f
 }
 
-// fit decides which of the two has what is missing: an ACL that changes in any case
-// takes it, else it is young.
+// fit decides where missing entries go: to the part's ACL if that changes anyway, else to the young
+// ACL.
 func (f *partFit) fit(classes []class) {
 	g := group{warm: f.older, young: f.young}
 	missing := g.compare(classes)
@@ -106,14 +104,14 @@ func (f *partFit) fit(classes []class) {
 
 func (f *partFit) restChanges() bool { return !slices.Equal(f.old.Entries[f.split:], f.rest.Entries) }
 
-// keepRest has the part go on holding what it holds beside what is young.
+// keepRest keeps the held content of the part, apart from what is young.
 func (f *partFit) keepRest() {
 	if f.isKept = len(f.held) != 1; !f.isKept {
 		f.rest = entries.List{Entries: f.old.Entries[f.split:], Rules: f.old.Rules[f.split:]}
 	}
 }
 
-// age moves what is young to the rest of the part.
+// age moves the part's young entries to the part.
 func (f *partFit) age() {
 	if f.young.size() > 0 && !f.isKept {
 		f.older.hold(merge(append(f.older.entries(), f.young.entries()...)))
@@ -121,7 +119,7 @@ func (f *partFit) age() {
 	}
 }
 
-// pieces returns what the ACLs of the part are to hold.
+// pieces returns the desired content of the ACLs of the part.
 func (f *partFit) pieces() []entries.Piece {
 	permits := f.older.entries()
 	x := entries.List{Entries: make([]entries.Entry, 0, len(permits)+len(f.rest.Entries)), Rules: make([]int32, 0, len(permits)+len(f.rest.Entries))}
@@ -137,15 +135,15 @@ func (f *partFit) pieces() []entries.Piece {
 	return entries.Cut(x)
 }
 
-// RefitGlobal returns what the ACLs of the global table are to hold, some parts of which may have
-// changed. Parts that stay as they are it leaves out.
+// RefitGlobal returns the new content of the ACLs of the global table after some parts may have
+// changed. It omits unchanged parts.
 func (z Sizes) RefitGlobal(held Global, changed []Part, how How) (want Global) {
 	young := youngOf(held.Young)
 	classes, owners := ownersOf(changed, held.Owners)
 	var mine [Parts][]int
 	for n, e := range young.old.Entries {
 		e.Src = netip.Prefix{}
-		if of, known := owners[e]; known { // else it is of no list any more
+		if of, known := owners[e]; known { // else its list no longer exists
 			mine[of] = append(mine[of], n)
 		}
 	}
@@ -186,7 +184,7 @@ func youngEntries(fits []*partFit) (out []ruled) {
 	return out
 }
 
-// youngOf returns what the young ACL holds, flipped.
+// youngOf returns the held content of the young ACL, flipped.
 func youngOf(held []entries.Piece) *segment {
 	if len(held) != 1 {
 		return newSegment(entries.Piece{}, nil)
@@ -201,8 +199,8 @@ func youngOf(held []entries.Piece) *segment {
 	return newSegment(entries.Piece{Entries: flipped}, held[0].Rules)
 }
 
-// ownersOf returns the classes of the parts that may have changed, and of which part
-// every class is; others are of the parts that they were of.
+// ownersOf returns the classes of the parts that may have changed, and the part of every class; the
+// other classes keep their part.
 func ownersOf(changed []Part, before map[entries.Entry]int) ([][]class, map[entries.Entry]int) {
 	owners := make(map[entries.Entry]int, len(before))
 	maps.Copy(owners, before)
@@ -216,7 +214,7 @@ func ownersOf(changed []Part, before map[entries.Entry]int) ([][]class, map[entr
 	return classes, owners
 }
 
-// holdYoung says what the young ACL must hold.
+// holdYoung sets the desired content of the young ACL.
 func (g *Global) holdYoung(young []ruled, owners map[entries.Entry]int) {
 	x := entries.List{Entries: make([]entries.Entry, len(young)), Rules: make([]int32, len(young))}
 	g.Owners = make(map[entries.Entry]int)

@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
-// Age of a segment.
+// Age is the age of a segment.
 type Age byte
 
 // The ages.
@@ -17,7 +17,7 @@ const (
 	Young
 )
 
-// Role is what an ACL is for in its slot.
+// Role is the purpose of an ACL in its slot.
 type Role struct {
 	Kind    Age
 	Verdict entries.Verdict // of segments
@@ -25,10 +25,10 @@ type Role struct {
 
 func (r Role) isSegment() bool { return r.Kind != Mixed }
 
-// ages are the letters of segments, and of those that deny.
+// ages are the letters of segments; denyingAges those of segments that deny.
 const ages, denyingAges = "cwy", "CWY"
 
-// String returns the letter of a segment, in upper case when it denies; nothing for other ACLs.
+// String returns the letter of a segment, in upper case when it denies, and "" for other ACLs.
 func (r Role) String() string {
 	switch {
 	case r.Kind == Mixed:
@@ -39,7 +39,7 @@ func (r Role) String() string {
 	return ages[r.Kind-1 : r.Kind]
 }
 
-// RoleOf returns the role that the letter behind a number stands for.
+// RoleOf returns the role for the letter behind the number in a tag.
 func RoleOf(letter byte) (Role, bool) {
 	if i := strings.IndexByte(ages, letter); i >= 0 {
 		return Role{Age(i + 1), entries.Reflect}, true

@@ -6,38 +6,39 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
-// Sizes are bounds of ACLs, in entries.
+// Sizes are the size limits of ACLs, in entries.
 type Sizes struct {
-	Whole int // a table that is one ACL, and an ACL between groups
-	Young int // the segment that changes with every address that joins
-	Peers int // the young ACL of the global table: few interfaces have it, and what is behind it is long
-	Warm  int // the one for what outlived the young ones
-	Full  int // in any other ACL of a new slot, so that it has room
-	Most  int // in any ACL
+	Whole int // of a table that is one ACL, and of an ACL between groups
+	Young int // of the segment that changes with every address that joins
+	Peers int // of the young ACL of the global table: few interfaces have it, and many entries are behind it
+	Warm  int // of the segment for older young entries
+	Full  int // of any other ACL of a new slot, which leaves room for more
+	Most  int // of any ACL
 }
 
-// DefaultSizes are for VPP. The young segment is the last of its block and small: what stands
-// behind a changed ACL in the list of an interface costs a stall, and so does what is sent. The
-// cold ones are the first. How the sizes were chosen: docs/reference/performance.md.
+// DefaultSizes returns the sizes for VPP. The pause for a change grows with the number of entries
+// behind the changed ACL in interface lists, and with the size of the message. Therefore the young
+// segment is small and the last of its block, and the cold segments come first.
+// docs/reference/performance.md explains how the sizes were chosen.
 func DefaultSizes() Sizes {
 	return Sizes{Whole: 256, Young: 128, Peers: 256, Warm: 2048, Full: 12_000, Most: entries.MaxEntries}
 }
 
 // segment is one of the ACLs that hold a block.
 type segment struct {
-	old   entries.Piece // with entries, in the order of segments
+	old   entries.Piece // with entries, sorted as in segments
 	rules []int32
-	own   bool // rules are not those of old
+	own   bool // rules differ from those of old
 
-	at      int // entries before it have been looked at
+	at      int // entries before at have been compared
 	edits   []edit
-	next    []ruled // what it is to hold, when it changes
+	next    []ruled // new content, when it changes
 	changed bool
 
-	onlyEqual bool // the first edit is the last: it is enough to know that there is one
+	onlyEqual bool // stop at the first edit: only whether there is one matters
 }
 
-// edit replaces the entries first..last-1 of a segment by some, or by none.
+// edit replaces the entries first..last-1 of a segment; it may delete them.
 type edit struct {
 	first, last int
 	with        []ruled
@@ -51,7 +52,7 @@ func newSegment(held entries.Piece, rules []int32) *segment {
 	return s
 }
 
-// attribute notes the rule of an entry.
+// attribute records the rule of an entry.
 func (s *segment) attribute(n int, rule int32) {
 	if s.rules[n] == rule {
 		return
@@ -62,7 +63,7 @@ func (s *segment) attribute(n int, rule int32) {
 	s.rules[n] = rule
 }
 
-// size is how many entries it is to hold.
+// size returns the number of entries of the new content.
 func (s *segment) size() int {
 	if s.changed {
 		return len(s.next)
@@ -70,7 +71,7 @@ func (s *segment) size() int {
 	return len(s.old.Entries)
 }
 
-// replace makes an edit of the entry that is looked at.
+// replace replaces the current entry.
 func (s *segment) replace(with []ruled) {
 	if n := len(s.edits); n > 0 && s.edits[n-1].last == s.at && len(with) == 0 && len(s.edits[n-1].with) == 0 {
 		s.edits[n-1].last++
@@ -84,7 +85,7 @@ func (s *segment) replace(with []ruled) {
 
 func (s *segment) isEdited() bool { return len(s.edits) > 0 }
 
-// editedRules returns the rules of the entries that go, or that others replace.
+// editedRules returns the rules of the entries that are replaced or deleted.
 func (s *segment) editedRules() map[int32]bool {
 	out := make(map[int32]bool)
 	for _, e := range s.edits {
@@ -95,7 +96,7 @@ func (s *segment) editedRules() map[int32]bool {
 	return out
 }
 
-// entries returns what it is to hold.
+// entries returns the new content.
 func (s *segment) entries() []ruled {
 	if s.changed {
 		return s.next
@@ -107,10 +108,10 @@ func (s *segment) entries() []ruled {
 	return out
 }
 
-// hold has it hold something else.
+// hold replaces the whole content.
 func (s *segment) hold(entries []ruled) { s.next, s.changed = entries, true }
 
-// apply makes the edits. Edits come in the order of the entries.
+// apply applies the edits, which are in the order of the entries.
 func (s *segment) apply() {
 	if len(s.edits) == 0 {
 		return
@@ -135,7 +136,7 @@ func (s *segment) apply() {
 	s.hold(next)
 }
 
-// piece returns the content of its ACL.
+// piece returns the new content of the segment's ACL.
 func (s *segment) piece() entries.Piece {
 	if !s.changed {
 		p := s.old
@@ -149,20 +150,20 @@ func (s *segment) piece() entries.Piece {
 	return entries.NewPiece(list, rules)
 }
 
-// group holds a block: segments from the oldest to the youngest.
+// group holds a block in segments, from the oldest to the youngest.
 type group struct {
 	max         Sizes
 	colds       []*segment
 	warm, young *segment
-	onlyEqual   bool // nothing is to change; to be compared until something would
+	onlyEqual   bool // compare only until a change is needed
 }
 
 func (g *group) segments() []*segment { return append(slices.Clone(g.colds), g.warm, g.young) }
 
-// fit has the segments hold what the classes have: the same addresses, whatever the
-// prefixes. What is missing goes to the young ones. It is false when there is no
-// room. With quiet it is the time to make room.
-func (g *group) fit(classes []class, quiet bool) bool {
+// fit changes the segments so that they hold the same addresses as the classes, in whatever
+// prefixes. Missing addresses go to the young segment. It returns false when there is no room. With
+// quiet it also compacts.
+func (g *group) fit(classes []class, compact bool) bool {
 	missing := g.compare(classes)
 	if g.onlyEqual && (len(missing) > 0 || slices.ContainsFunc(g.segments(), (*segment).isEdited)) {
 		return false
@@ -174,15 +175,16 @@ func (g *group) fit(classes []class, quiet bool) bool {
 	if len(missing) > 0 && !g.add(missing) {
 		return false
 	}
-	if quiet && g.isDue() {
+	if compact && g.isDue() {
 		return g.age(nil)
 	}
 	return true
 }
 
-// warmUp moves what a cold segment still holds of a rule to the warm segment when some of it
-// leaves, if there is room. When one address of a set leaves, others are likely to follow, as in a
-// rolling update, and every change of a cold segment costs a VPP what replacing the table costs.
+// warmUp moves the remaining entries of a rule from a cold to the warm segment when one of them
+// leaves the cold segment, if there is room. Other addresses of the same set are likely to follow,
+// as in a rolling update, and every change of a cold segment is as expensive for VPP as replacing
+// the table.
 func (g *group) warmUp() {
 	for _, s := range g.colds {
 		leaving := s.editedRules()
@@ -204,11 +206,10 @@ func (g *group) warmUp() {
 	}
 }
 
-// isDue reports whether a quiet moment is to be used to make room.
+// isDue reports whether idle compaction has work to do.
 func (g *group) isDue() bool { return g.young.size() > g.max.Young/2 }
 
-// add puts new entries where the young ones are, or further to the front when
-// there is no room.
+// add adds new entries to the young segment, or to older ones when there is no room.
 func (g *group) add(entries []ruled) bool {
 	switch {
 	case g.young.size()+len(entries) <= g.max.Young:
@@ -223,8 +224,8 @@ func (g *group) add(entries []ruled) bool {
 	return true
 }
 
-// age moves what is young, and more, to the warm ones, and these to the cold ones
-// when they are too many.
+// age moves the young entries, and more, to the warm segment, and the warm ones to cold segments
+// when there are too many.
 func (g *group) age(more []ruled) bool {
 	all := more
 	if g.warm.size()+g.young.size() > 0 {
@@ -250,8 +251,8 @@ func (g *group) age(more []ruled) bool {
 	return false
 }
 
-// compare looks at all entries of the segments: it notes which of them have to go,
-// and returns what none of them has.
+// compare compares all entries of the segments with the classes. It marks entries that must go, and
+// returns what is missing.
 func (g *group) compare(classes []class) (missing []ruled) {
 	segments := g.segments()
 	for i := range classes {

@@ -16,13 +16,13 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// tiny are sizes with which a few entries make every kind of ACL.
+// tiny are sizes with which a few entries create all kinds of ACLs.
 var tiny = Sizes{Whole: 2, Young: 2, Peers: 2, Warm: 4, Full: 5, Most: 7}
 
-// tables is a slot over the years.
+// tables is a slot with changing content.
 type tables struct{ held Content }
 
-// is brings the slot to a table as a commit does, and returns the steps.
+// is changes the slot to a table as a commit does, and returns the steps.
 func (v *tables) is(x entries.List, how How) (before, after [][]entries.Entry, messages []Step) {
 	t := tiny.NewTable(x)
 	c, fits := Content{}, len(v.held.Pieces) > 0
@@ -43,7 +43,7 @@ func (v *tables) is(x entries.List, how How) (before, after [][]entries.Entry, m
 	return before, after, messages
 }
 
-// restart forgets what a new renderer would not know.
+// restart drops what a new renderer would not know.
 func (v *tables) restart() {
 	roles, pieces := v.held.Roles, v.held.Pieces
 	v.held = Content{}
@@ -60,7 +60,7 @@ func (v *tables) restart() {
 	}
 }
 
-// aTable draws a table over two sets.
+// aTable generates a table about two sets.
 func aTable(t *rapid.T) *cache.Table {
 	rule := rapid.Custom(func(t *rapid.T) api.ContivRule {
 		r := api.ContivRule{Action: api.Action(rapid.IntRange(0, 1).Draw(t, "action")), Protocol: api.TCP}
@@ -120,7 +120,7 @@ func (v *tables) of(x entries.List, rule int32) (out []entries.Entry) {
 	return out
 }
 
-// check compares verdicts with those of the table, and the rules that entries name.
+// check compares verdicts with those of the table, and checks the rules of entries.
 func (v *tables) check(t *rapid.T, x entries.List) {
 	var acls [][]entries.Entry
 	for n, p := range v.held.Pieces {

@@ -1,3 +1,3 @@
-// Package memory knows what VPP has of memory: its main heap, which VPP ends without, what of it
-// our ACLs may take, and its table of sessions. What a plan would take others say (Demand).
+// Package memory tracks the memory of VPP: its main heap, on whose exhaustion VPP aborts, the part
+// that our ACLs may use, and the session table. The caller computes what a plan needs (Demand).
 package memory

@@ -14,95 +14,96 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 )
 
-// What entries take from the main heap of VPP 25.10, in bytes. VPP does not give a
-// message back that says no: it aborts when the heap is used up. So what does not
-// fit must never be sent.
+// Memory that entries use in the main heap of VPP 25.10, in bytes. VPP does not reject a message
+// when the heap is exhausted: it aborts. So a change that does not fit must never be sent.
 const (
-	HeldBytes    = 160 // an entry as such: as it was sent, and prepared for look-ups
-	AppliedBytes = 172 // an entry on an interface: 48, half of that more in a vector that grew, and a vector of 96 for what collides with it
+	HeldBytes    = 160 // an entry as such: as sent, and prepared for lookups
+	AppliedBytes = 172 // an entry on an interface: 48, half of that again in a grown vector, and a vector of 96 for colliding entries
 )
 
-// The hash table in which VPP looks up the entries of all interfaces (bihash_48_8) has this
-// many buckets, each of a power of two of pages of four keys. A page that overflows has its
-// bucket doubled. Old pages go to free lists of their size and never back to the heap.
+// VPP looks up the entries of all interfaces in one hash table (bihash_48_8). It has this many
+// buckets, each with a power of two of pages with four keys. When a page overflows, its bucket is
+// doubled. Old pages go to free lists by size, and never back to the heap.
 const (
 	hashBuckets = 65536
 	HashPage    = 224
 )
 
-// keyBytes is what the hash table takes for an applied entry beside so many others, at most, as the
-// plugin's own code was seen to do with 0.1 to 64 entries a bucket.
+// keyBytes is the maximum memory that one applied entry uses in the hash table when the given
+// number of entries is applied. It was measured with the plugin's own code at 0.1 to 64 entries for
+// each bucket.
 func keyBytes(applied int) float64 {
 	x := float64(applied) / hashBuckets
 	return HashPage/(1+x) + 66*math.Sqrt(x)
 }
 
-// LookupBytes is what the hash table takes for so many applied entries.
+// LookupBytes returns the memory that the hash table uses for the given number of applied entries.
 func LookupBytes(applied int) uint64 { return uint64(float64(applied) * keyBytes(applied)) }
 
-// rehashBytes is what the hash table grows by when some of the applied entries get other keys. It
-// is as for new entries: buckets that have become sparse never shrink, so others double; and
-// entries that had a key together may get one each.
+// rehashBytes returns the growth of the hash table when some of the applied entries get other keys.
+// It is the same as for new entries: sparse buckets never shrink, so others are doubled, and
+// entries that shared a key may get one each.
 func rehashBytes(some, applied int) uint64 { return uint64(float64(some) * keyBytes(applied)) }
 
-// reserve is the part of the heap that ACLs must leave: for everything else, for messages on
-// their way, and for what is free in pieces that are too small.
+// ACLs must leave 1/reserve of the heap for everything else, for messages in transit, and for
+// fragmentation.
 const reserve = 8
 
-// sessionReserve is the part that is left for sessions, if they may need so much.
+// 1/sessionReserve of the heap is left for sessions, if they may need so much.
 const sessionReserve = 4
 
-// slack is what ACLs may grow by, at least, where nobody says how large the heap is.
+// slack is the minimum growth that ACLs are allowed where the heap size is unknown.
 const slack = 16 << 20
 
-// Demand is what a plan takes, from call to call.
+// Demand is the memory that a plan needs during its calls.
 type Demand struct {
-	Held, Applied int    // entries before the plan; those of all lists
-	Peak, Low     uint64 // of entryBytes; low is with what the hash table takes
-	Most          int    // applied entries at the worst moment
+	Held, Applied int    // entries before the plan; Applied counts those of all lists
+	Peak, Low     uint64 // maximum and minimum of EntryBytes; Low includes the hash table
+	Most          int    // maximum of applied entries
 	Rehashed      int    // applied entries that may get other keys
 }
 
-// rehashBytes is what the hash table may grow by, when there were so many applied entries once.
+// rehashBytes returns the possible growth of the hash table; most is the highest number of applied
+// entries so far.
 func (d Demand) rehashBytes(most int) uint64 { return rehashBytes(d.Rehashed, max(most, d.Most)) }
 
-// Heap is the memory of VPP, and what of it our ACLs may take altogether, those of today included.
-// What VPP keeps of look-ups that are no more is taken for ours: it will use it again.
+// Heap tracks VPP's main heap, and the total that our ACLs may use, including current ones. Memory
+// that VPP keeps from earlier lookups counts as ours, because VPP uses it again.
 type Heap struct {
-	Budget uint64 // 0 when nothing is known: then everything is tried
-	Needed uint64 // at the worst moment of the last commit, with what was refused
+	Budget uint64 // 0 when unknown: then nothing is refused
+	Needed uint64 // at the worst moment of the last commit, including refused tables
 
 	Last   counters.Usage
-	asked  bool   // the command line was asked, or its answer is done without
-	ours   uint64 // what ACLs took, at least, when the last figure was made
-	low    uint64 // the least that they took since VPP was asked last
-	Most   int    // applied entries at any time
-	rehash uint64 // that plans may have caused since VPP was asked last
-	unseen uint64 // and before that, when the last figure may not have it yet
-	table  uint64 // that the table of sessions took, when the last figure may not have it yet
-	fresh  bool   // it was made since VPP was asked last
+	asked  bool   // the command line has answered, or is not needed
+	ours   uint64 // minimum use by ACLs when the last figure was made
+	low    uint64 // minimum use by ACLs since the last query
+	Most   int    // maximum of applied entries so far
+	rehash uint64 // growth that plans may have caused since the last query
+	unseen uint64 // the same for the time before, if the last figure may not include it
+	table  uint64 // memory of the session table, if the last figure may not include it
+	fresh  bool   // the session table was made since the last query
 }
 
-// left is what others than our ACLs leave of a heap that a figure is about.
+// left returns the part of a heap that is not used by others than our ACLs.
 func (h *Heap) left(u counters.Usage, t *SessionTable) uint64 {
 	free := u.Total - max(u.Total/reserve, min(t.toGrow(), u.Total/sessionReserve)) + h.ours
 	return free - min(free, u.Used+h.unseen+h.table+t.toMake())
 }
 
-// bytes is what entries take, with what VPP keeps.
+// bytes returns the memory that entries use, including what VPP keeps.
 func (h *Heap) bytes(held, applied int) uint64 {
 	return EntryBytes(held, applied) + LookupBytes(max(h.Most, applied))
 }
 
-// EntryBytes is what entries take, so many as such and so many on interfaces, without their
-// look-ups.
+// EntryBytes returns the memory of entries without their lookups: held by ACLs, and applied on
+// interfaces.
 func EntryBytes(held, applied int) uint64 {
 	return uint64(held)*HeldBytes + uint64(applied)*AppliedBytes
 }
 
-// look takes a figure; now is what our ACLs take. A figure may be from any time since the one
-// before it was seen, so what ACLs took then is not known: at least the least of that time, which
-// of the first figure is nothing.
+// look takes over a figure; now is the current use by our ACLs. VPP may have made a figure at any
+// time since the previous one was seen, so the use at that time is only known to be at least the
+// minimum since then. For the first figure that minimum is zero.
 func (h *Heap) look(u counters.Usage, now uint64, t *SessionTable) {
 	h.low = min(h.low, now)
 	if u.Beat != h.Last.Beat {
@@ -118,44 +119,44 @@ func (h *Heap) look(u counters.Usage, now uint64, t *SessionTable) {
 	h.Budget = max(1, h.left(u, t))
 }
 
-// Plan notes that a plan is carried out.
+// Plan records that a plan is carried out.
 func (h *Heap) Plan(f Demand) {
 	h.low = min(h.low, f.Low)
 	h.rehash = repeated(h.rehash, f.rehashBytes(h.Most))
 	h.Most = max(h.Most, f.Most)
 }
 
-// Needs returns what ACLs take at the worst moment of a plan.
+// Needs returns the memory that ACLs use at the worst moment of a plan.
 func (h *Heap) Needs(f Demand) uint64 {
 	return f.Peak + LookupBytes(max(h.Most, f.Most)) + f.rehashBytes(h.Most)
 }
 
-// repeated adds up what entries may take that get other keys twice: most buckets that have doubled
-// hold those of the second time, too. When 880 000 applied entries got other keys the first time, a
-// VPP took 475 MB more; the second time it took 54 (TestRealVPPMemoryOfEntries). One in which 700
-// 000 got other keys every 3 s had no more heap in use after half an hour.
+// repeated combines the growth of two rehashes. Most doubled buckets also hold the keys of the
+// second one. When 880 000 applied entries got other keys for the first time, VPP took 475 MB more;
+// the second time it took 54 MB (TestRealVPPMemoryOfEntries). A VPP in which 700 000 entries got
+// other keys every 3 s used no more heap after half an hour.
 func repeated(a, b uint64) uint64 { return max(a, b) + min(a, b)/8 }
 
-// tableMade notes that VPP has made the table of sessions. The last figure may be older.
+// tableMade records that VPP has allocated the session table. The last figure may be older.
 func (h *Heap) tableMade(bytes uint64) { h.table, h.fresh = h.table+bytes, h.fresh || bytes > 0 }
 
-// Memory is what VPP has of memory: its heap, what our ACLs may take of it, and its table of
-// sessions.
+// Memory tracks the heap of VPP, the part that our ACLs may use, and the session table.
 type Memory struct {
 	Heap     Heap
 	Sessions SessionTable
-	Stats    *counters.Statistics // nil when they are not read
+	Stats    *counters.Statistics // nil when statistics are not read
 	Link     *mirror.Link
 	Log      *slog.Logger
 
-	Limit      uint64                            // of what ACLs may take, in bytes; 0: VPP is asked
-	Places     uint64                            // that the table of sessions is to have; 0: those that it has
-	IsEmbedded bool                              // the vswitch has no limit
-	Most       func(at map[uint32]uint64) string // names who has the most sessions, by interface
+	Limit      uint64                            // maximum memory of ACLs in bytes; 0: ask VPP
+	Places     uint64                            // size that the session table must get; 0: keep it
+	IsEmbedded bool                              // the embedded vswitch has no limit
+	Most       func(at map[uint32]uint64) string // returns the pod interface with the most sessions, given sessions by interface
 }
 
-// Ask brings up to date how much memory there is, before a plan and after it; our ACLs have so
-// many entries now. The embedded vswitch has no limit; what cannot be understood is none either.
+// Ask updates the available memory, before and after a plan. held and applied are the current
+// numbers of entries. The embedded vswitch has no limit; neither has a vswitch whose answer cannot
+// be parsed.
 func (m *Memory) Ask(ctx context.Context, held, applied int) error {
 	h := &m.Heap
 	if applied > 0 {
@@ -171,7 +172,7 @@ func (m *Memory) Ask(ctx context.Context, held, applied int) error {
 	}
 	if m.Stats != nil {
 		if u, ok := m.Stats.Heap(); ok {
-			if u.Boot != h.Last.Boot { // another VPP
+			if u.Boot != h.Last.Boot { // another VPP process
 				*h = Heap{Most: applied, Needed: h.Needed}
 			}
 			h.look(u, h.bytes(held, applied), &m.Sessions)
@@ -184,14 +185,14 @@ func (m *Memory) Ask(ctx context.Context, held, applied int) error {
 	return m.askCommandLine(ctx, applied, h.bytes(held, applied))
 }
 
-// askCommandLine is for a VPP whose statistics segment cannot be read. Its answer has VPP look
-// at every page of the heap, which pauses it for half a second, so it is asked once, and only
-// while no interface has ACLs of ours. Later they may not grow by much.
+// askCommandLine is for a VPP whose statistics segment cannot be read. To answer, VPP looks at
+// every page of the heap, which pauses it for half a second. So it is asked once, and only while no
+// interface has ACLs of ours. Otherwise ACLs may only grow a little.
 func (m *Memory) askCommandLine(ctx context.Context, applied int, now uint64) error {
 	h := &m.Heap
 	if applied > 0 {
 		h.asked, h.Budget = true, now+max(now/reserve, slack)
-		m.Log.Warn("the size of vpp's heap is not known: acls may grow by an eighth; set --vpp-stats-socket or --acl-memory",
+		m.Log.Warn("could not determine the size of vpp's heap; acls may grow by an eighth: set --vpp-stats-socket or --acl-memory",
 			"bytes", now, "limit", h.Budget)
 		return nil
 	}
@@ -202,20 +203,21 @@ func (m *Memory) askCommandLine(ctx context.Context, applied int, now uint64) er
 	h.asked = true
 	u, ok := parseHeap(text)
 	if !ok {
-		m.Log.Warn("the vswitch does not say how much memory it has: tables are not held against it", "answer", text)
+		m.Log.Warn("could not parse the memory size of the vswitch; memory use of tables is not limited", "answer", text)
 		return nil
 	}
 	h.look(u, now, &m.Sessions)
 	return nil
 }
 
-// errFull is returned instead of a call when the heap of VPP is nearly used up, by whomever.
-var errFull = fmt.Errorf("vpp's heap is nearly used up, nothing is added: %w (%w)", entries.ErrTooLarge, entries.ErrMayPass)
+// errFull is returned instead of making a call when VPP's heap is nearly exhausted, whoever uses
+// it.
+var errFull = fmt.Errorf("vpp's heap is nearly exhausted and no rules are added: %w (%w)", entries.ErrTooLarge, entries.ErrMayPass)
 
-// errFullSegment is the same for the statistics segment, in which VPP counts what entries decide.
-var errFullSegment = fmt.Errorf("vpp's statistics segment is nearly used up, nothing is added; start vpp with a larger one (statseg { size }): %w (%w)", entries.ErrTooLarge, entries.ErrMayPass)
+// errFullSegment is the same for the statistics segment, which contains the counters of entries.
+var errFullSegment = fmt.Errorf("vpp's statistics segment is nearly exhausted and no rules are added; start vpp with a larger segment (statseg { size }): %w (%w)", entries.ErrTooLarge, entries.ErrMayPass)
 
-// Room looks at the heap before a call that may take memory. It costs a look at shared memory.
+// Room checks the heap before a call that may take memory. It only reads shared memory.
 func (m *Memory) Room() error {
 	if m.Stats == nil || m.Heap.Budget == 0 || m.Limit > 0 {
 		return nil
@@ -230,7 +232,7 @@ func (m *Memory) Room() error {
 	return nil
 }
 
-// heapLine is how VPP writes the use of a heap; all threads have the same one.
+// heapLine matches VPP's line about the use of a heap. All threads share one heap.
 var heapLine = regexp.MustCompile(`total: ([0-9.]+[KMG]?), used: ([0-9.]+[KMG]?), free: [0-9.]+[KMG]?`)
 
 func parseHeap(text string) (counters.Usage, bool) {
@@ -242,7 +244,7 @@ func parseHeap(text string) (counters.Usage, bool) {
 	return u, u.Total > 0
 }
 
-// parseSize reads a size as VPP writes it; 0 for anything else.
+// parseSize parses a size as printed by VPP; it returns 0 for anything else.
 func parseSize(text string) uint64 {
 	unit := 1.0
 	for suffix, n := range map[string]float64{"K": 1 << 10, "M": 1 << 20, "G": 1 << 30} {
@@ -257,8 +259,8 @@ func parseSize(text string) uint64 {
 	return uint64(n * unit)
 }
 
-// Lacks returns how many bytes more a plan needs than there are. One that never takes more than
-// there is now lacks none, whatever is known of the heap.
+// Lacks returns how many bytes a plan needs beyond those available. A plan that never needs more
+// than the current use lacks none, whatever is known of the heap.
 func (h *Heap) Lacks(f Demand) uint64 {
 	needs := h.Needs(f)
 	if h.Budget == 0 || needs <= h.bytes(f.Held, f.Applied) {

@@ -33,7 +33,7 @@ func TestTheHeapOfVPPIsUnderstood(t *testing.T) {
 	}
 }
 
-// TestHeapCountsWhatAFigureMayNotHave has figures that are older than what was installed, and
+// TestHeapCountsWhatAFigureMayNotHave uses figures that are older than the installed state, and
 // memory that VPP keeps.
 func TestHeapCountsWhatAFigureMayNotHave(t *testing.T) {
 	const mb = 1 << 20
@@ -66,7 +66,7 @@ func TestHeapCountsWhatAFigureMayNotHave(t *testing.T) {
 	}
 }
 
-// sessionsOfVPP is an answer of VPP 25.10 with two threads, shortened.
+// sessionsOfVPP is a shortened answer of VPP 25.10 with two threads.
 const sessionsOfVPP = `Sessions total: add 500099 - del 100 = 499999
 Sessions active: add 500099 - deact 100 = 499999
 Thread #0:
@@ -102,7 +102,8 @@ func TestSessionsOfVPPAreRead(t *testing.T) {
 	}
 }
 
-// TestHeapLeavesRoomForSessions has a table that is not made yet, then is, then grows.
+// TestHeapLeavesRoomForSessions uses a session table that is first missing, then allocated, then
+// grows.
 func TestHeapLeavesRoomForSessions(t *testing.T) {
 	const mb = 1 << 20
 	sessions := SessionTable{Sessions: renderer.Sessions{Max: mb / placeBytes * 100}, Threads: 2}
@@ -111,8 +112,8 @@ func TestHeapLeavesRoomForSessions(t *testing.T) {
 		h.look(counters.Usage{Total: total * mb, Used: used * mb, Beat: 1}, 0, &sessions)
 		return (h.Budget + mb/2) / mb
 	}
-	// 100 MB for each thread, 7 for hash tables, and at most a quarter of the heap for what they
-	// grow.
+	// 100 MB for each thread, 7 MB for the hash tables, and at most a quarter of the heap for their
+	// growth.
 	if got := budget(1000, 50); got != 750-50-207 {
 		t.Errorf("before it is made %d MB may be taken", got)
 	}

@@ -13,45 +13,46 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/counters"
 )
 
-// What the table of sessions takes from the main heap of VPP 25.10, in bytes. VPP makes it with the
-// first ACL that an interface gets. The hash tables in which it looks sessions up grow with the
-// sessions and never shrink; how much one takes depends on the family and on how many there are.
+// Memory that the session table uses in the main heap of VPP 25.10, in bytes. VPP allocates the
+// table when the first interface gets an ACL. The hash tables that look up sessions grow with the
+// sessions and never shrink; the use for each session depends on the family and on the number of
+// sessions.
 const (
-	placeBytes   = 133     // a place, for each thread
+	placeBytes   = 133     // one session entry, for each thread
 	lookupTables = 7 << 20 // the hash tables without sessions
-	sessionBytes = 480     // a session in them, at most, as seen with up to 3 million of them; 140 to 240 with 500 000
+	sessionBytes = 480     // maximum use of the hash tables by one session, measured with up to 3 million; 140 to 240 with 500 000
 )
 
-// A table is full from fullFrom percent on until it is below emptyBelow. Between two looks a flood
-// takes more than the rest, and a table from which idle sessions go all the time is never quite
-// full.
+// The table counts as full from fullFrom percent until it is below emptyBelow. A flood can take the
+// rest between two samples, and a table from which idle sessions are removed all the time is never
+// quite full.
 const (
 	fullFrom   = 95
 	emptyBelow = 90
 )
 
 const (
-	// sessionsShare is the part of the time that looks at the table may pause VPP: it walks the
-	// hash tables to answer, 20 ms with 500 000 sessions.
+	// 1/sessionsShare of the time may be spent on samples of the table. VPP pauses to walk the hash
+	// tables: 20 ms with 500 000 sessions.
 	sessionsShare = 1000
-	// sessionsLogged is how often at most it is logged that the table is full.
+	// sessionsLogged is the minimum interval between log messages about a full table.
 	sessionsLogged = time.Minute
 )
 
-// SessionTable is what is known of the vswitch's table of sessions.
+// SessionTable is the known state of the vswitch's session table.
 type SessionTable struct {
-	renderer.Sessions                   // zero when nothing is known
-	made              bool              // it has the places that it will ever have
-	hashed            uint64            // bytes that the hash tables take
-	Threads           uint64            // each has places of its own, and leaves one free
+	renderer.Sessions                   // zero when unknown
+	made              bool              // the table is allocated with its final size
+	hashed            uint64            // bytes used by the hash tables
+	Threads           uint64            // each thread has its own entries, and leaves one free
 	at                map[uint32]uint64 // sessions by interface
 
-	next         time.Time // it is not looked at before
-	full, logged bool      // since it is full, that was logged
+	next         time.Time // earliest time of the next sample
+	full, logged bool      // when it became full, and when that was logged
 	loggedAt     time.Time
 }
 
-// toMake is what the table takes of VPP's heap as soon as it is made.
+// toMake returns the heap memory that the table takes when it is allocated.
 func (t *SessionTable) toMake() uint64 {
 	if t.made || t.Max == 0 {
 		return 0
@@ -59,14 +60,13 @@ func (t *SessionTable) toMake() uint64 {
 	return t.Threads*t.Max*placeBytes + lookupTables
 }
 
-// toGrow is what sessions may take beside the table.
+// toGrow returns the heap memory that sessions may take in addition to the table.
 func (t *SessionTable) toGrow() uint64 {
 	need := t.Max * sessionBytes
 	return need - min(need, t.hashed)
 }
 
-// StartSessions looks at the table of a vswitch that is new, and has it made as large as it is to
-// be.
+// StartSessions reads the session table of a new vswitch, and sets the configured size.
 func (m *Memory) StartSessions(ctx context.Context) error {
 	m.Sessions = SessionTable{Threads: 1, loggedAt: m.Sessions.loggedAt}
 	if err := m.LookAtSessions(ctx); err != nil {
@@ -75,7 +75,7 @@ func (m *Memory) StartSessions(ctx context.Context) error {
 	return m.resizeSessions(ctx)
 }
 
-// LookAtSessions asks how full the table is, unless it was asked too recently.
+// LookAtSessions samples the fill level of the table, unless the last sample is too recent.
 func (m *Memory) LookAtSessions(ctx context.Context) error {
 	t, began := &m.Sessions, time.Now()
 	if began.Before(t.next) {
@@ -103,13 +103,13 @@ func (m *Memory) LookAtSessions(ctx context.Context) error {
 	return nil
 }
 
-// sessionsMade notes that the table is made. The last figure of the heap may be older.
+// sessionsMade records that the table is allocated. The last heap figure may be older.
 func (m *Memory) sessionsMade() {
 	m.Heap.tableMade(m.Sessions.toMake())
 	m.Sessions.made = true
 }
 
-// judgeSessions decides whether the table is full, and logs it.
+// judgeSessions decides whether the table is full, and logs changes.
 func (m *Memory) judgeSessions(now time.Time) {
 	t := &m.Sessions
 	switch was := t.full; {
@@ -120,18 +120,18 @@ func (m *Memory) judgeSessions(now time.Time) {
 	case t.Used*100 < t.Max*emptyBelow:
 		if t.full = false; was && t.logged {
 			t.logged = false
-			m.Log.Info("the session table has places again", "sessions", t.Used, "limit", t.Max)
+			m.Log.Info("the session table is no longer full", "sessions", t.Used, "limit", t.Max)
 		}
 	}
 	t.Most = m.Most(t.at)
 	if t.full && now.Sub(t.loggedAt) >= sessionsLogged {
 		t.logged, t.loggedAt = true, now
-		m.Log.Warn("vpp's session table is full: new flows are dropped", "sessions", t.Used, "limit", t.Max, "most", t.Most,
+		m.Log.Warn("vpp's session table is full and new flows are dropped", "sessions", t.Used, "limit", t.Max, "most", t.Most,
 			"remedy", "raise --session-table, or lower --udp-idle-timeout")
 	}
 }
 
-// Err says that the table is full, if it is.
+// Err returns an error while the table is full.
 func (t *SessionTable) Err() error {
 	if !t.full {
 		return nil
@@ -140,10 +140,10 @@ func (t *SessionTable) Err() error {
 	if t.Most != "" {
 		most = "; " + t.Most
 	}
-	return fmt.Errorf("%w; %d of %d places are taken%s", renderer.ErrSessionsFull, t.Used, t.Max, most)
+	return fmt.Errorf("%w; %d of %d entries are used%s", renderer.ErrSessionsFull, t.Used, t.Max, most)
 }
 
-// State returns what is published; nil when nothing is known.
+// State returns the published state; nil when nothing is known.
 func (t *SessionTable) State() *renderer.Sessions {
 	if t.Max == 0 {
 		return nil
@@ -152,9 +152,8 @@ func (t *SessionTable) State() *renderer.Sessions {
 	return &s
 }
 
-// resizeSessions has the table hold as many sessions as it is to. VPP takes any number at any time,
-// and ends when a session finds no place: what is asked for beyond the places that there are is
-// left.
+// resizeSessions sets the configured size of the table. VPP accepts any size at any time, but
+// aborts when a session finds no free entry. So a size beyond the allocated entries is not set.
 func (m *Memory) resizeSessions(ctx context.Context) error {
 	t, n := &m.Sessions, m.Places
 	if n == 0 || n == t.Max {
@@ -177,11 +176,11 @@ func (m *Memory) resizeSessions(ctx context.Context) error {
 		}
 		why = "the vswitch does not take the number"
 	}
-	m.Log.Warn("the session table keeps its size", "wanted", n, "limit", t.Max, "reason", why)
+	m.Log.Warn("could not resize the session table", "wanted", n, "limit", t.Max, "reason", why)
 	return nil
 }
 
-// refusesSessions says why the table cannot have so many places; nothing when it can.
+// refusesSessions returns the reason why the table cannot have the given number of entries, or "".
 func (m *Memory) refusesSessions(ctx context.Context, n uint64) (why string, err error) {
 	t := m.Sessions
 	switch {
@@ -195,13 +194,13 @@ func (m *Memory) refusesSessions(ctx context.Context, n uint64) (why string, err
 	}
 	text, err := m.Link.Ask(ctx, fmt.Sprintf("show acl-plugin sessions thread 0 index %d", n-1))
 	if err == nil && !strings.Contains(text, fmt.Sprintf("session index %d:", n-1)) {
-		why = fmt.Sprintf("vpp has made it already, with fewer places; restart vpp, or have \"acl-plugin { connection count max %d }\" in its startup configuration", n)
+		why = fmt.Sprintf("vpp has already allocated a smaller table; restart vpp, or put \"acl-plugin { connection count max %d }\" into its startup configuration", n)
 	}
 	return why, err
 }
 
-// fitsHeap says why VPP's heap has no room for so many bytes; nothing when it has, and when its
-// size is not known.
+// fitsHeap returns the reason why VPP's heap has no room for the given bytes. It returns "" when
+// there is room or the size of the heap is unknown.
 func (m *Memory) fitsHeap(ctx context.Context, bytes uint64) (why string, err error) {
 	if m.IsEmbedded {
 		return "", nil
@@ -219,12 +218,12 @@ func (m *Memory) fitsHeap(ctx context.Context, bytes uint64) (why string, err er
 		u, ok = parseHeap(text)
 	}
 	if gone := u.Used + bytes; ok && gone > u.Total-u.Total/(2*reserve) {
-		why = fmt.Sprintf("full, it takes %d MiB of vpp's heap, which has %d MiB, %d of them taken", bytes>>20, u.Total>>20, u.Used>>20)
+		why = fmt.Sprintf("a full table needs %d MiB of vpp's heap, which has %d MiB with %d MiB in use", bytes>>20, u.Total>>20, u.Used>>20)
 	}
 	return why, nil
 }
 
-// The lines of "show acl-plugin sessions" that are read.
+// The lines that are parsed in the output of "show acl-plugin sessions".
 var (
 	sessionsLine = regexp.MustCompile(`Sessions total: add \d+ - del \d+ = (\d+)`)
 	portLine     = regexp.MustCompile(`sw_if_index (\d+): add \d+ - del \d+ = (\d+)`)
@@ -240,7 +239,7 @@ func parseSessions(text string) (used uint64, ok bool) {
 	return used, err == nil
 }
 
-// parseHashed adds up what the hash tables take.
+// parseHashed returns the total memory of the hash tables.
 func parseHashed(text string) (bytes uint64) {
 	for _, m := range hashLine.FindAllStringSubmatch(text, -1) {
 		bytes += parseSize(strings.ToUpper(m[1]))
@@ -248,7 +247,7 @@ func parseHashed(text string) (bytes uint64) {
 	return bytes
 }
 
-// parsePorts returns how many sessions each interface has, over all threads.
+// parsePorts returns the number of sessions of each interface, over all threads.
 func parsePorts(text string) map[uint32]uint64 {
 	sums := make(map[uint32]uint64)
 	for _, m := range portLine.FindAllStringSubmatch(text, -1) {

@@ -10,26 +10,26 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
 )
 
-// The kinds of what an audit finds.
+// The kinds of drift.
 const (
 	DriftBinding = "binding" // an interface has other ACLs of ours, or in another order
 	DriftContent = "content" // an ACL has other entries, or another tag
 	DriftMissing = "missing" // an ACL is gone
 )
 
-// Drift is what somebody else has changed of ours in the vswitch.
+// Drift is a change of our objects in the vswitch by another program.
 type Drift struct{ Kind, What string }
 
-// String returns what it is.
+// String describes the drift.
 func (d Drift) String() string { return d.What }
 
-// ContentAudit compares the content of ACLs with the mirror, some at a time.
+// ContentAudit compares the content of ACLs with the mirror, a few ACLs at a time.
 type ContentAudit struct {
-	Next uint32 // the ACL at which it goes on
+	Next uint32 // first ACL of the next round
 }
 
-// Audit reads the next of our ACLs, all in a number of rounds. Each has a call of its own, so
-// that no call is a long one.
+// Audit reads the next of our ACLs; it covers all in the given number of rounds. It reads each ACL
+// with a call of its own, so that no call takes long.
 func (x *ContentAudit) Audit(ctx context.Context, link *Link, m *Mirror, rounds int) (found []Drift, err error) {
 	all := slices.Sorted(maps.Keys(m.ACLs))
 	at, _ := slices.BinarySearch(all, x.Next)

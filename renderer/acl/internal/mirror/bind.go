@@ -8,13 +8,13 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
-// maxACLs is how many ACLs one interface can have over both directions.
+// maxACLs is the maximum number of ACLs of one interface, over both directions.
 const maxACLs = 255
 
-// Bind gives an interface its lists, and remembers them.
+// Bind sets the lists of an interface and records them.
 func (m *Mirror) Bind(ctx context.Context, n *Interface, to Lists) error {
 	if count := len(to.In) + len(to.Out); count > maxACLs {
-		err := fmt.Errorf("interface %s needs %d acls, %d are possible: %w", n.Name, count, maxACLs, entries.ErrTooLarge)
+		err := fmt.Errorf("interface %s needs %d acls, at most %d are possible: %w", n.Name, count, maxACLs, entries.ErrTooLarge)
 		if len(m.Own(to.In))+len(m.Own(to.Out)) <= maxACLs {
 			err = fmt.Errorf("%w (%w)", err, entries.ErrMayPass)
 		}
@@ -30,11 +30,12 @@ func (m *Mirror) Bind(ctx context.Context, n *Interface, to Lists) error {
 	return nil
 }
 
-// Exchange returns which ACLs to append to what leaves by an interface, and which to take away
-// then, both in order, so that it has other lists. VPP puts the last ACL of a list where it takes
-// one away (acl_interface_add_del_inout_acl in acl.c), so it is possible only when one ACL is taken
-// away, or one appended. It is false otherwise, and when the input list changes, when there would
-// be too many for a moment, or when one of the lists is empty, which means that all may pass.
+// Exchange returns the ACLs to append to the output list of an interface, and the ACLs to remove
+// then, both in order, to get another list. When VPP removes an ACL, it moves the last ACL of the
+// list to that position (acl_interface_add_del_inout_acl in acl.c). So this is possible only when
+// one ACL is removed or one is appended. ok is false otherwise, and when the input list changes,
+// when there would be too many ACLs for a moment, or when one of the lists is empty, because an
+// empty list permits everything.
 func (l Lists) Exchange(to Lists) (added, removed []uint32, ok bool) {
 	if !slices.Equal(l.In, to.In) || len(l.Out) == 0 || len(to.Out) == 0 {
 		return nil, nil, false
@@ -51,10 +52,10 @@ func (l Lists) Exchange(to Lists) (added, removed []uint32, ok bool) {
 	}
 	switch {
 	case len(removed) == 1 && len(added) > 1:
-		added = append(added[1:], added[0]) // the last one takes the place of the one that goes
+		added = append(added[1:], added[0]) // the last one moves to the position of the removed one
 	case len(added) == 0:
 		slices.Reverse(removed)
-	case len(removed) > 1 && len(added) == 1: // it takes the first place; what is behind goes from the end
+	case len(removed) > 1 && len(added) == 1: // it moves to the first position; the rest is removed from the end
 		slices.Reverse(removed[1:])
 	case len(removed) > 1:
 		return nil, nil, false
@@ -66,7 +67,7 @@ func (l Lists) Exchange(to Lists) (added, removed []uint32, ok bool) {
 	return added, removed, slices.Equal(end, to.Out) && len(l.In)+len(l.Out)+len(added) <= maxACLs
 }
 
-// takenFrom returns a list as VPP leaves it when an ACL is taken away.
+// takenFrom returns a list as VPP leaves it when an ACL is removed.
 func takenFrom(list []uint32, acl uint32) []uint32 {
 	at, last := slices.Index(list, acl), len(list)-1
 	out := slices.Clone(list[:last])
@@ -76,8 +77,8 @@ func takenFrom(list []uint32, acl uint32) []uint32 {
 	return out
 }
 
-// exchange appends ACLs, and then takes others away. Before the first is taken away the old ones
-// decide all, since each table does; afterwards the new ones do.
+// exchange appends ACLs and then removes others. Every table decides all traffic, so the old ones
+// decide before the first removal, and the new ones afterwards.
 func (m *Mirror) exchange(ctx context.Context, n *Interface, added, removed []uint32) error {
 	for _, i := range added {
 		if err := m.link.addDel(ctx, n, i, true); err != nil {

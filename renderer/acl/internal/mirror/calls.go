@@ -15,10 +15,10 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// None is the index that means "a new one" in requests and "all" in dumps.
+// None is the index that means "a new ACL" in requests and "all" in dumps.
 const None = ^uint32(0)
 
-// put adds an ACL (index none) or replaces the content of one, and returns its index.
+// put adds an ACL (index None) or replaces the content of one, and returns its index.
 func (l *Link) put(ctx context.Context, index uint32, tag string, p entries.Piece) (uint32, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
@@ -31,7 +31,7 @@ func (l *Link) put(ctx context.Context, index uint32, tag string, p entries.Piec
 	return r.ACLIndex, nil
 }
 
-// remove deletes an ACL that is bound nowhere.
+// remove deletes an ACL that is not bound.
 func (l *Link) remove(ctx context.Context, index uint32, tag string) error {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
@@ -56,8 +56,8 @@ func (l *Link) bind(ctx context.Context, n *Interface, to Lists) error {
 	return nil
 }
 
-// addDel appends an ACL to what leaves by an interface, or takes it away. Sessions that
-// began with what enters there live on, which setting the lists would end.
+// addDel appends an ACL to the output list of an interface, or removes it. Unlike setting the
+// lists, it keeps the sessions that were created on input.
 func (l *Link) addDel(ctx context.Context, n *Interface, index uint32, add bool) error {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
@@ -70,7 +70,7 @@ func (l *Link) addDel(ctx context.Context, n *Interface, index uint32, add bool)
 	return nil
 }
 
-// ReadACLs returns an ACL, if it is there, or all, of whomever.
+// ReadACLs returns one ACL, if it exists, or all ACLs of all owners.
 func (l *Link) ReadACLs(ctx context.Context, index uint32) ([]*acl.ACLDetails, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
@@ -81,7 +81,7 @@ func (l *Link) ReadACLs(ctx context.Context, index uint32) ([]*acl.ACLDetails, e
 	return out, nil
 }
 
-// readLists returns the ACLs that are bound to interfaces.
+// readLists returns the ACL lists of interfaces.
 func (l *Link) readLists(ctx context.Context) (map[uint32]Lists, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
@@ -98,7 +98,7 @@ func (l *Link) readLists(ctx context.Context) (map[uint32]Lists, error) {
 	return out, nil
 }
 
-// readInterfaces returns all interfaces, without the ACLs that are bound to them.
+// readInterfaces returns all interfaces without their ACL lists.
 func (l *Link) readInterfaces(ctx context.Context) ([]*Interface, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
@@ -114,8 +114,8 @@ func (l *Link) readInterfaces(ctx context.Context) ([]*Interface, error) {
 	return out, nil
 }
 
-// Count has VPP count what entries decide. VPP answers with the number of another
-// message, which GoVPP does not look at here.
+// Count enables the counters of entries. VPP answers with the ID of another message, which GoVPP
+// does not check here.
 func (l *Link) Count(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
@@ -125,7 +125,7 @@ func (l *Link) Count(ctx context.Context) error {
 	return nil
 }
 
-// Raise sets an interface up if it is the one that was read, and not another one with its index.
+// Raise sets an interface up if its index still belongs to the interface that was read.
 func (l *Link) Raise(ctx context.Context, n *Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
@@ -144,11 +144,11 @@ func (l *Link) Raise(ctx context.Context, n *Interface) error {
 	return nil
 }
 
-// errReplaced is returned for an interface whose index another one has now.
-var errReplaced = errors.New("it is another one now")
+// errReplaced is returned when another interface has the index now.
+var errReplaced = errors.New("its index belongs to another interface now")
 
-// SessionLimit returns how many threads the vswitch has, and how many sessions it may have
-// altogether; 0 when it cannot say it.
+// SessionLimit returns the number of threads of the vswitch and its maximum number of sessions; 0
+// when unknown.
 func (l *Link) SessionLimit(ctx context.Context) (threads, limit uint64, err error) {
 	size, who := &acl.ACLPluginGetConnTableMaxEntries{}, &vlib.ShowThreads{}
 	for _, m := range []govpp.Message{size, who} {

@@ -1,4 +1,4 @@
-// Package mirror knows what VPP holds: it is read once, and changes with every change that VPP
-// acknowledges. It has the calls of VPP, tags by which ACLs are found again, the lists of
-// interfaces, and spare ACLs. Which ACLs there are to be, and when, others decide.
+// Package mirror tracks the content of VPP. It is read once and then updated with every change that
+// VPP acknowledges. The package contains the calls of VPP, the tags that identify ACLs, the lists
+// of interfaces, and spare ACLs. It does not decide which ACLs exist, or when they change.
 package mirror

@@ -53,7 +53,7 @@ func TestNodesThatTranslateSourcesAreKnown(t *testing.T) {
 	}
 }
 
-// FuzzFeatures has a vswitch print anything.
+// FuzzFeatures parses arbitrary output.
 func FuzzFeatures(f *testing.F) {
 	f.Add("[ 9] ip4-unicast:\n  [ 0]: nat44-ed-in2out\n")
 	f.Add("[:]:\n]::\n[ip4-output:\n")

@@ -8,26 +8,26 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// What it means where an ACL of somebody else stands. Ours decide about every packet of an
-// interface that has some.
+// The effect of a foreign ACL by its position. Our ACLs decide all packets of an interface that has
+// some.
 const (
 	placeFront  = "it stands in front of ours and decides first"
-	placeBehind = "it stands behind ours, which decide everything, and is not asked"
+	placeBehind = "it stands behind ours, which decide everything, and has no effect"
 )
 
-// ForeignACL is an ACL of somebody else on an interface.
+// ForeignACL is an ACL of another owner on an interface.
 type ForeignACL struct {
 	renderer.Foreign
 	Index uint32
 }
 
-// IsSame reports whether it is known already, in the same place.
+// IsSame reports whether o is the same ACL at the same position.
 func (f ForeignACL) IsSame(o renderer.Foreign) bool {
 	return o.Object == f.Object && o.At == f.At && o.Direction == f.Direction && o.First == f.First
 }
 
-// ForeignAt returns the ACLs of others in those lists of an interface that have ours. What enters
-// there is of one direction of pods.
+// ForeignAt returns the foreign ACLs in those lists of an interface that also have ours. enters is
+// the direction, from the pod's point of view, of packets that enter by the interface.
 func (m *Mirror) ForeignAt(n *Interface, pods []api.PodID, enters api.Direction) (out []ForeignACL) {
 	for _, x := range []struct {
 		direction    api.Direction

@@ -16,20 +16,20 @@ import (
 // Link is the connection to the vswitch.
 type Link struct {
 	*vpp.Link
-	Paused atomic.Int64 // nanoseconds that calls took for which VPP holds its workers
-	rested time.Time    // VPP has forwarded what had queued up in the last of them
+	Paused atomic.Int64 // nanoseconds of calls during which VPP holds its workers
+	rested time.Time    // until when VPP was left to forward the packets queued in the last one
 }
 
-// Between two calls VPP forwards what has queued up in the first, for a part of the time that it
-// took. It looks at its interfaces once before each call, and from some it takes a few packets
-// each time only.
+// Between two such calls the link waits for a part of the time that the first call took, so that
+// VPP forwards queued packets. VPP polls its interfaces once before each call, and takes only a few
+// packets from some of them each time.
 const (
 	restPart = 8
 	maxRest  = 20 * time.Millisecond
 )
 
-// pausing starts a call for which VPP holds its workers, and forwards nothing. What it returns
-// ends it.
+// pausing starts a call during which VPP holds its workers and forwards nothing. The returned
+// function ends it.
 func (l *Link) pausing(ctx context.Context) (done func()) {
 	if wait := time.Until(l.rested); wait > 0 {
 		select {
@@ -45,7 +45,7 @@ func (l *Link) pausing(ctx context.Context) (done func()) {
 	}
 }
 
-// Dial starts connecting; it does not wait for it.
+// Dial starts connecting and does not wait.
 func Dial(o vpp.Options) (*Link, error) {
 	l, err := vpp.Dial(o)
 	if err != nil {
@@ -54,14 +54,14 @@ func Dial(o vpp.Options) (*Link, error) {
 	return &Link{Link: l}, nil
 }
 
-// needed are the requests without which nothing works.
+// needed are the requests that the renderer cannot work without.
 var needed = []govpp.Message{
 	&acl.ACLAddReplace{}, &acl.ACLDel{}, &acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceAddDel{}, &acl.ACLDump{}, &acl.ACLDetails{},
 	&acl.ACLInterfaceListDump{}, &acl.ACLInterfaceListDetails{}, &interfaces.SwInterfaceDump{}, &interfaces.SwInterfaceDetails{},
 	&memclnt.ControlPing{},
 }
 
-// CheckVersion asks for the version of the vswitch and checks that it has all messages.
+// CheckVersion returns the version of the vswitch, and checks that it supports all messages.
 func (l *Link) CheckVersion(ctx context.Context) (string, error) {
 	return l.Version(ctx, needed, "the acl plugin")
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// readMade finds what VPP says of the interfaces that sluice-cni made: those that have its list of
-// sources. VPP is asked only where there are interfaces with such names.
+// readMade finds the interfaces that sluice-cni made: those with its MACIP list. It queries VPP
+// only when there are interfaces with such names.
 func (l *Link) readMade(ctx context.Context, ifs []*Interface) error {
 	byIndex := map[uint32]*Interface{}
 	for _, n := range ifs {
@@ -30,11 +30,11 @@ func (l *Link) readMade(ctx context.Context, ifs []*Interface) error {
 	client := acl.NewServiceClient(vpp.Streams{Connection: l.Conn})
 	bound, err := vpp.Drain[*acl.MacipACLInterfaceListDetails](client.MacipACLInterfaceListDump(ctx, &acl.MacipACLInterfaceListDump{SwIfIndex: interface_types.InterfaceIndex(None)}))
 	if err != nil {
-		return fmt.Errorf("dump the lists of sources of interfaces: %w", err)
+		return fmt.Errorf("dump the macip lists of interfaces: %w", err)
 	}
 	all, err := vpp.Drain[*acl.MacipACLDetails](client.MacipACLDump(ctx, &acl.MacipACLDump{ACLIndex: None}))
 	if err != nil {
-		return fmt.Errorf("dump lists of sources: %w", err)
+		return fmt.Errorf("dump macip lists: %w", err)
 	}
 	lists := make(map[uint32]*acl.MacipACLDetails, len(all))
 	for _, d := range all {
@@ -50,8 +50,7 @@ func (l *Link) readMade(ctx context.Context, ifs []*Interface) error {
 	return nil
 }
 
-// madeBy returns what a list of sources says of the interface that it is for; nil for one of
-// others.
+// madeBy returns what a MACIP list records about its interface; nil for foreign lists.
 func madeBy(n *Interface, d *acl.MacipACLDetails) *vpp.Made {
 	hostIf, uid, ours := vpp.ParseSourceTag(d.Tag)
 	if !ours || !strings.HasSuffix(n.Name, "-"+hostIf) {
@@ -66,7 +65,7 @@ func madeBy(n *Interface, d *acl.MacipACLDetails) *vpp.Made {
 	return m
 }
 
-// Made returns what the mirror has.
+// Made returns the interfaces that sluice-cni made.
 func (m *Mirror) Made() (out []vpp.Made) {
 	for _, n := range m.Interfaces {
 		if n.Made != nil {
@@ -76,7 +75,7 @@ func (m *Mirror) Made() (out []vpp.Made) {
 	return out
 }
 
-// SameMade reports whether two interfaces were made for the same.
+// SameMade reports whether two interfaces were made for the same pod and addresses.
 func SameMade(a, b vpp.Made) bool {
 	return a.Tag == b.Tag && a.UID == b.UID && slices.Equal(a.IPs, b.IPs)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// Mirror is what the vswitch is known to hold: read from it, then changed with
-// every change that it acknowledged.
+// Mirror is the known content of the vswitch: read once, then updated with every acknowledged
+// change.
 type Mirror struct {
 	link       *Link
 	ACLs       map[uint32]*ACL // ours only
@@ -20,47 +20,48 @@ type Mirror struct {
 
 	Spares spares
 
-	// losing is called before an ACL is replaced or removed, and what it returns when the
-	// vswitch has answered: done says that it was.
+	// Losing is called before an ACL is replaced or removed. The returned function is called after
+	// the vswitch has answered; done reports whether the change was made.
 	Losing func(aclIndex uint32) (lost func(done bool))
 }
 
-// ACL is an ACL of ours in the vswitch.
+// ACL is one of our ACLs in the vswitch.
 type ACL struct {
 	Index uint32
 	Tag   string
-	Piece entries.Piece // without rules after a read; without entries where they are not needed, see forget
+	Piece entries.Piece // without rules after a read; without entries where these are not needed
 
-	Longest int // list that it has had, as far as that is known
+	Longest int // length of the longest list that it has had, where known
 }
 
 // Interface is an interface of the vswitch.
 type Interface struct {
 	Index     uint32
 	Name, Tag string
-	Down      bool      // it was when it was read
-	Made      *vpp.Made // by sluice-cni; nil for others
+	Down      bool      // as read last
+	Made      *vpp.Made // by sluice-cni; nil for other interfaces
 	Bound     Lists
-	Behind    Lists // of those that are not ours: what stands behind ours, or did when we had some
+	Behind    Lists // foreign ACLs behind ours, or behind where ours were
 }
 
-// Lists are the ACLs of an interface: what enters the vswitch, and what leaves it.
+// Lists are the input and the output ACLs of an interface.
 type Lists struct{ In, Out []uint32 }
 
 // Equal reports whether both have the same ACLs in the same order.
 func (l Lists) Equal(o Lists) bool { return slices.Equal(l.In, o.In) && slices.Equal(l.Out, o.Out) }
 
-// Read makes the mirror anew. Interfaces of the same process that were known before may be given.
+// Read rebuilds the mirror. before are interfaces of the same VPP process that were known before,
+// if any.
 func (l *Link) Read(ctx context.Context, before []*Interface) (*Mirror, error) {
 	m := &Mirror{link: l, Interfaces: before, ACLs: make(map[uint32]*ACL), Spares: make(spares), Losing: func(uint32) func(bool) { return func(bool) {} }}
 	all, err := l.ReadACLs(ctx, None)
 	if err != nil {
 		return nil, err
 	}
-	same := make(map[entries.Digest]entries.Piece) // groups of interfaces hold the same
+	same := make(map[entries.Digest]entries.Piece) // groups of interfaces hold the same entries
 	for _, d := range all {
 		if d.Tag == SpareTag {
-			m.Spares[d.ACLIndex] = entries.MaxEntries // as long as it is not known
+			m.Spares[d.ACLIndex] = entries.MaxEntries // until the length is known
 		} else if _, _, _, own := ParseTag(d.Tag); own {
 			p := entries.NewPiece(FromRules(d.R), nil)
 			if known, ok := same[p.Digest]; ok {
@@ -73,7 +74,7 @@ func (l *Link) Read(ctx context.Context, before []*Interface) (*Mirror, error) {
 	return m, m.ReadInterfaces(ctx)
 }
 
-// ReadInterfaces brings interfaces and what is bound to them up to date.
+// ReadInterfaces refreshes the interfaces and their ACL lists.
 func (m *Mirror) ReadInterfaces(ctx context.Context) error {
 	ifs, err := m.link.readInterfaces(ctx)
 	if err != nil {
@@ -103,7 +104,7 @@ func (m *Mirror) ReadInterfaces(ctx context.Context) error {
 	return nil
 }
 
-// Own picks the ACLs of ours from a list.
+// Own returns our ACLs in a list.
 func (m *Mirror) Own(list []uint32) []uint32 {
 	var out []uint32
 	for _, i := range list {
@@ -114,11 +115,11 @@ func (m *Mirror) Own(list []uint32) []uint32 {
 	return out
 }
 
-// HasOthers reports whether a list has an ACL that is not ours.
+// HasOthers reports whether a list has a foreign ACL.
 func (m *Mirror) HasOthers(list []uint32) bool { return len(m.Own(list)) < len(list) }
 
-// behind returns which ACLs of others stand behind the first of ours. Where none of ours is left,
-// those that did before do so still.
+// behind returns the foreign ACLs behind the first of ours. If none of ours is left, those in
+// before remain.
 func (m *Mirror) behind(list, before []uint32) []uint32 {
 	first := slices.IndexFunc(list, func(i uint32) bool { return m.ACLs[i] != nil })
 	if first < 0 {
@@ -133,8 +134,8 @@ func (m *Mirror) behind(list, before []uint32) []uint32 {
 	return out
 }
 
-// With returns the lists of an interface with ours replaced. Those of others stay in front of ours,
-// or behind them.
+// With returns the lists of an interface with ours replaced. Foreign ACLs stay in front of ours or
+// behind them.
 func (m *Mirror) With(n *Interface, ours Lists) Lists {
 	replace := func(list, behind, ours []uint32) []uint32 {
 		var front, back []uint32
@@ -152,7 +153,7 @@ func (m *Mirror) With(n *Interface, ours Lists) Lists {
 	return Lists{In: replace(n.Bound.In, n.Behind.In, ours.In), Out: replace(n.Bound.Out, n.Behind.Out, ours.Out)}
 }
 
-// Put sends the content of an ACL and remembers it once it is acknowledged.
+// Put writes the content of an ACL, and records it once it is acknowledged.
 func (m *Mirror) Put(ctx context.Context, index uint32, tag string, p entries.Piece) (uint32, error) {
 	longest := m.longest(index)
 	if index == None {
@@ -168,14 +169,14 @@ func (m *Mirror) Put(ctx context.Context, index uint32, tag string, p entries.Pi
 	return index, nil
 }
 
-// hold remembers an ACL.
+// hold records an ACL.
 func (m *Mirror) hold(index uint32, tag string, p entries.Piece) *ACL {
 	h := &ACL{Index: index, Tag: tag, Piece: p, Longest: p.Count}
 	m.ACLs[index] = h
 	return h
 }
 
-// Remove deletes an ACL of ours, or keeps it as a spare, and forgets it.
+// Remove deletes one of our ACLs, or keeps it as a spare.
 func (m *Mirror) Remove(ctx context.Context, index uint32) error {
 	lost := m.Losing(index)
 	kept, err := m.spare(ctx, index)
@@ -190,7 +191,7 @@ func (m *Mirror) Remove(ctx context.Context, index uint32) error {
 	return nil
 }
 
-// Held returns how many entries our ACLs have.
+// Held returns the number of entries of our ACLs.
 func (m *Mirror) Held() (n int) {
 	for _, h := range m.ACLs {
 		n += h.Piece.Count
@@ -198,7 +199,7 @@ func (m *Mirror) Held() (n int) {
 	return n
 }
 
-// Applied returns how many entries interfaces have.
+// Applied returns the number of our entries on interfaces.
 func (m *Mirror) Applied() (n int) {
 	for _, i := range m.Interfaces {
 		for _, list := range [2][]uint32{i.Bound.In, i.Bound.Out} {
@@ -212,7 +213,7 @@ func (m *Mirror) Applied() (n int) {
 	return n
 }
 
-// Users returns which of our ACLs some interface has.
+// Users returns the set of our ACLs that some interface has.
 func (m *Mirror) Users() map[uint32]bool {
 	out := make(map[uint32]bool)
 	for _, n := range m.Interfaces {
@@ -225,7 +226,7 @@ func (m *Mirror) Users() map[uint32]bool {
 	return out
 }
 
-// With returns the lists with another ACL in the place of one.
+// With returns the lists with one ACL replaced by another.
 func (l Lists) With(old, now uint32) Lists {
 	replace := func(list []uint32) []uint32 {
 		out := slices.Clone(list)
@@ -239,8 +240,8 @@ func (l Lists) With(old, now uint32) Lists {
 	return Lists{In: replace(l.In), Out: replace(l.Out)}
 }
 
-// UsersOf returns how many interfaces have an ACL, and whether all of them can be switched to
-// another one in its place by adding that and taking this away.
+// UsersOf returns the number of interfaces that have an ACL, and whether all of them can be
+// switched to another ACL by appending that and removing this one.
 func (m *Mirror) UsersOf(index uint32) (count int, able bool) {
 	able = true
 	for _, n := range m.Interfaces {
@@ -256,8 +257,8 @@ func (m *Mirror) UsersOf(index uint32) (count int, able bool) {
 	return count, able
 }
 
-// Rebound returns which interfaces have lost ACLs of ours, or have them otherwise, since they were
-// read or bound before.
+// Rebound returns the interfaces that have lost ACLs of ours, or have them in another order, since
+// they were last read or bound.
 func (m *Mirror) Rebound(before []*Interface) (found []Drift) {
 	old := make(map[uint32]*Interface, len(before))
 	for _, n := range before {
@@ -277,7 +278,7 @@ func (m *Mirror) Rebound(before []*Interface) (found []Drift) {
 	return found
 }
 
-// HoldsBeside reports whether the vswitch has an ACL of ours beside those of a slot.
+// HoldsBeside reports whether the vswitch has ACLs of ours that do not belong to the given slot.
 func (m *Mirror) HoldsBeside(slot string) bool {
 	for _, h := range m.ACLs {
 		if name, _, _, _ := ParseTag(h.Tag); name != slot {

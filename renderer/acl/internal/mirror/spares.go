@@ -6,26 +6,27 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
-// VPP counts what each entry of an ACL decides, in a vector in its statistics segment that is as
-// long as the longest list that the number of the ACL has ever had: it is not freed with the ACL
-// (validate_and_reset_acl_counters in acl.c). VPP gives the numbers of deleted ACLs to new ones,
-// whatever their size, so that by and by each number has had a long list, and VPP aborts when the
-// segment is used up. So long ACLs are not deleted. They are emptied and kept as spares, which the
-// next long lists are put in.
+// VPP counts packets by entry in a vector in its statistics segment. The vector is as long as the
+// longest list that the index of the ACL has ever had; it is not freed with the ACL
+// (validate_and_reset_acl_counters in acl.c). VPP reuses the indexes of deleted ACLs for new ones
+// of any size. Over time every index would have had a long list, and VPP aborts when the segment is
+// exhausted. Therefore long ACLs are not deleted, but emptied and kept as spares for the next long
+// lists.
 
-// SpareTag is the tag of spares. A renderer that does not know it deletes them.
+// SpareTag is the tag of spares. A renderer version that does not know spares deletes them.
 const SpareTag = OwnPrefix + "spare"
 
-// maxSpares is how many spares there are at most. An empty ACL takes some hundred bytes.
+// maxSpares is the maximum number of spares. An empty ACL takes some hundred bytes.
 const maxSpares = 64
 
-// spares are ACLs without entries that no interface has, by index: how long a list they have had.
+// spares are ACLs without entries that are on no interface, by index, with the length of their
+// longest list so far.
 type spares map[uint32]int
 
-// isLong reports whether an ACL that has had so many entries is kept.
+// isLong reports whether an ACL that has had the given number of entries is kept.
 func (m *Mirror) isLong(length int) bool { return length > m.Long }
 
-// longest returns how long a list an ACL of ours has had, 0 for none.
+// longest returns the length of the longest list of one of our ACLs, 0 if unknown.
 func (m *Mirror) longest(index uint32) int {
 	if h := m.ACLs[index]; h != nil {
 		return h.Longest
@@ -33,8 +34,8 @@ func (m *Mirror) longest(index uint32) int {
 	return 0
 }
 
-// spareFor takes the spare that fits a list best, and returns how long a list that has had: the
-// shortest that is long enough, or else the longest. It returns none for a short list, and where
+// spareFor returns the best spare for a list, and the length of the spare's longest list: the
+// shortest that is long enough, or else the longest. It returns None for a short list, and when
 // there is no spare.
 func (m *Mirror) spareFor(length int) (index uint32, longest int) {
 	index = None
@@ -50,7 +51,7 @@ func (m *Mirror) spareFor(length int) (index uint32, longest int) {
 	return index, longest
 }
 
-// better reports whether one spare fits a list better than another.
+// better reports whether a spare fits a list better than another.
 func better(had, other, length int) bool {
 	switch fits, otherFits := had >= length, other >= length; {
 	case fits != otherFits:
@@ -61,8 +62,8 @@ func better(had, other, length int) bool {
 	return had > other
 }
 
-// spare empties an ACL of ours that no interface has and keeps it. It is false when it is to be
-// deleted.
+// spare empties and keeps one of our ACLs that no interface has. kept is false when the ACL must be
+// deleted instead.
 func (m *Mirror) spare(ctx context.Context, index uint32) (kept bool, err error) {
 	longest := m.longest(index)
 	if !m.isLong(longest) || len(m.Spares) >= maxSpares {
@@ -75,8 +76,8 @@ func (m *Mirror) spare(ctx context.Context, index uint32) (kept bool, err error)
 	return true, nil
 }
 
-// Lengthen notes how long lists ACLs have had, as far as VPP says it. It has one counter more than
-// entries.
+// Lengthen records the longest lists of ACLs from VPP's counters, where these are known. VPP has
+// one counter more than entries.
 func (m *Mirror) Lengthen(counters func(aclIndex uint32) (packets []uint64, ok bool)) {
 	for index, h := range m.ACLs {
 		if counts, ok := counters(index); ok {

@@ -9,17 +9,17 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
 )
 
-// OwnPrefix begins the tags of our ACLs.
+// OwnPrefix is the prefix of the tags of our ACLs.
 const OwnPrefix = "sluice:"
 
-// Tag returns the tag of the n-th ACL of a slot. The number of a segment has a
-// letter for its age, in upper case when it denies.
+// Tag returns the tag of the n-th ACL of a slot. A segment has a letter for its age behind the
+// number, in upper case when it denies.
 func Tag(slot string, n int, r layout.Role, d entries.Digest) string {
 	return fmt.Sprintf("%s%s:%d%s:%s", OwnPrefix, slot, n, r, d)
 }
 
-// ParseTag reads a tag that aclTag made. Whatever begins like one is ours, also
-// when the rest cannot be read.
+// ParseTag parses a tag made by Tag. own is true for any tag with OwnPrefix, even if the rest
+// cannot be parsed.
 func ParseTag(tag string) (slot string, n int, r layout.Role, own bool) {
 	rest, own := strings.CutPrefix(tag, OwnPrefix)
 	if !own {

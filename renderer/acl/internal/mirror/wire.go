@@ -9,10 +9,10 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// The verdicts of entries are VPP's numbers.
+// This fails to compile unless the verdicts equal VPP's constants.
 var _ = [1]bool{}[entries.Deny-entries.Verdict(acl_types.ACL_ACTION_API_DENY)|entries.Permit-entries.Verdict(acl_types.ACL_ACTION_API_PERMIT)|entries.Reflect-entries.Verdict(acl_types.ACL_ACTION_API_PERMIT_REFLECT)]
 
-// ruleOf returns an entry as GoVPP sends it.
+// ruleOf returns an entry in the form of the VPP API.
 func ruleOf(e *entries.Entry) acl_types.ACLRule {
 	return acl_types.ACLRule{
 		IsPermit: acl_types.ACLAction(e.Verdict), SrcPrefix: vpp.ToPrefix(e.Src), DstPrefix: vpp.ToPrefix(e.Dst),
@@ -31,8 +31,8 @@ func toRules(entries []entries.Entry) []acl_types.ACLRule {
 	return out
 }
 
-// FromRules reads what a dump says. A prefix that VPP could not have accepted
-// becomes an invalid one, which no entry of ours has.
+// FromRules converts dumped rules to entries. A prefix that VPP could not have accepted becomes an
+// invalid one, which no entry of ours has.
 func FromRules(rules []acl_types.ACLRule) []entries.Entry {
 	out := make([]entries.Entry, len(rules))
 	for i, r := range rules {

@@ -12,36 +12,36 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// maxDeferral is how long members wait at most, without the time that the commit takes behind which
-// they came, and the one that carries them out: they are in force after two seconds, as
+// maxDeferral is how long members wait at most, in addition to the time of the commit during which
+// they arrive and of the one that applies them. They are in force after two seconds, as
 // Pacing.PauseBudget promises.
 const maxDeferral = 1500 * time.Millisecond
 
-// Deferral stands between transactions and the cache. While VPP has been paused for longer than the
-// budget permits, members that join sets wait here: the cache, and all that follows from it, does
+// Deferral sits between transactions and the cache. When VPP has been paused for longer than the
+// budget permits, members that join sets wait here; the cache, and everything derived from it, does
 // not know them yet.
 //
-// Only what cannot deny anything waits. A member waits when every rule that names its set permits:
-// each list permits no less with it, whatever the order of its rules. What both the old and the new
-// rules permit must not be denied between. So an address waits for no set while it leaves another
-// one, or joins one that a rule denies: the permit that waits may stand in for the one that goes,
-// or in front of the rule that denies. And nothing waits when a transaction says anything of pods,
-// because rules may go from one set to another.
+// Only members that cannot deny anything wait. A member waits when every rule that names its set
+// permits: with it each list permits at least as much, whatever the order of its rules. What both
+// the old and the new rules permit must never be denied in between. So an address waits for no set
+// while it leaves another one, or joins one that a rule denies: the waiting permit may have to
+// replace the one that goes, or may precede the rule that denies. Nothing waits in a transaction
+// with pods, because rules may change from one set to another.
 type Deferral struct {
 	cache stagingArea
 	share float64       // of the time that pauses may take; 0: nothing waits
 	total time.Duration // of all pauses
-	took  time.Duration // that the last commit took which paused VPP
+	took  time.Duration // duration of the last commit that paused VPP
 
-	until   time.Time // members wait
+	until   time.Time // end of the wait
 	waiting []membership
-	since   time.Time // the oldest member waits
+	since   time.Time // when the oldest member began to wait
 
-	whole  bool        // the transaction is staged as it comes
-	staged []setUpdate // of the transaction, when it is not
+	whole  bool        // stage the transaction directly
+	staged []setUpdate // of the transaction, when it is buffered
 }
 
-// stagingArea is what a deferral stages in: a *cache.Pair.
+// stagingArea is where a Deferral stages changes: a *cache.Pair.
 type stagingArea interface {
 	cache.Staged
 	// Named reports whether rules that permit, or that deny, name a set.
@@ -59,12 +59,12 @@ type setUpdate struct {
 	added, removed []netip.Prefix
 }
 
-// New returns a deferral in front of a cache, of which pauses may take a share of the time.
+// New returns a Deferral in front of a cache. share is the share of time that pauses may take.
 func New(cache stagingArea, share float64) Deferral {
 	return Deferral{cache: cache, share: share}
 }
 
-// Oldest returns since when the oldest member waits, zero when none does.
+// Oldest returns when the oldest member began to wait, zero when none waits.
 func (d *Deferral) Oldest() time.Time {
 	if len(d.waiting) == 0 {
 		return time.Time{}
@@ -72,7 +72,7 @@ func (d *Deferral) Oldest() time.Time {
 	return d.since
 }
 
-// Begin starts a transaction. Members may wait if mayWait.
+// Begin starts a transaction. Members may wait only if mayWait is true.
 func (d *Deferral) Begin(now time.Time, mayWait bool) {
 	if d.whole = !mayWait || !now.Before(d.Due(now)); d.whole {
 		d.release()
@@ -92,7 +92,7 @@ func (d *Deferral) Due(now time.Time) time.Time {
 	return latest
 }
 
-// End stages a transaction that changes members only, but for those that are to wait.
+// End stages a transaction that changes only members, except those that must wait.
 func (d *Deferral) End(now time.Time) {
 	if d.whole {
 		return
@@ -116,7 +116,7 @@ func (d *Deferral) End(now time.Time) {
 	d.staged = nil
 }
 
-// strict returns the addresses that the transaction may deny something.
+// strict returns the addresses for which the transaction may deny something.
 func (d *Deferral) strict() *bart.Lite {
 	var out bart.Lite
 	for _, u := range d.staged {
@@ -131,7 +131,7 @@ func (d *Deferral) strict() *bart.Lite {
 	return &out
 }
 
-// add has a member wait, or stages it.
+// add makes a member wait, or stages it.
 func (d *Deferral) add(m membership, wait bool, since time.Time) {
 	if !wait {
 		d.cache.UpdateSet(m.set, []netip.Prefix{m.member}, nil)
@@ -143,7 +143,7 @@ func (d *Deferral) add(m membership, wait bool, since time.Time) {
 	d.waiting = append(d.waiting, m)
 }
 
-// release stages all that waits, and the transaction as far as it is known.
+// release stages all waiting members, and the buffered part of the transaction.
 func (d *Deferral) release() {
 	for _, m := range d.waiting {
 		d.cache.UpdateSet(m.set, []netip.Prefix{m.member}, nil)
@@ -154,7 +154,7 @@ func (d *Deferral) release() {
 	d.waiting, d.staged, d.whole = nil, nil, true
 }
 
-// Paused notes that a commit, which took some time until now, has paused VPP for some of it.
+// Paused records a commit that ended now: its duration, and for how long it paused VPP.
 func (d *Deferral) Paused(took, pause time.Duration, now time.Time) {
 	d.total += pause
 	if d.share <= 0 || pause <= 0 {
@@ -167,7 +167,7 @@ func (d *Deferral) Paused(took, pause time.Duration, now time.Time) {
 	}
 }
 
-// Pauses returns what readers see.
+// Pauses returns the state for readers.
 func (d *Deferral) Pauses() renderer.Pauses {
 	return renderer.Pauses{Total: d.total, Waiting: len(d.waiting), Since: d.Oldest()}
 }
@@ -193,7 +193,7 @@ func (d *Deferral) RemovePod(id api.PodID) {
 	d.cache.RemovePod(id)
 }
 
-// BeginResync implements cache.Staged. A resync names what waits as well.
+// BeginResync implements cache.Staged. A resync includes the waiting members.
 func (d *Deferral) BeginResync() {
 	d.release()
 	d.cache.BeginResync()

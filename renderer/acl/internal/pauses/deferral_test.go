@@ -12,26 +12,26 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// deferred is two caches that are told the same, one of them through a deferral, and what the
-// other one has permitted since the oldest member waits.
-type deferred struct {
-	told, installed *cache.Pair
-	d               Deferral
-	now             time.Time
-	members         map[api.SetID]map[netip.Prefix]bool
-	since           []map[api.Flow]bool
+// comparedCaches is two caches that receive the same transactions, one of them through a Deferral,
+// and the flows that the other one has permitted since the oldest member waits.
+type comparedCaches struct {
+	direct, installed *cache.Pair
+	d                 Deferral
+	now               time.Time
+	members           map[api.SetID]map[netip.Prefix]bool
+	since             []map[api.Flow]bool
 }
 
-func newDeferred(newCache func() *cache.Pair) *deferred {
-	v := &deferred{told: newCache(), installed: newCache(), now: time.Unix(1e9, 0), members: map[api.SetID]map[netip.Prefix]bool{}}
+func newDeferred(newCache func() *cache.Pair) *comparedCaches {
+	v := &comparedCaches{direct: newCache(), installed: newCache(), now: time.Unix(1e9, 0), members: map[api.SetID]map[netip.Prefix]bool{}}
 	v.d = Deferral{cache: v.installed, share: 0.01}
 	return v
 }
 
-// hosts are the addresses of two local pods, and of others.
+// hosts are the addresses of two local pods, and others.
 var hosts = []string{"10.0.0.0", "10.0.0.1", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.7"}
 
-// permitted returns which flows a cache permits, after it was installed.
+// permitted returns the flows that a cache permits after it was installed.
 func permitted(c *cache.Pair) map[api.Flow]bool {
 	c.Compute()
 	c.Commit()
@@ -50,15 +50,15 @@ func permitted(c *cache.Pair) map[api.Flow]bool {
 	return out
 }
 
-// commit stages a transaction in both and compares them.
-func (v *deferred) commit(t *rapid.T, steps []func(s staging)) {
+// commit stages a transaction in both caches and compares them.
+func (v *comparedCaches) commit(t *rapid.T, steps []func(s staging)) {
 	v.d.Begin(v.now, true)
 	for _, step := range steps {
-		step(v.told)
+		step(v.direct)
 		step(&v.d)
 	}
 	v.d.End(v.now)
-	want, got := permitted(v.told), permitted(v.installed)
+	want, got := permitted(v.direct), permitted(v.installed)
 	v.since = append(v.since, want)
 	if len(v.d.waiting) == 0 {
 		v.since = []map[api.Flow]bool{want}
@@ -82,15 +82,15 @@ func (v *deferred) commit(t *rapid.T, steps []func(s staging)) {
 	}
 }
 
-// staging is what a transaction calls.
+// staging is the interface that a transaction calls.
 type staging interface {
 	UpdateSet(id api.SetID, added, removed []netip.Prefix)
 	SetPod(id api.PodID, cfg renderer.PodConfig)
 	RemovePod(id api.PodID)
 }
 
-// aStep draws a change that a transaction may make.
-func (v *deferred) aStep(t *rapid.T) func(staging) {
+// aStep generates a change for a transaction.
+func (v *comparedCaches) aStep(t *rapid.T) func(staging) {
 	if rapid.IntRange(0, 9).Draw(t, "kind") == 0 {
 		return aPod(t)
 	}
@@ -123,7 +123,7 @@ func aPod(t *rapid.T) func(staging) {
 	return func(s staging) { s.SetPod(id, cfg) }
 }
 
-// aList draws a list about sources or destinations that ends with a rule that denies all.
+// aList generates a list about sources or destinations that ends with a deny of everything.
 func aList(t *rapid.T, sources bool) *renderer.RuleList {
 	if rapid.IntRange(0, 3).Draw(t, "open") == 0 {
 		return nil
@@ -170,7 +170,7 @@ func TestDeferralDeniesAtOnceAndKeepsWhatIsPermittedThroughout(t *testing.T) {
 					}
 				}
 			})
-			if waited == 0 && !testing.Short() { // which draws little
+			if waited == 0 && !testing.Short() { // short runs generate little
 				t.Error("nothing has ever waited")
 			}
 		})

@@ -1,3 +1,3 @@
-// Package pauses has what keeps pauses of VPP rare: members of sets that wait for their turn, and
-// timers for moments in which a commit is worth its pause.
+// Package pauses limits pauses of VPP: it delays set members, and provides timers for commits that
+// should wait for an idle period.
 package pauses

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/internal/ports"
 )
 
-// Allowed returns what an ordered list of rules permits, first match first,
-// whatever the addresses are: the caller has picked the rules that match them.
+// Allowed returns what an ordered list of rules permits by first match. It ignores addresses: the
+// caller passes only rules that match them.
 func Allowed(rules []api.ContivRule) Traffic {
 	out := portSet{others: permits(rules, 0, 0, 0)}
 	for _, p := range named(rules) {
@@ -23,7 +23,7 @@ func Allowed(rules []api.ContivRule) Traffic {
 	return out.encode()
 }
 
-// named returns the protocols that can differ from all others, sorted.
+// named returns the sorted protocols that may differ from all others.
 func named(rules []api.ContivRule) []api.Protocol {
 	var out []api.Protocol
 	for _, r := range rules {
@@ -38,7 +38,8 @@ func named(rules []api.ContivRule) []api.Protocol {
 	return slices.Compact(out)
 }
 
-// permits reports what the first rule that matches does; no rule permits nothing.
+// permits reports whether the first matching rule permits the ports. Without a match it returns
+// false.
 func permits(rules []api.ContivRule, p api.Protocol, src, dst uint16) bool {
 	for _, r := range rules {
 		if r.MatchesPorts(p, src, dst) {
@@ -48,8 +49,8 @@ func permits(rules []api.ContivRule, p api.Protocol, src, dst uint16) bool {
 	return false
 }
 
-// allowedPorts evaluates the rules for every pair of ports of one protocol. The
-// source ports are cut where rules begin or end; in between all behave alike.
+// allowedPorts evaluates the rules for all port pairs of one protocol. It cuts source ports where
+// rules begin or end; all ports between two cuts behave alike.
 func allowedPorts(rules []api.ContivRule, p api.Protocol) ports.Pairs {
 	cuts := []int{0}
 	var mine []api.ContivRule
@@ -71,8 +72,9 @@ func allowedPorts(rules []api.ContivRule, p api.Protocol) ports.Pairs {
 	return out
 }
 
-// allowedFrom returns the destination ports that are permitted from a source port. Rules in a row
-// that do the same are one set of ports: most lists are permits and one deny.
+// allowedFrom returns the destination ports that are permitted from a source port. It collects
+// consecutive rules with the same action into one set of ports: most lists are permits followed by
+// one deny.
 func allowedFrom(rules []api.ContivRule, src uint16) ports.Set {
 	open, out := ports.All, ports.Set(nil)
 	for len(rules) > 0 && len(open) > 0 {
@@ -92,11 +94,11 @@ func allowedFrom(rules []api.ContivRule, src uint16) ports.Set {
 	return ports.Union(out)
 }
 
-// Rules writes the set as the fewest rules that decide all traffic; the first
-// match decides. The rules have no addresses.
+// Rules writes the set as the fewest rules that decide all traffic by first match. The rules have
+// no addresses.
 //
-// A port range cannot say "port 0 alone" (it would read as any port). No such
-// range is ever permitted: port 0, which no protocol uses, is then closed.
+// A port range cannot express "port 0 alone": it would read as any port. Such a range is never
+// permitted, so port 0, which no protocol uses, stays closed.
 func (t Traffic) Rules() []api.ContivRule {
 	s := t.decode()
 	var out []api.ContivRule
@@ -119,8 +121,7 @@ func (t Traffic) Rules() []api.ContivRule {
 	return append(out, rest)
 }
 
-// portRules returns a rule per range of ports, and false when it had to leave out
-// port 0 alone.
+// portRules returns one rule for each range of ports. exact is false when it left out port 0 alone.
 func portRules(action api.Action, p api.Protocol, pairs ports.Pairs) (rules []api.ContivRule, exact bool) {
 	exact = true
 	for _, x := range pairs {

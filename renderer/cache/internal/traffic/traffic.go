@@ -1,5 +1,5 @@
 // Package traffic computes with sets of protocols and ports: what an ordered list of rules permits,
-// what two sets have in common, and which rules say a set. It is pure.
+// what two sets have in common, and which rules express a set. It is pure.
 package traffic
 
 import (
@@ -11,15 +11,15 @@ import (
 	"github.com/sluice-net/sluice/renderer/internal/ports"
 )
 
-// Traffic is what may pass between one pair of addresses: a set of protocols and ports. It stands
-// for the canonical encoding of a portSet, so that equal sets are equal values, which are compared
-// and hashed like a pointer.
+// Traffic is the set of protocols and ports that one pair of addresses may use. It is a handle of
+// the canonical encoding of a portSet: equal sets are equal values, and are compared and hashed
+// like pointers.
 type Traffic unique.Handle[string]
 
 // Everything is all traffic.
 var Everything = portSet{others: true}.encode()
 
-// Intersect returns what is in both sets.
+// Intersect returns what both sets contain.
 func Intersect(a, b Traffic) Traffic {
 	x, y := a.decode(), b.decode()
 	out := portSet{others: x.others && y.others}
@@ -29,9 +29,9 @@ func Intersect(a, b Traffic) Traffic {
 	return out.encode()
 }
 
-// portSet is the decoded form of Traffic. The protocols named are those that
-// differ from all others: sorted, and never every port where others is set nor
-// no port where it is not.
+// portSet is the decoded form of Traffic. It names the protocols that differ from all others,
+// sorted: a named protocol never has all ports when others is set, and never has none when others
+// is not set.
 type portSet struct {
 	named  []protocolPorts
 	others bool
@@ -55,8 +55,8 @@ func (s portSet) of(p api.Protocol) ports.Pairs {
 	return nil
 }
 
-// with names a protocol, unless it does as all others do. Protocols must be
-// added in order.
+// with adds a protocol, unless the protocol behaves like all others. Callers add protocols in
+// order.
 func (s portSet) with(p api.Protocol, pairs ports.Pairs) portSet {
 	redundant := len(pairs) == 0
 	if s.others {
@@ -68,7 +68,7 @@ func (s portSet) with(p api.Protocol, pairs ports.Pairs) portSet {
 	return s
 }
 
-// protocols returns all protocols that one of the sets names, sorted.
+// protocols returns all protocols that either set names, sorted.
 func protocols(a, b portSet) []api.Protocol {
 	var out []api.Protocol
 	for _, s := range []portSet{a, b} {
@@ -104,7 +104,7 @@ func appendRange(b []byte, r ports.Range) []byte {
 	return binary.BigEndian.AppendUint16(b, r.Last)
 }
 
-// decode reverses encode; no other text reaches it.
+// decode reverses encode. Only text from encode reaches it.
 func (t Traffic) decode() portSet {
 	b := []byte(unique.Handle[string](t).Value())
 	u16 := func() uint16 { v := binary.BigEndian.Uint16(b); b = b[2:]; return v }

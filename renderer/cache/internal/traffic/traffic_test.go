@@ -21,7 +21,7 @@ func genPortRules(t *rapid.T) []api.ContivRule {
 	return append(rules, api.ContivRule{Action: rapid.SampledFrom([]api.Action{api.Permit, api.Deny}).Draw(t, "last")})
 }
 
-// probe calls f for protocols and ports on and around all edges.
+// probe calls f for protocols and ports at and next to all edges.
 func probe(f func(p api.Protocol, src, dst uint16)) {
 	for _, p := range []api.Protocol{api.TCP, api.UDP, api.SCTP} {
 		for _, src := range []uint16{1, 79, 80, 81, 443, 60000, 65535} {

@@ -1,4 +1,4 @@
-// Package traffictest draws rules for tests.
+// Package traffictest generates random rules for tests.
 package traffictest
 
 import (
@@ -22,7 +22,7 @@ func genPorts(t *rapid.T) api.PortRange {
 	return api.Ports(min(first, last), max(first, last))
 }
 
-// Rule draws a rule without addresses.
+// Rule generates a rule without addresses.
 func Rule(t *rapid.T) api.ContivRule {
 	r := api.ContivRule{
 		Action:   rapid.SampledFrom([]api.Action{api.Permit, api.Permit, api.Deny}).Draw(t, "action"),

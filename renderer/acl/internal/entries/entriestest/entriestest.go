@@ -1,4 +1,4 @@
-// Package entriestest helps tests with entries.
+// Package entriestest contains test helpers for entries.
 package entriestest
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
-// Text writes entries short: verdict, source, destination, protocol and ports.
+// Text formats entries briefly: verdict, source, destination, protocol and ports.
 func Text(list []entries.Entry) []string {
 	var out []string
 	for _, e := range list {
@@ -18,13 +18,13 @@ func Text(list []entries.Entry) []string {
 	return out
 }
 
-// Matches evaluates an entry without flags as VPP does.
+// Matches evaluates an entry without TCP flags, like VPP.
 func Matches(e *entries.Entry, f api.Flow) bool {
 	return e.Src.Contains(f.Src) && e.Dst.Contains(f.Dst) && (e.Protocol == 0 || e.Protocol == f.Protocol &&
 		e.SrcPort.First <= f.SrcPort && f.SrcPort <= e.SrcPort.Last && e.DstPort.First <= f.DstPort && f.DstPort <= e.DstPort.Last)
 }
 
-// Many returns n different entries of as many rules; skip leaves one of them out.
+// Many returns n different entries, each for its own rule, without the entry number skip.
 func Many(n, skip int) entries.List {
 	var x entries.List
 	for i := range n {

@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// Timer waits for a moment in which nothing else is to be done. It may be used by any
-// number of goroutines.
+// Timer waits for an idle period. Any goroutine may use it.
 type Timer struct {
 	mu     sync.Mutex
-	timer  *time.Timer // nil before the first time
-	came   bool        // and no Commit has used it yet
+	timer  *time.Timer // nil before first use
+	came   bool        // the period has passed, and no Commit has used it yet
 	closed bool
 }
 
-// Wait calls prompt when nobody has called wait or cancel for so long.
+// Wait calls prompt when neither Wait nor Cancel is called for d.
 func (q *Timer) Wait(d time.Duration, prompt func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -38,7 +37,7 @@ func (q *Timer) come() bool {
 	return q.came
 }
 
-// Cancel waits no longer.
+// Cancel stops waiting.
 func (q *Timer) Cancel() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -47,7 +46,7 @@ func (q *Timer) Cancel() {
 	}
 }
 
-// Take reports whether the moment has come, once.
+// Take reports, once, whether the period has passed.
 func (q *Timer) Take() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -11,11 +11,11 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// inAQuietPlace runs a test over a crowd of 1 000 addresses, in a bubble in which time
-// passes only when everybody waits. wakes counts what the owner is told.
-func inAQuietPlace(t *testing.T, test func(t *testing.T, s *subject, wakes func() int)) {
+// inIdleBubble runs a test with 1 000 peers, in a bubble with fake time. wakes
+// counts the calls of OnChange.
+func inIdleBubble(t *testing.T, test func(t *testing.T, s *subject, wakes func() int)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, crowdPods...)
+		s := newSubject(t, peerPods...)
 		defer func() {
 			if err := s.Close(); err != nil {
 				t.Error(err)
@@ -23,11 +23,11 @@ func inAQuietPlace(t *testing.T, test func(t *testing.T, s *subject, wakes func(
 		}()
 		out := list(to(api.SetNet(7), 443))
 		commit(t, s.Renderer(), true, func(x renderer.Txn) {
-			crowd(crowdPods, 1000)(x)
+			manyPeers(peerPods, 1000)(x)
 			in := list(from(api.SetNet(7), 80))
-			x.Render(crowdPods[0], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: in, Ingress: out})
-			x.Render(crowdPods[1], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.2")}, Egress: in})
-			x.Remove(crowdPods[2])
+			x.Render(peerPods[0], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: in, Ingress: out})
+			x.Render(peerPods[1], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.2")}, Egress: in})
+			x.Remove(peerPods[2])
 		})
 		wakes := func() (n int) {
 			for {
@@ -45,8 +45,7 @@ func inAQuietPlace(t *testing.T, test func(t *testing.T, s *subject, wakes func(
 	})
 }
 
-// youngest returns how many entries the young ACLs of local tables and of the global
-// one have.
+// youngest returns the number of entries of the young ACLs of local tables and of the global table.
 func (s *subject) youngest() (local, global int) {
 	for _, a := range s.r.Dump().ACLs {
 		switch {
@@ -67,15 +66,15 @@ func join(t *testing.T, s *subject, from, to int) {
 }
 
 func TestRoomIsMadeInAQuietMoment(t *testing.T) {
-	inAQuietPlace(t, func(t *testing.T, s *subject, wakes func() int) {
+	inIdleBubble(t, func(t *testing.T, s *subject, wakes func() int) {
 		join(t, s, 1000, 1208) // 128 of them have made room for 80 in the local table
 		time.Sleep(9 * time.Second)
 		if n := wakes(); n > 0 {
-			t.Errorf("the owner was told %d times, too early", n)
+			t.Errorf("OnChange was called %d times, too early", n)
 		}
 		time.Sleep(2 * time.Second)
 		if n := wakes(); n != 1 {
-			t.Errorf("the owner was told %d times, want once", n)
+			t.Errorf("OnChange was called %d times, want once", n)
 		}
 		if local, _ := s.youngest(); local != 80 {
 			t.Errorf("%d entries are young, want 80: nobody has committed", local)
@@ -90,26 +89,26 @@ func TestRoomIsMadeInAQuietMoment(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if n := wakes(); n > 0 {
-			t.Errorf("the owner was told %d times, and there is nothing to do", n)
+			t.Errorf("OnChange was called %d times without work to do", n)
 		}
 	})
 }
 
 func TestChangesPutTheQuietMomentOff(t *testing.T) {
-	inAQuietPlace(t, func(t *testing.T, s *subject, wakes func() int) {
+	inIdleBubble(t, func(t *testing.T, s *subject, wakes func() int) {
 		join(t, s, 1000, 1080)
 		for n := 1080; n < 1090; n++ {
 			time.Sleep(6 * time.Second)
 			join(t, s, n, n+1)
 		}
 		if n := wakes(); n > 0 {
-			t.Errorf("the owner was told %d times while it was busy", n)
+			t.Errorf("OnChange was called %d times while it was busy", n)
 		}
 		time.Sleep(11 * time.Second)
 		if n := wakes(); n != 1 {
-			t.Errorf("the owner was told %d times, want once", n)
+			t.Errorf("OnChange was called %d times, want once", n)
 		}
-		join(t, s, 1090, 1091) // it is not quiet any more
+		join(t, s, 1090, 1091) // the idle period is over
 		if local, _ := s.youngest(); local != 91 {
 			t.Errorf("%d entries are young, want 91", local)
 		}
@@ -117,11 +116,11 @@ func TestChangesPutTheQuietMomentOff(t *testing.T) {
 }
 
 func TestFewYoungEntriesAreLeftAlone(t *testing.T) {
-	inAQuietPlace(t, func(t *testing.T, s *subject, wakes func() int) {
+	inIdleBubble(t, func(t *testing.T, s *subject, wakes func() int) {
 		join(t, s, 1000, 1060)
 		time.Sleep(time.Minute)
 		if n := wakes(); n > 0 {
-			t.Errorf("the owner was told %d times", n)
+			t.Errorf("OnChange was called %d times", n)
 		}
 		if n := s.changes(func() { commit(t, s.Renderer(), false, nothing) }); n > 0 {
 			t.Errorf("%d messages", n)

@@ -29,7 +29,7 @@ func newCounting(t *testing.T) counting {
 // send sends the first packets of n flows to pod web-0.
 func (c counting) send(n int, port uint16) {
 	for range n {
-		c.Switch.ClearSessions() // packets of a session count nowhere
+		c.Switch.ClearSessions() // packets of a session are not counted
 		c.Send(vswitch.FlowPacket(api.Flow{Src: addr("10.9.0.1"), Dst: addr("10.0.0.1"), Protocol: api.TCP, SrcPort: 4000, DstPort: port}))
 	}
 }
@@ -38,7 +38,7 @@ func decision(policy string, rule int, action api.Action) renderer.CounterKey {
 	return renderer.CounterKey{Origin: api.Origin{Policy: api.PolicyID{Namespace: "shop", Name: policy}, Rule: rule}, Action: action}
 }
 
-// counted renders pod web-0 with a policy that permits a port to clients.
+// counted renders pod web-0 with a policy that permits clients one port.
 func counted(policy string, port uint16) func(renderer.Txn) {
 	origin := func(rule int) []api.Origin { return []api.Origin{decision(policy, rule, 0).Origin} }
 	l := renderer.NewRuleList([]api.ContivRule{from(api.SetNet(clients), port), {}}, [][]api.Origin{origin(0), origin(api.IsolationRule)})
