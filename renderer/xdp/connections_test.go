@@ -177,11 +177,11 @@ func (w *wired) restarts() {
 	talk.GoesOn("nobody is there")
 	w.Can(false, "while nobody is there", "c", "b", "tcp", 4, 80)
 	w.start()
-	mark := w.kernel.StateDigest()
+	digest := w.kernel.StateDigest()
 	talk.GoesOn("what is pinned is taken over")
 	w.apply(policies)
-	if w.kernel.StateDigest() != mark || mark == (xdp.StateDigest{}) {
-		w.T.Errorf("equal policies are not taken over: the mark was %x and is %x", mark, w.kernel.StateDigest())
+	if w.kernel.StateDigest() != digest || digest == (xdp.StateDigest{}) {
+		w.T.Errorf("equal policies are not taken over: the mark was %x and is %x", digest, w.kernel.StateDigest())
 	}
 	talk.GoesOn("equal policies")
 	policies["b"] = policy{toPod: append(rules, w.rules("a", api.UDP, api.Port(81))...), fromPod: closed}

@@ -21,12 +21,12 @@ func (l *lab) entries() int {
 }
 
 func TestRepliesPassWithEvidenceOnly(t *testing.T) {
-	for _, ends := range [][2]int{{4, 4}, {6, 6}} {
+	for _, families := range [][2]int{{4, 4}, {6, 6}} {
 		own, friend := own4, friend4
-		if ends[0] == 6 {
+		if families[0] == 6 {
 			own, friend = own6, friend6
 		}
-		for _, protocol := range []api.Protocol{api.TCP, api.UDP, api.SCTP, icmpOf(ends[0])} {
+		for _, protocol := range []api.Protocol{api.TCP, api.UDP, api.SCTP, icmpOf(families[0])} {
 			t.Run(protocol.String(), func(t *testing.T) {
 				l := newLab(t)
 				l.render(closed, nil)

@@ -13,14 +13,14 @@ const chunkLines = 1 << 14
 // arena is the shadow of the memory: everything that the kernel's has, or will have. Of what nobody
 // has taken there is no shadow.
 type arena struct {
-	chunks [][]Line
-	buddy  buddy
-	fresh  []Span // written since the last plan
-	freed  []Span // not reachable once the last plan has been carried out
-	spent  *int   // lines of whoever takes some now, and gives some back
-	unread bool   // no packet can read what is given back
-	stores []Store
-	unled  bool // words that are stored are in lines that nothing leads to yet
+	chunks      [][]Line
+	buddy       buddy
+	fresh       []Span // written since the last plan
+	freed       []Span // not reachable once the last plan has been carried out
+	spent       *int   // lines of whoever takes some now, and gives some back
+	unread      bool   // no packet can read what is given back
+	stores      []Store
+	unreachable bool // words that are stored are in lines that nothing leads to yet
 }
 
 // Store is a word that changes in one step.
@@ -111,7 +111,7 @@ func (a *arena) setWord(i uint32, v uint32) { a.line(i / LineWords)[i%LineWords]
 // store changes a word, which is a step of its own unless nothing leads to it.
 func (a *arena) store(word, value uint32) {
 	a.setWord(word, value)
-	if !a.unled {
+	if !a.unreachable {
 		a.stores = append(a.stores, Store{word, value})
 	}
 }

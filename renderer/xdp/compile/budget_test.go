@@ -199,8 +199,8 @@ func TestBudgetDependsOnWhatIsWantedOnly(t *testing.T) {
 				}
 				at.Update(id, all, nil)
 			}
-			for _, id := range w.image.ends.sorted() {
-				if err := at.Set(w.image.ends.all[id].Endpoint); err != nil {
+			for _, id := range w.image.endpoints.sorted() {
+				if err := at.Set(w.image.endpoints.all[id].Endpoint); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -10,12 +10,12 @@ import (
 // Image is memory for any number of endpoints and what led to it.
 type Image struct {
 	*writer
-	addresses *addresses
-	lists     *ruleLists
-	ends      endpoints
-	budget    *budget
-	again     map[string]bool // owners of whom something became different: what is refused of them is looked at
-	all       bool            // every owner is to be looked at again
+	addresses     *addresses
+	lists         *ruleLists
+	endpoints     endpoints
+	budget        *budget
+	changedOwners map[string]bool // owners of whom something became different: what is refused of them is looked at
+	reconsiderAll bool            // every owner is to be looked at again
 }
 
 // Options of an Image.
@@ -30,7 +30,7 @@ type Options struct {
 // NewImage returns an image without endpoints.
 func NewImage(o Options) *Image {
 	a, c := newArena(4*rootLines), newClasses()
-	m := &Image{writer: &writer{arena: a, cells: newCells(a), classes: c}, ends: newEndpoints(), again: map[string]bool{}}
+	m := &Image{writer: &writer{arena: a, cells: newCells(a), classes: c}, endpoints: newEndpoints(), changedOwners: map[string]bool{}}
 	m.addresses = newAddresses(a, c)
 	m.nets = newNets(c, m.addresses, o.Members)
 	m.budget = &budget{Budget: o.Budget, accounts: map[*account]bool{}, free: m.sweep}
@@ -51,12 +51,12 @@ func (m *Image) Set(e Endpoint) error {
 	if err := e.check(); err != nil {
 		return err
 	}
-	m.again[e.Owner] = true
+	m.changedOwners[e.Owner] = true
 	now := &endpoint{Endpoint: e}
 	for d := range now.programs {
 		m.want(now, Direction(d))
 	}
-	if old := m.ends.put(now); old != nil {
+	if old := m.endpoints.put(now); old != nil {
 		m.letGo(old)
 	}
 	return nil
@@ -64,13 +64,13 @@ func (m *Image) Set(e Endpoint) error {
 
 // Remove takes an endpoint away. An unknown one is not there already.
 func (m *Image) Remove(id uint32) {
-	e := m.ends.all[id]
+	e := m.endpoints.all[id]
 	if e == nil {
 		return
 	}
 	m.letGo(e)
-	m.again[e.Owner] = true
-	m.ends.remove(e)
+	m.changedOwners[e.Owner] = true
+	m.endpoints.remove(e)
 	m.arena.drop(e.record, recordLines)
 }
 
@@ -103,7 +103,7 @@ func (m *Image) sweep() { m.lists.sweep(m.addresses.marked(m.classes.count())) }
 // Slot returns the counter of the first rule of an endpoint's list, and that list; the others
 // follow it. Equal lists have the same.
 func (m *Image) Slot(id uint32, dir Direction) (first uint32, list *renderer.RuleList, ok bool) {
-	e := m.ends.all[id]
+	e := m.endpoints.all[id]
 	if e == nil || e.programs[dir] == nil {
 		return 0, nil, false
 	}
@@ -124,7 +124,7 @@ func (m *Image) Words() Words { return m.arena.word }
 
 // Record returns the line of the record of an endpoint, 0 for none.
 func (m *Image) Record(id uint32) uint32 {
-	if e := m.ends.all[id]; e != nil {
+	if e := m.endpoints.all[id]; e != nil {
 		return e.record
 	}
 	return 0
@@ -142,7 +142,7 @@ type Use struct {
 // Use counts. What is retired and not released counts as used.
 func (m *Image) Use() Use {
 	u := Use{
-		Lines: m.arena.buddy.used, Capacity: m.arena.buddy.size(), Slots: m.lists.slots.used, Programs: len(m.lists.programs), Endpoints: len(m.ends.all),
+		Lines: m.arena.buddy.used, Capacity: m.arena.buddy.size(), Slots: m.lists.slots.used, Programs: len(m.lists.programs), Endpoints: len(m.endpoints.all),
 		Classes: m.classes.live,
 	}
 	for _, p := range m.lists.programs {

@@ -151,11 +151,11 @@ func (l *ruleLists) addClasses(added []class) (moved []*program) {
 		}
 		around := w.nets.divide(c, isNew[c])
 		for _, p := range to {
-			w.arena.unled = p.diff.fresh
+			w.arena.unreachable = p.diff.fresh
 			l.budget.taken += p.add(c, around)
 			l.budget.check(4, false)
 		}
-		w.arena.unled = false
+		w.arena.unreachable = false
 		l.budget.check(64, true)
 	}
 	for _, p := range programs {

@@ -44,9 +44,9 @@ func (r Retired) Slots() []Span { return r.slots }
 // call Done. If it was not, the next plan must be made with again: it leads from wherever
 // the endpoints are.
 func (m *Image) Plan(again bool) Plan {
-	refusedBefore, all := m.refusedBefore(), m.all
-	clear(m.again)
-	m.all = false
+	refusedBefore, all := m.refusedBefore(), m.reconsiderAll
+	clear(m.changedOwners)
+	m.reconsiderAll = false
 	var r rootChanges
 	if all {
 		m.retry(refusedBefore)
@@ -58,11 +58,11 @@ func (m *Image) Plan(again bool) Plan {
 		m.build(again, &r)
 	}
 	if again || r.apart {
-		m.ends.touchAll()
+		m.endpoints.touchAll()
 	}
-	p := Plan{Gone: slices.Clone(m.ends.gone), Roots: r.stores}
-	for _, id := range slices.Sorted(maps.Keys(m.ends.dirty)) {
-		e := m.ends.all[id]
+	p := Plan{Gone: slices.Clone(m.endpoints.gone), Roots: r.stores}
+	for _, id := range slices.Sorted(maps.Keys(m.endpoints.dirty)) {
+		e := m.endpoints.all[id]
 		e.write(m.arena, m.addresses)
 		if e.known {
 			p.Flips = append(p.Flips, Flip{id, e.record})
@@ -100,7 +100,7 @@ func (m *Image) build(again bool, r *rootChanges) {
 
 // setApart has the roots written elsewhere, once, if endpoints and addresses change together.
 func (m *Image) setApart(again bool, r *rootChanges) {
-	if (m.ends.altered || again) && r.changed && !r.apart {
+	if (m.endpoints.altered || again) && r.changed && !r.apart {
 		r.apart, r.stores = true, nil
 		m.addresses.move()
 	}
@@ -118,7 +118,7 @@ func (m *Image) publishClasses() {
 		m.budget.sweep(2)
 	}
 	for _, p := range m.lists.addClasses(added) {
-		m.ends.touch(p)
+		m.endpoints.touch(p)
 	}
 }
 
@@ -127,7 +127,7 @@ func (m *Image) publishClasses() {
 func (m *Image) Done() Retired {
 	r := Retired{spans: m.arena.freed, slots: m.lists.freed, classes: m.classes.freed}
 	m.arena.freed, m.arena.fresh, m.arena.stores, m.lists.freed, m.classes.freed = nil, nil, nil, nil, nil
-	m.ends.done()
+	m.endpoints.done()
 	return r
 }
 

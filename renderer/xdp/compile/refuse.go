@@ -16,7 +16,7 @@ type Refusal struct {
 // countLists takes down whose lists there are, and what they name.
 func (m *Image) countLists() {
 	m.budget.begin()
-	for _, e := range m.ends.all {
+	for _, e := range m.endpoints.all {
 		for d := range e.programs {
 			if a := e.wanted(d); a != nil {
 				m.budget.own(e.Owner, a)
@@ -47,8 +47,8 @@ func (m *Image) refuse() (any bool) {
 	}
 	m.budget.sweep(1)
 	m.budget.settle()
-	for _, id := range m.ends.sorted() {
-		e := m.ends.all[id]
+	for _, id := range m.endpoints.sorted() {
+		e := m.endpoints.all[id]
 		for d, p := range e.programs {
 			if p == nil || e.refused[d] != nil || !m.budget.refuses(m.budget.owners[e.Owner], &p.account) {
 				continue
@@ -58,28 +58,28 @@ func (m *Image) refuse() (any bool) {
 			m.lists.letGo(p)
 			any = true
 			e.share = m.budget.share
-			m.ends.relisted(e)
+			m.endpoints.relisted(e)
 		}
 	}
 	return any
 }
 
-// refusedEnd is a direction of an endpoint that is closed.
-type refusedEnd struct {
+// refusedSide is a direction of an endpoint that is closed.
+type refusedSide struct {
 	id  uint32
 	dir Direction
 }
 
 // refusedBefore returns what is refused of owners of which something became different.
-func (m *Image) refusedBefore() (out []refusedEnd) {
+func (m *Image) refusedBefore() (out []refusedSide) {
 	if len(m.lists.refused) == 0 {
 		return nil
 	}
-	for _, id := range m.ends.sorted() {
-		e := m.ends.all[id]
+	for _, id := range m.endpoints.sorted() {
+		e := m.endpoints.all[id]
 		for d, g := range e.refused {
-			if g != nil && (m.all || m.again[e.Owner]) {
-				out = append(out, refusedEnd{id, Direction(d)})
+			if g != nil && (m.reconsiderAll || m.changedOwners[e.Owner]) {
+				out = append(out, refusedSide{id, Direction(d)})
 			}
 		}
 	}
@@ -87,32 +87,32 @@ func (m *Image) refusedBefore() (out []refusedEnd) {
 }
 
 // retry wants lists again that were refused.
-func (m *Image) retry(lists []refusedEnd) {
+func (m *Image) retry(lists []refusedSide) {
 	for _, x := range lists {
-		e := m.ends.all[x.id]
+		e := m.endpoints.all[x.id]
 		m.lists.letGo(e.programs[x.dir])
 		m.lists.letGoRefused(e.refused[x.dir])
 		e.programs[x.dir], e.refused[x.dir] = m.lists.hold(e.List(x.dir), x.dir), nil
-		m.ends.relisted(e)
+		m.endpoints.relisted(e)
 	}
 }
 
 // fitting returns those of the lists that may not be too much: of what is refused it is known how
 // large it is at least.
-func (m *Image) fitting(lists []refusedEnd) []refusedEnd {
-	return slices.DeleteFunc(lists, func(x refusedEnd) bool {
-		e := m.ends.all[x.id]
+func (m *Image) fitting(lists []refusedSide) []refusedSide {
+	return slices.DeleteFunc(lists, func(x refusedSide) bool {
+		e := m.endpoints.all[x.id]
 		return m.budget.refuses(m.budget.owners[e.Owner], &e.refused[x.dir].account)
 	})
 }
 
 // Reconsider has the next plan look at everything that was refused.
-func (m *Image) Reconsider() { m.all = true }
+func (m *Image) Reconsider() { m.reconsiderAll = true }
 
 // Refused returns what is refused, by endpoint.
 func (m *Image) Refused() (out []Refusal) {
-	for _, id := range m.ends.sorted() {
-		e := m.ends.all[id]
+	for _, id := range m.endpoints.sorted() {
+		e := m.endpoints.all[id]
 		for d, g := range e.refused {
 			if g != nil {
 				out = append(out, Refusal{id, Direction(d), e.Owner, e.share})
