@@ -4,16 +4,16 @@ import (
 	"slices"
 )
 
-// Refusal is a direction of an endpoint that is closed, because its list is one of those that make
-// its owner take more than its share.
+// Refusal is a direction of an endpoint that is blocked, because its list is one of those by which
+// its owner exceeds its share.
 type Refusal struct {
 	ID    uint32
 	Dir   Direction
 	Owner string
-	Share int // lines that the owner may take
+	Share int // limit of the owner, in lines
 }
 
-// countLists takes down whose lists there are, and what they name.
+// countLists assigns lists to owners, and counts the addresses that they name.
 func (m *Image) countLists() {
 	m.budget.begin()
 	for _, e := range m.endpoints.all {
@@ -26,8 +26,8 @@ func (m *Image) countLists() {
 	m.lists.countReach()
 }
 
-// estimate refuses lists that would take too much by the addresses alone that they name, before
-// anything is built.
+// estimate refuses, before anything is built, lists that exceed their limit by the addresses that
+// they name alone.
 func (m *Image) estimate() {
 	if m.budget.isSet() && (len(m.nets.pending) > 0 || m.lists.anyFresh()) {
 		m.countLists()
@@ -37,7 +37,7 @@ func (m *Image) estimate() {
 	}
 }
 
-// refuse closes what is refused, and returns whether anything is that was not.
+// refuse blocks the endpoints of refused lists. It reports whether a list is newly refused.
 func (m *Image) refuse() (any bool) {
 	if m.budget.isSet() && !m.budget.begun && len(m.lists.refused) > 0 {
 		m.countLists()
@@ -64,13 +64,14 @@ func (m *Image) refuse() (any bool) {
 	return any
 }
 
-// refusedSide is a direction of an endpoint that is closed.
+// refusedSide is a direction of an endpoint that is blocked.
 type refusedSide struct {
 	id  uint32
 	dir Direction
 }
 
-// refusedBefore returns what is refused of owners of which something became different.
+// refusedBefore returns the refused lists of changed owners, or of all owners if everything is
+// reconsidered.
 func (m *Image) refusedBefore() (out []refusedSide) {
 	if len(m.lists.refused) == 0 {
 		return nil
@@ -86,7 +87,7 @@ func (m *Image) refusedBefore() (out []refusedSide) {
 	return out
 }
 
-// retry wants lists again that were refused.
+// retry gives endpoints their refused lists again.
 func (m *Image) retry(lists []refusedSide) {
 	for _, x := range lists {
 		e := m.endpoints.all[x.id]
@@ -97,8 +98,7 @@ func (m *Image) retry(lists []refusedSide) {
 	}
 }
 
-// fitting returns those of the lists that may not be too much: of what is refused it is known how
-// large it is at least.
+// fitting returns the lists that may fit now, by the smallest size that they are known to have.
 func (m *Image) fitting(lists []refusedSide) []refusedSide {
 	return slices.DeleteFunc(lists, func(x refusedSide) bool {
 		e := m.endpoints.all[x.id]
@@ -106,10 +106,10 @@ func (m *Image) fitting(lists []refusedSide) []refusedSide {
 	})
 }
 
-// Reconsider has the next plan look at everything that was refused.
+// Reconsider makes the next plan evaluate all refused lists again.
 func (m *Image) Reconsider() { m.reconsiderAll = true }
 
-// Refused returns what is refused, by endpoint.
+// Refused returns the refused lists, sorted by endpoint.
 func (m *Image) Refused() (out []Refusal) {
 	for _, id := range m.endpoints.sorted() {
 		e := m.endpoints.all[id]
