@@ -87,17 +87,17 @@ func (k *Kernel) FlowPlaces() int { return k.connections.Places() }
 
 // ForgetLately has no flow have gone on lately, as when another unit of time begins.
 func (k *Kernel) ForgetLately() error {
-	return errors.Join(k.forgetTraces(), k.shared[bpf.SluiceMapCrowds].Put(uint32(0), &bpf.SluiceCrowd{}))
+	return errors.Join(k.forgetTraces(), k.shared[bpf.SluiceMapActivity].Put(uint32(0), &bpf.SluiceActiveFlows{}))
 }
 
 func (k *Kernel) forgetTraces() error {
-	return k.shared[bpf.SluiceMapLately].Put(uint32(0), make([]byte, bpf.LatelyBytes))
+	return k.shared[bpf.SluiceMapRecent].Put(uint32(0), make([]byte, bpf.RecentBytes))
 }
 
 // ageCrowds has counts be of earlier units.
 func (k *Kernel) ageCrowds(units uint32) error {
-	crowds := k.shared[bpf.SluiceMapCrowds]
-	var c bpf.SluiceCrowd
+	crowds := k.shared[bpf.SluiceMapActivity]
+	var c bpf.SluiceActiveFlows
 	if err := crowds.Lookup(uint32(0), &c); err != nil {
 		return err
 	}
@@ -109,15 +109,15 @@ func (k *Kernel) ageCrowds(units uint32) error {
 // Counted returns how many flows were counted that went on, in the unit of time of the latest and
 // in the one before.
 func (k *Kernel) Counted() (latest, before uint32, err error) {
-	var c bpf.SluiceCrowd
-	err = k.shared[bpf.SluiceMapCrowds].Lookup(uint32(0), &c)
+	var c bpf.SluiceActiveFlows
+	err = k.shared[bpf.SluiceMapActivity].Lookup(uint32(0), &c)
 	return uint32(c.Latest), uint32(c.Before), err
 }
 
 // ageFragments has the ports of fragments be older.
 func (k *Kernel) ageFragments(units uint32) error {
 	const at = 4 // of the time in the value
-	m := k.shared[bpf.SluiceMapFragments]
+	m := k.shared[bpf.SluiceMapFrags]
 	key, value := make([]byte, m.KeySize()), make([]byte, m.ValueSize())
 	older := map[string][]byte{}
 	it := m.Iterate()
@@ -150,7 +150,7 @@ func (k *Kernel) Names() (map[netip.Addr]uint32, error) {
 	names := map[netip.Addr]uint32{}
 	var a [16]byte
 	var id uint32
-	it := k.maps.All()[bpf.SluiceMapNames].Iterate()
+	it := k.maps.All()[bpf.SluiceMapAddrs].Iterate()
 	for it.Next(&a, &id) {
 		names[netip.AddrFrom16(a).Unmap()] = id
 	}
@@ -260,7 +260,7 @@ func (k *Kernel) flowOf(id uint32) error {
 func (k *Kernel) FragmentCount() (n int, err error) {
 	var key bpf.SluiceFragmentKey
 	var value bpf.SluiceFragment
-	it := k.shared[bpf.SluiceMapFragments].Iterate()
+	it := k.shared[bpf.SluiceMapFrags].Iterate()
 	for it.Next(&key, &value) {
 		n++
 	}

@@ -15,7 +15,7 @@ typedef __u32 __be32;
 #define inline_always static inline __attribute__((always_inline))
 #define never_inline static __attribute__((noinline))
 /* Functions that are verified once, whoever calls them: their pointers may be null. */
-#define on_its_own __attribute__((noinline))
+#define global_function __attribute__((noinline))
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 

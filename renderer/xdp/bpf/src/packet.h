@@ -3,7 +3,7 @@
 #ifndef SLUICE_PACKET_H
 #define SLUICE_PACKET_H
 #include "kernel.h"
-#include "memory.h"
+#include "policymap.h"
 
 enum parsed {
 	PARSED = 0,
@@ -27,9 +27,9 @@ struct packet {
 	__u8 routed;   /* its sender says by which hosts it goes */
 	__u8 hops;     /* that are left, of ICMPv6 without extension headers; else 0 */
 	__u8 to_pod;
-	__u8 begins;   /* a flow, which was noted */
+	__u8 tracked;   /* a flow, which was noted */
 	__u8 hairpin;  /* from the pod's own interface */
-	__u8 elsewhere; /* comes to the pod, and was not made on this node */
+	__u8 received; /* comes to the pod, and was not made on this node */
 	__u8 sender_known; /* remote is who sent it, whoever its source says */
 	__u32 inner;
 	__u32 bytes;

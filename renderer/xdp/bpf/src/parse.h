@@ -4,7 +4,7 @@
  * copies bytes from it, and NAME makes names of functions for it. */
 
 /* transport reads what follows the headers of IP: left bytes, as these claim. */
-on_its_own int NAME(transport)(CTX *ctx, struct packet *p, __u32 at, __u32 left, int inner)
+global_function int NAME(transport)(CTX *ctx, struct packet *p, __u32 at, __u32 left, int inner)
 {
 	if (!p)
 		return MALFORMED;
@@ -60,7 +60,7 @@ on_its_own int NAME(transport)(CTX *ctx, struct packet *p, __u32 at, __u32 left,
 }
 
 /* source_route reports whether options of IPv4 say by which hosts a packet goes. What cannot be read may. */
-on_its_own int NAME(source_route)(CTX *ctx, __u32 at, __u32 left)
+global_function int NAME(source_route)(CTX *ctx, __u32 at, __u32 left)
 {
 	__u8 h[2] = {};
 	for (int i = 0; i < 40 && left; i++) {
@@ -82,7 +82,7 @@ on_its_own int NAME(source_route)(CTX *ctx, __u32 at, __u32 left)
 	return 0;
 }
 
-on_its_own int NAME(network4)(CTX *ctx, struct packet *p, __u32 at, int inner)
+global_function int NAME(network4)(CTX *ctx, struct packet *p, __u32 at, int inner)
 {
 	struct ip4 ip = {};
 	if (!p || LOAD(ctx, at, &ip, sizeof(ip)))
@@ -107,7 +107,7 @@ on_its_own int NAME(network4)(CTX *ctx, struct packet *p, __u32 at, int inner)
 
 /* extension reads an extension header of IPv6. It returns the next header, and notes in
  * inner how long this one was; or it returns a negative number. */
-on_its_own int NAME(extension)(CTX *ctx, struct packet *p, __u32 at, __u32 type)
+global_function int NAME(extension)(CTX *ctx, struct packet *p, __u32 at, __u32 type)
 {
 	__u8 h[8] = {};
 	if (!p || LOAD(ctx, at, h, 8))
@@ -127,7 +127,7 @@ inline_always int NAME(is_extension)(__u32 next)
 	return next == P_HOPOPTS || next == P_ROUTING || next == P_FRAGMENT || next == P_DSTOPTS || next == P_AH || next == P_MOBILITY || next == P_HIP || next == P_SHIM6;
 }
 
-on_its_own int NAME(network6)(CTX *ctx, struct packet *p, __u32 at, int inner)
+global_function int NAME(network6)(CTX *ctx, struct packet *p, __u32 at, int inner)
 {
 	struct ip6 ip = {};
 	if (!p || LOAD(ctx, at, &ip, sizeof(ip)))
@@ -160,7 +160,7 @@ on_its_own int NAME(network6)(CTX *ctx, struct packet *p, __u32 at, int inner)
 }
 
 /* parse begins at the header of Ethernet. */
-on_its_own int NAME(parse)(CTX *ctx, struct packet *p)
+global_function int NAME(parse)(CTX *ctx, struct packet *p)
 {
 	if (!p)
 		return MALFORMED;
@@ -208,7 +208,7 @@ inline_always int NAME(own_arp)(CTX *ctx, struct packet *p, __u32 line)
 
 /* on_link says what becomes of ARP and of neighbour discovery. Both make hosts believe where others are, so that
  * pods send them about themselves only. */
-on_its_own int NAME(on_link)(CTX *ctx, struct packet *p, __u32 line, int how)
+global_function int NAME(judge_link)(CTX *ctx, struct packet *p, __u32 line, int how)
 {
 	if (!p)
 		return IS_NEIGHBOUR;
@@ -219,12 +219,12 @@ on_its_own int NAME(on_link)(CTX *ctx, struct packet *p, __u32 line, int how)
 		return IS_NEIGHBOUR;
 	if (d.type != ROUTER_SOLICITATION && LOAD(ctx, p->inner + 8, d.target, sizeof(d.target)))
 		return IS_NEIGHBOUR;
-	return discovers(line, p, &d, how);
+	return judge_discovery(line, p, &d, how);
 }
 
 /* about reports whether the packet that an ICMP error is about may have been sent: it went
  * in the other direction, so that its remote end is its destination. */
-on_its_own int NAME(about)(CTX *ctx, struct packet *p, __u32 line)
+global_function int NAME(judge_error)(CTX *ctx, struct packet *p, __u32 line)
 {
 	if (!p)
 		return IS_ERROR;
@@ -238,15 +238,15 @@ on_its_own int NAME(about)(CTX *ctx, struct packet *p, __u32 line)
 		if (inner.place != PLACE_OTHER)
 			inner.remote_port = p->remote_port;
 	}
-	return !related(line, &inner) ? IS_ERROR : errs_often(line, p) ? IS_MANY : PERMITTED;
+	return !related(line, &inner) ? IS_ERROR : too_many_errors(line, p) ? IS_MANY : PERMITTED;
 }
 
 /* asks does what admitted and judge leave to those who can read the packet. */
-inline_always int NAME(asks)(CTX *ctx, struct packet *p, __u32 line, int reason, int how)
+inline_always int NAME(finish)(CTX *ctx, struct packet *p, __u32 line, int reason, int how)
 {
-	if (reason == ASK_ABOUT)
-		return NAME(about)(ctx, p, line);
-	reason = NAME(on_link)(ctx, p, line, how);
+	if (reason == NEEDS_ERROR)
+		return NAME(judge_error)(ctx, p, line);
+	reason = NAME(judge_link)(ctx, p, line, how);
 	return reason == PERMITTED && p->v6 && !(conf & CONF_NEIGHBOURS) ? judge(line, p, PARSED, how) : reason;
 }
 

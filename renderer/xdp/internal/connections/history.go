@@ -51,10 +51,10 @@ func (h *History) Generation() *uint32 { return &h.history().Generation }
 
 // Parity returns the parity of the policy map in force, also if an earlier process put it in force.
 // Successive policy maps have parity 0 and 1 in turn.
-func (h *History) Parity() uint32 { return h.history().Turn & 1 }
+func (h *History) Parity() uint32 { return h.history().Parity & 1 }
 
 // SetParity sets the parity of the policy map that is put in force.
-func (h *History) SetParity(parity uint32) { h.history().Turn = parity }
+func (h *History) SetParity(parity uint32) { h.history().Parity = parity }
 
 // Close unmaps the memory.
 func (h *History) Close() error {

@@ -27,7 +27,7 @@ type Table struct {
 // Open takes the maps of the table from the shared maps, and does not own them. It counts the
 // entries of endpoints anew, because the table may have been replaced.
 func Open(shared map[string]*ebpf.Map) (t *Table, err error) {
-	t = &Table{flows: shared[bpf.SluiceMapFlows], fragments: shared[bpf.SluiceMapFragments], limits: shared[bpf.SluiceMapLimits]}
+	t = &Table{flows: shared[bpf.SluiceMapConns], fragments: shared[bpf.SluiceMapFrags], limits: shared[bpf.SluiceMapLimits]}
 	if t.shares, err = bpf.Map(shared[bpf.SluiceMapShares]); err != nil {
 		return nil, err
 	}

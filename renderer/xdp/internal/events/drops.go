@@ -21,13 +21,13 @@ type Drops struct {
 
 // OpenDrops takes the counters from the shared maps.
 func OpenDrops(shared map[string]*ebpf.Map) (*Drops, error) {
-	b, err := bpf.Map(shared[bpf.SluiceMapReasons])
+	b, err := bpf.Map(shared[bpf.SluiceMapDrops])
 	return &Drops{counters: b}, err
 }
 
 // Count returns how many packets were dropped so far, by the number of the reason. It returns
 // ErrClosed after Close.
-func (d *Drops) Count() (out [bpf.ReasonBytes / bpf.HitBytes]uint64, err error) {
+func (d *Drops) Count() (out [bpf.DropBytes / bpf.CounterBytes]uint64, err error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if d.counters == nil {

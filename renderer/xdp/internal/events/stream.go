@@ -38,7 +38,7 @@ type Stream struct {
 // NewStream takes its maps from the shared maps. It disables reporting, which a killed process may
 // have left enabled.
 func NewStream(shared map[string]*ebpf.Map) (*Stream, error) {
-	s := &Stream{ring: shared[bpf.SluiceMapEvents], filter: shared[bpf.SluiceMapListener]}
+	s := &Stream{ring: shared[bpf.SluiceMapEvents], filter: shared[bpf.SluiceMapEventFilter]}
 	return s, s.Set(Filter{})
 }
 
@@ -49,7 +49,7 @@ func (s *Stream) Set(f Filter) error {
 		s.since.Store(int64(SinceBoot()))
 	}
 	s.perSecond = f.PerSecond
-	raw := bpf.SluiceTelling{PerSecond: f.PerSecond, OneIn: f.OneIn}
+	raw := bpf.SluiceEventFilter{PerSecond: f.PerSecond, OneIn: f.OneIn}
 	if f.Permitted && f.PerSecond > 0 {
 		raw.Permitted = 1
 	}

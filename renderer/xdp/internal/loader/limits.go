@@ -76,7 +76,7 @@ func valueBytes() (int, error) {
 // lines returns how many lines a policy map may have, and slots how many counters for each
 // processor.
 func (l limits) lines() int { return floorPower(l.maxBytes / bpf.LineBytes) }
-func (l limits) slots() int { return l.maxBytes / bpf.HitBytes / l.cpus &^ (slotsPerLine - 1) }
+func (l limits) slots() int { return l.maxBytes / bpf.CounterBytes / l.cpus &^ (slotsPerLine - 1) }
 
 // floorPower returns the largest power of two that is at most n, which must be positive.
 func floorPower(n int) int { return 1 << (bits.Len(uint(n)) - 1) }

@@ -23,10 +23,10 @@ import (
 
 // MapNames are the maps of one policy map. All other maps are shared by all policy maps, and
 // outlive them.
-var MapNames = []string{bpf.SluiceMapMem, bpf.SluiceMapEnds, bpf.SluiceMapFar, bpf.SluiceMapNames, bpf.SluiceMapHits}
+var MapNames = []string{bpf.SluiceMapPolicy, bpf.SluiceMapEndpoints, bpf.SluiceMapEpover, bpf.SluiceMapAddrs, bpf.SluiceMapCounters}
 
 // SharedNames are the maps that all policy maps share.
-var SharedNames = []string{bpf.SluiceMapGateways, bpf.SluiceMapFlows, bpf.SluiceMapLately, bpf.SluiceMapCrowds, bpf.SluiceMapChanges, bpf.SluiceMapFragments, bpf.SluiceMapEvents, bpf.SluiceMapListener, bpf.SluiceMapReasons, bpf.SluiceMapShares, bpf.SluiceMapLimits}
+var SharedNames = []string{bpf.SluiceMapGateways, bpf.SluiceMapConns, bpf.SluiceMapRecent, bpf.SluiceMapActivity, bpf.SluiceMapChanges, bpf.SluiceMapFrags, bpf.SluiceMapEvents, bpf.SluiceMapEventFilter, bpf.SluiceMapDrops, bpf.SluiceMapShares, bpf.SluiceMapLimits}
 
 // MaxTunnelPorts is the largest number of tunnel ports.
 const MaxTunnelPorts = 8
@@ -99,7 +99,7 @@ func (l *Loader) identify() error {
 	}
 	h := sha256.New()
 	h.Write(bpf.Object())
-	_, err = fmt.Fprint(h, l.conf(), hz, shift, l.shared[bpf.SluiceMapFlows].ValueSize(), l.seed, l.threshold(), l.layouts.Now(), l.Behind(), l.config.Mode.tags(), l.config.TunnelPorts)
+	_, err = fmt.Fprint(h, l.conf(), hz, shift, l.shared[bpf.SluiceMapConns].ValueSize(), l.seed, l.threshold(), l.layouts.Now(), l.Behind(), l.config.Mode.tags(), l.config.TunnelPorts)
 	copy(l.version[:], h.Sum(nil))
 	return err
 }
@@ -232,9 +232,9 @@ func (l *Loader) spec(s Size) (*ebpf.CollectionSpec, error) {
 	for name, value := range map[string]any{
 		bpf.SluiceVarSkbConnection: s.Layout.Connection, bpf.SluiceVarSkbTag: s.Layout.tag, bpf.SluiceVarSkbLength: s.Layout.length,
 		bpf.SluiceVarSkbInterface: s.Layout.by, bpf.SluiceVarConnectionSource: s.Layout.source, bpf.SluiceVarConnectionStep: s.Layout.step,
-		bpf.SluiceVarBehind: bit(l.Behind()), bpf.SluiceVarTags: bit(l.config.Mode.tags()),
-		bpf.SluiceVarConf: l.conf(), bpf.SluiceVarTicksPerSecond: hz, bpf.SluiceVarTickShift: shift, bpf.SluiceVarMemoryTurn: s.Parity,
-		bpf.SluiceVarCrowdSize: l.threshold(), bpf.SluiceVarFlowSeed: l.seed, bpf.SluiceVarReorders: bit(runtime.GOARCH != "amd64"), // amd64 keeps loads and stores in order
+		bpf.SluiceVarJudgeInStack: bit(l.Behind()), bpf.SluiceVarTags: bit(l.config.Mode.tags()),
+		bpf.SluiceVarConf: l.conf(), bpf.SluiceVarTicksPerSecond: hz, bpf.SluiceVarTickShift: shift, bpf.SluiceVarPolicyParity: s.Parity,
+		bpf.SluiceVarRecentThreshold: l.threshold(), bpf.SluiceVarFlowSeed: l.seed, bpf.SluiceVarReorders: bit(runtime.GOARCH != "amd64"), // amd64 keeps loads and stores in order
 		bpf.SluiceVarTunnelPorts: ports,
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {

@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -100,9 +99,9 @@ func isBPF(path string) error {
 // Pins reports whether anything is pinned at all.
 func (f *Folder) Pins() bool { return f != nil && f.path != "" }
 
-// Path returns the path of the pin of an object. Names of pins have no dots.
+// Path returns the path of the pin of a map or link.
 func (f *Folder) Path(name string) string {
-	return filepath.Join(f.path, strings.TrimPrefix(name, ".data."))
+	return filepath.Join(f.path, bpf.PinName(name))
 }
 
 // Glob returns the paths of the pins whose names begin with a prefix.

@@ -37,10 +37,10 @@ func newMap(l *loader.Loader, size loader.Size, programs []string, given map[str
 	}
 	m := &policyMap{
 		size: size, coll: coll, asked: map[string]*ebpf.Program{},
-		endpoints: endpoints{overflow: coll.Maps[bpf.SluiceMapFar], owners: map[uint32]uint32{}, records: map[uint32]uint32{}, overflowed: map[uint32]struct{}{}},
-		addresses: addresses{coll.Maps[bpf.SluiceMapNames], map[netip.Addr]uint32{}},
+		endpoints: endpoints{overflow: coll.Maps[bpf.SluiceMapEpover], owners: map[uint32]uint32{}, records: map[uint32]uint32{}, overflowed: map[uint32]struct{}{}},
+		addresses: addresses{coll.Maps[bpf.SluiceMapAddrs], map[netip.Addr]uint32{}},
 	}
-	for name, b := range map[string]*[]byte{bpf.SluiceMapMem: &m.bytes, bpf.SluiceMapEnds: &m.endpoints.table, bpf.SluiceMapHits: &m.counters} {
+	for name, b := range map[string]*[]byte{bpf.SluiceMapPolicy: &m.bytes, bpf.SluiceMapEndpoints: &m.endpoints.table, bpf.SluiceMapCounters: &m.counters} {
 		if *b, err = bpf.Map(coll.Maps[name]); err != nil {
 			return nil, errors.Join(err, m.close())
 		}

@@ -77,8 +77,8 @@ func (s *Maps) Adopt(programs []string) error {
 		}
 		given[name] = m
 	}
-	lines := int(given[bpf.SluiceMapMem].ValueSize() / bpf.LineBytes)
-	slots := int(given[bpf.SluiceMapHits].ValueSize()/bpf.HitBytes) / s.loader.CPUs()
+	lines := int(given[bpf.SluiceMapPolicy].ValueSize() / bpf.LineBytes)
+	slots := int(given[bpf.SluiceMapCounters].ValueSize()/bpf.CounterBytes) / s.loader.CPUs()
 	m, err := newMap(s.loader, s.loader.SizeOf(lines, slots, s.history.Parity()), programs, given)
 	if err != nil {
 		return err

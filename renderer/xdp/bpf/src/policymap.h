@@ -1,7 +1,7 @@
 /* How verdicts are found in memory. Package compile writes it; its layout.go has the same
  * numbers, and a test compares them. */
-#ifndef SLUICE_MEMORY_H
-#define SLUICE_MEMORY_H
+#ifndef SLUICE_POLICYMAP_H
+#define SLUICE_POLICYMAP_H
 #include "kernel.h"
 
 #define LINE_WORDS 16
@@ -57,39 +57,39 @@ struct address {
 };
 
 /* mem is all lines; the size is set by the loader. Line 0 is zero: it denies. */
-IN_PLACE(struct line, mem);
-volatile const __u32 mem_lines = 1;
+IN_PLACE(struct line, policy);
+volatile const __u32 policy_lines = 1;
 
 /* changes counts the changes of what any list says, of all memories there have been, and has the
  * seed of the table of flows. It is written behind a change. Programs do not read the turn, which is
  * that of the memory in force: see memory_turn. */
 struct history {
 	__u64 seed;
-	__u32 generation, turn;
+	__u32 generation, parity;
 };
 
 IN_PLACE(struct history, changes);
 
 /* Memories that follow each other have 0 and 1 in turn: while links go from one to the other programs
  * of both run, and a slot means something in its own only. */
-volatile const __u32 memory_turn = 0;
+volatile const __u32 policy_parity = 0;
 
 /* generation is read before the record of an endpoint: who has the number of a change sees the
  * change. */
 inline_always __u32 generation(void)
 {
-	return *(volatile __u32 *)&changes->generation << 1 | memory_turn;
+	return *(volatile __u32 *)&changes->generation << 1 | policy_parity;
 }
 
 /* nothing is 0, and known only when x is: what is read at a place that depends on it is read
  * behind x by every processor. */
-inline_always __u32 nothing(__u64 x)
+inline_always __u32 zero_after(__u64 x)
 {
 	asm volatile("%0 ^= %0" : "+r"(x));
 	return x;
 }
 
-inline_always struct line *line_at(__u32 i) { return i < mem_lines ? AT(mem, i) : 0; }
+inline_always struct line *line_at(__u32 i) { return i < policy_lines ? AT(policy, i) : 0; }
 
 /* word_at reads the i-th word from the start of a line. */
 inline_always __u32 word_at(__u32 line, __u32 i)
@@ -101,7 +101,7 @@ inline_always __u32 word_at(__u32 line, __u32 i)
 /* word_of reads the i-th word of what has so many lines, of which the first is told. */
 inline_always __u32 word_of(__u32 line, const __u32 lines, __u32 i)
 {
-	return line < mem_lines - (lines - 1) ? AT(mem, line)->w[i] : 0;
+	return line < policy_lines - (lines - 1) ? AT(policy, line)->w[i] : 0;
 }
 
 /* AHEAD is negative if the i-th of sorted 16-bit starts is reached by the key, REACHED is 1 then. The last that
@@ -164,10 +164,10 @@ inline_always __u32 next6(__u32 node, struct address *a)
 	return resolve(l->w[NODE_CELL], (addr[digit >> 1] >> (digit & 1 ? 0 : 16)) & 0xffff);
 }
 
-on_its_own __u32 step6(__u32 node, struct address *addr) { return addr ? next6(node, addr) : 0; }
+global_function __u32 step6(__u32 node, struct address *addr) { return addr ? next6(node, addr) : 0; }
 
 /* class6 makes a call for each node behind the second: two lead to the class of most pods. */
-on_its_own __u32 class6(__u32 root6, struct address *addr)
+global_function __u32 class6(__u32 root6, struct address *addr)
 {
 	if (!addr)
 		return 0;
