@@ -1,29 +1,30 @@
-/* The table of flows. A look-up in a table of the kernel's is a call, and costs as much as
- * everything else that most packets need; this one is read in place.
+/* The connection table. A look-up in a hash map of the kernel is a call, which costs as much as
+ * everything else that most packets need. So programs read this table in place.
  *
- * A flow is in one of two buckets of four, which its hash names. Every place has one word of
- * state that changes at once, and whose turn is another one after each change of the place's
- * owner: who reads the same turn before and behind the key has read one flow. Nobody waits. */
+ * A connection is in one of two buckets of four entries, which its hash selects. An entry has one
+ * word of state, which is changed atomically. The state has a version, which changes whenever the
+ * entry is given to another connection: a reader that finds the same version before and after it
+ * read the key has read one connection. No processor waits for another. */
 #ifndef SLUICE_FLOWS_H
 #define SLUICE_FLOWS_H
 #include "shares.h"
 
 #define BUCKET_FLOWS 4
 
-/* A flow that was permitted in its own direction, and whose replies would not be. */
+/* A tracked connection: a permitted flow whose replies the other direction's list denies. */
 struct flow {
 	__u64 state; /* 0: never used */
-	__u64 ports; /* and the endpoint */
-	__u64 remote, more; /* of IPv6; of IPv4 more is what the list said */
+	__u64 ports; /* and the endpoint in the upper half */
+	__u64 remote, more; /* the remote address; of IPv4 it fits into remote, and more is the cached verdict */
 };
 
 struct bucket {
 	struct flow flow[BUCKET_FLOWS];
 };
 
-/* What a list said about a flow of IPv4, by the slot of its rule, and in which generation of all
- * lists: until the next one it need not be asked again. It has some bits of the turn, too, so that
- * it is changed for the flow only that it was read with. */
+/* The cached verdict of an IPv4 connection: the slot of the rule that permitted it, and the
+ * generation. The list need not be evaluated again in the same generation. Some bits of the entry's
+ * version make a compare-and-swap fail if the entry was given to another connection. */
 #define CACHED_GENERATION_SHIFT 32
 #define CACHED_VERSION_SHIFT 24
 #define CACHED_VERSION (0xffULL << CACHED_VERSION_SHIFT)
@@ -31,12 +32,12 @@ struct bucket {
 
 IN_PLACE(struct bucket, conns);
 
-volatile const __u32 flow_mask = 0; /* buckets - 1, of which there are a power of two */
-volatile const __u64 flow_seed = 1; /* not known outside, so that nobody can aim at a bucket */
-volatile const __u32 reorders = 1;  /* the processor may read later words first */
+volatile const __u32 flow_mask = 0; /* number of buckets, a power of two, minus 1 */
+volatile const __u64 flow_seed = 1; /* secret, so that no sender can aim at a bucket */
+volatile const __u32 reorders = 1;  /* the processor may reorder loads */
 
 /* State, by bits. */
-#define STATE_LAST 0xffffffffULL /* when it was seen, in units of time */
+#define STATE_LAST 0xffffffffULL /* time of the last packet, in units of time */
 #define STATE_PROTOCOL_SHIFT 32
 #define STATE_PROTOCOL (0xffULL << STATE_PROTOCOL_SHIFT)
 #define STATE_TO_POD (1ULL << 40)
@@ -46,7 +47,7 @@ volatile const __u32 reorders = 1;  /* the processor may read later words first 
 #define SEEN_RST (1ULL << 44)
 #define STATE_V6 (1ULL << 45)
 #define STATE_USED (1ULL << 46)
-#define STATE_BUSY (1ULL << 47) /* somebody writes the key */
+#define STATE_BUSY (1ULL << 47) /* the key is being written */
 #define STATE_VERSION_SHIFT 48
 #define STATE_VERSION (1ULL << STATE_VERSION_SHIFT)
 #define STATE_VERSIONS (0xffffULL << 48)
@@ -54,17 +55,17 @@ volatile const __u32 reorders = 1;  /* the processor may read later words first 
 
 struct flow_key {
 	__u64 ports, remote, more;
-	__u64 state; /* what STATE_KEY has of it */
+	__u64 state; /* the bits of STATE_KEY */
 	__u64 hash;
 	__u32 bucket[2];
 };
 
-/* flow_key says where the flow of a packet is. It is of both directions. */
+/* flow_key sets the key of the flow of a packet, which is the same for both directions. */
 inline_always void flow_key(struct flow_key *k, __u32 id, struct packet *p)
 {
 	k->remote = p->remote.w[0];
 	k->more = 0;
-	if (p->v6) { /* of IPv4 the words are not written together, and reading them so would wait */
+	if (p->v6) { /* one load of two words that were stored one by one would stall */
 		k->remote |= (__u64)p->remote.w[1] << 32;
 		k->more = (__u64)p->remote.w[3] << 32 | p->remote.w[2];
 	}
@@ -81,7 +82,7 @@ inline_always void flow_key(struct flow_key *k, __u32 id, struct packet *p)
 
 inline_always struct bucket *bucket_at(__u32 i) { return AT(conns, i & flow_mask); }
 
-/* state_of reads a state: what is read later is not older, what was read before not newer. */
+/* read_state reads a state in order: before all later loads, and after all earlier ones. */
 inline_always __u64 read_state(struct flow *f)
 {
 	if (reorders)
@@ -89,13 +90,13 @@ inline_always __u64 read_state(struct flow *f)
 	return *(volatile __u64 *)&f->state;
 }
 
-/* found is a place of which everything was read at once, as far as turns tell. */
+/* found is a consistent copy of an entry, by its version. */
 struct found {
 	struct flow *flow; /* 0: there is none */
 	__u64 state, more;
 };
 
-/* is reports whether a place has a flow, and what is in it. */
+/* is_flow reports whether an entry holds a flow, and sets in to its content. */
 inline_always int is_flow(struct flow *f, struct flow_key *k, struct found *in)
 {
 	volatile struct flow *now = f;
@@ -112,11 +113,12 @@ inline_always int is_flow(struct flow *f, struct flow_key *k, struct found *in)
 	return !((in->state ^ before) & (STATE_VERSIONS | STATE_BUSY));
 }
 
-/* fuller reports whether the places behind one of a bucket may have a flow: they are taken in their
- * order, and a place that was taken once is never as if it were new. */
+/* was_used reports whether an entry of a bucket was ever used. Entries are used in order, so after
+ * an unused entry there are no flows. */
 inline_always int was_used(struct bucket *b, const int place) { return read_state(&b->flow[place]) != 0; }
 
-/* in_bucket looks for a flow in a bucket, whose second half is another line of the cache. */
+/* in_bucket looks for a flow in a bucket. The second half of the bucket is in another cache
+ * line. */
 inline_always int in_bucket(struct bucket *b, struct flow_key *k, struct found *in)
 {
 	if (is_flow(&b->flow[0], k, in) || is_flow(&b->flow[1], k, in))
@@ -124,12 +126,12 @@ inline_always int in_bucket(struct bucket *b, struct flow_key *k, struct found *
 	return was_used(b, 1) && (is_flow(&b->flow[2], k, in) || is_flow(&b->flow[3], k, in));
 }
 
-/* spilled reports whether flows of a bucket may be in their second one: nothing goes elsewhere while
- * there is room. */
+/* spilled reports whether flows of a bucket may be in their second bucket. That is used only after
+ * all entries of the first one were used. */
 inline_always int spilled(struct bucket *b) { return was_used(b, 1) && was_used(b, BUCKET_FLOWS - 1); }
 
-/* elsewhere says which place of its second bucket a flow has; -1 if it has none. It is told by
- * value, so that keys need not be in memory. */
+/* find_second returns the index of a flow in its second bucket, -1 for none. It gets the key by
+ * value, so that the key can stay in registers. */
 global_function int find_second(__u64 ports, __u64 remote, __u64 more, __u64 state, __u32 bucket)
 {
 	struct flow_key k = { .ports = ports, .remote = remote, .more = more, .state = state };
@@ -138,7 +140,7 @@ global_function int find_second(__u64 ports, __u64 remote, __u64 more, __u64 sta
 	return is_flow(&b->flow[0], &k, &in) ? 0 : is_flow(&b->flow[1], &k, &in) ? 1 : is_flow(&b->flow[2], &k, &in) ? 2 : is_flow(&b->flow[3], &k, &in) ? 3 : -1;
 }
 
-/* find looks for a flow: most are in their first bucket. */
+/* find looks for a flow. Most flows are in their first bucket. */
 inline_always struct found find(struct flow_key *k)
 {
 	struct found in = {};
@@ -154,13 +156,15 @@ inline_always struct found find(struct flow_key *k)
 	return (struct found){};
 }
 
-/* turns changes the state of a place from what was read, and reports whether it did. */
+/* swap_state changes the state of an entry if it is still the one that was read, and reports
+ * whether it did. */
 inline_always int swap_state(struct flow *f, __u64 from, __u64 to)
 {
 	return __sync_val_compare_and_swap(&f->state, from, to) == from;
 }
 
-/* put writes a flow to a place whose state was read, unless somebody else was faster. */
+/* write_flow writes a flow to an entry whose state was read. It returns 0 if another processor
+ * changed the entry first. */
 inline_always int write_flow(struct flow *f, __u64 was, struct flow_key *k, __u64 state, __u64 cached)
 {
 	__u64 version = (was + STATE_VERSION) & STATE_VERSIONS;
@@ -178,7 +182,7 @@ inline_always int write_flow(struct flow *f, __u64 was, struct flow_key *k, __u6
 	return 1;
 }
 
-/* renew notes what a list says now about a flow that was found. */
+/* cache_verdict stores the verdict of a list in the entry of a flow. */
 inline_always void cache_verdict(struct found *in, __u64 cached)
 {
 	cached |= in->more & CACHED_VERSION;

@@ -1,4 +1,5 @@
-/* What the lists of an endpoint say about a packet, and what becomes of it: the core, which takes any packet. */
+/* The verdict about a packet, by the lists of its endpoint. This is the general path, which takes
+ * any packet. */
 #ifndef SLUICE_JUDGE_H
 #define SLUICE_JUDGE_H
 
@@ -6,7 +7,7 @@
 #include "report.h"
 #include "endpoints.h"
 
-/* by_list returns the verdict of one direction's list, which permits when there is none. */
+/* list_verdict returns the verdict of one direction's list. Without a list it permits. */
 inline_always __u32 list_verdict(struct line *record, struct packet *p, __u32 class, int to_pod)
 {
 	if (!(record->w[RECORD_FLAGS] & (to_pod ? FLAG_TO_POD : FLAG_FROM_POD)))
@@ -15,8 +16,8 @@ inline_always __u32 list_verdict(struct line *record, struct packet *p, __u32 cl
 	return verdict(record, to_pod, class, p->place, source, p->place == PLACE_OTHER ? p->protocol : port);
 }
 
-/* of returns the verdict of one direction's list. What was not made here is not from the own node, whatever
- * its source says. */
+/* verdict_of returns the verdict of one direction's list. A rule for the own node does not permit a
+ * packet that was not created here, whatever its source is. */
 inline_always __u32 verdict_of(struct line *record, struct packet *p, __u32 class, int to_pod)
 {
 	__u32 v = list_verdict(record, p, class, to_pod);
@@ -28,8 +29,8 @@ inline_always __u32 class_of(struct line *record, struct packet *p)
 	return p->v6 ? class6(record->w[RECORD_ROOT6], &p->remote) : class4(record->w[RECORD_ROOT4], p->remote.w[0]);
 }
 
-/* without_ports returns the verdict about a packet whose ports are not known: it is denied
- * unless they do not matter. */
+/* without_ports returns the verdict about a packet with unknown ports. It denies unless the verdict
+ * is the same for all ports. */
 global_function __u32 without_ports(__u32 line, struct packet *p)
 {
 	struct line *record = line_at(line);
@@ -45,8 +46,7 @@ global_function __u32 without_ports(__u32 line, struct packet *p)
 	return cell & KIND_MASK || (cell & OWN_NODE && p->received) ? 0 : cell;
 }
 
-/* decide says what becomes of a packet, in the direction that it has. With look, nothing is
- * noted. */
+/* decide returns the verdict about a packet in its direction. With peek, it changes no state. */
 global_function __u32 decide(__u32 line, struct packet *p, int peek)
 {
 	struct line *record = line_at(line);
@@ -63,11 +63,11 @@ global_function __u32 decide(__u32 line, struct packet *p, int peek)
 	__u32 allowed = v & ALLOW;
 	if (allowed ? peek || !(keep || flags & there) : p->kind == FIRST_PACKET)
 		return v;
-	/* What the other direction says of the flow that this may be the answer to, and of the
-	 * answer to this. */
+	/* The other direction's verdict: about the flow that this packet may answer, and about the
+	 * answer to this packet. */
 	__u32 origin = verdict_of(record, p, class, !to_pod);
 	if (allowed) {
-		if (keep || !(origin & ALLOW)) /* the answer will need evidence */
+		if (keep || !(origin & ALLOW)) /* the answer will need a tracked connection */
 			p->tracked = track(id, p, to_pod, v, !!keep);
 		return v;
 	}
@@ -83,8 +83,8 @@ global_function __u32 decide(__u32 line, struct packet *p, int peek)
 	return v;
 }
 
-/* related reports whether a packet that an ICMP error is about is of a tracked connection, or needs none, because
- * the lists of both directions permit it. */
+/* related reports whether the packet that an ICMP error quotes belongs to a tracked connection, or
+ * needs none because the lists of both directions permit it. */
 global_function int related(__u32 line, struct packet *p)
 {
 	struct line *record = line_at(line);
@@ -98,20 +98,22 @@ global_function int related(__u32 line, struct packet *p)
 	return is_answer(record->w[RECORD_ID], p, forth ? !to_pod : to_pod, keep, 1);
 }
 
-/* errs_often reports whether an endpoint has had its ICMP errors of a direction. */
+/* too_many_errors reports whether an endpoint has exceeded its rate of ICMP errors in a
+ * direction. */
 global_function int too_many_errors(__u32 line, struct packet *p)
 {
 	struct line *record = line_at(line);
 	return !record || !p || exceeds_error_rate(record->w[RECORD_ID], p->to_pod);
 }
 
-/* What judge is to do. */
+/* The modes of judge. */
 #define ENFORCE 0
-#define EARLY 1 /* drop what will be dropped later, and note nothing */
-#define QUERY 2   /* what would become of the first packet of a flow; note and count nothing */
-#define AT_POD 3 /* at the interface of a pod that sends: what goes to the node is judged by in_stack */
+#define EARLY 1 /* drop early what will be dropped later, and change no state */
+#define QUERY 2   /* return the verdict about the first packet of a flow; change no state and count nothing */
+#define AT_POD 3 /* at the interface of a sending pod: in_stack judges packets to the node */
 
-/* admitted says what becomes of a packet that is read before its list is asked: -1 asks. */
+/* admit makes the checks before the list is evaluated. It returns the reason, or -1 if the list
+ * must decide. */
 inline_always int admit(__u32 line, __u32 flags, struct packet *p, int parsed, int hairpin)
 {
 	__u32 isolated = flags & (FLAG_TO_POD | FLAG_FROM_POD);
@@ -122,7 +124,7 @@ inline_always int admit(__u32 line, __u32 flags, struct packet *p, int parsed, i
 	if (parsed == ON_LINK)
 		return NEEDS_LINK;
 	if (!p->to_pod) {
-		if (parsed == MALFORMED) /* something may be hidden in it, for others than the pod's peers */
+		if (parsed == MALFORMED) /* it may hide a packet for others than the pod's peers */
 			return IS_MALFORMED;
 		if (!(conf & CONF_SPOOF) && !owns(line, p->v6, &p->local))
 			return IS_SPOOFED;
@@ -140,7 +142,7 @@ inline_always int admit(__u32 line, __u32 flags, struct packet *p, int parsed, i
 	return -1;
 }
 
-/* judge is the core: the packet passes, or is dropped for a reason. */
+/* judge returns the reason why a packet is dropped, PERMITTED if it passes. */
 global_function int judge(__u32 line, struct packet *p, int parsed, int how)
 {
 	struct line *record = line_at(line);

@@ -1,16 +1,21 @@
-/* The short way for most packets: what judge says of them, with fewer loads and calls. */
+/* The fast path for most packets: the verdict of judge with fewer loads and calls. */
 #ifndef SLUICE_QUICK_H
 #define SLUICE_QUICK_H
 
 #include "judge.h"
 
-/* SLOWLY says that judge must decide. */
+/* SLOW_PATH means that judge must decide. */
 #define SLOW_PATH (~0U)
 
-/* What is known of the flow of a packet before its list is asked. */
-enum { FLOW_UNKNOWN, FLOW_RECENT /* lately: if its list permits it, nothing is to be noted */, FLOW_CACHED /* its list permitted it, and would again */ };
+/* What is known of the flow of a packet before its list is evaluated. */
+enum {
+	FLOW_UNKNOWN,
+	FLOW_RECENT, /* in the recent-flow cache: if the list permits the packet, no state changes */
+	FLOW_CACHED  /* its verdict is cached: the list need not be evaluated */
+};
 
-/* goes_on does what refreshes does, counts the flow, and leaves a trace where traces are asked first. */
+/* refresh_flow refreshes the tracked connection, counts the active flow, and with use_recent adds
+ * it to the recent-flow cache. */
 inline_always int refresh_flow(struct flow_key *k, struct found *in, struct packet *p, const int to_pod, __u32 now, int use_recent)
 {
 	if (!refresh(in, p, to_pod, now))
@@ -22,9 +27,9 @@ inline_always int refresh_flow(struct flow_key *k, struct found *in, struct pack
 	return 1;
 }
 
-/* look looks for the flow of a packet that is not its first, and brings its evidence up to date if it
- * stands: there is evidence, and what its list said was in the generation of the packet. Then said is that.
- * Of flows of IPv6 it is not known what their lists said. */
+/* look_up looks for the flow of a packet that is not its first. If there is a tracked connection
+ * with a verdict of the packet's generation, it refreshes the connection and sets cached to the
+ * verdict. IPv6 connections have no cached verdict. */
 inline_always int look_up(__u32 id, struct packet *p, const int to_pod, __u64 *cached)
 {
 	struct flow_key k;
@@ -36,7 +41,7 @@ inline_always int look_up(__u32 id, struct packet *p, const int to_pod, __u64 *c
 	if (p->v6)
 		return FLOW_UNKNOWN;
 	struct found in = find(&k);
-	if (!in.flow || in.more >> CACHED_GENERATION_SHIFT != p->generation) /* evidence may be left that is not needed any more */
+	if (!in.flow || in.more >> CACHED_GENERATION_SHIFT != p->generation) /* the connection may be left from lists that needed it */
 		return !use_recent && is_recent(&k, p, to_pod, now) ? FLOW_RECENT : FLOW_UNKNOWN;
 	*cached = in.more;
 	if (!(in.state & STATE_TO_POD) == !to_pod)
@@ -44,8 +49,8 @@ inline_always int look_up(__u32 id, struct packet *p, const int to_pod, __u64 *c
 	return is_reply(&in, p, to_pod, 0, 0, now) ? FLOW_CACHED : FLOW_UNKNOWN;
 }
 
-/* noted does what decide does about evidence, for packets that quick reads and that are not the first
- * of their flow: v is what the list of their direction says. */
+/* track_later_packet does what decide does with tracked connections, for packets of the fast path
+ * that are not the first of their flow. v is the verdict of their direction's list. */
 global_function __u32 track_later_packet(__u32 line, struct packet *p, __u32 class, __u32 v)
 {
 	struct line *record = line_at(line);
@@ -55,7 +60,7 @@ global_function __u32 track_later_packet(__u32 line, struct packet *p, __u32 cla
 	int to_pod = p->to_pod;
 	__u32 id = record->w[RECORD_ID], now = p->now, origin = verdict_of(record, p, class, !to_pod);
 	flow_key(&k, id, p);
-	if (v & origin & ALLOW) { /* the answer passes anyway; it is known from now on, so that it is not looked for in vain */
+	if (v & origin & ALLOW) { /* answers need no tracked connection; the cache saves the next look-up */
 		count_active(&k, now);
 		add_recent(&k, p, to_pod, now);
 		return v;
@@ -77,7 +82,8 @@ global_function __u32 track_later_packet(__u32 line, struct packet *p, __u32 cla
 	return v;
 }
 
-/* honest says that a packet comes from the first address of its pod, and goes to another one. */
+/* has_first_address reports whether the source of a packet is the first address of its pod, and the
+ * destination another address. */
 inline_always int has_first_address(struct line *record, __u32 line, struct packet *p)
 {
 	struct line *own = line_at(line + (p->v6 ? RECORD_ADDR6 : RECORD_ADDR4));
@@ -90,7 +96,7 @@ inline_always int has_first_address(struct line *record, __u32 line, struct pack
 	return !differs && ((w[0] ^ r[0]) | (w[1] ^ r[1]) | (w[2] ^ r[2]) | (w[3] ^ r[3]));
 }
 
-/* quick does what judge does for most packets, without a call if it can. It returns -1 for all
+/* quick does the work of judge for most packets, without a call if possible. It returns -1 for all
  * others. */
 inline_always int quick(__u32 line, struct packet *p, const int to_pod, const int how)
 {
@@ -118,7 +124,7 @@ inline_always int quick(__u32 line, struct packet *p, const int to_pod, const in
 		if (unlikely(reporting(v & ALLOW)))
 			return -1;
 		if (!to_pod && !(v & ALLOW) && record->w[p->v6 ? RECORD_COUNT6 : RECORD_COUNT4] > 1)
-			return -1; /* maybe it goes to the pod itself */
+			return -1; /* it may go to another address of the pod itself */
 		if (v & ALLOW && flags & there && !(verdict_of(record, p, class, !to_pod) & ALLOW)) /* the answer will need evidence */
 			track(record->w[RECORD_ID], p, to_pod, v, 0);
 	} else if (!(v & ALLOW) || (flags & there && known != FLOW_RECENT)) {
@@ -130,7 +136,8 @@ inline_always int quick(__u32 line, struct packet *p, const int to_pod, const in
 	return v & ALLOW ? PERMITTED : BY_POLICY;
 }
 
-/* settle counts what became of a packet, and tells of drops that no rule made. */
+/* settle counts a dropped packet, and reports drops that no rule decided. It returns 1 if the
+ * packet passes. */
 inline_always int settle(__u32 id, struct packet *p, int reason, const int how)
 {
 	if (likely(reason == PERMITTED))

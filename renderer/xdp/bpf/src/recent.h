@@ -1,46 +1,52 @@
-/* Flows that went on lately, in this unit of time, while lists said what they say now: their evidence is
- * up to date, or they need none. Another packet of theirs that its list permits would change nothing, so
- * that it need not look: of many flows at once the table is larger than a cache, and this is not. Of few
- * flows all that is known is in a cache, and what their lists said is found sooner than it is asked.
+/* The recent-flow cache. It has the fingerprints of flows that had a packet in this unit of time
+ * and in this generation. Their tracked connections are up to date, or they need none. Another
+ * permitted packet of such a flow would change nothing, so it need not look into the connection
+ * table. With many active flows that table does not fit into the processor's cache, but this one
+ * does. With few active flows both fit, and the cached verdict of the connection table is faster
+ * than the list.
  *
- * It is a hint. A flow that is in here by mistake (48 bits of a hash are compared) passes as its
- * list says, and its evidence is a unit of time older; one that is not is looked for. */
+ * The cache is a hint. Packets of a flow that is found by mistake (48 bits of a hash are compared)
+ * still need the permission of their list; the flow's tracked connection is refreshed a unit of
+ * time later. A flow that is not found is looked up in the connection table. */
 #ifndef SLUICE_RECENT_H
 #define SLUICE_RECENT_H
 #include "state.h"
 
-/* Four traces, the latest in the low half of the first word. */
+/* Four fingerprints, the latest in the low half of the first word. */
 struct recent_bucket {
 	__u64 w[2];
 };
 
-#define RECENT_SHIFT 48 /* places are the upper bits of the hash, traces the next 32 */
+#define RECENT_SHIFT 48 /* the upper bits of the hash are the index, the next 32 the fingerprint */
 #define FINGERPRINT_SHIFT 16
 
 IN_PLACE(struct recent_bucket, recent);
 
-/* How many flows go on: of every 64th, each is counted once in a unit, in the lower half of a word whose
- * upper half is the unit. Who counts at the same time may lose some. */
+/* The number of active flows. One in 64 flows is sampled, and counted once in a unit of time. The
+ * upper half of a word is the unit, the lower half the count. Concurrent updates may lose
+ * counts. */
 struct active_flows {
 	__u64 latest, before;
 };
 
-IN_PLACE(struct active_flows, activity); /* in a page of its own: it is read by every packet that looks for its flow, and rarely written */
+/* In a page of its own: every packet that looks for its flow reads it, and few write it. */
+IN_PLACE(struct active_flows, activity);
 
-#define SAMPLE_MASK 63 /* bits of the hash that are 0 in flows that are counted */
+#define SAMPLE_MASK 63 /* these bits of the hash are 0 in sampled flows */
 
-volatile const __u32 recent_threshold = 1 << 13; /* as many flows are a crowd */
+volatile const __u32 recent_threshold = 1 << 13; /* the flow-cache threshold, in active flows */
 
 inline_always int is_above_threshold(__u64 count, __u32 now) { return now - (__u32)(count >> 32) <= 1 && (__u32)count * (SAMPLE_MASK + 1) >= recent_threshold; }
 
-/* crowded reports whether many flows went on in this unit or in the one before. */
+/* many_active_flows reports whether the number of active flows reached the threshold in this unit
+ * of time or in the one before. */
 inline_always int many_active_flows(__u32 now)
 {
 	struct active_flows *c = activity;
 	return !recent_threshold || is_above_threshold(c->latest, now) || is_above_threshold(c->before, now);
 }
 
-/* counted counts a flow that is met the first time in a unit. */
+/* count_active counts a flow at its first packet in a unit of time, if it is sampled. */
 inline_always void count_active(struct flow_key *k, __u32 now)
 {
 	struct active_flows *c = activity;
@@ -60,21 +66,22 @@ inline_always struct recent_bucket *recent_at(struct flow_key *k)
 	return AT(recent, k->hash >> RECENT_SHIFT);
 }
 
-/* trace is what a flow leaves that goes on in a direction. */
+/* fingerprint returns the fingerprint of a flow in a direction. */
 inline_always __u32 fingerprint(struct flow_key *k, struct packet *p, const int to_pod, __u32 now)
 {
 	return (__u32)(k->hash >> FINGERPRINT_SHIFT) ^ now * 0x85ebca6bU ^ p->generation * 0xc2b2ae35U ^ (to_pod ? 0x27d4eb2fU : 0);
 }
 
-/* none has its highest bit set if a number of 32 bits is 0. No branch is made of it: which of four
- * traces it is, is foreseen no better than a coin. */
+/* is_zero sets the highest bit of its result if a number of 32 bits is 0. It avoids a branch, which
+ * the processor could not predict. */
 inline_always __u64 is_zero(__u64 x)
 {
 	asm volatile("%0 += -1" : "+r"(x));
 	return x;
 }
 
-/* went_on reports whether a packet tells of its flow only that it goes on, and that is known. */
+/* is_recent reports whether the flow of a packet is in the cache, and the packet does not end
+ * it. */
 inline_always int is_recent(struct flow_key *k, struct packet *p, const int to_pod, __u32 now)
 {
 	struct recent_bucket *at = recent_at(k);
@@ -85,8 +92,8 @@ inline_always int is_recent(struct flow_key *k, struct packet *p, const int to_p
 	return (is_zero((__u32)a ^ t) | is_zero(a >> 32 ^ t) | is_zero((__u32)b ^ t) | is_zero(b >> 32 ^ t)) >> 63;
 }
 
-/* leaves puts a trace in the place of the oldest one. If others do so at the same time, some are lost.
- * The first packet of a flow leaves none: it is never taken for one that goes on. */
+/* add_recent replaces the oldest fingerprint by that of a flow. Concurrent updates may be lost. It
+ * ignores first packets, which must always look into the connection table. */
 inline_always void add_recent(struct flow_key *k, struct packet *p, const int to_pod, __u32 now)
 {
 	struct recent_bucket *at = recent_at(k);

@@ -1,14 +1,18 @@
-/* What becomes known of packets: counters and events. */
+/* Counters and events. */
 #ifndef SLUICE_REPORT_H
 #define SLUICE_REPORT_H
 #include "shares.h"
 
-/* Why a packet is dropped; 0 for one that passes. */
-enum reason { PERMITTED = 0, BY_POLICY, IS_MALFORMED, IS_SPOOFED, IS_FRAGMENT, IS_UNKNOWN, IS_ERROR, IS_MANY, IS_NEIGHBOUR, IS_ARP, IS_NON_IP, IS_ROUTED, IS_TUNNEL, REASONS, NEEDS_ERROR = 99, NEEDS_LINK };
+/* Why a packet is dropped; 0 if it passes. The last two mean that the packet must be read
+ * further. */
+enum reason {
+	PERMITTED = 0, BY_POLICY, IS_MALFORMED, IS_SPOOFED, IS_FRAGMENT, IS_UNKNOWN, IS_ERROR, IS_MANY,
+	IS_NEIGHBOUR, IS_ARP, IS_NON_IP, IS_ROUTED, IS_TUNNEL, REASONS, NEEDS_ERROR = 99, NEEDS_LINK
+};
 
-/* hits counts the packets that every rule decided, by processor and slot. */
+/* counters has the number of packets that each rule decided, by processor and slot. */
 IN_PLACE(__u64, counters);
-volatile const __u32 counter_slots = 1, counter_places = 1; /* of a processor, and of all */
+volatile const __u32 counter_slots = 1, counter_places = 1; /* for each processor, and for all together */
 
 inline_always void count_rule(__u32 slot)
 {
@@ -17,8 +21,8 @@ inline_always void count_rule(__u32 slot)
 		++*AT(counters, i);
 }
 
-/* reasons counts packets that are dropped, by processor and by why. */
-#define DROP_PLACES 16 /* of a processor: lines of the cache */
+/* drops has the number of dropped packets, by processor and reason. */
+#define DROP_PLACES 16 /* for each processor: whole cache lines */
 IN_PLACE(__u64, drops);
 volatile const __u32 cpus = 1;
 
@@ -30,8 +34,8 @@ inline_always void count_drop(enum reason why)
 }
 
 struct event {
-	__u64 time;   /* ns since the machine began */
-	__u64 missed; /* packets of this processor that had none since its last one */
+	__u64 time;   /* ns since boot */
+	__u64 missed; /* packets of this processor without an event since its last event */
 	__u32 id, verdict;
 	__u32 remote[4], local[4];
 	__u16 remote_port, local_port;
@@ -45,17 +49,17 @@ struct {
 	__uint(max_entries, 1 << 18);
 } events SEC(".maps");
 
-/* telling says what is told while somebody listens: nothing when per_second is 0. */
+/* The event filter selects the packets that are reported. It disables events if per_second is 0. */
 struct event_filter {
 	__u32 per_second; /* events of each processor */
-	__u32 one_in;     /* of so many packets that could have an event, one has; 0 is 1 */
-	__u32 permitted;  /* also packets that begin what is permitted */
+	__u32 one_in;     /* sample one in N packets; 0 is 1 */
+	__u32 permitted;  /* report also the first packets of permitted flows */
 	__u32 zero;
 };
 
 IN_PLACE(struct event_filter, evfilter);
 
-/* tokens limits the events of a processor, and counts the packets that have none. */
+/* tokens limits the events of a processor, and counts the packets without one. */
 struct tokens {
 	__u64 last, missed;
 	__u32 left, skipped;
@@ -68,15 +72,16 @@ struct {
 	__type(value, struct tokens);
 } tokens SEC(".maps");
 
-/* listens reports whether somebody wants to know of what is dropped, or of what begins. */
+/* reporting reports whether events are enabled: for dropped packets, or for permitted ones. */
 inline_always __u32 reporting(int permitted)
 {
 	volatile struct event_filter *s = evfilter;
 	return permitted ? s->permitted : s->per_second;
 }
 
-/* may_tell reports whether it is the turn of this packet, and takes a token, of which a second
- * brings so many: they come evenly, so that a flood does not use up those of a second at once. */
+/* may_report reports whether a packet may have an event, and takes a token for it. It samples one
+ * in one_in packets. Tokens are added evenly over a second, so that a flood does not use up those
+ * of a second at once. */
 inline_always int may_report(struct event_filter *s, struct tokens *t, __u32 id)
 {
 	__u32 rate = s->per_second;
