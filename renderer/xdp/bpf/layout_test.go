@@ -49,7 +49,8 @@ func TestNumbersAreThoseOfTheCompiler(t *testing.T) {
 	}
 }
 
-// TestMapNamesFitTheKernel checks that the kernel, which keeps 15 bytes, shows the whole name of every map.
+// TestMapNamesFitTheKernel checks that the kernel, which keeps 15 bytes, shows the whole name of
+// every map.
 func TestMapNamesFitTheKernel(t *testing.T) {
 	spec, err := LoadSluice()
 	if err != nil {

@@ -125,7 +125,7 @@ inline_always int quick(__u32 line, struct packet *p, const int to_pod, const in
 			return -1;
 		if (!to_pod && !(v & ALLOW) && record->w[p->v6 ? RECORD_COUNT6 : RECORD_COUNT4] > 1)
 			return -1; /* it may go to another address of the pod itself */
-		if (v & ALLOW && flags & there && !(verdict_of(record, p, class, !to_pod) & ALLOW)) /* the answer will need evidence */
+		if (v & ALLOW && flags & there && !(verdict_of(record, p, class, !to_pod) & ALLOW)) /* answers need a tracked connection */
 			track(record->w[RECORD_ID], p, to_pod, v, 0);
 	} else if (!(v & ALLOW) || (flags & there && known != FLOW_RECENT)) {
 		v = flags & there ? track_later_packet(line, p, class, v) : SLOW_PATH;

@@ -70,7 +70,8 @@ func (e *endpoints) successor(place uint32) (id uint32, ok bool) {
 	return 0, false
 }
 
-// removeOverflow removes an endpoint from the overflow table; an earlier error may have left it there.
+// removeOverflow removes an endpoint from the overflow table; an earlier error may have left it
+// there.
 func (e *endpoints) removeOverflow(id uint32) error {
 	if _, ok := e.overflowed[id]; !ok {
 		return nil
