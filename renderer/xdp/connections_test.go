@@ -59,10 +59,10 @@ func (w *wired) stop() {
 	w.Must(wires.Inside(w.Node, w.kernel.Close))
 }
 
-// policy is what a pod is told; nil lists are open.
+// policy is the policy of a pod; nil lists permit everything.
 type policy struct{ toPod, fromPod []api.ContivRule }
 
-// apply tells everything.
+// apply commits all policies by a resync.
 func (w *wired) apply(policies map[string]policy) {
 	w.T.Helper()
 	txn := w.r.NewTxn(true)
@@ -151,9 +151,9 @@ func bpffs(t testing.TB) string {
 	return path
 }
 
-// TestEnforcementGoesOnWhileTheAgentRestarts has an open connection, and packets that must pass
-// and that must not, all the time, through the end and the start of the process, in modes whose
-// places are pinned and in one whose are not.
+// TestEnforcementGoesOnWhileTheAgentRestarts has an open connection, and packets that must pass and
+// that must not, all the time, through the end and the start of the process, in modes with pinned
+// attachments and in one without.
 func TestEnforcementGoesOnWhileTheAgentRestarts(t *testing.T) {
 	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeXDP} {
 		t.Run(string(mode), func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 )
 
 // TestCommitAttachesAnewAndLetsGoOnlyAfterAsking: an interface is made again with the number that
-// it had, what was attached is detached by somebody, and whoever owns interfaces does not let go of
-// one.
+// it had, what was attached is detached by another process, and the owner of interfaces does not
+// release one.
 func TestCommitAttachesAnewAndLetsGoOnlyAfterAsking(t *testing.T) {
 	t.Parallel()
 	needKernel(t)

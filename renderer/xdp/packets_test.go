@@ -332,7 +332,7 @@ func TestPodsSendFromAllTheirAddresses(t *testing.T) {
 		for _, a := range slices.Concat(four, six) {
 			cfg.IPs = append(cfg.IPs, netip.MustParseAddr(a))
 		}
-		l.tell(cfg)
+		l.renderList(cfg)
 		for _, a := range cfg.IPs {
 			same, foreign, friend := cfg.IPs[:len(four)], other4, friend4
 			if a.Is6() {

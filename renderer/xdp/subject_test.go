@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/xdptest"
 )
 
-// subject is a renderer over a plane, in which every pod of the suite has an interface.
+// subject is a renderer over a dataplane, in which every pod of the suite has an interface.
 type subject struct {
 	t       testing.TB
 	tap     *xdptest.Tap

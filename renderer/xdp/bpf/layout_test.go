@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestNumbersAreThoseOfTheCompiler compares policymap.h with layout.go of package compile.
-func TestNumbersAreThoseOfTheCompiler(t *testing.T) {
+// TestLayoutHasTheNumbersOfTheCompiler compares policymap.h with layout.go of package compile.
+func TestLayoutHasTheNumbersOfTheCompiler(t *testing.T) {
 	header := read(t, "src/policymap.h")
 	layout := spaces.ReplaceAllString(read(t, "../compile/layout.go"), " ")
 	for c, text := range map[string]string{
