@@ -48,7 +48,7 @@ func (a *attachments) note(id uint32, e attachmentEvent) {
 // observe returns the attached endpoints, as the dataplane reports them, sorted.
 func (a *attachments) observe() (ids []uint32, err error) {
 	if ids, err = a.dataplane.Attached(); err != nil {
-		return nil, fmt.Errorf("what is attached: %w", err)
+		return nil, fmt.Errorf("read attachments: %w", err)
 	}
 	return ids, nil
 }
@@ -118,7 +118,7 @@ func (a *attachments) leaving(eps map[uint32]compile.Endpoint) (ids []uint32) {
 func (a *attachments) detach(id uint32, unflip func(id, record uint32) error) error {
 	if a.release != nil {
 		if err := a.release(id); err != nil {
-			return fmt.Errorf("let go of interface %d: %w", id, err)
+			return fmt.Errorf("block interface %d before detaching: %w", id, err)
 		}
 	}
 	if err := a.dataplane.Detach(id); err != nil {

@@ -13,7 +13,7 @@ import (
 
 // ErrForeign is returned by Commit while Sluice programs of another pin folder run at interfaces of
 // pods. Their verdicts are not those of this agent's policy.
-var ErrForeign = errors.New("programs of Sluice that are not this agent's are attached")
+var ErrForeign = errors.New("Sluice programs of another agent are attached")
 
 // auditEvery is the shortest time between two audits of the kernel's state.
 const auditEvery = 30 * time.Second
@@ -48,7 +48,7 @@ func (a *audits) due() bool {
 func (a *audits) add(drift attach.Drift, log *slog.Logger) {
 	for kind, n := range drift {
 		a.drift[kind] += n
-		log.Warn("somebody changed what enforces in the kernel, it is repaired", "kind", kind, "times", n)
+		log.Warn("another process changed the dataplane, the change was repaired", "kind", kind, "times", n)
 	}
 }
 
@@ -59,7 +59,7 @@ func (a *audits) setForeign(all []attach.ForeignProgram, owner map[uint32]api.Po
 	for _, x := range all {
 		f := renderer.Foreign{
 			Object: fmt.Sprintf("program %d", x.Program), Tag: x.Name, At: fmt.Sprintf("interface %d", x.ID), Direction: api.Ingress, First: x.First,
-			Place: "it runs behind Sluice's, and may drop what policy permits",
+			Place: "it runs after Sluice's, and may drop what policy permits",
 		}
 		if x.FromPod {
 			f.Direction = api.Egress
@@ -78,5 +78,5 @@ func (a *audits) setForeign(all []attach.ForeignProgram, owner map[uint32]api.Po
 	if len(sluices) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s; end the other agent and run sluice-agent cleanup --all --xdp-pins with its folder", ErrForeign, renderer.Summary(sluices))
+	return fmt.Errorf("%w: %s; stop the other agent and run sluice-agent cleanup --all --xdp-pins with its pin folder", ErrForeign, renderer.Summary(sluices))
 }

@@ -92,7 +92,7 @@ func (c *closedLists) report(eps endpoints) []renderer.Unenforced {
 				origins[x.list] = originsOf(x.list)
 			}
 		}
-		reason := fmt.Sprintf("the rules of namespace %s take more than the %s of the policy memory that they may (--policy-memory)", x.Owner, size(x.Share))
+		reason := fmt.Sprintf("the rules of namespace %s take more than their share of the policy memory, %s (--policy-memory)", x.Owner, size(x.Share))
 		for _, o := range origins[x.list] {
 			of := rule{o, reason}
 			if pods[of] == nil {
@@ -124,7 +124,7 @@ func originsOf(l *renderer.RuleList) (out []api.Origin) {
 }
 
 // reasonMemory is reported when no policy map is large enough for the new policy.
-const reasonMemory = "the memory of the classifier is full"
+const reasonMemory = "the policy memory of the kernel is full"
 
 // notInstalled reports all rules of pods as not enforced: only what was installed before stays in
 // force.

@@ -44,13 +44,13 @@ func NewKernel(o KernelOptions) (*Kernel, error) {
 		o.Flows = DefaultFlows
 	}
 	if o.Flows < 0 || o.Flows > MaxFlows {
-		return nil, fmt.Errorf("a table of %d flows: want %d at most", o.Flows, MaxFlows)
+		return nil, fmt.Errorf("invalid size of the connection table: %d, want at most %d", o.Flows, MaxFlows)
 	}
 	if o.TunnelPorts == nil {
 		o.TunnelPorts = DefaultTunnelPorts
 	}
 	if len(o.TunnelPorts) > MaxTunnelPorts {
-		return nil, fmt.Errorf("%d ports of tunnels: want %d at most", len(o.TunnelPorts), MaxTunnelPorts)
+		return nil, fmt.Errorf("too many tunnel ports: %d, want at most %d", len(o.TunnelPorts), MaxTunnelPorts)
 	}
 	if o.FlowCacheThreshold == 0 {
 		o.FlowCacheThreshold = DefaultFlowCacheThreshold
@@ -59,7 +59,7 @@ func NewKernel(o KernelOptions) (*Kernel, error) {
 		o.Mode = ModeAuto
 	}
 	if !slices.Contains(Modes, o.Mode) {
-		return nil, fmt.Errorf("%q is no mode of attachment", o.Mode)
+		return nil, fmt.Errorf("invalid mode %q", o.Mode)
 	}
 	if o.layouts == nil {
 		o.layouts = loader.NewTracker(loader.LayoutOf)
@@ -88,7 +88,7 @@ func (k *Kernel) open(o KernelOptions) (err error) {
 		return err
 	}
 	if o.Mode.Runs() && !k.loader.Behind() {
-		k.log.Warn("what pods send to a service is judged by the address of the service, not of the pods behind it: that needs Linux 6.4, " +
+		k.log.Warn("packets of pods to a service are judged by the address of the service, not of the pods behind it: that needs Linux 6.4, " +
 			"and pods that send from their own addresses only")
 	}
 	if k.grace, err = policymap.NewGrace(); err != nil {
@@ -143,7 +143,7 @@ func (k *Kernel) adopt() (err error) {
 	adopted := false
 	if k.folder.Pins() && k.StateDigest() != (StateDigest{}) {
 		if err := k.maps.Adopt(k.attached.Programs()); err != nil {
-			k.log.Warn("what is in force is replaced, not taken over", "error", err)
+			k.log.Warn("the policy map of the previous process cannot be adopted, it will be replaced", "error", err)
 			if err := k.SetStateDigest(StateDigest{}); err != nil {
 				return err
 			}

@@ -14,7 +14,7 @@ import (
 
 // ErrSharedInterface is returned by Commit when several pods claim an interface. The interface is
 // blocked in both directions.
-var ErrSharedInterface = errors.New("an interface is claimed twice")
+var ErrSharedInterface = errors.New("several pods claim an interface")
 
 // ErrTooLarge is returned by Commit when the policy does not fit into the policy memory. What was
 // installed before stays in force. It is a renderer.Refusal.

@@ -144,13 +144,13 @@ func (p *policy) adopt() {
 func (p *policy) prepare(plan compile.Plan) error {
 	p.on(policyRenewed)
 	if n := p.countable(plan); n < plan.Slots {
-		p.log.Warn("not all rules are counted: the kernel has no larger values", "counters", n, "wanted", plan.Slots)
+		p.log.Warn("not all rules have packet counters: this kernel limits the size of map values", "counters", n, "wanted", plan.Slots)
 	}
 	if err := p.dataplane.Prepare(plan.Lines, p.countable(plan)); err != nil {
-		return fmt.Errorf("make a memory of %d lines: %w", plan.Lines, err)
+		return fmt.Errorf("create a policy map of %d lines: %w", plan.Lines, err)
 	}
 	if err := p.image.Parts(compile.Span{Lines: uint32(plan.Lines)}, p.dataplane.Write); err != nil {
-		return fmt.Errorf("write memory: %w", err)
+		return fmt.Errorf("write the policy map: %w", err)
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.endpoints.lists)) {
 		if err := p.dataplane.Flip(id, p.image.Record(id)); err != nil {
@@ -171,7 +171,7 @@ func (p *policy) swap() error {
 		return left, err
 	}, p.slot)
 	if err != nil {
-		return fmt.Errorf("put a new memory in force: %w", err)
+		return fmt.Errorf("put the new policy map in force: %w", err)
 	}
 	p.note(since)
 	return nil
@@ -181,7 +181,7 @@ func (p *policy) swap() error {
 func (p *policy) write(plan compile.Plan) error {
 	for _, s := range plan.Fresh {
 		if err := p.image.Parts(s, p.dataplane.Write); err != nil {
-			return fmt.Errorf("write memory: %w", err)
+			return fmt.Errorf("write the policy map: %w", err)
 		}
 	}
 	return p.store(plan.Stores)
@@ -190,7 +190,7 @@ func (p *policy) write(plan compile.Plan) error {
 func (p *policy) store(stores []compile.Store) error {
 	for _, s := range stores {
 		if err := p.dataplane.Store(s.Word, s.Value); err != nil {
-			return fmt.Errorf("write memory: %w", err)
+			return fmt.Errorf("write the policy map: %w", err)
 		}
 	}
 	return nil
@@ -227,7 +227,7 @@ func (p *policy) done() {
 func (p *policy) release() {
 	for _, x := range p.reclaimer.take() {
 		if err := p.counters.release(x.Slots(), p.dataplane.Hits); err != nil {
-			p.log.Warn("what rules decided that are no more is not known", "error", err)
+			p.log.Warn("packet counters of removed rules cannot be read, their last packets are not counted", "error", err)
 		}
 		p.image.Release(x)
 	}

@@ -51,7 +51,7 @@ func (r *Renderer) Verdict(f api.Flow) (api.Action, error) {
 	for _, s := range r.policy.sides(r.known(), f) {
 		ok, err := r.options.Dataplane.Permits(s.id, s.dir, f)
 		if err != nil {
-			return api.Deny, fmt.Errorf("ask about %s: %w", f, err)
+			return api.Deny, fmt.Errorf("query flow %s: %w", f, err)
 		}
 		if !ok {
 			return api.Deny, nil

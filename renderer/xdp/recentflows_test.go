@@ -13,7 +13,9 @@ import (
 var everything = []api.ContivRule{{Action: api.Permit}}
 
 // withThreshold sets the flow-cache threshold; -1 uses the recent-flow cache always.
-func withThreshold(n int) func(*labOptions) { return func(o *labOptions) { o.kernel.FlowCacheThreshold = n } }
+func withThreshold(n int) func(*labOptions) {
+	return func(o *labOptions) { o.kernel.FlowCacheThreshold = n }
+}
 
 // newRecentLab has a pod with permitted egress, and a flow of it that is in the recent-flow cache.
 func newRecentLab(t *testing.T, toPod []api.ContivRule, f api.Flow) *lab {

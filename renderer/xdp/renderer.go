@@ -59,11 +59,11 @@ func New(o Options) (*Renderer, error) {
 	}
 	switch {
 	case o.Dataplane == nil:
-		return nil, errors.New("xdp: a plane is needed to enforce in")
+		return nil, errors.New("xdp: Options.Dataplane is required")
 	case o.Interfaces == nil:
-		return nil, errors.New("xdp: a function is needed that says which interfaces a pod has")
+		return nil, errors.New("xdp: Options.Interfaces is required")
 	case o.MaxLines > DefaultMaxLines:
-		return nil, fmt.Errorf("xdp: a memory of up to %d lines: want %d at most", o.MaxLines, DefaultMaxLines)
+		return nil, fmt.Errorf("xdp: invalid Options.MaxLines: %d, want at most %d", o.MaxLines, DefaultMaxLines)
 	}
 	infra, err := o.Infra.Check()
 	if err != nil {
@@ -309,7 +309,7 @@ func (r *Renderer) setDigest(m StateDigest) error {
 		return nil
 	}
 	if err := r.options.Dataplane.SetStateDigest(m); err != nil {
-		return fmt.Errorf("note what is enforced: %w", err)
+		return fmt.Errorf("store the state digest: %w", err)
 	}
 	return nil
 }

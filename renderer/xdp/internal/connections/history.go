@@ -26,7 +26,7 @@ func OpenHistory(shared map[string]*ebpf.Map) (*History, error) {
 	if h.Seed() == 0 {
 		var random [8]byte
 		if _, err := rand.Read(random[:]); err != nil {
-			return nil, fmt.Errorf("seed of flows: %w", err)
+			return nil, fmt.Errorf("seed of the connection table: %w", err)
 		}
 		copy(b, random[:])
 		b[0] |= 1

@@ -50,7 +50,7 @@ func (t *Table) Share(id uint32) *bpf.SluiceShare {
 func (t *Table) Divide(endpoints int) error {
 	limits := bpf.SluiceQuota{Flows: uint32(t.Places() / max(endpoints, 1))}
 	if err := t.limits.Put(uint32(0), limits); err != nil {
-		return fmt.Errorf("share of the table of flows: %w", err)
+		return fmt.Errorf("set shares of the connection table: %w", err)
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ func (t *Table) Recount() error {
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("table of flows: %w", err)
+		return fmt.Errorf("connection table: %w", err)
 	}
 	for i := range before {
 		atomic.AddUint32(&t.Share(uint32(i)).Flows, now[i]-before[i])
@@ -93,7 +93,7 @@ func (t *Table) Each(do func(b *bpf.SluiceBucket)) error {
 // Forget deletes all connections and fragments.
 func (t *Table) Forget() error {
 	if err := t.Each(func(b *bpf.SluiceBucket) { *b = bpf.SluiceBucket{} }); err != nil {
-		return fmt.Errorf("table of flows: %w", err)
+		return fmt.Errorf("connection table: %w", err)
 	}
 	clear(t.shares)
 	return t.ForgetFragments(0)
@@ -111,11 +111,11 @@ func (t *Table) ForgetFragments(id uint32) error {
 		}
 	}
 	if err := it.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) { // a concurrent delete ends the iteration; remaining entries expire
-		return fmt.Errorf("ports of fragments: %w", err)
+		return fmt.Errorf("table of fragments: %w", err)
 	}
 	for _, key := range keys {
 		if err := t.fragments.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("ports of fragments: %w", err)
+			return fmt.Errorf("table of fragments: %w", err)
 		}
 	}
 	return nil

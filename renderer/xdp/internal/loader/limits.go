@@ -15,7 +15,7 @@ import (
 
 // ErrTooLarge is returned for policy that does not fit into the policy map. It is a
 // renderer.Refusal.
-var ErrTooLarge = renderer.Refusal("policy does not fit into memory")
+var ErrTooLarge = renderer.Refusal("the policy does not fit into the policy map")
 
 // MaxBytes is the largest map value that programs can read in place. The source is BPF_MAX_VAR_OFF
 // of include/linux/bpf_verifier.h.
@@ -51,7 +51,7 @@ func measure(wanted int) (l limits, err error) {
 		l.maxBytes = min(l.maxBytes, wanted)
 	}
 	if l.maxBytes < minLines*bpf.LineBytes {
-		return l, fmt.Errorf("memories of %d bytes at most: want %d, or more", l.maxBytes, minLines*bpf.LineBytes)
+		return l, fmt.Errorf("invalid limit of map sizes: %d bytes, want at least %d", l.maxBytes, minLines*bpf.LineBytes)
 	}
 	l.flows = bpf.BucketFlows * floorPower(l.maxBytes/bpf.BucketBytes)
 	return l, nil
@@ -68,7 +68,7 @@ func valueBytes() (int, error) {
 	case errors.Is(err, unix.E2BIG):
 		return mostBytesOld(), nil
 	case err != nil:
-		return 0, fmt.Errorf("ask how large memory may be: %w", err)
+		return 0, fmt.Errorf("detect the largest map value: %w", err)
 	}
 	return MaxBytes, m.Close()
 }
@@ -92,7 +92,7 @@ func (l limits) apply(spec *ebpf.CollectionSpec, lines, slots int) error {
 		return err
 	}
 	if slots > l.slots() {
-		return fmt.Errorf("%w: there are %d counters, and there may be %d", ErrTooLarge, slots, l.slots())
+		return fmt.Errorf("%w: it has %d counters, want at most %d", ErrTooLarge, slots, l.slots())
 	}
 	return bpf.Sizes{Lines: lines, Slots: Stride(slots), Buckets: flowBuckets(l.flows), CPUs: l.cpus}.Apply(spec)
 }
@@ -105,7 +105,7 @@ func flowBuckets(flows int) int {
 // CheckLines returns ErrTooLarge if a policy map has more lines than it may have.
 func CheckLines(lines, most int) error {
 	if lines > most {
-		return fmt.Errorf("%w: it takes %d lines of 64 bytes, and there may be %d", ErrTooLarge, lines, most)
+		return fmt.Errorf("%w: it takes %d lines of 64 bytes, want at most %d", ErrTooLarge, lines, most)
 	}
 	return nil
 }

@@ -122,7 +122,7 @@ func (l *Loader) Renew(than Layout) (bool, error) {
 	if l.layouts.Again() == than {
 		return false, nil
 	}
-	l.config.Log.Info("the kernel tracks connections now, so it is known who sends what has an address of the node")
+	l.config.Log.Info("the kernel tracks connections now: packets with an address of the node are judged by their original sender")
 	return true, l.identify()
 }
 
@@ -288,7 +288,7 @@ func Ticks() (hz, shift uint32, err error) {
 		hz = uint32((1e9 + n/2) / n)
 	}
 	if hz < 4 || hz > 10000 {
-		return 0, 0, fmt.Errorf("a tick of the kernel is said to be %d ns", tick.Nano())
+		return 0, 0, fmt.Errorf("the kernel reports an invalid tick of %d ns", tick.Nano())
 	}
 	return hz, uint32(bits.Len32(hz/4) - 1), nil
 }

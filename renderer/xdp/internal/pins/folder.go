@@ -125,7 +125,7 @@ func (f *Folder) Map(m *ebpf.MapSpec) (*ebpf.Map, error) {
 		if m.Compatible(old) == nil {
 			return old, nil
 		}
-		f.log.Warn("a table begins anew, its size or layout is another one now", "pin", path)
+		f.log.Warn("pinned map was replaced by an empty one, because its size or layout changed", "pin", path)
 		if err := errors.Join(old.Unpin(), old.Close()); err != nil {
 			return nil, err
 		}

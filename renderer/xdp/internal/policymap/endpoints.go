@@ -115,7 +115,7 @@ func (e *endpoints) read(lines uint64, idOf func(record uint32) uint32) error {
 			continue
 		}
 		if record >= lines {
-			return fmt.Errorf("the record of place %d is in line %d, and there are %d", place, record, lines)
+			return fmt.Errorf("invalid record of place %d: line %d of %d", place, record, lines)
 		}
 		id := idOf(uint32(record))
 		e.owners[place], e.records[id] = id, uint32(record)
@@ -129,7 +129,7 @@ func (e *endpoints) read(lines uint64, idOf func(record uint32) uint32) error {
 			continue // it moved to its place, but the process ended before it removed the overflow entry
 		}
 		if record >= lines {
-			return fmt.Errorf("the record of endpoint %d is in line %d, and there are %d", id, record, lines)
+			return fmt.Errorf("invalid record of endpoint %d: line %d of %d", id, record, lines)
 		}
 		e.records[id] = uint32(record)
 	}
