@@ -39,9 +39,9 @@ const (
 	ReasonPolicy    Reason = "policy"
 	ReasonMalformed Reason = "malformed"                 // inconsistent headers, or headers that hide what follows them
 	ReasonSource    Reason = "not an address of the pod" // as its source
-	ReasonFragment  Reason = "fragment of nothing"       // a later fragment: the first one did not pass, or is forgotten
+	ReasonFragment  Reason = "unmatched fragment"        // a later fragment: the first one did not pass, or is forgotten
 	ReasonInterface Reason = "interface not known"
-	ReasonError     Reason = "error about nothing"               // an ICMP error about no tracked connection
+	ReasonError     Reason = "unrelated ICMP error"              // an ICMP error about no tracked connection
 	ReasonErrors    Reason = "too many errors"                   // ICMP errors of one pod in one direction, above the rate limit
 	ReasonNeighbour Reason = "neighbour discovery not permitted" // against RFC 4861, or not about the pod itself
 	ReasonARP       Reason = "ARP not permitted"                 // not about the pod itself
