@@ -52,7 +52,7 @@ func (a *audited) commit() error {
 	return wires.Inside(a.Node, func() error { return a.r.NewTxn(false).Commit(a.T.Context()) })
 }
 
-// pass is a program that lets everything pass, and has nobody asked behind it.
+// pass is a program that permits everything and skips the programs after it.
 func pass(t *testing.T, name string) *ebpf.Program {
 	t.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})

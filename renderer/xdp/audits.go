@@ -11,54 +11,55 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/attach"
 )
 
-// ErrForeign is returned by Commit while programs of Sluice run at interfaces of pods that belong
-// to other pins: what they drop or permit is not what this agent enforces.
-var ErrForeign = errors.New("programs of Sluice that are not this agent's are attached")
+// ErrForeign is returned by Commit while Sluice programs of another pin folder run at interfaces of
+// pods. Their verdicts are not those of this agent's policy.
+var ErrForeign = errors.New("Sluice programs of another agent are attached")
 
-// auditEvery is how often a Commit reads back what is in the kernel, at most.
+// auditEvery is the shortest time between two audits of the kernel's state.
 const auditEvery = 30 * time.Second
 
-// auditor is a plane that others can change.
+// auditor is a dataplane that others can change.
 type auditor interface {
 	audit() (finding, error)
 }
 
-// finding is what an audit found. What is counted is repaired, but for the policy map, which has to
-// be made anew.
+// finding is the result of an audit. The audit has repaired all drift that it counts, except that
+// of the policy map, which the caller must replace.
 type finding struct {
 	drift     attach.Drift
-	policyMap bool
-	aliens    []attach.Alien
+	policyMap bool // the policy map must be replaced
+	foreign   []attach.ForeignProgram
 }
 
-// audits are what was found in the kernel that others changed.
+// audits records what others changed in the kernel.
 type audits struct {
 	last    time.Time
-	drift   attach.Drift       // all that was found
-	foreign []renderer.Foreign // programs of others, of the last audit
+	drift   attach.Drift       // of all audits
+	foreign []renderer.Foreign // programs of others that the last audit found
 }
 
-// due reports whether the kernel was not read back for a time, or programs of others are there.
+// due reports whether the next Commit must audit: after auditEvery, and while foreign programs are
+// attached.
 func (a *audits) due() bool {
 	return len(a.foreign) > 0 || time.Since(a.last) >= auditEvery
 }
 
-// add counts what was found.
+// add counts and logs drift.
 func (a *audits) add(drift attach.Drift, log *slog.Logger) {
 	for kind, n := range drift {
 		a.drift[kind] += n
-		log.Warn("somebody changed what enforces in the kernel, it is repaired", "kind", kind, "times", n)
+		log.Warn("another process changed the dataplane, the change was repaired", "kind", kind, "times", n)
 	}
 }
 
-// judge notes programs of others. Those of Sluice are an error.
-func (a *audits) judge(all []attach.Alien, owner map[uint32]api.PodID) error {
+// setForeign records the programs of others. It returns ErrForeign if some of them are Sluice's.
+func (a *audits) setForeign(all []attach.ForeignProgram, owner map[uint32]api.PodID) error {
 	a.foreign = nil
 	var sluices []string
 	for _, x := range all {
 		f := renderer.Foreign{
 			Object: fmt.Sprintf("program %d", x.Program), Tag: x.Name, At: fmt.Sprintf("interface %d", x.ID), Direction: api.Ingress, First: x.First,
-			Place: "it runs behind Sluice's, and may drop what policy permits",
+			Place: "it runs after Sluice's, and may drop what policy permits",
 		}
 		if x.FromPod {
 			f.Direction = api.Egress
@@ -77,5 +78,5 @@ func (a *audits) judge(all []attach.Alien, owner map[uint32]api.PodID) error {
 	if len(sluices) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s; end the other agent and run sluice-agent cleanup --all --xdp-pins with its folder", ErrForeign, renderer.Summary(sluices))
+	return fmt.Errorf("%w: %s; stop the other agent and run sluice-agent cleanup --all --xdp-pins with its pin folder", ErrForeign, renderer.Summary(sluices))
 }

@@ -10,10 +10,11 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/pins"
 )
 
-// Cleanup removes everything that is pinned in a folder, gates too, and the filters of ours of all
-// interfaces of the network namespace: what was enforced by them is not any more. It touches
-// nothing that has not a name of ours, and nothing at all while a process owns the folder. It
-// returns how many it removed; where the folder cannot have pins, these are filters.
+// Cleanup removes everything that Sluice pinned in a folder, gates included, and Sluice's filters
+// at all interfaces of the network namespace. It ends all enforcement by these. It removes only
+// objects with Sluice's names, and nothing while a process owns the folder. It returns how many
+// objects it removed. If the folder is not in a bpf file system it removes filters only, and
+// returns an error too.
 func Cleanup(pinPath string) (removed int, err error) {
 	var folder *pins.Folder
 	none := pins.Check(pinPath)
@@ -31,7 +32,7 @@ func Cleanup(pinPath string) (removed int, err error) {
 	for _, remove := range []func() (int, error){
 		gate.New(pinPath).Cleanup,
 		interfaces.DetachAll,
-		stack.Detach, // behind the interfaces: what is for the node is left to it
+		stack.Detach, // after the interfaces, which leave packets for the node to these programs
 		func() (int, error) { return removePins(folder) },
 	} {
 		n, err := remove()
@@ -40,7 +41,7 @@ func Cleanup(pinPath string) (removed int, err error) {
 	return removed, errors.Join(errs...)
 }
 
-// removePins removes the pinned maps, and their folder if nothing else is in it.
+// removePins removes the pinned maps, and the folder if it is empty then.
 func removePins(folder *pins.Folder) (int, error) {
 	if folder == nil {
 		return 0, nil

@@ -12,30 +12,30 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// ownerShare is the part of the policy memory that the rules of one namespace may take.
+// ownerShare divides the policy memory: the rules of one namespace may take a quarter of it.
 const ownerShare = 4
 
-// reconsiderAfter is how long a list stays refused while only addresses change.
+// reconsiderAfter is how often the image evaluates refused lists again while only addresses change.
 const reconsiderAfter = 30 * time.Second
 
-// budget is what the image may take.
+// budget returns the memory that the image may use.
 func (o Options) budget() compile.Budget {
 	lines := int(o.PolicyMemory / bpf.LineBytes)
 	return compile.Budget{Lines: lines, Share: lines / ownerShare}
 }
 
-// closedLists are the lists that the image refuses, and the report about their rules.
+// closedLists holds the lists that the image refuses, and the report about their rules.
 type closedLists struct {
 	refused      []compile.Refusal
-	reconsidered time.Time // when the image looked at that again
+	reconsidered time.Time // when the image evaluated them last
 
-	reported []closedList // of which the rules are in over
-	over     []renderer.Unenforced
-	origins  map[*renderer.RuleList][]api.Origin // of lists in reported
+	reported   []closedList // whose rules are in unenforced
+	unenforced []renderer.Unenforced
+	origins    map[*renderer.RuleList][]api.Origin // of lists in reported
 }
 
-// reconsider has the image look again at what it refused, from time to time. What is different of
-// a namespace itself it looks at anyway.
+// reconsider makes the image evaluate the refused lists again, at most once per reconsiderAfter.
+// The image evaluates the lists of a namespace without being asked when that namespace changes.
 func (c *closedLists) reconsider(image *compile.Image) {
 	if len(c.refused) > 0 && time.Since(c.reconsidered) >= reconsiderAfter {
 		image.Reconsider()
@@ -43,10 +43,10 @@ func (c *closedLists) reconsider(image *compile.Image) {
 	}
 }
 
-// update takes down what the image refuses, and returns the endpoints as it has them: closed where
-// their lists are refused.
-func (c *closedLists) update(image *compile.Image, ends map[uint32]compile.Endpoint) map[uint32]compile.Endpoint {
-	out := maps.Clone(ends)
+// update records which lists the image refuses. It returns the endpoints as the image enforces
+// them: blocked in the directions whose lists are refused.
+func (c *closedLists) update(image *compile.Image, eps map[uint32]compile.Endpoint) map[uint32]compile.Endpoint {
+	out := maps.Clone(eps)
 	if len(c.refused) == 0 {
 		c.reconsidered = time.Now()
 	}
@@ -63,25 +63,25 @@ func (c *closedLists) update(image *compile.Image, ends map[uint32]compile.Endpo
 	return out
 }
 
-// closedList is a list that is refused.
+// closedList is a refused list.
 type closedList struct {
 	compile.Refusal
 	list *renderer.RuleList
 	pod  api.PodID
 }
 
-// report returns the rules of lists that are refused.
-func (c *closedLists) report(ends endpoints) []renderer.Unenforced {
+// report returns the rules of the refused lists.
+func (c *closedLists) report(eps endpoints) []renderer.Unenforced {
 	type rule struct {
 		origin api.Origin
 		reason string
 	}
 	var now []closedList
 	for _, x := range c.refused {
-		now = append(now, closedList{x, ends.lists[x.ID].List(x.Dir), ends.owner[x.ID]})
+		now = append(now, closedList{x, eps.lists[x.ID].List(x.Dir), eps.owner[x.ID]})
 	}
 	if slices.Equal(now, c.reported) {
-		return c.over
+		return c.unenforced
 	}
 	c.reported = now
 	origins := make(map[*renderer.RuleList][]api.Origin, len(now))
@@ -92,7 +92,7 @@ func (c *closedLists) report(ends endpoints) []renderer.Unenforced {
 				origins[x.list] = originsOf(x.list)
 			}
 		}
-		reason := fmt.Sprintf("the rules of namespace %s take more than the %s of the policy memory that they may (--policy-memory)", x.Owner, size(x.Share))
+		reason := fmt.Sprintf("the rules of namespace %s take more than their share of the policy memory, %s (--policy-memory)", x.Owner, size(x.Share))
 		for _, o := range origins[x.list] {
 			of := rule{o, reason}
 			if pods[of] == nil {
@@ -105,11 +105,11 @@ func (c *closedLists) report(ends endpoints) []renderer.Unenforced {
 	for of, at := range pods {
 		out = append(out, renderer.Unenforced{Origin: of.origin, Class: api.ClassLimit, Reason: of.reason, Pods: len(at)})
 	}
-	c.over, c.origins = renderer.SortUnenforced(out), origins
-	return c.over
+	c.unenforced, c.origins = renderer.SortUnenforced(out), origins
+	return c.unenforced
 }
 
-// originsOf returns where the rules of a list come from, once each.
+// originsOf returns the distinct origins of the rules of a list.
 func originsOf(l *renderer.RuleList) (out []api.Origin) {
 	seen := map[api.Origin]bool{}
 	for i := range l.Rules() {
@@ -123,14 +123,15 @@ func originsOf(l *renderer.RuleList) (out []api.Origin) {
 	return out
 }
 
-// reasonMemory is why nothing new is enforced when no policy map is large enough.
-const reasonMemory = "the memory of the classifier is full"
+// reasonMemory is reported when no policy map is large enough for the new policy.
+const reasonMemory = "the policy memory of the kernel is full"
 
-// notInstalled returns the rules of pods, of which none will be in force that is not already.
+// notInstalled reports all rules of pods as not enforced: only what was installed before stays in
+// force.
 func notInstalled(desired map[api.PodID]renderer.PodConfig) (out []renderer.Unenforced) {
 	pods := map[api.Origin]int{}
 	for _, cfg := range desired {
-		for _, l := range []*renderer.RuleList{cfg.Ingress, cfg.Egress} { // whose rules are of one direction
+		for _, l := range []*renderer.RuleList{cfg.Ingress, cfg.Egress} { // the rules of a list are of one direction
 			for _, o := range originsOf(l) {
 				pods[o]++
 			}
@@ -142,7 +143,7 @@ func notInstalled(desired map[api.PodID]renderer.PodConfig) (out []renderer.Unen
 	return renderer.SortUnenforced(out)
 }
 
-// size says how much memory some lines are.
+// size formats the memory that some lines take.
 func size(lines int) string {
 	if bytes := lines * bpf.LineBytes; bytes < 1<<20 {
 		return fmt.Sprintf("%d KiB", bytes>>10)

@@ -13,7 +13,7 @@ import (
 )
 
 // TestClosedListsAreNamedAndExplained: a namespace whose rules take more than its share of the
-// policy memory has its list closed, readers are told so, and nobody else notices.
+// policy memory has its list closed, readers are told so, and nobody else looksUp.
 func TestClosedListsAreNamedAndExplained(t *testing.T) {
 	t.Parallel()
 	r, err := xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), PolicyMemory: 1 << 20, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {

@@ -59,10 +59,10 @@ func (w *wired) stop() {
 	w.Must(wires.Inside(w.Node, w.kernel.Close))
 }
 
-// policy is what a pod is told; nil lists are open.
+// policy is the policy of a pod; nil lists permit everything.
 type policy struct{ toPod, fromPod []api.ContivRule }
 
-// apply tells everything.
+// apply commits all policies by a resync.
 func (w *wired) apply(policies map[string]policy) {
 	w.T.Helper()
 	txn := w.r.NewTxn(true)
@@ -151,9 +151,9 @@ func bpffs(t testing.TB) string {
 	return path
 }
 
-// TestEnforcementGoesOnWhileTheAgentRestarts has an open connection, and packets that must pass
-// and that must not, all the time, through the end and the start of the process, in modes whose
-// places are pinned and in one whose are not.
+// TestEnforcementGoesOnWhileTheAgentRestarts has an open connection, and packets that must pass and
+// that must not, all the time, through the end and the start of the process, in modes with pinned
+// attachments and in one without.
 func TestEnforcementGoesOnWhileTheAgentRestarts(t *testing.T) {
 	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeXDP} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -177,11 +177,11 @@ func (w *wired) restarts() {
 	talk.GoesOn("nobody is there")
 	w.Can(false, "while nobody is there", "c", "b", "tcp", 4, 80)
 	w.start()
-	mark := w.kernel.StateDigest()
+	digest := w.kernel.StateDigest()
 	talk.GoesOn("what is pinned is taken over")
 	w.apply(policies)
-	if w.kernel.StateDigest() != mark || mark == (xdp.StateDigest{}) {
-		w.T.Errorf("equal policies are not taken over: the mark was %x and is %x", mark, w.kernel.StateDigest())
+	if w.kernel.StateDigest() != digest || digest == (xdp.StateDigest{}) {
+		w.T.Errorf("equal policies are not taken over: the mark was %x and is %x", digest, w.kernel.StateDigest())
 	}
 	talk.GoesOn("equal policies")
 	policies["b"] = policy{toPod: append(rules, w.rules("a", api.UDP, api.Port(81))...), fromPod: closed}

@@ -8,16 +8,16 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/attach"
 )
 
-// ErrGone is returned for an interface that is not there any more.
+// ErrGone is returned for an interface that does not exist any more.
 var ErrGone = attach.ErrGone
 
-// Dataplane is where verdicts are given: the kernel, or a memory in the heap that is read as the
-// kernel reads its own. It is used by one goroutine at a time, but for Permits and Hits.
+// Dataplane judges packets: in the kernel, or in the heap by the same algorithm. One goroutine at a
+// time may use it; any goroutine may call Permits and Hits.
 //
-// A plane has a policy map in force, and may have another one that is being prepared. Writes go
-// to the one that is prepared, if there is one. All steps may be repeated.
+// A dataplane has a policy map in force, and may have a prepared one. Writes go to the prepared one
+// if there is one. All steps are idempotent.
 type Dataplane interface {
-	marker
+	digestStore
 	switcher
 	writer
 	reader
@@ -25,9 +25,9 @@ type Dataplane interface {
 	io.Closer
 }
 
-// marker remembers what a plane enforces, also when the process ends.
-type marker interface {
-	// StateDigest returns what SetStateDigest set last, also if that was another process.
+// digestStore stores the digest of what a dataplane enforces. It outlives the process if pins do.
+type digestStore interface {
+	// StateDigest returns the digest that SetStateDigest set last, in this or an earlier process.
 	StateDigest() StateDigest
 	SetStateDigest(m StateDigest) error
 	// Secret returns the key of state digests. It is random, and stays as long as what is enforced.
@@ -36,52 +36,54 @@ type marker interface {
 
 // switcher replaces the policy map in force.
 type switcher interface {
-	// Size is how many lines and counters the policy map has that is written.
+	// Size returns how many lines and counters the policy map has that writes go to.
 	Size() (lines, slots int)
-	// Limits is how many of them a policy map may have at most. What needs more lines cannot be
-	// enforced; rules beyond the counters are not counted.
+	// Limits returns how many lines and counters a policy map may have. Policy that needs more
+	// lines cannot be enforced; rules beyond the counters are enforced, but not counted.
 	Limits() (lines, slots int)
-	// Prepare makes an empty policy map. What was prepared before is dropped.
+	// Prepare creates an empty policy map. It discards one that was prepared before.
 	Prepare(lines, slots int) error
-	// Switch puts the prepared policy map in force for all that is attached, if there is one. Its
-	// counters begin at 0; what those of the other one had reached is returned, nil if that
-	// is not known.
+	// Switch puts the prepared policy map, if any, in force at all attachments. The new counters
+	// start at 0. Switch returns the last counters of the old policy map, nil if they are not
+	// known.
 	Switch() (left []uint64, err error)
-	// Grace returns when no packet is on its way that began before. It may be called while
-	// other methods run.
+	// Grace returns when all packets have been judged that were in flight when it was called. It
+	// may run concurrently with other methods.
 	Grace() error
 }
 
 // writer writes to a policy map.
 type writer interface {
-	// Write writes lines that nothing leads to.
+	// Write writes lines that packets cannot reach.
 	Write(line uint32, content []compile.Line) error
-	// Store changes a word in one step.
+	// Store changes a word atomically.
 	Store(word, value uint32) error
-	// Flip makes a record that of an endpoint; 0 for none.
+	// Flip sets the record of an endpoint; 0 removes it.
 	Flip(id, record uint32) error
 }
 
 // reader reads the policy map in force.
 type reader interface {
-	// Permits reports what the policy map says about the first packet of a flow that an
-	// endpoint sends or receives.
+	// Permits reports whether the policy map permits the first packet of a flow that an endpoint
+	// sends or receives.
 	Permits(id uint32, dir compile.Direction, f api.Flow) (bool, error)
-	// Word returns a word of it, and Record which record an endpoint has there.
+	// Word returns a word of the policy map, and Record the record of an endpoint.
 	Word(i uint32) uint32
 	Record(id uint32) uint32
-	// Hits returns the packets that so many slots decided.
+	// Hits returns the packet counters of count slots, beginning at first.
 	Hits(first, count uint32) ([]uint64, error)
 }
 
-// attacher has packets of endpoints decided.
+// attacher attaches the program to endpoints.
 type attacher interface {
-	// Name makes an endpoint known by the addresses of its pod, where no interface tells it.
+	// Name registers the addresses of an endpoint's pod, for places where the interface does not
+	// identify the endpoint.
 	Name(e compile.Endpoint) error
-	// Attach has packets of an endpoint decided. ErrGone says that its interface is not there.
+	// Attach makes the program judge the packets of an endpoint. It returns ErrGone if the
+	// interface does not exist.
 	Attach(e compile.Endpoint) error
-	// Detach lets packets of an endpoint pass.
+	// Detach ends that: the packets of the endpoint pass.
 	Detach(id uint32) error
-	// Attached returns which endpoints are attached, also by another process, sorted.
+	// Attached returns the attached endpoints, also those of an earlier process, sorted.
 	Attached() ([]uint32, error)
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// changes are what a transaction says, in order.
+// changes are the changes of a transaction.
 type changes struct {
 	resync bool
 	pods   map[api.PodID]*renderer.PodConfig // nil: removed
 	sets   map[api.SetID]setChange
 }
 
-// setChange is how the members of a set change. The slices are the caller's.
+// setChange is the change of the members of a set. The slices belong to the caller.
 type setChange struct {
 	added, removed []netip.Prefix
-	last           map[netip.Prefix]bool // instead, of a set that was told of more than once
+	last           map[netip.Prefix]bool // replaces the slices if the set was updated more than once
 }
 
-// UpdateSet records the change of a set; the last that is said of a member counts.
+// UpdateSet records the change of a set. The last change of a member counts.
 func (t *changes) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	c, again := t.sets[id]
 	if !again && (len(added) == 0 || len(removed) == 0) {
@@ -54,24 +54,24 @@ func (t *changes) Render(pod api.PodID, cfg renderer.PodConfig) { t.pods[pod] = 
 // Remove records the removal of a pod.
 func (t *changes) Remove(pod api.PodID) { t.pods[pod] = nil }
 
-// desired is everything that was told, and a sum that identifies it.
+// desired is the desired state of all pods and sets, and its digest.
 type desired struct {
 	pods     map[api.PodID]renderer.PodConfig
 	digester *digester
-	mark     StateDigest // of the sets; that of endpoints is added by the renderer
+	digest   StateDigest // of the sets only; digestOf adds the endpoints
 
-	mu     sync.RWMutex // held where sets change; whoever commits reads them without
+	mu     sync.RWMutex // held to change sets; the goroutine of a Commit reads them without it
 	sets   map[api.SetID]map[netip.Prefix]struct{}
-	before map[api.SetID]past // of sets that changed, when a Commit worked last
+	before map[api.SetID]past // changed sets, as they were when a Commit last succeeded
 }
 
 func newDesired(secret uint64) desired {
 	return desired{digester: newDigester(secret), pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}, before: map[api.SetID]past{}}
 }
 
-// past is what a set was: what it is but for what changed, or a whole set.
+// past is a set as it was when a Commit last succeeded: as a difference to now, or whole.
 type past struct {
-	changed map[netip.Prefix]bool // whether it was a member
+	changed map[netip.Prefix]bool // whether the prefix was a member
 	all     map[netip.Prefix]struct{}
 	whole   bool
 }
@@ -86,7 +86,7 @@ func (p past) has(x netip.Prefix, now map[netip.Prefix]struct{}) bool {
 	return was || in && !changed
 }
 
-// acknowledge calls f when what is told is what is installed.
+// acknowledge forgets the past of all sets and calls f, while no reader can see the sets.
 func (d *desired) acknowledge(f func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,7 +94,7 @@ func (d *desired) acknowledge(f func()) {
 	f()
 }
 
-// wasIn reports whether an address was in a set when a Commit worked last. mu is held.
+// wasIn reports whether an address was in a set when a Commit last succeeded. The caller holds mu.
 func (d *desired) wasIn(id api.SetID, a netip.Addr) bool {
 	set, before := d.sets[id], d.before[id]
 	for bits := a.BitLen(); bits >= 0; bits-- {
@@ -109,7 +109,7 @@ func (d *desired) wasIn(id api.SetID, a netip.Addr) bool {
 	return false
 }
 
-// apply takes over a transaction. update is called with every set that has other members.
+// apply applies a transaction. It calls update for every set whose members changed.
 func (d *desired) apply(x changes, update func(id api.SetID, added, removed []netip.Prefix)) {
 	if x.resync {
 		for pod := range d.pods {
@@ -137,8 +137,8 @@ func (d *desired) apply(x changes, update func(id api.SetID, added, removed []ne
 	}
 }
 
-// change changes a set and returns what really changed. With whole, members that are not
-// named are removed.
+// change changes a set and returns the difference. With whole, it removes all members that the
+// change does not name.
 func (d *desired) change(id api.SetID, want setChange, whole bool) (added, removed []netip.Prefix) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -146,7 +146,7 @@ func (d *desired) change(id api.SetID, want setChange, whole bool) (added, remov
 	added, removed = want.difference(set, whole)
 	for _, some := range [][]netip.Prefix{added, removed} {
 		for _, p := range some {
-			d.mark.toggle(d.digester.member(id, p))
+			d.digest.toggle(d.digester.member(id, p))
 		}
 	}
 	before, changed := d.before[id]
@@ -176,7 +176,7 @@ func (d *desired) change(id api.SetID, want setChange, whole bool) (added, remov
 	return added, removed
 }
 
-// note keeps whether what changes was a member when a Commit worked last.
+// note records whether a changed prefix was a member when a Commit last succeeded.
 func (p past) note(x netip.Prefix, was bool) {
 	if p.changed == nil {
 		return
@@ -186,8 +186,8 @@ func (p past) note(x netip.Prefix, was bool) {
 	}
 }
 
-// difference returns what really changes of a set. With whole, members that are not named are
-// removed.
+// difference returns which members a change really adds and removes. With whole, it removes all
+// members that the change does not name.
 func (c setChange) difference(set map[netip.Prefix]struct{}, whole bool) (added, removed []netip.Prefix) {
 	if whole || c.last != nil {
 		if c.last == nil {
@@ -210,8 +210,8 @@ func (c setChange) difference(set map[netip.Prefix]struct{}, whole bool) (added,
 		distinct(c.removed, func(p netip.Prefix) bool { _, is := set[p]; return is })
 }
 
-// distinct returns, once each, those for which keep is true: the argument if that is all of it, and
-// it is in order.
+// distinct returns the prefixes for which keep is true, without duplicates. It returns the argument
+// itself if that is sorted and has no others.
 func distinct(all []netip.Prefix, keep func(netip.Prefix) bool) []netip.Prefix {
 	out := all
 	for i, p := range all {

@@ -19,7 +19,7 @@ import (
 // Size implements Dataplane.
 func (k *Kernel) Size() (lines, slots int) { return k.maps.Size() }
 
-// Limits implements Dataplane. Counters are those of all processors together.
+// Limits implements Dataplane.
 func (k *Kernel) Limits() (lines, slots int) { return k.loader.Limits() }
 
 // Prepare implements Dataplane.
@@ -57,8 +57,8 @@ func (k *Kernel) Hits(first, count uint32) ([]uint64, error) { return k.maps.Hit
 // Name implements Dataplane.
 func (k *Kernel) Name(e compile.Endpoint) error { return k.maps.Name(e.ID, e.IPs) }
 
-// Attach implements Dataplane. Where another mode attached, its places stay until those of this mode
-// are there.
+// Attach implements Dataplane. Attachments of another mode stay until those of this mode are in
+// place.
 func (k *Kernel) Attach(e compile.Endpoint) error {
 	known := k.attached.Has(e.ID)
 	err := permitted(k.attached.Attach(e.ID, k.maps.Programs()))
@@ -76,12 +76,12 @@ func (k *Kernel) Detach(id uint32) error {
 	return errors.Join(k.connections.Divide(k.attached.Count()), k.connections.ForgetFragments(id), k.maps.Name(id, nil))
 }
 
-// Attached implements Dataplane. An endpoint whose device is gone is not attached, nor is one that has
-// not all places of the mode, or others.
+// Attached implements Dataplane. An endpoint is attached if its device exists and it has exactly
+// the attachments of the mode.
 func (k *Kernel) Attached() ([]uint32, error) { return k.attached.Attached(), nil }
 
-// Decides returns the endpoints at which programs of ours decide about both directions, in whatever
-// mode, also if another process attached them.
+// Decides returns the endpoints at which Sluice's programs judge both directions, in any mode, also
+// those that an earlier process attached.
 func (k *Kernel) Decides() (ids []uint32, err error) { return k.attached.Decides(), nil }
 
 // Permits implements Dataplane.
@@ -92,20 +92,20 @@ func (k *Kernel) Permits(id uint32, dir compile.Direction, f api.Flow) (bool, er
 	return k.run(bpf.SluiceProgAskTo, bpf.SluiceProgAskFrom, id, dir, Frame(f, false))
 }
 
-// Probe says what becomes of a packet that an endpoint sends or receives, and leaves the
-// state that the packet would leave.
+// Probe reports whether a packet that an endpoint sends or receives passes. It leaves the state
+// that the packet would leave.
 func (k *Kernel) Probe(id uint32, dir compile.Direction, frame []byte) (bool, error) {
 	return k.run(bpf.SluiceProgProbeTo, bpf.SluiceProgProbeFrom, id, dir, frame)
 }
 
-// run has the kernel run the program of a direction on a packet.
+// run runs the program of a direction on a packet, in the kernel.
 func (k *Kernel) run(to, from string, id uint32, dir compile.Direction, frame []byte) (bool, error) {
 	name := to
 	if dir == compile.FromPod {
 		name = from
 	}
 	ctx := struct{ Len, PktType, Mark uint32 }{Mark: id}
-	var full [192]byte // as large as what the kernel takes; zero behind
+	var full [192]byte // the size of the kernel's struct; the rest is zero
 	*(*struct{ Len, PktType, Mark uint32 })(unsafe.Pointer(&full)) = ctx
 	got, err := k.maps.Run(name, &ebpf.RunOptions{Data: frame, Context: full})
 	if err != nil {
@@ -114,16 +114,16 @@ func (k *Kernel) run(to, from string, id uint32, dir compile.Direction, frame []
 	return int32(got) == -1, nil
 }
 
-// Reset makes a kernel as it was when it was new, without loading anything: no endpoint, no policy,
-// no mark, no evidence. It is for those that use one for many things, one after the other.
+// Reset returns a kernel to its initial state without loading programs: no endpoints, no policy, no
+// state digest, no tracked connections. It is for callers that reuse a Kernel.
 func (k *Kernel) Reset() error {
 	for _, id := range k.attached.IDs() {
 		if err := k.Detach(id); err != nil {
 			return fmt.Errorf("detach from interface %d: %w", id, err)
 		}
 	}
-	if k.loader.Runs() { // else nothing runs but what is asked
-		if err := k.Grace(); err != nil { // packets on their way note flows, and read memory
+	if k.loader.Runs() { // else programs run for queries only
+		if err := k.Grace(); err != nil { // packets in flight note connections, and read the policy map
 			return err
 		}
 	}
@@ -133,12 +133,12 @@ func (k *Kernel) Reset() error {
 	return k.maps.Reset(k.attached.Uplinks() == 0)
 }
 
-// audit compares what the kernel has with what this process made, and repairs it.
+// audit compares the state of the kernel with what this process created, and repairs differences.
 func (k *Kernel) audit() (f finding, err error) {
 	f.drift = attach.Drift{}
 	errs := []error{k.attached.Audit(k.maps.Programs(), f.drift)}
-	f.aliens = k.attached.Aliens()
-	if k.folder.Pins() && k.StateDigest() != (StateDigest{}) { // else they are pinned in a moment
+	f.foreign = k.attached.ForeignPrograms()
+	if k.folder.Pins() && k.StateDigest() != (StateDigest{}) { // else a Commit will pin them
 		pinned := maps.Clone(k.shared)
 		pinned[digestPin] = k.digest
 		for _, name := range loader.MapNames {

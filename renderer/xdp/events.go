@@ -12,59 +12,59 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/events"
 )
 
-// EventFilter says what is told of packets, while somebody listens.
+// EventFilter selects the packets that the program reports.
 type EventFilter = events.Filter
 
-// Event is what became of one packet.
+// Event is the verdict about one packet.
 type Event struct {
 	Time      time.Time
 	Interface uint32
 	Direction compile.Direction // the pod's view
 	Flow      api.Flow
-	Reason    Reason // why it was dropped; empty when it passed
+	Reason    Reason // why it was dropped; empty if it passed
 	Bytes     uint32 // of its frame
-	// Missed is how many packets had no event before this one, because there were too many or
-	// by OneIn, since the last event of the processor.
+	// Missed is how many packets had no event since the previous event of the same processor,
+	// because of the rate limit or of OneIn.
 	Missed uint64
 
-	verdict uint32 // of the rule that decided, 0 when none did
+	verdict uint32 // of the rule that decided, 0 if none did
 	boot    time.Duration
 }
 
-// Reason says why a packet is dropped.
+// Reason is why a packet was dropped.
 type Reason string
 
 // The reasons.
 const (
 	ReasonPolicy    Reason = "policy"
-	ReasonMalformed Reason = "malformed"                 // headers that contradict each other, or hide what is behind them
+	ReasonMalformed Reason = "malformed"                 // inconsistent headers, or headers that hide what follows them
 	ReasonSource    Reason = "not an address of the pod" // as its source
-	ReasonFragment  Reason = "fragment of nothing"       // whose first one did not pass, or is not known any more
+	ReasonFragment  Reason = "unmatched fragment"        // a later fragment: the first one did not pass, or is forgotten
 	ReasonInterface Reason = "interface not known"
-	ReasonError     Reason = "error about nothing"               // ICMP, about no tracked connection
-	ReasonErrors    Reason = "too many errors"                   // ICMP, of one pod in one direction
-	ReasonNeighbour Reason = "neighbour discovery not permitted" // not as RFC 4861 has it, or not about the pod itself
+	ReasonError     Reason = "unrelated ICMP error"              // an ICMP error about no tracked connection
+	ReasonErrors    Reason = "too many errors"                   // ICMP errors of one pod in one direction, above the rate limit
+	ReasonNeighbour Reason = "neighbour discovery not permitted" // against RFC 4861, or not about the pod itself
 	ReasonARP       Reason = "ARP not permitted"                 // not about the pod itself
 	ReasonNonIP     Reason = "not IP"
 	ReasonRoute     Reason = "source route" // an option of IPv4, or a routing header of IPv6
 	ReasonTunnel    Reason = "tunnel"       // to a node, from a pod
 )
 
-// reasons are the words for what enum reason of the program has.
+// reasons are the reasons in the order of enum reason of the program.
 var reasons = []Reason{"", ReasonPolicy, ReasonMalformed, ReasonSource, ReasonFragment, ReasonInterface, ReasonError, ReasonErrors, ReasonNeighbour, ReasonARP, ReasonNonIP, ReasonRoute, ReasonTunnel}
 
-// SetEventFilter changes what is told. It may be called while others listen, by one goroutine at a
-// time.
+// SetEventFilter changes which packets the program reports. One goroutine at a time may call it,
+// also while Events runs.
 func (k *Kernel) SetEventFilter(t EventFilter) error { return k.stream.Set(t) }
 
-// Events calls f with the events of packets that Tell asks for, until the context ends. What
-// nobody listened to before Tell is left out. One goroutine at a time may listen.
+// Events calls f with the events that the filter selects, until the context ends. It skips events
+// from before SetEventFilter enabled reporting. One goroutine at a time may call it.
 func (k *Kernel) Events(ctx context.Context, f func(Event)) error {
 	return k.stream.Listen(ctx, func(raw *bpf.SluiceEvent) { f(decode(raw)) })
 }
 
-// Drops returns the packets that were dropped so far, by why. Any goroutine may call it, also while
-// the kernel is closed, and behind that, when it fails.
+// Drops returns how many packets were dropped so far, by reason. Any goroutine may call it, also
+// during Close; after Close it returns an error.
 func (k *Kernel) Drops() (map[Reason]uint64, error) {
 	counts, err := k.drops.Count()
 	if err != nil {
@@ -74,11 +74,11 @@ func (k *Kernel) Drops() (map[Reason]uint64, error) {
 	for i, name := range reasons {
 		out[name] = counts[i]
 	}
-	delete(out, "") // those that passed are not counted
+	delete(out, "") // packets that passed are not counted
 	return out, nil
 }
 
-// decode reads an event of the program.
+// decode converts an event of the program.
 func decode(raw *bpf.SluiceEvent) Event {
 	e := Event{Interface: raw.Id, Reason: "unknown", Bytes: raw.Bytes, Missed: raw.Missed, verdict: raw.Verdict, boot: time.Duration(raw.Time)}
 	e.Time = time.Now().Add(e.boot - events.SinceBoot()).Round(time.Millisecond)

@@ -19,8 +19,8 @@ import (
 // forEvents is how long events are waited for that must come, however busy the machine is.
 const forEvents = time.Minute
 
-// listening collects events.
-type listening struct {
+// eventCollector collects events.
+type eventCollector struct {
 	l      *lab
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -29,13 +29,13 @@ type listening struct {
 }
 
 // listen begins to collect the events of what happens.
-func (l *lab) listen(t xdp.EventFilter) *listening {
+func (l *lab) listen(t xdp.EventFilter) *eventCollector {
 	l.t.Helper()
 	if err := l.kernel.SetEventFilter(t); err != nil {
 		l.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(l.t.Context())
-	s := &listening{l: l, cancel: cancel, ended: make(chan struct{})}
+	s := &eventCollector{l: l, cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
 		_ = l.kernel.Events(ctx, func(e xdp.Event) {
@@ -48,15 +48,15 @@ func (l *lab) listen(t xdp.EventFilter) *listening {
 }
 
 // count returns how many events there are up to now.
-func (s *listening) count() int {
+func (s *eventCollector) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.events)
 }
 
 // end returns all events of what has happened: it waits until the program's buffer is empty,
-// of which nobody is notified, however long the reader takes to look.
-func (s *listening) end() []xdp.Event {
+// however long the reader takes.
+func (s *eventCollector) end() []xdp.Event {
 	s.l.t.Helper()
 	for began := time.Now(); ; time.Sleep(time.Millisecond) { // between two looks
 		unread, err := s.l.kernel.UnreadEvents()
@@ -75,8 +75,8 @@ func (s *listening) end() []xdp.Event {
 	return s.events
 }
 
-// told returns the events of what happens, as many as there must be at least.
-func (l *lab) told(t xdp.EventFilter, atLeast int, happens func()) []xdp.Event {
+// eventsOf returns the events that happens causes, and fails if there are fewer than atLeast.
+func (l *lab) eventsOf(t xdp.EventFilter, atLeast int, happens func()) []xdp.Event {
 	l.t.Helper()
 	s := l.listen(t)
 	happens()
@@ -136,7 +136,7 @@ func processors(t *testing.T) (out []int) {
 	return out
 }
 
-func TestEventsTellOfDropsWithTheirRuleAndAreLimited(t *testing.T) {
+func TestEventsReportDropsWithTheirRuleAndAreLimited(t *testing.T) {
 	const limit, packets = 5, 200
 	onOneProcessor(t)
 	l := newLab(t)
@@ -149,7 +149,7 @@ func TestEventsTellOfDropsWithTheirRuleAndAreLimited(t *testing.T) {
 	f := tcpFlow(friend4, own4, 4000, 81)
 	sent := 0
 	began := time.Now()
-	got := l.told(xdp.EventFilter{PerSecond: limit}, limit, func() {
+	got := l.eventsOf(xdp.EventFilter{PerSecond: limit}, limit, func() {
 		for range packets {
 			sent++
 			l.want(false, "another port", compile.ToPod, xdp.Frame(f, false))
@@ -187,7 +187,7 @@ func TestEventsTellOfDropsWithTheirRuleAndAreLimited(t *testing.T) {
 	}
 }
 
-// TestAQuietTimeBringsNoFlood: what nobody was told of in it is not told of at once.
+// TestAQuietTimeBringsNoFlood: tokens that were not used in it do not add up.
 func TestAQuietTimeBringsNoFlood(t *testing.T) {
 	const limit, packets = 100, 400
 	onOneProcessor(t)
@@ -199,7 +199,7 @@ func TestAQuietTimeBringsNoFlood(t *testing.T) {
 		}
 	}
 	var flood time.Duration
-	got := l.told(xdp.EventFilter{PerSecond: limit}, 3, func() {
+	got := l.eventsOf(xdp.EventFilter{PerSecond: limit}, 3, func() {
 		for range 3 {
 			drop(1)
 			time.Sleep(600 * time.Millisecond) // by the kernel's clock, which no test turns; more is as good
@@ -218,7 +218,7 @@ func TestEventsAreSampled(t *testing.T) {
 	l := newLab(t)
 	l.render(closed, nil)
 	sent := 0
-	got := l.told(xdp.EventFilter{PerSecond: 100000, OneIn: 10}, 10, func() {
+	got := l.eventsOf(xdp.EventFilter{PerSecond: 100000, OneIn: 10}, 10, func() {
 		for range 1000 {
 			sent++
 			l.want(false, "a packet", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 81), false))
@@ -229,11 +229,11 @@ func TestEventsAreSampled(t *testing.T) {
 	}
 }
 
-func TestEventsTellOfWhatBeginsWhenThatIsAskedFor(t *testing.T) {
+func TestEventsReportFirstPacketsIfPermittedIsSet(t *testing.T) {
 	for _, permitted := range []bool{false, true} {
 		l := newLab(t)
 		l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}, nil)
-		got := l.told(xdp.EventFilter{PerSecond: 1000, Permitted: permitted}, 1, func() {
+		got := l.eventsOf(xdp.EventFilter{PerSecond: 1000, Permitted: permitted}, 1, func() {
 			l.want(true, "the first packet", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false))
 			l.want(true, "a later packet", compile.ToPod, flags(xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false), ack))
 			l.want(false, "a denied packet", compile.ToPod, xdp.Frame(tcpFlow(other4, own4, 4000, 80), false))
@@ -254,7 +254,7 @@ func TestEventsTellOfWhatBeginsWhenThatIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestNothingIsToldWhenNobodyListens(t *testing.T) {
+func TestEventsAreDisabledWithoutAFilter(t *testing.T) {
 	l := newLab(t)
 	l.render(closed, nil)
 	for _, perSecond := range []uint32{10, 0} {
@@ -264,7 +264,7 @@ func TestNothingIsToldWhenNobodyListens(t *testing.T) {
 		l.want(false, "a denied packet", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 81), false))
 		awaitTick(t)
 	}
-	for _, e := range l.told(xdp.EventFilter{PerSecond: 10}, 0, func() {}) {
+	for _, e := range l.eventsOf(xdp.EventFilter{PerSecond: 10}, 0, func() {}) {
 		t.Errorf("%+v was told of before anybody listened", e)
 	}
 }
@@ -272,7 +272,7 @@ func TestNothingIsToldWhenNobodyListens(t *testing.T) {
 func TestEventsKnowTheRulesOfTheListsThatThePodHadThen(t *testing.T) {
 	l := newLab(t)
 	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod), permitTCP(api.AddrNet(friend4), 82, compile.ToPod)}, nil)
-	got := l.told(xdp.EventFilter{PerSecond: 1000}, 1, func() {
+	got := l.eventsOf(xdp.EventFilter{PerSecond: 1000}, 1, func() {
 		l.want(false, "a packet", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 81), false))
 	})
 	rule := func(want int) {

@@ -17,25 +17,25 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/loader"
 )
 
-// Bits of a state: there is a flow; somebody writes it.
+// stateBusy is the state bit of an entry that is being written.
 const (
 	stateBusy = 1 << 47
 )
 
-// AuditNext has the next Commit read back what is in the kernel.
+// AuditNext makes the next Commit audit the kernel.
 func (r *Renderer) AuditNext() { r.audits.last = time.Time{} }
 
-// Disown has nobody own the pins, as if the process had ended.
-func (k *Kernel) Disown() error {
+// ReleasePins releases the ownership of the pins, as if the process had ended.
+func (k *Kernel) ReleasePins() error {
 	return k.folder.Close()
 }
 
-// Generation and SetGeneration are of the number of changes that packets read.
+// Generation and SetGeneration read and set the generation that packets read.
 func (k *Kernel) Generation() uint32     { return *k.history.Generation() }
 func (k *Kernel) SetGeneration(g uint32) { *k.history.Generation() = g }
 
-// Said returns in which generation a list said what the only flow has of it.
-func (k *Kernel) Said() (generation uint32, err error) {
+// CachedGeneration returns the generation of the cached verdict of the only connection.
+func (k *Kernel) CachedGeneration() (generation uint32, err error) {
 	err = k.connections.Each(func(b *bpf.SluiceBucket) {
 		for _, f := range b.Flow {
 			if f.State&connections.StateUsed != 0 {
@@ -46,8 +46,7 @@ func (k *Kernel) Said() (generation uint32, err error) {
 	return generation, err
 }
 
-// Age has all evidence, the ports of all fragments, and the counts of flows that go on, be older
-// than they are.
+// Age makes all connections, fragments and counts of active flows older.
 func (k *Kernel) Age(d time.Duration) error {
 	hz, shift, err := loader.Ticks()
 	if err != nil {
@@ -64,10 +63,10 @@ func (k *Kernel) Age(d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(k.forgetTraces(), k.ageCrowds(units), k.ageFragments(units))
+	return errors.Join(k.clearRecent(), k.ageActivity(units), k.ageFragments(units))
 }
 
-// UnreadEvents returns how many bytes of events nobody has read yet.
+// UnreadEvents returns how many bytes of events have not been read yet.
 func (k *Kernel) UnreadEvents() (int, error) {
 	r, err := ringbuf.NewReader(k.shared[bpf.SluiceMapEvents])
 	if err != nil {
@@ -76,28 +75,28 @@ func (k *Kernel) UnreadEvents() (int, error) {
 	return r.AvailableBytes(), r.Close()
 }
 
-// Turn is that of the memory in force: the next one has the other.
-func (k *Kernel) Turn() uint32 { return k.history.Parity() }
+// Parity returns the parity of the policy map in force.
+func (k *Kernel) Parity() uint32 { return k.history.Parity() }
 
-// ForgetFlows deletes all evidence, and tells nobody.
+// ForgetFlows deletes all connections.
 func (k *Kernel) ForgetFlows() error { return k.connections.Forget() }
 
-// FlowPlaces is how many flows the table has places for.
+// FlowPlaces returns the capacity of the connection table.
 func (k *Kernel) FlowPlaces() int { return k.connections.Places() }
 
-// ForgetLately has no flow have gone on lately, as when another unit of time begins.
-func (k *Kernel) ForgetLately() error {
-	return errors.Join(k.forgetTraces(), k.shared[bpf.SluiceMapCrowds].Put(uint32(0), &bpf.SluiceCrowd{}))
+// ForgetRecentFlows empties the recent-flow cache, as a new unit of time does.
+func (k *Kernel) ForgetRecentFlows() error {
+	return errors.Join(k.clearRecent(), k.shared[bpf.SluiceMapActivity].Put(uint32(0), &bpf.SluiceActiveFlows{}))
 }
 
-func (k *Kernel) forgetTraces() error {
-	return k.shared[bpf.SluiceMapLately].Put(uint32(0), make([]byte, bpf.LatelyBytes))
+func (k *Kernel) clearRecent() error {
+	return k.shared[bpf.SluiceMapRecent].Put(uint32(0), make([]byte, bpf.RecentBytes))
 }
 
-// ageCrowds has counts be of earlier units.
-func (k *Kernel) ageCrowds(units uint32) error {
-	crowds := k.shared[bpf.SluiceMapCrowds]
-	var c bpf.SluiceCrowd
+// ageActivity moves the counts of active flows to earlier units of time.
+func (k *Kernel) ageActivity(units uint32) error {
+	crowds := k.shared[bpf.SluiceMapActivity]
+	var c bpf.SluiceActiveFlows
 	if err := crowds.Lookup(uint32(0), &c); err != nil {
 		return err
 	}
@@ -106,18 +105,18 @@ func (k *Kernel) ageCrowds(units uint32) error {
 	return crowds.Put(uint32(0), &c)
 }
 
-// Counted returns how many flows were counted that went on, in the unit of time of the latest and
-// in the one before.
+// Counted returns how many active flows were counted in the latest unit of time and in the one
+// before.
 func (k *Kernel) Counted() (latest, before uint32, err error) {
-	var c bpf.SluiceCrowd
-	err = k.shared[bpf.SluiceMapCrowds].Lookup(uint32(0), &c)
+	var c bpf.SluiceActiveFlows
+	err = k.shared[bpf.SluiceMapActivity].Lookup(uint32(0), &c)
 	return uint32(c.Latest), uint32(c.Before), err
 }
 
-// ageFragments has the ports of fragments be older.
+// ageFragments makes fragments older.
 func (k *Kernel) ageFragments(units uint32) error {
-	const at = 4 // of the time in the value
-	m := k.shared[bpf.SluiceMapFragments]
+	const at = 4 // offset of the time in the value
+	m := k.shared[bpf.SluiceMapFrags]
 	key, value := make([]byte, m.KeySize()), make([]byte, m.ValueSize())
 	older := map[string][]byte{}
 	it := m.Iterate()
@@ -145,19 +144,19 @@ func put32(b []byte, v uint32) {
 	b[0], b[1], b[2], b[3] = byte(v), byte(v>>8), byte(v>>16), byte(v>>24)
 }
 
-// Names returns what the kernel knows of addresses in the policy map in force.
+// Names returns the addresses in the policy map in force.
 func (k *Kernel) Names() (map[netip.Addr]uint32, error) {
 	names := map[netip.Addr]uint32{}
 	var a [16]byte
 	var id uint32
-	it := k.maps.All()[bpf.SluiceMapNames].Iterate()
+	it := k.maps.All()[bpf.SluiceMapAddrs].Iterate()
 	for it.Next(&a, &id) {
 		names[netip.AddrFrom16(a).Unmap()] = id
 	}
 	return names, it.Err()
 }
 
-// Occupy has the first places of every bucket of flows be written by somebody who never ends.
+// Occupy marks the first entries of every bucket as being written, for ever.
 func (k *Kernel) Occupy(places int) error {
 	return k.connections.Each(func(b *bpf.SluiceBucket) {
 		for j := range places {
@@ -166,8 +165,7 @@ func (k *Kernel) Occupy(places int) error {
 	})
 }
 
-// FlowCount returns how many flows the kernel has evidence of, also such that does not hold any
-// more.
+// FlowCount returns how many connections the table has, expired ones included.
 func (k *Kernel) FlowCount() (n int, err error) {
 	err = k.connections.Each(func(b *bpf.SluiceBucket) {
 		for _, f := range b.Flow {
@@ -179,7 +177,7 @@ func (k *Kernel) FlowCount() (n int, err error) {
 	return n, err
 }
 
-// DropFilters removes our filters of an interface, as somebody else may.
+// DropFilters removes our filters of an interface.
 func DropFilters(index uint32) error {
 	all, err := attach.OwnFilters()
 	for _, f := range all {
@@ -190,7 +188,7 @@ func DropFilters(index uint32) error {
 	return err
 }
 
-// KernelNames returns what maps are called in the kernel.
+// KernelNames returns the names of maps in the kernel.
 func (k *Kernel) KernelNames() (out []string, err error) {
 	for _, m := range append(slices.Concat(slices.Collect(maps.Values(k.maps.All())), k.grace.Maps()), k.digest) {
 		info, e := m.Info()
@@ -201,7 +199,7 @@ func (k *Kernel) KernelNames() (out []string, err error) {
 	return out, err
 }
 
-// TrackingLate has a kernel track connections from when late is set.
+// TrackingLate simulates a kernel that tracks connections only after late is set.
 func (o KernelOptions) TrackingLate(late *atomic.Bool) KernelOptions {
 	o.layouts = loader.NewTracker(func() loader.Layout {
 		l := loader.LayoutOf()
@@ -213,7 +211,7 @@ func (o KernelOptions) TrackingLate(late *atomic.Bool) KernelOptions {
 	return o
 }
 
-// FlowShare is how many places of the table of flows each endpoint has.
+// FlowShare returns the share of each endpoint in the connection table.
 func (k *Kernel) FlowShare() uint32 {
 	var q bpf.SluiceQuota
 	if err := k.shared[bpf.SluiceMapLimits].Lookup(uint32(0), &q); err != nil {
@@ -222,7 +220,7 @@ func (k *Kernel) FlowShare() uint32 {
 	return q.Flows
 }
 
-// FlowsOf returns how many flows of an endpoint are counted, and how many there are.
+// FlowsOf returns how many connections of an endpoint are counted, and how many there are.
 func (k *Kernel) FlowsOf(id uint32) (counted, there uint32, err error) {
 	err = k.connections.Each(func(b *bpf.SluiceBucket) {
 		for _, f := range b.Flow {
@@ -234,8 +232,7 @@ func (k *Kernel) FlowsOf(id uint32) (counted, there uint32, err error) {
 	return k.connections.Share(id).Flows, there, err
 }
 
-// MiscountFlows has a wrong number of flows be counted of an endpoint, and then does what a start
-// does.
+// MiscountFlows sets a wrong count for an endpoint, and then recounts as a start does.
 func (k *Kernel) MiscountFlows(id, n uint32) error {
 	k.connections.Share(id).Flows, k.connections.Share(id+1).Flows = n, n
 	if err := k.flowOf(id + 1); err != nil {
@@ -244,7 +241,7 @@ func (k *Kernel) MiscountFlows(id, n uint32) error {
 	return k.connections.Recount()
 }
 
-// flowOf has an endpoint have one flow more in the table, which nobody counted.
+// flowOf adds an uncounted connection of an endpoint to the table.
 func (k *Kernel) flowOf(id uint32) error {
 	done := false
 	return k.connections.Each(func(b *bpf.SluiceBucket) {
@@ -256,11 +253,11 @@ func (k *Kernel) flowOf(id uint32) error {
 	})
 }
 
-// FragmentCount returns of how many packets the ports of first fragments are known.
+// FragmentCount returns how many fragmented packets have known ports.
 func (k *Kernel) FragmentCount() (n int, err error) {
 	var key bpf.SluiceFragmentKey
 	var value bpf.SluiceFragment
-	it := k.shared[bpf.SluiceMapFragments].Iterate()
+	it := k.shared[bpf.SluiceMapFrags].Iterate()
 	for it.Next(&key, &value) {
 		n++
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// entries counts the evidence that the kernel has.
+// entries returns how many connections the kernel tracks.
 func (l *lab) entries() int {
 	l.t.Helper()
 	n, err := l.kernel.FlowCount()
@@ -20,13 +20,13 @@ func (l *lab) entries() int {
 	return n
 }
 
-func TestRepliesPassWithEvidenceOnly(t *testing.T) {
-	for _, ends := range [][2]int{{4, 4}, {6, 6}} {
+func TestConnectionsLetRepliesPass(t *testing.T) {
+	for _, families := range [][2]int{{4, 4}, {6, 6}} {
 		own, friend := own4, friend4
-		if ends[0] == 6 {
+		if families[0] == 6 {
 			own, friend = own6, friend6
 		}
-		for _, protocol := range []api.Protocol{api.TCP, api.UDP, api.SCTP, icmpOf(ends[0])} {
+		for _, protocol := range []api.Protocol{api.TCP, api.UDP, api.SCTP, icmpOf(families[0])} {
 			t.Run(protocol.String(), func(t *testing.T) {
 				l := newLab(t)
 				l.render(closed, nil)
@@ -56,7 +56,7 @@ func icmpOf(family int) api.Protocol {
 	return api.ICMP
 }
 
-func TestNoEvidenceWhereTheReplyPassesAnyway(t *testing.T) {
+func TestConnectionsAreNotTrackedIfTheReplyIsPermitted(t *testing.T) {
 	l := newLab(t)
 	l.render([]api.ContivRule{permitTCP(api.Net{}, 80, compile.ToPod)}, nil)
 	for port := range uint16(200) {
@@ -170,7 +170,7 @@ func TestErrorsPassWithThePacketThatTheyAreAbout(t *testing.T) {
 	l.want(false, "the same of IPv6", compile.ToPod, errorAbout(tcpFlow(own6, friend6, 4000, 81), 2))
 	l.want(false, "echo", compile.ToPod, errorAbout(tcpFlow(own4, friend4, 4000, 80), 8))
 	forged := errorAbout(tcpFlow(own4, friend4, 4000, 80), 3)
-	copy(forged[42+12:], []byte{10, 0, 9, 7}) // somebody else's packet
+	copy(forged[42+12:], []byte{10, 0, 9, 7}) // a packet of another host
 	l.want(false, "about a packet of somebody else", compile.ToPod, forged)
 	l.want(false, "that ends in the packet", compile.ToPod, errorAbout(tcpFlow(own4, friend4, 4000, 80), 3)[:60])
 	for kind := range 256 { // of a list that permits no ICMP
@@ -184,7 +184,7 @@ func TestErrorsPassWithThePacketThatTheyAreAbout(t *testing.T) {
 }
 
 // TestAKeptFlowIsAnsweredAlsoWhereBothListsPermit has the answers of a flow, which a list permits
-// too, leave the evidence as it is: of a flow that was answered, and so holds for long.
+// too, do not refresh a connection. The connection was answered, so it lives long.
 func TestAKeptFlowIsAnsweredAlsoWhereBothListsPermit(t *testing.T) {
 	l := newLab(t, func(o *labOptions) { o.options.Keep = true })
 	open := []api.ContivRule{{Action: api.Permit}}
@@ -210,8 +210,8 @@ func TestAKeptFlowIsAnsweredAlsoWhereBothListsPermit(t *testing.T) {
 	}
 }
 
-// TestAKeptFlowHoldsWhileItSends has a flow that nobody answers go on after its list is closed.
-func TestAKeptFlowHoldsWhileItSends(t *testing.T) {
+// TestConnectionsWithKeepStayWhileTheySend continues an unanswered flow after its list was closed.
+func TestConnectionsWithKeepStayWhileTheySend(t *testing.T) {
 	l := newLab(t, func(o *labOptions) { o.options.Keep = true })
 	f := udpFlow(own4, friend4, 4000, 53)
 	l.render(closed, []api.ContivRule{{Action: api.Permit}})
@@ -245,8 +245,8 @@ func TestAnErrorDoesNotKeepAFlow(t *testing.T) {
 	l.want(false, "an error about its answer, after its time", compile.ToPod, errorAbout(f.Reverse(), 3))
 }
 
-// TestAPlaceThatSomebodyWritesIsNotTaken has every place be written by others, who never end.
-func TestAPlaceThatSomebodyWritesIsNotTaken(t *testing.T) {
+// TestConnectionTableKeepsBusyEntries marks every entry as being written.
+func TestConnectionTableKeepsBusyEntries(t *testing.T) {
 	l := newLab(t, func(o *labOptions) { o.kernel.Flows = 8 })
 	l.render([]api.ContivRule{permitTCP(api.Net{}, 80, compile.ToPod)}, closed)
 	if err := l.kernel.Occupy(3); err != nil {

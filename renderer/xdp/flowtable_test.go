@@ -22,7 +22,7 @@ func nthFlow(i int) api.Flow {
 	return f
 }
 
-// tableLab has a pod that may send and must not be sent to, and a table with so many places.
+// tableLab has a pod with permitted egress and denied ingress, and a table of so many entries.
 func tableLab(t *testing.T, places int) *lab {
 	t.Helper()
 	l := newLab(t, func(o *labOptions) { o.kernel.Flows = places })
@@ -86,9 +86,9 @@ func TestAFloodDoesNotPushOutAnsweredFlows(t *testing.T) {
 	}
 }
 
-// TestEvidenceIsOfOneFlowWhoeverWritesBeside has two processors write flows to a small table, and a
-// third ask about flows that nobody began, and about one that is open.
-func TestEvidenceIsOfOneFlowWhoeverWritesBeside(t *testing.T) {
+// TestConnectionTableReadsOneFlowDuringWrites has two processors write flows to a small table, and
+// a third query flows that do not exist, and an open one.
+func TestConnectionTableReadsOneFlowDuringWrites(t *testing.T) {
 	rounds := renderertest.Extent(400, 4000, 4000)
 	l := tableLab(t, 16)
 	open := tcpFlow(own4, friend4, 999, 443)
@@ -128,8 +128,8 @@ func TestEvidenceIsOfOneFlowWhoeverWritesBeside(t *testing.T) {
 	writers.Wait()
 }
 
-// TestEvidenceIsOfOneFlow has answers that differ from it in one thing.
-func TestEvidenceIsOfOneFlow(t *testing.T) {
+// TestConnectionTableComparesWholeFlows has answers that differ from it in one thing.
+func TestConnectionTableComparesWholeFlows(t *testing.T) {
 	l := tableLab(t, 64)
 	f := nthFlow(0)
 	l.want(true, "a flow", compile.FromPod, xdp.Frame(f, false))
@@ -149,9 +149,9 @@ func TestEvidenceIsOfOneFlow(t *testing.T) {
 	l.want(true, "its answer", compile.ToPod, flags(xdp.Frame(f, true), ack))
 }
 
-// TestFlowsThatMeetInABucketAreToldApart asks about flows that nobody began, in a table of two
-// buckets, so that many are looked for where one is that somebody began.
-func TestFlowsThatMeetInABucketAreToldApart(t *testing.T) {
+// TestConnectionTableDistinguishesFlowsOfABucket queries flows that do not exist in a table of two
+// buckets, so that many are looked up in the bucket of an existing one.
+func TestConnectionTableDistinguishesFlowsOfABucket(t *testing.T) {
 	for _, f := range []api.Flow{tcpFlow(own4, friend4, 4000, 80), tcpFlow(own6, friend6, 4000, 80)} {
 		l := tableLab(t, 8)
 		txn := l.r.NewTxn(false)

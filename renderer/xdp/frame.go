@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Frame returns an Ethernet frame with a packet of a flow: the first one, or, with reply, the
-// answer to the flow's first packet, in which addresses and ports are exchanged.
+// Frame returns an Ethernet frame with the first packet of a flow. With reply it returns the answer
+// to that packet instead, with addresses and ports swapped.
 func Frame(f api.Flow, reply bool) []byte {
 	if reply {
 		f = f.Reverse()
@@ -34,7 +34,7 @@ func Frame(f api.Flow, reply bool) []byte {
 	return append(append(eth, ip...), body...)
 }
 
-// transport returns what follows the header of IP. ICMP is echo with identifier 1.
+// transport returns the payload of the IP header. For ICMP that is an echo with identifier 1.
 func transport(f api.Flow, reply bool) []byte {
 	b := make([]byte, 20)
 	binary.BigEndian.PutUint16(b, f.SrcPort)
@@ -63,7 +63,7 @@ func transport(f api.Flow, reply bool) []byte {
 		case reply:
 			b[0] = 0
 		}
-	default: // others have nothing that is looked at
+	default: // the program reads nothing of other protocols
 	}
 	return b
 }

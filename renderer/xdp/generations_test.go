@@ -86,8 +86,9 @@ func TestAFlowIsCutByAListThatAnotherPodHas(t *testing.T) {
 	}
 }
 
-// TestAFlowIsCutByAnotherMemory has the memory grow, and a policy that is stricter come with it.
-func TestAFlowIsCutByAnotherMemory(t *testing.T) {
+// TestGenerationCutsAFlowAfterTheNextPolicyMap commits a stricter policy that needs a larger policy
+// map.
+func TestGenerationCutsAFlowAfterTheNextPolicyMap(t *testing.T) {
 	set := api.NewSetID("peers")
 	l := newLab(t)
 	l.members(set, addrs{friend4}, nil)
@@ -102,7 +103,7 @@ func TestAFlowIsCutByAnotherMemory(t *testing.T) {
 	l.want(false, "its answer", compile.ToPod, flags(xdp.Frame(f, true), ack))
 }
 
-// grow has so many members join a set, and some leave it, that there is another memory.
+// grow changes so many members of a set that the policy map is replaced.
 func (l *lab) grow(set api.SetID, leave []netip.Addr) {
 	l.t.Helper()
 	lines, _ := l.kernel.Size()
@@ -116,9 +117,10 @@ func (l *lab) grow(set api.SetID, leave []netip.Addr) {
 	}
 }
 
-// TestWhatAnotherMemorySaidIsNotKnown has the generation be what it was before the memory grew: so
-// it is while links go from one memory to the other, and a rule has another counter in each.
-func TestWhatAnotherMemorySaidIsNotKnown(t *testing.T) {
+// TestGenerationIgnoresVerdictsOfAnotherPolicyMap restores the generation from before the policy
+// map was replaced. That is the state during a switch, when a rule has another counter in each
+// policy map.
+func TestGenerationIgnoresVerdictsOfAnotherPolicyMap(t *testing.T) {
 	set := api.NewSetID("peers")
 	l := newLab(t)
 	l.members(set, addrs{friend4}, nil)
@@ -126,7 +128,7 @@ func TestWhatAnotherMemorySaidIsNotKnown(t *testing.T) {
 	said := func() uint32 {
 		l.t.Helper()
 		l.want(true, "the flow", compile.FromPod, flags(xdp.Frame(tcpFlow(own4, friend4, 4000, 80), false), ack))
-		g, err := l.kernel.Said()
+		g, err := l.kernel.CachedGeneration()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,8 +145,8 @@ func TestWhatAnotherMemorySaidIsNotKnown(t *testing.T) {
 	}
 }
 
-// TestWhatIsKnownOfAFlowCounts has packets that need not ask a list be counted by the rule that it
-// named.
+// TestWhatIsKnownOfAFlowCounts checks that packets with a cached verdict are counted by the rule
+// that it named.
 func TestWhatIsKnownOfAFlowCounts(t *testing.T) {
 	l := newLab(t)
 	l.render(closed, []api.ContivRule{permitTCP(api.Net{}, 81, compile.FromPod), permitTCP(api.Net{}, 80, compile.FromPod)})

@@ -9,37 +9,37 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// heap is a Plane without a kernel.
+// heap is a Dataplane without a kernel.
 type heap struct {
-	mark     StateDigest
+	digest   StateDigest
 	secret   uint64
-	force    heapMemory
+	inForce  heapMemory
 	next     *heapMemory
 	attached map[uint32]bool
 }
 
 type heapMemory struct {
-	lines []compile.Line
-	slots int
-	ends  map[uint32]uint32
+	lines   []compile.Line
+	slots   int
+	records map[uint32]uint32
 }
 
-// NewHeap returns a Dataplane that decides in the heap, by the algorithm of the kernel's program.
-// It keeps no state of flows and counts nothing.
+// NewHeap returns a Dataplane in the heap that uses the algorithm of the kernel program. It tracks
+// no connections and counts no packets.
 func NewHeap() Dataplane {
-	return &heap{secret: rand.Uint64(), force: heapMemory{lines: make([]compile.Line, 1), ends: map[uint32]uint32{}}, attached: map[uint32]bool{}}
+	return &heap{secret: rand.Uint64(), inForce: heapMemory{lines: make([]compile.Line, 1), records: map[uint32]uint32{}}, attached: map[uint32]bool{}}
 }
 
-// written is the memory that steps go to.
+// written returns the policy map that writes go to.
 func (h *heap) written() *heapMemory {
 	if h.next != nil {
 		return h.next
 	}
-	return &h.force
+	return &h.inForce
 }
 
-func (h *heap) StateDigest() StateDigest           { return h.mark }
-func (h *heap) SetStateDigest(m StateDigest) error { h.mark = m; return nil }
+func (h *heap) StateDigest() StateDigest           { return h.digest }
+func (h *heap) SetStateDigest(m StateDigest) error { h.digest = m; return nil }
 func (h *heap) Secret() uint64                     { return h.secret }
 
 func (h *heap) Size() (lines, slots int) { return len(h.written().lines), h.written().slots }
@@ -48,7 +48,7 @@ func (h *heap) Size() (lines, slots int) { return len(h.written().lines), h.writ
 func (h *heap) Limits() (lines, slots int) { return math.MaxInt, math.MaxInt }
 
 func (h *heap) Prepare(lines, slots int) error {
-	h.next = &heapMemory{lines: make([]compile.Line, lines), slots: slots, ends: map[uint32]uint32{}}
+	h.next = &heapMemory{lines: make([]compile.Line, lines), slots: slots, records: map[uint32]uint32{}}
 	return nil
 }
 
@@ -63,15 +63,15 @@ func (h *heap) Store(word, value uint32) error {
 }
 
 func (h *heap) Flip(id, record uint32) error {
-	if h.written().ends[id] = record; record == 0 {
-		delete(h.written().ends, id)
+	if h.written().records[id] = record; record == 0 {
+		delete(h.written().records, id)
 	}
 	return nil
 }
 
 func (h *heap) Switch() ([]uint64, error) {
 	if h.next != nil {
-		h.force, h.next = *h.next, nil
+		h.inForce, h.next = *h.next, nil
 	}
 	return nil, nil
 }
@@ -98,10 +98,12 @@ func (h *heap) Permits(id uint32, dir compile.Direction, f api.Flow) (bool, erro
 	return compile.Reader{Word: h.Word}.Verdict(record, dir, f)&compile.Allow != 0, nil
 }
 
-func (h *heap) Word(i uint32) uint32    { return h.force.lines[i/compile.LineWords][i%compile.LineWords] }
-func (h *heap) Record(id uint32) uint32 { return h.force.ends[id] }
+func (h *heap) Word(i uint32) uint32 {
+	return h.inForce.lines[i/compile.LineWords][i%compile.LineWords]
+}
+func (h *heap) Record(id uint32) uint32 { return h.inForce.records[id] }
 func (h *heap) Close() error            { return nil }
 
 func (h *heap) Hits(_, count uint32) ([]uint64, error) {
-	return make([]uint64, min(count, uint32(h.force.slots))), nil
+	return make([]uint64, min(count, uint32(h.inForce.slots))), nil
 }

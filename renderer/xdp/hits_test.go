@@ -35,7 +35,7 @@ func webList(policy string, ports ...uint16) *renderer.RuleList {
 	return renderer.NewRuleList(append(rules, api.ContivRule{}), append(origins, []api.Origin{origin(policy, api.IsolationRule)}))
 }
 
-func (l *lab) tell(cfg renderer.PodConfig) {
+func (l *lab) renderList(cfg renderer.PodConfig) {
 	l.t.Helper()
 	txn := l.r.NewTxn(true)
 	txn.Render(labPod, cfg)
@@ -69,7 +69,7 @@ func refused(o api.Origin) renderer.CounterKey {
 // TestProcessorsCountForThemselves has one after the other count hits and drops.
 func TestProcessorsCountForThemselves(t *testing.T) {
 	l := newLab(t)
-	l.tell(podWith(webList("web", 80, 443)))
+	l.renderList(podWith(webList("web", 80, 443)))
 	want := map[renderer.CounterKey]uint64{}
 	drops := uint64(0)
 	for n, cpu := range processors(t) {
@@ -101,7 +101,7 @@ func TestProcessorsLoseNoCounts(t *testing.T) {
 		t.Skip("there is one processor")
 	}
 	l := newLab(t)
-	l.tell(podWith(webList("web", 80)))
+	l.renderList(podWith(webList("web", 80)))
 	frame := xdp.Frame(udpFlow(friend4, own4, 4000, 80), false)
 	var senders sync.WaitGroup
 	for _, cpu := range cpus[:2] {
@@ -167,7 +167,7 @@ func (l *lab) findsEach(what string, keys []uint16, rule func(uint16) api.Contiv
 	for i, key := range keys {
 		rules, origins = append(rules, rule(key)), append(origins, []api.Origin{origin(what, i)})
 	}
-	l.tell(podWith(renderer.NewRuleList(append(rules, api.ContivRule{}), append(origins, []api.Origin{origin(what, api.IsolationRule)}))))
+	l.renderList(podWith(renderer.NewRuleList(append(rules, api.ContivRule{}), append(origins, []api.Origin{origin(what, api.IsolationRule)}))))
 	want := maps.Clone(l.r.Decisions())
 	asked := []uint16{0, 1, 65534, 65535}
 	for _, key := range keys {
@@ -187,7 +187,7 @@ func (l *lab) findsEach(what string, keys []uint16, rule func(uint16) api.Contiv
 
 func TestHitsAreThoseOfRulesOfPolicies(t *testing.T) {
 	l := newLab(t)
-	l.tell(podWith(webList("web", 80, 443)))
+	l.renderList(podWith(webList("web", 80, 443)))
 	l.packets(3, 80)
 	l.packets(2, 443)
 	l.packets(4, 22)
@@ -200,14 +200,14 @@ func TestHitsAreThoseOfRulesOfPolicies(t *testing.T) {
 		}
 	}
 
-	l.tell(podWith(webList("shop", 80, 81))) // other rules, which may have the counters of old ones
+	l.renderList(podWith(webList("shop", 80, 81))) // other rules, which may have the counters of old ones
 	l.packets(5, 80)
 	want[permitted(origin("shop", 0))] = 5
 	l.counts("another list", want)
 	for range 5 { // counters are used again
-		l.tell(podWith(webList("web", 80, 443)))
+		l.renderList(podWith(webList("web", 80, 443)))
 		l.packets(1, 80)
-		l.tell(podWith(webList("shop", 80, 81)))
+		l.renderList(podWith(webList("shop", 80, 81)))
 		l.packets(1, 80)
 	}
 	want[permitted(origin("web", 0))] += 5
@@ -225,7 +225,7 @@ func TestAnswersAreHitsOfWhatTheyAnswer(t *testing.T) {
 		l := newLab(t)
 		cfg := podWith(renderer.NewRuleList([]api.ContivRule{permitTCP(api.Net{}, 80, compile.ToPod), {}}, [][]api.Origin{{origin("web", 0)}, {origin("web", api.IsolationRule)}}))
 		cfg.Ingress = renderer.NewRuleList([]api.ContivRule{{}}, [][]api.Origin{{origin("closed", api.IsolationRule)}})
-		l.tell(cfg)
+		l.renderList(cfg)
 		l.want(true, "a flow", compile.ToPod, xdp.Frame(f, false))
 		hits := uint64(1)
 		for range 3 {
@@ -241,18 +241,18 @@ func TestAnswersAreHitsOfWhatTheyAnswer(t *testing.T) {
 
 func TestHitsOutliveMemories(t *testing.T) {
 	l := newLab(t)
-	l.tell(podWith(webList("web", 80)))
+	l.renderList(podWith(webList("web", 80)))
 	l.packets(3, 80)
 	before, _ := l.kernel.Size()
 	var rules []api.ContivRule
 	var origins [][]api.Origin
-	for n := range 30000 { // whose rows need memory
+	for n := range 30000 { // whose rows take lines
 		a := netip.AddrFrom4([4]byte{172, byte(16 + n>>16), byte(n >> 8), byte(n)})
 		rules = append(rules, permitTCP(api.AddrNet(a), uint16(1+n), compile.ToPod))
 		origins = append(origins, nil)
 	}
 	rules, origins = append(rules, permitTCP(api.AddrNet(friend4), 80, compile.ToPod)), append(origins, []api.Origin{origin("web", 0)})
-	l.tell(podWith(renderer.NewRuleList(append(rules, api.ContivRule{}), append(origins, nil))))
+	l.renderList(podWith(renderer.NewRuleList(append(rules, api.ContivRule{}), append(origins, nil))))
 	if after, _ := l.kernel.Size(); after <= before {
 		t.Fatalf("memory has %d lines, as before", after)
 	}
@@ -261,7 +261,7 @@ func TestHitsOutliveMemories(t *testing.T) {
 	l.counts("after growth", map[renderer.CounterKey]uint64{permitted(origin("web", 0)): 5, refused(api.Origin{}): 1})
 }
 
-// counting is a plane whose counters a test turns.
+// counting is a dataplane whose counters a test sets.
 type counting struct {
 	xdp.Dataplane
 	counters []uint64
@@ -340,7 +340,7 @@ func TestDropsAreReadWhileAKernelIsClosed(t *testing.T) {
 func TestCountersAreOfTheTablesBesideThem(t *testing.T) {
 	l := newLab(t)
 	lists := []*renderer.RuleList{webList("web", 80, 443), webList("shop", 8080)}
-	l.tell(podWith(lists[0]))
+	l.renderList(podWith(lists[0]))
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -366,7 +366,7 @@ func TestCountersAreOfTheTablesBesideThem(t *testing.T) {
 		}
 	}()
 	for i := range 60 {
-		l.tell(podWith(lists[i%2]))
+		l.renderList(podWith(lists[i%2]))
 		l.packets(5, []uint16{80, 8080}[i%2])
 	}
 	close(stop)

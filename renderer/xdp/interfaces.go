@@ -7,7 +7,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Indexes returns the numbers of interfaces of the node.
+// Indexes returns the indexes of interfaces of the node.
 func Indexes(names []string) (out []uint32, err error) {
 	for _, name := range names {
 		l, e := netlink.LinkByName(name)

@@ -13,8 +13,8 @@ import (
 )
 
 // TestCommitAttachesAnewAndLetsGoOnlyAfterAsking: an interface is made again with the number that
-// it had, what was attached is detached by somebody, and whoever owns interfaces does not let go of
-// one.
+// it had, what was attached is detached by another process, and the owner of interfaces does not
+// release one.
 func TestCommitAttachesAnewAndLetsGoOnlyAfterAsking(t *testing.T) {
 	t.Parallel()
 	needKernel(t)
@@ -23,12 +23,12 @@ func TestCommitAttachesAnewAndLetsGoOnlyAfterAsking(t *testing.T) {
 	b, pod := w.Pods["b"], api.PodID{Namespace: "net", Name: "b"}
 	index := uint32(b.Index)
 	refused := errors.New("not yet")
-	var ends map[uint32]api.PodID
+	var eps map[uint32]api.PodID
 	var pods map[api.PodID]bool
 	r, err := xdp.New(xdp.Options{
 		Dataplane:  w.kernel,
 		Interfaces: func(api.PodID, []netip.Addr) []uint32 { return []uint32{index} },
-		Enforced:   func(p map[api.PodID]bool, e map[uint32]api.PodID) { pods, ends = p, e },
+		Enforced:   func(p map[api.PodID]bool, e map[uint32]api.PodID) { pods, eps = p, e },
 		Release:    func(uint32) error { return refused },
 	})
 	w.Must(err)
@@ -38,8 +38,8 @@ func TestCommitAttachesAnewAndLetsGoOnlyAfterAsking(t *testing.T) {
 	txn := r.NewTxn(true)
 	txn.Render(pod, renderer.PodConfig{IPs: []netip.Addr{b.V4, b.V6}, Egress: renderer.NewRuleList([]api.ContivRule{{}}, nil)})
 	w.Must(commit(txn))
-	if len(ends) != 1 || ends[index] != pod || !pods[pod] {
-		t.Errorf("enforced is %v of %v, want %s at %d", ends, pods, pod, index)
+	if len(eps) != 1 || eps[index] != pod || !pods[pod] {
+		t.Errorf("enforced is %v of %v, want %s at %d", eps, pods, pod, index)
 	}
 	w.Can(false, "before", "a", "b", "tcp", 4, 80)
 	w.Must(wires.Inside(w.Node, func() error { return wires.Unplug(b.Index) }))
@@ -60,8 +60,8 @@ func TestCommitAttachesAnewAndLetsGoOnlyAfterAsking(t *testing.T) {
 	refused = nil
 	w.Must(commit(r.NewTxn(true)))
 	w.Can(true, "what was let go of", "a", "b", "icmp", 4, 0)
-	if len(ends) > 0 || len(pods) > 0 {
-		t.Errorf("enforced is %v of %v, want nothing", ends, pods)
+	if len(eps) > 0 || len(pods) > 0 {
+		t.Errorf("enforced is %v of %v, want nothing", eps, pods)
 	}
 	w.Must(r.Close())
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/policymap"
 )
 
-// Kernel is a Plane in the kernel.
+// Kernel is the Dataplane in the kernel.
 type Kernel struct {
 	log         *slog.Logger
 	uplinks     []uint32
 	folder      *pins.Folder
-	shared      map[string]*ebpf.Map // by all policy maps, which they outlive
+	shared      map[string]*ebpf.Map // maps that all policy maps share; they outlive each of them
 	loader      *loader.Loader
 	history     *connections.History
 	connections *connections.Table
@@ -31,11 +31,11 @@ type Kernel struct {
 	grace       *policymap.Grace
 	maps        *policymap.Maps
 	attached    *attach.Attachments
-	digest      *ebpf.Map // the Mark, with the version of what is loaded
+	digest      *ebpf.Map // the StateDigest, with the version of the loaded programs
 }
 
-// NewKernel takes over what is pinned, or begins with nothing. Nothing is enforced by it. A folder
-// for pins has one owner at a time: a PinsError says why it cannot be this process.
+// NewKernel adopts what is pinned, or starts empty. It changes no verdict. A pin folder has one
+// owner at a time; a PinsError says why this process cannot be it.
 func NewKernel(o KernelOptions) (*Kernel, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -44,13 +44,13 @@ func NewKernel(o KernelOptions) (*Kernel, error) {
 		o.Flows = DefaultFlows
 	}
 	if o.Flows < 0 || o.Flows > MaxFlows {
-		return nil, fmt.Errorf("a table of %d flows: want %d at most", o.Flows, MaxFlows)
+		return nil, fmt.Errorf("invalid size of the connection table: %d, want at most %d", o.Flows, MaxFlows)
 	}
 	if o.TunnelPorts == nil {
 		o.TunnelPorts = DefaultTunnelPorts
 	}
 	if len(o.TunnelPorts) > MaxTunnelPorts {
-		return nil, fmt.Errorf("%d ports of tunnels: want %d at most", len(o.TunnelPorts), MaxTunnelPorts)
+		return nil, fmt.Errorf("too many tunnel ports: %d, want at most %d", len(o.TunnelPorts), MaxTunnelPorts)
 	}
 	if o.FlowCacheThreshold == 0 {
 		o.FlowCacheThreshold = DefaultFlowCacheThreshold
@@ -59,7 +59,7 @@ func NewKernel(o KernelOptions) (*Kernel, error) {
 		o.Mode = ModeAuto
 	}
 	if !slices.Contains(Modes, o.Mode) {
-		return nil, fmt.Errorf("%q is no mode of attachment", o.Mode)
+		return nil, fmt.Errorf("invalid mode %q", o.Mode)
 	}
 	if o.layouts == nil {
 		o.layouts = loader.NewTracker(loader.LayoutOf)
@@ -71,7 +71,7 @@ func NewKernel(o KernelOptions) (*Kernel, error) {
 	return k, nil
 }
 
-// open opens everything, from the folder for pins up.
+// open opens the pin folder, the maps, and the attachments.
 func (k *Kernel) open(o KernelOptions) (err error) {
 	if k.folder, err = pins.Open(o.PinPath, o.Owner, o.TakeOver, o.Log); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (k *Kernel) open(o KernelOptions) (err error) {
 		return err
 	}
 	if o.Mode.Runs() && !k.loader.Behind() {
-		k.log.Warn("what pods send to a service is judged by the address of the service, not of the pods behind it: that needs Linux 6.4, " +
+		k.log.Warn("packets of pods to a service are judged by the address of the service, not of the pods behind it: that needs Linux 6.4, " +
 			"and pods that send from their own addresses only")
 	}
 	if k.grace, err = policymap.NewGrace(); err != nil {
@@ -101,7 +101,7 @@ func (k *Kernel) open(o KernelOptions) (err error) {
 	return errors.Join(k.adopt(), k.connections.Divide(k.attached.Count()))
 }
 
-// openShared opens the maps that all policy maps share, and what is in them.
+// openShared opens the maps that all policy maps share, and the components that use them.
 func (k *Kernel) openShared() error {
 	specs, err := k.loader.SharedSpecs()
 	if err != nil {
@@ -129,13 +129,13 @@ func (k *Kernel) openShared() error {
 
 const digestPin = "mark"
 
-// adopt takes over the policy map in force and the attachments of a process that has ended.
+// adopt takes over the policy map in force and the attachments of an earlier process.
 func (k *Kernel) adopt() (err error) {
 	spec := &ebpf.MapSpec{Name: digestPin, Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(StateDigest{}) + len(k.loader.Version())), MaxEntries: 1}
 	if k.digest, err = k.folder.Map(spec); err != nil {
 		return fmt.Errorf("map %s: %w", digestPin, err)
 	}
-	if k.folder.Pins() { // first, because policy maps have the programs of what is attached
+	if k.folder.Pins() { // first, because a policy map is loaded with the programs that are attached
 		if err := k.attached.Adopt(k.uplinks); err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (k *Kernel) adopt() (err error) {
 	adopted := false
 	if k.folder.Pins() && k.StateDigest() != (StateDigest{}) {
 		if err := k.maps.Adopt(k.attached.Programs()); err != nil {
-			k.log.Warn("what is in force is replaced, not taken over", "error", err)
+			k.log.Warn("the policy map of the previous process cannot be adopted, it will be replaced", "error", err)
 			if err := k.SetStateDigest(StateDigest{}); err != nil {
 				return err
 			}
@@ -159,7 +159,7 @@ func (k *Kernel) adopt() (err error) {
 	return k.attached.AttachUplinks(k.uplinks, k.maps.Programs())
 }
 
-// Close ends what is not pinned. What is goes on, and has no owner any more.
+// Close closes everything. What is pinned stays in force, without an owner.
 func (k *Kernel) Close() error {
 	errs := []error{k.attached.Close(), k.maps.Close(), k.history.Close(), k.connections.Close(), k.drops.Close(), k.grace.Close()}
 	for _, m := range k.shared {
@@ -170,16 +170,16 @@ func (k *Kernel) Close() error {
 	if k.digest != nil {
 		errs = append(errs, k.digest.Close())
 	}
-	return errors.Join(append(errs, k.folder.Close())...) // last: the next owner may change everything
+	return errors.Join(append(errs, k.folder.Close())...) // last, because the next owner may change everything
 }
 
-// StateDigest implements Dataplane. What programs enforce that this process would not load is not
-// known: they are replaced, and nothing of theirs is taken over.
+// StateDigest implements Dataplane. It returns zero if the loaded programs are of another version
+// or configuration than this process would load, so that they are replaced.
 func (k *Kernel) StateDigest() (m StateDigest) {
 	b, _ := k.digest.LookupBytes(uint32(0))
 	version := k.loader.Version()
-	if mark, ok := bytes.CutSuffix(b, version[:]); ok && len(mark) == len(m) {
-		copy(m[:], mark)
+	if digest, ok := bytes.CutSuffix(b, version[:]); ok && len(digest) == len(m) {
+		copy(m[:], digest)
 	}
 	return m
 }

@@ -30,8 +30,8 @@ func newKernel(t testing.TB, o xdp.KernelOptions) *xdp.Kernel {
 	return k
 }
 
-// sampled is a kernel of which flows are asked at times. What it permits is read from its memory;
-// of every so many flows the kernel itself is asked about one, and must say the same.
+// sampled is a kernel that is queried about some flows only. What it permits is read from its
+// policy map; of every so many flows the kernel itself is asked about one, and must say the same.
 type sampled struct {
 	*xdptest.Pooled
 	every, asked int

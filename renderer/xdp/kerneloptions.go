@@ -8,64 +8,66 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/pins"
 )
 
-// DefaultPinPath is where links and maps are pinned.
+// DefaultPinPath is the folder in which links and maps are pinned.
 const DefaultPinPath = "/sys/fs/bpf/sluice"
 
-// DefaultFlows is how many places the table of flows has: 8 MiB. Of 65 536 flows at once about 4
-// are forgotten for others, of 131 072 one of 300: those that were not answered first.
+// DefaultFlows is the size of the connection table, in connections; it takes 8 MiB. Of 65 536
+// concurrent connections the table evicts about 4, of 131 072 one in 300. It evicts unanswered
+// connections first.
 const DefaultFlows = 1 << 18
 
-// DefaultFlowCacheThreshold is as many flows as a cache of a processor's own has all of: about 1
-// MiB of the table.
+// DefaultFlowCacheThreshold is how many flows fit into the private cache of a processor: about 1
+// MiB of the connection table.
 const DefaultFlowCacheThreshold = 1 << 13
 
-// MaxFlows is as many places as the hash of the program can tell: 256 MiB.
+// MaxFlows is the largest connection table that the program's hash can index: 256 MiB.
 const MaxFlows = 1 << 23
 
-// MaxTunnelPorts is how many ports of tunnels a program knows.
+// MaxTunnelPorts is the largest number of tunnel ports.
 const MaxTunnelPorts = loader.MaxTunnelPorts
 
-// DefaultTunnelPorts are those of VXLAN and Geneve, as CNI plugins have them. That of WireGuard is
-// not one: it is a port that kernels give to clients (net.ipv4.ip_local_port_range), whose answers
-// would be dropped, and who has no key of a peer gets nothing out of such a tunnel.
+// DefaultTunnelPorts are the ports of VXLAN and Geneve that CNI plugins use. The port of WireGuard
+// is not one of them. It lies in the range of client ports (net.ipv4.ip_local_port_range), so the
+// program would drop answers to clients; and a pod without the key of a peer cannot use such a
+// tunnel.
 var DefaultTunnelPorts = []uint16{4789, 8472, 6081}
 
-// Mode says where the classifier is attached.
+// Mode selects where the classifier is attached.
 type Mode = loader.Mode
 
-// The modes. Traffic to a pod is decided at the egress of the node's end of its pair, which
-// sees all of it.
+// The modes. In all of them, traffic to a pod is judged at the egress of the node's end of its veth
+// pair, which sees all of it.
 const (
 	ModeAuto    = loader.ModeAuto    // TCX at the node's end, or clsact where the kernel has no TCX
 	ModeClsact  = loader.ModeClsact  // filters at the node's end
-	ModeXDP     = loader.ModeXDP     // traffic from the pod by XDP at the node's end
-	ModeGeneric = loader.ModeGeneric // the same, after the kernel has made a buffer of the packet
-	ModeNone    = loader.ModeNone    // nowhere: the classifier can only be asked
+	ModeXDP     = loader.ModeXDP     // traffic from the pod by native XDP at the node's end
+	ModeGeneric = loader.ModeGeneric // the same by generic XDP
+	ModeNone    = loader.ModeNone    // nowhere: the classifier only answers queries
 )
 
 // Modes are all modes.
 var Modes = loader.Modes
 
-// KernelOptions say how the kernel enforces.
+// KernelOptions configure the kernel dataplane.
 type KernelOptions struct {
 	Log  *slog.Logger // nil discards
 	Mode Mode
-	// PinPath is a folder of a bpf file system. What is pinned there goes on when the process
-	// ends, and is taken over by the next. Empty: nothing is pinned.
+	// PinPath is a folder in a bpf file system. What is pinned there outlives the process, and the
+	// next process adopts it. Empty: nothing is pinned.
 	PinPath string
-	// Owner is remembered with the pins. Those of another node are taken over only with TakeOver.
+	// Owner is recorded with the pins. Pins of another node are adopted only with TakeOver.
 	Owner    Owner
 	TakeOver bool
 	Infra    renderer.Infra
 
-	AnySource   bool     // pods may send from addresses that are not theirs
+	AnySource   bool     // pods may send from any source address
 	NonIP       bool     // isolated pods may exchange frames that are not IP
-	PodTunnels  bool     // pods may send what nodes may take for a packet in a packet
-	TunnelPorts []uint16 // of UDP, of such packets; MaxTunnelPorts at most; nil: DefaultTunnelPorts
-	Flows       int      // places in the table of flows; zero: DefaultFlows
-	// FlowCacheThreshold is how many flows that go on in a quarter of a second are so many that
-	// traces of them are asked before the table of flows. Zero: DefaultFlowCacheThreshold;
-	// negative: any.
+	PodTunnels  bool     // pods may send tunnel packets, which a node might decapsulate
+	TunnelPorts []uint16 // UDP ports of tunnels; at most MaxTunnelPorts; nil: DefaultTunnelPorts
+	Flows       int      // size of the connection table, in connections; zero: DefaultFlows
+	// FlowCacheThreshold is the number of active flows per quarter of a second above which the
+	// program looks into the recent-flow cache before the connection table. Zero:
+	// DefaultFlowCacheThreshold; negative: always.
 	FlowCacheThreshold int
 
 	PolicyMaps PolicyMaps
@@ -75,33 +77,33 @@ type KernelOptions struct {
 	layouts *loader.Tracker // nil but in tests
 }
 
-// PolicyMaps say how policy maps are made. The zero value is right for almost everybody.
+// PolicyMaps configure the policy maps. The zero value is right for almost all nodes.
 type PolicyMaps struct {
-	// MaxBytes is how large each memory may be that programs read in place. Zero, and more than
-	// that: what the kernel can: 512 MiB, or 4 MiB.
+	// MaxBytes limits the size of each map that programs read in place. Zero, or more than the
+	// kernel supports, means the limit of the kernel: 512 MiB, or 4 MiB.
 	MaxBytes int
-	// Lines and Slots are what a policy map has at least.
+	// Lines and Slots are the smallest size of a policy map.
 	Lines, Slots int
-	// KeepSpare keeps the policy map that was in force before, so that the next one need not be
-	// loaded. It is for those that replace policy maps often.
+	// KeepSpare keeps the previous policy map for the next replacement, which need not load
+	// programs then. It is for users that replace policy maps often.
 	KeepSpare bool
 }
 
-// Owner is the agent that enforces with what is pinned in a folder. It is remembered with the pins.
+// Owner is the agent that owns a pin folder. It is recorded with the pins.
 type Owner = pins.Owner
 
-// PinsError is why a folder is not used for pins, and what to do about it.
+// PinsError says why a folder cannot be used for pins, and how to fix that.
 type PinsError = pins.Error
 
-// PinsRemedy is what to do where CheckPins finds no bpf file system.
+// PinsRemedy is the remedy if CheckPins finds no bpf file system.
 const PinsRemedy = pins.Remedy
 
-// ErrNoPins is returned by Cleanup for a folder that is not there.
+// ErrNoPins is returned by Cleanup for a folder that does not exist.
 var ErrNoPins = pins.ErrNone
 
-// CheckPins checks that a folder is in a bpf file system, or will be when it is made.
+// CheckPins checks that a folder is in a bpf file system, or will be once it is created.
 func CheckPins(path string) error { return pins.CheckPath(path) }
 
-// CheckOwner checks that an agent of a node could use a folder for pins now. One that is not there
-// yet is fine.
+// CheckOwner checks that an agent of a node could own a pin folder now. A folder that does not
+// exist yet is fine.
 func CheckOwner(path, node string, takeOver bool) error { return pins.CheckOwner(path, node, takeOver) }

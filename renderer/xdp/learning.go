@@ -2,17 +2,17 @@ package xdp
 
 import "time"
 
-// learning knows for which endpoints the middle of a TCP flow still makes a tracked connection: for
-// a period since they were first seen.
+// learning tracks the endpoints at which mid-stream TCP packets still create a tracked connection:
+// for a period after the first attach.
 type learning struct {
-	period time.Duration // zero: never
-	until  map[uint32]time.Time
-	wake   func() // called when a period ends, by another goroutine; nil is none
-	timer  *time.Timer
+	period   time.Duration // zero: never
+	until    map[uint32]time.Time
+	onChange func() // called by another goroutine when a period ends; may be nil
+	timer    *time.Timer
 }
 
-// learns reports whether an endpoint still learns, and sees to it that somebody looks when that
-// ends.
+// learns reports whether an endpoint still learns. For a new endpoint it starts the period, and a
+// timer that calls onChange at its end.
 func (l *learning) learns(id uint32) bool {
 	if l.period <= 0 {
 		return false
@@ -23,18 +23,18 @@ func (l *learning) learns(id uint32) bool {
 		l.until[id] = until
 		l.stop()
 		l.timer = time.AfterFunc(l.period, func() {
-			if l.wake != nil {
-				l.wake()
+			if l.onChange != nil {
+				l.onChange()
 			}
 		})
 	}
 	return time.Now().Before(until)
 }
 
-// forget has an endpoint learn again when it comes back.
+// forget makes an endpoint learn again when it is attached again.
 func (l *learning) forget(id uint32) { delete(l.until, id) }
 
-// stop wakes nobody any more.
+// stop stops the timer.
 func (l *learning) stop() {
 	if l.timer != nil {
 		l.timer.Stop()

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// TestEvidenceEnds has flows of a pod that may send and must not be sent to, and lets time go by.
-func TestEvidenceEnds(t *testing.T) {
+// TestConnectionsExpire ages connections of a pod with permitted egress and denied ingress.
+func TestConnectionsExpire(t *testing.T) {
 	const syn, fin = 0x02, 0x01
 	type step struct {
 		reply bool

@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// TestManyClassesAreToldApart has a pod with a port of its own for each of many addresses, more
-// than a page of rows, and one whose list knows none of them.
-func TestManyClassesAreToldApart(t *testing.T) {
+// TestListsDistinguishManyClasses has a pod with a port of its own for each of many addresses, more
+// than a page of rows, and one whose list names none of them.
+func TestListsDistinguishManyClasses(t *testing.T) {
 	const classes = 200
 	l := newLab(t)
 	var toPod, fromPod []api.ContivRule
@@ -62,7 +62,7 @@ func TestManyClassesAreToldApart(t *testing.T) {
 	}
 }
 
-// TestAddressesAreComparedWhole: a bit more or less is somebody else.
+// TestAddressesAreComparedWhole checks that one different bit is another address.
 func TestAddressesAreComparedWhole(t *testing.T) {
 	l := newLab(t)
 	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod), permitTCP(api.AddrNet(friend6), 80, compile.ToPod)}, nil)

@@ -72,8 +72,8 @@ func TestSwapsUnderLoad(t *testing.T) {
 	t.Logf("300 changes during %d packets, none wrong", judged.Load())
 }
 
-// judge sends packets whose verdict never changes until stop is called. Packets run where
-// memory may be written and released meanwhile.
+// judge sends packets whose verdict never changes, until stop is called. The policy map may be
+// written and released meanwhile.
 func judge(t *testing.T, l *lab) (stop func(), judged, wrong *atomic.Int64) {
 	judged, wrong = &atomic.Int64{}, &atomic.Int64{}
 	ended := make(chan struct{})
@@ -107,8 +107,8 @@ func judge(t *testing.T, l *lab) (stop func(), judged, wrong *atomic.Int64) {
 	return func() { close(ended); all.Wait() }, judged, wrong
 }
 
-// TestMemoryThatGrowsLosesNoPacket has sets grow until memory is replaced.
-func TestMemoryThatGrowsLosesNoPacket(t *testing.T) {
+// TestPolicyMapGrowsWithoutLosingPackets grows sets until the policy map is replaced.
+func TestPolicyMapGrowsWithoutLosingPackets(t *testing.T) {
 	t.Parallel()
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}, "a", "b", "c")
 	w.Serve("b", 80)
@@ -168,15 +168,15 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 // TestRulesBeyondTheCountersAreEnforced as others are. What they decide is not known, and that of
 // others is.
 func TestRulesBeyondTheCountersAreEnforced(t *testing.T) {
-	const most = 1 << 20 // of memory
+	const most = 1 << 20 // lines of the policy map
 	l := newLab(t, func(o *labOptions) { o.kernel.PolicyMaps.MaxBytes = most })
 	lines, slots := l.kernel.Limits()
 	if lines != most/64 || slots < 256 {
 		t.Fatalf("there may be %d lines and %d counters", lines, slots)
 	}
-	l.tell(podWith(webList("few", 80)))
+	l.renderList(podWith(webList("few", 80)))
 	rules := make([]api.ContivRule, slots)
-	for i := range rules { // which differ in nothing that memory has
+	for i := range rules { // which do not differ in the policy map
 		rules[i] = permitTCP(api.AddrNet(friend4), 81, compile.ToPod)
 	}
 	other := api.PodID{Namespace: "lab", Name: "other"}
@@ -195,9 +195,9 @@ func TestRulesBeyondTheCountersAreEnforced(t *testing.T) {
 		}
 	}
 	many(90)
-	turn := l.kernel.Turn()
+	turn := l.kernel.Parity()
 	many(95)
-	if l.kernel.Turn() != turn {
+	if l.kernel.Parity() != turn {
 		t.Error("memory was replaced without need")
 	}
 	l.packets(3, 80)
@@ -208,7 +208,7 @@ func TestRulesBeyondTheCountersAreEnforced(t *testing.T) {
 	}
 }
 
-// scarce is a plane with few counters.
+// scarce is a dataplane with few counters.
 type scarce struct {
 	xdp.Dataplane
 	slots, prepared int
@@ -253,8 +253,8 @@ func TestFewCountersAreEnoughForAnyRules(t *testing.T) {
 	}
 }
 
-// TestRulesAreNamedOfWhatIsInForce also while what is told is refused, and has counters at other
-// places.
+// TestRulesAreNamedOfWhatIsInForce also while the desired policy is refused, and has counters at
+// other places.
 func TestRulesAreNamedOfWhatIsInForce(t *testing.T) {
 	r, err := xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), MaxLines: 1 << 15, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
 		return []uint32{uint32(pod.Name[0])}
@@ -331,9 +331,9 @@ func TestATableOfFlowsIsAsLargeAsTheKernelCan(t *testing.T) {
 	}
 }
 
-// TestMemoryIsReadToItsEnd has a record in its last lines, and one behind them. SLUICE_LONG=1 has
-// the largest one, too: 512 MiB.
-func TestMemoryIsReadToItsEnd(t *testing.T) {
+// TestPolicyMapIsReadToItsEnd has a record in its last lines, and one behind them. SLUICE_LONG=1
+// has the largest one, too: 512 MiB.
+func TestPolicyMapIsReadToItsEnd(t *testing.T) {
 	sizes := []uint32{1 << 15}
 	if renderertest.Whole() {
 		sizes = append(sizes, xdp.DefaultMaxLines)
@@ -361,9 +361,9 @@ func (l *lab) moveRecord(to uint32) {
 	l.forgets(func() error { return l.kernel.Flip(labID, to) })
 }
 
-// TestNoMemoryIsLargerThanAProgramCanRead: neither what a renderer may have, nor what a kernel is
-// asked for.
-func TestNoMemoryIsLargerThanAProgramCanRead(t *testing.T) {
+// TestPolicyMapIsLimitedToWhatAProgramCanRead: neither what a renderer may have, nor what a kernel
+// is asked for.
+func TestPolicyMapIsLimitedToWhatAProgramCanRead(t *testing.T) {
 	const more = xdp.DefaultMaxLines + 1
 	if _, err := xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), Interfaces: func(api.PodID, []netip.Addr) []uint32 { return nil }, MaxLines: more}); err == nil {
 		t.Error("a renderer may have a memory that no program can read")
@@ -376,8 +376,8 @@ func TestNoMemoryIsLargerThanAProgramCanRead(t *testing.T) {
 	}
 }
 
-// TestManyChangesLeakNothingInTheKernel counts what is open after thousands of changes, of
-// which many replace memories and links.
+// TestManyChangesLeakNothingInTheKernel counts what is open after thousands of changes, of which
+// many replace policy maps and links.
 func TestManyChangesLeakNothingInTheKernel(t *testing.T) {
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{PinPath: bpffs(t)}, "a", "b")
 	set := api.NewSetID("leak")

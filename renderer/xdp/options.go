@@ -12,50 +12,51 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/loader"
 )
 
-// ErrSharedInterface is returned by Commit when an interface is said to be that of several
-// pods. It is closed for both directions.
-var ErrSharedInterface = errors.New("an interface is claimed twice")
+// ErrSharedInterface is returned by Commit when several pods claim an interface. The interface is
+// blocked in both directions.
+var ErrSharedInterface = errors.New("several pods claim an interface")
 
-// ErrTooLarge is returned by Commit when what is told does not fit into the memory that may
-// be used. What was installed before stays as it is. It is a renderer.Refusal.
+// ErrTooLarge is returned by Commit when the policy does not fit into the policy memory. What was
+// installed before stays in force. It is a renderer.Refusal.
 var ErrTooLarge = loader.ErrTooLarge
 
 // Options of a Renderer.
 type Options struct {
 	Log       *slog.Logger // nil discards
-	Dataplane Dataplane    // owned by the renderer's user, who closes it
+	Dataplane Dataplane    // owned by the caller of New, who closes it
 
-	// Interfaces returns the numbers of the interfaces that connect a pod, as the plane
-	// knows them: for the kernel, indexes of the node's ends of veth pairs. None: the pod is
-	// not attached yet. It is asked about every pod by every Commit, by its goroutine.
+	// Interfaces returns the IDs of the interfaces that connect a pod: for the kernel, the indexes
+	// of the node's ends of veth pairs. None means that the pod is not connected yet. Every Commit
+	// calls it for every pod, from its own goroutine.
 	Interfaces func(pod api.PodID, ips []netip.Addr) []uint32
-	// Enforced is called when a Commit worked: with the pods that there are, and the interfaces at
-	// which they are enforced. Release is called before an interface is detached from; an error
-	// keeps it attached, with what is enforced there, and fails the Commit. Both are called by the
-	// goroutine of a Commit; nil is none.
-	Enforced func(pods map[api.PodID]bool, ends map[uint32]api.PodID)
+	// Enforced is called after a successful Commit, with all pods, and with the interfaces at which
+	// their policy is enforced. Release is called before the renderer detaches from an interface;
+	// if it returns an error the interface stays attached with its policy, and the Commit fails.
+	// Both are called by the goroutine of a Commit, and may be nil.
+	Enforced func(pods map[api.PodID]bool, interfaces map[uint32]api.PodID)
 	Release  func(id uint32) error
 
-	// Keep lets flows that are established go on when a change of policy denies them.
+	// Keep lets established connections continue when a change of policy denies them.
 	Keep bool
-	// Learn is for how long after a pod's first attachment the middle of a TCP flow is taken
-	// for evidence of a flow that the pod's lists permit. Zero: never.
+	// Learn is how long after the first attach of a pod mid-stream TCP packets that its lists
+	// permit create a tracked connection. Zero: never.
 	Learn time.Duration
-	// OnChange is called when something must be looked at that nobody told the renderer; a
-	// Commit, even of an empty transaction, does that. It may be called by any goroutine.
+	// OnChange is called when the renderer needs a Commit without a change of policy. A Commit of
+	// an empty transaction is enough. Any goroutine may call it.
 	OnChange func()
 
-	// MaxLines limits the memory, in lines of 64 bytes. Zero: DefaultMaxLines, which is the most.
+	// MaxLines limits the policy map, in lines of 64 bytes. Zero: DefaultMaxLines, which is the
+	// maximum.
 	MaxLines int
 
-	// PolicyMemory limits what rules and the addresses that they name may take, in bytes, and what
-	// those of one namespace may take to a quarter of that. Pods whose rules are beyond it are
-	// blocked for them, those of the namespace that takes the most first. Zero: no limit but
-	// MaxLines.
+	// PolicyMemory limits the memory of all rules and the addresses that they name, in bytes. The
+	// rules of one namespace may take a quarter of it. Pods whose rules exceed the limit are
+	// blocked in the direction of these rules, first those of the namespace that takes the most.
+	// Zero: no limit but MaxLines.
 	PolicyMemory uint64
 
-	Infra renderer.Infra // what passes whatever policy says
+	Infra renderer.Infra // exempt traffic
 }
 
-// DefaultMaxLines is 512 MiB: as much as a program may read of one value.
+// DefaultMaxLines is 512 MiB: the largest map value that a program may read.
 const DefaultMaxLines = loader.MaxBytes / bpf.LineBytes

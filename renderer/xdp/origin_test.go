@@ -75,10 +75,10 @@ func (w *wired) reaches(ns netns.NsHandle, to netip.Addr) (ok bool) {
 	return ok
 }
 
-// TestTheNodeIsWhoSendsFromTheNode has a pod that the own node may reach, as the kubelet must: so
-// may processes of the node, and nobody else whose packets only got an address of the node on their
-// way. Those are judged by who sent them.
-func TestTheNodeIsWhoSendsFromTheNode(t *testing.T) {
+// TestOriginOwnNodeMatchesLocalPacketsOnly has a pod that the own node may reach, as the kubelet
+// must: so may processes of the node, but no sender whose packets only got an address of the node
+// on their way. Those packets are judged by their original sender.
+func TestOriginOwnNodeMatchesLocalPacketsOnly(t *testing.T) {
 	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeXDP, xdp.ModeGeneric} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel() // they wait most of the time
@@ -96,9 +96,9 @@ func TestTheNodeIsWhoSendsFromTheNode(t *testing.T) {
 	}
 }
 
-// TestAuditKnowsWhoSendsOnceTheKernelTracksConnections: what tracks connections may be a module
+// TestAuditFindsSendersOnceTheKernelTracksConnections: what tracks connections may be a module
 // that is loaded later. Until then translated packets are dropped, and nothing else is.
-func TestAuditKnowsWhoSendsOnceTheKernelTracksConnections(t *testing.T) {
+func TestAuditFindsSendersOnceTheKernelTracksConnections(t *testing.T) {
 	t.Parallel()
 	var late atomic.Bool
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}.TrackingLate(&late), "a", "b", "c")

@@ -278,7 +278,7 @@ func TestExtensionHeadersAreWalked(t *testing.T) {
 	l.want(true, "a fragment that is the whole", compile.ToPod, atomic)
 	later := extended(xdp.Frame(allowed, false), 44)
 	later[54+3] = 0x08 // offset 1
-	l.want(false, "a later fragment of nothing", compile.ToPod, later)
+	l.want(false, "an unmatched later fragment", compile.ToPod, later)
 	wrong := extended(xdp.Frame(allowed, false), 60)
 	wrong[55] = 200
 	l.want(false, "an extension header that is longer than the packet", compile.ToPod, wrong)
@@ -332,7 +332,7 @@ func TestPodsSendFromAllTheirAddresses(t *testing.T) {
 		for _, a := range slices.Concat(four, six) {
 			cfg.IPs = append(cfg.IPs, netip.MustParseAddr(a))
 		}
-		l.tell(cfg)
+		l.renderList(cfg)
 		for _, a := range cfg.IPs {
 			same, foreign, friend := cfg.IPs[:len(four)], other4, friend4
 			if a.Is6() {

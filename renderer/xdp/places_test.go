@@ -62,7 +62,7 @@ func (w *wired) pins() (out []string) {
 	return out
 }
 
-// addForeign adds a filter of somebody else, which returns the same for everything.
+// addForeign adds a foreign filter, which returns the same for every packet.
 func (w *wired) addForeign(pod string, parent uint32, returns int32) {
 	w.T.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
@@ -187,7 +187,7 @@ func TestWhatAnotherVersionAttachedGoesOnUntilItIsReplaced(t *testing.T) {
 	w.stop()
 	path := filepath.Join(w.options.PinPath, fmt.Sprintf("link_%d_to_pod", w.Pods["b"].Index))
 	w.Must(os.Rename(path, path+"_of_before"))
-	w.options.AnySource = true // so that programs of another memory take over
+	w.options.AnySource = true // so that programs of another policy map take over
 	w.start()
 	w.apply(policies)
 	if got := w.pins(); !slices.Equal(got, want) {
@@ -197,9 +197,9 @@ func TestWhatAnotherVersionAttachedGoesOnUntilItIsReplaced(t *testing.T) {
 	w.Right(1, denied)
 }
 
-// TestSettingsTakeEffectAtAStartThatIsToldTheSame starts with other settings of the program, while
+// TestSettingsTakeEffectAtAStartWithTheSamePolicy starts with other settings of the program, while
 // packets are denied.
-func TestSettingsTakeEffectAtAStartThatIsToldTheSame(t *testing.T) {
+func TestSettingsTakeEffectAtAStartWithTheSamePolicy(t *testing.T) {
 	t.Parallel()
 	needKernel(t)
 	w, policies := filtered(t, api.UDP)
@@ -220,10 +220,10 @@ func TestSettingsTakeEffectAtAStartThatIsToldTheSame(t *testing.T) {
 	w.Right(1, denied)
 }
 
-// TestPodsThatAreGoneHoldNobodyUpAndLeaveNothing commits while interfaces are gone that the
-// renderer does not know to be: those of other pods are attached, and no pin stays of pods that are
-// removed then.
-func TestPodsThatAreGoneHoldNobodyUpAndLeaveNothing(t *testing.T) {
+// TestCommitIgnoresInterfacesThatDisappearAndLeavesNothing commits while interfaces are gone that
+// the renderer does not know to be: those of other pods are attached, and no pin stays of pods that
+// are removed then.
+func TestCommitIgnoresInterfacesThatDisappearAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeGeneric} {
 		t.Run(string(mode), func(t *testing.T) {

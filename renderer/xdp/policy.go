@@ -15,22 +15,22 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/loader"
 )
 
-// policyDataplane is what a policy is written to and read from.
+// policyDataplane is the part of a dataplane that holds policy maps.
 type policyDataplane interface {
 	switcher
 	writer
 	reader
 }
 
-// policy is the image of what is desired, and how much of it the plane has.
+// policy is the image of the desired policy, and the state of the dataplane's policy map.
 type policy struct {
-	plane    policyDataplane
-	log      *slog.Logger
-	maxLines int
-	options  compile.Options
+	dataplane policyDataplane
+	log       *slog.Logger
+	maxLines  int
+	options   compile.Options
 
 	image     *compile.Image
-	ends      endpoints // that the image has
+	endpoints endpoints // of the image
 	state     policyState
 	counters  *ruleCounters
 	reclaimer reclaimer
@@ -38,36 +38,37 @@ type policy struct {
 
 func newPolicy(o Options, counters *ruleCounters, d *desired) *policy {
 	p := &policy{
-		plane: o.Dataplane, log: o.Log, maxLines: o.MaxLines, counters: counters, ends: newEndpoints(),
+		dataplane: o.Dataplane, log: o.Log, maxLines: o.MaxLines, counters: counters, endpoints: newEndpoints(),
 		options: compile.Options{Infra: o.Infra.Addresses, Members: d.sets, Budget: o.budget()},
 	}
 	p.begin()
 	return p
 }
 
-// begin begins with an empty image.
+// begin starts with an empty image.
 func (p *policy) begin() {
 	p.reclaimer.wait()
 	p.reclaimer.take()
 	p.image = compile.NewImage(p.options)
-	p.ends.lists = map[uint32]compile.Endpoint{}
+	p.endpoints.lists = map[uint32]compile.Endpoint{}
 	p.on(policyRenewed)
 }
 
 func (p *policy) on(e policyEvent) { p.state = p.state.after(e) }
 
-// arrange tells the image which endpoints there are. It returns what cannot be told.
+// arrange brings the endpoints of the image to the desired ones. It returns an error for each
+// endpoint that the image cannot hold, and blocks that one.
 func (p *policy) arrange(want endpoints) (problems []error) {
-	for id := range p.ends.lists {
+	for id := range p.endpoints.lists {
 		if _, ok := want.lists[id]; !ok {
 			p.image.Remove(id)
-			delete(p.ends.lists, id)
+			delete(p.endpoints.lists, id)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(want.lists)) {
 		e := want.lists[id]
-		if old, ok := p.ends.lists[id]; ok && same(old, e) {
-			p.ends.lists[id] = e // origins may be others
+		if old, ok := p.endpoints.lists[id]; ok && same(old, e) {
+			p.endpoints.lists[id] = e // with new origins, which the digest of a list does not cover
 			continue
 		}
 		if err := p.image.Set(e); err != nil {
@@ -78,9 +79,9 @@ func (p *policy) arrange(want endpoints) (problems []error) {
 				continue
 			}
 		}
-		p.ends.lists[id] = e
+		p.endpoints.lists[id] = e
 	}
-	p.ends.owner = want.owner
+	p.endpoints.owner = want.owner
 	return problems
 }
 
@@ -92,14 +93,14 @@ func sameList(a, b *renderer.RuleList) bool {
 	return a == b || a != nil && b != nil && a.Digest() == b.Digest()
 }
 
-// current reports whether no plan is left from before that has to be carried out.
+// current reports whether all earlier plans were carried out.
 func (p *policy) current() bool { return p.state == policyInstalled || p.state == policyAdopted }
 
-// plan returns how to bring the plane to what is desired: by a new policy map where that is anew.
-// The error says why no policy map is large enough.
+// plan returns the plan that brings the dataplane to the desired policy. With anew, the plan needs
+// a new policy map. The error says why no policy map is large enough.
 func (p *policy) plan() (plan compile.Plan, anew bool, err error) {
 	plan = p.image.Plan(p.state != policyInstalled)
-	lines, slots := p.plane.Size()
+	lines, slots := p.dataplane.Size()
 	anew = !p.state.isOurs() || plan.Lines > lines || p.countable(plan) > slots
 	if anew && p.fits(plan) != nil {
 		plan = p.compact()
@@ -108,51 +109,51 @@ func (p *policy) plan() (plan compile.Plan, anew bool, err error) {
 	return plan, anew, err
 }
 
-// fits returns why a plan cannot be carried out.
+// fits returns an error if a plan needs more lines than a policy map may have.
 func (p *policy) fits(plan compile.Plan) error {
-	lines, _ := p.plane.Limits()
+	lines, _ := p.dataplane.Limits()
 	return loader.CheckLines(plan.Lines, min(lines, p.maxLines))
 }
 
-// countable is how many counters a plan gets. Rules beyond what the plane can count are enforced
-// like others.
+// countable returns how many counters a plan gets. Rules beyond the limit of the dataplane are
+// enforced, but not counted.
 func (p *policy) countable(plan compile.Plan) int {
-	_, slots := p.plane.Limits()
+	_, slots := p.dataplane.Limits()
 	return min(plan.Slots, slots)
 }
 
-// compact begins with a new image, which is as small as can be.
+// compact rebuilds the image from scratch, which makes it as small as possible.
 func (p *policy) compact() compile.Plan {
-	ends := p.ends.lists
+	eps := p.endpoints.lists
 	p.begin()
-	for _, id := range slices.Sorted(maps.Keys(ends)) {
-		if err := p.image.Set(ends[id]); err == nil {
-			p.ends.lists[id] = ends[id]
+	for _, id := range slices.Sorted(maps.Keys(eps)) {
+		if err := p.image.Set(eps[id]); err == nil {
+			p.endpoints.lists[id] = eps[id]
 		}
 	}
 	return p.image.Plan(true)
 }
 
-// adopt takes over the policy map that another process wrote.
+// adopt takes over the policy map that an earlier process wrote.
 func (p *policy) adopt() {
-	p.image.Plan(false) // so that it can be read
+	p.image.Plan(false) // builds the image, so that it can be read
 	p.on(policyMatched)
 }
 
-// prepare writes everything to a new policy map.
+// prepare creates a policy map and writes the whole image to it.
 func (p *policy) prepare(plan compile.Plan) error {
 	p.on(policyRenewed)
 	if n := p.countable(plan); n < plan.Slots {
-		p.log.Warn("not all rules are counted: the kernel has no larger values", "counters", n, "wanted", plan.Slots)
+		p.log.Warn("not all rules have packet counters: this kernel limits the size of map values", "counters", n, "wanted", plan.Slots)
 	}
-	if err := p.plane.Prepare(plan.Lines, p.countable(plan)); err != nil {
-		return fmt.Errorf("make a memory of %d lines: %w", plan.Lines, err)
+	if err := p.dataplane.Prepare(plan.Lines, p.countable(plan)); err != nil {
+		return fmt.Errorf("create a policy map of %d lines: %w", plan.Lines, err)
 	}
-	if err := p.image.Parts(compile.Span{Lines: uint32(plan.Lines)}, p.plane.Write); err != nil {
-		return fmt.Errorf("write memory: %w", err)
+	if err := p.image.Parts(compile.Span{Lines: uint32(plan.Lines)}, p.dataplane.Write); err != nil {
+		return fmt.Errorf("write the policy map: %w", err)
 	}
-	for _, id := range slices.Sorted(maps.Keys(p.ends.lists)) {
-		if err := p.plane.Flip(id, p.image.Record(id)); err != nil {
+	for _, id := range slices.Sorted(maps.Keys(p.endpoints.lists)) {
+		if err := p.dataplane.Flip(id, p.image.Record(id)); err != nil {
 			return fmt.Errorf("endpoint %d: %w", id, err)
 		}
 	}
@@ -163,24 +164,24 @@ func (p *policy) prepare(plan compile.Plan) error {
 func (p *policy) swap() error {
 	since := events.SinceBoot()
 	err := p.counters.leave(func() ([]uint64, error) {
-		left, err := p.plane.Switch()
+		left, err := p.dataplane.Switch()
 		if err == nil {
 			p.on(policySwitched)
 		}
 		return left, err
 	}, p.slot)
 	if err != nil {
-		return fmt.Errorf("put a new memory in force: %w", err)
+		return fmt.Errorf("put the new policy map in force: %w", err)
 	}
 	p.note(since)
 	return nil
 }
 
-// write writes what no packet reads yet.
+// write writes lines and words that no packet reads yet.
 func (p *policy) write(plan compile.Plan) error {
 	for _, s := range plan.Fresh {
-		if err := p.image.Parts(s, p.plane.Write); err != nil {
-			return fmt.Errorf("write memory: %w", err)
+		if err := p.image.Parts(s, p.dataplane.Write); err != nil {
+			return fmt.Errorf("write the policy map: %w", err)
 		}
 	}
 	return p.store(plan.Stores)
@@ -188,16 +189,16 @@ func (p *policy) write(plan compile.Plan) error {
 
 func (p *policy) store(stores []compile.Store) error {
 	for _, s := range stores {
-		if err := p.plane.Store(s.Word, s.Value); err != nil {
-			return fmt.Errorf("write memory: %w", err)
+		if err := p.dataplane.Store(s.Word, s.Value); err != nil {
+			return fmt.Errorf("write the policy map: %w", err)
 		}
 	}
 	return nil
 }
 
-// lead leads packets to what was written: of endpoints that are different, then of addresses, then
-// of endpoints that are new.
-func (p *policy) lead(plan compile.Plan) error {
+// publish makes what was written visible to packets: first changed endpoints, then changed
+// addresses, then new endpoints.
+func (p *policy) publish(plan compile.Plan) error {
 	if err := p.flip(plan.Flips); err != nil {
 		return err
 	}
@@ -209,53 +210,52 @@ func (p *policy) lead(plan compile.Plan) error {
 
 func (p *policy) flip(flips []compile.Flip) error {
 	for _, f := range flips {
-		if err := p.plane.Flip(f.ID, f.Record); err != nil {
+		if err := p.dataplane.Flip(f.ID, f.Record); err != nil {
 			return fmt.Errorf("endpoint %d: %w", f.ID, err)
 		}
 	}
 	return nil
 }
 
-// done notes that the last plan was carried out. What nothing leads to any more is released when a
-// grace period is over.
+// done records that the last plan was carried out. What it made unreachable is released after a
+// grace period.
 func (p *policy) done() {
-	p.reclaimer.add(p.image.Done(), p.plane.Grace, p.log)
+	p.reclaimer.add(p.image.Done(), p.dataplane.Grace, p.log)
 }
 
-// release makes what nothing leads to any more available, if no packet is on its way that could
-// have read it.
+// release frees unreachable memory and counters whose grace period is over.
 func (p *policy) release() {
 	for _, x := range p.reclaimer.take() {
-		if err := p.counters.release(x.Slots(), p.plane.Hits); err != nil {
-			p.log.Warn("what rules decided that are no more is not known", "error", err)
+		if err := p.counters.release(x.Slots(), p.dataplane.Hits); err != nil {
+			p.log.Warn("packet counters of removed rules cannot be read, their last packets are not counted", "error", err)
 		}
 		p.image.Release(x)
 	}
 }
 
-// note takes down whose the counters are from a time on.
+// note records which lists own the counters since a time.
 func (p *policy) note(since time.Duration) {
-	p.counters.note(slices.Sorted(maps.Keys(p.ends.lists)), p.slot, since)
+	p.counters.note(slices.Sorted(maps.Keys(p.endpoints.lists)), p.slot, since)
 }
 
-// slot returns the list that is in force for a direction of an endpoint, and the counter of its
-// first rule, which a policy map says that another process wrote.
+// slot returns the list in force for a direction of an endpoint, and the counter of its first rule.
+// If an earlier process wrote the policy map, the counter is read from there.
 func (p *policy) slot(id uint32, dir compile.Direction) (first uint32, list *renderer.RuleList, ok bool) {
 	first, list, ok = p.image.Slot(id, dir)
-	if own := p.ends.lists[id].List(dir); own.Digest() == list.Digest() {
-		list = own // of equal lists the newest has the origins
+	if own := p.endpoints.lists[id].List(dir); own.Digest() == list.Digest() {
+		list = own // of equal lists the newest has the current origins
 	}
 	if p.state == policyAdopted {
-		record := p.plane.Record(id)
-		first = p.plane.Word(record*compile.LineWords + compile.RecordSlot + uint32(dir))
+		record := p.dataplane.Record(id)
+		first = p.dataplane.Word(record*compile.LineWords + compile.RecordSlot + uint32(dir))
 	}
 	return first, list, ok
 }
 
-// sides returns those of some endpoints that a flow meets, the sender's first. Traffic of a pod to
-// itself meets none.
+// sides returns the sides of a flow among some endpoints, the sender's first. Traffic of a pod to
+// itself has none.
 func (p *policy) sides(ids []uint32, f api.Flow) (out []side) {
-	read, record := compile.Reader{Word: p.plane.Word}, p.plane.Record
+	read, record := compile.Reader{Word: p.dataplane.Word}, p.dataplane.Record
 	if p.state == policyAdopted {
 		read, record = compile.Reader{Word: p.image.Words()}, p.image.Record
 	}

@@ -19,11 +19,11 @@ import (
 // Unenforced implements renderer.Reporter.
 func (r *Renderer) Unenforced() []renderer.Unenforced { return r.view.Load().unenforced }
 
-// Has reports whether the address is that of a pod with an interface here.
+// Has reports whether a pod with an interface on this node has the address.
 func (r *Renderer) Has(a netip.Addr) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, e := range r.policy.ends.lists {
+	for _, e := range r.policy.endpoints.lists {
 		if slices.Contains(e.IPs, a) {
 			return true
 		}
@@ -31,8 +31,8 @@ func (r *Renderer) Has(a netip.Addr) bool {
 	return false
 }
 
-// known returns the endpoints that are attached, or may be: while the policy map is that of a
-// process before, those that it attached.
+// known returns the endpoints that are or may be attached. While the policy map is that of an
+// earlier process, these are the endpoints that it attached.
 func (r *Renderer) known() []uint32 {
 	if r.policy.state != policyUnknown {
 		return slices.Collect(maps.Keys(r.attachments.states))
@@ -44,14 +44,14 @@ func (r *Renderer) known() []uint32 {
 	return ids
 }
 
-// Verdict says what the plane does with the first packet of a flow.
+// Verdict returns the dataplane's verdict about the first packet of a flow.
 func (r *Renderer) Verdict(f api.Flow) (api.Action, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.policy.sides(r.known(), f) {
 		ok, err := r.options.Dataplane.Permits(s.id, s.dir, f)
 		if err != nil {
-			return api.Deny, fmt.Errorf("ask about %s: %w", f, err)
+			return api.Deny, fmt.Errorf("query flow %s: %w", f, err)
 		}
 		if !ok {
 			return api.Deny, nil
@@ -60,8 +60,9 @@ func (r *Renderer) Verdict(f api.Flow) (api.Action, error) {
 	return api.Permit, nil
 }
 
-// Explain returns the decisions of the lists that the first packet of a flow meets, as the last
-// Commit without an error installed them. What a process before has installed is not known.
+// Explain returns the decisions of the lists that apply to the first packet of a flow. It uses the
+// lists that the last Commit without an error installed, so it does not know what an earlier
+// process installed.
 func (r *Renderer) Explain(f api.Flow) (out []renderer.Decision) {
 	r.desired.mu.RLock()
 	defer r.desired.mu.RUnlock()
@@ -80,17 +81,18 @@ func (r *Renderer) Explain(f api.Flow) (out []renderer.Decision) {
 			out = append(out, decision(v.owner[id], s, l, rule))
 		}
 	}
-	slices.SortFunc(out, func(a, b renderer.Decision) int { return strings.Compare(a.Table, b.Table) }) // egress first
+	slices.SortFunc(out, func(a, b renderer.Decision) int { return strings.Compare(a.Table, b.Table) }) // "egress of" sorts before "ingress of"
 	return renderer.WithRenderer(r.Name(), out)
 }
 
-// State implements renderer.Inspector. Connected reports whether the last Commit worked.
+// State implements renderer.Inspector. Connected is true if the last Commit succeeded.
 func (r *Renderer) State() *renderer.State {
 	return r.state(r.view.Load(), func(side, *renderer.RuleList) []uint64 { return nil })
 }
 
-// Counters implements renderer.Counter: the packets that each rule decided since its list is
-// there, of all pods with these rules. Tables and counters are of one moment.
+// Counters implements renderer.Counter. It counts the packets that each rule has decided since its
+// list was installed, for all pods with equal lists together. Tables and counters are read at the
+// same moment.
 func (r *Renderer) Counters() *renderer.State {
 	r.counters.mu.Lock()
 	defer r.counters.mu.Unlock()
@@ -102,8 +104,9 @@ func (r *Renderer) Counters() *renderer.State {
 	return r.state(v, func(s side, l *renderer.RuleList) []uint64 { return r.counters.hitsOf(s, l, slots) })
 }
 
-// Decisions implements renderer.Counter: packets. It grows while the memory in force is pinned,
-// whatever lists are replaced; of lists that are replaced while nobody runs, nothing is known.
+// Decisions implements renderer.Counter. It counts packets. The counts survive the replacement of
+// lists, and a restart if the policy map in force is pinned. What the rules of a list decided is
+// lost if the list is replaced while no agent runs.
 func (r *Renderer) Decisions() map[renderer.CounterKey]uint64 {
 	r.counters.mu.Lock()
 	defer r.counters.mu.Unlock()
@@ -113,7 +116,7 @@ func (r *Renderer) Decisions() map[renderer.CounterKey]uint64 {
 	return maps.Clone(r.counters.total)
 }
 
-// readHits enters all counters; the ledger is locked.
+// readHits reads all counters from the dataplane. The caller holds r.counters.mu.
 func (r *Renderer) readHits(v *view) bool {
 	if v.lists == nil {
 		return false
@@ -127,26 +130,26 @@ func (r *Renderer) readHits(v *view) bool {
 	return true
 }
 
-// state describes a view.
+// state returns a view in the form of renderer.State.
 func (r *Renderer) state(v *view, packets func(side, *renderer.RuleList) []uint64) *renderer.State {
 	return &renderer.State{Renderer: r.Name(), Connected: v.err == nil, Err: v.err, Pending: v.pending, Drift: v.drift, Foreign: v.foreign,
 		Memory: renderer.Memory{Needed: uint64(v.lines) * bpf.LineBytes, Budget: r.options.PolicyMemory}, Tables: v.tables(packets)}
 }
 
 // Endpoints returns the interfaces of pods with their lists, as the last Commit without an error
-// installed them. The caller must not change them.
+// installed them. The caller must not modify the map.
 func (r *Renderer) Endpoints() map[uint32]compile.Endpoint { return r.view.Load().lists }
 
-// Lines returns how many lines of memory the last Commit wanted.
+// Lines returns how many lines of the policy map the last Commit needed.
 func (r *Renderer) Lines() int { return r.view.Load().lines }
 
-// Members returns the members of the sets that installed lists name, sorted. It waits for a
-// Commit that runs.
+// Members returns the sorted members of the address sets that installed lists name. It waits for a
+// running Commit.
 func (r *Renderer) Members() map[api.SetID][]netip.Prefix {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := map[api.SetID][]netip.Prefix{}
-	for _, e := range r.policy.ends.lists {
+	for _, e := range r.policy.endpoints.lists {
 		for _, l := range []*renderer.RuleList{e.FromPod, e.ToPod} {
 			for _, rule := range l.Rules() {
 				for _, id := range []api.SetID{rule.Src.Set, rule.Dst.Set} {
@@ -160,14 +163,14 @@ func (r *Renderer) Members() map[api.SetID][]netip.Prefix {
 	return out
 }
 
-// Explained returns the pod that an event is of, and what decided, with the rule where one did
-// and the lists are still known that the pod had then.
+// Explained returns the pod of an event and the decision. The decision names the rule if a rule
+// decided and the list that the pod had at that time is still known.
 func (r *Renderer) Explained(e Event) (api.PodID, renderer.Decision) {
 	v, s := r.view.Load(), side{e.Interface, e.Direction}
 	list, rule := r.counters.ruleOf(s, e.verdict&compile.SlotMask, e.boot)
 	d := decision(v.owner[e.Interface], s, list, rule)
 	if d.Renderer = r.Name(); e.Reason == "" {
-		d.Action = api.Permit // also when no list decided
+		d.Action = api.Permit // also if the pod had no list
 	}
 	return v.owner[e.Interface], d
 }

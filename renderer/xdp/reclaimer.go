@@ -7,26 +7,26 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// reclaimerState is whether a reclaimer waits.
+// reclaimerState is the state of a reclaimer.
 type reclaimerState uint8
 
 const (
 	reclaimerIdle    reclaimerState = iota
-	reclaimerWaiting                // a goroutine waits
-	reclaimerClosed                 // nothing is waited for any more
+	reclaimerWaiting                // a goroutine waits for a grace period
+	reclaimerClosed                 // it starts no grace period any more
 )
 
-// reclaimer waits until no packet reads what was retired. At most one wait runs at a time; it
-// is for everything that was there when it began.
+// reclaimer waits until no packet can read retired memory. At most one grace period runs at a time;
+// it covers everything that was queued when it began.
 type reclaimer struct {
-	mu     sync.Mutex
-	state  reclaimerState
-	queued []compile.Retired
-	over   []compile.Retired
-	idle   sync.WaitGroup
+	mu      sync.Mutex
+	state   reclaimerState
+	queued  []compile.Retired
+	elapsed []compile.Retired
+	idle    sync.WaitGroup
 }
 
-// add has grace called once more, by another goroutine.
+// add queues retired memory for a grace period. Another goroutine calls grace, which waits.
 func (g *reclaimer) add(x compile.Retired, grace func() error, log *slog.Logger) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -41,7 +41,7 @@ func (g *reclaimer) add(x compile.Retired, grace func() error, log *slog.Logger)
 	}
 }
 
-// next returns what is queued; the reclaimer is idle if that is nothing.
+// next returns what is queued. If that is nothing the reclaimer becomes idle.
 func (g *reclaimer) next() []compile.Retired {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -53,33 +53,33 @@ func (g *reclaimer) next() []compile.Retired {
 	return batch
 }
 
-// run waits as long as something is queued.
+// run waits for grace periods until nothing is queued.
 func (g *reclaimer) run(grace func() error, log *slog.Logger) {
 	defer g.idle.Done()
 	for batch := g.next(); len(batch) > 0; batch = g.next() {
 		if err := grace(); err != nil {
-			log.Warn("memory is not used again", "error", err)
+			log.Warn("retired policy memory is not reused: waiting for packets in flight failed", "error", err)
 			continue
 		}
 		g.mu.Lock()
-		g.over = append(g.over, batch...)
+		g.elapsed = append(g.elapsed, batch...)
 		g.mu.Unlock()
 	}
 }
 
-// take returns what may be released.
+// take returns what may be released now.
 func (g *reclaimer) take() []compile.Retired {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	over := g.over
-	g.over = nil
+	over := g.elapsed
+	g.elapsed = nil
 	return over
 }
 
-// wait returns when nothing is waited for.
+// wait returns when no grace period runs.
 func (g *reclaimer) wait() { g.idle.Wait() }
 
-// close waits a last time.
+// close waits for the running grace period, and starts no others.
 func (g *reclaimer) close() {
 	g.mu.Lock()
 	g.state = reclaimerClosed

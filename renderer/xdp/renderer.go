@@ -20,9 +20,9 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/events"
 )
 
-// Renderer enforces rules in a Plane. It implements renderer.Renderer, and every ability that
-// readers find by type assertion; these wait for no Commit. Transactions are committed one after
-// the other.
+// Renderer enforces rules in a Dataplane. It implements renderer.Renderer and the optional
+// interfaces of package renderer; the methods of these do not wait for a running Commit.
+// Transactions are committed one at a time.
 type Renderer struct {
 	options  Options
 	log      *slog.Logger
@@ -30,7 +30,7 @@ type Renderer struct {
 	counters *ruleCounters
 	desired  desired
 
-	mu          sync.Mutex // held for a Commit
+	mu          sync.Mutex // held during a Commit
 	policy      *policy
 	attachments *attachments
 	learning    learning
@@ -38,7 +38,7 @@ type Renderer struct {
 	audits      audits
 	pending     []renderer.Pending
 	refused     []renderer.Unenforced
-	acked       endpoints // what a Commit without an error has installed last
+	acked       endpoints // as the last Commit without an error installed them
 }
 
 var (
@@ -49,7 +49,7 @@ var (
 	_ renderer.Counter   = (*Renderer)(nil)
 )
 
-// New returns a renderer. Nothing is changed before the first Commit.
+// New returns a renderer. It changes nothing in the dataplane before the first Commit.
 func New(o Options) (*Renderer, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -59,11 +59,11 @@ func New(o Options) (*Renderer, error) {
 	}
 	switch {
 	case o.Dataplane == nil:
-		return nil, errors.New("xdp: a dataplane is needed")
+		return nil, errors.New("xdp: Options.Dataplane is required")
 	case o.Interfaces == nil:
-		return nil, errors.New("xdp: a function is needed that says which interfaces a pod has")
+		return nil, errors.New("xdp: Options.Interfaces is required")
 	case o.MaxLines > DefaultMaxLines:
-		return nil, fmt.Errorf("xdp: a memory of up to %d lines: want %d at most", o.MaxLines, DefaultMaxLines)
+		return nil, fmt.Errorf("xdp: invalid Options.MaxLines: %d, want at most %d", o.MaxLines, DefaultMaxLines)
 	}
 	infra, err := o.Infra.Check()
 	if err != nil {
@@ -71,8 +71,8 @@ func New(o Options) (*Renderer, error) {
 	}
 	o.Infra = infra
 	r := &Renderer{
-		options: o, log: o.Log, counters: newRuleCounters(), desired: newDesired(o.Dataplane.Secret()),
-		learning: learning{period: o.Learn, until: map[uint32]time.Time{}, wake: o.OnChange},
+		options: o, log: o.Log, counters: newRuleCounters(), desired: newDesired(),
+		learning: learning{period: o.Learn, until: map[uint32]time.Time{}, onChange: o.OnChange},
 		audits:   audits{last: time.Now(), drift: attach.Drift{}},
 	}
 	r.policy = newPolicy(o, r.counters, &r.desired)
@@ -84,7 +84,7 @@ func New(o Options) (*Renderer, error) {
 // Name returns "xdp".
 func (r *Renderer) Name() string { return "xdp" }
 
-// Close ends what the renderer started. What it installed stays in force.
+// Close stops the goroutines and timers of the renderer. What it installed stays in force.
 func (r *Renderer) Close() error {
 	r.mu.Lock()
 	r.learning.stop()
@@ -93,7 +93,7 @@ func (r *Renderer) Close() error {
 	return nil
 }
 
-// txn implements renderer.Txn. It keeps what is told, and is applied by Commit.
+// txn implements renderer.Txn. It collects changes until Commit applies them.
 type txn struct {
 	changes
 	r *Renderer
@@ -104,7 +104,7 @@ func (r *Renderer) NewTxn(resync bool) renderer.Txn {
 	return &txn{changes{resync: resync, pods: map[api.PodID]*renderer.PodConfig{}, sets: map[api.SetID]setChange{}}, r}
 }
 
-// Commit installs the difference.
+// Commit applies the changes to the desired state and installs the difference.
 func (t *txn) Commit(ctx context.Context) error {
 	r := t.r
 	r.mu.Lock()
@@ -113,7 +113,7 @@ func (t *txn) Commit(ctx context.Context) error {
 	return r.publish(r.commit(ctx))
 }
 
-// commit brings the plane from what it enforces to what is desired.
+// commit brings the dataplane to the desired state.
 func (r *Renderer) commit(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -126,9 +126,9 @@ func (r *Renderer) commit(ctx context.Context) error {
 	if err := r.audit(); err != nil {
 		problems = append(problems, err)
 	}
-	mark := r.desired.markOf(r.policy.ends.lists, r.options.Infra)
-	if !r.policy.current() && r.options.Dataplane.StateDigest() == mark {
-		same, err := r.attachments.match(r.policy.ends.lists)
+	digest := r.desired.digestOf(r.policy.endpoints.lists, r.options.Infra)
+	if !r.policy.current() && r.options.Dataplane.StateDigest() == digest {
+		same, err := r.attachments.match(r.policy.endpoints.lists)
 		if err != nil {
 			return err
 		}
@@ -136,12 +136,12 @@ func (r *Renderer) commit(ctx context.Context) error {
 			r.policy.adopt()
 		}
 	}
-	lost, err := r.attachments.missing(r.policy.ends.lists)
+	lost, err := r.attachments.missing(r.policy.endpoints.lists)
 	if err != nil {
 		return err
 	}
-	if lost || r.policy.state != policyAdopted || r.options.Dataplane.StateDigest() != mark {
-		gone, err := r.install(mark)
+	if lost || r.policy.state != policyAdopted || r.options.Dataplane.StateDigest() != digest {
+		gone, err := r.install(digest)
 		if err != nil {
 			r.policy.on(policyFailed)
 			return errors.Join(append(problems, err)...)
@@ -153,34 +153,34 @@ func (r *Renderer) commit(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// acknowledge notes that what is desired is enforced, but for some problems, from a time on.
+// acknowledge records that the desired state is enforced since a time, except for some problems.
 func (r *Renderer) acknowledge(since time.Duration, problems []error) {
-	enforced := r.closed.update(r.policy.image, r.policy.ends.lists)
-	r.refused = r.closed.report(r.policy.ends) // none also when what is desired is again what was in force all the time
+	enforced := r.closed.update(r.policy.image, r.policy.endpoints.lists)
+	r.refused = r.closed.report(r.policy.endpoints) // also if the desired state went back to what is in force, and nothing was installed
 	r.policy.note(since)
 	pods := make(map[api.PodID]bool, len(r.desired.pods))
 	for pod := range r.desired.pods {
 		pods[pod] = true
 	}
-	enforces, plugged := r.attachments.enforces(r.policy.ends.owner), map[api.PodID]bool{}
+	enforces, plugged := r.attachments.enforces(r.policy.endpoints.owner), map[api.PodID]bool{}
 	for _, pod := range enforces {
 		plugged[pod] = true
 	}
-	r.attachments.ending.Plugged(plugged, func(pod api.PodID) bool { return pods[pod] })
+	r.attachments.unplugged.Plugged(plugged, func(pod api.PodID) bool { return pods[pod] })
 	r.desired.acknowledge(func() {
-		r.acked = endpoints{enforced, r.policy.ends.owner}
-		_ = r.publish(errors.Join(problems...)) // so that readers see these members with these lists
+		r.acked = endpoints{enforced, r.policy.endpoints.owner}
+		_ = r.publish(errors.Join(problems...)) // inside, so that readers see the members of sets that belong to these lists
 	})
 	if r.options.Enforced != nil {
 		r.options.Enforced(pods, enforces)
 	}
 }
 
-// markOf identifies everything that is desired, as far as it is enforced: the members of sets,
-// endpoints, and what passes whatever policy says.
-func (d *desired) markOf(ends map[uint32]compile.Endpoint, infra renderer.Infra) StateDigest {
-	m := d.mark
-	for id, e := range ends {
+// digestOf returns the digest of the desired state as far as it is enforced: the members of sets,
+// the endpoints, and the exempt traffic.
+func (d *desired) digestOf(eps map[uint32]compile.Endpoint, infra renderer.Infra) StateDigest {
+	m := d.digest
+	for id, e := range eps {
 		var b bytes.Buffer
 		fmt.Fprintf(&b, "e%d %v %s %t %s %t %d", id, e.IPs, e.ToPod.Digest(), e.ToPod == nil, e.FromPod.Digest(), e.FromPod == nil, e.Flags&compile.FlagKeep)
 		m.toggle(d.digester.text(b.Bytes()))
@@ -189,7 +189,7 @@ func (d *desired) markOf(ends map[uint32]compile.Endpoint, infra renderer.Infra)
 	return m
 }
 
-// claims returns the endpoints that there must be, and what is wrong about them.
+// claims returns the desired endpoints, and the problems with them.
 func (r *Renderer) claims() (want endpoints, problems []error) {
 	want = newEndpoints()
 	r.pending = nil
@@ -225,8 +225,8 @@ func (r *Renderer) flags(id uint32) (flags uint32) {
 	return flags
 }
 
-// audit reads back what is in the kernel when that was not done for a time, and repairs it. It
-// returns what only people can repair.
+// audit reads back the state of the kernel if an audit is due, and repairs it. It returns an error
+// for what it cannot repair.
 func (r *Renderer) audit() error {
 	a, ok := r.options.Dataplane.(auditor)
 	if !ok || len(r.attachments.states) == 0 {
@@ -243,26 +243,26 @@ func (r *Renderer) audit() error {
 		r.policy.on(policyChanged)
 		err = errors.Join(err, r.options.Dataplane.SetStateDigest(StateDigest{}))
 	}
-	return errors.Join(err, r.audits.judge(f.aliens, r.policy.ends.owner))
+	return errors.Join(err, r.audits.setForeign(f.foreign, r.policy.endpoints.owner))
 }
 
-// install carries out what the image has that the plane has not. It returns which interfaces were
-// gone.
-func (r *Renderer) install(mark StateDigest) (gone []error, err error) {
+// install brings the dataplane to the image. It returns an error in gone for each interface that
+// did not exist any more.
+func (r *Renderer) install(digest StateDigest) (gone []error, err error) {
 	plan, anew, err := r.policy.plan()
 	if err != nil {
 		r.refused = notInstalled(r.desired.pods)
-		_, errAttach := r.attachments.attach(r.policy.ends) // closed, because they are not known
+		_, errAttach := r.attachments.attach(r.policy.endpoints) // their packets are dropped, because the program does not know them
 		return nil, cmp.Or(errAttach, err)
 	}
-	if !anew && plan.Empty() && r.attachments.settled(r.policy.ends.lists) {
+	if !anew && plan.Empty() && r.attachments.settled(r.policy.endpoints.lists) {
 		r.policy.done()
-		return nil, r.setMark(mark)
+		return nil, r.setDigest(digest)
 	}
-	if err := r.setMark(StateDigest{}); err != nil {
+	if err := r.setDigest(StateDigest{}); err != nil {
 		return nil, err
 	}
-	steps := []func(compile.Plan) error{r.policy.write, r.detach, r.policy.lead}
+	steps := []func(compile.Plan) error{r.policy.write, r.detach, r.policy.publish}
 	if anew {
 		steps = []func(compile.Plan) error{r.replace, r.detach}
 	}
@@ -271,20 +271,20 @@ func (r *Renderer) install(mark StateDigest) (gone []error, err error) {
 			return nil, err
 		}
 	}
-	if gone, err = r.attachments.attach(r.policy.ends); err != nil {
+	if gone, err = r.attachments.attach(r.policy.endpoints); err != nil {
 		return nil, err
 	}
 	r.policy.on(policyFinished)
 	r.policy.done()
-	return gone, r.setMark(mark)
+	return gone, r.setDigest(digest)
 }
 
-// replace puts a new policy map in force.
+// replace writes everything to a new policy map and puts it in force.
 func (r *Renderer) replace(plan compile.Plan) error {
 	if err := r.policy.prepare(plan); err != nil {
 		return err
 	}
-	r.attachments.renamed()
+	r.attachments.forgetAddresses()
 	if err := r.policy.swap(); err != nil {
 		return err
 	}
@@ -293,9 +293,9 @@ func (r *Renderer) replace(plan compile.Plan) error {
 	return err
 }
 
-// detach lets go of endpoints that are no more.
+// detach detaches from endpoints that are not desired any more.
 func (r *Renderer) detach(compile.Plan) error {
-	for _, id := range r.attachments.leaving(r.policy.ends.lists) {
+	for _, id := range r.attachments.leaving(r.policy.endpoints.lists) {
 		if err := r.attachments.detach(id, r.options.Dataplane.Flip); err != nil {
 			return err
 		}
@@ -304,17 +304,17 @@ func (r *Renderer) detach(compile.Plan) error {
 	return nil
 }
 
-func (r *Renderer) setMark(m StateDigest) error {
+func (r *Renderer) setDigest(m StateDigest) error {
 	if r.options.Dataplane.StateDigest() == m {
 		return nil
 	}
 	if err := r.options.Dataplane.SetStateDigest(m); err != nil {
-		return fmt.Errorf("note what is enforced: %w", err)
+		return fmt.Errorf("store the state digest: %w", err)
 	}
 	return nil
 }
 
-// publish makes the outcome of a Commit visible, and returns its error with what was tried.
+// publish makes the outcome of a Commit visible to readers, and returns its error with context.
 func (r *Renderer) publish(err error) error {
 	if err != nil {
 		err = fmt.Errorf("install in the kernel: %w", err)

@@ -11,7 +11,7 @@ import (
 
 func keepsSpare(o *labOptions) { o.kernel.PolicyMaps.KeepSpare = true }
 
-// replaced has another memory be in force, in which nothing is.
+// replaced puts another, empty policy map in force.
 func (l *lab) replaced() {
 	l.t.Helper()
 	if err := l.kernel.Prepare(1, 1); err != nil {
@@ -52,10 +52,10 @@ func TestAKernelThatIsResetKnowsNothing(t *testing.T) {
 	l.want(true, "it is answered", compile.ToPod, xdp.Frame(f, true))
 }
 
-func TestAMemoryThatIsUsedAgainKnowsNoAddressOfBefore(t *testing.T) {
+func TestPolicyMapForgetsAddressesWhenReused(t *testing.T) {
 	l := newLab(t, keepsSpare)
 	l.render(closed, closed)
-	l.replaced() // the memory of before is kept
+	l.replaced() // the previous policy map is kept
 	if err := l.kernel.Detach(labID); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestAMemoryThatIsUsedAgainKnowsNoAddressOfBefore(t *testing.T) {
 	}
 }
 
-func TestAddressesAreKnownInTheNextMemory(t *testing.T) {
+func TestPolicyMapCopiesAddressesToTheNext(t *testing.T) {
 	l := newLab(t)
 	l.render(closed, closed)
 	for range 2 {
@@ -84,7 +84,7 @@ func TestAddressesAreKnownInTheNextMemory(t *testing.T) {
 	}
 }
 
-// TestWhatIsInForceIsNeverPrepared has the first memory be prepared twice, as after a failure.
+// TestWhatIsInForceIsNeverPrepared prepares the first policy map twice, as after a failure.
 func TestWhatIsInForceIsNeverPrepared(t *testing.T) {
 	l := newLab(t, keepsSpare)
 	for range 2 {

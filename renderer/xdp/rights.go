@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MissingCapabilities returns the capabilities that are needed and not among the effective ones,
-// which are the bits of CapEff in /proc/<pid>/status.
+// MissingCapabilities returns the required capabilities that a set of effective ones lacks. The
+// bits are those of CapEff in /proc/<pid>/status.
 func MissingCapabilities(effective uint64) (out []string) {
 	has := func(bit int) bool { return effective&(1<<bit) != 0 }
-	all := has(unix.CAP_SYS_ADMIN) // stands for the first two, too
+	all := has(unix.CAP_SYS_ADMIN) // implies the first two
 	for _, c := range []struct {
 		name string
 		has  bool
@@ -41,7 +41,8 @@ func EffectiveCapabilities(status string) (uint64, error) {
 	return 0, errors.New("the status of the process has no line CapEff")
 }
 
-// permitted adds to an error of the kernel which right is missing. Others are as they were.
+// permitted adds the missing capability to a permission error of the kernel. It returns other
+// errors unchanged.
 func permitted(err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
@@ -75,8 +76,8 @@ func (v version) before(o version) bool {
 	return v.major < o.major || v.major == o.major && v.minor < o.minor
 }
 
-// CheckKernel checks that a kernel can enforce with a mode, and with uplinks. The release is that
-// of uname. The note says what it does in another way than newer ones do.
+// CheckKernel checks that a kernel supports a mode, and uplinks. The release is that of uname. The
+// note says which feature of newer kernels is replaced by an older one.
 func CheckKernel(release string, mode Mode, uplinks bool) (note string, err error) {
 	var v version
 	if _, err := fmt.Sscanf(release, "%d.%d", &v.major, &v.minor); err != nil {

@@ -10,47 +10,47 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// side is one end of a flow at an endpoint.
+// side is a direction of an endpoint.
 type side struct {
 	id  uint32
 	dir compile.Direction
 }
 
-// ruleCounters knows whose the counters are, and what was counted by those that are used again
-// since, or that were in memories that were left. Readers hold mu, and so does who changes
-// it: a Commit holds it for as long as it notes something, and while a memory is switched.
+// ruleCounters tracks which rules own the packet counters, and keeps what was counted by counters
+// that were reused, or belonged to an earlier policy map. Readers and writers hold mu. A Commit
+// holds it while it records changes and while it switches policy maps.
 type ruleCounters struct {
-	mu    sync.Mutex
-	last  []uint64                 // by slot: what has been entered of its counter
-	lists map[uint32]*listCounters // by the slot of the first rule; also of lists that just left
-	total map[renderer.CounterKey]uint64
-	ends  map[side][2]listVersion // the list that there is, and the one before
+	mu       sync.Mutex
+	last     []uint64                 // by slot: the value of the counter when it was entered last
+	lists    map[uint32]*listCounters // by the slot of the first rule; also of lists removed just now
+	total    map[renderer.CounterKey]uint64
+	versions map[side][2]listVersion // the current list and the previous one
 }
 
-// listCounters is what is known of one list, which several endpoints can have.
+// listCounters has the counters of one list, which several endpoints can share.
 type listCounters struct {
 	first uint32
-	of    []*renderer.RuleList // equal rules; each has origins of its own
-	hits  []uint64             // by rule, since the list is there
+	of    []*renderer.RuleList // with equal rules; the origins differ
+	hits  []uint64             // by rule, since the list was installed
 }
 
-// listVersion is a list that an endpoint has, or had, since a time of the machine.
+// listVersion is a list that an endpoint has or had, since a time after boot.
 type listVersion struct {
 	first uint32
 	list  *renderer.RuleList
 	since time.Duration
 }
 
-// slotOf returns the list that is enforced for a direction of an endpoint, and the counter of
-// its first rule.
+// slotOf returns the enforced list of a direction of an endpoint, and the counter of its first
+// rule.
 type slotOf func(id uint32, dir compile.Direction) (first uint32, list *renderer.RuleList, ok bool)
 
 func newRuleCounters() *ruleCounters {
-	return &ruleCounters{lists: map[uint32]*listCounters{}, total: map[renderer.CounterKey]uint64{}, ends: map[side][2]listVersion{}}
+	return &ruleCounters{lists: map[uint32]*listCounters{}, total: map[renderer.CounterKey]uint64{}, versions: map[side][2]listVersion{}}
 }
 
-// note takes down whose the counters are from a time on. Lists that are not among them any
-// more stay until their counters are released.
+// note records which lists own the counters since a time. Lists that are not enforced any more stay
+// until their counters are released.
 func (l *ruleCounters) note(ids []uint32, where slotOf, since time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,11 +58,11 @@ func (l *ruleCounters) note(ids []uint32, where slotOf, since time.Duration) {
 	for _, id := range ids {
 		for _, s := range []side{{id, compile.ToPod}, {id, compile.FromPod}} {
 			first, list, ok := where(s.id, s.dir)
-			if !ok || first <= compile.SlotInfra { // written by who did not say it
+			if !ok || first <= compile.SlotInfra { // the process that wrote the record did not set a slot
 				continue
 			}
 			known[s] = true
-			l.stand(s, listVersion{first, list, since})
+			l.setVersion(s, listVersion{first, list, since})
 			f := l.lists[first]
 			if f == nil || len(f.hits) != len(list.Rules()) {
 				f = &listCounters{first: first, hits: make([]uint64, len(list.Rules()))}
@@ -76,24 +76,24 @@ func (l *ruleCounters) note(ids []uint32, where slotOf, since time.Duration) {
 	for first, lists := range owners {
 		l.lists[first].of = lists
 	}
-	for s := range l.ends {
+	for s := range l.versions {
 		if !known[s] {
-			delete(l.ends, s)
+			delete(l.versions, s)
 		}
 	}
 }
 
-func (l *ruleCounters) stand(s side, now listVersion) {
-	both := l.ends[s]
+func (l *ruleCounters) setVersion(s side, now listVersion) {
+	both := l.versions[s]
 	if both[0].list != nil && both[0].first == now.first && both[0].list.Digest() == now.list.Digest() {
 		now.since = both[0].since
-		l.ends[s] = [2]listVersion{now, both[1]}
+		l.versions[s] = [2]listVersion{now, both[1]}
 		return
 	}
-	l.ends[s] = [2]listVersion{now, both[0]}
+	l.versions[s] = [2]listVersion{now, both[0]}
 }
 
-// enter adds what the counters of a list have counted since the last time.
+// enter adds what the counters of a list counted since the last call.
 func (l *ruleCounters) enter(f *listCounters, counters []uint64) {
 	if end := int(f.first) + len(f.hits); end > len(l.last) {
 		l.last = append(l.last, make([]uint64, end-len(l.last))...)
@@ -114,7 +114,7 @@ func (l *ruleCounters) enter(f *listCounters, counters []uint64) {
 	}
 }
 
-// decides returns what the hits of a rule are counted by.
+// decides returns the keys under which the packets of a rule are counted.
 func (f *listCounters) decides(rule int) []renderer.CounterKey {
 	var origins []api.Origin
 	action := api.Deny
@@ -134,7 +134,7 @@ func (f *listCounters) decides(rule int) []renderer.CounterKey {
 	return out
 }
 
-// enterAll adds what all counters have counted.
+// enterAll adds what all counters counted since the last call.
 func (l *ruleCounters) enterAll(counters []uint64) {
 	for first, f := range l.lists {
 		if int(first) < len(counters) {
@@ -143,8 +143,8 @@ func (l *ruleCounters) enterAll(counters []uint64) {
 	}
 }
 
-// leave closes the counters of the memory that leaving puts out of force: those of the next begin
-// at 0, and may be others. Lists keep what they have.
+// leave enters the last counters of the policy map that leaving replaces. The counters of the next
+// one start at 0, at other slots. Lists keep their counts.
 func (l *ruleCounters) leave(leaving func() ([]uint64, error), where slotOf) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,7 +160,7 @@ func (l *ruleCounters) left(counters []uint64, where slotOf) {
 	l.enterAll(counters)
 	l.last = nil
 	kept := map[side][]uint64{}
-	for s, both := range l.ends {
+	for s, both := range l.versions {
 		if f := l.lists[both[0].first]; f != nil {
 			kept[s] = f.hits
 		}
@@ -168,13 +168,13 @@ func (l *ruleCounters) left(counters []uint64, where slotOf) {
 	l.lists = map[uint32]*listCounters{}
 	for s, hits := range kept {
 		first, list, ok := where(s.id, s.dir)
-		if ok && list.Digest() == l.ends[s][0].list.Digest() {
+		if ok && list.Digest() == l.versions[s][0].list.Digest() {
 			l.lists[first] = &listCounters{first: first, of: []*renderer.RuleList{list}, hits: hits}
 		}
 	}
 }
 
-// release closes counters that nothing leads to any more.
+// release enters and forgets counters that no rule uses any more.
 func (l *ruleCounters) release(spans []compile.Span, read func(first, count uint32) ([]uint64, error)) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -194,10 +194,10 @@ func (l *ruleCounters) release(spans []compile.Span, read func(first, count uint
 	return failed
 }
 
-// hitsOf returns the packets by rule of a list that an endpoint has, nil when they are not known:
-// also where there are not as many counters. mu is held.
+// hitsOf returns the packets by rule of an endpoint's list. It returns nil if they are not known,
+// also if the policy map has no counters for all rules. The caller holds mu.
 func (l *ruleCounters) hitsOf(s side, list *renderer.RuleList, slots int) []uint64 {
-	now := l.ends[s][0]
+	now := l.versions[s][0]
 	if int(now.first)+len(list.Rules()) > slots {
 		return nil
 	}
@@ -207,12 +207,12 @@ func (l *ruleCounters) hitsOf(s side, list *renderer.RuleList, slots int) []uint
 	return nil
 }
 
-// ruleOf returns the list and the rule that counted in a slot at a time: what the endpoint had
-// then, for as long as that can be told; else no list.
+// ruleOf returns the list and the rule that owned a slot at a time. It returns no list if that is
+// not known any more.
 func (l *ruleCounters) ruleOf(s side, slot uint32, at time.Duration) (list *renderer.RuleList, rule int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, x := range l.ends[s] {
+	for _, x := range l.versions[s] {
 		if x.list == nil || x.since > at || slot < x.first || slot-x.first >= uint32(len(x.list.Rules())) {
 			continue
 		}

@@ -18,8 +18,8 @@ var (
 	neighbour4 = netip.MustParseAddr("10.0.0.2")
 )
 
-// sharesLab has two pods, which may send, and be sent UDP to port 53, in a table with so many
-// places.
+// sharesLab has two pods with permitted egress and permitted ingress to UDP port 53, and a table of
+// so many places.
 func sharesLab(t *testing.T, places int) *lab {
 	t.Helper()
 	l := newLab(t, func(o *labOptions) {
@@ -42,7 +42,7 @@ func sharesLab(t *testing.T, places int) *lab {
 	return l
 }
 
-// of has a flow of the lab's pod be one of its neighbour.
+// of moves a flow of the lab's pod to its neighbour.
 func of(f api.Flow) api.Flow {
 	if f.Src == own4 {
 		f.Src = neighbour4
@@ -52,7 +52,7 @@ func of(f api.Flow) api.Flow {
 	return f
 }
 
-// floods has the neighbour be in so many flows, each answered.
+// floods opens so many answered flows of the neighbour.
 func (l *lab) floods(n int, flow func(i int) api.Flow, begins, answers compile.Direction) {
 	l.t.Helper()
 	for i := range n {
@@ -108,9 +108,9 @@ func TestSharesFloodTakesNoConnectionOfOthers(t *testing.T) {
 	}
 }
 
-// TestSharesWhoHasMoreTakesNothingOfOthers has a bucket be full of another pod's flows, at times,
-// for one that has more than its share.
-func TestSharesWhoHasMoreTakesNothingOfOthers(t *testing.T) {
+// TestSharesProtectFlowsFromEndpointsAboveTheirs has a bucket be full of another pod's flows, at
+// times, for one that has more than its share.
+func TestSharesProtectFlowsFromEndpointsAboveTheirs(t *testing.T) {
 	const places, share = 16, 5
 	l := sharesLab(t, places)
 	txn := l.r.NewTxn(false)
@@ -220,13 +220,13 @@ func TestSharesFragmentsOfOthersStay(t *testing.T) {
 	}
 }
 
-// TestSharesEventsOfOthersAreTold has one pod be noisy.
-func TestSharesEventsOfOthersAreTold(t *testing.T) {
+// TestSharesReportEventsOfQuietPods has one noisy pod.
+func TestSharesReportEventsOfQuietPods(t *testing.T) {
 	onOneProcessor(t)
 	l := sharesLab(t, 256)
 	noise := xdp.Frame(of(tcpFlow(friend4, own4, 4000, 81)), false)
 	quiet := tcpFlow(friend4, own4, 4001, 81)
-	got := l.told(xdp.EventFilter{PerSecond: 20}, 21, func() {
+	got := l.eventsOf(xdp.EventFilter{PerSecond: 20}, 21, func() {
 		for range 1000 {
 			if ok, err := l.kernel.Probe(labID+1, compile.ToPod, noise); err != nil || ok {
 				t.Errorf("a packet of a noisy pod: permitted is %t, %v", ok, err)
@@ -243,7 +243,7 @@ func TestSharesEventsOfOthersAreTold(t *testing.T) {
 }
 
 // TestDefaultTunnelPortsAreNotThoseOfClients: kernels give clients ports from 32768 on, whose
-// answers cannot be told from packets of a tunnel.
+// answers look like packets of a tunnel.
 func TestDefaultTunnelPortsAreNotThoseOfClients(t *testing.T) {
 	for _, port := range xdp.DefaultTunnelPorts {
 		if port >= 32768 {

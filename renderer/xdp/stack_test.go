@@ -131,13 +131,13 @@ func TestAFrameToAnotherPodIsJudgedWhereItGoes(t *testing.T) {
 	}
 }
 
-// TestAPacketFromOutsideIsNoEvidence has somebody outside forge a packet of a pod's to himself, and
-// answer it.
-func TestAPacketFromOutsideIsNoEvidence(t *testing.T) {
+// TestConnectionsAreNotCreatedByPacketsFromOutside has a host outside that forges a packet of a pod
+// to itself, and answer it.
+func TestConnectionsAreNotCreatedByPacketsFromOutside(t *testing.T) {
 	t.Parallel()
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}, "a", "c", "outside")
 	outside, gateway := w.Pods["outside"], w.mac(w.Node, "h-outside")
-	delete(w.Pods, "outside") // nobody knows whose interface that is
+	delete(w.Pods, "outside") // so that its interface has no pod
 	w.apply(map[string]policy{"a": {toPod: closed}})
 	heard := w.hears("a", 9000, func() {
 		w.apply(nil)
@@ -176,8 +176,9 @@ func (w *wired) tagged(ns netns.NsHandle, name string, tag uint16) {
 	}))
 }
 
-// TestTagsOfOtherNodesMeanNothing has somebody outside send packets with every kind of tag of this
-// node's pods: they pass where policy permits them, and nowhere else, whoever they say sent them.
+// TestTagsOfOtherNodesMeanNothing has a host outside that sends packets with every kind of tag of
+// this node's pods: they pass where policy permits them, and nowhere else, whoever they say sent
+// them.
 func TestTagsOfOtherNodesMeanNothing(t *testing.T) {
 	t.Parallel()
 	const later, judged = 1 << 15, 1 << 14
@@ -192,7 +193,7 @@ func TestTagsOfOtherNodesMeanNothing(t *testing.T) {
 			w.T.Helper()
 			maps.Copy(w.Pods, outsiders)
 			w.Can(want, fmt.Sprintf("tag %#x: %s", kind, what), "outside", "a", "tcp", 4, 80)
-			delete(w.Pods, "outside") // nobody knows whose interface that is
+			delete(w.Pods, "outside") // so that its interface has no pod
 		}
 		delete(w.Pods, "outside")
 		w.apply(map[string]policy{"a": {toPod: from, fromPod: closed}})
@@ -213,8 +214,8 @@ func TestTagsOfOtherNodesMeanNothing(t *testing.T) {
 	}
 }
 
-// TestFiltersBehindOursDoNotOpen has a filter of somebody else say which class packets are of, and
-// so take away what ours noted.
+// TestFiltersBehindOursDoNotOpen has a foreign filter that sets the class of packets, and so take
+// away what ours noted.
 func TestFiltersBehindOursDoNotOpen(t *testing.T) {
 	t.Parallel()
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}, "a", "b")
@@ -247,8 +248,9 @@ func (w *wired) asks(want bool, what, from, network string, to netip.AddrPort) {
 	}
 }
 
-// TestServices has what pods send to a service be judged by where it goes, and what comes to pods
-// by who sent it, whatever the node translates, for pods on pairs and on a bridge.
+// TestServices checks that packets to a service are judged by their real destination, and packets
+// to pods by their original sender, whatever the node translates, for pods on veth pairs and on a
+// bridge.
 func TestServices(t *testing.T) {
 	for _, c := range []struct {
 		mode              xdp.Mode
@@ -285,7 +287,7 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// refused checks that a pod hears that nobody listens at a port.
+// refused checks that a pod learns that a port is closed.
 func (w *wired) refused(from, network string, to netip.AddrPort) {
 	w.T.Helper()
 	err := wires.Inside(w.Pods[from].NS, func() error {

@@ -4,14 +4,14 @@ package xdp
 type policyState uint8
 
 const (
-	// policyUnknown: it is not the image's. The next plan is written to a new policy map.
+	// policyUnknown: it was not written from the image. The next plan goes to a new policy map.
 	policyUnknown policyState = iota
-	// policyAdopted: another process wrote it, and it enforces what is desired.
+	// policyAdopted: an earlier process wrote it, and it enforces the desired policy.
 	policyAdopted
-	// policyInstalled: it is the image's.
+	// policyInstalled: it has the content of the image.
 	policyInstalled
-	// policyUnfinished: it is the image's but for a plan that failed. The next plan leads from
-	// wherever endpoints are.
+	// policyUnfinished: it was written from the image, but a plan failed. The next plan must work
+	// from any intermediate state.
 	policyUnfinished
 )
 
@@ -19,16 +19,16 @@ const (
 type policyEvent uint8
 
 const (
-	policyMatched  policyEvent = iota // its mark is that of what is desired, and the same is attached
-	policyRenewed                     // the image begins anew, or a new policy map is prepared
-	policySwitched                    // a new policy map is in force; not everything is attached yet
-	policyFailed                      // a plan was not carried out
+	policyMatched  policyEvent = iota // it has the digest of the desired policy, and the desired endpoints are attached
+	policyRenewed                     // the image starts anew, or a new policy map is prepared
+	policySwitched                    // a new policy map is in force, but not everything is attached yet
+	policyFailed                      // a plan failed
 	policyFinished                    // a plan was carried out
-	policyChanged                     // somebody else wrote to it
+	policyChanged                     // another process wrote to it
 )
 
-// transitions are the states that events lead to, by the state before. An event that is not there
-// changes nothing.
+// transitions maps a state and an event to the next state. An event without an entry changes
+// nothing.
 type transitions[S, E comparable] map[S]map[E]S
 
 func (t transitions[S, E]) after(s S, e E) S {
@@ -42,7 +42,7 @@ var policyTransitions = transitions[policyState, policyEvent]{
 	policyUnknown: {
 		policyMatched: policyAdopted, policyFinished: policyInstalled,
 	},
-	policyAdopted: { // it stays in force until another one is
+	policyAdopted: { // it stays in force until another one replaces it
 		policySwitched: policyUnknown, policyFinished: policyInstalled, policyChanged: policyUnknown,
 	},
 	policyInstalled: {
@@ -56,20 +56,21 @@ var policyTransitions = transitions[policyState, policyEvent]{
 // after returns the state that an event leads to.
 func (s policyState) after(e policyEvent) policyState { return policyTransitions.after(s, e) }
 
-// isOurs reports whether plans can be carried out in place: the policy map in force is the image's.
+// isOurs reports whether the policy map in force was written from the image, so that plans can
+// change it in place.
 func (s policyState) isOurs() bool { return s == policyInstalled || s == policyUnfinished }
 
-// attachmentState is how far an endpoint is attached.
+// attachmentState is the state of the attachment to an endpoint.
 type attachmentState uint8
 
 const (
 	attachmentNone attachmentState = iota
-	// attachmentBegun: it was to be attached, and there may be something to detach.
+	// attachmentBegun: attaching began, so there may be something to detach.
 	attachmentBegun
-	// attachmentDone: its packets are decided.
+	// attachmentDone: the program judges its packets.
 	attachmentDone
-	// attachmentLost: they were decided, and are not any more: the interface was made again, or
-	// somebody detached what was attached.
+	// attachmentLost: the program does not judge its packets any more. The interface was recreated,
+	// or somebody detached the program.
 	attachmentLost
 )
 
@@ -77,10 +78,10 @@ const (
 type attachmentEvent uint8
 
 const (
-	attachmentTried    attachmentEvent = iota // to attach begins
-	attachmentSeen                            // the plane says that it is attached
-	attachmentMissed                          // the plane says that it is not
-	attachmentDetached                        // it is detached, and nothing leads to it
+	attachmentTried    attachmentEvent = iota // attaching begins
+	attachmentSeen                            // the dataplane reports it as attached
+	attachmentMissed                          // the dataplane does not report it
+	attachmentDetached                        // it is detached, and has no record
 )
 
 var attachmentTransitions = transitions[attachmentState, attachmentEvent]{

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/xdptest"
 )
 
-// subject is a renderer over a plane, in which every pod of the suite has an interface.
+// subject is a renderer over a dataplane, in which every pod of the suite has an interface.
 type subject struct {
 	t       testing.TB
 	tap     *xdptest.Tap
@@ -21,8 +21,8 @@ type subject struct {
 	r       *xdp.Renderer
 }
 
-func newSubject(t testing.TB, plane xdp.Dataplane) *subject {
-	s := &subject{t: t, tap: &xdptest.Tap{Dataplane: plane}}
+func newSubject(t testing.TB, dataplane xdp.Dataplane) *subject {
+	s := &subject{t: t, tap: &xdptest.Tap{Dataplane: dataplane}}
 	s.options = xdp.Options{Dataplane: s.tap, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
 		return []uint32{uint32(slices.Index(renderertest.PodIDs, pod)) + 1}
 	}}

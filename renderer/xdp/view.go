@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/attach"
 )
 
-// view is what readers see: the outcome of the last Commit. It does not change.
+// view is the outcome of the last Commit, as readers see it. It is immutable.
 type view struct {
 	err        error
 	pending    []renderer.Pending
@@ -20,10 +20,10 @@ type view struct {
 	lines      int // of the policy map
 	drift      attach.Drift
 	foreign    []renderer.Foreign
-	endpoints  // what a Commit without an error has installed last
+	endpoints  // as the last Commit without an error installed them
 }
 
-// tables returns the lists of pods as tables, those that are equal once.
+// tables returns the rule lists of pods as tables. Equal lists share a table.
 func (v *view) tables(packets func(side, *renderer.RuleList) []uint64) (out []renderer.Table) {
 	type key struct {
 		dir    compile.Direction
@@ -65,7 +65,7 @@ func tableOf(pod api.PodID, s side, l *renderer.RuleList, packets func(side, *re
 	return t
 }
 
-// tableName names the rules of one direction of a pod, as the pod sees it.
+// tableName returns the name of the table of one direction of a pod, as the pod sees it.
 func tableName(pod api.PodID, dir compile.Direction) string {
 	if dir == compile.FromPod {
 		return "egress of " + pod.String()
@@ -73,7 +73,7 @@ func tableName(pod api.PodID, dir compile.Direction) string {
 	return "ingress of " + pod.String()
 }
 
-// decision says that a rule of a list decided, or that none did.
+// decision returns the decision of a rule of a list. A negative rule means that no rule matched.
 func decision(pod api.PodID, s side, l *renderer.RuleList, rule int) renderer.Decision {
 	d := renderer.Decision{Table: tableName(pod, s.dir), Rule: rule}
 	if rule >= 0 {

@@ -227,7 +227,7 @@ func fragments() []kind {
 	}
 	port := func(n uint16) func(w *world) []byte { return func(w *world) []byte { return w.udp(n) } }
 	return []kind{
-		f("a later fragment of nothing", unmatched, 100, 4, 17, port(53)),
+		f("an unmatched later fragment", unmatched, 100, 4, 17, port(53)),
 		f("a first fragment that is denied", judged, 101, more, 17, port(54)),
 		f("a later fragment of what was denied, which looks like a permitted packet", unmatched, 101, 3|more, 17, port(53)),
 		f("a first fragment that is permitted", allowed, 102, more, 17, port(53)),
@@ -403,7 +403,7 @@ func icmpErrors() (out []kind) {
 				}})
 			}
 		}
-		out = append(out, kind{name: "an ICMP error about nothing", family: family, fate: isolated(xdp.ReasonError), frame: func(w *world) []byte {
+		out = append(out, kind{name: "an unrelated ICMP error", family: family, fate: isolated(xdp.ReasonError), frame: func(w *world) []byte {
 			return w.ip(packet{protocol: w.icmpProtocol(), body: w.icmp(w.addr(w.pod), w.addr(w.peer), types[0], 0, make([]byte, 4)...)})
 		}})
 	}

@@ -1,5 +1,5 @@
 package bpf
 
-// Object returns what was compiled from src, which is not to be changed. It is another one whenever
-// programs, or what they take memory for, are.
+// Object returns the object that was compiled from src. The caller must not modify it. It changes
+// whenever programs or the layout of maps change.
 func Object() []byte { return _SluiceBytes }

@@ -13,6 +13,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type SluiceActiveFlows struct {
+	_      structs.HostLayout
+	Latest uint64
+	Before uint64
+}
+
 type SluiceBucket struct {
 	_    structs.HostLayout
 	Flow [4]struct {
@@ -22,12 +28,6 @@ type SluiceBucket struct {
 		Remote uint64
 		More   uint64
 	}
-}
-
-type SluiceCrowd struct {
-	_      structs.HostLayout
-	Latest uint64
-	Before uint64
 }
 
 type SluiceEvent struct {
@@ -46,6 +46,14 @@ type SluiceEvent struct {
 	Reason     uint8
 	Bytes      uint32
 	Zero       uint32
+}
+
+type SluiceEventFilter struct {
+	_         structs.HostLayout
+	PerSecond uint32
+	OneIn     uint32
+	Permitted uint32
+	Zero      uint32
 }
 
 type SluiceFragment struct {
@@ -68,7 +76,7 @@ type SluiceHistory struct {
 	_          structs.HostLayout
 	Seed       uint64
 	Generation uint32
-	Turn       uint32
+	Parity     uint32
 }
 
 type SluiceQuota struct {
@@ -86,29 +94,21 @@ type SluiceReach struct {
 }
 
 type SluiceShare struct {
-	_      structs.HostLayout
-	Flows  uint32
-	Told   uint32
-	Errors [2]uint64
-	Zero   uint64
-}
-
-type SluiceTelling struct {
-	_         structs.HostLayout
-	PerSecond uint32
-	OneIn     uint32
-	Permitted uint32
-	Zero      uint32
+	_        structs.HostLayout
+	Flows    uint32
+	Reported uint32
+	Errors   [2]uint64
+	Zero     uint64
 }
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	SluiceMapAddrs            = "addrs"
+	SluiceMapEpover           = "epover"
 	SluiceMapEvents           = "events"
-	SluiceMapFar              = "far"
-	SluiceMapFragments        = "fragments"
-	SluiceMapNames            = "names"
+	SluiceMapFrags            = "frags"
 	SluiceMapTokens           = "tokens"
 	SluiceProgAskFrom         = "ask_from"
 	SluiceProgAskTo           = "ask_to"
@@ -120,19 +120,19 @@ const (
 	SluiceProgToPod           = "to_pod"
 	SluiceProgXdpFromPod      = "xdp_from_pod"
 	SluiceProgXdpUplink       = "xdp_uplink"
-	SluiceVarBehind           = "behind"
 	SluiceVarConf             = "conf"
 	SluiceVarConnectionSource = "connection_source"
 	SluiceVarConnectionStep   = "connection_step"
+	SluiceVarCounterPlaces    = "counter_places"
+	SluiceVarCounterSlots     = "counter_slots"
 	SluiceVarCpus             = "cpus"
-	SluiceVarCrowdSize        = "crowd_size"
 	SluiceVarEventIsKept      = "event_is_kept"
 	SluiceVarFlowMask         = "flow_mask"
 	SluiceVarFlowSeed         = "flow_seed"
-	SluiceVarHitPlaces        = "hit_places"
-	SluiceVarHitSlots         = "hit_slots"
-	SluiceVarMemLines         = "mem_lines"
-	SluiceVarMemoryTurn       = "memory_turn"
+	SluiceVarJudgeInStack     = "judge_in_stack"
+	SluiceVarPolicyLines      = "policy_lines"
+	SluiceVarPolicyParity     = "policy_parity"
+	SluiceVarRecentThreshold  = "recent_threshold"
 	SluiceVarReorders         = "reorders"
 	SluiceVarSkbConnection    = "skb_connection"
 	SluiceVarSkbInterface     = "skb_interface"
@@ -202,30 +202,30 @@ type SluiceProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SluiceMapSpecs struct {
-	Events    *ebpf.MapSpec `ebpf:"events"`
-	Far       *ebpf.MapSpec `ebpf:"far"`
-	Fragments *ebpf.MapSpec `ebpf:"fragments"`
-	Names     *ebpf.MapSpec `ebpf:"names"`
-	Tokens    *ebpf.MapSpec `ebpf:"tokens"`
+	Addrs  *ebpf.MapSpec `ebpf:"addrs"`
+	Epover *ebpf.MapSpec `ebpf:"epover"`
+	Events *ebpf.MapSpec `ebpf:"events"`
+	Frags  *ebpf.MapSpec `ebpf:"frags"`
+	Tokens *ebpf.MapSpec `ebpf:"tokens"`
 }
 
 // SluiceVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SluiceVariableSpecs struct {
-	Behind           *ebpf.VariableSpec `ebpf:"behind"`
 	Conf             *ebpf.VariableSpec `ebpf:"conf"`
 	ConnectionSource *ebpf.VariableSpec `ebpf:"connection_source"`
 	ConnectionStep   *ebpf.VariableSpec `ebpf:"connection_step"`
+	CounterPlaces    *ebpf.VariableSpec `ebpf:"counter_places"`
+	CounterSlots     *ebpf.VariableSpec `ebpf:"counter_slots"`
 	Cpus             *ebpf.VariableSpec `ebpf:"cpus"`
-	CrowdSize        *ebpf.VariableSpec `ebpf:"crowd_size"`
 	EventIsKept      *ebpf.VariableSpec `ebpf:"event_is_kept"`
 	FlowMask         *ebpf.VariableSpec `ebpf:"flow_mask"`
 	FlowSeed         *ebpf.VariableSpec `ebpf:"flow_seed"`
-	HitPlaces        *ebpf.VariableSpec `ebpf:"hit_places"`
-	HitSlots         *ebpf.VariableSpec `ebpf:"hit_slots"`
-	MemLines         *ebpf.VariableSpec `ebpf:"mem_lines"`
-	MemoryTurn       *ebpf.VariableSpec `ebpf:"memory_turn"`
+	JudgeInStack     *ebpf.VariableSpec `ebpf:"judge_in_stack"`
+	PolicyLines      *ebpf.VariableSpec `ebpf:"policy_lines"`
+	PolicyParity     *ebpf.VariableSpec `ebpf:"policy_parity"`
+	RecentThreshold  *ebpf.VariableSpec `ebpf:"recent_threshold"`
 	Reorders         *ebpf.VariableSpec `ebpf:"reorders"`
 	SkbConnection    *ebpf.VariableSpec `ebpf:"skb_connection"`
 	SkbInterface     *ebpf.VariableSpec `ebpf:"skb_interface"`
@@ -257,19 +257,19 @@ func (o *SluiceObjects) Close() error {
 //
 // It can be passed to LoadSluiceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SluiceMaps struct {
-	Events    *ebpf.Map `ebpf:"events"`
-	Far       *ebpf.Map `ebpf:"far"`
-	Fragments *ebpf.Map `ebpf:"fragments"`
-	Names     *ebpf.Map `ebpf:"names"`
-	Tokens    *ebpf.Map `ebpf:"tokens"`
+	Addrs  *ebpf.Map `ebpf:"addrs"`
+	Epover *ebpf.Map `ebpf:"epover"`
+	Events *ebpf.Map `ebpf:"events"`
+	Frags  *ebpf.Map `ebpf:"frags"`
+	Tokens *ebpf.Map `ebpf:"tokens"`
 }
 
 func (m *SluiceMaps) Close() error {
 	return _SluiceClose(
+		m.Addrs,
+		m.Epover,
 		m.Events,
-		m.Far,
-		m.Fragments,
-		m.Names,
+		m.Frags,
 		m.Tokens,
 	)
 }
@@ -278,19 +278,19 @@ func (m *SluiceMaps) Close() error {
 //
 // It can be passed to LoadSluiceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SluiceVariables struct {
-	Behind           *ebpf.Variable `ebpf:"behind"`
 	Conf             *ebpf.Variable `ebpf:"conf"`
 	ConnectionSource *ebpf.Variable `ebpf:"connection_source"`
 	ConnectionStep   *ebpf.Variable `ebpf:"connection_step"`
+	CounterPlaces    *ebpf.Variable `ebpf:"counter_places"`
+	CounterSlots     *ebpf.Variable `ebpf:"counter_slots"`
 	Cpus             *ebpf.Variable `ebpf:"cpus"`
-	CrowdSize        *ebpf.Variable `ebpf:"crowd_size"`
 	EventIsKept      *ebpf.Variable `ebpf:"event_is_kept"`
 	FlowMask         *ebpf.Variable `ebpf:"flow_mask"`
 	FlowSeed         *ebpf.Variable `ebpf:"flow_seed"`
-	HitPlaces        *ebpf.Variable `ebpf:"hit_places"`
-	HitSlots         *ebpf.Variable `ebpf:"hit_slots"`
-	MemLines         *ebpf.Variable `ebpf:"mem_lines"`
-	MemoryTurn       *ebpf.Variable `ebpf:"memory_turn"`
+	JudgeInStack     *ebpf.Variable `ebpf:"judge_in_stack"`
+	PolicyLines      *ebpf.Variable `ebpf:"policy_lines"`
+	PolicyParity     *ebpf.Variable `ebpf:"policy_parity"`
+	RecentThreshold  *ebpf.Variable `ebpf:"recent_threshold"`
 	Reorders         *ebpf.Variable `ebpf:"reorders"`
 	SkbConnection    *ebpf.Variable `ebpf:"skb_connection"`
 	SkbInterface     *ebpf.Variable `ebpf:"skb_interface"`

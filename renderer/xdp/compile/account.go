@@ -1,19 +1,19 @@
 package compile
 
-// account is what a list costs, in lines, and whom.
+// account is the cost of a list, in lines, and the owners that pay for it.
 type account struct {
-	exempt  bool // never refused: it denies everything
-	reach   int  // addresses that it names, as far as others do not
-	spent   int  // what it takes
-	before  int  // what it took when it was stopped
-	stopped bool // it takes too many, and has no rows
+	exempt  bool // never refused, because it denies everything
+	reach   int  // addresses that it names, divided among the lists that name them
+	spent   int  // lines in use
+	before  int  // lines in use when it was stopped
+	stopped bool // it took too many lines, and has no rows
 	owners  []*owner
-	erase   func() // gives back what is written; nil for a list that is refused, of which nothing is
+	erase   func() // frees the written lines; nil for a refused list, which has none
 }
 
-// cost is how many lines a list takes, or took until it was stopped: one for each address that it
-// names, as far as others do not, and its rows. How many pages there are depends on what was
-// before. While early, rows of lists that are not refused do not count.
+// cost returns how many lines a list takes, or took until it was stopped: its part of the addresses
+// that it names, and its rows. It does not count pages, whose number depends on history. If early,
+// it does not count rows of lists that are not refused.
 func (a *account) cost(early bool) int {
 	if early && a.erase != nil {
 		return a.reach
@@ -21,7 +21,7 @@ func (a *account) cost(early bool) int {
 	return a.reach + max(a.spent, a.before)
 }
 
-// stop has a list take nothing any more.
+// stop frees the lines of a list, which gets no rows any more.
 func (a *account) stop() {
 	a.stopped = true
 	if a.erase != nil {
@@ -30,12 +30,12 @@ func (a *account) stop() {
 	}
 }
 
-// owner is the lists of the endpoints that one owner has.
+// owner has the lists of the endpoints of one owner.
 type owner struct {
 	lists map[*account]bool
-	most  int // lines that all of them take, or more
+	most  int // the largest known sum of their lines
 	over  bool
 }
 
-// quota is how many lines each list of an owner may take.
+// quota returns how many lines each list of an owner may take.
 func (o *owner) quota(share int) int { return share / len(o.lists) }

@@ -4,11 +4,11 @@ import (
 	"net/netip"
 )
 
-// addresses leads from addresses of both families to their classes. Records name its roots.
+// addresses maps addresses of both families to their classes. Records hold its roots.
 type addresses struct {
 	arena        *arena
 	v4, v6       *trie
-	root4, root6 uint32 // line of the cells, number of the word
+	root4, root6 uint32 // line of the IPv4 cells; index of the word with the first IPv6 node
 }
 
 func newAddresses(a *arena, c *classes) *addresses {
@@ -26,12 +26,12 @@ func (m *addresses) change(p netip.Prefix, f func(own) own) {
 	t.change(p, f)
 }
 
-// changed reports whether an address may have another class.
+// changed reports whether the class of an address may change in the next build.
 func (m *addresses) changed() bool {
 	return m.v4.top.dirty || m.v6.top.dirty || !m.v4.top.built
 }
 
-// move has the roots written elsewhere, for the next records.
+// move copies the roots to new lines, for the next records.
 func (m *addresses) move() {
 	a := m.arena
 	old := m.root4
@@ -46,23 +46,23 @@ func (m *addresses) move() {
 	a.setWord(m.root6, first)
 }
 
-// build writes the classes of addresses. If the roots are in use it returns the changes of their
-// words.
+// build writes the classes of addresses. Unless apart, it returns the changed words of the roots,
+// which packets read.
 func (m *addresses) build(apart bool) (stores []Store) {
-	tell := func(word, value uint32) {
+	store := func(word, value uint32) {
 		if !apart {
 			stores = append(stores, Store{word, value})
 		}
 	}
-	m.v4.roots(m.root4, tell)
+	m.v4.roots(m.root4, store)
 	if first := m.v6.lead(&m.v6.top, 0, 0) &^ nextNode; first != m.arena.word(m.root6) {
 		m.arena.setWord(m.root6, first)
-		tell(m.root6, first)
+		store(m.root6, first)
 	}
 	return stores
 }
 
-// marked returns which of so many classes an address has: by a prefix, or by what is written.
+// marked returns which of so many classes an address has, by a prefix or in the written cells.
 func (m *addresses) marked(count int) []bool {
 	marked := make([]bool, count)
 	for _, t := range []*trie{m.v4, m.v6} {

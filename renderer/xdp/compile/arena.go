@@ -4,29 +4,29 @@ import (
 	"slices"
 )
 
-// Span is some lines in a row.
+// Span is a range of lines.
 type Span struct{ Line, Lines uint32 }
 
-// chunkLines is how many lines the shadow takes at once: 1 MiB.
+// chunkLines is the size in which the shadow grows: 1 MiB.
 const chunkLines = 1 << 14
 
-// arena is the shadow of the memory: everything that the kernel's has, or will have. Of what nobody
-// has taken there is no shadow.
+// arena is the shadow of the policy map: everything that the kernel's map has or will have. There
+// is no shadow of lines that were never taken.
 type arena struct {
-	chunks [][]Line
-	buddy  buddy
-	fresh  []Span // written since the last plan
-	freed  []Span // not reachable once the last plan has been carried out
-	spent  *int   // lines of whoever takes some now, and gives some back
-	unread bool   // no packet can read what is given back
-	stores []Store
-	unled  bool // words that are stored are in lines that nothing leads to yet
+	chunks      [][]Line
+	buddy       buddy
+	fresh       []Span // written since the last plan
+	freed       []Span // unreachable once the last plan has been carried out
+	spent       *int   // account that lines are charged to now
+	unread      bool   // no packet can read the lines that are freed now
+	stores      []Store
+	unreachable bool // stored words are in lines that packets cannot reach yet
 }
 
-// Store is a word that changes in one step.
+// Store is an atomic change of a word.
 type Store struct{ Word, Value uint32 }
 
-// newArena returns an arena whose line 0 is taken: it is what is not there, and denies.
+// newArena returns an arena whose line 0 is taken: it stands for no line, and denies.
 func newArena(lines int) *arena {
 	a := &arena{spent: new(int)}
 	a.buddy.grow(orderOf(lines))
@@ -52,8 +52,8 @@ func (a *arena) take(n int) uint32 {
 	return head
 }
 
-// parts calls f with the content of some lines, in order, until it returns an error. What was never
-// taken is left out.
+// parts calls f with the content of some lines, in order, until it returns an error. It skips lines
+// that were never taken.
 func (a *arena) parts(s Span, f func(line uint32, content []Line) error) error {
 	for at, end := int(s.Line), int(s.Line+s.Lines); at < end; {
 		chunk, from := at/chunkLines, at%chunkLines
@@ -68,7 +68,7 @@ func (a *arena) parts(s Span, f func(line uint32, content []Line) error) error {
 	return nil
 }
 
-// drop gives lines back once the next plan has been carried out.
+// drop frees lines once the next plan has been carried out.
 func (a *arena) drop(head uint32, n int) {
 	if head == 0 {
 		return
@@ -81,7 +81,7 @@ func (a *arena) drop(head uint32, n int) {
 	a.freed = append(a.freed, Span{head, uint32(n)})
 }
 
-// shrink gives back the end of the memory that nobody uses, but keeps so many lines.
+// shrink frees the unused end of the memory, but keeps so many lines.
 func (a *arena) shrink(least int) {
 	before := a.buddy.size()
 	if a.buddy.shrink(least); a.buddy.size() == before {
@@ -94,7 +94,7 @@ func (a *arena) shrink(least int) {
 	a.fresh = slices.DeleteFunc(a.fresh, func(s Span) bool { return int(s.Line) >= a.buddy.size() })
 }
 
-// charge has f take lines from, and give lines back to, an account.
+// charge calls f, and charges the lines that f takes and drops to an account.
 func (a *arena) charge(account *int, f func()) {
 	before := a.spent
 	a.spent = account
@@ -102,16 +102,16 @@ func (a *arena) charge(account *int, f func()) {
 	a.spent = before
 }
 
-// line returns a line of which all words are there.
+// line returns a line that was taken.
 func (a *arena) line(i uint32) *Line { return &a.chunks[i/chunkLines][i%chunkLines] }
 
 func (a *arena) word(i uint32) uint32       { return a.line(i / LineWords)[i%LineWords] }
 func (a *arena) setWord(i uint32, v uint32) { a.line(i / LineWords)[i%LineWords] = v }
 
-// store changes a word, which is a step of its own unless nothing leads to it.
+// store changes a word. The change is a step of the plan unless packets cannot reach the word.
 func (a *arena) store(word, value uint32) {
 	a.setWord(word, value)
-	if !a.unled {
+	if !a.unreachable {
 		a.stores = append(a.stores, Store{word, value})
 	}
 }

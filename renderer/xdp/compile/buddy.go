@@ -4,12 +4,11 @@ import (
 	"math/bits"
 )
 
-// buddy hands out ranges of numbers whose sizes are powers of two. It grows as needed, and
-// joins what is given back, so that it does not grow without need.
+// buddy is a buddy allocator for ranges of numbers. It grows as needed, and merges freed ranges.
 type buddy struct {
-	free  [32][]uint32 // heads of free ranges by order; some are not free any more
+	free  [32][]uint32 // heads of free ranges by order; stale ones included
 	order []uint8      // 1 + order of the free range that begins here, else 0
-	used  int          // numbers that are handed out
+	used  int          // numbers in use
 }
 
 func orderOf(n int) int { return bits.Len(uint(max(n, 1) - 1)) }
@@ -31,7 +30,7 @@ func (b *buddy) take(n int) uint32 {
 	}
 }
 
-// give takes a range back.
+// give frees a range.
 func (b *buddy) give(head uint32, n int) {
 	o := orderOf(n)
 	b.used -= 1 << o
@@ -73,14 +72,14 @@ func (b *buddy) grow(o int) {
 		return
 	}
 	b.order = append(b.order, make([]uint8, size)...)
-	b.used += size // what give takes off again
+	b.used += size // which give subtracts
 	b.give(uint32(size), size)
 }
 
-// size is how many numbers there are.
+// size returns how many numbers there are.
 func (b *buddy) size() int { return len(b.order) }
 
-// shrink halves the numbers while nobody has any of the upper half, but keeps so many.
+// shrink halves the numbers while the upper half is unused, but keeps so many.
 func (b *buddy) shrink(least int) {
 	for {
 		half := len(b.order) / 2

@@ -7,37 +7,37 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Budget bounds how many lines lists may take, the addresses that they name included. Zero values
-// do not.
+// Budget limits how many lines lists may take, the addresses that they name included. Zero means no
+// limit.
 type Budget struct {
 	Lines int // of all owners together
 	Share int // of one owner
 }
 
-// Closed denies everything. It stands for a list that is refused.
+// Closed denies everything. It replaces a refused list.
 var Closed = renderer.NewRuleList([]api.ContivRule{{}}, nil)
 
-// budget is what owners take of a Budget, while a plan is made.
+// budget tracks the use of a Budget by owners while a plan is made.
 //
-// An owner that takes more than its share may take an equal part of it with each of its lists;
-// those that take more are refused. While all owners together take too much, the share is halved,
-// so that the largest are the first. Both depend on what is wanted and on nothing else: a list is
-// refused as soon as it is known to be larger than what it may be, however large it would become.
+// If an owner takes more than its share, each of its lists may take an equal part of the share, and
+// larger lists are refused. While all owners together take too much, the share is halved, so that
+// the largest owners are limited first. The result depends on the desired lists only: a list is
+// refused as soon as it is known to exceed its limit, whatever its full size would be.
 type budget struct {
 	Budget
-	accounts map[*account]bool // of all lists, also those that are refused
-	free     func()            // frees what no address has any more
+	accounts map[*account]bool // of all lists, refused ones included
+	free     func()            // frees classes that no address has any more
 	share    int               // of an owner in this plan
 	owners   map[string]*owner
-	taken    int  // lines by lists since it was looked at
-	swept    bool // nothing counts that no address has any more
-	early    bool // rows do not count yet
-	begun    bool // owners are those of what is being built
+	taken    int  // lines taken by lists since the last settle
+	swept    bool // the costs include no classes that no address has any more
+	early    bool // rows are not counted yet
+	begun    bool // owners has the owners of this build
 }
 
 func (b *budget) isSet() bool { return b.Budget != Budget{} }
 
-// begin begins with owners that have no lists.
+// begin starts with no owners.
 func (b *budget) begin() {
 	b.share, b.taken, b.swept, b.begun, b.owners = b.Share, 0, false, true, map[string]*owner{}
 	for a := range b.accounts {
@@ -48,7 +48,7 @@ func (b *budget) begin() {
 	}
 }
 
-// own has an owner have a list.
+// own adds a list to an owner.
 func (b *budget) own(name string, a *account) {
 	o := b.owners[name]
 	if o == nil {
@@ -61,19 +61,19 @@ func (b *budget) own(name string, a *account) {
 	}
 }
 
-// check looks at the whole when lists took some part of what they may since it was looked at.
-// With told, no class is being told.
-func (b *budget) check(part int, told bool) {
+// check settles the budget if lists took more than a part of it since the last time. With idle, no
+// class is being added, so that classes may be swept.
+func (b *budget) check(part int, idle bool) {
 	if !b.isSet() || b.taken <= max(b.Lines, b.Share)/part {
 		return
 	}
-	if told {
+	if idle {
 		b.sweep(1)
 	}
 	b.settle()
 }
 
-// settle stops the lists that may not become as large as they are.
+// settle stops the lists that exceed their limit.
 func (b *budget) settle() {
 	b.taken = 0
 	for b.over(1) {
@@ -87,8 +87,8 @@ func (b *budget) settle() {
 	}
 }
 
-// sweep frees what no address has any more, where it could be what makes lists too large. It must
-// not be called while a class is told.
+// sweep frees classes that no address has any more if owners take more than a part of their limit.
+// It must not be called while a class is being added.
 func (b *budget) sweep(part int) {
 	if b.swept || !b.over(part) {
 		return
@@ -100,7 +100,7 @@ func (b *budget) sweep(part int) {
 	}
 }
 
-// over counts what owners take, and returns whether that is more than a part of what they may.
+// over counts the lines of owners, and reports whether these exceed a part of their limit.
 func (b *budget) over(part int) (over bool) {
 	for _, o := range b.owners {
 		lines := 0
@@ -114,7 +114,7 @@ func (b *budget) over(part int) (over bool) {
 	return over || b.Lines > 0 && b.wanted() > b.Lines/part
 }
 
-// wanted is how many lines all lists take that are not stopped.
+// wanted returns how many lines all lists take that are not stopped.
 func (b *budget) wanted() (lines int) {
 	for a := range b.accounts {
 		if !a.stopped {
@@ -124,7 +124,7 @@ func (b *budget) wanted() (lines int) {
 	return lines
 }
 
-// stop stops lists that all of their owners are refused.
+// stop stops the lists that are refused to all of their owners.
 func (b *budget) stop() {
 	for a := range b.accounts {
 		if !a.stopped && b.refusedByAll(a) {

@@ -55,7 +55,7 @@ func web(i int) *renderer.RuleList {
 	return renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.PrefixNet(hostOf(i)), Protocol: api.TCP, DstPort: api.Port(80)}, {}}, nil)
 }
 
-// TestBudgetClosesTheLargestListsOfTheLargestOwner and nobody else, until they are smaller.
+// TestBudgetClosesTheLargestListsOfTheLargestOwner and no others, until they are smaller.
 func TestBudgetClosesTheLargestListsOfTheLargestOwner(t *testing.T) {
 	m := NewImage(Options{Budget: Budget{Lines: 1 << 13, Share: 1 << 11}})
 	set(t, m, 1, "tenant", manyRows(m, 300, 120))
@@ -169,7 +169,7 @@ func TestBudgetRefusesAddressesBeforeTheyAreWritten(t *testing.T) {
 }
 
 // TestBudgetDependsOnWhatIsWantedOnly: whatever changes led to a state, what is refused is what an
-// image refuses that was told all of it at once, and nothing is more open than its list.
+// image refuses that gets all of it at once, and nothing is more open than its list.
 func TestBudgetDependsOnWhatIsWantedOnly(t *testing.T) {
 	budget := Budget{Lines: 400, Share: 150}
 	some := false
@@ -199,8 +199,8 @@ func TestBudgetDependsOnWhatIsWantedOnly(t *testing.T) {
 				}
 				at.Update(id, all, nil)
 			}
-			for _, id := range w.image.ends.sorted() {
-				if err := at.Set(w.image.ends.all[id].Endpoint); err != nil {
+			for _, id := range w.image.endpoints.sorted() {
+				if err := at.Set(w.image.endpoints.all[id].Endpoint); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -223,9 +223,9 @@ func TestBudgetDependsOnWhatIsWantedOnly(t *testing.T) {
 	}
 }
 
-// TestMemoryGrowsWithWhatIsWritten: twice as many rules about nearly everybody take twice the
+// TestArenaGrowsWithWrittenLines: twice as many rules about nearly everybody take twice the
 // lines.
-func TestMemoryGrowsWithWhatIsWritten(t *testing.T) {
+func TestArenaGrowsWithWrittenLines(t *testing.T) {
 	lines := func(n int) int {
 		m := NewImage(Options{})
 		before := m.Use().Lines
@@ -240,9 +240,8 @@ func TestMemoryGrowsWithWhatIsWritten(t *testing.T) {
 	}
 }
 
-// TestListsThatTellNothingApartShareTheirPages: what one list tells apart costs others next to
-// nothing.
-func TestListsThatTellNothingApartShareTheirPages(t *testing.T) {
+// TestTableSharesPagesOfEqualRows: classes that one list distinguishes cost others next to nothing.
+func TestTableSharesPagesOfEqualRows(t *testing.T) {
 	m := NewImage(Options{})
 	var rules []api.ContivRule
 	for i := range 4096 {

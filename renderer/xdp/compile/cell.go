@@ -1,16 +1,16 @@
 package compile
 
-// run is where a function begins to have a value.
+// run is the start of a range of keys with the same value.
 type run struct {
 	start uint16
 	value uint32
 }
 
-// runs is a total function of a 16-bit key: sorted, the first starts at 0, neighbours
-// differ.
+// runs is a total function of a 16-bit key. The runs are sorted, the first starts at 0, and
+// neighbours differ.
 type runs []run
 
-// from makes the function have a value from a key on. Keys do not go down.
+// from sets the value of the function from a key on. Keys must not decrease.
 func (f *runs) from(key int, value uint32) {
 	l := *f
 	if n := len(l); n > 0 && int(l[n-1].start) == key {
@@ -96,8 +96,8 @@ func (a *arena) putList(f runs) uint32 {
 	return kindBig | line
 }
 
-// putSmall writes up to 8 runs into the words of a line that are for them. Each has by which bits
-// its value differs from the one before.
+// putSmall writes up to 8 runs to their words of a line. Each value is stored as its difference
+// (XOR) to the value before.
 func (a *arena) putSmall(line uint32, f runs) {
 	before := uint32(0)
 	for i := range smallRuns {
@@ -111,14 +111,14 @@ func (a *arena) putSmall(line uint32, f runs) {
 	}
 }
 
-// setStart writes the i-th of the starts that begin at a word.
+// setStart writes the i-th start of a list of starts that begins at a word.
 func (a *arena) setStart(word uint32, i int, start uint16) {
 	w := word + uint32(i/2)
 	shift := 16 * (i % 2)
 	a.setWord(w, a.word(w)&^(0xffff<<shift)|uint32(start)<<shift)
 }
 
-// dropCell gives back what a cell of a function of 16 bits holds.
+// dropCell frees the lines of a cell of a function of 16 bits.
 func (a *arena) dropCell(cell uint32) {
 	if cell&kindMask == kindNode {
 		node := cell & payloadMask * LineWords
@@ -129,7 +129,7 @@ func (a *arena) dropCell(cell uint32) {
 	a.dropByte(cell)
 }
 
-// dropByte gives back the lines of one cell, not of those that it leads to.
+// dropByte frees the lines of one cell, but not those of cells in its node.
 func (a *arena) dropByte(cell uint32) {
 	line := cell & payloadMask
 	switch cell & kindMask {

@@ -6,9 +6,8 @@ import (
 	"slices"
 )
 
-// cells keeps what rows lead to: of equal functions there is one, however many rows and places
-// have it. A function with a node is a tree of two levels, and differs from another one by the
-// parts of it that differ.
+// cells interns the functions of rows: equal functions have one cell, which all rows share. A
+// function with a node is a tree of two levels; functions share equal parts of it.
 type cells struct {
 	arena  *arena
 	seed   maphash.Seed
@@ -26,7 +25,7 @@ func newCells(a *arena) cells {
 	return cells{arena: a, seed: maphash.MakeSeed(), byHash: map[uint64]uint32{}, uses: map[uint32]cellUse{}}
 }
 
-// hold counts one more use of a cell, and returns it.
+// hold adds a use of a cell, and returns the cell.
 func (c *cells) hold(cell uint32) uint32 {
 	if cell&kindMask != kindLeaf {
 		u := c.uses[cell]
@@ -36,7 +35,7 @@ func (c *cells) hold(cell uint32) uint32 {
 	return cell
 }
 
-// letGo takes a use back.
+// letGo removes a use of a cell. It frees the cell after the last one.
 func (c *cells) letGo(cell uint32) {
 	if cell&kindMask == kindLeaf {
 		return
@@ -58,7 +57,7 @@ func (c *cells) letGo(cell uint32) {
 	c.arena.dropByte(cell)
 }
 
-// put returns the cell of a function of 16 bits, for one more use.
+// put returns the cell of a function of 16 bits, and adds a use.
 func (c *cells) put(f runs) uint32 {
 	if len(f) <= bigRuns {
 		return c.list(f)
@@ -71,7 +70,7 @@ func (c *cells) put(f runs) uint32 {
 	return c.node(&parts)
 }
 
-// putByte returns the cell of a function of 8 bits, for one more use.
+// putByte returns the cell of a function of 8 bits, and adds a use.
 func (c *cells) putByte(f runs) uint32 {
 	if len(f) <= bigRuns {
 		return c.list(f)
@@ -89,7 +88,7 @@ func (c *cells) putByte(f runs) uint32 {
 	return c.node(&values)
 }
 
-// list returns the cell of a function of few runs, for one more use.
+// list returns the cell of a function of few runs, and adds a use.
 func (c *cells) list(f runs) uint32 {
 	if len(f) == 1 {
 		return kindLeaf | f[0].value
@@ -107,8 +106,8 @@ func (c *cells) list(f runs) uint32 {
 	return c.add(c.arena.putList(f), hash)
 }
 
-// node returns the cell of a node with some parts, for one more use. Uses of the parts are its own
-// then.
+// node returns the cell of a node with some parts, and adds a use. It takes over the caller's uses
+// of the parts.
 func (c *cells) node(parts *[256]uint32) uint32 {
 	c.buf = c.buf[:0]
 	for _, p := range parts {
@@ -140,14 +139,14 @@ func (c *cells) same(cell uint32, parts *[256]uint32) bool {
 	return true
 }
 
-// add notes a cell that is new.
+// add registers a new cell.
 func (c *cells) add(cell uint32, hash uint64) uint32 {
-	c.byHash[hash] = cell // one that differs and has the same is not shared any more
+	c.byHash[hash] = cell // a different cell with the same hash is not shared any more
 	c.uses[cell] = cellUse{1, hash}
 	return cell
 }
 
-// list appends the function of a cell that is no node.
+// list appends the function of a cell that is not a node.
 func (a *arena) list(cell uint32, out runs) runs {
 	word := cell & payloadMask * LineWords
 	switch cell & kindMask {
@@ -155,7 +154,7 @@ func (a *arena) list(cell uint32, out runs) runs {
 		value := uint32(0)
 		for i := range uint32(smallRuns) {
 			value ^= a.word(word + smallValue + i)
-			out.from(int(uint16(a.word(word+smallStart+i/2)>>(16*(i%2)))), value) // unused ones say nothing new
+			out.from(int(uint16(a.word(word+smallStart+i/2)>>(16*(i%2)))), value) // unused runs repeat the last value
 		}
 	case kindBig:
 		for i := range uint32(bigRuns) {
@@ -167,8 +166,8 @@ func (a *arena) list(cell uint32, out runs) runs {
 	return out
 }
 
-// over returns the cell of the function whose value is that of a cell or of f, whichever comes
-// first, for one more use.
+// over returns the cell of the function that has, for every key, the value of the earlier rule:
+// that of a cell or that of f. It adds a use.
 func (c *cells) over(cell uint32, f runs) uint32 {
 	if cell&kindMask != kindNode {
 		var buf [bigRuns]run
@@ -194,7 +193,8 @@ func (c *cells) over(cell uint32, f runs) uint32 {
 	return c.node(&parts)
 }
 
-// joined returns the function of some parts if it has few runs: equal functions have equal cells.
+// joined returns the function of some parts if it has few runs, so that equal functions have equal
+// cells.
 func (c *cells) joined(parts *[256]uint32) (list runs, few bool) {
 	var buf [bigRuns]run
 	for high, p := range parts {
@@ -222,7 +222,7 @@ func (a *arena) byteOf(cell uint32, out runs) runs {
 	return out
 }
 
-// overlay appends the function that has the value of the rule that comes first.
+// overlay appends the function that has, for every key, the value of the earlier rule.
 func overlay(f, g, out runs) runs {
 	for i, j := 0, 0; ; {
 		at := max(f[i].start, g[j].start)
@@ -244,5 +244,6 @@ func overlay(f, g, out runs) runs {
 	}
 }
 
-// isEarlier reports whether the rule of a value comes before that of another one. None comes last.
+// isEarlier reports whether the rule of a comes before the rule of b. A value without a rule comes
+// last.
 func isEarlier(a, b uint32) bool { return a&SlotMask-1 < b&SlotMask-1 }

@@ -5,23 +5,25 @@ import (
 	"slices"
 )
 
-// infraAtom is what may talk with every pod.
+// infraAtom is the atom of the addresses that may talk to every pod.
 const infraAtom atom = 0
 
-// class numbers a set of atoms. Addresses in the same nets have the same class; class 0
-// is in none.
+// class numbers a set of atoms. Addresses in the same nets have the same class. Class 0 is the
+// empty set.
 type class uint32
 
-// infraClass is that of all addresses that may talk with every pod, whatever else they are in.
+// infraClass is the class of all addresses that may talk to every pod, whatever other nets hold
+// them.
 const infraClass class = 1
 
-// classDef is one class: the atoms of another one, which surrounds it where it was met first, and
-// some more. So a class takes no more than what makes it differ, however many nets hold it.
+// classDef is one class: the atoms of its parent and some more. The parent is the class of the
+// surrounding prefix where this class was found first. So a class stores its difference to the
+// parent only, however many nets hold it.
 type classDef struct {
 	sum    sum
 	parent class
 	own    own
-	depth  uint32 // how many classes are around it
+	depth  uint32 // number of ancestors
 	live   bool
 	used   bool // an address has or had the class, so every table has a row for it
 }
@@ -32,11 +34,11 @@ type classes struct {
 	all   []classDef // by class
 	ids   map[sum]class
 	free  []class
-	freed []class // usable once the next plan has been carried out
-	added []class // used since the last plan
-	live  int     // how many there are
-	swept int     // how many there were after the last sweep
-	slack int     // how many more there may be before the next, beside twice as many
+	freed []class // free once the next plan has been carried out
+	added []class // classes that became used since the last plan
+	live  int     // number of classes
+	swept int     // number of classes after the last sweep
+	slack int     // classes beyond twice swept that are tolerated before the next sweep
 }
 
 func newClasses() *classes {
@@ -49,10 +51,10 @@ func newClasses() *classes {
 	return c
 }
 
-// count is one more than the highest class.
+// count returns the highest class plus one.
 func (c *classes) count() int { return len(c.all) }
 
-// join returns the class of addresses that are in the atoms of both.
+// join returns the class of addresses that are in the atoms of a class and in some more.
 func (c *classes) join(parent class, of own) class {
 	atoms := c.owns.sets[of].atoms
 	switch {
@@ -79,7 +81,7 @@ func (c *classes) join(parent class, of own) class {
 	return id
 }
 
-// use notes that an address has the class.
+// use records that an address has a class.
 func (c *classes) use(id class) uint32 {
 	if d := &c.all[id]; !d.used {
 		d.used = true
@@ -88,7 +90,7 @@ func (c *classes) use(id class) uint32 {
 	return uint32(id)
 }
 
-// byDepth sorts classes so that those around others come first.
+// byDepth sorts classes by depth, so that ancestors come first.
 func (c *classes) byDepth(ids []class) []class {
 	slices.SortFunc(ids, func(a, b class) int {
 		return cmp.Or(cmp.Compare(c.all[a].depth, c.all[b].depth), cmp.Compare(a, b))
@@ -112,11 +114,11 @@ func (c *classes) anyUsed(first class, n int) bool {
 	return int(first) < end && slices.ContainsFunc(c.all[first:end], func(d classDef) bool { return d.used })
 }
 
-// isOverfull reports whether there may be so many classes that nothing has that sweeping pays.
+// isOverfull reports whether there may be enough unused classes for a sweep to pay off.
 func (c *classes) isOverfull() bool { return c.live > 2*c.swept+c.slack }
 
-// sweep frees all classes that are not marked, nor around one that is, and returns those that were
-// used and are not any more.
+// sweep frees all classes that are neither marked nor ancestors of marked ones. It returns those
+// that stop being used.
 func (c *classes) sweep(marked []bool) (dead []class) {
 	marked[0], marked[infraClass] = true, true
 	around := make([]bool, len(c.all))

@@ -9,7 +9,7 @@ import (
 type entry struct {
 	start uint16
 	bits  uint8 // of the digit, 1 to 16; 0 is the whole of it
-	own   own   // the atoms that have exactly this prefix
+	own   own   // the atoms with exactly this prefix
 }
 
 func compareEntries(a, b entry) int {
@@ -18,13 +18,13 @@ func compareEntries(a, b entry) int {
 
 func (e entry) end() int { return int(e.start) + 1<<(16-e.bits) }
 
-// kid leads to the next digit of addresses.
+// kid is the next digit of addresses for a key.
 type kid struct {
 	key uint16
 	to  *digit
 }
 
-// content is some entries and kids, both sorted.
+// content has sorted entries and kids.
 type content struct {
 	entries []entry
 	kids    []kid
@@ -34,33 +34,33 @@ type content struct {
 func (c *content) entry(start uint16, bits uint8) (int, bool) {
 	e := entry{start: start, bits: bits}
 	if n := len(c.entries); n == 0 || compareEntries(c.entries[n-1], e) < 0 {
-		return n, false // in order is how most come
+		return n, false // most come in order
 	}
 	return slices.BinarySearchFunc(c.entries, e, compareEntries)
 }
 
 func (c *content) kid(key uint16) (int, bool) {
 	if n := len(c.kids); n == 0 || c.kids[n-1].key < key {
-		return n, false // in order is how most come
+		return n, false // most come in order
 	} else if c.kids[n-1].key == key {
 		return n - 1, true
 	}
 	return slices.BinarySearchFunc(c.kids, key, func(k kid, key uint16) int { return cmp.Compare(k.key, key) })
 }
 
-// digit is what is known of the addresses that share all digits before.
+// digit has the prefixes of addresses that share all earlier digits.
 type digit struct {
-	wide  content   // everything, or, where there are buckets, entries of up to 8 bits
-	fine  []*bucket // nil, or 256 by the high byte, nil where there is nothing
-	size  int       // entries and kids, in fine too
+	wide  content   // everything; if there are buckets, entries of up to 8 bits only
+	fine  []*bucket // nil, or 256 by the high byte; empty ones are nil
+	size  int       // number of entries and kids, those in fine included
 	dirty bool      // something changed here or below since it was written
 
-	built bool   // cell is written, for a digit within cover
-	cover class  // of the whole digit, from shorter prefixes
+	built bool   // cell is written, for cover
+	cover class  // class of the whole digit, from shorter prefixes
 	cell  uint32 // its kind, and where it is
 
-	node      uint32 // line of the node that leads here, IPv6 only; 0 for none
-	headCover class  // of the whole digit, when node was written
+	node      uint32 // line of the node of this digit, IPv6 only; 0 for none
+	headCover class  // cover when node was written
 }
 
 // bucket is the part of a digit that shares the high byte.
@@ -72,13 +72,13 @@ type bucket struct {
 	cell  uint32
 }
 
-// Above many a digit is divided, below few it is not any more.
+// A digit is divided at many entries and kids, and joined below few.
 const (
 	many = 32
 	few  = 12
 )
 
-// at returns the content where an entry or a kid belongs.
+// at returns the content to which an entry or a kid belongs.
 func (d *digit) at(key uint16, bits uint8) *content {
 	if d.fine == nil || bits <= 8 {
 		return &d.wide
@@ -92,7 +92,7 @@ func (d *digit) at(key uint16, bits uint8) *content {
 	return &b.content
 }
 
-// divide moves what is there into buckets.
+// divide moves the content into buckets.
 func (d *digit) divide() {
 	old := d.wide
 	d.wide, d.fine = content{}, make([]*bucket, 256)
@@ -106,7 +106,7 @@ func (d *digit) divide() {
 	}
 }
 
-// join moves what is in buckets together, and gives their cells back.
+// join moves the content of buckets together, and frees their cells.
 func (d *digit) join(a *arena) {
 	if d.built {
 		a.dropCell(d.cell)
@@ -122,8 +122,7 @@ func (d *digit) join(a *arena) {
 	d.fine, d.built = nil, false
 }
 
-// change changes the atoms of a prefix; f gets those that it has and returns those that it
-// shall have.
+// change changes the atoms of a prefix. f gets the current atoms and returns the new ones.
 func (d *digit) change(start uint16, bits uint8, f func(own) own) {
 	if d.fine == nil && d.size >= many {
 		d.divide()
@@ -150,7 +149,7 @@ func (d *digit) change(start uint16, bits uint8, f func(own) own) {
 	d.dirty = true
 }
 
-// next returns the digit that follows a key; with add it is made when it is not there.
+// next returns the digit that follows a key, nil for none. With add, it creates a missing one.
 func (d *digit) next(key uint16, add bool) *digit {
 	if d.fine == nil && d.size >= many && add {
 		d.divide()
@@ -181,7 +180,7 @@ func (d *digit) forget(key uint16) {
 	}
 }
 
-// mark marks the classes of what is written of a digit and of all below.
+// mark marks the classes in the written cells of a digit and of all below it.
 func (d *digit) mark(marked []bool) {
 	d.wide.mark(marked)
 	marked[d.cover] = marked[d.cover] || d.built

@@ -16,13 +16,13 @@ var ErrAddresses = errors.New("too many addresses")
 // Endpoint is an interface that connects a pod.
 type Endpoint struct {
 	ID  uint32       // not zero, unique among endpoints
-	IPs []netip.Addr // of the pod, which may send from no others
+	IPs []netip.Addr // of the pod, which may use no other source addresses
 
-	// The lists of traffic to and from the pod; nil for no list.
+	// The rule lists for traffic to and from the pod; nil for no list.
 	ToPod, FromPod *renderer.RuleList
 
 	Flags uint32 // FlagLearn, FlagKeep
-	Owner string // whose share of the Budget its lists take
+	Owner string // the owner whose share of the Budget its lists take
 }
 
 // List returns the list of a direction, nil for none.
@@ -33,7 +33,7 @@ func (e Endpoint) List(d Direction) *renderer.RuleList {
 	return e.FromPod
 }
 
-// check returns why the kernel cannot have an endpoint.
+// check returns an error if a record cannot hold an endpoint.
 func (e Endpoint) check() error {
 	n4 := 0
 	for _, ip := range e.IPs {
@@ -47,18 +47,17 @@ func (e Endpoint) check() error {
 	return nil
 }
 
-// endpoint is an endpoint and where its record is.
+// endpoint is an endpoint with its programs and its record.
 type endpoint struct {
 	Endpoint
 	programs [2]*program     // by Direction, nil for no list
-	refused  [2]*refusedList // of a list that is refused, while the program is that of another
-	share    int             // of its owner, when something was refused
+	refused  [2]*refusedList // the refused list, while the program is that of Closed
+	share    int             // of its owner when a list was refused
 	record   uint32
-	known    bool // to the kernel, or it may be
+	known    bool // the kernel has or may have a record of it
 }
 
-// wanted returns the list of a direction as the budget counts it, nil for none: also one that is
-// refused.
+// wanted returns the account of the desired list of a direction, refused or not; nil for none.
 func (e *endpoint) wanted(d int) *account {
 	switch {
 	case e.refused[d] != nil:
@@ -69,12 +68,12 @@ func (e *endpoint) wanted(d int) *account {
 	return nil
 }
 
-// endpoints are all endpoints, and which of them the kernel has otherwise.
+// endpoints has all endpoints, and their differences to the kernel.
 type endpoints struct {
 	all     map[uint32]*endpoint
-	dirty   map[uint32]bool // whose record must be written
+	dirty   map[uint32]bool // endpoints whose record must be written
 	gone    []uint32
-	altered bool // an endpoint that there is has other lists than before
+	altered bool // the lists of a known endpoint changed
 }
 
 func newEndpoints() endpoints {
@@ -84,11 +83,11 @@ func newEndpoints() endpoints {
 // sorted returns the IDs of all endpoints, sorted.
 func (s *endpoints) sorted() []uint32 { return slices.Sorted(maps.Keys(s.all)) }
 
-// put adds an endpoint, or replaces one, which it returns.
+// put adds or replaces an endpoint, and returns the old one.
 func (s *endpoints) put(now *endpoint) (old *endpoint) {
 	if i := slices.Index(s.gone, now.ID); i >= 0 {
 		s.gone = slices.Delete(s.gone, i, i+1)
-		s.altered, now.known = true, true // the kernel still has what it was
+		s.altered, now.known = true, true // the kernel still has the old record
 	}
 	if old = s.all[now.ID]; old != nil {
 		now.record, now.known = old.record, old.known
@@ -99,7 +98,7 @@ func (s *endpoints) put(now *endpoint) (old *endpoint) {
 	return old
 }
 
-// remove takes an endpoint away.
+// remove removes an endpoint.
 func (s *endpoints) remove(e *endpoint) {
 	delete(s.all, e.ID)
 	delete(s.dirty, e.ID)
@@ -108,13 +107,13 @@ func (s *endpoints) remove(e *endpoint) {
 	}
 }
 
-// relisted notes that an endpoint has other lists.
+// relisted records that the lists of an endpoint changed.
 func (s *endpoints) relisted(e *endpoint) {
 	s.dirty[e.ID] = true
 	s.altered = s.altered || e.known
 }
 
-// touch notes that the endpoints that have a program need other records.
+// touch records that the endpoints with a program need new records.
 func (s *endpoints) touch(p *program) {
 	for id, e := range s.all {
 		if e.programs[ToPod] == p || e.programs[FromPod] == p {
@@ -123,14 +122,14 @@ func (s *endpoints) touch(p *program) {
 	}
 }
 
-// touchAll notes that all endpoints need other records.
+// touchAll records that all endpoints need new records.
 func (s *endpoints) touchAll() {
 	for id := range s.all {
 		s.dirty[id] = true
 	}
 }
 
-// done notes that the kernel has all endpoints as they are.
+// done records that the kernel has the current state of all endpoints.
 func (s *endpoints) done() {
 	for id := range s.dirty {
 		s.all[id].known = true
@@ -139,7 +138,7 @@ func (s *endpoints) done() {
 	s.gone, s.altered = nil, false
 }
 
-// write writes what the kernel must know about an endpoint.
+// write writes the record of an endpoint to new lines.
 func (e *endpoint) write(a *arena, roots *addresses) {
 	a.drop(e.record, recordLines)
 	e.record = a.take(recordLines)

@@ -7,22 +7,23 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Image is memory for any number of endpoints and what led to it.
+// Image is the policy map of any number of endpoints, with the lists and sets that it was built
+// from.
 type Image struct {
 	*writer
-	addresses *addresses
-	lists     *ruleLists
-	ends      endpoints
-	budget    *budget
-	again     map[string]bool // owners of whom something became different: what is refused of them is looked at
-	all       bool            // every owner is to be looked at again
+	addresses     *addresses
+	lists         *ruleLists
+	endpoints     endpoints
+	budget        *budget
+	changedOwners map[string]bool // owners with changes, whose refused lists the next plan evaluates again
+	reconsiderAll bool            // the next plan evaluates all refused lists again
 }
 
 // Options of an Image.
 type Options struct {
-	Infra []netip.Prefix // what may talk with every pod, both ways
-	// Members of address sets, if whoever calls Update keeps them: it has changed them then, and
-	// says exactly what changed. Nil: the image keeps its own.
+	Infra []netip.Prefix // addresses that may talk to every pod, in both directions
+	// Members of address sets, if the caller of Update maintains them: the caller changes them
+	// before Update, and passes exactly the difference. Nil: the image maintains its own.
 	Members map[api.SetID]map[netip.Prefix]struct{}
 	Budget  Budget
 }
@@ -30,7 +31,7 @@ type Options struct {
 // NewImage returns an image without endpoints.
 func NewImage(o Options) *Image {
 	a, c := newArena(4*rootLines), newClasses()
-	m := &Image{writer: &writer{arena: a, cells: newCells(a), classes: c}, ends: newEndpoints(), again: map[string]bool{}}
+	m := &Image{writer: &writer{arena: a, cells: newCells(a), classes: c}, endpoints: newEndpoints(), changedOwners: map[string]bool{}}
 	m.addresses = newAddresses(a, c)
 	m.nets = newNets(c, m.addresses, o.Members)
 	m.budget = &budget{Budget: o.Budget, accounts: map[*account]bool{}, free: m.sweep}
@@ -46,36 +47,36 @@ func (m *Image) Update(id api.SetID, added, removed []netip.Prefix) {
 	m.nets.update(id, added, removed)
 }
 
-// Set adds an endpoint, or replaces what was said of it.
+// Set adds or replaces an endpoint.
 func (m *Image) Set(e Endpoint) error {
 	if err := e.check(); err != nil {
 		return err
 	}
-	m.again[e.Owner] = true
+	m.changedOwners[e.Owner] = true
 	now := &endpoint{Endpoint: e}
 	for d := range now.programs {
 		m.want(now, Direction(d))
 	}
-	if old := m.ends.put(now); old != nil {
+	if old := m.endpoints.put(now); old != nil {
 		m.letGo(old)
 	}
 	return nil
 }
 
-// Remove takes an endpoint away. An unknown one is not there already.
+// Remove removes an endpoint. It ignores an unknown one.
 func (m *Image) Remove(id uint32) {
-	e := m.ends.all[id]
+	e := m.endpoints.all[id]
 	if e == nil {
 		return
 	}
 	m.letGo(e)
-	m.again[e.Owner] = true
-	m.ends.remove(e)
+	m.changedOwners[e.Owner] = true
+	m.endpoints.remove(e)
 	m.arena.drop(e.record, recordLines)
 }
 
-// want gives an endpoint the program of its list; of one that is refused already, what is kept of
-// it, until it is known whether that may be otherwise.
+// want gives an endpoint the program of its list. If the list is refused already, the endpoint gets
+// the program of Closed until the list is evaluated again.
 func (m *Image) want(e *endpoint, d Direction) {
 	l := e.List(d)
 	if l == nil {
@@ -89,7 +90,7 @@ func (m *Image) want(e *endpoint, d Direction) {
 	e.programs[d] = m.lists.hold(l, d)
 }
 
-// letGo takes the lists of an endpoint back.
+// letGo releases the programs of an endpoint.
 func (m *Image) letGo(e *endpoint) {
 	for d, p := range e.programs {
 		m.lists.letGo(p)
@@ -100,10 +101,10 @@ func (m *Image) letGo(e *endpoint) {
 // sweep frees the classes that no address has.
 func (m *Image) sweep() { m.lists.sweep(m.addresses.marked(m.classes.count())) }
 
-// Slot returns the counter of the first rule of an endpoint's list, and that list; the others
-// follow it. Equal lists have the same.
+// Slot returns the list of an endpoint and the counter of its first rule; the counters of the other
+// rules follow. Equal lists share counters.
 func (m *Image) Slot(id uint32, dir Direction) (first uint32, list *renderer.RuleList, ok bool) {
-	e := m.ends.all[id]
+	e := m.endpoints.all[id]
 	if e == nil || e.programs[dir] == nil {
 		return 0, nil, false
 	}
@@ -113,24 +114,24 @@ func (m *Image) Slot(id uint32, dir Direction) (first uint32, list *renderer.Rul
 	return e.programs[dir].slot, e.List(dir), true
 }
 
-// Parts calls f with the words of some lines, in order, until it returns an error. The caller must
-// not change them. Lines that were never used are left out.
+// Parts calls f with the content of some lines, in order, until it returns an error. The caller
+// must not change the content. Parts skips lines that were never used.
 func (m *Image) Parts(s Span, f func(line uint32, content []Line) error) error {
 	return m.arena.parts(s, f)
 }
 
-// Words reads the shadow.
+// Words returns a function that reads the shadow.
 func (m *Image) Words() Words { return m.arena.word }
 
 // Record returns the line of the record of an endpoint, 0 for none.
 func (m *Image) Record(id uint32) uint32 {
-	if e := m.ends.all[id]; e != nil {
+	if e := m.endpoints.all[id]; e != nil {
 		return e.record
 	}
 	return 0
 }
 
-// Use is how much of everything is in use.
+// Use is how much an image uses.
 type Use struct {
 	Lines, Capacity int // of memory
 	Classes         int
@@ -139,10 +140,10 @@ type Use struct {
 	Endpoints       int
 }
 
-// Use counts. What is retired and not released counts as used.
+// Use returns how much the image uses. Retired lines count until they are released.
 func (m *Image) Use() Use {
 	u := Use{
-		Lines: m.arena.buddy.used, Capacity: m.arena.buddy.size(), Slots: m.lists.slots.used, Programs: len(m.lists.programs), Endpoints: len(m.ends.all),
+		Lines: m.arena.buddy.used, Capacity: m.arena.buddy.size(), Slots: m.lists.slots.used, Programs: len(m.lists.programs), Endpoints: len(m.endpoints.all),
 		Classes: m.classes.live,
 	}
 	for _, p := range m.lists.programs {

@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// TestVerdictsAreThoseOfTheFirstMatch: whatever changes led to a state, and after every
-// single step of a change, the memory says what the first rule that matches says, before
-// or after the change.
+// TestVerdictsAreThoseOfTheFirstMatch: whatever changes led to a state, and after every single step
+// of a change, the policy map has the verdict of the first rule that matches, before or after the
+// change.
 func TestVerdictsAreThoseOfTheFirstMatch(t *testing.T) {
 	worlds, changes, perChange := 40, 40, 60
 	if testing.Short() {
@@ -148,7 +148,7 @@ func TestSweepingChangesNoVerdict(t *testing.T) {
 	t.Logf("%d classes at most, %d were left by a sweep", most, w.image.classes.swept)
 }
 
-func TestEqualListsShareMemory(t *testing.T) {
+func TestImageSharesEqualLists(t *testing.T) {
 	w := newWorld(t, 3)
 	rules := []api.ContivRule{{Action: api.Permit, Src: api.SetNet(300), Protocol: api.TCP, DstPort: api.Port(80)}, {}}
 	for id := range uint32(200) {

@@ -12,9 +12,9 @@ type Line [LineWords]uint32
 // A cell has its kind in the upper two bits. The rest is a value, or the number of a line.
 const (
 	kindLeaf  uint32 = 0
-	kindSmall uint32 = 1 << 30 // words 4 to 15 of the line: 8 starts of 16 bits, and by which bits each value differs from the one before
+	kindSmall uint32 = 1 << 30 // words 4 to 15 of the line: 8 starts of 16 bits, and the XOR of each value with the one before
 	kindBig   uint32 = 2 << 30 // 3 lines: 32 starts of 16 bits, 32 values
-	kindNode  uint32 = 3 << 30 // 16 lines: 256 cells by the high byte, or by the low one
+	kindNode  uint32 = 3 << 30 // 16 lines: 256 cells by the high or the low byte
 
 	kindMask    = 3 << 30
 	payloadMask = 1<<30 - 1
@@ -24,15 +24,16 @@ const (
 	smallStart                 = 4 // word at which the starts of a small list are
 	smallValue                 = 8 // word at which its values are
 	startsPerLine              = 2 * LineWords
-	unusedStart         uint16 = 0xffff // of runs behind the last: their values equal the last one's
+	unusedStart         uint16 = 0xffff // start of unused runs, whose values equal the last one
 )
 
-// A value that addresses lead to is a class, or the next node.
+// nextNode marks a value of an address cell as the line of the next node; without it, the value is
+// a class.
 const nextNode uint32 = 1 << 29
 
-// Allow is the bit of a verdict that permits. The bits of SlotMask number the counter of the rule
-// that decided. OwnNode is the bit of a rule about what the own node sends to pods: it holds for
-// packets that were made there, and for no others with an address of the node.
+// Allow is the bit of a verdict that permits. SlotMask masks the counter of the rule that decided.
+// OwnNode marks a rule for traffic from the node itself: it applies only to packets that were
+// created on the node, whatever other packets have an address of the node as source.
 const (
 	Allow    uint32 = 1 << 29
 	OwnNode  uint32 = 1 << 28
@@ -41,13 +42,13 @@ const (
 
 // Well-known counters.
 const (
-	SlotNone  = 0 // nothing decided: a list without a rule that matches, or no row
+	SlotNone  = 0 // no rule matches, or there is no row
 	SlotInfra = 1 // an address that may talk with every pod
 )
 
-// Words of the line of an IPv6 node: 128 bits of address are compared under a mask; if
-// they differ the class is that of nodeMiss, else the cell decides about the 16-bit digit
-// nodeDigit of the address, 0 being the first.
+// Words of the line of an IPv6 node. The 128 bits of the address are compared with nodeValue under
+// the mask nodeMaskW. If they differ, the class is nodeMiss; else the cell gives the value for the
+// 16-bit digit nodeDigit of the address, 0 being the first.
 const (
 	nodeMiss  = 0
 	nodeCell  = 1
@@ -56,19 +57,19 @@ const (
 	nodeMaskW = 8
 )
 
-// Words of a record, which is everything that the kernel knows about an endpoint. IPv4
-// addresses are words in the line after it, IPv6 ones 4 words each in the lines after that.
+// Words of a record, which has all that the program needs of an endpoint. The IPv4 addresses are in
+// the next line, one word each, and the IPv6 addresses in the lines after that, 4 words each.
 const (
 	RecordID      = 0 // of the endpoint
 	RecordFlags   = 1
-	RecordRoot4   = 2 // line of the 65536 cells by the first half of an IPv4 address
-	RecordRoot6   = 3 // number of the word that holds the line of the first IPv6 node
+	RecordRoot4   = 2 // line of the 65536 cells for the first half of an IPv4 address
+	RecordRoot6   = 3 // index of the word that holds the line of the first IPv6 node
 	RecordTable   = 4 // and 5: line of the page table of the list, by Direction
-	RecordClasses = 6 // and 7: how many classes that table can tell
+	RecordClasses = 6 // and 7: capacity of that table in classes
 	RecordCount4  = 8 // addresses of the endpoint
 	RecordCount6  = 9
-	RecordSlot    = 10 // and 11: counter of the first rule of the list, by Direction; the kernel does not read it
-	RecordPage    = 12 // and 13: line of the first page, by Direction, which most classes are in
+	RecordSlot    = 10 // and 11: counter of the first rule of the list, by Direction; programs do not read it
+	RecordPage    = 12 // and 13: line of the first page, by Direction, which has most classes
 
 	recordAddr4 = 1 // lines from the record
 	recordAddr6 = 2
@@ -82,9 +83,9 @@ const (
 const (
 	FlagToPod     uint32 = 1 << iota // traffic to the pod has a list
 	FlagFromPod                      // traffic from the pod has a list
-	FlagLearn                        // established flows may be learned
-	FlagKeep                         // flows go on whatever becomes of the policy
-	FlagPortsTo                      // rows are by source port first, for traffic to the pod
+	FlagLearn                        // mid-stream TCP packets may create a tracked connection
+	FlagKeep                         // tracked connections continue after changes of policy
+	FlagPortsTo                      // rows are indexed by source port first, for traffic to the pod
 	FlagPortsFrom                    // the same, for traffic from the pod
 )
 

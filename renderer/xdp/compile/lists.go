@@ -7,23 +7,23 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// programKey is what equal lists have in common.
+// programKey identifies equal lists.
 type programKey struct {
 	digest renderer.Digest
 	side   Direction
 }
 
-// ruleLists are the lists that endpoints have, one of equal ones, and their counters.
+// ruleLists has the distinct lists of endpoints, and their counters.
 type ruleLists struct {
 	writer   *writer
 	budget   *budget
 	programs map[programKey]*program
 	refused  map[programKey]*refusedList
 	slots    buddy
-	freed    []Span // slots, not counted any more once the last plan has been carried out
+	freed    []Span // slots that are unused once the last plan has been carried out
 }
 
-// refusedList is what is kept of a list that is refused: what it takes at least.
+// refusedList is the account of a refused list: the smallest cost that it is known to have.
 type refusedList struct {
 	key   programKey
 	users int // endpoints
@@ -37,7 +37,7 @@ func newLists(w *writer, b *budget) *ruleLists {
 	return l
 }
 
-// hold returns the program of a list, for one more endpoint.
+// hold returns the program of a list, and adds a user.
 func (l *ruleLists) hold(list *renderer.RuleList, side Direction) *program {
 	key := programKey{list.Digest(), side}
 	p := l.programs[key]
@@ -50,7 +50,7 @@ func (l *ruleLists) hold(list *renderer.RuleList, side Direction) *program {
 	return p
 }
 
-// letGo takes a program back from an endpoint; nil is none.
+// letGo removes a user of a program, which may be nil.
 func (l *ruleLists) letGo(p *program) {
 	if p == nil {
 		return
@@ -64,7 +64,7 @@ func (l *ruleLists) letGo(p *program) {
 	l.freed = append(l.freed, Span{p.slot, uint32(len(p.list.Rules()))})
 }
 
-// refuse returns what is kept of a list that is refused, for one more endpoint.
+// refuse returns the account of a refused list, and adds a user.
 func (l *ruleLists) refuse(p *program) *refusedList {
 	key := programKey{p.list.Digest(), p.side}
 	g := l.refused[key]
@@ -78,7 +78,7 @@ func (l *ruleLists) refuse(p *program) *refusedList {
 	return g
 }
 
-// letGoRefused takes it back from an endpoint; nil is none.
+// letGoRefused removes a user of a refused list, which may be nil.
 func (l *ruleLists) letGoRefused(g *refusedList) {
 	if g == nil {
 		return
@@ -89,12 +89,12 @@ func (l *ruleLists) letGoRefused(g *refusedList) {
 	}
 }
 
-// sorted returns the programs in an order that depends on nothing but them.
+// sorted returns the programs in a deterministic order.
 func (l *ruleLists) sorted() []*program {
 	return slices.SortedFunc(maps.Values(l.programs), func(a, b *program) int { return int(a.slot) - int(b.slot) })
 }
 
-// notWritten returns those of some programs that are not in memory yet.
+// notWritten returns those of some programs that are not written yet.
 func notWritten(programs []*program) (out []*program) {
 	for _, p := range programs {
 		if p.diff.fresh {
@@ -104,7 +104,7 @@ func notWritten(programs []*program) (out []*program) {
 	return out
 }
 
-// anyFresh reports whether a program is not in memory yet.
+// anyFresh reports whether a program is not written yet.
 func (l *ruleLists) anyFresh() bool {
 	for _, p := range l.programs {
 		if p.diff.fresh {
@@ -114,7 +114,7 @@ func (l *ruleLists) anyFresh() bool {
 	return false
 }
 
-// countReach counts how many addresses lists name, as far as others do not.
+// countReach counts the addresses that each list names, divided among the lists that name them.
 func (l *ruleLists) countReach() {
 	nets := l.writer.nets
 	for _, p := range l.programs {
@@ -124,8 +124,8 @@ func (l *ruleLists) countReach() {
 	}
 }
 
-// addClasses gives programs the rows of classes that are new to them: those that are added, and all
-// for programs that are not in memory yet. It returns the programs whose table moved.
+// addClasses gives programs the rows of new classes; programs that are not written yet get the rows
+// of all classes. It returns the programs whose table moved.
 func (l *ruleLists) addClasses(added []class) (moved []*program) {
 	w, programs := l.writer, l.sorted()
 	for _, p := range programs {
@@ -143,7 +143,7 @@ func (l *ruleLists) addClasses(added []class) (moved []*program) {
 	}
 	for _, c := range w.classes.byDepth(order) {
 		if !w.classes.all[c].used {
-			continue // it was swept meanwhile
+			continue // it was swept by check
 		}
 		to := unwritten
 		if isNew[c] {
@@ -151,11 +151,11 @@ func (l *ruleLists) addClasses(added []class) (moved []*program) {
 		}
 		around := w.nets.divide(c, isNew[c])
 		for _, p := range to {
-			w.arena.unled = p.diff.fresh
+			w.arena.unreachable = p.diff.fresh
 			l.budget.taken += p.add(c, around)
 			l.budget.check(4, false)
 		}
-		w.arena.unled = false
+		w.arena.unreachable = false
 		l.budget.check(64, true)
 	}
 	for _, p := range programs {

@@ -9,46 +9,46 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// nets numbers the nets that live lists name, and keeps what they hold in the tries.
+// nets numbers the nets that lists name, and keeps their prefixes in the tries.
 type nets struct {
 	classes     *classes
 	addresses   *addresses
 	ids         map[api.Net]atom
 	net         []api.Net // by atom
-	users       []int     // lists, by atom
+	users       []int     // number of lists, by atom
 	free        []atom
-	freed       []atom     // in tries still
-	dropped     []atom     // usable once no class has them
+	freed       []atom     // unused, but still in the tries
+	dropped     []atom     // free once no class has them
 	named       [][]naming // by atom: the lists whose rules name it
-	unwritten   []atom     // whose prefixes are not pending yet: a list that is refused at once has none
-	isUnwritten []bool     // by atom: it is coming
+	unwritten   []atom     // not in the tries yet, which saves the work if their list is refused at once
+	isUnwritten []bool     // by atom: it is in unwritten
 	members     map[api.SetID]map[netip.Prefix]struct{}
-	given       bool                 // members are kept by others
-	pending     []pending            // what has to become different in the tries
-	at          map[netip.Prefix]int // where a prefix is in pending
+	given       bool                 // the caller of Update maintains members
+	pending     []pending            // changes of the tries
+	at          map[netip.Prefix]int // index of a prefix in pending
 }
 
-// naming is the rules of a list that name an atom.
+// naming has the rules of a list that name an atom.
 type naming struct {
 	by    *difference // of that list
 	rules []int
 }
 
-// difference is what a class has more than the one around it, as far as a list has to do with it:
-// what the list has to know when it is told the class.
+// difference is what a class has more than its nearest used ancestor, as far as it concerns a list:
+// the input for the list's row of the class.
 type difference struct {
-	fresh bool // the list is not in memory yet, so that it has to know all classes
+	fresh bool // the list is not written yet, so it needs rows of all classes
 	there bool
 	sum   sum
 	rules []int
 }
 
-// clear forgets the difference, for the next class.
+// clear resets the difference for the next class.
 func (d *difference) clear() {
 	d.there, d.sum, d.rules = false, sum{}, d.rules[:0]
 }
 
-// pending is how the atoms of a prefix change. Most times it is one.
+// pending is the change of the atoms of a prefix. Mostly one atom changes.
 type pending struct {
 	prefix netip.Prefix
 	first  joined
@@ -65,7 +65,7 @@ func newNets(c *classes, a *addresses, members map[api.SetID]map[netip.Prefix]st
 	return n
 }
 
-// hold returns the atom of a net for one more list.
+// hold returns the atom of a net, and adds a user.
 func (n *nets) hold(net api.Net) atom {
 	if a, ok := n.ids[net]; ok {
 		n.users[a]++
@@ -85,7 +85,7 @@ func (n *nets) hold(net api.Net) atom {
 	return a
 }
 
-// name returns the atom of a net for one more list, some rules of which name it.
+// name returns the atom of a net, and adds a list whose rules name it.
 func (n *nets) name(net api.Net, by naming) atom {
 	a := n.hold(net)
 	n.named[a] = append(n.named[a], by)
@@ -102,7 +102,7 @@ func (n *nets) rules(a atom, by *difference) []int {
 	return nil
 }
 
-// letGo takes a list back from an atom.
+// letGo removes a list from an atom.
 func (n *nets) letGo(a atom, by *difference) {
 	n.named[a] = slices.DeleteFunc(n.named[a], func(x naming) bool { return x.by == by })
 	if n.users[a]--; n.users[a] > 0 {
@@ -118,8 +118,8 @@ func (n *nets) letGo(a atom, by *difference) {
 	n.freed = append(n.freed, a)
 }
 
-// each calls f with the prefixes of a net, those of IPv4 in the order of their addresses:
-// neighbours are in the same part of the trie.
+// each calls f with the prefixes of a net. IPv4 prefixes are sorted, because neighbours are in the
+// same part of the trie.
 func (n *nets) each(net api.Net, f func(netip.Prefix)) {
 	if net.Set == 0 {
 		f(net.Prefix)
@@ -143,7 +143,7 @@ func (n *nets) each(net api.Net, f func(netip.Prefix)) {
 	}
 }
 
-// put notes that a prefix is in an atom from now on, or is not.
+// put records that a prefix joins or leaves an atom.
 func (n *nets) put(a atom, p netip.Prefix, in bool) {
 	p, change := renderer.Unmapped(p), joined{a, in}
 	if i, ok := n.at[p]; ok {
@@ -154,8 +154,8 @@ func (n *nets) put(a atom, p netip.Prefix, in bool) {
 	n.pending = append(n.pending, pending{prefix: p, first: change})
 }
 
-// flush changes the tries. All that changes of a prefix changes at once, so that it takes no sets
-// of atoms that nobody has afterwards.
+// flush applies the pending changes to the tries. It applies all changes of a prefix at once, so
+// that it creates no temporary sets of atoms.
 func (n *nets) flush() {
 	for _, a := range n.unwritten {
 		if n.isUnwritten[a] { // else nobody names it any more
@@ -173,8 +173,8 @@ func (n *nets) flush() {
 	n.dropped, n.freed = append(n.dropped, n.freed...), nil
 }
 
-// update changes the members of a set. Members that are there already, or are not there,
-// change nothing.
+// update changes the members of a set. Adding a member again, or removing a missing one, has no
+// effect.
 func (n *nets) update(id api.SetID, added, removed []netip.Prefix) {
 	if !n.given {
 		added, removed = n.remember(id, added, removed)
@@ -191,7 +191,7 @@ func (n *nets) update(id api.SetID, added, removed []netip.Prefix) {
 	}
 }
 
-// remember changes the members of a set, and returns what changed.
+// remember changes the members of a set, and returns the difference.
 func (n *nets) remember(id api.SetID, add, remove []netip.Prefix) (added, removed []netip.Prefix) {
 	set := n.members[id]
 	if set == nil {
@@ -199,7 +199,7 @@ func (n *nets) remember(id api.SetID, add, remove []netip.Prefix) (added, remove
 		n.members[id] = set
 	}
 	for _, p := range remove {
-		before := len(set) // one look-up does
+		before := len(set) // saves a look-up
 		if delete(set, p); len(set) != before {
 			removed = append(removed, p)
 		}
@@ -219,13 +219,13 @@ func (n *nets) remember(id api.SetID, add, remove []netip.Prefix) (added, remove
 	return added, removed
 }
 
-// reuse makes atoms available that no class has any more.
+// reuse frees atoms that no class has any more.
 func (n *nets) reuse() {
 	n.free = append(n.free, n.dropped...)
 	n.dropped = nil
 }
 
-// size is how many prefixes a net has.
+// size returns how many prefixes a net has.
 func (n *nets) size(a atom) int {
 	if set := n.net[a].Set; set != 0 {
 		return len(n.members[set])
@@ -233,8 +233,9 @@ func (n *nets) size(a atom) int {
 	return 1
 }
 
-// divide tells lists what a class has more than the next one around it that addresses have, which
-// they know. With all, every list has to know it, else those that are fresh.
+// divide sets the difference of each list for a class, relative to the nearest ancestor that
+// addresses have, which divide returns. With all, it does so for all lists, else for fresh ones
+// only.
 func (n *nets) divide(c class, all bool) (around class) {
 	classes := n.classes
 	for at := c; at != 0; at = classes.all[at].parent {

@@ -10,30 +10,31 @@ import (
 // atom numbers a net that rules name: a prefix or an address set.
 type atom uint32
 
-// sum identifies a set of atoms: the random numbers of its atoms, added up. Two sets have one sum
-// with a probability of 2^-128, also for who chooses sets, because nobody knows the numbers.
+// sum identifies a set of atoms. It is the sum of the random numbers of its atoms. Two sets have
+// the same sum with a probability of 2^-128. An attacker who chooses sets cannot raise it, because
+// the numbers are secret.
 type sum [2]uint64
 
 func (s sum) plus(o sum) sum { return sum{s[0] + o[0], s[1] + o[1]} }
 
-// newSum returns the number of an atom.
+// newSum returns a random number for an atom.
 func newSum() sum {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return sum{binary.LittleEndian.Uint64(b[:]), binary.LittleEndian.Uint64(b[8:])}
 }
 
-// own numbers the set of the atoms that have exactly a prefix. 0 is the empty set.
+// own numbers the set of atoms with exactly one prefix. 0 is the empty set.
 type own uint32
 
-// ownSet is such a set.
+// ownSet is a set of atoms that an own numbers.
 type ownSet struct {
 	atoms []atom // sorted
 	sum   sum
 	uses  int // by prefixes and classes
 }
 
-// owns keeps one of equal sets.
+// owns interns sets of atoms.
 type owns struct {
 	sets []ownSet // by own
 	ids  map[sum]own
@@ -45,7 +46,7 @@ func newOwns() owns {
 	return owns{sets: []ownSet{{uses: 1}}, ids: map[sum]own{{}: 0}}
 }
 
-// name gives an atom a number that no set has yet.
+// name gives an atom a new random number.
 func (o *owns) name(a atom) {
 	for len(o.sums) <= int(a) {
 		o.sums = append(o.sums, sum{})
@@ -53,7 +54,7 @@ func (o *owns) name(a atom) {
 	o.sums[a] = newSum()
 }
 
-// intern returns the set of some atoms, which it keeps, for one more use.
+// intern returns the set of some atoms, and adds a use. It keeps the slice.
 func (o *owns) intern(atoms []atom) own {
 	var s sum
 	for _, a := range atoms {
@@ -74,7 +75,7 @@ func (o *owns) intern(atoms []atom) own {
 	return id
 }
 
-// letGo takes a use back.
+// letGo removes a use of a set.
 func (o *owns) letGo(id own) {
 	set := &o.sets[id]
 	if set.uses--; set.uses > 0 || id == 0 {
@@ -85,14 +86,14 @@ func (o *owns) letGo(id own) {
 	o.free = append(o.free, id)
 }
 
-// joined is whether an atom has a prefix from now on.
+// joined says whether an atom gets or loses a prefix.
 type joined struct {
 	atom atom
 	in   bool
 }
 
-// change takes back a use of a set, and returns the set that some changes make of it. The last one
-// of an atom counts. It reorders the changes.
+// change applies changes to a set. It removes a use of the old set, and returns the new set with a
+// use. The last change of an atom counts. It reorders the changes.
 func (o *owns) change(old own, changes []joined) own {
 	slices.SortStableFunc(changes, func(a, b joined) int { return cmp.Compare(a.atom, b.atom) })
 	was := o.sets[old].atoms

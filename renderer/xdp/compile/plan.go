@@ -5,29 +5,29 @@ import (
 	"slices"
 )
 
-// Plan says in which order to make what an image has become visible. Every step may be
-// repeated. What is in one field may be done in any order.
+// Plan has the steps, in order, that make the changes of an image visible to packets. The steps of
+// one field may be done in any order. All steps are idempotent.
 type Plan struct {
-	Lines  int      // that the memory must have
-	Slots  int      // counters that there must be
-	Fresh  []Span   // first: lines that nothing leads to yet
+	Lines  int      // size of the policy map
+	Slots  int      // number of counters
+	Fresh  []Span   // first: lines that packets cannot reach yet
 	Stores []Store  // then: words that no packet reads yet
-	Gone   []uint32 // then: endpoints that are no more
-	Flips  []Flip   // then: endpoints that are different
-	Roots  []Store  // then: addresses that have another class
-	Joins  []Flip   // last: endpoints that are new
+	Gone   []uint32 // then: endpoints that are removed
+	Flips  []Flip   // then: changed endpoints
+	Roots  []Store  // then: changed classes of addresses
+	Joins  []Flip   // last: new endpoints
 }
 
-// Flip is an endpoint that has another record.
+// Flip is a new record of an endpoint.
 type Flip struct{ ID, Record uint32 }
 
-// Empty reports whether nothing has to be done.
+// Empty reports whether a plan has no steps.
 func (p *Plan) Empty() bool {
 	return len(p.Stores)+len(p.Gone)+len(p.Flips)+len(p.Roots)+len(p.Joins) == 0
 }
 
-// Retired is what nothing leads to any more once a plan has been carried out. It may be
-// released when no packet is on its way that began before.
+// Retired is memory that packets cannot reach any more once a plan has been carried out. It may be
+// released after a grace period.
 type Retired struct {
 	spans   []Span
 	slots   []Span
@@ -37,16 +37,16 @@ type Retired struct {
 // Empty reports whether there is nothing to release.
 func (r Retired) Empty() bool { return len(r.spans)+len(r.slots)+len(r.classes) == 0 }
 
-// Slots returns the counters that nothing leads to any more.
+// Slots returns the counters that are not used any more.
 func (r Retired) Slots() []Span { return r.slots }
 
-// Plan writes what changed, and returns how to make it visible. After it was carried out,
-// call Done. If it was not, the next plan must be made with again: it leads from wherever
-// the endpoints are.
+// Plan writes the changes to the shadow, and returns the steps that make them visible. The caller
+// must call Done after it carried out the plan. If that failed, the next plan must be made with
+// again, which works from any intermediate state.
 func (m *Image) Plan(again bool) Plan {
-	refusedBefore, all := m.refusedBefore(), m.all
-	clear(m.again)
-	m.all = false
+	refusedBefore, all := m.refusedBefore(), m.reconsiderAll
+	clear(m.changedOwners)
+	m.reconsiderAll = false
 	var r rootChanges
 	if all {
 		m.retry(refusedBefore)
@@ -58,11 +58,11 @@ func (m *Image) Plan(again bool) Plan {
 		m.build(again, &r)
 	}
 	if again || r.apart {
-		m.ends.touchAll()
+		m.endpoints.touchAll()
 	}
-	p := Plan{Gone: slices.Clone(m.ends.gone), Roots: r.stores}
-	for _, id := range slices.Sorted(maps.Keys(m.ends.dirty)) {
-		e := m.ends.all[id]
+	p := Plan{Gone: slices.Clone(m.endpoints.gone), Roots: r.stores}
+	for _, id := range slices.Sorted(maps.Keys(m.endpoints.dirty)) {
+		e := m.endpoints.all[id]
 		e.write(m.arena, m.addresses)
 		if e.known {
 			p.Flips = append(p.Flips, Flip{id, e.record})
@@ -76,14 +76,14 @@ func (m *Image) Plan(again bool) Plan {
 	return p
 }
 
-// rootChanges is what a plan does with the roots of addresses.
+// rootChanges are the changes of the roots of addresses in a plan.
 type rootChanges struct {
-	changed bool // an address may have another class
-	apart   bool // they are written elsewhere
+	changed bool // the class of an address may change
+	apart   bool // the roots are written to new lines
 	stores  []Store
 }
 
-// build writes what is wanted and the budget permits.
+// build writes the desired lists as far as the budget permits.
 func (m *Image) build(again bool, r *rootChanges) {
 	m.budget.begun = false
 	m.estimate()
@@ -98,15 +98,15 @@ func (m *Image) build(again bool, r *rootChanges) {
 	}
 }
 
-// setApart has the roots written elsewhere, once, if endpoints and addresses change together.
+// setApart moves the roots to new lines, once, if endpoints and addresses change together.
 func (m *Image) setApart(again bool, r *rootChanges) {
-	if (m.ends.altered || again) && r.changed && !r.apart {
+	if (m.endpoints.altered || again) && r.changed && !r.apart {
 		r.apart, r.stores = true, nil
 		m.addresses.move()
 	}
 }
 
-// publishClasses gives lists the rows of classes that are new to them.
+// publishClasses gives lists the rows of new classes.
 func (m *Image) publishClasses() {
 	if m.classes.isOverfull() {
 		m.sweep()
@@ -118,20 +118,20 @@ func (m *Image) publishClasses() {
 		m.budget.sweep(2)
 	}
 	for _, p := range m.lists.addClasses(added) {
-		m.ends.touch(p)
+		m.endpoints.touch(p)
 	}
 }
 
-// Done says that the last plan has been carried out. What it returns is to be released
-// later.
+// Done records that the last plan has been carried out. The caller must release what it returns
+// after a grace period.
 func (m *Image) Done() Retired {
 	r := Retired{spans: m.arena.freed, slots: m.lists.freed, classes: m.classes.freed}
 	m.arena.freed, m.arena.fresh, m.arena.stores, m.lists.freed, m.classes.freed = nil, nil, nil, nil, nil
-	m.ends.done()
+	m.endpoints.done()
 	return r
 }
 
-// Release makes memory available again that nothing leads to and no packet reads.
+// Release frees retired memory.
 func (m *Image) Release(r Retired) {
 	m.arena.release(r.spans)
 	m.classes.free = append(m.classes.free, r.classes...)

@@ -6,9 +6,9 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// choice is a range of ports and the rule that decides about it unless an earlier one does: the
-// first port, the place of the rule in the list and the last port, in this order, so that numbers
-// are in the order of first ports.
+// choice is a range of ports and the rule that decides about it unless an earlier rule does. It
+// packs the first port, the index of the rule, and the last port, in this order, so that choices
+// sort by first port.
 type choice uint64
 
 func newChoice(first, last uint16, rule int) choice {
@@ -19,8 +19,8 @@ func (c choice) first() int { return int(c >> 48) }
 func (c choice) last() int  { return int(c & 0xffff) }
 func (c choice) rule() int  { return int(c >> 16 & 0xffffffff) }
 
-// firstOf returns which rule is the first for every port; ports without one get none. It sorts the
-// choices.
+// firstOf returns the verdict of the first rule for every port; ports without a rule get none. It
+// sorts the choices.
 func firstOf(choices []choice, none uint32, verdict func(rule int) uint32) (out runs) {
 	out = make(runs, 0, 2*len(choices)+1)
 	choices = deciding(inOrder(choices))
@@ -33,7 +33,7 @@ func firstOf(choices []choice, none uint32, verdict func(rule int) uint32) (out 
 		for len(live) > 0 && live[0].last() < at {
 			live.pop()
 		}
-		next := rootKeys // where another rule may decide
+		next := rootKeys // the next port at which another rule may decide
 		if len(choices) > 0 {
 			next = choices[0].first()
 		}
@@ -48,8 +48,8 @@ func firstOf(choices []choice, none uint32, verdict func(rule int) uint32) (out 
 	return out
 }
 
-// deciding leaves out what can decide nothing: choices whose ports an earlier rule has that begins
-// at the same port. Rules of many peers name the same ports, and most addresses have many peers.
+// deciding drops choices that an earlier rule with the same first port covers. This pays off
+// because many rules name the same ports for different peers.
 func deciding(ordered []choice) []choice {
 	out, first, last := ordered[:0], -1, 0
 	for _, c := range ordered {
@@ -65,11 +65,11 @@ func deciding(ordered []choice) []choice {
 	return out
 }
 
-// manyChoices is from how many on they are sorted by digits.
+// manyChoices is the number of choices from which radix sort is faster.
 const manyChoices = 256
 
-// inOrder sorts choices, which are in the order of their rules, by first ports. Of many it takes
-// less than comparing them: a row may have thousands of rules, and a list thousands of rows.
+// inOrder sorts choices, which are in the order of their rules, by first port. For many choices it
+// uses radix sort, because a row may have thousands of rules, and a list thousands of rows.
 func inOrder(choices []choice) []choice {
 	if len(choices) < manyChoices {
 		slices.Sort(choices)
@@ -94,7 +94,7 @@ func inOrder(choices []choice) []choice {
 	return from
 }
 
-// active is a heap of choices, the first rule on top.
+// active is a heap of choices with the first rule on top.
 type active []choice
 
 func (a *active) push(c choice) {
@@ -125,7 +125,7 @@ func (a *active) pop() {
 	*a = l
 }
 
-// placeOf returns where a row has the cell of a protocol.
+// placeOf returns the place of a protocol's cell in a row.
 func placeOf(p api.Protocol) int {
 	switch p {
 	case api.TCP:
@@ -141,8 +141,8 @@ func placeOf(p api.Protocol) int {
 
 var placeProtocol = [placeOther]api.Protocol{placeTCP: api.TCP, placeUDP: api.UDP, placeSCTP: api.SCTP}
 
-// choices returns what rules say at a place of a row: by destination port, for those that
-// hold a source port, or by protocol number.
+// choices returns the choices of rules at a place of a row: by destination port, for rules whose
+// source ports include source, or by protocol number.
 func choices(rules []api.ContivRule, of []int, place int, source uint16) []choice {
 	out := make([]choice, 0, len(of))
 	for _, i := range of {
@@ -160,7 +160,7 @@ func choices(rules []api.ContivRule, of []int, place int, source uint16) []choic
 	return out
 }
 
-// sources returns the source ports at which what rules say about a protocol may change.
+// sources returns the source ports at which the verdict of rules about a protocol may change.
 func sources(rules []api.ContivRule, of []int, place int) []uint16 {
 	out := []uint16{0}
 	for _, i := range of {

@@ -7,25 +7,25 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// program is one list in memory. Endpoints with equal lists share it.
+// program is one list in the policy map. Endpoints with equal lists share it.
 type program struct {
 	writer *writer
 	list   *renderer.RuleList
-	side   Direction    // whose lists name that side's peer
+	side   Direction    // of the list
 	ports  bool         // some rule names source ports
-	about  [places]bool // some rule is about that place of a row
+	about  [places]bool // some rule concerns that place of a row
 	users  int          // endpoints
 	slot   uint32       // of its first rule
-	always []int        // rules for every address, sorted
-	atoms  []atom       // that rules name
+	always []int        // rules that match every address, sorted
+	atoms  []atom       // nets that rules name
 	rows   map[sum]*row
-	base   *row // of addresses that no rule names
+	base   *row // row of addresses that no rule names
 	table  table
-	diff   difference // what is known of the class that is being told
+	diff   difference // of the class that is being added
 	account
 }
 
-// newProgram returns a list that is not in memory yet, whose counters begin at a slot.
+// newProgram returns the program of a list whose counters begin at a slot. It is not written yet.
 func newProgram(w *writer, l *renderer.RuleList, side Direction, slot uint32) *program {
 	p := &program{writer: w, list: l, side: side, slot: slot, rows: map[sum]*row{}}
 	p.exempt, p.erase, p.diff.fresh = l.Digest() == Closed.Digest(), p.clear, true
@@ -52,7 +52,7 @@ func newProgram(w *writer, l *renderer.RuleList, side Direction, slot uint32) *p
 	return p
 }
 
-// peer returns the side of a rule that is not the pod's.
+// peer returns the net of a rule's peer.
 func (p *program) peer(r api.ContivRule) api.Net {
 	if p.side == ToPod {
 		return r.Src
@@ -60,7 +60,7 @@ func (p *program) peer(r api.ContivRule) api.Net {
 	return r.Dst
 }
 
-// drop gives everything back but its counters.
+// drop frees everything but the counters.
 func (p *program) drop() {
 	for _, a := range p.atoms {
 		p.writer.nets.letGo(a, &p.diff)
@@ -68,8 +68,8 @@ func (p *program) drop() {
 	p.clear()
 }
 
-// clear gives back what is written. Every cell names a slot of its list, so no list that packets
-// read shares one with a list that is stopped before they do.
+// clear frees the written lines. If the list is stopped before packets read it, the lines can be
+// reused at once: cells hold slots of their list, so no other list shares them.
 func (p *program) clear() {
 	a := p.writer.arena
 	a.unread = p.diff.fresh && p.stopped
@@ -84,8 +84,8 @@ func (p *program) clear() {
 	p.base, p.table = nil, table{}
 }
 
-// begin writes the row of addresses that no rule names, and sees that the table has room for all
-// classes. It returns whether endpoints need another record.
+// begin writes the row of addresses that no rule names, and makes room in the table for all
+// classes. It reports whether the table moved, so that endpoints need new records.
 func (p *program) begin() (moved bool) {
 	p.writer.arena.charge(&p.spent, func() {
 		if p.base == nil {
@@ -96,9 +96,9 @@ func (p *program) begin() (moved bool) {
 	return moved
 }
 
-// add gives a class its row, which is that of the class around it and what it has more. The words
-// it changes are read by nobody yet, because no address has the class. It returns how many lines
-// that took.
+// add gives a class its row, which is made from the row of the class around it and the difference.
+// No packet reads the changed words yet, because no address has the class. It returns how many
+// lines it took.
 func (p *program) add(c, around class) (lines int) {
 	if p.stopped {
 		p.diff.clear()
@@ -123,18 +123,18 @@ func (p *program) add(c, around class) (lines int) {
 	return max(p.spent-before, 0)
 }
 
-// forget takes back what a class had, which no address has any more.
+// forget frees the row of a class that no address has any more.
 func (p *program) forget(c class) {
 	p.writer.arena.charge(&p.spent, func() { p.table.forget(c, p.dropUnused) })
 }
 
-// prune gives back the pages of which no class is used.
+// prune frees the pages of unused classes.
 func (p *program) prune() {
 	p.writer.arena.charge(&p.spent, func() { p.table.prune(p.writer, p.dropUnused) })
 }
 
-// dropUnused drops a row that no class has. That of addresses that no rule names stays: others are
-// made from it.
+// dropUnused frees a row that no class has. The base row stays, because other rows are made from
+// it.
 func (p *program) dropUnused(r *row) {
 	if r != p.base {
 		delete(p.rows, r.sum)
@@ -142,8 +142,8 @@ func (p *program) dropUnused(r *row) {
 	}
 }
 
-// rowOf returns the row of a class whose atoms have a sum: what is there already, or what rules of
-// part make of the one around it.
+// rowOf returns the row of a class whose atoms have a sum: an existing row, or a new one from the
+// row of the class around it and the rules of the difference.
 func (p *program) rowOf(around *row, s sum, c class) *row {
 	if r := p.rows[s]; r != nil {
 		return r
@@ -162,7 +162,7 @@ func (p *program) rowOf(around *row, s sum, c class) *row {
 	return r
 }
 
-// matching returns the rules whose net holds the addresses of a class.
+// matching returns the rules that match the addresses of a class.
 func (p *program) matching(c class) []int {
 	out := slices.Clone(p.always)
 	for classes := p.writer.classes; c != 0; c = classes.all[c].parent {
@@ -174,7 +174,8 @@ func (p *program) matching(c class) []int {
 	return slices.Compact(out)
 }
 
-// infra returns the row of what may talk with every pod. No atom of a list has its sum.
+// infra returns the row of addresses that may talk to every pod. No set of a list's atoms has its
+// sum.
 func (p *program) infra() *row {
 	s := p.writer.classes.all[infraClass].sum
 	if r := p.rows[s]; r != nil {
@@ -193,7 +194,7 @@ func (p *program) infra() *row {
 	return r
 }
 
-// verdict returns the value of a rule.
+// verdict returns the verdict of a rule, with its slot.
 func (p *program) verdict(rule int) uint32 {
 	r, v := &p.list.Rules()[rule], p.slot+uint32(rule)
 	if r.Action == api.Permit {
@@ -205,7 +206,7 @@ func (p *program) verdict(rule int) uint32 {
 	return v
 }
 
-// write writes a row: what another one says and some rules, whichever comes first.
+// write writes a row that combines another row and some rules; the earlier rule decides.
 func (p *program) write(r, around *row, of []int) {
 	a, c := p.writer.arena, &p.writer.cells
 	r.line = a.take(1)
@@ -241,7 +242,7 @@ func (p *program) write(r, around *row, of []int) {
 	}
 }
 
-// writeBySource writes the row of some rules of a list that names source ports.
+// writeBySource writes a row of some rules, for a list with source ports.
 func (p *program) writeBySource(r *row, of []int) {
 	a, c, rules := p.writer.arena, &p.writer.cells, p.list.Rules()
 	r.line = a.take(1)
@@ -256,7 +257,8 @@ func (p *program) writeBySource(r *row, of []int) {
 	}
 }
 
-// bySource writes a function of the source port whose values are the words of cells.
+// bySource writes a function of the source port whose values are the indexes of words that hold
+// cells.
 func (p *program) bySource(r *row, by runs, cells []uint32) uint32 {
 	a := p.writer.arena
 	var f runs

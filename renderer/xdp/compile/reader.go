@@ -7,15 +7,14 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Words returns a word of memory.
+// Words returns the i-th word of a policy map.
 type Words func(i uint32) uint32
 
-// Reader finds verdicts in memory in the way the program in the kernel does.
+// Reader finds verdicts in a policy map by the algorithm of the kernel program.
 type Reader struct{ Word Words }
 
-// Verdict returns what the list of an endpoint for one direction says about the first
-// packet of a flow in that direction. The record is that of an endpoint; one without a
-// list permits.
+// Verdict returns the verdict of an endpoint's list for one direction about the first packet of a
+// flow in that direction. The record is that of the endpoint. An endpoint without a list permits.
 func (r Reader) Verdict(record uint32, dir Direction, f api.Flow) uint32 {
 	w := record * LineWords
 	flags := r.Word(w + RecordFlags)
@@ -101,7 +100,7 @@ func (r Reader) smallValue(line, i uint32) (value uint32) {
 	return value
 }
 
-// find returns the last of some starts that is not behind the key.
+// find returns the index of the last start that is at most the key.
 func (r Reader) find(starts, count uint32, key uint16) (pos uint32) {
 	for step := count / 2; step > 0; step /= 2 {
 		i := pos + step
@@ -112,7 +111,7 @@ func (r Reader) find(starts, count uint32, key uint16) (pos uint32) {
 	return pos
 }
 
-// eachClass marks the classes that a cell of addresses leads to.
+// eachClass marks the classes that an address cell leads to.
 func (r Reader) eachClass(cell uint32, marked []bool) {
 	line := cell & payloadMask * LineWords
 	switch cell & kindMask {
@@ -141,7 +140,7 @@ func (r Reader) eachValue(first, count uint32, marked []bool) {
 	}
 }
 
-// Has reports whether an address is one of an endpoint.
+// Has reports whether an endpoint has an address.
 func (r Reader) Has(record uint32, a netip.Addr) bool {
 	w := record * LineWords
 	if a.Is4() {

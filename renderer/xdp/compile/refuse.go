@@ -4,19 +4,19 @@ import (
 	"slices"
 )
 
-// Refusal is a direction of an endpoint that is closed, because its list is one of those that make
-// its owner take more than its share.
+// Refusal is a direction of an endpoint that is blocked, because its list is one of those by which
+// its owner exceeds its share.
 type Refusal struct {
 	ID    uint32
 	Dir   Direction
 	Owner string
-	Share int // lines that the owner may take
+	Share int // limit of the owner, in lines
 }
 
-// countLists takes down whose lists there are, and what they name.
+// countLists assigns lists to owners, and counts the addresses that they name.
 func (m *Image) countLists() {
 	m.budget.begin()
-	for _, e := range m.ends.all {
+	for _, e := range m.endpoints.all {
 		for d := range e.programs {
 			if a := e.wanted(d); a != nil {
 				m.budget.own(e.Owner, a)
@@ -26,8 +26,8 @@ func (m *Image) countLists() {
 	m.lists.countReach()
 }
 
-// estimate refuses lists that would take too much by the addresses alone that they name, before
-// anything is built.
+// estimate refuses, before anything is built, lists that exceed their limit by the addresses that
+// they name alone.
 func (m *Image) estimate() {
 	if m.budget.isSet() && (len(m.nets.pending) > 0 || m.lists.anyFresh()) {
 		m.countLists()
@@ -37,7 +37,7 @@ func (m *Image) estimate() {
 	}
 }
 
-// refuse closes what is refused, and returns whether anything is that was not.
+// refuse blocks the endpoints of refused lists. It reports whether a list is newly refused.
 func (m *Image) refuse() (any bool) {
 	if m.budget.isSet() && !m.budget.begun && len(m.lists.refused) > 0 {
 		m.countLists()
@@ -47,8 +47,8 @@ func (m *Image) refuse() (any bool) {
 	}
 	m.budget.sweep(1)
 	m.budget.settle()
-	for _, id := range m.ends.sorted() {
-		e := m.ends.all[id]
+	for _, id := range m.endpoints.sorted() {
+		e := m.endpoints.all[id]
 		for d, p := range e.programs {
 			if p == nil || e.refused[d] != nil || !m.budget.refuses(m.budget.owners[e.Owner], &p.account) {
 				continue
@@ -58,61 +58,61 @@ func (m *Image) refuse() (any bool) {
 			m.lists.letGo(p)
 			any = true
 			e.share = m.budget.share
-			m.ends.relisted(e)
+			m.endpoints.relisted(e)
 		}
 	}
 	return any
 }
 
-// refusedEnd is a direction of an endpoint that is closed.
-type refusedEnd struct {
+// refusedSide is a direction of an endpoint that is blocked.
+type refusedSide struct {
 	id  uint32
 	dir Direction
 }
 
-// refusedBefore returns what is refused of owners of which something became different.
-func (m *Image) refusedBefore() (out []refusedEnd) {
+// refusedBefore returns the refused lists of changed owners, or of all owners if everything is
+// reconsidered.
+func (m *Image) refusedBefore() (out []refusedSide) {
 	if len(m.lists.refused) == 0 {
 		return nil
 	}
-	for _, id := range m.ends.sorted() {
-		e := m.ends.all[id]
+	for _, id := range m.endpoints.sorted() {
+		e := m.endpoints.all[id]
 		for d, g := range e.refused {
-			if g != nil && (m.all || m.again[e.Owner]) {
-				out = append(out, refusedEnd{id, Direction(d)})
+			if g != nil && (m.reconsiderAll || m.changedOwners[e.Owner]) {
+				out = append(out, refusedSide{id, Direction(d)})
 			}
 		}
 	}
 	return out
 }
 
-// retry wants lists again that were refused.
-func (m *Image) retry(lists []refusedEnd) {
+// retry gives endpoints their refused lists again.
+func (m *Image) retry(lists []refusedSide) {
 	for _, x := range lists {
-		e := m.ends.all[x.id]
+		e := m.endpoints.all[x.id]
 		m.lists.letGo(e.programs[x.dir])
 		m.lists.letGoRefused(e.refused[x.dir])
 		e.programs[x.dir], e.refused[x.dir] = m.lists.hold(e.List(x.dir), x.dir), nil
-		m.ends.relisted(e)
+		m.endpoints.relisted(e)
 	}
 }
 
-// fitting returns those of the lists that may not be too much: of what is refused it is known how
-// large it is at least.
-func (m *Image) fitting(lists []refusedEnd) []refusedEnd {
-	return slices.DeleteFunc(lists, func(x refusedEnd) bool {
-		e := m.ends.all[x.id]
+// fitting returns the lists that may fit now, by the smallest size that they are known to have.
+func (m *Image) fitting(lists []refusedSide) []refusedSide {
+	return slices.DeleteFunc(lists, func(x refusedSide) bool {
+		e := m.endpoints.all[x.id]
 		return m.budget.refuses(m.budget.owners[e.Owner], &e.refused[x.dir].account)
 	})
 }
 
-// Reconsider has the next plan look at everything that was refused.
-func (m *Image) Reconsider() { m.all = true }
+// Reconsider makes the next plan evaluate all refused lists again.
+func (m *Image) Reconsider() { m.reconsiderAll = true }
 
-// Refused returns what is refused, by endpoint.
+// Refused returns the refused lists, sorted by endpoint.
 func (m *Image) Refused() (out []Refusal) {
-	for _, id := range m.ends.sorted() {
-		e := m.ends.all[id]
+	for _, id := range m.endpoints.sorted() {
+		e := m.endpoints.all[id]
 		for d, g := range e.refused {
 			if g != nil {
 				out = append(out, Refusal{id, Direction(d), e.Owner, e.share})

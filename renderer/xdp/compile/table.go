@@ -1,7 +1,7 @@
 package compile
 
-// writer is what lists are written with: the shadow, the cells that rows have in common, and the
-// classes and nets that all lists share.
+// writer has what all lists share: the shadow, the interned cells of rows, the classes, and the
+// nets.
 type writer struct {
 	arena   *arena
 	cells   cells
@@ -9,20 +9,20 @@ type writer struct {
 	nets    *nets
 }
 
-// row is what a list says about addresses that the same rules match.
+// row has the verdicts of a list about addresses that the same rules match.
 type row struct {
-	sum   sum // of the atoms of the list that they are in
-	users int // classes, and pages
+	sum   sum // of the list's atoms that hold the addresses
+	users int // number of classes and pages
 	line  uint32
-	spare []uint32 // lines of cells that source ports lead to
-	cells []uint32 // that are not in words of line
+	spare []uint32 // lines with cells by source port
+	cells []uint32 // interned cells, not those within line
 }
 
-// table leads from classes to rows. Classes whose rows are equal share pages, so that what one
-// list tells apart costs others next to nothing.
+// table maps classes to rows. Pages whose classes all have the same row are shared, so classes that
+// one list distinguishes cost other lists next to nothing.
 type table struct {
 	line     uint32 // of the table
-	capacity int    // pages that it has room for
+	capacity int    // capacity in pages
 	pages    []page
 	uniform  map[*row]*uniform
 	spent    int // lines
@@ -35,21 +35,21 @@ func (t *table) take(a *arena, n int) (line uint32) {
 
 func (t *table) give(a *arena, line uint32, n int) { a.charge(&t.spent, func() { a.drop(line, n) }) }
 
-// page is the rows of some classes: one for all of them, or one for each.
+// page has the rows of some classes: one row for all of them, or one for each.
 type page struct {
 	line uint32
-	all  *row   // nil for a page of its own
-	rows []*row // of such a page
+	all  *row   // of a shared page; else nil
+	rows []*row // of a page that is not shared
 }
 
-// uniform is a page whose classes all have the same row, and how many pages of the table it is.
+// uniform is a shared page: all its classes have the same row.
 type uniform struct {
 	line  uint32
 	users int
 }
 
-// fit makes room for all classes. It returns whether the table moved. The first page never does:
-// records have it, too.
+// fit makes room for all classes, and reports whether the table moved. The first page never moves,
+// because records hold its line.
 func (t *table) fit(w *writer) bool {
 	pages := (w.classes.count() + pageClasses - 1) / pageClasses
 	if pages <= t.capacity {
@@ -72,7 +72,7 @@ func (t *table) fit(w *writer) bool {
 	return true
 }
 
-// at returns the row of a class that was put.
+// at returns the row of a class.
 func (t *table) at(c class) *row {
 	p := &t.pages[c/pageClasses]
 	if p.all != nil {
@@ -81,7 +81,7 @@ func (t *table) at(c class) *row {
 	return p.rows[c%pageClasses]
 }
 
-// put gives a class a row. unused is told of rows that nobody has any more.
+// put sets the row of a class. It calls unused with a row that lost its last user.
 func (t *table) put(w *writer, c class, r *row, unused func(*row)) {
 	a, at, i := w.arena, c/pageClasses, c%pageClasses
 	p := &t.pages[at]
@@ -114,7 +114,7 @@ func (t *table) put(w *writer, c class, r *row, unused func(*row)) {
 	}
 }
 
-// divide gives a page of which classes had one row a line of its own. Packets find the same in it.
+// divide replaces a shared page by one of its own, with the same content.
 func (t *table) divide(w *writer, at class) {
 	a, p := w.arena, &t.pages[at]
 	all := p.all
@@ -130,7 +130,7 @@ func (t *table) divide(w *writer, at class) {
 	a.store(t.line*LineWords+uint32(at), p.line)
 }
 
-// leave takes back that all classes of a page had a row.
+// leave removes a user of a shared page.
 func (t *table) leave(a *arena, r *row) {
 	r.users--
 	u := t.uniform[r]
@@ -140,7 +140,7 @@ func (t *table) leave(a *arena, r *row) {
 	}
 }
 
-// forget takes the row of a class back. What shares a page with others keeps it.
+// forget removes the row of a class. A class of a shared page keeps its row.
 func (t *table) forget(c class, unused func(*row)) {
 	if at := int(c / pageClasses); at < len(t.pages) && t.pages[at].rows != nil {
 		if old := t.pages[at].rows[c%pageClasses]; old != nil {
@@ -175,7 +175,7 @@ func (t *table) release(r *row, unused func(*row)) {
 	}
 }
 
-// drop gives everything back.
+// drop frees all lines of the table.
 func (t *table) drop(a *arena) {
 	for _, p := range t.pages {
 		if p.rows != nil {

@@ -5,16 +5,16 @@ import (
 	"net/netip"
 )
 
-// trie maps addresses of one family to classes, by the longest prefix: a class has the
-// atoms of all prefixes that hold the address.
+// trie maps addresses of one family to classes. The class of an address has the atoms of all
+// prefixes that hold it.
 type trie struct {
 	arena   *arena
 	classes *classes
-	digits  int // of an address
+	digits  int // number of digits of an address
 	top     digit
 	level   []digitRun // buffers of build, by depth
 	keys    [8]uint16
-	covers  [256]class // of the top digit of IPv4, by high byte, as they are written
+	covers  [256]class // of the top digit of IPv4, by high byte, as written
 }
 
 // digitRun are the buffers that building one level needs.
@@ -23,7 +23,7 @@ type digitRun struct {
 	open       []frame
 }
 
-// frame is a prefix that is not over yet.
+// frame is a prefix whose end has not been reached yet.
 type frame struct {
 	end   int
 	value uint32
@@ -55,7 +55,7 @@ func (t *trie) change(p netip.Prefix, f func(own) own) {
 	}
 }
 
-// split writes the digits of an address to keys.
+// split stores the digits of an address in keys.
 func (t *trie) split(a netip.Addr) {
 	if t.digits == digits4 {
 		b := a.As4()
@@ -68,14 +68,14 @@ func (t *trie) split(a netip.Addr) {
 	}
 }
 
-// discard gives back what is written for a digit that holds nothing.
+// discard frees the lines of an empty digit.
 func (t *trie) discard(d *digit) {
 	t.unwrite(d)
 	t.arena.drop(d.node, 1)
 	*d = digit{}
 }
 
-// build writes the cell of a digit that lies within a cover, unless it is there.
+// build writes the cell of a digit within a cover, unless it is up to date.
 func (t *trie) build(d *digit, depth int, cover class) {
 	if d.built && !d.dirty && d.cover == cover {
 		return
@@ -96,7 +96,7 @@ func (t *trie) build(d *digit, depth int, cover class) {
 	d.dirty, d.built, d.cover = false, true, cover
 }
 
-// runs returns the function of the keys lo to hi, of which lo becomes 0.
+// runs appends the function of the keys lo to hi, shifted so that lo becomes 0.
 func (t *trie) runs(out runs, depth int, c *content, lo, hi int, cover class) runs {
 	open := append(t.level[depth].open[:0], frame{hi, t.classes.use(cover), cover})
 	out.from(0, open[0].value)
@@ -132,8 +132,7 @@ func (t *trie) runs(out runs, depth int, c *content, lo, hi int, cover class) ru
 	return out
 }
 
-// buildBuckets writes the node of a digit that is divided: a copy of the one that is
-// there, with other cells where something changed.
+// buildBuckets writes the node of a divided digit: a copy of the old node with the changed cells.
 func (t *trie) buildBuckets(d *digit, depth int, cover class) {
 	wide := t.runs(nil, depth, &d.wide, 0, rootKeys, cover)
 	node := t.arena.take(nodeLines)
@@ -158,7 +157,7 @@ func (t *trie) buildBuckets(d *digit, depth int, cover class) {
 	d.cell = kindNode | node
 }
 
-// written reports whether the buckets are what the node of the digit leads to.
+// written reports whether the node of the digit holds cells of the buckets.
 func (d *digit) written() bool {
 	for _, b := range d.fine {
 		if b != nil && b.built {
@@ -182,9 +181,8 @@ func (t *trie) buildBucket(b *bucket, depth, high int, cover class) uint32 {
 	return b.cell
 }
 
-// roots writes the cells by the first digit of IPv4 addresses that are other ones than
-// before, and tells each.
-func (t *trie) roots(root uint32, told func(word, value uint32)) {
+// roots writes the changed cells of the first digit of IPv4 addresses, and calls changed for each.
+func (t *trie) roots(root uint32, changed func(word, value uint32)) {
 	if !t.top.dirty && t.top.built {
 		return
 	}
@@ -199,13 +197,13 @@ func (t *trie) roots(root uint32, told func(word, value uint32)) {
 			continue
 		}
 		t.covers[high] = cover
-		t.rootsOf(root*LineWords+uint32(high<<8), b, high, cover, told)
+		t.rootsOf(root*LineWords+uint32(high<<8), b, high, cover, changed)
 	}
 	t.top.dirty, t.top.built = false, true
 }
 
-// rootsOf does it for one high byte, whose cells begin at a word.
-func (t *trie) rootsOf(word uint32, b *bucket, high int, cover class, told func(word, value uint32)) {
+// rootsOf does the work of roots for one high byte, whose cells begin at a word.
+func (t *trie) rootsOf(word uint32, b *bucket, high int, cover class, changed func(word, value uint32)) {
 	l := &t.level[0]
 	l.part = append(l.part[:0], run{0, t.classes.use(cover)})
 	if b != nil {
@@ -220,13 +218,13 @@ func (t *trie) rootsOf(word uint32, b *bucket, high int, cover class, told func(
 		for key := uint32(r.start); key < uint32(end); key++ {
 			if t.arena.word(word+key) != r.value {
 				t.arena.setWord(word+key, r.value)
-				told(word+key, r.value)
+				changed(word+key, r.value)
 			}
 		}
 	}
 }
 
-// lead returns the value that leads to a digit, which lies within a cover.
+// lead returns the value that leads to a digit within a cover.
 func (t *trie) lead(head *digit, depth int, cover class) uint32 {
 	if t.digits == digits4 {
 		t.build(head, depth, cover)
@@ -238,7 +236,7 @@ func (t *trie) lead(head *digit, depth int, cover class) uint32 {
 	line := t.arena.take(1)
 	t.arena.drop(head.node, 1)
 	d := head
-	for ; d.size == 1 && len(d.wide.kids) == 1; depth++ { // all addresses here share the digit
+	for ; d.size == 1 && len(d.wide.kids) == 1; depth++ { // all addresses here share this digit, so the node compares it
 		t.unwrite(d)
 		k := d.wide.kids[0]
 		t.require(line, depth, k.key)
@@ -255,7 +253,7 @@ func (t *trie) lead(head *digit, depth int, cover class) uint32 {
 	return nextNode | line
 }
 
-// require has a node compare a digit.
+// require makes a node compare a digit.
 func (t *trie) require(line uint32, depth int, key uint16) {
 	shift := 16 - 16*(depth%2) // words are in the order of the address
 	value, mask := line*LineWords+nodeValue+uint32(depth/2), line*LineWords+nodeMaskW+uint32(depth/2)
@@ -263,7 +261,7 @@ func (t *trie) require(line uint32, depth int, key uint16) {
 	t.arena.setWord(mask, t.arena.word(mask)|0xffff<<shift)
 }
 
-// unwrite gives back the cell of a digit that needs none.
+// unwrite frees the cell of a digit.
 func (t *trie) unwrite(d *digit) {
 	if d.built {
 		t.arena.dropCell(d.cell)
@@ -271,7 +269,7 @@ func (t *trie) unwrite(d *digit) {
 	}
 }
 
-// mark marks the classes of prefixes, and of what is written.
+// mark marks the classes of prefixes and of written cells.
 func (t *trie) mark(marked []bool) {
 	t.top.mark(marked)
 	for _, c := range t.covers {

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// world is what an image was told, evaluated rule by rule, and a memory that is changed by
-// its plans only.
+// world is the input of an image, evaluated rule by rule, and a policy map that is changed by its
+// plans only.
 type world struct {
 	t     testing.TB
 	rng   *rand.Rand
@@ -37,7 +37,7 @@ func newWorld(t testing.TB, seed uint64, infra ...netip.Prefix) *world {
 
 func (w *world) word(i uint32) uint32 { return w.memory[i/LineWords][i%LineWords] }
 
-// poison is what memory holds that was released: a node that leads to itself.
+// poison is the content of released memory: a node that leads to itself.
 const poison = kindNode | 1<<29
 
 func (w *world) upload(p *Plan) {
@@ -107,7 +107,7 @@ type flow struct {
 	api.Flow
 }
 
-// verdict is what the memory says.
+// verdict returns the verdict of the policy map.
 func (w *world) verdict(f flow) (bool, uint32) {
 	record, ok := w.records[f.id]
 	if !ok {
@@ -141,7 +141,7 @@ func (w *world) dump() (s string) {
 	return s
 }
 
-// wanted is what was told last.
+// wanted returns the desired verdict.
 func (w *world) wanted(flows []flow) []bool {
 	out := make([]bool, len(flows))
 	for i, f := range flows {
@@ -286,7 +286,7 @@ func (w *world) port() uint16 {
 	return uint16(w.rng.IntN(65536))
 }
 
-// change tells something random.
+// change makes a random change.
 func (w *world) change() {
 	for range 1 + w.rng.IntN(3) {
 		switch w.rng.IntN(5) {
@@ -310,7 +310,7 @@ func (w *world) changeSet(id api.SetID, n int) {
 	for range n {
 		p := w.prefix()
 		switch {
-		case slices.Contains(added, p) || slices.Contains(removed, p): // told already
+		case slices.Contains(added, p) || slices.Contains(removed, p): // changed already
 		case w.sets[id][p]:
 			delete(w.sets[id], p)
 			removed = append(removed, p)

@@ -13,9 +13,9 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
-// Missing says why the kernel takes no programs from us; nil: it does.
+// Missing returns an error if this process cannot load programs into the kernel.
 func Missing() error {
-	if os.Getuid() != 0 || os.Getenv("SLUICE_NO_KERNEL") != "" { // where tests are ended in their middle, nothing may be left
+	if os.Getuid() != 0 || os.Getenv("SLUICE_NO_KERNEL") != "" { // SLUICE_NO_KERNEL: tests may be killed, and must leave nothing behind
 		return errors.New("not root: the kernel takes no programs from us")
 	}
 	if err := rlimit.RemoveMemlock(); err != nil {
@@ -27,21 +27,21 @@ func Missing() error {
 	return nil
 }
 
-// Pool has kernels that can only be asked, and that are used again, because loading programs
-// takes a tenth of a second. It may be used by any number of goroutines.
+// Pool reuses kernels that only answer queries, because loading programs takes a tenth of a second.
+// It is safe for concurrent use.
 type Pool struct {
 	mu   sync.Mutex
 	idle []*xdp.Kernel
 	made int
 }
 
-// Pooled is a Plane in the kernel that Close gives back.
+// Pooled is a kernel that Close returns to its pool.
 type Pooled struct {
 	*xdp.Kernel
 	pool *Pool
 }
 
-// Take returns a kernel in which nothing is.
+// Take returns an empty kernel.
 func (p *Pool) Take() (*Pooled, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,13 +50,13 @@ func (p *Pool) Take() (*Pooled, error) {
 		p.idle = p.idle[1:]
 		return &Pooled{k, p}, nil
 	}
-	crowd := -(p.made & 1) // of every other kernel any flow is a crowd, so that both ways through the program are met
+	threshold := -(p.made & 1) // every other kernel always uses the recent-flow cache, so that tests take both paths
 	p.made++
-	k, err := xdp.NewKernel(xdp.KernelOptions{Mode: xdp.ModeNone, PodTunnels: true, Flows: 256, FlowCacheThreshold: crowd, PolicyMaps: xdp.PolicyMaps{KeepSpare: true}})
+	k, err := xdp.NewKernel(xdp.KernelOptions{Mode: xdp.ModeNone, PodTunnels: true, Flows: 256, FlowCacheThreshold: threshold, PolicyMaps: xdp.PolicyMaps{KeepSpare: true}})
 	return &Pooled{k, p}, err
 }
 
-// Close ends the kernels that were given back.
+// Close closes the kernels that were returned to the pool.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,7 +68,7 @@ func (p *Pool) Close() error {
 	return errors.Join(errs...)
 }
 
-// Grace returns at once: packets run when they are asked about, one by one.
+// Grace returns at once: queries run one at a time, so no packet is in flight.
 func (p *Pooled) Grace() error { return nil }
 
 // Close implements xdp.Dataplane.

@@ -1,4 +1,4 @@
-// Package xdptest has what tests of the XDP renderer, and of what runs on it, share.
+// Package xdptest has helpers for tests of the XDP renderer and of its users.
 package xdptest
 
 import (
@@ -14,11 +14,11 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// ErrInjected is the error of a call that was told to fail.
+// ErrInjected is the error that a Tap injects.
 var ErrInjected = errors.New("injected failure")
 
-// Tap stands before a plane, counts what packets can notice, and fails on demand. It may be told to
-// fail while a renderer uses it.
+// Tap wraps a dataplane. It counts the steps that packets can notice, and fails on demand. FailNext
+// may be called while a renderer uses the Tap.
 type Tap struct {
 	xdp.Dataplane
 	preparing bool
@@ -41,7 +41,7 @@ func (t *Tap) step(changes bool) error {
 	return nil
 }
 
-// has reports whether packets of an endpoint are decided.
+// has reports whether an endpoint is attached.
 func (t *Tap) has(id uint32) bool {
 	ids, err := t.Dataplane.Attached()
 	return err != nil || slices.Contains(ids, id)
@@ -122,21 +122,21 @@ func (t *Tap) Attached() ([]uint32, error) {
 	return t.Dataplane.Attached()
 }
 
-// Operations counts the steps that packets could notice.
+// Operations returns how many steps so far packets could notice.
 func (t *Tap) Operations() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ops
 }
 
-// FailNext makes the n-th next step fail, 1 being the very next; 0 takes that back.
+// FailNext makes the n-th step from now fail; 1 is the next one, and 0 cancels.
 func (t *Tap) FailNext(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.failAt = n
 }
 
-// Dangling names what is attached and leads to nothing.
+// Dangling describes attached endpoints without a record.
 func (t *Tap) Dangling() (out []string) {
 	ids, err := t.Dataplane.Attached() // without a failure
 	if err != nil {
@@ -150,17 +150,16 @@ func (t *Tap) Dangling() (out []string) {
 	return out
 }
 
-// Installed prints what a renderer has installed, as far as it must be a function of what
-// was told last.
+// Installed prints what a renderer installed, as far as it depends on the desired state only.
 func Installed(r *xdp.Renderer) (string, error) {
 	d := r.State()
 	if d.Err != nil {
 		return "", d.Err
 	}
 	var b strings.Builder
-	ends := r.Endpoints()
-	for _, id := range slices.Sorted(maps.Keys(ends)) {
-		fmt.Fprintf(&b, "interface %d has %s\n", id, ends[id].IPs)
+	endpoints := r.Endpoints()
+	for _, id := range slices.Sorted(maps.Keys(endpoints)) {
+		fmt.Fprintf(&b, "interface %d has %s\n", id, endpoints[id].IPs)
 	}
 	for _, t := range d.Tables {
 		text, err := json.Marshal(t)

@@ -225,11 +225,11 @@ func fillSluice(c *ebpf.Collection, peers []netip.Prefix, ends ...compile.Endpoi
 	}
 	lines := make([]compile.Line, p.Lines)
 	_ = m.Parts(compile.Span{Lines: uint32(p.Lines)}, func(line uint32, content []compile.Line) error { copy(lines[line:], content); return nil })
-	if err := place(c.Maps[bpf.SluiceMapMem], 0, lines); err != nil {
+	if err := place(c.Maps[bpf.SluiceMapPolicy], 0, lines); err != nil {
 		return fmt.Errorf("memory: %w", err)
 	}
 	for _, e := range ends {
-		if err := place(c.Maps[bpf.SluiceMapEnds], 8*int(e.ID), uint64(m.Record(e.ID))); err != nil {
+		if err := place(c.Maps[bpf.SluiceMapEndpoints], 8*int(e.ID), uint64(m.Record(e.ID))); err != nil {
 			return fmt.Errorf("endpoints: %w", err)
 		}
 	}

@@ -1,13 +1,15 @@
-/* Which endpoint a packet is of, and which addresses are its own. */
+/* The endpoint of a packet, and the addresses of an endpoint. */
 #ifndef SLUICE_ENDPOINTS_H
 #define SLUICE_ENDPOINTS_H
 
-#include "memory.h"
+#include "policymap.h"
 #include "shares.h"
 
-/* ends holds the line of the record of every endpoint, at the low bits of its number;
- * others with the same bits are in far. A record says which endpoint it is of. */
-IN_PLACE(__u64, ends);
+/* endpts is the endpoint table: the line of the record of every endpoint, indexed by the low bits
+ * of its ID. Other endpoints with the same bits are in epover, the endpoint overflow table. A
+ * record holds the ID of its endpoint. (The kernel shows names of maps as sluice_ and 8 characters
+ * at most.) */
+IN_PLACE(__u64, endpts);
 
 struct {
 	__uint(type, MAP_HASH);
@@ -15,35 +17,35 @@ struct {
 	__uint(map_flags, F_NO_PREALLOC);
 	__type(key, __u32);
 	__type(value, __u64);
-} far SEC(".maps");
+} epover SEC(".maps");
 
-/* names has the endpoints by address, as it is in packets, for places where no interface
- * tells them. IPv4 is in the last word, behind ::ffff:0:0. */
+/* addrs maps addresses of pods, in network byte order, to endpoints. It is for places where the
+ * interface does not identify the endpoint. IPv4 addresses are mapped ones, ::ffff:0:0/96. */
 struct {
 	__uint(type, MAP_HASH);
 	__uint(max_entries, 16384);
 	__uint(map_flags, F_NO_PREALLOC);
 	__type(key, struct address);
 	__type(value, __u32);
-} names SEC(".maps");
+} addrs SEC(".maps");
 
 /* line_of returns the line of the record of an endpoint, 0 for none. */
 inline_always __u32 line_of(__u32 id, struct packet *p)
 {
-	id += nothing(p->generation);
-	__u32 place = id & (ENDS - 1);
-	__u64 *line = AT(ends, place);
+	id += zero_after(p->generation);
+	__u32 place = id & (PLACES - 1);
+	__u64 *line = AT(endpts, place);
 	if (!*line)
 		return 0;
 	struct line *record = line_at(*line);
 	if (likely(record && record->w[RECORD_ID] == id))
 		return *line;
-	line = map_lookup(&far, &id);
+	line = map_lookup(&epover, &id);
 	return line ? *line : 0;
 }
 
-/* owns reports whether an address is one of the endpoint's. */
-on_its_own int owns(__u32 line, __u32 v6, struct address *a)
+/* owns reports whether an endpoint has an address. */
+global_function int owns(__u32 line, __u32 v6, struct address *a)
 {
 	if (!a)
 		return 0;

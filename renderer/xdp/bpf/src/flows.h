@@ -1,42 +1,43 @@
-/* The table of flows. A look-up in a table of the kernel's is a call, and costs as much as
- * everything else that most packets need; this one is read in place.
+/* The connection table. A look-up in a hash map of the kernel is a call, which costs as much as
+ * everything else that most packets need. So programs read this table in place.
  *
- * A flow is in one of two buckets of four, which its hash names. Every place has one word of
- * state that changes at once, and whose turn is another one after each change of the place's
- * owner: who reads the same turn before and behind the key has read one flow. Nobody waits. */
+ * A connection is in one of two buckets of four entries, which its hash selects. An entry has one
+ * word of state, which is changed atomically. The state has a version, which changes whenever the
+ * entry is given to another connection: a reader that finds the same version before and after it
+ * read the key has read one connection. No processor waits for another. */
 #ifndef SLUICE_FLOWS_H
 #define SLUICE_FLOWS_H
 #include "shares.h"
 
 #define BUCKET_FLOWS 4
 
-/* A flow that was permitted in its own direction, and whose replies would not be. */
+/* A tracked connection: a permitted flow whose replies the other direction's list denies. */
 struct flow {
 	__u64 state; /* 0: never used */
-	__u64 ports; /* and the endpoint */
-	__u64 remote, more; /* of IPv6; of IPv4 more is what the list said */
+	__u64 ports; /* and the endpoint in the upper half */
+	__u64 remote, more; /* the remote address; of IPv4 it fits into remote, and more is the cached verdict */
 };
 
 struct bucket {
 	struct flow flow[BUCKET_FLOWS];
 };
 
-/* What a list said about a flow of IPv4, by the slot of its rule, and in which generation of all
- * lists: until the next one it need not be asked again. It has some bits of the turn, too, so that
- * it is changed for the flow only that it was read with. */
-#define SAID_GENERATION_SHIFT 32
-#define SAID_TURN_SHIFT 24
-#define SAID_TURN (0xffULL << SAID_TURN_SHIFT)
-#define SAID_SLOT ((1U << SAID_TURN_SHIFT) - 1)
+/* The cached verdict of an IPv4 connection: the slot of the rule that permitted it, and the
+ * generation. The list need not be evaluated again in the same generation. Some bits of the entry's
+ * version make a compare-and-swap fail if the entry was given to another connection. */
+#define CACHED_GENERATION_SHIFT 32
+#define CACHED_VERSION_SHIFT 24
+#define CACHED_VERSION (0xffULL << CACHED_VERSION_SHIFT)
+#define CACHED_SLOT ((1U << CACHED_VERSION_SHIFT) - 1)
 
-IN_PLACE(struct bucket, flows);
+IN_PLACE(struct bucket, conns);
 
-volatile const __u32 flow_mask = 0; /* buckets - 1, of which there are a power of two */
-volatile const __u64 flow_seed = 1; /* not known outside, so that nobody can aim at a bucket */
-volatile const __u32 reorders = 1;  /* the processor may read later words first */
+volatile const __u32 flow_mask = 0; /* number of buckets, a power of two, minus 1 */
+volatile const __u64 flow_seed = 1; /* secret, so that no sender can aim at a bucket */
+volatile const __u32 reorders = 1;  /* the processor may reorder loads */
 
 /* State, by bits. */
-#define STATE_LAST 0xffffffffULL /* when it was seen, in units of time */
+#define STATE_LAST 0xffffffffULL /* time of the last packet, in units of time */
 #define STATE_PROTOCOL_SHIFT 32
 #define STATE_PROTOCOL (0xffULL << STATE_PROTOCOL_SHIFT)
 #define STATE_TO_POD (1ULL << 40)
@@ -46,25 +47,25 @@ volatile const __u32 reorders = 1;  /* the processor may read later words first 
 #define SEEN_RST (1ULL << 44)
 #define STATE_V6 (1ULL << 45)
 #define STATE_USED (1ULL << 46)
-#define STATE_BUSY (1ULL << 47) /* somebody writes the key */
-#define STATE_TURN_SHIFT 48
-#define STATE_TURN (1ULL << STATE_TURN_SHIFT)
-#define STATE_TURNS (0xffffULL << 48)
+#define STATE_BUSY (1ULL << 47) /* the key is being written */
+#define STATE_VERSION_SHIFT 48
+#define STATE_VERSION (1ULL << STATE_VERSION_SHIFT)
+#define STATE_VERSIONS (0xffffULL << 48)
 #define STATE_KEY (STATE_PROTOCOL | STATE_V6 | STATE_USED | STATE_BUSY)
 
 struct flow_key {
 	__u64 ports, remote, more;
-	__u64 state; /* what STATE_KEY has of it */
+	__u64 state; /* the bits of STATE_KEY */
 	__u64 hash;
 	__u32 bucket[2];
 };
 
-/* flow_key says where the flow of a packet is. It is of both directions. */
+/* flow_key sets the key of the flow of a packet, which is the same for both directions. */
 inline_always void flow_key(struct flow_key *k, __u32 id, struct packet *p)
 {
 	k->remote = p->remote.w[0];
 	k->more = 0;
-	if (p->v6) { /* of IPv4 the words are not written together, and reading them so would wait */
+	if (p->v6) { /* one load of two words that were stored one by one would stall */
 		k->remote |= (__u64)p->remote.w[1] << 32;
 		k->more = (__u64)p->remote.w[3] << 32 | p->remote.w[2];
 	}
@@ -79,66 +80,67 @@ inline_always void flow_key(struct flow_key *k, __u32 id, struct packet *p)
 	k->bucket[1] = h >> 22 & flow_mask;
 }
 
-inline_always struct bucket *bucket_at(__u32 i) { return AT(flows, i & flow_mask); }
+inline_always struct bucket *bucket_at(__u32 i) { return AT(conns, i & flow_mask); }
 
-/* state_of reads a state: what is read later is not older, what was read before not newer. */
-inline_always __u64 state_of(struct flow *f)
+/* read_state reads a state in order: before all later loads, and after all earlier ones. */
+inline_always __u64 read_state(struct flow *f)
 {
 	if (reorders)
 		return __sync_fetch_and_add(&f->state, 0);
 	return *(volatile __u64 *)&f->state;
 }
 
-/* found is a place of which everything was read at once, as far as turns tell. */
+/* found is a consistent copy of an entry, by its version. */
 struct found {
 	struct flow *flow; /* 0: there is none */
 	__u64 state, more;
 };
 
-/* is reports whether a place has a flow, and what is in it. */
-inline_always int is(struct flow *f, struct flow_key *k, struct found *in)
+/* is_flow reports whether an entry holds a flow, and sets in to its content. */
+inline_always int is_flow(struct flow *f, struct flow_key *k, struct found *in)
 {
 	volatile struct flow *now = f;
 	if (now->ports != k->ports)
 		return 0;
-	__u64 before = state_of(f);
+	__u64 before = read_state(f);
 	if ((before & STATE_KEY) != k->state || now->ports != k->ports || now->remote != k->remote)
 		return 0;
 	in->more = now->more;
 	if (k->state & STATE_V6 && in->more != k->more)
 		return 0;
-	in->state = state_of(f);
+	in->state = read_state(f);
 	in->flow = f;
-	return !((in->state ^ before) & (STATE_TURNS | STATE_BUSY));
+	return !((in->state ^ before) & (STATE_VERSIONS | STATE_BUSY));
 }
 
-/* fuller reports whether the places behind one of a bucket may have a flow: they are taken in their
- * order, and a place that was taken once is never as if it were new. */
-inline_always int fuller(struct bucket *b, const int place) { return state_of(&b->flow[place]) != 0; }
+/* was_used reports whether an entry of a bucket was ever used. Entries are used in order, so after
+ * an unused entry there are no flows. */
+inline_always int was_used(struct bucket *b, const int place) { return read_state(&b->flow[place]) != 0; }
 
-/* in_bucket looks for a flow in a bucket, whose second half is another line of the cache. */
+/* in_bucket looks for a flow in a bucket. The second half of the bucket is in another cache
+ * line. */
 inline_always int in_bucket(struct bucket *b, struct flow_key *k, struct found *in)
 {
-	if (is(&b->flow[0], k, in) || is(&b->flow[1], k, in))
+	if (is_flow(&b->flow[0], k, in) || is_flow(&b->flow[1], k, in))
 		return 1;
-	return fuller(b, 1) && (is(&b->flow[2], k, in) || is(&b->flow[3], k, in));
+	return was_used(b, 1) && (is_flow(&b->flow[2], k, in) || is_flow(&b->flow[3], k, in));
 }
 
-/* spilled reports whether flows of a bucket may be in their second one: nothing goes elsewhere while
- * there is room. */
-inline_always int spilled(struct bucket *b) { return fuller(b, 1) && fuller(b, BUCKET_FLOWS - 1); }
+/* spilled reports whether flows of a bucket may be in their second bucket. That is used only after
+ * all entries of the first one were used. */
+inline_always int spilled(struct bucket *b) { return was_used(b, 1) && was_used(b, BUCKET_FLOWS - 1); }
 
-/* elsewhere says which place of its second bucket a flow has; -1 if it has none. It is told by
- * value, so that keys need not be in memory. */
-on_its_own int elsewhere(__u64 ports, __u64 remote, __u64 more, __u64 state, __u32 bucket)
+/* find_second returns the index of a flow in its second bucket, -1 for none. It gets the key by
+ * value, so that the key can stay in registers. */
+global_function int find_second(__u64 ports, __u64 remote, __u64 more, __u64 state, __u32 bucket)
 {
 	struct flow_key k = { .ports = ports, .remote = remote, .more = more, .state = state };
 	struct found in;
 	struct bucket *b = bucket_at(bucket);
-	return is(&b->flow[0], &k, &in) ? 0 : is(&b->flow[1], &k, &in) ? 1 : is(&b->flow[2], &k, &in) ? 2 : is(&b->flow[3], &k, &in) ? 3 : -1;
+	return is_flow(&b->flow[0], &k, &in) ? 0 : is_flow(&b->flow[1], &k, &in) ? 1 : is_flow(&b->flow[2], &k, &in) ? 2 : is_flow(&b->flow[3], &k, &in) ? 3 : -1;
 }
 
-/* find looks for a flow: most are in their first bucket. */
+/* find looks for a flow. Most flows are in their first bucket. */
 inline_always struct found find(struct flow_key *k)
 {
 	struct found in = {};
@@ -147,43 +149,45 @@ inline_always struct found find(struct flow_key *k)
 		return in;
 	if (!spilled(b))
 		return (struct found){};
-	int i = elsewhere(k->ports, k->remote, k->more, k->state, k->bucket[1]);
+	int i = find_second(k->ports, k->remote, k->more, k->state, k->bucket[1]);
 	b = bucket_at(k->bucket[1]);
-	if (i >= 0 && is(&b->flow[i & 3], k, &in))
+	if (i >= 0 && is_flow(&b->flow[i & 3], k, &in))
 		return in;
 	return (struct found){};
 }
 
-/* turns changes the state of a place from what was read, and reports whether it did. */
-inline_always int turns(struct flow *f, __u64 from, __u64 to)
+/* swap_state changes the state of an entry if it is still the one that was read, and reports
+ * whether it did. */
+inline_always int swap_state(struct flow *f, __u64 from, __u64 to)
 {
 	return __sync_val_compare_and_swap(&f->state, from, to) == from;
 }
 
-/* put writes a flow to a place whose state was read, unless somebody else was faster. */
-inline_always int put(struct flow *f, __u64 was, struct flow_key *k, __u64 state, __u64 said)
+/* write_flow writes a flow to an entry whose state was read. It returns 0 if another processor
+ * changed the entry first. */
+inline_always int write_flow(struct flow *f, __u64 was, struct flow_key *k, __u64 state, __u64 cached)
 {
-	__u64 turn = (was + STATE_TURN) & STATE_TURNS;
-	if (was & STATE_BUSY || !turns(f, was, turn | STATE_BUSY))
+	__u64 version = (was + STATE_VERSION) & STATE_VERSIONS;
+	if (was & STATE_BUSY || !swap_state(f, was, version | STATE_BUSY))
 		return 0;
 	volatile struct flow *to = f;
-	gains(k->ports >> 32, was & STATE_USED ? to->ports >> 32 : 0);
+	count_entry(k->ports >> 32, was & STATE_USED ? to->ports >> 32 : 0);
 	to->ports = k->ports;
 	to->remote = k->remote;
-	to->more = k->state & STATE_V6 ? k->more : said | (turn >> STATE_TURN_SHIFT << SAID_TURN_SHIFT & SAID_TURN);
+	to->more = k->state & STATE_V6 ? k->more : cached | (version >> STATE_VERSION_SHIFT << CACHED_VERSION_SHIFT & CACHED_VERSION);
 	if (reorders)
-		__sync_lock_test_and_set(&f->state, turn | k->state | state);
+		__sync_lock_test_and_set(&f->state, version | k->state | state);
 	else
-		*(volatile __u64 *)&f->state = turn | k->state | state;
+		*(volatile __u64 *)&f->state = version | k->state | state;
 	return 1;
 }
 
-/* renew notes what a list says now about a flow that was found. */
-inline_always void renew(struct found *in, __u64 said)
+/* cache_verdict stores the verdict of a list in the entry of a flow. */
+inline_always void cache_verdict(struct found *in, __u64 cached)
 {
-	said |= in->more & SAID_TURN;
-	if (!(in->state & STATE_V6) && said != in->more)
-		__sync_val_compare_and_swap(&in->flow->more, in->more, said);
+	cached |= in->more & CACHED_VERSION;
+	if (!(in->state & STATE_V6) && cached != in->more)
+		__sync_val_compare_and_swap(&in->flow->more, in->more, cached);
 }
 
 #endif

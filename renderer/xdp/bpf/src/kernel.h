@@ -1,6 +1,6 @@
-/* What the kernel offers to programs, as far as it is used here. All of it is UAPI: numbers
- * and layouts never change. It is written down so that the objects do not depend on which
- * headers are installed. Sources: include/uapi/linux/{bpf,if_ether,in,ip,ipv6}.h. */
+/* The parts of the kernel's interface that the programs use. All of it is UAPI: numbers and layouts
+ * never change. It is declared here so that the objects do not depend on installed headers.
+ * Sources: include/uapi/linux/{bpf,if_ether,in,ip,ipv6}.h. */
 #ifndef SLUICE_KERNEL_H
 #define SLUICE_KERNEL_H
 
@@ -14,8 +14,9 @@ typedef __u32 __be32;
 #define SEC(name) __attribute__((section(name), used))
 #define inline_always static inline __attribute__((always_inline))
 #define never_inline static __attribute__((noinline))
-/* Functions that are verified once, whoever calls them: their pointers may be null. */
-#define on_its_own __attribute__((noinline))
+/* Global functions. The verifier checks each once, independently of its callers, so pointer
+ * arguments may be null. */
+#define global_function __attribute__((noinline))
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
@@ -23,10 +24,10 @@ typedef __u32 __be32;
 #define __uint(name, val) int(*name)[val]
 #define __type(name, val) typeof(val) *name
 
-/* Memory that is read in place: a map with one value, which begins where a page does and whose size the
- * loader sets. A look-up of the n-th value of an array has to write n to memory and to read it again. */
+/* A map that programs read in place. It has one value, which is page-aligned, and whose size the
+ * loader sets. This saves the look-up in an array, which needs its index in memory. */
 #define IN_PLACE(type, name) __attribute__((visibility("hidden"))) type name[1] SEC(".data." #name)
-/* AT is the i-th of such a memory, if that is less than its size. */
+/* AT returns the address of the i-th element of such a map. The caller must check i. */
 #define AT(name, i) ({ typeof(*name) *all = name; asm("" : "+r"(all)); if (!all) __builtin_unreachable(); all + (i); })
 
 enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_PERCPU_ARRAY = 6, MAP_LRU_HASH = 9, MAP_RINGBUF = 27 };
@@ -35,21 +36,21 @@ enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_PERCPU_ARRAY = 6, MAP_LRU_HASH = 9, MAP_
 static void *(*map_lookup)(void *map, const void *key) = (void *)1;
 static long (*map_update)(void *map, const void *key, const void *value, __u64 flags) = (void *)2;
 static long (*map_delete)(void *map, const void *key) = (void *)3;
-static __u32 (*this_cpu)(void) = (void *)8; /* two loads, not a call, since kernel 6.10 */
+static __u32 (*this_cpu)(void) = (void *)8; /* inlined as two loads since kernel 6.10 */
 static long (*skb_load)(const void *skb, __u32 at, void *to, __u32 len) = (void *)26;
-static __u64 (*xdp_length)(void *xdp) = (void *)188; /* with all fragments of its buffer */
+static __u64 (*xdp_length)(void *xdp) = (void *)188; /* of all fragments of the buffer */
 static long (*xdp_load)(void *xdp, __u32 at, void *to, __u32 len) = (void *)189;
 static void *(*ringbuf_reserve)(void *ringbuf, __u64 size, __u64 flags) = (void *)131;
 static void (*ringbuf_submit)(void *data, __u64 flags) = (void *)132;
 static __u64 (*ktime_ns)(void) = (void *)5;
 static long (*probe_read_kernel)(void *to, __u32 len, const void *from) = (void *)113;
-static __u64 (*jiffies)(void) = (void *)118; /* a load, not a call */
+static __u64 (*jiffies)(void) = (void *)118; /* inlined as a load */
 #define RB_NO_WAKEUP 1
-/* The kernel's own form of a packet, since 6.2. */
+/* bpf_cast_to_kern_ctx returns the kernel's struct sk_buff, since 6.2. */
 extern void *bpf_cast_to_kern_ctx(void *ctx) __attribute__((section(".ksyms"), weak));
 
-/* What netfilter tells a program about a packet, since 6.4. Both are known to the kernel by type: a number
- * is read from them where its type information says that it is. */
+/* The context of a netfilter program, since 6.4. The verifier knows the types of both pointers, so
+ * that members can be read at the offsets of the kernel's type information. */
 struct bpf_nf_ctx {
 	const void *state, *skb;
 };

@@ -1,4 +1,4 @@
-/* Neighbour discovery, as RFC 4861 has it: by hosts about themselves, to hosts of the same link. */
+/* Neighbour discovery by RFC 4861: hosts send it about themselves, to hosts of the same link. */
 #ifndef SLUICE_LINK_H
 #define SLUICE_LINK_H
 
@@ -11,11 +11,13 @@ struct discovery {
 	__be32 target[4];
 };
 
-/* What is known of the link of an interface, by the low bits of its number. */
+/* The link of an interface. The map is indexed by the low bits of the interface's index. */
 struct reach {
-	__u64 gateway;    /* the hardware address of its bridge, or its own; above it the other bits of the number */
-	__u64 link_local; /* the lower half of the pod's own address of the link; 0: not known */
-	__u32 arrives_by; /* the interface by which what the pod sends to its node comes to the stack: its own, its bridge, or their VRF */
+	__u64 gateway;    /* the hardware address of its bridge, or its own; in the upper 16 bits the rest of the index */
+	__u64 link_local; /* the lower half of the pod's link-local address; 0: unknown */
+	/* the interface by which packets of the pod enter the node's network stack: its own, its
+	 * bridge, or their VRF */
+	__u32 arrives_by;
 	__u32 zero;
 };
 
@@ -25,11 +27,11 @@ inline_always int is_any(struct address *a) { return !(a->w[0] | a->w[1] | a->w[
 inline_always int is_link_local(struct address *a) { return a->w[0] >> 22 == 0xfe80 >> 6; }
 inline_always int is_multicast(struct address *a) { return a->w[0] >> 24 == 0xff; }
 
-/* on_this_link reports whether an address never leads off the link. */
+/* on_this_link reports whether an address is of link-local scope. */
 inline_always int on_this_link(struct address *a) { return is_link_local(a) || (a->w[0] & 0xff0f0000) == 0xff020000; }
 
-/* is_own reports whether an address of IPv6 is the endpoint's, also of the link. */
-on_its_own int is_own(__u32 line, struct address *a)
+/* is_own reports whether an endpoint has an IPv6 address, or has it as link-local address. */
+global_function int is_own(__u32 line, struct address *a)
 {
 	struct line *record = line_at(line);
 	if (!a || !record)
@@ -37,36 +39,37 @@ on_its_own int is_own(__u32 line, struct address *a)
 	if (!is_link_local(a))
 		return owns(line, 1, a);
 	__u32 id = record->w[RECORD_ID];
-	struct reach *r = AT(gateways, id & (ENDS - 1));
-	return r->gateway >> 48 == id / ENDS && r->link_local && !(a->w[0] & 0x3fffff) && !a->w[1] && r->link_local == ((__u64)a->w[2] << 32 | a->w[3]);
+	struct reach *r = AT(gateways, id & (PLACES - 1));
+	return r->gateway >> 48 == id / PLACES && r->link_local && !(a->w[0] & 0x3fffff) && !a->w[1] && r->link_local == ((__u64)a->w[2] << 32 | a->w[3]);
 }
 
-/* An unsolicited answer to one address goes to who has shown to be on the link only: by neighbour discovery of its own,
- * which no router forwards. Else it would be a way out of the pod. */
-inline_always void met(struct packet *p)
+/* A pod may send unsolicited unicast answers only to hosts that sent it neighbour discovery, which
+ * no router forwards, so that they are on the link. Otherwise such answers would leak data from the
+ * pod. as_solicitation turns a packet into the key by which that is tracked. */
+inline_always void as_solicitation(struct packet *p)
 {
 	p->remote_port = NEIGHBOUR_SOLICITATION; /* no echo has two ports */
 	p->local_port = 0;
 	p->kind = ANY_PACKET;
 }
 
-/* solicits reports whether a pod may send a message of neighbour discovery. */
-inline_always int solicits(__u32 line, struct packet *p, __u8 type, struct address *target)
+/* may_discover reports whether a pod may send a message of neighbour discovery. */
+inline_always int may_discover(__u32 line, struct packet *p, __u8 type, struct address *target)
 {
-	int nobody = is_any(&p->local), any = conf & CONF_SPOOF;
-	if (!nobody && !any && !is_own(line, &p->local))
+	int unspecified = is_any(&p->local), any = conf & CONF_SPOOF;
+	if (!unspecified && !any && !is_own(line, &p->local))
 		return 0;
 	if (type == ROUTER_SOLICITATION)
 		return on_this_link(&p->remote);
 	if (is_multicast(target) || (is_multicast(&p->remote) && !on_this_link(&p->remote)))
 		return 0;
 	if (type == NEIGHBOUR_SOLICITATION)
-		return !nobody || (is_multicast(&p->remote) && (any || is_own(line, target)));
-	return type == NEIGHBOUR_ADVERTISEMENT && !nobody && (any || is_own(line, target));
+		return !unspecified || (is_multicast(&p->remote) && (any || is_own(line, target)));
+	return type == NEIGHBOUR_ADVERTISEMENT && !unspecified && (any || is_own(line, target));
 }
 
-/* discovers says what becomes of a message of neighbour discovery that no router forwarded. */
-on_its_own int discovers(__u32 line, struct packet *p, struct discovery *d, int how)
+/* judge_discovery judges a message of neighbour discovery that no router forwarded. */
+global_function int judge_discovery(__u32 line, struct packet *p, struct discovery *d, int how)
 {
 	struct line *record = line_at(line);
 	if (!record || !p || !d)
@@ -74,18 +77,18 @@ on_its_own int discovers(__u32 line, struct packet *p, struct discovery *d, int 
 	struct address target;
 	for (int i = 0; i < 4; i++)
 		target.w[i] = ntohl(d->target[i]);
-	if (p->to_pod ? !on_this_link(&p->local) && !owns(line, 1, &p->local) : !solicits(line, p, d->type, &target))
+	if (p->to_pod ? !on_this_link(&p->local) && !owns(line, 1, &p->local) : !may_discover(line, p, d->type, &target))
 		return IS_NEIGHBOUR;
 	if (!(conf & CONF_NEIGHBOURS))
-		return PERMITTED; /* as far as it is what it says; policy decides */
+		return PERMITTED; /* the message is valid; policy decides */
 	if (on_this_link(&p->remote) || !(record->w[RECORD_FLAGS] & FLAG_FROM_POD))
 		return PERMITTED;
-	if (!p->to_pod && by_list(record, p, class_of(record, p), 0) & ALLOW)
+	if (!p->to_pod && list_verdict(record, p, class_of(record, p), 0) & ALLOW)
 		return PERMITTED;
-	met(p);
+	as_solicitation(p);
 	if (p->to_pod && how == ENFORCE)
-		begins(record->w[RECORD_ID], p, 1, 0, 0);
-	return p->to_pod || answers(record->w[RECORD_ID], p, 0, 0, how) ? PERMITTED : IS_NEIGHBOUR;
+		track(record->w[RECORD_ID], p, 1, 0, 0);
+	return p->to_pod || is_answer(record->w[RECORD_ID], p, 0, 0, how) ? PERMITTED : IS_NEIGHBOUR;
 }
 
 #endif

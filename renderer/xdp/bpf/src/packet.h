@@ -1,39 +1,39 @@
-/* What a packet is, as far as policy asks. Most are TCP or UDP without options and not in
- * fragments: those are read in place. parse.h reads all others. */
+/* The fields of a packet that policy needs. Most packets are TCP or UDP without options and
+ * fragments; they are read in place. parse.h reads all others. */
 #ifndef SLUICE_PACKET_H
 #define SLUICE_PACKET_H
 #include "kernel.h"
-#include "memory.h"
+#include "policymap.h"
 
 enum parsed {
 	PARSED = 0,
-	NOT_IP,  /* what no policy is about */
+	NOT_IP,  /* not subject to policy */
 	ON_LINK, /* ARP and neighbour discovery, at inner */
 	MALFORMED
 };
 
-/* What the first packet of a flow can look like, and what it cannot. */
+/* Whether a packet can be, is, or cannot be the first one of a flow. */
 enum { ANY_PACKET = 0, FIRST_PACKET = 1, LATER_PACKET = 2 };
 
 struct packet {
-	struct address remote, local; /* in the order of the host; IPv4 in the first word */
+	struct address remote, local; /* in host byte order; IPv4 in the first word */
 	__u32 id;                  /* of fragments */
 	__u16 remote_port, local_port;
 	__u8 v6, protocol, place, kind;
 	__u8 tcp;      /* flags */
 	__u8 fragment; /* 0 none, 1 the first, 2 a later one */
-	__u8 error;    /* an ICMP error; the packet that it is about is at inner */
-	__u8 tagged;   /* the frame has a tag of a VLAN */
-	__u8 routed;   /* its sender says by which hosts it goes */
-	__u8 hops;     /* that are left, of ICMPv6 without extension headers; else 0 */
+	__u8 error;    /* an ICMP error; the quoted packet is at inner */
+	__u8 tagged;   /* the frame has a VLAN tag */
+	__u8 routed;   /* source-routed */
+	__u8 hops;     /* hop limit of ICMPv6 without extension headers; else 0 */
 	__u8 to_pod;
-	__u8 begins;   /* a flow, which was noted */
-	__u8 hairpin;  /* from the pod's own interface */
-	__u8 elsewhere; /* comes to the pod, and was not made on this node */
-	__u8 sender_known; /* remote is who sent it, whoever its source says */
+	__u8 tracked;   /* the packet created a tracked connection */
+	__u8 hairpin;  /* it came from the pod's own interface */
+	__u8 received; /* it goes to the pod, and was not created on this node */
+	__u8 sender_known; /* remote is the sender by its connection, not its source address */
 	__u32 inner;
 	__u32 bytes;
-	__u32 generation; /* of all lists, read before any of them */
+	__u32 generation; /* read before any list */
 	__u32 now;        /* in units of time */
 };
 
@@ -43,14 +43,14 @@ struct packet {
 #define TCP_ACK 16
 
 #define CONF_NEIGHBOURS 1 /* neighbour discovery passes */
-#define CONF_ERRORS 2     /* ICMP errors pass with the packet that they are about */
+#define CONF_ERRORS 2     /* ICMP errors pass if their quoted packet does */
 #define CONF_SPOOF 4      /* pods may send from any address */
-#define CONF_CLOSED 8     /* an endpoint that is not known drops */
+#define CONF_CLOSED 8     /* packets of unknown endpoints are dropped */
 #define CONF_NON_IP 16    /* isolated pods may exchange frames that are not IP */
-#define CONF_TUNNELS 32   /* pods may send what nodes take for a packet in a packet */
+#define CONF_TUNNELS 32   /* pods may send tunnel packets */
 volatile const __u32 conf = 0;
 
-/* The ports of UDP at which nodes may take packets out of packets; 0: none. */
+/* The UDP ports at which nodes may decapsulate packets; 0: none. */
 #define TUNNEL_PORTS 8
 volatile const __u32 tunnel_ports[TUNNEL_PORTS] = {};
 
@@ -60,8 +60,8 @@ inline_always int is_tunnel_port(__u16 port)
 	return IS_TUNNEL_PORT(0) || IS_TUNNEL_PORT(1) || IS_TUNNEL_PORT(2) || IS_TUNNEL_PORT(3) || IS_TUNNEL_PORT(4) || IS_TUNNEL_PORT(5) || IS_TUNNEL_PORT(6) || IS_TUNNEL_PORT(7);
 }
 
-/* is_tunnel reports whether a packet of a pod may hold another one that a node would take out: it would be judged
- * as the node's then. */
+/* is_tunnel reports whether a packet of a pod may carry another one that a node would decapsulate,
+ * and that would then pass as the node's. */
 inline_always int is_tunnel(struct packet *p)
 {
 	if (conf & CONF_TUNNELS)
@@ -76,7 +76,7 @@ inline_always __u32 place_of(__u32 protocol)
 	return protocol == P_TCP ? PLACE_TCP : protocol == P_UDP ? PLACE_UDP : protocol == P_SCTP ? PLACE_SCTP : PLACE_OTHER;
 }
 
-/* is_error reports whether an ICMP message is about another packet. */
+/* is_error reports whether an ICMP message is an error about another packet. */
 inline_always int is_error(struct packet *p, __u8 type)
 {
 	return p->v6 ? type >= 1 && type <= 4 : type == 3 || type == 11 || type == 12;
@@ -109,7 +109,8 @@ inline_always void addresses6(struct packet *p, struct ip6 *ip, int to_pod)
 	ADDRESS6(0) ADDRESS6(1) ADDRESS6(2) ADDRESS6(3)
 }
 
-/* plain reads TCP or UDP that begins here; left bytes follow, as IP says, which may be wrong. */
+/* plain reads a TCP or UDP header. left is the number of bytes by the IP header, which may be
+ * wrong. */
 inline_always int plain(struct packet *p, void *at, void *end, int left, const int to_pod)
 {
 	__be16 *w = at;
@@ -143,7 +144,7 @@ inline_always int fast6(struct packet *p, struct ip6 *ip, void *end, const int t
 	return plain(p, ip + 1, end, ntohs(ip->length), to_pod);
 }
 
-/* fast reads most packets. When it does not, nothing that it wrote counts. */
+/* fast reads most packets. If it returns 0, what it wrote must be ignored. */
 inline_always int fast(struct packet *p, void *data, void *end, const int to_pod)
 {
 	struct ethernet *eth = data;

@@ -1,10 +1,10 @@
-/* Reads any packet, byte by byte of its headers. Lengths are checked against those that
- * headers claim: bytes behind the end of a packet, in options or in fragments must never be
- * taken for ports. It is included once for each kind of context: CTX is its type, LOAD
- * copies bytes from it, and NAME makes names of functions for it. */
+/* Reads any packet, header by header. Lengths are checked against those that headers claim: bytes
+ * after the end of a packet, in options or in fragments must never be taken for ports. This file is
+ * included once for each kind of context: CTX is its type, LOAD copies bytes from it, and NAME
+ * makes the names of its functions. */
 
-/* transport reads what follows the headers of IP: left bytes, as these claim. */
-on_its_own int NAME(transport)(CTX *ctx, struct packet *p, __u32 at, __u32 left, int inner)
+/* transport reads what follows the IP headers. left is its number of bytes, as these claim. */
+global_function int NAME(transport)(CTX *ctx, struct packet *p, __u32 at, __u32 left, int inner)
 {
 	if (!p)
 		return MALFORMED;
@@ -18,11 +18,11 @@ on_its_own int NAME(transport)(CTX *ctx, struct packet *p, __u32 at, __u32 left,
 		return PARSED;
 	if (left < (inner || icmp || protocol == P_UDP ? 8 : protocol == P_TCP ? 14 : 12))
 		return MALFORMED;
-	if (LOAD(ctx, at, h, 8)) /* all that an error must quote */
+	if (LOAD(ctx, at, h, 8)) /* an ICMP error need not quote more */
 		return MALFORMED;
 	if (icmp) {
 		if ((protocol == P_ICMP6) != p->v6)
-			return PARSED; /* a number without meaning in this family */
+			return PARSED; /* this protocol has no meaning in this family */
 		__u8 type = h[0];
 		if (p->v6 && type >= 133 && type <= 137 && !inner) {
 			p->inner = at;
@@ -59,8 +59,8 @@ on_its_own int NAME(transport)(CTX *ctx, struct packet *p, __u32 at, __u32 left,
 	return PARSED;
 }
 
-/* source_route reports whether options of IPv4 say by which hosts a packet goes. What cannot be read may. */
-on_its_own int NAME(source_route)(CTX *ctx, __u32 at, __u32 left)
+/* source_route reports whether IPv4 options have a source route, or cannot be read. */
+global_function int NAME(source_route)(CTX *ctx, __u32 at, __u32 left)
 {
 	__u8 h[2] = {};
 	for (int i = 0; i < 40 && left; i++) {
@@ -82,7 +82,7 @@ on_its_own int NAME(source_route)(CTX *ctx, __u32 at, __u32 left)
 	return 0;
 }
 
-on_its_own int NAME(network4)(CTX *ctx, struct packet *p, __u32 at, int inner)
+global_function int NAME(network4)(CTX *ctx, struct packet *p, __u32 at, int inner)
 {
 	struct ip4 ip = {};
 	if (!p || LOAD(ctx, at, &ip, sizeof(ip)))
@@ -91,7 +91,7 @@ on_its_own int NAME(network4)(CTX *ctx, struct packet *p, __u32 at, int inner)
 	if (ip.version_words >> 4 != 4 || header < sizeof(ip))
 		return MALFORMED;
 	if (!length && p->bytes > 0xffff)
-		length = p->bytes - at; /* more than fits into the field: only segments to be */
+		length = p->bytes - at; /* the field is too small: only packets that are segmented later */
 	if (length < header)
 		return MALFORMED;
 	addresses4(p, &ip, p->to_pod);
@@ -101,13 +101,13 @@ on_its_own int NAME(network4)(CTX *ctx, struct packet *p, __u32 at, int inner)
 	if (header > sizeof(ip) && !p->to_pod && !inner)
 		p->routed = NAME(source_route)(ctx, at + sizeof(ip), header - sizeof(ip));
 	if ((fragment & IP4_OFFSET) == 1 && p->protocol == P_TCP)
-		return MALFORMED; /* would write over flags: RFC 3128 */
+		return MALFORMED; /* it would overwrite flags: RFC 3128 */
 	return NAME(transport)(ctx, p, at + header, length - header, inner);
 }
 
-/* extension reads an extension header of IPv6. It returns the next header, and notes in
- * inner how long this one was; or it returns a negative number. */
-on_its_own int NAME(extension)(CTX *ctx, struct packet *p, __u32 at, __u32 type)
+/* extension reads an extension header of IPv6. It returns the next header and sets inner to the
+ * length of this one, or returns a negative number. */
+global_function int NAME(extension)(CTX *ctx, struct packet *p, __u32 at, __u32 type)
 {
 	__u8 h[8] = {};
 	if (!p || LOAD(ctx, at, h, 8))
@@ -127,7 +127,7 @@ inline_always int NAME(is_extension)(__u32 next)
 	return next == P_HOPOPTS || next == P_ROUTING || next == P_FRAGMENT || next == P_DSTOPTS || next == P_AH || next == P_MOBILITY || next == P_HIP || next == P_SHIM6;
 }
 
-on_its_own int NAME(network6)(CTX *ctx, struct packet *p, __u32 at, int inner)
+global_function int NAME(network6)(CTX *ctx, struct packet *p, __u32 at, int inner)
 {
 	struct ip6 ip = {};
 	if (!p || LOAD(ctx, at, &ip, sizeof(ip)))
@@ -154,13 +154,13 @@ on_its_own int NAME(network6)(CTX *ctx, struct packet *p, __u32 at, int inner)
 	EXTENSION EXTENSION EXTENSION EXTENSION EXTENSION EXTENSION EXTENSION EXTENSION
 	p->inner = 0;
 	if (p->fragment != 2 && NAME(is_extension)(next))
-		return MALFORMED; /* more would hide what is below */
+		return MALFORMED; /* more headers would hide the rest of the packet */
 	p->protocol = next;
 	return NAME(transport)(ctx, p, at, length, inner);
 }
 
-/* parse begins at the header of Ethernet. */
-on_its_own int NAME(parse)(CTX *ctx, struct packet *p)
+/* parse reads a packet from its Ethernet header. */
+global_function int NAME(parse)(CTX *ctx, struct packet *p)
 {
 	if (!p)
 		return MALFORMED;
@@ -184,7 +184,7 @@ on_its_own int NAME(parse)(CTX *ctx, struct packet *p)
 	p->inner = at;
 	if (type == ETH_ARP)
 		return ON_LINK;
-	return type == ETH_VLAN || type == ETH_QINQ ? MALFORMED : NOT_IP; /* a third tag hides what is below */
+	return type == ETH_VLAN || type == ETH_QINQ ? MALFORMED : NOT_IP; /* a third tag hides the rest of the frame */
 }
 
 /* own_arp reports whether a pod sends ARP for itself. */
@@ -201,14 +201,14 @@ inline_always int NAME(own_arp)(CTX *ctx, struct packet *p, __u32 line)
 		return 0;
 	p->local.w[0] = (__u32)ntohs(arp.from[0]) << 16 | ntohs(arp.from[1]);
 	p->remote.w[0] = (__u32)ntohs(arp.to[0]) << 16 | ntohs(arp.to[1]);
-	if (!p->local.w[0] && operation == 1) /* asks whether somebody has its address already */
+	if (!p->local.w[0] && operation == 1) /* a probe whether another host has the address already */
 		return conf & CONF_SPOOF || owns(line, 0, &p->remote);
 	return conf & CONF_SPOOF || owns(line, 0, &p->local);
 }
 
-/* on_link says what becomes of ARP and of neighbour discovery. Both make hosts believe where others are, so that
- * pods send them about themselves only. */
-on_its_own int NAME(on_link)(CTX *ctx, struct packet *p, __u32 line, int how)
+/* judge_link judges ARP and neighbour discovery. Hosts believe both, so pods may send them about
+ * themselves only. */
+global_function int NAME(judge_link)(CTX *ctx, struct packet *p, __u32 line, int how)
 {
 	if (!p)
 		return IS_NEIGHBOUR;
@@ -219,12 +219,12 @@ on_its_own int NAME(on_link)(CTX *ctx, struct packet *p, __u32 line, int how)
 		return IS_NEIGHBOUR;
 	if (d.type != ROUTER_SOLICITATION && LOAD(ctx, p->inner + 8, d.target, sizeof(d.target)))
 		return IS_NEIGHBOUR;
-	return discovers(line, p, &d, how);
+	return judge_discovery(line, p, &d, how);
 }
 
-/* about reports whether the packet that an ICMP error is about may have been sent: it went
- * in the other direction, so that its remote end is its destination. */
-on_its_own int NAME(about)(CTX *ctx, struct packet *p, __u32 line)
+/* judge_error judges an ICMP error by the packet that it quotes. That went in the other direction,
+ * so its remote end is its destination. */
+global_function int NAME(judge_error)(CTX *ctx, struct packet *p, __u32 line)
 {
 	if (!p)
 		return IS_ERROR;
@@ -233,20 +233,20 @@ on_its_own int NAME(about)(CTX *ctx, struct packet *p, __u32 line)
 	if (parsed != PARSED || inner.fragment == 2 || !owns(line, p->v6, &inner.local))
 		return IS_ERROR;
 	inner.kind = ANY_PACKET;
-	if (p->sender_known) { /* the quoted packet has the address of a service, its connection has who sent this */
+	if (p->sender_known) { /* the quoted packet has the address of a service; the connection has the sender of this error */
 		inner.remote = p->remote;
 		if (inner.place != PLACE_OTHER)
 			inner.remote_port = p->remote_port;
 	}
-	return !related(line, &inner) ? IS_ERROR : errs_often(line, p) ? IS_MANY : PERMITTED;
+	return !related(line, &inner) ? IS_ERROR : too_many_errors(line, p) ? IS_MANY : PERMITTED;
 }
 
-/* asks does what admitted and judge leave to those who can read the packet. */
-inline_always int NAME(asks)(CTX *ctx, struct packet *p, __u32 line, int reason, int how)
+/* finish handles the reasons of admit and judge for which the packet must be read further. */
+inline_always int NAME(finish)(CTX *ctx, struct packet *p, __u32 line, int reason, int how)
 {
-	if (reason == ASK_ABOUT)
-		return NAME(about)(ctx, p, line);
-	reason = NAME(on_link)(ctx, p, line, how);
+	if (reason == NEEDS_ERROR)
+		return NAME(judge_error)(ctx, p, line);
+	reason = NAME(judge_link)(ctx, p, line, how);
 	return reason == PERMITTED && p->v6 && !(conf & CONF_NEIGHBOURS) ? judge(line, p, PARSED, how) : reason;
 }
 

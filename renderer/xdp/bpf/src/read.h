@@ -1,4 +1,4 @@
-/* Reads packets whole, where the kernel calls: a reader for each kind of context, of the one in parse.h. */
+/* Readers of whole packets: one for each kind of context, all from parse.h. */
 #ifndef SLUICE_READ_H
 #define SLUICE_READ_H
 

@@ -1,37 +1,41 @@
-/* What becomes known of packets: counters and events. */
+/* Counters and events. */
 #ifndef SLUICE_REPORT_H
 #define SLUICE_REPORT_H
 #include "shares.h"
 
-/* Why a packet is dropped; 0 for one that passes. */
-enum reason { PERMITTED = 0, BY_POLICY, IS_MALFORMED, IS_SPOOFED, IS_FRAGMENT, IS_UNKNOWN, IS_ERROR, IS_MANY, IS_NEIGHBOUR, IS_ARP, IS_NON_IP, IS_ROUTED, IS_TUNNEL, REASONS, ASK_ABOUT = 99, ASK_LINK };
+/* Why a packet is dropped; 0 if it passes. The last two mean that the packet must be read
+ * further. */
+enum reason {
+	PERMITTED = 0, BY_POLICY, IS_MALFORMED, IS_SPOOFED, IS_FRAGMENT, IS_UNKNOWN, IS_ERROR, IS_MANY,
+	IS_NEIGHBOUR, IS_ARP, IS_NON_IP, IS_ROUTED, IS_TUNNEL, REASONS, NEEDS_ERROR = 99, NEEDS_LINK
+};
 
-/* hits counts the packets that every rule decided, by processor and slot. */
-IN_PLACE(__u64, hits);
-volatile const __u32 hit_slots = 1, hit_places = 1; /* of a processor, and of all */
+/* counters has the number of packets that each rule decided, by processor and slot. */
+IN_PLACE(__u64, counters);
+volatile const __u32 counter_slots = 1, counter_places = 1; /* for each processor, and for all together */
 
-inline_always void hit(__u32 slot)
+inline_always void count_rule(__u32 slot)
 {
-	__u64 i = (__u64)this_cpu() * hit_slots + slot;
-	if (likely(slot < hit_slots && i < hit_places))
-		++*AT(hits, i);
+	__u64 i = (__u64)this_cpu() * counter_slots + slot;
+	if (likely(slot < counter_slots && i < counter_places))
+		++*AT(counters, i);
 }
 
-/* reasons counts packets that are dropped, by processor and by why. */
-#define REASON_PLACES 16 /* of a processor: lines of the cache */
-IN_PLACE(__u64, reasons);
+/* drops has the number of dropped packets, by processor and reason. */
+#define DROP_PLACES 16 /* for each processor: whole cache lines */
+IN_PLACE(__u64, drops);
 volatile const __u32 cpus = 1;
 
-inline_always void dropped(enum reason why)
+inline_always void count_drop(enum reason why)
 {
 	__u32 cpu = this_cpu();
 	if (likely(cpu < cpus))
-		++*AT(reasons, cpu * REASON_PLACES + (why & (REASON_PLACES - 1)));
+		++*AT(drops, cpu * DROP_PLACES + (why & (DROP_PLACES - 1)));
 }
 
 struct event {
-	__u64 time;   /* ns since the machine began */
-	__u64 missed; /* packets of this processor that had none since its last one */
+	__u64 time;   /* ns since boot */
+	__u64 missed; /* packets of this processor without an event since its last event */
 	__u32 id, verdict;
 	__u32 remote[4], local[4];
 	__u16 remote_port, local_port;
@@ -45,20 +49,20 @@ struct {
 	__uint(max_entries, 1 << 18);
 } events SEC(".maps");
 
-/* telling says what is told while somebody listens: nothing when per_second is 0. */
-struct telling {
+/* The event filter selects the packets that are reported. It disables events if per_second is 0. */
+struct event_filter {
 	__u32 per_second; /* events of each processor */
-	__u32 one_in;     /* of so many packets that could have an event, one has; 0 is 1 */
-	__u32 permitted;  /* also packets that begin what is permitted */
+	__u32 one_in;     /* sample one in N packets; 0 is 1 */
+	__u32 permitted;  /* report also the first packets of permitted flows */
 	__u32 zero;
 };
 
-IN_PLACE(struct telling, listener);
+IN_PLACE(struct event_filter, evfilter);
 
-/* tokens limits the events of a processor, and counts the packets that have none. */
+/* tokens limits the events of a processor, and counts the packets without one. */
 struct tokens {
 	__u64 last, missed;
-	__u32 left, turn;
+	__u32 left, skipped;
 };
 
 struct {
@@ -68,22 +72,23 @@ struct {
 	__type(value, struct tokens);
 } tokens SEC(".maps");
 
-/* listens reports whether somebody wants to know of what is dropped, or of what begins. */
-inline_always __u32 listens(int permitted)
+/* reporting reports whether events are enabled: for dropped packets, or for permitted ones. */
+inline_always __u32 reporting(int permitted)
 {
-	volatile struct telling *s = listener;
+	volatile struct event_filter *s = evfilter;
 	return permitted ? s->permitted : s->per_second;
 }
 
-/* may_tell reports whether it is the turn of this packet, and takes a token, of which a second
- * brings so many: they come evenly, so that a flood does not use up those of a second at once. */
-inline_always int may_tell(struct telling *s, struct tokens *t, __u32 id)
+/* may_report reports whether a packet may have an event, and takes a token for it. It samples one
+ * in one_in packets. Tokens are added evenly over a second, so that a flood does not use up those
+ * of a second at once. */
+inline_always int may_report(struct event_filter *s, struct tokens *t, __u32 id)
 {
 	__u32 rate = s->per_second;
 	if (s->one_in > 1) {
-		if (++t->turn < s->one_in)
+		if (++t->skipped < s->one_in)
 			return 0;
-		t->turn = 0;
+		t->skipped = 0;
 	}
 	__u64 now = ktime_ns(), since = now - t->last;
 	__u32 most = rate + rate / 2;
@@ -97,21 +102,21 @@ inline_always int may_tell(struct telling *s, struct tokens *t, __u32 id)
 			t->last = now;
 		}
 	}
-	if (!t->left || !shares_events(id, t->left, rate, now))
+	if (!t->left || !may_have_event(id, t->left, rate, now))
 		return 0;
 	t->left--;
 	return 1;
 }
 
-on_its_own int tell(__u32 id, struct packet *p, __u32 verdict, __u32 reason)
+global_function int report(__u32 id, struct packet *p, __u32 verdict, __u32 reason)
 {
 	__u32 zero = 0;
-	struct telling *s = listener;
+	struct event_filter *s = evfilter;
 	struct tokens *t = map_lookup(&tokens, &zero);
 	if (!p || !t || !s->per_second)
 		return 0;
 	struct event *e = 0;
-	if (may_tell(s, t, id))
+	if (may_report(s, t, id))
 		e = ringbuf_reserve(&events, sizeof(*e), 0);
 	if (!e) {
 		t->missed++;

@@ -1,35 +1,39 @@
-/* What each endpoint has of what all share: none takes from others what these have. */
+/* The part of each endpoint in shared resources. An endpoint cannot take the share of another
+ * one. */
 #ifndef SLUICE_SHARES_H
 #define SLUICE_SHARES_H
 #include "packet.h"
 
-#define ENDS 16384
+#define PLACES 16384
 
-/* By the low bits of an endpoint's number. */
+/* The usage of an endpoint. The map is indexed by the low bits of its ID. */
 struct share {
-	__u32 flows;     /* places in the table of flows */
-	__u32 told;      /* events in a second: the second in the upper half */
-	__u64 errors[2]; /* ICMP errors from the pod and to it: until when those that passed are paid for, in ns */
+	__u32 flows;     /* entries in the connection table */
+	__u32 reported;      /* events in this second; the upper half is the second */
+	/* rate limits of ICMP errors from and to the pod: the time, in ns, until which errors have
+	 * used the rate */
+	__u64 errors[2];
 	__u64 zero;
 };
 
 IN_PLACE(struct share, shares);
 
-inline_always struct share *share_of(__u32 id) { return AT(shares, id & (ENDS - 1)); }
+inline_always struct share *share_of(__u32 id) { return AT(shares, id & (PLACES - 1)); }
 
-/* limits are written by the agent, when endpoints come and go. */
+/* The agent updates limits when endpoints come and go. */
 struct quota {
-	__u32 flows; /* places in the table of flows that are an endpoint's share */
+	__u32 flows; /* an endpoint's share of the connection table, in entries */
 	__u32 zero;
 };
 
 IN_PLACE(struct quota, limits);
 
-/* exceeds reports whether an endpoint has more places than its share. */
-inline_always int exceeds(__u32 id) { return share_of(id)->flows > *(volatile __u32 *)&limits->flows; }
+/* exceeds_share reports whether an endpoint has more connections than its share. */
+inline_always int exceeds_share(__u32 id) { return share_of(id)->flows > *(volatile __u32 *)&limits->flows; }
 
-/* gains has an endpoint have a place that another one had; 0 is none. */
-inline_always void gains(__u32 id, __u32 from)
+/* count_entry counts an entry of the connection table that goes from one endpoint, or none (0), to
+ * another. */
+inline_always void count_entry(__u32 id, __u32 from)
 {
 	if (id == from)
 		return;
@@ -40,9 +44,9 @@ inline_always void gains(__u32 id, __u32 from)
 
 #define ERRORS_PER_SECOND 100
 
-/* too_often reports whether an endpoint has had its ICMP errors of a direction, of which a second brings so
- * many; it may use those of a second at once. */
-inline_always int too_often(__u32 id, int to_pod)
+/* exceeds_error_rate reports whether an endpoint has exceeded its rate of ICMP errors in a
+ * direction. A burst of one second's errors is permitted. */
+inline_always int exceeds_error_rate(__u32 id, int to_pod)
 {
 	__u64 *paid = &share_of(id)->errors[to_pod & 1], now = ktime_ns(), until = *paid;
 	if ((long long)(until - now) > 1000000000LL)
@@ -53,18 +57,18 @@ inline_always int too_often(__u32 id, int to_pod)
 	return 0;
 }
 
-/* shares_events reports whether an endpoint may have another event while a processor has so many left: as many as
- * half a second brings are for endpoints that had few in this second. */
-inline_always int shares_events(__u32 id, __u32 left, __u32 per_second, __u64 now)
+/* may_have_event reports whether an endpoint may have another event while its processor has so many
+ * tokens left. Half a second's tokens are reserved for endpoints with few events in this second. */
+inline_always int may_have_event(__u32 id, __u32 left, __u32 per_second, __u64 now)
 {
 	struct share *s = share_of(id);
-	__u32 second = now >> 30, told = s->told;
-	if (told >> 16 != (second & 0xffff))
-		told = second << 16;
-	if ((told & 0xffff) > per_second >> 6 && left <= per_second / 2)
+	__u32 second = now >> 30, reported = s->reported;
+	if (reported >> 16 != (second & 0xffff))
+		reported = second << 16;
+	if ((reported & 0xffff) > per_second >> 6 && left <= per_second / 2)
 		return 0;
-	if ((told & 0xffff) != 0xffff)
-		s->told = told + 1;
+	if ((reported & 0xffff) != 0xffff)
+		s->reported = reported + 1;
 	return 1;
 }
 

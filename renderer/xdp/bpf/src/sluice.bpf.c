@@ -1,80 +1,81 @@
-/* The places where the kernel calls the classifier. What it is made of is in the headers: packets are read
- * (packet.h, parse.h, read.h), judged (judge.h, and quick.h for most), and in the stack of the node (stack.h). */
+/* The entry points of the classifier. The headers have its parts: packets are read (packet.h,
+ * parse.h, read.h), judged (judge.h, and quick.h for most), or judged at netfilter hooks of the
+ * node (stack.h). */
 #include "read.h"
 #include "quick.h"
 #include "stack.h"
 
 inline_always int tc(struct __sk_buff *skb, __u32 id, const int to_pod, const int how)
 {
-	const int does = how == AT_POD ? ENFORCE : how;
+	const int as = how == AT_POD ? ENFORCE : how;
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct packet p = { .to_pod = to_pod, .bytes = skb->len, .generation = generation(), .now = now_units() };
 	__u32 line = line_of(id, &p);
 	if (unlikely(!line))
-		return settle(id, &p, conf & CONF_CLOSED ? IS_UNKNOWN : PERMITTED, does) ? TC_NEXT : TC_SHOT;
-	int parsed = PARSED, reason = -1, later = how == AT_POD && for_node(id, data, end);
-	p.hairpin = to_pod && (skb->ingress_ifindex == id || is_of(tag_if_ours(skb->tc_index, skb->ingress_ifindex), id));
-	p.elsewhere = to_pod && skb->ingress_ifindex;
-	p.tagged = !!skb->vlan_present; /* the kernel takes tags out of frames */
+		return settle(id, &p, conf & CONF_CLOSED ? IS_UNKNOWN : PERMITTED, as) ? TC_NEXT : TC_SHOT;
+	int parsed = PARSED, reason = -1, later = how == AT_POD && is_for_node(id, data, end);
+	p.hairpin = to_pod && (skb->ingress_ifindex == id || is_of(own_tag(skb->tc_index, skb->ingress_ifindex), id));
+	p.received = to_pod && skb->ingress_ifindex;
+	p.tagged = !!skb->vlan_present; /* the kernel moves VLAN tags out of the frame */
 	if (likely(!p.tagged && fast(&p, data, end, to_pod))) {
-		if (to_pod && does == ENFORCE)
-			from_whom(skb, &p);
-		reason = later ? passes(line, &p) : quick(line, &p, to_pod, does);
+		if (to_pod && as == ENFORCE)
+			set_sender(skb, &p);
+		reason = later ? is_source_valid(line, &p) : quick(line, &p, to_pod, as);
 	} else {
 		parsed = parse_skb(skb, &p);
-		if (to_pod && does == ENFORCE)
-			from_whom(skb, &p);
+		if (to_pod && as == ENFORCE)
+			set_sender(skb, &p);
 		later &= parsed != ON_LINK;
 	}
 	if (reason < 0)
-		reason = later ? hands_on(line, &p, parsed) : judge(line, &p, parsed, does);
-	if (unlikely(reason >= ASK_ABOUT))
-		reason = asks_skb(skb, &p, line, reason, does);
+		reason = later ? check_source(line, &p, parsed) : judge(line, &p, parsed, as);
+	if (unlikely(reason >= NEEDS_ERROR))
+		reason = finish_skb(skb, &p, line, reason, as);
 	if (how == AT_POD)
 		skb->tc_index = tag_of(id, later);
-	return settle(id, &p, reason, does) ? TC_NEXT : TC_SHOT;
+	return settle(id, &p, reason, as) ? TC_NEXT : TC_SHOT;
 }
 
 SEC("tc") int from_pod(struct __sk_buff *skb) { return tc(skb, skb->ifindex, 0, AT_POD); }
 
-/* What a pod sends to itself by way of a service comes back from its own interface. */
+/* Packets that a pod sends to itself through a service come back from its own interface. */
 SEC("tc") int to_pod(struct __sk_buff *skb) { return tc(skb, skb->ifindex, 1, ENFORCE); }
 
-/* These are told the endpoint in the mark, so that the classifier can be asked about a
- * packet that is nowhere: probes as if it were, asks without leaving anything. */
+/* These get the endpoint in the mark, and judge test packets: probe_ programs like real packets,
+ * ask_ programs without changing state. */
 SEC("tc") int probe_from(struct __sk_buff *skb) { return tc(skb, skb->mark, 0, ENFORCE); }
 SEC("tc") int probe_to(struct __sk_buff *skb) { return tc(skb, skb->mark, 1, ENFORCE); }
-SEC("tc") int ask_from(struct __sk_buff *skb) { return tc(skb, skb->mark, 0, ASK); }
-SEC("tc") int ask_to(struct __sk_buff *skb) { return tc(skb, skb->mark, 1, ASK); }
+SEC("tc") int ask_from(struct __sk_buff *skb) { return tc(skb, skb->mark, 0, QUERY); }
+SEC("tc") int ask_to(struct __sk_buff *skb) { return tc(skb, skb->mark, 1, QUERY); }
 
 inline_always int xdp(struct xdp_md *ctx, __u32 id, const int to_pod, const int how)
 {
-	const int does = how == AT_POD ? ENFORCE : how;
+	const int as = how == AT_POD ? ENFORCE : how;
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct packet p = { .to_pod = to_pod, .bytes = end - data, .generation = generation(), .now = now_units() };
 	__u32 line = line_of(id, &p);
 	if (unlikely(!line))
-		return settle(id, &p, conf & CONF_CLOSED && does == ENFORCE ? IS_UNKNOWN : PERMITTED, does) ? XDP_PASS : XDP_DROP;
-	int parsed = PARSED, reason = -1, later = how == AT_POD && for_node(id, data, end);
-	p.elsewhere = how == EARLY;
+		return settle(id, &p, conf & CONF_CLOSED && as == ENFORCE ? IS_UNKNOWN : PERMITTED, as) ? XDP_PASS : XDP_DROP;
+	int parsed = PARSED, reason = -1, later = how == AT_POD && is_for_node(id, data, end);
+	p.received = how == EARLY;
 	if (likely(fast(&p, data, end, to_pod)))
-		reason = later ? passes(line, &p) : quick(line, &p, to_pod, does);
+		reason = later ? is_source_valid(line, &p) : quick(line, &p, to_pod, as);
 	else {
 		p.bytes = xdp_length(ctx);
 		parsed = parse_xdp(ctx, &p);
 		later &= parsed != ON_LINK;
 	}
 	if (reason < 0)
-		reason = later ? hands_on(line, &p, parsed) : judge(line, &p, parsed, does);
-	if (unlikely(reason >= ASK_ABOUT))
-		reason = asks_xdp(ctx, &p, line, reason, does);
-	return settle(id, &p, reason, does) ? XDP_PASS : XDP_DROP;
+		reason = later ? check_source(line, &p, parsed) : judge(line, &p, parsed, as);
+	if (unlikely(reason >= NEEDS_ERROR))
+		reason = finish_xdp(ctx, &p, line, reason, as);
+	return settle(id, &p, reason, as) ? XDP_PASS : XDP_DROP;
 }
 
 SEC("xdp.frags") int xdp_from_pod(struct xdp_md *ctx) { return xdp(ctx, ctx->ingress_ifindex, 0, AT_POD); }
 
-/* named finds the endpoint that a packet goes to, 0 for none. */
-inline_always __u32 named(struct xdp_md *ctx)
+/* endpoint_of_destination returns the endpoint that a packet goes to, 0 for none. */
+inline_always __u32 endpoint_of_destination(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct address a = {};
@@ -96,19 +97,19 @@ inline_always __u32 named(struct xdp_md *ctx)
 	} else {
 		return 0;
 	}
-	__u32 *id = map_lookup(&names, &a);
+	__u32 *id = map_lookup(&addrs, &a);
 	return id ? *id : 0;
 }
 
-/* xdp_uplink is for a device by which packets come to the node: it drops early what the pod's interface
- * would drop, and notes nothing. */
+/* xdp_uplink is for devices by which packets come to the node. It drops early what the pod's
+ * interface would drop, and changes no state. */
 SEC("xdp.frags") int xdp_uplink(struct xdp_md *ctx)
 {
-	__u32 id = named(ctx);
+	__u32 id = endpoint_of_destination(ctx);
 	return id ? xdp(ctx, id, 1, EARLY) : XDP_PASS;
 }
 
-/* What local pods send is judged here if it went to the node, behind the translation of destinations. */
+/* Packets of local pods to the node are judged here, after the translation of destinations. */
 SEC("netfilter") int stack4(struct bpf_nf_ctx *ctx) { return in_stack(ctx, 0); }
 SEC("netfilter") int stack6(struct bpf_nf_ctx *ctx) { return in_stack(ctx, 1); }
 

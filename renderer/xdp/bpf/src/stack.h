@@ -1,85 +1,88 @@
-/* What a pod sends to its node may be translated there: to a pod behind a service, or back to whom it answers.
- * So it is judged in the stack of the node (netfilter), between both translations. At the interface of the pod
- * only its source is checked, which tells here whose it is. */
+/* Packets of a pod to its node may be translated there: to a pod behind a service, or back to the
+ * client of an answer. So they are judged at netfilter hooks of the node, after the translation of
+ * destinations and before that of sources. At the interface of the pod only the source is checked,
+ * by which the packet is attributed to the pod here. */
 #ifndef SLUICE_STACK_H
 #define SLUICE_STACK_H
 
 #include "read.h"
 #include "quick.h"
 
-volatile const __u32 behind = 0; /* what goes to the node is judged in its stack */
-volatile const __u32 tags = 0;   /* from_pod notes in packets that it checked them */
+volatile const __u32 judge_in_stack = 0; /* packets to the node are judged at its netfilter hooks */
+volatile const __u32 tags = 0;   /* from_pod tags the packets that it checked */
 
-/* for_node reports whether a frame of an endpoint is to be judged in the stack. Others do not come there: a
- * bridge switches them. */
-inline_always int for_node(__u32 id, void *data, void *end)
+/* is_for_node reports whether a frame of an endpoint must be judged at netfilter hooks. Other
+ * frames do not get there, because a bridge switches them. */
+inline_always int is_for_node(__u32 id, void *data, void *end)
 {
 	__u16 *to = data;
-	if (!behind || conf & CONF_SPOOF || data + sizeof(struct ethernet) > end)
+	if (!judge_in_stack || conf & CONF_SPOOF || data + sizeof(struct ethernet) > end)
 		return 0;
 	__u64 address = (__u64)to[0] | (__u64)to[1] << 16 | (__u64)to[2] << 32;
-	return AT(gateways, id & (ENDS - 1))->gateway == (address | (__u64)(id / ENDS) << 48) && address;
+	return AT(gateways, id & (PLACES - 1))->gateway == (address | (__u64)(id / PLACES) << 48) && address;
 }
 
-/* A tag is in a packet (tc_index) that comes from a pod, and says from which interface, by the low bits of its
- * number. A packet that has none may have lost it: other filters set that field. */
+/* A tag marks a packet of a pod (in tc_index) with the low bits of its interface's index. A packet
+ * may have lost its tag, because other filters can set that field. */
 #define TAG_LATER (1U << 15)
 #define TAG_JUDGED (1U << 14)
 
-inline_always __u16 tag_of(__u32 id, int later) { return (later ? TAG_LATER : TAG_JUDGED) | (id & (ENDS - 1)); }
-inline_always int is_of(__u32 tag, __u32 id) { return tag & (TAG_LATER | TAG_JUDGED) && !((tag ^ id) & (ENDS - 1)); }
+inline_always __u16 tag_of(__u32 id, int later) { return (later ? TAG_LATER : TAG_JUDGED) | (id & (PLACES - 1)); }
+inline_always int is_of(__u32 tag, __u32 id) { return tag & (TAG_LATER | TAG_JUDGED) && !((tag ^ id) & (PLACES - 1)); }
 
-/* tag_if_ours returns a tag that a program of this node wrote: the packet came by the interface that goes with it.
- * Tags cross from one network namespace to another, as from a node that is a container to the next one. */
-inline_always __u32 tag_if_ours(__u32 tag, __u32 by)
+/* own_tag returns a tag if a program of this node wrote it, so that the packet arrived by the
+ * interface of the tag; else 0. Tags can cross network namespaces, for example from one node to
+ * another if nodes are containers. */
+inline_always __u32 own_tag(__u32 tag, __u32 by)
 {
-	return tag & (TAG_LATER | TAG_JUDGED) && by && AT(gateways, tag & (ENDS - 1))->arrives_by == by ? tag : 0;
+	return tag & (TAG_LATER | TAG_JUDGED) && by && AT(gateways, tag & (PLACES - 1))->arrives_by == by ? tag : 0;
 }
 
-/* passes says for most packets that they are from their pod, and hands_on what becomes of others that are not
- * judged yet. */
-inline_always int passes(__u32 line, struct packet *p)
+/* is_source_valid returns PERMITTED for most packets with a source of their pod, else -1.
+ * check_source checks all other packets that are judged later. */
+inline_always int is_source_valid(__u32 line, struct packet *p)
 {
 	struct line *record = line_at(line);
-	return record && honest(record, line, p) ? PERMITTED : -1;
+	return record && has_first_address(record, line, p) ? PERMITTED : -1;
 }
 
-on_its_own int hands_on(__u32 line, struct packet *p, int parsed)
+global_function int check_source(__u32 line, struct packet *p, int parsed)
 {
 	struct line *record = line_at(line);
 	if (!record || !p)
 		return IS_UNKNOWN;
-	int reason = admitted(line, record->w[RECORD_FLAGS], p, parsed, 0);
+	int reason = admit(line, record->w[RECORD_FLAGS], p, parsed, 0);
 	return reason < 0 ? PERMITTED : reason;
 }
 
-/* Where the kernel has what it knows, in bytes: of a packet its connection, its tag, its length, and the interface
- * that it came by; of a connection (struct nf_conn, include/net/netfilter) the source of its first direction, and
- * how far behind it that of the other is. A source is an address and a port; a destination is right behind. 0: not
- * known. */
+/* Offsets, in bytes, in structs of the kernel: in struct sk_buff the connection, the tag, the
+ * length, and the ingress interface; in struct nf_conn (include/net/netfilter) the source of the
+ * original direction, and from there to the source of the reply direction. A source is an address
+ * and a port; the destination follows it. 0: unknown. */
 volatile const __u32 skb_connection = 0, skb_tag = 0, skb_length = 0, skb_interface = 0;
 volatile const __u32 connection_source = 0, connection_step = 0;
 
-struct far_end {
+struct conn_end {
 	struct address address;
 	__be16 port;
 	__u8 protocol, zero; /* of destinations only */
 };
 
-/* In any direction d of a connection a packet goes from the source of d to the source of the other one,
- * whatever is translated. */
-inline_always int end_of(__u64 connection, int other, int destination, struct far_end *e)
+/* Before and after all translations, a packet in a direction of a connection goes from the source
+ * of that direction to the source of the other direction. */
+inline_always int read_end(__u64 connection, int other, int destination, struct conn_end *e)
 {
 	int answer = (connection & 7) >= 3;
 	__u64 at = (connection & ~7ULL) + connection_source + (answer != other ? connection_step : 0) + (destination ? sizeof(*e) : 0);
 	return !probe_read_kernel(e, sizeof(*e), (void *)at);
 }
 
-/* sent_by has a packet to a pod be from its sender: sources are translated behind the point that policy is about. */
-on_its_own int sent_by(__u64 connection, struct packet *p)
+/* sender_of_connection sets the remote end of a packet to a pod to its original sender, because
+ * policy applies to sources before their translation. */
+global_function int sender_of_connection(__u64 connection, struct packet *p)
 {
-	struct far_end e = {};
-	if (!p || !end_of(connection, 0, 0, &e))
+	struct conn_end e = {};
+	if (!p || !read_end(connection, 0, 0, &e))
 		return 0;
 	p->sender_known = 1;
 	for (int i = 0; i < 4; i++)
@@ -91,22 +94,22 @@ on_its_own int sent_by(__u64 connection, struct packet *p)
 	return 0;
 }
 
-inline_always void from_whom(struct __sk_buff *skb, struct packet *p)
+inline_always void set_sender(struct __sk_buff *skb, struct packet *p)
 {
-	if (!behind || !skb_connection || !bpf_cast_to_kern_ctx)
+	if (!judge_in_stack || !skb_connection || !bpf_cast_to_kern_ctx)
 		return;
 	__u64 connection = *(__u64 *)(bpf_cast_to_kern_ctx(skb) + skb_connection);
 	if (connection & ~7ULL)
-		sent_by(connection, p);
+		sender_of_connection(connection, p);
 }
 
-/* translated reports whether a packet does not go where it was sent to. */
-on_its_own int translated(__u64 connection)
+/* translated reports whether the destination of a packet was translated. */
+global_function int translated(__u64 connection)
 {
-	struct far_end to = {}, goes = {};
+	struct conn_end to = {}, goes = {};
 	if (!(connection & ~7ULL))
 		return 0;
-	if (!end_of(connection, 0, 1, &to) || !end_of(connection, 1, 0, &goes))
+	if (!read_end(connection, 0, 1, &to) || !read_end(connection, 1, 0, &goes))
 		return 1;
 	__u32 *a = to.address.w, *b = goes.address.w;
 	if ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3]))
@@ -114,13 +117,13 @@ on_its_own int translated(__u64 connection)
 	return to.port != goes.port && to.protocol != P_ICMP && to.protocol != P_ICMP6; /* these have no ports */
 }
 
-/* sender finds the line of the endpoint of a local pod that a packet comes from, 0 for none. */
-on_its_own __u32 sender(struct packet *p, __u32 tag)
+/* sender_line returns the line of the record of the local pod that sent a packet, 0 for none. */
+global_function __u32 sender_line(struct packet *p, __u32 tag)
 {
 	if (!p)
 		return 0;
 	if (tag & (TAG_LATER | TAG_JUDGED)) {
-		__u64 line = *AT(ends, (tag + nothing(p->generation)) & (ENDS - 1));
+		__u64 line = *AT(endpts, (tag + zero_after(p->generation)) & (PLACES - 1));
 		if (line && owns(line, p->v6, &p->local))
 			return line;
 	}
@@ -132,13 +135,13 @@ on_its_own __u32 sender(struct packet *p, __u32 tag)
 		a.w[2] = ntohl(0xffff);
 		a.w[3] = ntohl(p->local.w[0]);
 	}
-	__u32 *id = map_lookup(&names, &a);
+	__u32 *id = map_lookup(&addrs, &a);
 	return id ? line_of(*id, p) : 0;
 }
 
-/* stack_fast4 and stack_fast6 do what fast does. */
+/* stack_fast4 and stack_fast6 do the work of fast at netfilter hooks. */
 #define STACK_FAST(name, header, read) \
-on_its_own int name(struct bpf_nf_ctx *ctx, struct packet *p) \
+global_function int name(struct bpf_nf_ctx *ctx, struct packet *p) \
 { \
 	struct bpf_dynptr data; \
 	char copy[sizeof(header) + 14]; \
@@ -150,16 +153,16 @@ on_its_own int name(struct bpf_nf_ctx *ctx, struct packet *p) \
 STACK_FAST(stack_fast4, struct ip4, fast4)
 STACK_FAST(stack_fast6, struct ip6, fast6)
 
-/* quick_in_stack is a call, so that what it keeps takes no stack from those that read packets. */
-on_its_own int quick_in_stack(__u32 line, struct packet *p) { return p ? quick(line, p, 0, ENFORCE) : -1; }
+/* quick_in_stack is a call, so that its variables take no stack from the readers of packets. */
+global_function int quick_in_stack(__u32 line, struct packet *p) { return p ? quick(line, p, 0, ENFORCE) : -1; }
 
 inline_always int in_stack(struct bpf_nf_ctx *ctx, const int v6)
 {
 	const void *skb = ctx->skb;
 	__u32 tag = *(__u16 *)(skb + skb_tag), by = *(__u32 *)(skb + skb_interface);
 	if (!by)
-		return NF_ACCEPT; /* made here */
-	tag = tag_if_ours(tag, by);
+		return NF_ACCEPT; /* created on this node */
+	tag = own_tag(tag, by);
 	__u64 connection = skb_connection ? *(__u64 *)(skb + skb_connection) : 0;
 	if (tag & TAG_JUDGED && !translated(connection))
 		return NF_ACCEPT;
@@ -167,9 +170,9 @@ inline_always int in_stack(struct bpf_nf_ctx *ctx, const int v6)
 	int parsed = PARSED, reason = -1, plain = v6 ? stack_fast6(ctx, &p) : stack_fast4(ctx, &p);
 	if (!plain)
 		parsed = v6 ? network6_stack(ctx, &p, 0, 0) : network4_stack(ctx, &p, 0, 0);
-	__u32 line = sender(&p, tag);
+	__u32 line = sender_line(&p, tag);
 	struct line *record = line_at(line);
-	if (!line || !record) /* of nobody here, or of somebody who is not here any more */
+	if (!line || !record) /* of no local pod, or of one that was removed */
 		return tag & (TAG_LATER | TAG_JUDGED) && !settle(0, &p, IS_SPOOFED, ENFORCE) ? NF_DROP : NF_ACCEPT;
 	__u32 id = record->w[RECORD_ID];
 	int proven = !tags || by == id || is_of(tag, id);
@@ -177,8 +180,8 @@ inline_always int in_stack(struct bpf_nf_ctx *ctx, const int v6)
 		reason = quick_in_stack(line, &p);
 	if (reason < 0)
 		reason = judge(line, &p, parsed, proven ? ENFORCE : EARLY);
-	if (unlikely(reason >= ASK_ABOUT))
-		reason = asks_stack(ctx, &p, line, reason, ENFORCE);
+	if (unlikely(reason >= NEEDS_ERROR))
+		reason = finish_stack(ctx, &p, line, reason, ENFORCE);
 	return settle(id, &p, reason, ENFORCE) ? NF_ACCEPT : NF_DROP;
 }
 

@@ -1,6 +1,6 @@
-// Package attach has programs run at the interfaces of pods, at uplinks and in the stack of the
-// node, in whatever mode. What is attached goes on when the process ends, and is found by the next
-// one: links by their pins, filters by their handle.
+// Package attach attaches programs to the interfaces of pods, to uplinks, and to netfilter hooks of
+// the node. Attachments outlive the process. The next process finds links by their pins, and
+// filters by their handle.
 package attach
 
 import (
@@ -17,36 +17,35 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/pins"
 )
 
-// Programs are programs by their names: those of one policy map.
+// Programs are the programs of one policy map, by name.
 type Programs = map[string]*ebpf.Program
 
-// attachment is a place at which a program runs.
+// attachment is a program at an attach point.
 type attachment interface {
-	// update has another program with the same name run from now on. Where there is none, which was
-	// of another version, what runs goes on until it is replaced.
+	// update replaces the program by the one of the same name. If there is none, because the
+	// program is of another version, it keeps running until it is replaced.
 	update(Programs) error
 	detach() error
-	close() error // ends what does not go on
-	// repair has a program run, which runs already unless somebody else changed that, and be
-	// pinned.
+	close() error // releases what does not outlive the process
+	// repair restores the program and its pin if somebody changed them, and counts that.
 	repair(p *ebpf.Program, found Drift) error
 	at() place
-	gone() bool // with its device
+	gone() bool // its device does not exist any more
 }
 
-// place is where an attachment is, and what runs there.
+// place is an attach point and the program there.
 type place struct {
 	index    uint32 // of the interface
 	program  string
 	isFilter bool
 }
 
-// isTC reports whether a program is for the traffic control.
+// isTC reports whether the program is for TC or TCX.
 func (p place) isTC() bool {
 	return p.program == bpf.SluiceProgToPod || p.program == bpf.SluiceProgFromPod
 }
 
-// hooks are the attachments of one endpoint, in the order in which they were made.
+// hooks are the attachments of one endpoint, in the order in which they were created.
 type hooks struct{ list []attachment }
 
 func (h *hooks) update(programs Programs) error {
@@ -76,7 +75,7 @@ func (h *hooks) close() error {
 	return errors.Join(errs...)
 }
 
-// linked is an attachment that the kernel has as a link.
+// linked is an attachment by a bpf link.
 type linked struct {
 	link.Link
 	place place
@@ -90,18 +89,18 @@ func (l linked) update(programs Programs) error {
 	}
 	err := l.Update(p)
 	if err != nil && l.gone() {
-		return nil // with its device
+		return nil // its device does not exist any more
 	}
 	return err
 }
 
-// gone reports whether the device that a link was at is not there any more.
+// gone reports whether the device of a link does not exist any more.
 func (l linked) gone() bool {
 	info, err := l.Info()
 	return err == nil && linkIndex(info) == 0
 }
 
-// linkIndex is the device of a link.
+// linkIndex returns the interface index of a link, 0 for none.
 func linkIndex(i *link.Info) uint32 {
 	if t := i.TCX(); t != nil {
 		return t.Ifindex
@@ -143,17 +142,17 @@ func (l linked) repair(p *ebpf.Program, found Drift) error {
 	return l.Pin(l.pin)
 }
 
-// removeLink ends a link that may be pinned.
+// removeLink detaches a link, which may be pinned.
 func removeLink(l link.Link, pin string) error {
 	if pin != "" {
 		if err := l.Unpin(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	return l.Close() // the last reference
+	return l.Close() // this was the last reference
 }
 
-// isPinned reports whether a pin is that of a link.
+// isPinned reports whether a link is pinned at a path.
 func isPinned(path string, id link.ID) bool {
 	l, err := link.LoadPinnedLink(path, nil)
 	if err != nil {
@@ -163,7 +162,7 @@ func isPinned(path string, id link.ID) bool {
 	return errors.Join(err, l.Close()) == nil && info.ID == id
 }
 
-// eachPin calls do with the pins whose names begin with a prefix, and the rest of their names.
+// eachPin calls do for the pins whose names begin with a prefix, with the rest of the name.
 func eachPin(folder *pins.Folder, prefix string, do func(name, path string) error) error {
 	paths, err := folder.Glob(prefix)
 	for _, path := range paths {

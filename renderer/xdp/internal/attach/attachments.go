@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/pins"
 )
 
-// Attachments are all places at which programs run: at interfaces, and in the stack where what pods
-// send to the node is judged. It is used by one goroutine at a time, in the node's network
+// Attachments has all attachments: at interfaces, and at the netfilter hooks where the program
+// judges what pods send to the node. One goroutine at a time may use it, in the node's network
 // namespace.
 type Attachments struct {
 	*Interfaces
@@ -19,13 +19,13 @@ type Attachments struct {
 	loader   *loader.Loader
 }
 
-// New returns no attachments.
+// New returns Attachments without any attachment.
 func New(folder *pins.Folder, mode loader.Mode, l *loader.Loader, shared map[string]*ebpf.Map) (*Attachments, error) {
 	gateways, err := OpenGateways(shared)
 	return &Attachments{NewInterfaces(folder, mode), NewStack(folder), gateways, l}, err
 }
 
-// Adopt takes over what a process before attached.
+// Adopt takes over the attachments of an earlier process.
 func (a *Attachments) Adopt(uplinks []uint32) error {
 	return errors.Join(a.Interfaces.Adopt(uplinks), a.stack.Adopt())
 }
@@ -35,7 +35,7 @@ func (a *Attachments) Unseen() bool {
 	return len(a.pods)+len(a.uplinks) == 0 && a.stack.Empty()
 }
 
-// Attach has programs decide about an endpoint. ErrGone says that its interface is not there.
+// Attach attaches programs to an endpoint. It returns ErrGone if the interface does not exist.
 func (a *Attachments) Attach(id uint32, programs Programs) error {
 	if a.stack.Empty() && a.loader.Behind() {
 		if err := a.stack.Attach(programs); err != nil {
@@ -46,7 +46,7 @@ func (a *Attachments) Attach(id uint32, programs Programs) error {
 	return a.Interfaces.Attach(id, programs)
 }
 
-// Detach lets packets of an endpoint pass.
+// Detach detaches from an endpoint, whose packets pass then.
 func (a *Attachments) Detach(id uint32) error {
 	if err := a.Interfaces.Detach(id); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (a *Attachments) Detach(id uint32) error {
 	return nil
 }
 
-// Run has everything that is attached run other programs, those in the stack first.
+// Run replaces the programs of all attachments, those at netfilter hooks first.
 func (a *Attachments) Run(programs Programs) error {
 	if (len(a.pods) > 0 || !a.stack.Empty()) && a.loader.Behind() {
 		if err := a.stack.Attach(programs); err != nil {
@@ -65,7 +65,7 @@ func (a *Attachments) Run(programs Programs) error {
 	return a.Update(programs)
 }
 
-// Audit compares what the kernel has with what was attached, and repairs it.
+// Audit compares the attachments in the kernel with those that were made, and repairs differences.
 func (a *Attachments) Audit(programs Programs, found Drift) error {
 	for _, id := range a.Present() {
 		a.gateways.Find(id)
@@ -77,7 +77,7 @@ func (a *Attachments) Audit(programs Programs, found Drift) error {
 	return err
 }
 
-// Close ends what does not go on by itself.
+// Close releases what does not outlive the process.
 func (a *Attachments) Close() error {
 	if a == nil {
 		return nil

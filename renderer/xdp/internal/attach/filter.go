@@ -13,14 +13,14 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
 
-// Filter is an attachment to a clsact qdisc, which has no reference: it stays.
+// Filter is a filter of a clsact qdisc. It outlives the process without a pin.
 type Filter struct {
 	index   uint32
 	parent  uint32
 	program string
 }
 
-// filterHandle marks our filters; other priorities and handles are somebody else's.
+// filterHandle, with filterPriority and filterName, identifies our filters.
 const (
 	filterHandle   = 0x5c1ce
 	filterPriority = 0x5c1c
@@ -34,7 +34,7 @@ func newFilter(index uint32, program string) Filter {
 	return Filter{index, netlink.HANDLE_MIN_EGRESS, program}
 }
 
-// Index is the interface that a filter is at.
+// Index returns the interface of a filter.
 func (f Filter) Index() uint32 { return f.index }
 
 func (f Filter) netlink(p *ebpf.Program) *netlink.BpfFilter {
@@ -58,7 +58,7 @@ func (f Filter) update(programs Programs) error {
 	return err
 }
 
-// put adds the filter, or replaces the one that there is.
+// put adds or replaces the filter.
 func (f Filter) put(p *ebpf.Program) error {
 	qdisc := &netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{
 		LinkIndex: int(f.index), Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
@@ -72,7 +72,7 @@ func (f Filter) put(p *ebpf.Program) error {
 	return nil
 }
 
-// Remove takes the filter away, as somebody else may.
+// Remove removes the filter.
 func (f Filter) Remove() error { return f.detach() }
 
 func (f Filter) detach() error {
@@ -80,7 +80,7 @@ func (f Filter) detach() error {
 		LinkIndex: int(f.index), Parent: f.parent, Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: filterPriority,
 	}})
 	if isGone(err) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-		return nil // with its device or its qdisc
+		return nil // its device or its qdisc does not exist any more
 	}
 	return err
 }
@@ -88,17 +88,17 @@ func (f Filter) detach() error {
 func (f Filter) close() error { return nil }
 func (f Filter) at() place    { return place{f.index, f.program, true} }
 
-// gone reports whether the interface is not there any more.
+// gone reports whether the interface does not exist any more.
 func (f Filter) gone() bool {
 	_, err := netlink.LinkByIndex(int(f.index))
 	return errors.As(err, &netlink.LinkNotFoundError{})
 }
 
-// isGone reports whether an error is that there is no such device.
+// isGone reports whether an error means that the device does not exist.
 func isGone(err error) bool { return errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) }
 
-// OwnFilters returns the filters of ours that there are: they are not pinned, and go on with
-// their interface.
+// OwnFilters returns all filters of Sluice. Filters are not pinned; they live as long as their
+// interface.
 func OwnFilters() (out []Filter, err error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -108,7 +108,7 @@ func OwnFilters() (out []Filter, err error) {
 		for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
 			filters, err := netlink.FilterList(l, parent)
 			if err != nil {
-				continue // it is gone, or has no queues
+				continue // it does not exist any more, or has no queues
 			}
 			for _, f := range filters {
 				b, ok := f.(*netlink.BpfFilter)
@@ -135,11 +135,11 @@ func (f Filter) repair(p *ebpf.Program, found Drift) error {
 	return f.put(p)
 }
 
-// runs reports whether a filter is there, with a program.
+// runs reports whether the filter exists and runs a program.
 func (f Filter) runs(want ebpf.ProgramID) bool {
 	l, err := netlink.LinkByIndex(int(f.index))
 	if err != nil {
-		return true // it is gone, or it is not known
+		return true // it does not exist any more, or cannot be read
 	}
 	filters, err := netlink.FilterList(l, f.parent)
 	return err != nil || slices.ContainsFunc(filters, func(other netlink.Filter) bool {

@@ -15,16 +15,17 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
 
-// Gateways are what the interfaces of pods reach, in memory that packets read.
+// Gateways has the hardware address that each pod's interface reaches, in memory that programs
+// read.
 type Gateways struct{ raw []byte }
 
-// OpenGateways takes them out of the shared maps.
+// OpenGateways takes the map from the shared maps.
 func OpenGateways(shared map[string]*ebpf.Map) (*Gateways, error) {
 	b, err := bpf.Map(shared[bpf.SluiceMapGateways])
 	return &Gateways{b}, err
 }
 
-// Close ends the mapping.
+// Close unmaps the memory.
 func (g *Gateways) Close() error {
 	if g == nil {
 		return nil
@@ -32,15 +33,16 @@ func (g *Gateways) Close() error {
 	return bpf.Unmap(&g.raw)
 }
 
-// Find notes which hardware address of the node an interface reaches: that of its bridge, or its
-// own; and by which interface what its pod sends there comes to the stack. While it is not known,
-// what the pod sends is judged as it is addressed. It also notes the pod's own address of the link:
-// while that is not known, the pod's neighbour discovery has its other addresses only.
+// Find records the hardware address of the node that an interface reaches: that of its bridge, or
+// its own. It records the interface by which the pod's packets to that address enter the node's
+// network stack. While these are not known, packets of the pod are judged by their destination
+// before translation. Find also records the link-local address of the pod. While that is not known,
+// neighbour discovery of the pod may use its other addresses only.
 func (g *Gateways) Find(id uint32) {
 	var r bpf.SluiceReach
 	if l, err := netlink.LinkByIndex(int(id)); err == nil {
 		own, by := podHardware(l), l
-		for range 3 { // its bridge, and a VRF
+		for range 3 { // the pair may be in a bridge, and that in a VRF
 			above, err := netlink.LinkByIndex(by.Attrs().MasterIndex)
 			if by.Attrs().MasterIndex == 0 || err != nil {
 				break
@@ -53,7 +55,7 @@ func (g *Gateways) Find(id uint32) {
 			for i, b := range l.Attrs().HardwareAddr {
 				r.Gateway |= uint64(b) << (8 * i)
 			}
-			if !bytes.Equal(own, l.Attrs().HardwareAddr) { // else the pod claims to be the node
+			if !bytes.Equal(own, l.Attrs().HardwareAddr) { // else the pod has the node's hardware address
 				r.LinkLocal = linkLocal(own)
 			}
 			r.Gateway |= uint64(id/bpf.Places) << 48
@@ -63,7 +65,7 @@ func (g *Gateways) Find(id uint32) {
 	g.set(id, r)
 }
 
-// podHardware returns the hardware address of the pod's end of a pair, nil if it is not known.
+// podHardware returns the hardware address of the pod's end of a veth pair, nil if it is not known.
 func podHardware(l netlink.Link) net.HardwareAddr {
 	a := l.Attrs()
 	if l.Type() != "veth" || a.NetNsID < 0 || a.ParentIndex == 0 {
@@ -85,8 +87,8 @@ func podHardware(l netlink.Link) net.HardwareAddr {
 	return end.Attrs().HardwareAddr
 }
 
-// linkLocal returns the lower half of the address of the link that the kernel makes of a hardware
-// address (RFC 4291, modified EUI-64), 0 for none.
+// linkLocal returns the lower half of the link-local address that the kernel derives from a
+// hardware address (RFC 4291, modified EUI-64), 0 for none.
 func linkLocal(mac net.HardwareAddr) uint64 {
 	if len(mac) != 6 {
 		return 0
@@ -94,15 +96,15 @@ func linkLocal(mac net.HardwareAddr) uint64 {
 	return binary.BigEndian.Uint64([]byte{mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]})
 }
 
-// Forget notes that it is not known what an interface reaches.
+// Forget removes what is known of an interface.
 func (g *Gateways) Forget(id uint32) { g.set(id, bpf.SluiceReach{}) }
 
-// set notes what an interface reaches, or, with the zero value, that it is not known. Of two
-// interfaces that share a place the last counts.
+// set records what an interface reaches; the zero value means unknown. If two interfaces share a
+// place, the last one counts.
 func (g *Gateways) set(id uint32, r bpf.SluiceReach) {
 	place := (*bpf.SluiceReach)(unsafe.Pointer(&g.raw[uint64(id%bpf.Places)*uint64(unsafe.Sizeof(r))]))
 	if r.Gateway != 0 || atomic.LoadUint64(&place.Gateway)>>48 == uint64(id/bpf.Places) {
-		atomic.StoreUint64(&place.LinkLocal, 0) // never that of another one
+		atomic.StoreUint64(&place.LinkLocal, 0) // so that no packet reads the address of another interface
 		atomic.StoreUint32(&place.ArrivesBy, r.ArrivesBy)
 		atomic.StoreUint64(&place.Gateway, r.Gateway)
 		atomic.StoreUint64(&place.LinkLocal, r.LinkLocal)

@@ -16,34 +16,35 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/pins"
 )
 
-// ErrGone is returned for an interface that is not there any more.
+// ErrGone is returned for an interface that does not exist any more.
 var ErrGone = errors.New("the interface is gone")
 
 const linkPins = "link_"
 
-// Interfaces are the attachments at the interfaces of endpoints and at uplinks. An endpoint has the
-// number of its interface. It is used by one goroutine at a time, in the node's network namespace.
+// Interfaces has the attachments at the interfaces of endpoints and at uplinks. The ID of an
+// endpoint is the index of its interface. One goroutine at a time may use it, in the node's network
+// namespace.
 type Interfaces struct {
 	folder  *pins.Folder
 	mode    loader.Mode
-	noTCX   bool // in the kernel, as far as is known
+	noTCX   bool // the kernel is known to have no TCX
 	pods    map[uint32]*hooks
 	uplinks map[uint32]attachment
 }
 
-// NewInterfaces returns no attachments. Those of a mode are made, whatever modes those are of that
-// are found.
+// NewInterfaces returns Interfaces without any attachment. It attaches by the mode, and adopts
+// attachments of any mode.
 func NewInterfaces(folder *pins.Folder, mode loader.Mode) *Interfaces {
 	return &Interfaces{folder: folder, mode: mode, pods: map[uint32]*hooks{}, uplinks: map[uint32]attachment{}}
 }
 
-// Adopt takes over what a process before attached, and drops links whose device is gone, or that
-// are at what is no uplink any more.
+// Adopt takes over the attachments of an earlier process. It removes links of missing devices, and
+// of interfaces that are not uplinks any more.
 func (s *Interfaces) Adopt(uplinks []uint32) error {
 	return errors.Join(s.adoptLinks(uplinks), s.adoptFilters())
 }
 
-// adoptLinks takes over the links that are pinned.
+// adoptLinks takes over the pinned links.
 func (s *Interfaces) adoptLinks(uplinks []uint32) error {
 	return eachPin(s.folder, linkPins, func(name, path string) error {
 		number, program, ok := strings.Cut(name, "_")
@@ -69,7 +70,7 @@ func (s *Interfaces) adoptLinks(uplinks []uint32) error {
 	})
 }
 
-// adoptFilters takes over the filters of a process before.
+// adoptFilters takes over the filters of an earlier process.
 func (s *Interfaces) adoptFilters() error {
 	filters, err := OwnFilters()
 	if err != nil {
@@ -92,14 +93,14 @@ func (s *Interfaces) found(index uint32, a attachment) {
 	s.pods[index].list = append(s.pods[index].list, a)
 }
 
-// Attach has programs decide about an endpoint. Where another mode attached, its places stay until
-// those of this mode are there. ErrGone says that its interface is not there.
+// Attach attaches programs to an endpoint. Attachments of another mode stay until those of this
+// mode are in place. It returns ErrGone if the interface does not exist.
 func (s *Interfaces) Attach(id uint32, programs Programs) error {
 	old := s.pods[id]
 	if old == nil {
 		old = &hooks{}
 	}
-	if slices.ContainsFunc(old.list, attachment.gone) { // of an interface that had the same number
+	if slices.ContainsFunc(old.list, attachment.gone) { // of an earlier interface with the same index
 		if err := old.detach(); err != nil {
 			return err
 		}
@@ -118,7 +119,7 @@ func (s *Interfaces) Attach(id uint32, programs Programs) error {
 			return err
 		}
 	}
-	old.list = slices.DeleteFunc(old.list, func(a attachment) bool { // which is the new one, too
+	old.list = slices.DeleteFunc(old.list, func(a attachment) bool { // the same filter, which was replaced in place
 		f, isFilter := a.(Filter)
 		return isFilter && slices.Contains(now.list, attachment(f))
 	})
@@ -130,7 +131,7 @@ func (s *Interfaces) Attach(id uint32, programs Programs) error {
 	return nil
 }
 
-// fits reports whether an attachment is one that this mode would make.
+// fits reports whether this mode would make an attachment.
 func (s *Interfaces) fits(a attachment) bool {
 	at := a.at()
 	if at.isTC() && at.isFilter != (s.noTCX || s.mode == loader.ModeClsact) {
@@ -139,8 +140,8 @@ func (s *Interfaces) fits(a attachment) bool {
 	return slices.Contains(s.mode.Programs(), at.program)
 }
 
-// hook has a program run at its place. What is there already of old is taken over; it is returned
-// also when it cannot be updated.
+// hook attaches a program at its attach point. It takes over a matching attachment of old, and
+// returns that even if updating it fails.
 func (s *Interfaces) hook(old *hooks, index uint32, program string, programs Programs) (attachment, error) {
 	if i := slices.IndexFunc(old.list, func(a attachment) bool { return a.at().program == program && s.fits(a) }); i >= 0 {
 		a := old.list[i]
@@ -153,7 +154,7 @@ func (s *Interfaces) hook(old *hooks, index uint32, program string, programs Pro
 	return s.tc(index, program, programs)
 }
 
-// tc attaches to the traffic control of a device, by TCX where there is any.
+// tc attaches to a device by TCX, or by clsact if the kernel has no TCX.
 func (s *Interfaces) tc(index uint32, program string, programs Programs) (attachment, error) {
 	if s.mode != loader.ModeClsact {
 		at := ebpf.AttachTCXEgress
@@ -176,7 +177,7 @@ func (s *Interfaces) tc(index uint32, program string, programs Programs) (attach
 	return f, nil
 }
 
-// xdp attaches to the driver of a device, or above it.
+// xdp attaches to a device by native or generic XDP.
 func (s *Interfaces) xdp(index uint32, program string, programs Programs) (attachment, error) {
 	flags := link.XDPDriverMode
 	if s.mode == loader.ModeGeneric {
@@ -189,7 +190,7 @@ func (s *Interfaces) xdp(index uint32, program string, programs Programs) (attac
 	return s.pin(index, program, l)
 }
 
-// pin has a link go on when the process ends.
+// pin pins a link, so that it outlives the process.
 func (s *Interfaces) pin(index uint32, program string, l link.Link) (attachment, error) {
 	x := linked{Link: l, place: place{index: index, program: program}}
 	if s.folder.Pins() {
@@ -201,8 +202,8 @@ func (s *Interfaces) pin(index uint32, program string, l link.Link) (attachment,
 	return x, nil
 }
 
-// AttachUplinks attaches to the uplinks that are not attached yet, in their driver where that can
-// do it.
+// AttachUplinks attaches to the uplinks that are not attached yet, by native XDP where the driver
+// supports that.
 func (s *Interfaces) AttachUplinks(uplinks []uint32, programs Programs) error {
 	for _, index := range uplinks {
 		if s.uplinks[index] != nil {
@@ -225,8 +226,7 @@ func (s *Interfaces) AttachUplinks(uplinks []uint32, programs Programs) error {
 	return nil
 }
 
-// Update has everything that is attached run other programs, also where another mode is attached
-// still.
+// Update replaces the programs of all attachments, also those of another mode.
 func (s *Interfaces) Update(programs Programs) error {
 	for id, h := range s.pods {
 		if err := h.update(programs); err != nil {
@@ -241,7 +241,7 @@ func (s *Interfaces) Update(programs Programs) error {
 	return nil
 }
 
-// Detach lets packets of an endpoint pass.
+// Detach detaches from an endpoint, whose packets pass then.
 func (s *Interfaces) Detach(id uint32) error {
 	h := s.pods[id]
 	if h == nil {
@@ -254,7 +254,7 @@ func (s *Interfaces) Detach(id uint32) error {
 	return nil
 }
 
-// DetachAll ends all attachments but those at uplinks, and returns how many there were.
+// DetachAll removes all attachments except those at uplinks, and returns how many there were.
 func (s *Interfaces) DetachAll() (removed int, err error) {
 	for _, h := range s.pods {
 		removed += len(h.list)
@@ -263,22 +263,22 @@ func (s *Interfaces) DetachAll() (removed int, err error) {
 	return removed, err
 }
 
-// Has reports whether anything is attached at an endpoint.
+// Has reports whether an endpoint has any attachment.
 func (s *Interfaces) Has(id uint32) bool { return s.pods[id] != nil }
 
-// IDs returns the endpoints at which anything is attached, sorted.
+// IDs returns the endpoints that have any attachment, sorted.
 func (s *Interfaces) IDs() (ids []uint32) { return s.where(func(*hooks) bool { return true }) }
 
-// Count is at how many endpoints anything is attached.
+// Count returns how many endpoints have any attachment.
 func (s *Interfaces) Count() int { return len(s.pods) }
 
-// Present returns the endpoints at which anything is attached whose device is there, sorted.
+// Present returns the endpoints that have an attachment whose device exists, sorted.
 func (s *Interfaces) Present() []uint32 {
 	return s.where(func(h *hooks) bool { return slices.ContainsFunc(h.list, func(a attachment) bool { return !a.gone() }) })
 }
 
-// Attached returns the endpoints that are attached as this mode attaches. An endpoint whose device
-// is gone is not attached, nor is one that has not all places of the mode, or others.
+// Attached returns the endpoints whose device exists and that have exactly the attachments of the
+// mode, sorted.
 func (s *Interfaces) Attached() []uint32 {
 	return s.where(func(h *hooks) bool {
 		return !slices.ContainsFunc(h.list, attachment.gone) && len(h.list) == len(s.mode.Programs()) &&
@@ -286,8 +286,8 @@ func (s *Interfaces) Attached() []uint32 {
 	})
 }
 
-// Decides returns the endpoints at which programs of ours decide about both directions, in whatever
-// mode, also if another process attached them.
+// Decides returns the endpoints at which Sluice's programs judge both directions, in any mode, also
+// those that an earlier process attached.
 func (s *Interfaces) Decides() []uint32 {
 	return s.where(func(h *hooks) bool { return len(h.list) > 1 && !slices.ContainsFunc(h.list, attachment.gone) })
 }
@@ -302,10 +302,10 @@ func (s *Interfaces) where(is func(*hooks) bool) (ids []uint32) {
 	return ids
 }
 
-// Uplinks is how many uplinks are attached.
+// Uplinks returns how many uplinks are attached.
 func (s *Interfaces) Uplinks() int { return len(s.uplinks) }
 
-// Programs are the names of those that are attached, maybe by another mode.
+// Programs returns the names of the programs that are attached, in any mode.
 func (s *Interfaces) Programs() (names []string) {
 	for _, h := range s.pods {
 		for _, a := range h.list {
@@ -315,13 +315,13 @@ func (s *Interfaces) Programs() (names []string) {
 	return names
 }
 
-// Audit compares what the kernel has with what was attached, and repairs it. What is gone with its
-// device is left to who attaches it again.
+// Audit compares the attachments in the kernel with those that were made, and repairs differences.
+// It leaves attachments of missing devices to Attach.
 func (s *Interfaces) Audit(programs Programs, found Drift) error {
 	var errs []error
 	for _, h := range s.pods {
 		for _, a := range h.list {
-			if p := programs[a.at().program]; p != nil && !a.gone() { // else it is of another version, and goes on until it is replaced
+			if p := programs[a.at().program]; p != nil && !a.gone() { // a program of another version runs until it is replaced
 				errs = append(errs, a.repair(p, found))
 			}
 		}
@@ -329,7 +329,7 @@ func (s *Interfaces) Audit(programs Programs, found Drift) error {
 	return errors.Join(errs...)
 }
 
-// Close ends what does not go on by itself.
+// Close releases what does not outlive the process.
 func (s *Interfaces) Close() error {
 	var errs []error
 	for _, h := range s.pods {

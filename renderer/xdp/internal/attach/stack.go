@@ -15,18 +15,17 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/pins"
 )
 
-// point is where in the stack a program judges what local pods send.
+// point is a netfilter hook at which a program judges what local pods send.
 type point struct {
 	name     string // of its pin
 	program  string
 	family   link.NetfilterProtocolFamily
 	hook     link.NetfilterInetHook
-	priority int32 // and some behind it
+	priority int32 // the first of up to 8 that are tried
 }
 
-// points are all points. What is forwarded is judged behind filters and before the translation of
-// sources, and of IPVS. What is for the node, and what IPVS took from there to send it on, behind
-// IPVS.
+// points are all points. Forwarded packets are judged after filters, before source NAT and IPVS.
+// Packets for the node, and packets that IPVS takes from there and forwards, are judged after IPVS.
 var points = []point{
 	{"forward4", bpf.SluiceProgStack4, link.NetfilterProtoIPv4, link.NetfilterInetForward, 90},
 	{"forward6", bpf.SluiceProgStack6, link.NetfilterProtoIPv6, link.NetfilterInetForward, 90},
@@ -36,30 +35,30 @@ var points = []point{
 	{"out6", bpf.SluiceProgStack6, link.NetfilterProtoIPv6, link.NetfilterInetLocalOut, 150},
 }
 
-// judge is a program at a point. The kernel has no update for it: the next one is attached before
-// it goes.
-type judge struct {
+// stackProgram is a program at a point. The kernel cannot update such a link, so the next program
+// is attached before this one is detached.
+type stackProgram struct {
 	link.Link
 	pin string // empty: none
 }
 
-func (j judge) detach() error { return removeLink(j.Link, j.pin) }
+func (j stackProgram) detach() error { return removeLink(j.Link, j.pin) }
 
 const stackPins = "stack_"
 
-// Stack is what judges in the stack of the node. It is used by one goroutine at a time, in the
-// node's network namespace.
+// Stack has the programs at the netfilter hooks of the node. One goroutine at a time may use it, in
+// the node's network namespace.
 type Stack struct {
-	folder *pins.Folder
-	judges map[string][]judge // by point
+	folder   *pins.Folder
+	attached map[string][]stackProgram // by point
 }
 
-// NewStack returns one in which nothing judges.
+// NewStack returns a Stack without programs.
 func NewStack(folder *pins.Folder) *Stack {
-	return &Stack{folder: folder, judges: map[string][]judge{}}
+	return &Stack{folder: folder, attached: map[string][]stackProgram{}}
 }
 
-// Adopt takes over what is pinned.
+// Adopt takes over the pinned programs.
 func (s *Stack) Adopt() error {
 	return eachPin(s.folder, stackPins, func(name, path string) error {
 		l, err := loadLink(path)
@@ -67,54 +66,54 @@ func (s *Stack) Adopt() error {
 			return err
 		}
 		point, _, _ := strings.Cut(name, "_")
-		s.judges[point] = append(s.judges[point], judge{l, path})
+		s.attached[point] = append(s.attached[point], stackProgram{l, path})
 		return nil
 	})
 }
 
-// Empty reports whether nothing judges in the stack.
-func (s *Stack) Empty() bool { return len(s.judges) == 0 }
+// Empty reports whether no program is attached.
+func (s *Stack) Empty() bool { return len(s.attached) == 0 }
 
-// Attach has programs judge at all points from now on, and no others of ours.
+// Attach attaches programs at all points, and detaches our earlier ones.
 func (s *Stack) Attach(programs Programs) error {
 	for _, p := range points {
 		j, err := s.attachPoint(p, programs[p.program])
 		if err != nil {
-			return fmt.Errorf("judge in the stack, at %s: %w", p.name, err)
+			return fmt.Errorf("attach to netfilter hook %s: %w", p.name, err)
 		}
-		old := s.judges[p.name]
-		s.judges[p.name] = []judge{j}
+		old := s.attached[p.name]
+		s.attached[p.name] = []stackProgram{j}
 		for i, o := range old {
 			if err := o.detach(); err != nil {
-				s.judges[p.name] = append(s.judges[p.name], old[i:]...)
-				return fmt.Errorf("judge in the stack, at %s: %w", p.name, err)
+				s.attached[p.name] = append(s.attached[p.name], old[i:]...)
+				return fmt.Errorf("attach to netfilter hook %s: %w", p.name, err)
 			}
 		}
 	}
 	return nil
 }
 
-// attachPoint attaches at the first priority of a point that is free: no two programs have the
-// same.
-func (s *Stack) attachPoint(p point, program *ebpf.Program) (judge, error) {
+// attachPoint attaches at the first free priority of a point. Two programs cannot have the same
+// priority.
+func (s *Stack) attachPoint(p point, program *ebpf.Program) (stackProgram, error) {
 	for n := range int32(8) {
 		l, err := link.AttachNetfilter(link.NetfilterOptions{Program: program, ProtocolFamily: p.family, Hook: p.hook, Priority: p.priority + n})
 		if errors.Is(err, unix.EBUSY) {
 			continue
 		}
 		if err != nil || !s.folder.Pins() {
-			return judge{Link: l}, err
+			return stackProgram{Link: l}, err
 		}
-		j := judge{l, s.folder.Path(fmt.Sprintf("%s%s_%d", stackPins, p.name, p.priority+n))}
+		j := stackProgram{l, s.folder.Path(fmt.Sprintf("%s%s_%d", stackPins, p.name, p.priority+n))}
 		if err := l.Pin(j.pin); err != nil {
-			return judge{}, errors.Join(err, l.Close())
+			return stackProgram{}, errors.Join(err, l.Close())
 		}
 		return j, nil
 	}
-	return judge{}, errors.New("8 programs of others have the priorities of this point")
+	return stackProgram{}, errors.New("8 programs of others have the priorities of this point")
 }
 
-// Audit attaches anew what somebody changed, if anything judges.
+// Audit attaches all programs anew if somebody changed one. It does nothing if the Stack is empty.
 func (s *Stack) Audit(programs Programs, found Drift) error {
 	if s.Empty() || s.complete(programs) {
 		return nil
@@ -123,14 +122,14 @@ func (s *Stack) Audit(programs Programs, found Drift) error {
 	return s.Attach(programs)
 }
 
-// complete reports whether these programs judge at all points, and would when this process ends.
+// complete reports whether these programs are attached at all points, and pinned.
 func (s *Stack) complete(programs Programs) bool {
 	for _, p := range points {
 		info, err := programs[p.program].Info()
-		if err != nil || len(s.judges[p.name]) != 1 {
+		if err != nil || len(s.attached[p.name]) != 1 {
 			return false
 		}
-		j := s.judges[p.name][0]
+		j := s.attached[p.name][0]
 		want, _ := info.ID()
 		now, err := j.Info()
 		if err != nil || now.Program != want || j.pin != "" && !isPinned(j.pin, now.ID) {
@@ -140,23 +139,23 @@ func (s *Stack) complete(programs Programs) bool {
 	return true
 }
 
-// Detach ends what judges in the stack, and returns how many programs there were.
+// Detach detaches all programs, and returns how many there were.
 func (s *Stack) Detach() (removed int, err error) {
-	for _, name := range slices.Sorted(maps.Keys(s.judges)) {
-		for _, j := range s.judges[name] {
+	for _, name := range slices.Sorted(maps.Keys(s.attached)) {
+		for _, j := range s.attached[name] {
 			err = errors.Join(err, j.detach())
 			removed++
 		}
 	}
-	clear(s.judges)
+	clear(s.attached)
 	return removed, err
 }
 
-// Close ends what is not pinned.
+// Close closes the links. Pinned ones stay attached.
 func (s *Stack) Close() error {
 	var errs []error
-	for _, judges := range s.judges {
-		for _, j := range judges {
+	for _, programs := range s.attached {
+		for _, j := range programs {
 			errs = append(errs, j.Close())
 		}
 	}

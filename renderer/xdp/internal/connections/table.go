@@ -1,6 +1,6 @@
-// Package connections has the connection table: the evidence that an answer answers something, by
-// which packets of tracked connections pass. The program notes and reads connections; this package
-// shares the table among endpoints, counts, and forgets.
+// Package connections manages the connection table, by which answers of permitted connections pass.
+// The program creates and reads its entries. This package divides the table among endpoints, counts
+// entries, and deletes them.
 package connections
 
 import (
@@ -14,20 +14,20 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
 
-// StateUsed is the bit of the state of a place that has a connection.
+// StateUsed is the state bit of an entry that is in use.
 const StateUsed = 1 << 46
 
-// Table is the connection table, the ports of fragments, and what each endpoint has of both. It is
-// used by one goroutine at a time, while packets read and write.
+// Table is the connection table, the table of fragments, and the usage of each endpoint. One
+// goroutine at a time may use it; programs read and write the maps at the same time.
 type Table struct {
 	flows, fragments, limits *ebpf.Map
 	shares                   []byte // by endpoint, mapped
 }
 
-// Open takes the maps of the table out of those that are shared. It does not own them. What
-// endpoints have is counted anew: the table may be another one.
+// Open takes the maps of the table from the shared maps, and does not own them. It counts the
+// entries of endpoints anew, because the table may have been replaced.
 func Open(shared map[string]*ebpf.Map) (t *Table, err error) {
-	t = &Table{flows: shared[bpf.SluiceMapFlows], fragments: shared[bpf.SluiceMapFragments], limits: shared[bpf.SluiceMapLimits]}
+	t = &Table{flows: shared[bpf.SluiceMapConns], fragments: shared[bpf.SluiceMapFrags], limits: shared[bpf.SluiceMapLimits]}
 	if t.shares, err = bpf.Map(shared[bpf.SluiceMapShares]); err != nil {
 		return nil, err
 	}
@@ -37,26 +37,26 @@ func Open(shared map[string]*ebpf.Map) (t *Table, err error) {
 	return t, nil
 }
 
-// Places is how many connections the table has places for.
+// Places returns the capacity of the table in connections.
 func (t *Table) Places() int { return int(t.flows.ValueSize()) / bpf.BucketBytes * bpf.BucketFlows }
 
-// Share is what an endpoint has of what all share.
+// Share returns the usage of an endpoint, in memory that programs read and write.
 func (t *Table) Share(id uint32) *bpf.SluiceShare {
 	return (*bpf.SluiceShare)(unsafe.Pointer(&t.shares[uint64(id%bpf.Places)*uint64(unsafe.Sizeof(bpf.SluiceShare{}))]))
 }
 
-// Divide has each of so many endpoints have an equal share of the table. It may have more while
-// others leave room.
+// Divide sets the share of the table to an equal part for each of so many endpoints. An endpoint
+// may have more than its share while others leave room.
 func (t *Table) Divide(endpoints int) error {
 	limits := bpf.SluiceQuota{Flows: uint32(t.Places() / max(endpoints, 1))}
 	if err := t.limits.Put(uint32(0), limits); err != nil {
-		return fmt.Errorf("share of the table of flows: %w", err)
+		return fmt.Errorf("set shares of the connection table: %w", err)
 	}
 	return nil
 }
 
-// Recount corrects how many places each endpoint has, while packets go on: what they change
-// meanwhile is counted by them.
+// Recount corrects the number of entries of each endpoint. Programs may change the table meanwhile,
+// and count these changes themselves.
 func (t *Table) Recount() error {
 	before, now := make([]uint32, bpf.Places), make([]uint32, bpf.Places)
 	for i := range before {
@@ -70,7 +70,7 @@ func (t *Table) Recount() error {
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("table of flows: %w", err)
+		return fmt.Errorf("connection table: %w", err)
 	}
 	for i := range before {
 		atomic.AddUint32(&t.Share(uint32(i)).Flows, now[i]-before[i])
@@ -78,29 +78,28 @@ func (t *Table) Recount() error {
 	return nil
 }
 
-// Each goes through the buckets of the table, in memory that packets read and write.
+// Each calls do for every bucket of the table, in memory that programs read and write.
 func (t *Table) Each(do func(b *bpf.SluiceBucket)) error {
 	b, err := bpf.Map(t.flows)
 	if err != nil {
 		return err
 	}
-	for at := 0; at < int(t.flows.ValueSize()); at += bpf.BucketBytes { // what is mapped ends with a page
+	for at := 0; at < int(t.flows.ValueSize()); at += bpf.BucketBytes { // the mapping is rounded up to whole pages
 		do((*bpf.SluiceBucket)(unsafe.Pointer(&b[at])))
 	}
 	return bpf.Unmap(&b)
 }
 
-// Forget deletes all connections, and the ports of all fragments.
+// Forget deletes all connections and fragments.
 func (t *Table) Forget() error {
 	if err := t.Each(func(b *bpf.SluiceBucket) { *b = bpf.SluiceBucket{} }); err != nil {
-		return fmt.Errorf("table of flows: %w", err)
+		return fmt.Errorf("connection table: %w", err)
 	}
 	clear(t.shares)
 	return t.ForgetFragments(0)
 }
 
-// ForgetFragments deletes the ports of fragments that an endpoint has, or, for 0, all endpoints
-// have.
+// ForgetFragments deletes the fragments of an endpoint; 0 means all endpoints.
 func (t *Table) ForgetFragments(id uint32) error {
 	var keys []bpf.SluiceFragmentKey
 	var key bpf.SluiceFragmentKey
@@ -111,18 +110,18 @@ func (t *Table) ForgetFragments(id uint32) error {
 			keys = append(keys, key)
 		}
 	}
-	if err := it.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) { // it ends when packets delete; what is left is replaced
-		return fmt.Errorf("ports of fragments: %w", err)
+	if err := it.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) { // a concurrent delete ends the iteration; remaining entries expire
+		return fmt.Errorf("table of fragments: %w", err)
 	}
 	for _, key := range keys {
 		if err := t.fragments.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("ports of fragments: %w", err)
+			return fmt.Errorf("table of fragments: %w", err)
 		}
 	}
 	return nil
 }
 
-// Close ends the mapping. The maps are their owner's.
+// Close unmaps the memory. It does not close the maps.
 func (t *Table) Close() error {
 	if t == nil {
 		return nil

@@ -9,25 +9,25 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
 
-// ErrClosed is returned by who reads counters when the kernel is closed.
+// ErrClosed is returned by reads of counters after the kernel was closed.
 var ErrClosed = errors.New("counters: the kernel is closed")
 
-// Drops counts dropped packets by the number of the reason. Any goroutine may use it, also while it
-// is closed.
+// Drops has the number of dropped packets by reason. It is safe for concurrent use, also during
+// Close.
 type Drops struct {
-	mu       sync.RWMutex // read while counters are read
+	mu       sync.RWMutex // read-locked while counters are read
 	counters []byte       // of all processors, mapped; nil when closed
 }
 
-// OpenDrops takes the counters out of the shared maps.
+// OpenDrops takes the counters from the shared maps.
 func OpenDrops(shared map[string]*ebpf.Map) (*Drops, error) {
-	b, err := bpf.Map(shared[bpf.SluiceMapReasons])
+	b, err := bpf.Map(shared[bpf.SluiceMapDrops])
 	return &Drops{counters: b}, err
 }
 
-// Count returns the packets that were dropped so far, by the number of the reason. It fails when
-// closed.
-func (d *Drops) Count() (out [bpf.ReasonBytes / bpf.HitBytes]uint64, err error) {
+// Count returns how many packets were dropped so far, by the number of the reason. It returns
+// ErrClosed after Close.
+func (d *Drops) Count() (out [bpf.DropBytes / bpf.CounterBytes]uint64, err error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if d.counters == nil {
@@ -39,7 +39,7 @@ func (d *Drops) Count() (out [bpf.ReasonBytes / bpf.HitBytes]uint64, err error) 
 	return out, nil
 }
 
-// Close ends the mapping.
+// Close unmaps the memory.
 func (d *Drops) Close() error {
 	if d == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package events reads what the program says of packets: samples, by a ring buffer, and how many
-// packets were dropped for which reason.
+// Package events reads what the program reports about packets: events from a ring buffer, and the
+// number of dropped packets by reason.
 package events
 
 import (
@@ -18,48 +18,49 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
 
-// interval is how often samples are looked for: the program wakes nobody.
+// interval is how often the ring buffer is read. The program does not wake readers.
 const interval = 100 * time.Millisecond
 
-// Filter says what the program tells of packets.
+// Filter selects the packets that the program reports.
 type Filter struct {
-	PerSecond uint32 // events of each processor; 0: none
-	OneIn     uint32 // of so many packets that could have an event one has; 0 is 1
-	Permitted bool   // also of packets that begin what is permitted, not only of what is dropped
+	PerSecond uint32 // events per processor; 0 disables reporting
+	OneIn     uint32 // sample one in N packets; 0 is 1
+	Permitted bool   // report also the first packets of permitted flows, not only dropped packets
 }
 
-// Stream is the ring buffer of samples.
+// Stream is the ring buffer of events.
 type Stream struct {
 	ring, filter *ebpf.Map
-	perSecond    uint32       // of the filter that is set
-	since        atomic.Int64 // SinceBoot when somebody began to listen
+	perSecond    uint32       // of the current filter
+	since        atomic.Int64 // SinceBoot when reporting was enabled
 }
 
-// NewStream takes the maps out of those that are shared, and has nothing told: a process that was
-// killed may have listened.
+// NewStream takes its maps from the shared maps. It disables reporting, which a killed process may
+// have left enabled.
 func NewStream(shared map[string]*ebpf.Map) (*Stream, error) {
-	s := &Stream{ring: shared[bpf.SluiceMapEvents], filter: shared[bpf.SluiceMapListener]}
+	s := &Stream{ring: shared[bpf.SluiceMapEvents], filter: shared[bpf.SluiceMapEventFilter]}
 	return s, s.Set(Filter{})
 }
 
-// Set changes what is told. It may be called while another goroutine listens, by one at a time.
+// Set changes which packets the program reports. One goroutine at a time may call it, also while
+// another one is in Listen.
 func (s *Stream) Set(f Filter) error {
 	if s.perSecond == 0 {
 		s.since.Store(int64(SinceBoot()))
 	}
 	s.perSecond = f.PerSecond
-	raw := bpf.SluiceTelling{PerSecond: f.PerSecond, OneIn: f.OneIn}
+	raw := bpf.SluiceEventFilter{PerSecond: f.PerSecond, OneIn: f.OneIn}
 	if f.Permitted && f.PerSecond > 0 {
 		raw.Permitted = 1
 	}
 	if err := s.filter.Put(uint32(0), raw); err != nil {
-		return fmt.Errorf("tell of packets: %w", err)
+		return fmt.Errorf("set the event filter: %w", err)
 	}
 	return nil
 }
 
-// Listen calls f with samples until the context ends. What nobody listened to before Set is left
-// out. One goroutine at a time may listen.
+// Listen calls f with events until the context ends. It skips events from before Set enabled
+// reporting. One goroutine at a time may call it.
 func (s *Stream) Listen(ctx context.Context, f func(*bpf.SluiceEvent)) error {
 	r, err := ringbuf.NewReader(s.ring)
 	if err != nil {
@@ -83,11 +84,11 @@ func (s *Stream) Listen(ctx context.Context, f func(*bpf.SluiceEvent)) error {
 	return ctx.Err()
 }
 
-// SinceBoot is the clock of events.
+// SinceBoot returns the time of the clock of events.
 func SinceBoot() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now); err != nil {
-		return 0 // the clock is there
+		return 0 // every kernel has this clock
 	}
 	return time.Duration(now.Nano())
 }

@@ -8,35 +8,34 @@ import (
 	"github.com/cilium/ebpf/features"
 )
 
-// Layout says where the kernel has what it knows of a packet and of its connection, in bytes. It
-// says so itself, in its type information (BTF): the layout is of the build. Zero is what is not
-// known.
+// Layout has offsets, in bytes, in the kernel's structs for packets and connections. They come from
+// the kernel's type information (BTF), because they depend on its build. Zero means unknown.
 type Layout struct {
-	tag, length, by uint32 // in a packet, struct sk_buff: the tag, its length, and the interface that it came by
-	Connection      uint32 // there: its connection; unknown while the kernel tracks none
-	source          uint32 // in a connection, struct nf_conn: the source of its first direction
-	step            uint32 // from there to the source of the other
+	tag, length, by uint32 // in struct sk_buff: the tag, the length, and the ingress interface
+	Connection      uint32 // in struct sk_buff: the connection; zero while the kernel tracks none
+	source          uint32 // in struct nf_conn: the source of the original direction
+	step            uint32 // from there to the source of the reply direction
 }
 
-// Tracker knows the layout of this kernel. What tracks connections may be a module that is loaded
-// later. Its methods may be called by any goroutine.
+// Tracker tracks the layout of this kernel, which can grow: the connection-tracking module may be
+// loaded later. It is safe for concurrent use.
 type Tracker struct {
 	mu    sync.Mutex
 	known Layout
 	look  func() Layout
 }
 
-// NewTracker returns a tracker that looks by a function: LayoutOf, but in tests.
+// NewTracker returns a tracker that reads the layout by a function: LayoutOf, except in tests.
 func NewTracker(look func() Layout) *Tracker { return &Tracker{look: look, known: look()} }
 
-// Now returns what is known.
+// Now returns the known layout.
 func (t *Tracker) Now() Layout {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.known
 }
 
-// Again looks again while the kernel tracks no connections, and returns what is known then.
+// Again reads the layout again if the kernel tracked no connections so far, and returns it.
 func (t *Tracker) Again() Layout {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,12 +65,12 @@ func LayoutOf() (l Layout) {
 	tuple, ok3 := offset(conns, "nf_conntrack_tuple_hash", "tuple")
 	var hash *btf.Struct
 	if ok1 && ok2 && ok3 && conns.TypeByName("nf_conntrack_tuple_hash", &hash) == nil {
-		l.Connection, l.source, l.step = packet, hashes+tuple, hash.Size // a tuple begins with its source, and that with the address
+		l.Connection, l.source, l.step = packet, hashes+tuple, hash.Size // a tuple starts with its source, and a source with its address
 	}
 	return l
 }
 
-// hasStack reports whether programs can judge in the stack of the node (Linux 6.4).
+// hasStack reports whether the kernel has programs for netfilter hooks (Linux 6.4).
 var hasStack = sync.OnceValue(func() bool { return features.HaveProgramType(ebpf.Netfilter) == nil })
 
 func has(spec *btf.Spec, name string) bool {
@@ -79,7 +78,8 @@ func has(spec *btf.Spec, name string) bool {
 	return spec.TypeByName(name, &s) == nil
 }
 
-// offset returns where a struct of the kernel has a member. Those of unions in it count as its own.
+// offset returns the offset of a member of a kernel struct. Members of anonymous structs and unions
+// count as its own.
 func offset(spec *btf.Spec, name, member string) (uint32, bool) {
 	var s *btf.Struct
 	if spec.TypeByName(name, &s) != nil {

@@ -1,8 +1,7 @@
-// Package loader configures the programs of package bpf and loads them, with the maps that they
-// have.
+// Package loader configures the programs of package bpf and loads them with their maps.
 //
-// A kernel that cannot do something is found out here: how large maps may be, and where the kernel
-// has what it knows of a packet. The rest of the renderer asks the Loader.
+// It detects the features of the kernel: the limits of map sizes, and the layout of its structs.
+// The rest of the renderer asks the Loader for these.
 package loader
 
 import (
@@ -22,29 +21,31 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
 
-// MapNames are the maps of one policy map. The others are shared by all, and outlive them.
-var MapNames = []string{bpf.SluiceMapMem, bpf.SluiceMapEnds, bpf.SluiceMapFar, bpf.SluiceMapNames, bpf.SluiceMapHits}
+// MapNames are the maps of one policy map. All other maps are shared by all policy maps, and
+// outlive them.
+var MapNames = []string{bpf.SluiceMapPolicy, bpf.SluiceMapEndpoints, bpf.SluiceMapEpover, bpf.SluiceMapAddrs, bpf.SluiceMapCounters}
 
 // SharedNames are the maps that all policy maps share.
-var SharedNames = []string{bpf.SluiceMapGateways, bpf.SluiceMapFlows, bpf.SluiceMapLately, bpf.SluiceMapCrowds, bpf.SluiceMapChanges, bpf.SluiceMapFragments, bpf.SluiceMapEvents, bpf.SluiceMapListener, bpf.SluiceMapReasons, bpf.SluiceMapShares, bpf.SluiceMapLimits}
+var SharedNames = []string{bpf.SluiceMapGateways, bpf.SluiceMapConns, bpf.SluiceMapRecent, bpf.SluiceMapActivity, bpf.SluiceMapChanges, bpf.SluiceMapFrags, bpf.SluiceMapEvents, bpf.SluiceMapEventFilter, bpf.SluiceMapDrops, bpf.SluiceMapShares, bpf.SluiceMapLimits}
 
-// MaxTunnelPorts is how many ports of tunnels a program knows.
+// MaxTunnelPorts is the largest number of tunnel ports.
 const MaxTunnelPorts = 8
 
-// Config is what programs are configured by, beside policy.
+// Config is the configuration of programs.
 type Config struct {
 	Log                          *slog.Logger
 	Mode                         Mode
 	Infra                        renderer.Infra
 	AnySource, NonIP, PodTunnels bool     // what pods may send
-	TunnelPorts                  []uint16 // MaxTunnelPorts at most
+	TunnelPorts                  []uint16 // at most MaxTunnelPorts
 	Flows, FlowCacheThreshold    int
-	MaxBytes                     int // of a map; zero, and more than that: what the kernel can
-	Lines, Slots                 int // of a policy map, at least
+	MaxBytes                     int // limit of a map; zero, or more than the kernel supports: the limit of the kernel
+	Lines, Slots                 int // smallest size of a policy map
 	Uplinks                      bool
 }
 
-// Loader loads programs. Its methods but Load and Program are for one goroutine.
+// Loader loads programs. Load and Program are safe for concurrent use; one goroutine at a time may
+// call the other methods.
 type Loader struct {
 	config  Config
 	limits  limits
@@ -54,21 +55,21 @@ type Loader struct {
 	version [16]byte
 }
 
-// New finds out what the kernel can.
+// New returns a loader. It detects the limits of the kernel.
 func New(c Config, layouts *Tracker) (*Loader, error) {
 	limits, err := measure(c.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
 	if c.Flows > limits.flows {
-		c.Log.Warn("the table of flows is smaller than it should be: the kernel has no larger values", "flows", limits.flows, "wanted", c.Flows)
+		c.Log.Warn("the connection table is smaller than configured: this kernel limits the size of map values", "flows", limits.flows, "wanted", c.Flows)
 	} else {
 		limits.flows = c.Flows
 	}
 	return &Loader{config: c, limits: limits, layouts: layouts}, nil
 }
 
-// SharedSpecs returns what the shared maps are made by.
+// SharedSpecs returns the specs of the shared maps.
 func (l *Loader) SharedSpecs() (map[string]*ebpf.MapSpec, error) {
 	spec, err := bpf.LoadSluice()
 	if err != nil {
@@ -81,15 +82,14 @@ func (l *Loader) SharedSpecs() (map[string]*ebpf.MapSpec, error) {
 	return spec.Maps, nil
 }
 
-// Share has programs use the shared maps, with the seed of the connection table.
+// Share sets the shared maps that programs use, and the seed of the connection table.
 func (l *Loader) Share(shared map[string]*ebpf.Map, seed uint64) error {
 	l.shared, l.seed = shared, seed
 	return l.identify()
 }
 
-// Version identifies the programs that this process loads, with all that they are configured by and
-// what they share. What runs of another process may be of another version of them, or of other
-// settings.
+// Version identifies the programs that this process loads, with their configuration and their
+// shared maps. Programs of an earlier process may have another version.
 func (l *Loader) Version() [16]byte { return l.version }
 
 func (l *Loader) identify() error {
@@ -99,36 +99,35 @@ func (l *Loader) identify() error {
 	}
 	h := sha256.New()
 	h.Write(bpf.Object())
-	_, err = fmt.Fprint(h, l.conf(), hz, shift, l.shared[bpf.SluiceMapFlows].ValueSize(), l.seed, l.threshold(), l.layouts.Now(), l.Behind(), l.config.Mode.tags(), l.config.TunnelPorts)
+	_, err = fmt.Fprint(h, l.conf(), hz, shift, l.shared[bpf.SluiceMapConns].ValueSize(), l.seed, l.threshold(), l.layouts.Now(), l.Behind(), l.config.Mode.tags(), l.config.TunnelPorts)
 	copy(l.version[:], h.Sum(nil))
 	return err
 }
 
-// Limits returns how many lines and counters a policy map may have. Counters are those of all
-// processors together.
+// Limits returns how many lines, and counters for each processor, a policy map may have.
 func (l *Loader) Limits() (lines, slots int) { return l.limits.lines(), l.limits.slots() }
 
-// CPUs is how many processors there may be.
+// CPUs returns the number of possible processors.
 func (l *Loader) CPUs() int { return l.limits.cpus }
 
-// Runs reports whether packets run programs at any time.
+// Runs reports whether the mode attaches programs to interfaces.
 func (l *Loader) Runs() bool { return l.config.Mode.Runs() }
 
-// Layout is what is known of the kernel now.
+// Layout returns what is known of the kernel's layout now.
 func (l *Loader) Layout() Layout { return l.layouts.Now() }
 
-// Renew reports whether programs of a layout are to be loaded anew, because more is known of the
-// kernel since.
+// Renew reports whether programs with an older layout must be loaded again, because more of the
+// kernel's layout is known now.
 func (l *Loader) Renew(than Layout) (bool, error) {
 	if l.layouts.Again() == than {
 		return false, nil
 	}
-	l.config.Log.Info("the kernel tracks connections now, so it is known who sends what has an address of the node")
+	l.config.Log.Info("the kernel tracks connections now: packets with an address of the node are judged by their original sender")
 	return true, l.identify()
 }
 
-// Behind reports whether what pods send to the node is judged in its stack, behind the translation
-// of services.
+// Behind reports whether packets of pods to the node are judged at its netfilter hooks, after the
+// translation of services.
 func (l *Loader) Behind() bool {
 	if !l.config.Mode.Runs() || l.config.AnySource || !hasStack() {
 		return false
@@ -137,22 +136,22 @@ func (l *Loader) Behind() bool {
 	return known.tag != 0 && known.length != 0 && known.by != 0
 }
 
-// Size is how large a policy map is, and what its programs are configured by that may be otherwise
-// for the next.
+// Size is the size of a policy map, and the part of its programs' configuration that may differ in
+// the next policy map.
 type Size struct {
 	Lines, Slots int
-	Parity       uint32 // policy maps that follow each other have 0 and 1 in turn
+	Parity       uint32 // successive policy maps have 0 and 1 in turn
 	Layout       Layout
 }
 
-// SizeOf returns the size of a policy map that has so many lines and counters, or more.
+// SizeOf returns the Size of a policy map with at least so many lines and counters.
 func (l *Loader) SizeOf(lines, slots int, parity uint32) Size {
 	return Size{max(lines, l.config.Lines, minLines), max(slots, l.config.Slots, 2), parity, l.layouts.Now()}
 }
 
-// Load loads the programs that a policy map needs: those of the mode, those of uplinks, and some
-// others. To check a program takes the kernel longer than all else of a load, so others are loaded
-// when they are asked first: see Program. Maps that are not given are made.
+// Load loads the programs that a policy map needs: those of the mode, those of uplinks, and the
+// given others. The verifier takes most of the time of a load, so Program loads all other programs
+// on first use. Load creates the maps that are not given.
 func (l *Loader) Load(s Size, others []string, given map[string]*ebpf.Map) (*ebpf.Collection, error) {
 	needed := append(l.config.Mode.Programs(), others...)
 	if l.Behind() {
@@ -164,7 +163,7 @@ func (l *Loader) Load(s Size, others []string, given map[string]*ebpf.Map) (*ebp
 	return l.collection(s, needed, given)
 }
 
-// Program loads one program over the maps of a policy map. Any goroutine may call it.
+// Program loads one program with the maps of a policy map.
 func (l *Loader) Program(name string, s Size, given map[string]*ebpf.Map) (*ebpf.Program, error) {
 	coll, err := l.collection(s, []string{name}, given)
 	if err != nil {
@@ -174,7 +173,7 @@ func (l *Loader) Program(name string, s Size, given map[string]*ebpf.Map) (*ebpf
 	return coll.DetachProgram(name), nil
 }
 
-// collection loads some programs, over the maps that there are.
+// collection loads programs, with the shared and the given maps.
 func (l *Loader) collection(s Size, programs []string, given map[string]*ebpf.Map) (*ebpf.Collection, error) {
 	spec, err := l.spec(s)
 	if err != nil {
@@ -190,7 +189,7 @@ func (l *Loader) collection(s Size, programs []string, given map[string]*ebpf.Ma
 		switch {
 		case !strings.HasPrefix(name, "."):
 			m.Name = bpf.KernelName(name)
-		case replace[name] == nil && slices.Contains(MapNames, name): // a section is known by its name, and its map by another one
+		case replace[name] == nil && slices.Contains(MapNames, name): // the spec of a section must keep its name, so the map is created here, with ours
 			own, err := named(m)
 			if err != nil {
 				return nil, fmt.Errorf("map %s: %w", name, err)
@@ -206,14 +205,14 @@ func (l *Loader) collection(s Size, programs []string, given map[string]*ebpf.Ma
 	return coll, nil
 }
 
-// named makes the map of a section with a name of ours.
+// named creates the map of a section, with our name.
 func named(m *ebpf.MapSpec) (*ebpf.Map, error) {
 	m = m.Copy()
 	m.Name = bpf.KernelName(m.Name)
 	return ebpf.NewMap(m)
 }
 
-// spec returns the programs and maps for a policy map, configured.
+// spec returns the configured specs of the programs and maps of a policy map.
 func (l *Loader) spec(s Size) (*ebpf.CollectionSpec, error) {
 	spec, err := bpf.LoadSluice()
 	if err != nil {
@@ -233,9 +232,9 @@ func (l *Loader) spec(s Size) (*ebpf.CollectionSpec, error) {
 	for name, value := range map[string]any{
 		bpf.SluiceVarSkbConnection: s.Layout.Connection, bpf.SluiceVarSkbTag: s.Layout.tag, bpf.SluiceVarSkbLength: s.Layout.length,
 		bpf.SluiceVarSkbInterface: s.Layout.by, bpf.SluiceVarConnectionSource: s.Layout.source, bpf.SluiceVarConnectionStep: s.Layout.step,
-		bpf.SluiceVarBehind: bit(l.Behind()), bpf.SluiceVarTags: bit(l.config.Mode.tags()),
-		bpf.SluiceVarConf: l.conf(), bpf.SluiceVarTicksPerSecond: hz, bpf.SluiceVarTickShift: shift, bpf.SluiceVarMemoryTurn: s.Parity,
-		bpf.SluiceVarCrowdSize: l.threshold(), bpf.SluiceVarFlowSeed: l.seed, bpf.SluiceVarReorders: bit(runtime.GOARCH != "amd64"), // there loads and stores are in order
+		bpf.SluiceVarJudgeInStack: bit(l.Behind()), bpf.SluiceVarTags: bit(l.config.Mode.tags()),
+		bpf.SluiceVarConf: l.conf(), bpf.SluiceVarTicksPerSecond: hz, bpf.SluiceVarTickShift: shift, bpf.SluiceVarPolicyParity: s.Parity,
+		bpf.SluiceVarRecentThreshold: l.threshold(), bpf.SluiceVarFlowSeed: l.seed, bpf.SluiceVarReorders: bit(runtime.GOARCH != "amd64"), // amd64 keeps loads and stores in order
 		bpf.SluiceVarTunnelPorts: ports,
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
@@ -245,7 +244,7 @@ func (l *Loader) spec(s Size) (*ebpf.CollectionSpec, error) {
 	return spec, nil
 }
 
-// What the program does beside policy; bits of its conf.
+// Bits of the program's variable conf.
 const (
 	confNeighbours = 1 << iota
 	confErrors
@@ -267,7 +266,8 @@ func (l *Loader) conf() (c uint32) {
 	return c
 }
 
-// threshold is how many flows that go on are so many that the program asks its flow cache first.
+// threshold returns the number of active flows above which the program looks into the recent-flow
+// cache first.
 func (l *Loader) threshold() uint32 { return uint32(max(l.config.FlowCacheThreshold, 0)) }
 
 func bit(b bool) uint32 {
@@ -277,8 +277,8 @@ func bit(b bool) uint32 {
 	return 0
 }
 
-// Ticks returns how many ticks of the kernel a second has, and how many of them, as a power of two,
-// are about a quarter of a second: the unit of the times in state.
+// Ticks returns how many ticks of the kernel a second has, and the power of two of ticks that is
+// about a quarter of a second: the unit of times in the connection table.
 func Ticks() (hz, shift uint32, err error) {
 	var tick unix.Timespec
 	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
@@ -288,7 +288,7 @@ func Ticks() (hz, shift uint32, err error) {
 		hz = uint32((1e9 + n/2) / n)
 	}
 	if hz < 4 || hz > 10000 {
-		return 0, 0, fmt.Errorf("a tick of the kernel is said to be %d ns", tick.Nano())
+		return 0, 0, fmt.Errorf("the kernel reports an invalid tick of %d ns", tick.Nano())
 	}
 	return hz, uint32(bits.Len32(hz/4) - 1), nil
 }

@@ -2,23 +2,24 @@ package loader
 
 import "github.com/sluice-net/sluice/renderer/xdp/bpf"
 
-// Mode says where the classifier is attached.
+// Mode selects where the classifier is attached.
 type Mode string
 
-// The modes. Traffic to a pod is decided at the egress of the node's end of its pair, which
-// sees all of it.
+// The modes. In all of them, traffic to a pod is judged at the egress of the node's end of its veth
+// pair, which sees all of it.
 const (
 	ModeAuto    Mode = "auto"    // TCX at the node's end, or clsact where the kernel has no TCX
 	ModeClsact  Mode = "clsact"  // filters at the node's end
-	ModeXDP     Mode = "xdp"     // traffic from the pod by XDP at the node's end
-	ModeGeneric Mode = "generic" // the same, after the kernel has made a buffer of the packet
-	ModeNone    Mode = "none"    // nowhere: the classifier can only be asked
+	ModeXDP     Mode = "xdp"     // traffic from the pod by native XDP at the node's end
+	ModeGeneric Mode = "generic" // the same by generic XDP
+	ModeNone    Mode = "none"    // nowhere: the classifier only answers queries
 )
 
 // Modes are all modes.
 var Modes = []Mode{ModeAuto, ModeClsact, ModeXDP, ModeGeneric, ModeNone}
 
-// Programs are those that the mode attaches to an interface, first for traffic to the pod.
+// Programs returns the programs that the mode attaches to an interface, first the one for traffic
+// to the pod.
 func (m Mode) Programs() []string {
 	switch m {
 	case ModeNone:
@@ -30,8 +31,8 @@ func (m Mode) Programs() []string {
 	return []string{bpf.SluiceProgToPod, bpf.SluiceProgFromPod}
 }
 
-// Runs reports whether packets run programs at any time: else only when the classifier is asked.
+// Runs reports whether the mode attaches programs; without, they run for queries only.
 func (m Mode) Runs() bool { return m != ModeNone }
 
-// tags reports whether packets are tagged at the pod's interface: XDP has no place for that.
+// tags reports whether packets are tagged at the pod's interface, which XDP cannot do.
 func (m Mode) tags() bool { return m == ModeAuto || m == ModeClsact }

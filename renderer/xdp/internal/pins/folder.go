@@ -1,5 +1,5 @@
-// Package pins owns a folder of a bpf file system in which maps and links are pinned: what is
-// pinned goes on when the process ends, and is taken over by the next one.
+// Package pins manages a folder of a bpf file system in which maps and links are pinned. Pinned
+// objects outlive the process, and the next process adopts them.
 //
 // A folder has one owner, whose lock ends with its process. Nothing in it is touched without the
 // lock.
@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -20,22 +19,21 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
 
-// ErrNone is returned by Check for a folder that is not there.
+// ErrNone is returned by Check for a folder that does not exist.
 var ErrNone = errors.New("there is no folder with pins")
 
-// Remedy is what to do where CheckPath finds no bpf file system.
+// Remedy is the remedy if CheckPath finds no bpf file system.
 const Remedy = "mount one by: mount -t bpf bpf /sys/fs/bpf"
 
-// Folder is a folder for pins that this process owns until Close. It is used by one goroutine at a
-// time.
+// Folder is a pin folder that this process owns until Close. One goroutine at a time may use it.
 type Folder struct {
 	path string   // empty: nothing is pinned
 	lock *os.File // the folder itself; nil without pins
 	log  *slog.Logger
 }
 
-// Open makes a folder, if it is not there, and makes this process its owner. An empty path pins
-// nothing.
+// Open creates a folder if it does not exist, and makes this process its owner. With an empty path
+// nothing is pinned.
 func Open(path string, o Owner, takeOver bool, log *slog.Logger) (*Folder, error) {
 	f := &Folder{path: path, log: log}
 	if path == "" {
@@ -53,7 +51,7 @@ func Open(path string, o Owner, takeOver bool, log *slog.Logger) (*Folder, error
 	return f, nil
 }
 
-// Take locks a folder that is there, whoever owned it, to clean it up.
+// Take locks an existing folder for a clean-up, whichever node owned it.
 func Take(path string) (*Folder, error) {
 	lock, err := lockPins(path, unix.LOCK_EX, false)
 	if err != nil {
@@ -62,7 +60,7 @@ func Take(path string) (*Folder, error) {
 	return &Folder{path: path, lock: lock, log: slog.New(slog.DiscardHandler)}, nil
 }
 
-// Check returns why a folder cannot have pins: it is not there, or in no bpf file system.
+// Check returns an error if a folder does not exist or is not in a bpf file system.
 func Check(path string) error {
 	switch err := isBPF(path); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -73,7 +71,7 @@ func Check(path string) error {
 	return nil
 }
 
-// CheckPath checks that a folder is in a bpf file system, or will be when it is made.
+// CheckPath checks that a folder is in a bpf file system, or will be once it is created.
 func CheckPath(path string) error {
 	at := filepath.Clean(path)
 	for {
@@ -86,7 +84,7 @@ func CheckPath(path string) error {
 	}
 }
 
-// isBPF checks that a folder can have pins.
+// isBPF checks that a folder is in a bpf file system.
 func isBPF(path string) error {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
@@ -101,9 +99,9 @@ func isBPF(path string) error {
 // Pins reports whether anything is pinned at all.
 func (f *Folder) Pins() bool { return f != nil && f.path != "" }
 
-// Path returns where something is pinned: names of pins have no dots.
+// Path returns the path of the pin of a map or link.
 func (f *Folder) Path(name string) string {
-	return filepath.Join(f.path, strings.TrimPrefix(name, ".data."))
+	return filepath.Join(f.path, bpf.PinName(name))
 }
 
 // Glob returns the paths of the pins whose names begin with a prefix.
@@ -114,7 +112,8 @@ func (f *Folder) Glob(prefix string) ([]string, error) {
 	return filepath.Glob(filepath.Join(f.path, prefix+"*"))
 }
 
-// Map opens a pinned map, or makes it. One that was made for other sizes is replaced.
+// Map opens a pinned map, or creates and pins it. It replaces a pinned map of another size or
+// layout.
 func (f *Folder) Map(m *ebpf.MapSpec) (*ebpf.Map, error) {
 	path := f.Path(m.Name)
 	m = m.Copy()
@@ -126,7 +125,7 @@ func (f *Folder) Map(m *ebpf.MapSpec) (*ebpf.Map, error) {
 		if m.Compatible(old) == nil {
 			return old, nil
 		}
-		f.log.Warn("a table begins anew, its size or layout is another one now", "pin", path)
+		f.log.Warn("pinned map was replaced by an empty one, because its size or layout changed", "pin", path)
 		if err := errors.Join(old.Unpin(), old.Close()); err != nil {
 			return nil, err
 		}
@@ -138,7 +137,7 @@ func (f *Folder) Map(m *ebpf.MapSpec) (*ebpf.Map, error) {
 	return fresh, fresh.Pin(path)
 }
 
-// Replace pins a map where another one may be pinned.
+// Replace pins a map, in place of another one if there is one.
 func (f *Folder) Replace(name string, m *ebpf.Map) error {
 	if !f.Pins() {
 		return nil
@@ -153,7 +152,7 @@ func (f *Folder) Replace(name string, m *ebpf.Map) error {
 	return nil
 }
 
-// Repin pins maps again whose pins are gone, and returns how many were.
+// Repin restores the missing pins of maps, and returns how many were missing.
 func (f *Folder) Repin(maps map[string]*ebpf.Map) (lost uint64, err error) {
 	for name, m := range maps {
 		if _, missing := os.Lstat(f.Path(name)); !errors.Is(missing, fs.ErrNotExist) {
@@ -165,8 +164,7 @@ func (f *Folder) Repin(maps map[string]*ebpf.Map) (lost uint64, err error) {
 	return lost, err
 }
 
-// Remove removes pins, and the folder if nothing else is in it. It returns how many pins there
-// were.
+// Remove removes pins, and the folder if it is empty then. It returns how many pins it removed.
 func (f *Folder) Remove(names ...string) (removed int, err error) {
 	var errs []error
 	for _, name := range append(names, ownerPin) {
@@ -183,7 +181,7 @@ func (f *Folder) Remove(names ...string) (removed int, err error) {
 	return removed, errors.Join(errs...)
 }
 
-// Close ends the ownership. What is pinned stays.
+// Close releases the ownership. Pins stay.
 func (f *Folder) Close() error {
 	if f == nil || f.lock == nil {
 		return nil

@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Owner is the agent that enforces with what is pinned in a folder. It is remembered with the pins.
+// Owner is the agent that owns a pin folder. It is recorded with the pins.
 type Owner struct {
 	Node    string    `json:"node"`
 	Version string    `json:"version,omitempty"`
-	Since   time.Time `json:"since"` // set when a folder is opened
+	Since   time.Time `json:"since"` // set by Open
 }
 
 func (o Owner) String() string {
@@ -31,7 +31,7 @@ func (o Owner) String() string {
 	return fmt.Sprintf("--node %q, version %q, since %s", o.Node, o.Version, o.Since.Format(time.RFC3339))
 }
 
-// Error is why a folder is not used for pins, and what to do about it.
+// Error says why a folder cannot be used for pins, and how to fix that.
 type Error struct {
 	Problem error
 	Remedy  string
@@ -51,8 +51,8 @@ const (
 	ownerBytes = 1024 // of its record, which is JSON
 )
 
-// CheckOwner checks that an agent of a node could use a folder for pins now. One that is not there
-// yet is fine.
+// CheckOwner checks that an agent of a node could own a pin folder now. A folder that does not
+// exist yet is fine.
 func CheckOwner(path, node string, takeOver bool) error {
 	f, err := lockPins(path, unix.LOCK_SH, true)
 	if err != nil {
@@ -87,7 +87,7 @@ func (f *Folder) own(o Owner, takeOver bool) (err error) {
 	}
 	spec := &ebpf.MapSpec{Name: ownerPin, Type: ebpf.Array, KeySize: 4, ValueSize: ownerBytes, MaxEntries: 1}
 	m, err := f.Map(spec)
-	if errors.Is(err, fs.ErrExist) { // something else has its name
+	if errors.Is(err, fs.ErrExist) { // something that is no map is pinned there
 		if err = os.Remove(f.Path(ownerPin)); err == nil {
 			m, err = f.Map(spec)
 		}
@@ -98,7 +98,8 @@ func (f *Folder) own(o Owner, takeOver bool) (err error) {
 	return errors.Join(m.Put(uint32(0), append(record, make([]byte, ownerBytes-len(record))...)), m.Close())
 }
 
-// checkNode returns the agent that used a folder last. It refuses the pins of another node.
+// checkNode returns the last owner of a folder. Unless takeOver is set, it refuses the pins of
+// another node.
 func checkNode(path, node string, takeOver bool) (Owner, error) {
 	was := lastOwner(path)
 	if was.Node == "" || node == "" || was.Node == node || takeOver {
@@ -108,7 +109,7 @@ func checkNode(path, node string, takeOver bool) (Owner, error) {
 		"what is pinned in %s is another node's (%s), and --node is %q", path, was, node)
 }
 
-// lastOwner reads the record of a folder for pins. Versions before had none.
+// lastOwner reads the owner record of a pin folder. Folders of early versions have none.
 func lastOwner(path string) (o Owner) {
 	m, err := ebpf.LoadPinnedMap(filepath.Join(path, ownerPin), &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil {
@@ -122,13 +123,13 @@ func lastOwner(path string) (o Owner) {
 	return o
 }
 
-// lockPins locks a folder for pins until the file is closed, or until its process ends, however it
-// does. It never waits. A folder that is private is root's alone.
+// lockPins locks a pin folder until the file is closed or the process ends. It does not wait for
+// another owner. With private, only root may have access to the folder.
 //
-// The lock is that of the folder itself: whoever reaches the same pins meets it, by whatever path
-// and from whatever container, and nothing is left behind.
+// It locks the folder itself. So the lock works for every path and container that leads to the same
+// pins, and leaves nothing behind.
 func lockPins(path string, how int, private bool) (*os.File, error) {
-	path = filepath.Clean(path) // a link with a slash behind its name would be followed
+	path = filepath.Clean(path) // a slash at the end would follow a symbolic link
 	if _, err := pinsFolder(path, private); err != nil {
 		return nil, err
 	}
@@ -163,8 +164,8 @@ func lockFolder(f *os.File, path string, how int, private bool) error {
 	return nil
 }
 
-// pinsFolder checks that a path names a folder itself, and, if it must be private, that nobody but
-// root can change what is in it.
+// pinsFolder checks that a path is a folder and no symbolic link. With private, it also checks that
+// only root can change its content.
 func pinsFolder(path string, private bool) (fs.FileInfo, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -186,8 +187,8 @@ func pinsFolder(path string, private bool) (fs.FileInfo, error) {
 	return nil, refuse("chmod 0700 "+path, "folder %s belongs to user 0, mode %#o: pins must be root's alone", path, mode)
 }
 
-// holder names the process that has a folder locked, as this process sees it: the kernel translates
-// its id between containers.
+// holder describes the process that locked a folder, as this process sees it. The kernel translates
+// process IDs between containers.
 func holder(folder fs.FileInfo) string {
 	const unseen = "it is not among the processes that can be seen from here"
 	stat, ok := folder.Sys().(*syscall.Stat_t)

@@ -8,23 +8,23 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// addresses is the table of endpoints by the addresses of their pods, where no interface tells
-// them.
+// addresses is the map from pod addresses to endpoints. Programs use it where the interface does
+// not identify the endpoint.
 type addresses struct {
 	table *ebpf.Map
-	known map[netip.Addr]uint32 // what the kernel knows: the endpoint
+	known map[netip.Addr]uint32 // the content of the map
 }
 
-// add has an address lead to an endpoint.
+// add maps an address to an endpoint.
 func (a *addresses) add(ip netip.Addr, id uint32) error {
-	a.known[ip.Unmap()] = id // also if the call fails: then it is not known whether it does
+	a.known[ip.Unmap()] = id // also if the call fails, because the entry may exist then
 	if err := a.table.Put(ip.As16(), id); err != nil {
-		return fmt.Errorf("make %s known: %w", ip, err)
+		return fmt.Errorf("register address %s: %w", ip, err)
 	}
 	return nil
 }
 
-// remove has no address lead to an endpoint.
+// remove deletes all addresses of an endpoint.
 func (a *addresses) remove(id uint32) error {
 	for ip, of := range a.known {
 		if of != id {
@@ -37,16 +37,16 @@ func (a *addresses) remove(id uint32) error {
 	return nil
 }
 
-// forget has an address lead nowhere.
+// forget deletes an address.
 func (a *addresses) forget(ip netip.Addr) error {
 	if err := a.table.Delete(ip.As16()); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("forget %s: %w", ip, err)
+		return fmt.Errorf("remove address %s: %w", ip, err)
 	}
 	delete(a.known, ip)
 	return nil
 }
 
-// clear has all addresses lead nowhere.
+// clear deletes all addresses.
 func (a *addresses) clear() error {
 	for ip := range a.known {
 		if err := a.forget(ip); err != nil {
@@ -56,7 +56,7 @@ func (a *addresses) clear() error {
 	return nil
 }
 
-// copyTo has the addresses lead to the same endpoints in another table.
+// copyTo adds all addresses to another map.
 func (a *addresses) copyTo(to *addresses) error {
 	for ip, id := range a.known {
 		if err := to.add(ip, id); err != nil {
@@ -66,7 +66,7 @@ func (a *addresses) copyTo(to *addresses) error {
 	return nil
 }
 
-// read reads which addresses the table has.
+// read reads the content of the map.
 func (a *addresses) read() error {
 	var ip [16]byte
 	var id uint32

@@ -11,28 +11,28 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
 
-// endpoints is the endpoint table: the record of each endpoint, at a place that its number has.
-// Endpoints whose place another one has are in the overflow table; most nodes have none.
+// endpoints is the endpoint table: the record of each endpoint, indexed by the low bits of its ID.
+// An endpoint whose place is taken is in the endpoint overflow table; on most nodes that is empty.
 type endpoints struct {
-	table    []byte // by place, mapped: the line of a record
-	overflow *ebpf.Map
-	owners   map[uint32]uint32   // by place: the endpoint that is in the table
-	records  map[uint32]uint32   // by endpoint
-	far      map[uint32]struct{} // the endpoints that are in the overflow table
+	table      []byte // by place, mapped: the line of the record
+	overflow   *ebpf.Map
+	owners     map[uint32]uint32   // by place: the endpoint in the table
+	records    map[uint32]uint32   // by endpoint
+	overflowed map[uint32]struct{} // the endpoints in the overflow table
 }
 
-// place is a place of the table, which packets may read at any time.
+// place returns a place of the table, which programs may read at any time.
 func (e *endpoints) place(place uint32) *uint64 {
 	return (*uint64)(unsafe.Pointer(&e.table[8*uint64(place)]))
 }
 
-// flip makes a record that of an endpoint; 0 for none. grace waits for packets on their way.
+// flip sets the record of an endpoint; 0 removes it. grace waits for packets in flight.
 func (e *endpoints) flip(id, record uint32, grace func() error) error {
 	place := id % bpf.Places
 	owner, taken := e.owners[place]
 	switch {
 	case taken && owner != id:
-		return e.flipFar(id, record)
+		return e.flipOverflow(id, record)
 	case record == 0:
 		return e.leave(id, grace)
 	}
@@ -41,28 +41,28 @@ func (e *endpoints) flip(id, record uint32, grace func() error) error {
 	return nil
 }
 
-// leave takes an endpoint from its place. If there is one in the overflow table that shares it,
-// that one comes there: of a place that has nobody, nobody is looked for in the overflow table.
+// leave removes an endpoint from its place. An endpoint in the overflow table with the same place
+// moves there, because programs do not look into the overflow table if a place is empty.
 func (e *endpoints) leave(id uint32, grace func() error) error {
 	delete(e.records, id)
 	place := id % bpf.Places
-	heir, ok := e.heir(place)
+	successor, ok := e.successor(place)
 	if !ok {
 		delete(e.owners, place)
 		atomic.StoreUint64(e.place(place), 0)
-		return e.forgetFar(id)
+		return e.removeOverflow(id)
 	}
-	e.owners[place] = heir
-	atomic.StoreUint64(e.place(place), uint64(e.records[heir]))
-	if err := grace(); err != nil { // packets may have read the place before, and look in the overflow table yet
+	e.owners[place] = successor
+	atomic.StoreUint64(e.place(place), uint64(e.records[successor]))
+	if err := grace(); err != nil { // a packet that read the place before may still look into the overflow table
 		return err
 	}
-	return errors.Join(e.forgetFar(heir), e.forgetFar(id))
+	return errors.Join(e.removeOverflow(successor), e.removeOverflow(id))
 }
 
-// heir returns an endpoint in the overflow table that shares a place.
-func (e *endpoints) heir(place uint32) (id uint32, ok bool) {
-	for id := range e.far {
+// successor returns an endpoint in the overflow table that has a place.
+func (e *endpoints) successor(place uint32) (id uint32, ok bool) {
+	for id := range e.overflowed {
 		if _, ok := e.records[id]; ok && id%bpf.Places == place {
 			return id, true
 		}
@@ -70,33 +70,34 @@ func (e *endpoints) heir(place uint32) (id uint32, ok bool) {
 	return 0, false
 }
 
-// forgetFar removes an endpoint from the overflow table; an earlier error may have left it there.
-func (e *endpoints) forgetFar(id uint32) error {
-	if _, ok := e.far[id]; !ok {
+// removeOverflow removes an endpoint from the overflow table; an earlier error may have left it
+// there.
+func (e *endpoints) removeOverflow(id uint32) error {
+	if _, ok := e.overflowed[id]; !ok {
 		return nil
 	}
 	if err := e.overflow.Delete(id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return err
 	}
-	delete(e.far, id)
+	delete(e.overflowed, id)
 	return nil
 }
 
-// flipFar changes the record of an endpoint whose place another one has.
-func (e *endpoints) flipFar(id, record uint32) error {
+// flipOverflow sets the record of an endpoint whose place is taken.
+func (e *endpoints) flipOverflow(id, record uint32) error {
 	if record == 0 {
 		delete(e.records, id)
-		return e.forgetFar(id)
+		return e.removeOverflow(id)
 	}
-	e.records[id], e.far[id] = record, struct{}{}
+	e.records[id], e.overflowed[id] = record, struct{}{}
 	return e.overflow.Put(id, uint64(record))
 }
 
-// clear forgets all endpoints.
+// clear removes all endpoints.
 func (e *endpoints) clear() error {
 	clear(e.table)
-	for id := range e.far {
-		if err := e.forgetFar(id); err != nil {
+	for id := range e.overflowed {
+		if err := e.removeOverflow(id); err != nil {
 			return err
 		}
 	}
@@ -105,8 +106,8 @@ func (e *endpoints) clear() error {
 	return nil
 }
 
-// read reads which endpoints the tables have. Records are in one of so many lines; idOf reads whose
-// one is.
+// read reads the content of the tables. The policy map has so many lines; idOf returns the endpoint
+// of a record.
 func (e *endpoints) read(lines uint64, idOf func(record uint32) uint32) error {
 	for place := range uint32(bpf.Places) {
 		record := atomic.LoadUint64(e.place(place))
@@ -114,7 +115,7 @@ func (e *endpoints) read(lines uint64, idOf func(record uint32) uint32) error {
 			continue
 		}
 		if record >= lines {
-			return fmt.Errorf("the record of place %d is in line %d, and there are %d", place, record, lines)
+			return fmt.Errorf("invalid record of place %d: line %d of %d", place, record, lines)
 		}
 		id := idOf(uint32(record))
 		e.owners[place], e.records[id] = id, uint32(record)
@@ -123,12 +124,12 @@ func (e *endpoints) read(lines uint64, idOf func(record uint32) uint32) error {
 	var record uint64
 	it := e.overflow.Iterate()
 	for it.Next(&id, &record) {
-		e.far[id] = struct{}{}
+		e.overflowed[id] = struct{}{}
 		if e.owners[id%bpf.Places] == id {
-			continue // it came to its place, and the process ended before it was not in the overflow table any more
+			continue // it moved to its place, but the process ended before it removed the overflow entry
 		}
 		if record >= lines {
-			return fmt.Errorf("the record of endpoint %d is in line %d, and there are %d", id, record, lines)
+			return fmt.Errorf("invalid record of endpoint %d: line %d of %d", id, record, lines)
 		}
 		e.records[id] = uint32(record)
 	}

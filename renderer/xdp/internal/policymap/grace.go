@@ -7,12 +7,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Grace waits for packets on their way. Any goroutine may use it.
+// Grace waits for packets in flight. It is safe for concurrent use.
 type Grace struct {
 	outer, inner *ebpf.Map // an update of outer returns when all programs have ended that ran when it began
 }
 
-// NewGrace makes the maps that are waited by.
+// NewGrace creates the maps that Wait uses.
 func NewGrace() (g *Grace, err error) {
 	g = &Grace{}
 	spec := &ebpf.MapSpec{Name: "sluice_inner", Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1}
@@ -26,15 +26,15 @@ func NewGrace() (g *Grace, err error) {
 	return g, nil
 }
 
-// Wait returns when no packet is on its way that began before.
+// Wait returns when all packets have been judged that were in flight when it was called.
 func (g *Grace) Wait() error {
 	if err := g.outer.Put(uint32(0), g.inner); err != nil {
-		return fmt.Errorf("wait for packets on their way: %w", err)
+		return fmt.Errorf("wait for packets in flight: %w", err)
 	}
 	return nil
 }
 
-// Maps are those that are waited by.
+// Maps returns the maps that Wait uses.
 func (g *Grace) Maps() []*ebpf.Map { return []*ebpf.Map{g.outer, g.inner} }
 
 // Close closes the maps.

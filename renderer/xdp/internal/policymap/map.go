@@ -16,20 +16,20 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/loader"
 )
 
-// policyMap is one policy map: what the programs of one load read, and these programs.
+// policyMap is one policy map: the maps and programs of one load.
 type policyMap struct {
-	size      loader.Size // lines are as many as bytes has
+	size      loader.Size // with as many lines as bytes has
 	coll      *ebpf.Collection
 	bytes     []byte // the lines, mapped
 	counters  []byte // of all processors, mapped
 	endpoints endpoints
 	addresses addresses
 
-	asking sync.Mutex               // of programs that are asked the first time
-	asked  map[string]*ebpf.Program // those that are not in coll, since they were asked
+	asking sync.Mutex               // held while programs are loaded on demand
+	asked  map[string]*ebpf.Program // programs that were loaded on demand
 }
 
-// newMap loads programs for a policy map, over the maps that are given; others are made.
+// newMap loads programs for a policy map. It uses the given maps and creates the others.
 func newMap(l *loader.Loader, size loader.Size, programs []string, given map[string]*ebpf.Map) (*policyMap, error) {
 	coll, err := l.Load(size, programs, given)
 	if err != nil {
@@ -37,10 +37,10 @@ func newMap(l *loader.Loader, size loader.Size, programs []string, given map[str
 	}
 	m := &policyMap{
 		size: size, coll: coll, asked: map[string]*ebpf.Program{},
-		endpoints: endpoints{overflow: coll.Maps[bpf.SluiceMapFar], owners: map[uint32]uint32{}, records: map[uint32]uint32{}, far: map[uint32]struct{}{}},
-		addresses: addresses{coll.Maps[bpf.SluiceMapNames], map[netip.Addr]uint32{}},
+		endpoints: endpoints{overflow: coll.Maps[bpf.SluiceMapEpover], owners: map[uint32]uint32{}, records: map[uint32]uint32{}, overflowed: map[uint32]struct{}{}},
+		addresses: addresses{coll.Maps[bpf.SluiceMapAddrs], map[netip.Addr]uint32{}},
 	}
-	for name, b := range map[string]*[]byte{bpf.SluiceMapMem: &m.bytes, bpf.SluiceMapEnds: &m.endpoints.table, bpf.SluiceMapHits: &m.counters} {
+	for name, b := range map[string]*[]byte{bpf.SluiceMapPolicy: &m.bytes, bpf.SluiceMapEndpoints: &m.endpoints.table, bpf.SluiceMapCounters: &m.counters} {
 		if *b, err = bpf.Map(coll.Maps[name]); err != nil {
 			return nil, errors.Join(err, m.close())
 		}
@@ -49,7 +49,7 @@ func newMap(l *loader.Loader, size loader.Size, programs []string, given map[str
 	return m, nil
 }
 
-// read reads what another process wrote to the maps.
+// read reads what an earlier process wrote to the maps.
 func (m *policyMap) read() error {
 	idOf := func(record uint32) uint32 { return *m.word(record*compile.LineWords + compile.RecordID) }
 	return errors.Join(m.endpoints.read(uint64(m.size.Lines), idOf), m.addresses.read())
@@ -72,7 +72,7 @@ func (m *policyMap) holds(lines, slots int) bool {
 	return m.size.Lines >= lines && m.size.Slots >= slots
 }
 
-// clear makes an empty policy map of one that nobody runs.
+// clear empties a policy map that no packet uses.
 func (m *policyMap) clear() error {
 	clear(m.bytes)
 	if err := errors.Join(m.endpoints.clear(), m.addresses.clear()); err != nil {
@@ -82,12 +82,12 @@ func (m *policyMap) clear() error {
 	return nil
 }
 
-// word is a word of a line, which packets may read at any time.
+// word returns a word of a line, which programs may read at any time.
 func (m *policyMap) word(i uint32) *uint32 {
 	return (*uint32)(unsafe.Pointer(&m.bytes[4*uint64(i)]))
 }
 
-// write writes lines that nothing leads to.
+// write writes lines that packets cannot reach.
 func (m *policyMap) write(line uint32, content []compile.Line) error {
 	if len(content) == 0 {
 		return nil
@@ -95,13 +95,13 @@ func (m *policyMap) write(line uint32, content []compile.Line) error {
 	from := unsafe.Slice((*byte)(unsafe.Pointer(&content[0])), len(content)*bpf.LineBytes)
 	to := m.bytes[uint64(line)*bpf.LineBytes:]
 	if len(to) < len(from) {
-		return fmt.Errorf("memory has no line %d", int(line)+len(content))
+		return fmt.Errorf("the policy map has no line %d", int(line)+len(content))
 	}
 	copy(to, from)
 	return nil
 }
 
-// counted returns the packets that so many slots counted.
+// counted returns the packet counters of count slots, beginning at first.
 func (m *policyMap) counted(first, count uint32) []uint64 {
 	out := make([]uint64, count)
 	for i := range out {
@@ -112,12 +112,12 @@ func (m *policyMap) counted(first, count uint32) []uint64 {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sum is a checksum of the lines and of the endpoint table.
+// sum returns a checksum of the lines and of the endpoint table.
 func (m *policyMap) sum() uint32 {
 	return crc32.Update(crc32.Checksum(m.bytes, castagnoli), castagnoli, m.endpoints.table)
 }
 
-// maps are the maps by their names.
+// maps returns the maps by name.
 func (m *policyMap) maps() map[string]*ebpf.Map {
 	out := map[string]*ebpf.Map{}
 	for _, name := range loader.MapNames {
@@ -126,7 +126,7 @@ func (m *policyMap) maps() map[string]*ebpf.Map {
 	return out
 }
 
-// program returns a program, which is loaded if it is not yet. Many may ask at once.
+// program returns a program, and loads it on first use. It is safe for concurrent use.
 func (m *policyMap) program(l *loader.Loader, name string) (*ebpf.Program, error) {
 	m.asking.Lock()
 	defer m.asking.Unlock()

@@ -1,9 +1,8 @@
-// Package policymap has the policy map that programs read: its lines, the endpoint table and the
-// addresses of pods, and what its rules counted.
+// Package policymap manages the policy map that programs read: its lines, the endpoint table, the
+// addresses of pods, and the counters of rules.
 //
-// A policy map is changed word by word while packets read it, or replaced: the next one is
-// prepared, and switched to when it is complete. Package compile says what has to be written in
-// which order.
+// A policy map is changed word by word while programs read it, or replaced by a new one that is put
+// in force when it is complete. Package compile says what must be written in which order.
 package policymap
 
 import (
@@ -23,47 +22,47 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/pins"
 )
 
-// firstLines and firstSlots are what the first policy map has, so that it is large enough for most
-// nodes to begin with: 1 MiB.
+// firstLines and firstSlots are the size of the first policy map, 1 MiB, which is large enough for
+// most nodes at the start.
 const (
 	firstLines = 1 << 14
 	firstSlots = 256
 )
 
-// Maps are the policy map in force, and the one that is prepared, if there is one: writes go there.
-// It is used by one goroutine at a time, but for Hits and Program.
+// Maps has the policy map in force and the prepared one, if any. Writes go to the prepared one if
+// there is one. One goroutine at a time may use it; Hits and Run are safe for concurrent use.
 type Maps struct {
 	loader  *loader.Loader
 	folder  *pins.Folder
 	history *connections.History
 	grace   *Grace
 
-	running  sync.RWMutex // read while a program is run, or what it counted is read; nothing is closed then
+	running  sync.RWMutex // read-locked while a program or its counters are used, so that they are not closed
 	inForce  *policyMap
 	next     *policyMap
-	spare    *policyMap // was in force before
+	spare    *policyMap // the previous policy map
 	useSpare bool
-	blank    bool // nothing was written to the one in force, and nobody runs it
+	blank    bool // nothing was written to the policy map in force, and no packet uses it
 
-	writes uint64 // so far
+	writes uint64 // how many, so far
 	seen   digest
 }
 
-// digest is what the policy map in force had in it when it was looked at last.
+// digest identifies the content of the policy map in force at the last call of Changed.
 type digest struct {
 	of     *policyMap
 	writes uint64
 	sum    uint32
 }
 
-// New returns no policy map yet: Adopt or Begin. With useSpare the one that was in force before is
-// kept, so that the next one need not be loaded.
+// New returns Maps without a policy map: the caller must call Adopt or Begin. With useSpare the
+// previous policy map is kept and reused, so that the next one need not be loaded.
 func New(l *loader.Loader, folder *pins.Folder, h *connections.History, g *Grace, useSpare bool) *Maps {
 	return &Maps{loader: l, folder: folder, history: h, grace: g, useSpare: useSpare}
 }
 
-// Adopt takes over the policy map that another process left in force. Its programs are loaded anew,
-// with some besides.
+// Adopt takes over the policy map that an earlier process left in force. It loads the programs of
+// the mode anew, and the given ones.
 func (s *Maps) Adopt(programs []string) error {
 	given := map[string]*ebpf.Map{}
 	defer func() {
@@ -78,8 +77,8 @@ func (s *Maps) Adopt(programs []string) error {
 		}
 		given[name] = m
 	}
-	lines := int(given[bpf.SluiceMapMem].ValueSize() / bpf.LineBytes)
-	slots := int(given[bpf.SluiceMapHits].ValueSize()/bpf.HitBytes) / s.loader.CPUs()
+	lines := int(given[bpf.SluiceMapPolicy].ValueSize() / bpf.LineBytes)
+	slots := int(given[bpf.SluiceMapCounters].ValueSize()/bpf.CounterBytes) / s.loader.CPUs()
 	m, err := newMap(s.loader, s.loader.SizeOf(lines, slots, s.history.Parity()), programs, given)
 	if err != nil {
 		return err
@@ -91,14 +90,14 @@ func (s *Maps) Adopt(programs []string) error {
 	return nil
 }
 
-// Begin makes the first policy map, which nobody runs.
+// Begin creates the first policy map, which no packet uses yet.
 func (s *Maps) Begin(programs []string) (err error) {
 	s.blank = true
 	s.inForce, err = newMap(s.loader, s.loader.SizeOf(firstLines, firstSlots, s.history.Parity()), programs, nil)
 	return err
 }
 
-// Programs are those of the policy map in force.
+// Programs returns the programs of the policy map in force.
 func (s *Maps) Programs() map[string]*ebpf.Program { return s.inForce.coll.Programs }
 
 // written is the policy map that steps go to.
@@ -109,21 +108,21 @@ func (s *Maps) written() *policyMap {
 	return s.inForce
 }
 
-// Size returns how many lines and counters the policy map has that is written.
+// Size returns how many lines and counters the policy map has that writes go to.
 func (s *Maps) Size() (lines, slots int) {
 	m := s.written()
 	return m.size.Lines, m.size.Slots
 }
 
-// Prepare makes an empty policy map, with some programs besides those of the mode. What was
-// prepared before is dropped. With unseen no packet runs the one in force: then that is used, if
-// nothing was written to it.
+// Prepare creates an empty policy map, with the programs of the mode and the given ones. It
+// discards one that was prepared before. With unseen, no packet uses the policy map in force;
+// Prepare reuses that if nothing was written to it.
 func (s *Maps) Prepare(lines, slots int, programs []string, unseen bool) error {
 	err := s.dropNext()
 	if err != nil {
 		return err
 	}
-	if s.blank && unseen && s.inForce.holds(lines, slots) { // nobody would see a difference
+	if s.blank && unseen && s.inForce.holds(lines, slots) { // no packet can see a difference
 		s.next = s.inForce
 		s.writes++
 		return s.inForce.clear()
@@ -140,7 +139,7 @@ func (s *Maps) dropNext() error {
 	next := s.next
 	s.next = nil
 	switch {
-	case next == s.inForce: // it was blank, and goes on
+	case next == s.inForce: // it was blank, and stays in force
 		return nil
 	case s.useSpare && s.spare == nil:
 		s.spare = next
@@ -149,13 +148,13 @@ func (s *Maps) dropNext() error {
 	return next.close()
 }
 
-// takeSpare returns the spare policy map, emptied, if it is large enough.
+// takeSpare empties and returns the spare policy map if it is large enough, else nil.
 func (s *Maps) takeSpare(lines, slots int) (*policyMap, error) {
 	m := s.spare
 	if m == nil || !m.holds(lines, slots) || m.size.Layout != s.loader.Layout() {
 		return nil, nil
 	}
-	if s.loader.Runs() { // else packets run when they are asked about, one by one
+	if s.loader.Runs() { // else programs run for queries only, one at a time
 		if err := s.grace.Wait(); err != nil {
 			return nil, err
 		}
@@ -167,29 +166,28 @@ func (s *Maps) takeSpare(lines, slots int) (*policyMap, error) {
 	return m, nil
 }
 
-// Write writes lines that nothing leads to.
+// Write writes lines that packets cannot reach.
 func (s *Maps) Write(line uint32, content []compile.Line) error {
 	s.writes++
 	return s.written().write(line, content)
 }
 
-// Store changes a word in one step.
+// Store changes a word atomically.
 func (s *Maps) Store(word, value uint32) {
 	s.writes++
 	atomic.StoreUint32(s.written().word(word), value)
 	s.history.Changed()
 }
 
-// Flip makes a record that of an endpoint; 0 for none.
+// Flip sets the record of an endpoint; 0 removes it.
 func (s *Maps) Flip(id, record uint32) error {
 	s.writes++
-	defer s.history.Changed() // also when it is not known whether it failed
+	defer s.history.Changed() // also after an error, when the record may have changed
 	return s.written().endpoints.flip(id, record, s.grace.Wait)
 }
 
-// Switch puts the prepared policy map in force, if there is one: run has all that is attached run
-// its programs. It returns what the counters of the other one had reached, nil if that is not
-// known.
+// Switch puts the prepared policy map, if any, in force: run makes all attachments run its
+// programs. It returns the last counters of the old policy map, nil if they are not known.
 func (s *Maps) Switch(run func(programs map[string]*ebpf.Program) error) (left []uint64, err error) {
 	s.writes++
 	if s.next == nil {
@@ -198,7 +196,7 @@ func (s *Maps) Switch(run func(programs map[string]*ebpf.Program) error) (left [
 	if err := s.inForce.addresses.copyTo(&s.next.addresses); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.renew()) }()
+	defer func() { err = errors.Join(err, s.invalidate()) }()
 	if err := run(s.next.coll.Programs); err != nil {
 		return nil, err
 	}
@@ -214,17 +212,17 @@ func (s *Maps) Switch(run func(programs map[string]*ebpf.Program) error) (left [
 	return left, errors.Join(s.pin(), old.close())
 }
 
-// renew has packets ask lists again when nobody runs the programs of another policy map any more,
-// who could note what its lists say.
-func (s *Maps) renew() (err error) {
-	if s.loader.Runs() { // else none is running, see swap
+// invalidate makes packets evaluate lists again. It first waits until no packet runs programs of
+// another policy map, because these could still cache verdicts of its lists.
+func (s *Maps) invalidate() (err error) {
+	if s.loader.Runs() { // else no program is running, see swap
 		err = s.grace.Wait()
 	}
 	s.history.Changed()
 	return err
 }
 
-// swap puts the prepared policy map in force and returns the other, when nobody runs it.
+// swap puts the prepared policy map in force and returns the old one. It waits for running queries.
 func (s *Maps) swap() *policyMap {
 	s.running.Lock()
 	defer s.running.Unlock()
@@ -234,7 +232,7 @@ func (s *Maps) swap() *policyMap {
 	return old
 }
 
-// pin makes the policy map in force the one that a next process takes over.
+// pin pins the policy map in force, so that the next process can adopt it.
 func (s *Maps) pin() error {
 	for _, name := range loader.MapNames {
 		if err := s.folder.Replace(name, s.inForce.coll.Maps[name]); err != nil {
@@ -244,11 +242,10 @@ func (s *Maps) pin() error {
 	return nil
 }
 
-// All are the maps that programs in force use, also those that all policy maps share, by their
-// names.
+// All returns the maps that the programs in force use, shared ones included, by name.
 func (s *Maps) All() map[string]*ebpf.Map { return s.inForce.coll.Maps }
 
-// Name has the addresses of an endpoint lead to it, and no others.
+// Name sets the addresses of an endpoint.
 func (s *Maps) Name(id uint32, ips []netip.Addr) error {
 	err := s.inForce.addresses.remove(id)
 	for _, ip := range ips {
@@ -259,14 +256,14 @@ func (s *Maps) Name(id uint32, ips []netip.Addr) error {
 	return err
 }
 
-// Word reads the policy map in force.
+// Word returns a word of the policy map in force.
 func (s *Maps) Word(i uint32) uint32 { return atomic.LoadUint32(s.inForce.word(i)) }
 
-// Record returns which record an endpoint has in the policy map in force.
+// Record returns the record of an endpoint in the policy map in force.
 func (s *Maps) Record(id uint32) uint32 { return s.inForce.endpoints.records[id] }
 
-// Hits returns the packets that so many slots counted in the policy map in force. Any goroutine may
-// call it; it fails when closed.
+// Hits returns the packet counters of count slots of the policy map in force, beginning at first.
+// It is safe for concurrent use, and returns events.ErrClosed after Close.
 func (s *Maps) Hits(first, count uint32) ([]uint64, error) {
 	s.running.RLock()
 	defer s.running.RUnlock()
@@ -277,8 +274,8 @@ func (s *Maps) Hits(first, count uint32) ([]uint64, error) {
 	return s.inForce.counted(first, min(count, slots-min(first, slots))), nil
 }
 
-// Run has the kernel run a program of the policy map in force, which is loaded if it is not yet.
-// Any goroutine may call it.
+// Run runs a program of the policy map in force, and loads it on first use. It is safe for
+// concurrent use.
 func (s *Maps) Run(name string, o *ebpf.RunOptions) (uint32, error) {
 	s.running.RLock()
 	defer s.running.RUnlock()
@@ -289,17 +286,17 @@ func (s *Maps) Run(name string, o *ebpf.RunOptions) (uint32, error) {
 	return program.Run(o)
 }
 
-// Layout is the layout of the kernel that the programs in force know.
+// Layout returns the kernel layout with which the programs in force were loaded.
 func (s *Maps) Layout() loader.Layout { return s.inForce.size.Layout }
 
-// Changed reports whether somebody else wrote to the policy map in force since it was called last.
+// Changed reports whether another process wrote to the policy map in force since the last call.
 func (s *Maps) Changed() bool {
 	now, before := digest{s.inForce, s.writes, s.inForce.sum()}, s.seen
 	s.seen = now
 	return now.of == before.of && now.writes == before.writes && now.sum != before.sum
 }
 
-// Reset makes the policy map in force an empty one. With unseen, nobody runs it.
+// Reset empties the policy map in force. With unseen, no packet uses it.
 func (s *Maps) Reset(unseen bool) error {
 	if err := s.dropNext(); err != nil {
 		return err
@@ -309,7 +306,7 @@ func (s *Maps) Reset(unseen bool) error {
 	return s.inForce.clear()
 }
 
-// Close ends what is not pinned.
+// Close closes all policy maps. Pinned ones stay in force.
 func (s *Maps) Close() error {
 	if s == nil {
 		return nil

@@ -11,20 +11,20 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// crowd is a lab with pods whose interfaces have numbers that share a place: on a node where many
-// pods came and went, those of two that are there may be that far apart.
-type crowd struct {
+// overflowLab is a lab with pods whose interfaces share a place of the endpoint table. On a node
+// where many pods came and went, indexes can be that far apart.
+type overflowLab struct {
 	*lab
 	pods map[int]uint16 // the port that each may send to
 }
 
-// between is how far apart numbers are that share a place.
+// between is the distance of two indexes that share a place.
 const between = 16384
 
-func newCrowd(t *testing.T) *crowd {
+func newOverflowLab(t *testing.T) *overflowLab {
 	t.Helper()
 	needKernel(t)
-	return &crowd{pods: map[int]uint16{}, lab: newLab(t, func(o *labOptions) {
+	return &overflowLab{pods: map[int]uint16{}, lab: newLab(t, func(o *labOptions) {
 		o.kernel.PinPath = bpffs(t)
 		o.options.Interfaces = func(pod api.PodID, _ []netip.Addr) []uint32 {
 			n, err := strconv.Atoi(pod.Name)
@@ -40,8 +40,8 @@ func idOf(pod int) uint32 { return labID + between*uint32(pod) }
 
 func addrOf(pod int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 1, byte(pod)}) }
 
-// may has pods come, go, and change; port 0 is for one that goes.
-func (c *crowd) may(changes map[int]uint16) {
+// may sets the port to which each of some pods may send; port 0 removes a pod.
+func (c *overflowLab) may(changes map[int]uint16) {
 	c.t.Helper()
 	txn := c.r.NewTxn(false)
 	for n, port := range changes {
@@ -60,8 +60,8 @@ func (c *crowd) may(changes map[int]uint16) {
 	c.holds(c.kernel, fmt.Sprint("after ", changes))
 }
 
-// holds checks what each of three pods may send, by a kernel: those that are gone are not known.
-func (c *crowd) holds(k *xdp.Kernel, when string) {
+// holds checks what each of three pods may send. Packets of removed pods are dropped.
+func (c *overflowLab) holds(k *xdp.Kernel, when string) {
 	c.t.Helper()
 	for n := range 3 {
 		for _, port := range []uint16{80, 81} {
@@ -76,17 +76,17 @@ func (c *crowd) holds(k *xdp.Kernel, when string) {
 	}
 }
 
-// TestAnEndpointIsFoundWhenTheOneThatHadItsPlaceGoes has three endpoints of one place come, change
-// and go.
-func TestAnEndpointIsFoundWhenTheOneThatHadItsPlaceGoes(t *testing.T) {
-	c := newCrowd(t)
+// TestOverflowTableEndpointsMoveToTheirPlace adds, changes and removes three endpoints that share a
+// place.
+func TestOverflowTableEndpointsMoveToTheirPlace(t *testing.T) {
+	c := newOverflowLab(t)
 	c.may(map[int]uint16{0: 80})
 	c.may(map[int]uint16{1: 80})
 	c.may(map[int]uint16{2: 81})
 	c.may(map[int]uint16{0: 0})
 	c.may(map[int]uint16{1: 81, 2: 80})
 	c.may(map[int]uint16{0: 81})
-	if err := c.kernel.Disown(); err != nil {
+	if err := c.kernel.ReleasePins(); err != nil {
 		t.Fatal(err)
 	}
 	next := newKernel(t, c.rig.kernel) // as the next process

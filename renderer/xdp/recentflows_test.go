@@ -12,19 +12,21 @@ import (
 
 var everything = []api.ContivRule{{Action: api.Permit}}
 
-// crowdOf has so many flows be many; -1: any.
-func crowdOf(n int) func(*labOptions) { return func(o *labOptions) { o.kernel.FlowCacheThreshold = n } }
+// withThreshold sets the flow-cache threshold; -1 uses the recent-flow cache always.
+func withThreshold(n int) func(*labOptions) {
+	return func(o *labOptions) { o.kernel.FlowCacheThreshold = n }
+}
 
-// wentOn is a pod that may send, with a flow of its own that went on so often that this is known.
-func wentOn(t *testing.T, toPod []api.ContivRule, f api.Flow) *lab {
+// newRecentLab has a pod with permitted egress, and a flow of it that is in the recent-flow cache.
+func newRecentLab(t *testing.T, toPod []api.ContivRule, f api.Flow) *lab {
 	t.Helper()
-	l := newLab(t, crowdOf(-1))
+	l := newLab(t, withThreshold(-1))
 	l.render(toPod, everything)
-	l.goesOn(f)
+	l.continues(f)
 	return l
 }
 
-func (l *lab) goesOn(f api.Flow) {
+func (l *lab) continues(f api.Flow) {
 	l.t.Helper()
 	l.want(true, "the flow begins", compile.FromPod, xdp.Frame(f, false))
 	l.want(true, "it is answered", compile.ToPod, xdp.Frame(f, true))
@@ -33,8 +35,8 @@ func (l *lab) goesOn(f api.Flow) {
 	}
 }
 
-// goesOnAnswered checks that there is evidence of a flow when it went on once more.
-func (l *lab) goesOnAnswered(f api.Flow) {
+// continuesAnswered sends one more packet of a flow, and checks that its answer passes.
+func (l *lab) continuesAnswered(f api.Flow) {
 	l.t.Helper()
 	l.want(true, "it goes on", compile.FromPod, flags(xdp.Frame(f, false), ack))
 	l.want(true, "and is answered", compile.ToPod, flags(xdp.Frame(f, true), ack))
@@ -54,24 +56,24 @@ func bothFamilies(t *testing.T, test func(t *testing.T, f api.Flow)) {
 	}
 }
 
-// TestAFlowThatWentOnLatelyIsNotLookedFor takes its evidence away behind its back, which is not
-// noticed before the next unit of time.
-func TestAFlowThatWentOnLatelyIsNotLookedFor(t *testing.T) {
+// TestRecentFlowsAreNotLookedUp deletes the connection of a flow. The program does not notice that
+// before the next unit of time.
+func TestRecentFlowsAreNotLookedUp(t *testing.T) {
 	bothFamilies(t, func(t *testing.T, f api.Flow) {
-		l := wentOn(t, closed, f)
-		if !l.isNotLookedFor(f) {
+		l := newRecentLab(t, closed, f)
+		if !l.skipsLookUp(f) {
 			t.Error("the flow is looked for with every packet")
 		}
-		l.forgets(l.kernel.ForgetLately)
-		l.goesOnAnswered(f)
+		l.forgets(l.kernel.ForgetRecentFlows)
+		l.continuesAnswered(f)
 	})
 }
 
-// TestATraceEndsWithItsUnit: a flow that went on lately is looked for when time has gone by.
-func TestATraceEndsWithItsUnit(t *testing.T) {
+// TestRecentFlowsExpireWithTheirUnit: a flow is looked up again in a later unit of time.
+func TestRecentFlowsExpireWithTheirUnit(t *testing.T) {
 	bothFamilies(t, func(t *testing.T, f api.Flow) {
-		l := wentOn(t, closed, f)
-		for began := time.Now(); !l.notices(f); {
+		l := newRecentLab(t, closed, f)
+		for began := time.Now(); !l.looksUp(f); {
 			if time.Since(began) > wires.Patience {
 				t.Fatal("the flow is never looked for again")
 			}
@@ -79,41 +81,42 @@ func TestATraceEndsWithItsUnit(t *testing.T) {
 	})
 }
 
-// isNotLookedFor reports whether it is not noticed that the evidence of a flow is gone.
-func (l *lab) isNotLookedFor(f api.Flow) bool {
+// skipsLookUp reports whether the program does not notice that the connection of a flow was
+// deleted.
+func (l *lab) skipsLookUp(f api.Flow) bool {
 	l.t.Helper()
-	for range 10 { // a unit may end meanwhile
-		l.goesOn(f)
-		if !l.notices(f) {
+	for range 10 { // a unit of time may end meanwhile
+		l.continues(f)
+		if !l.looksUp(f) {
 			return true
 		}
 	}
 	return false
 }
 
-// notices reports whether the next packet of a flow brings back evidence that is gone.
-func (l *lab) notices(f api.Flow) bool {
+// looksUp reports whether the next packet of a flow restores its deleted connection.
+func (l *lab) looksUp(f api.Flow) bool {
 	l.t.Helper()
 	l.forgets(l.kernel.ForgetFlows)
 	l.want(true, "it goes on", compile.FromPod, flags(xdp.Frame(f, false), ack))
 	return l.entries() != 0
 }
 
-// TestManyFlowsAreNotLookedFor has few flows go on, many, and few again.
-func TestManyFlowsAreNotLookedFor(t *testing.T) {
+// TestRecentFlowsAreUsedAboveTheThreshold has few active flows, then many, and few again.
+func TestRecentFlowsAreUsedAboveTheThreshold(t *testing.T) {
 	const many = 4096
-	l := newLab(t, crowdOf(many/4))
+	l := newLab(t, withThreshold(many/4))
 	l.render(closed, everything)
 	few := nthFlow(many)
-	l.goesOn(few)
-	if !l.notices(few) {
+	l.continues(few)
+	if !l.looksUp(few) {
 		t.Error("one flow is many")
 	}
-	for began := time.Now(); ; { // on a busy machine they are not many in a second
+	for began := time.Now(); ; { // a busy machine may not send many in a second
 		for i := range many {
 			l.want(true, "a flow goes on", compile.FromPod, flags(xdp.Frame(nthFlow(i), false), ack))
 		}
-		if l.isNotLookedFor(few) {
+		if l.skipsLookUp(few) {
 			break
 		}
 		if time.Since(began) > wires.Patience {
@@ -121,26 +124,26 @@ func TestManyFlowsAreNotLookedFor(t *testing.T) {
 		}
 	}
 	l.ages(time.Second)
-	l.goesOn(few)
-	if !l.notices(few) {
+	l.continues(few)
+	if !l.looksUp(few) {
 		t.Error("few flows are not looked for when they were many a second ago")
 	}
 }
 
-// ages has all that is known of flows be older.
+// ages makes all state of flows older.
 func (l *lab) ages(d time.Duration) {
 	l.t.Helper()
 	l.forgets(func() error { return l.kernel.Age(d) })
 }
 
-// TestFlowsThatGoOnAreCounted once more in each unit, not only when they are noted.
-func TestFlowsThatGoOnAreCounted(t *testing.T) {
+// TestRecentFlowsCountActiveFlows once more in each unit, not only when they are noted.
+func TestRecentFlowsCountActiveFlows(t *testing.T) {
 	const many = 2048
 	l := newLab(t, func(o *labOptions) { o.kernel.Flows = 4 * many })
 	l.render(closed, everything)
 	l.open(0, many)
 	l.ages(time.Second)
-	l.forgets(l.kernel.ForgetLately) // and nothing is counted yet
+	l.forgets(l.kernel.ForgetRecentFlows) // and nothing is counted yet
 	if latest, before := l.counted(); latest+before != 0 {
 		t.Fatalf("%d flows are counted", latest+before)
 	}
@@ -152,8 +155,8 @@ func TestFlowsThatGoOnAreCounted(t *testing.T) {
 	}
 }
 
-// TestEvidenceThatIsLeftIsNotLookedFor opens the list that needed it.
-func TestEvidenceThatIsLeftIsNotLookedFor(t *testing.T) {
+// TestRecentFlowsSkipConnectionsThatAreNotNeeded opens the list that needed it.
+func TestRecentFlowsSkipConnectionsThatAreNotNeeded(t *testing.T) {
 	l := newLab(t)
 	l.render(closed, everything)
 	f := l.isCounted()
@@ -161,12 +164,12 @@ func TestEvidenceThatIsLeftIsNotLookedFor(t *testing.T) {
 	l.countsOnce(f)
 }
 
-// TestAFlowIsCountedOnceInAUnit finds a flow that is counted, and has it go on very often.
-func TestAFlowIsCountedOnceInAUnit(t *testing.T) {
+// TestRecentFlowsCountAFlowOnceInAUnit finds a flow that is counted, and has it go on very often.
+func TestRecentFlowsCountAFlowOnceInAUnit(t *testing.T) {
 	for name, toPod := range map[string][]api.ContivRule{"needs evidence": closed, "needs none": everything} {
 		for crowds, crowd := range map[string]int{"few": 0, "many": -1} {
 			t.Run(name+" "+crowds, func(t *testing.T) {
-				l := newLab(t, crowdOf(crowd))
+				l := newLab(t, withThreshold(crowd))
 				l.render(toPod, everything)
 				f := l.isCounted()
 				l.forgets(l.kernel.ForgetFlows)
@@ -179,7 +182,7 @@ func TestAFlowIsCountedOnceInAUnit(t *testing.T) {
 // countsOnce has a flow go on very often.
 func (l *lab) countsOnce(f api.Flow) {
 	l.t.Helper()
-	l.forgets(l.kernel.ForgetLately)
+	l.forgets(l.kernel.ForgetRecentFlows)
 	for range 200 {
 		l.want(true, "it goes on", compile.FromPod, flags(xdp.Frame(f, false), ack))
 	}
@@ -211,11 +214,11 @@ func (l *lab) counted() (latest, before uint32) {
 	return latest, before
 }
 
-// TestATracePermitsNothing has a flow be known to have gone on in the present generation, though
-// its list does not permit it any more: as if the trace were another flow's.
-func TestATracePermitsNothing(t *testing.T) {
+// TestRecentFlowsPermitNothing puts a flow into the recent-flow cache of the present generation
+// although its list denies it: as if the fingerprint were another flow's.
+func TestRecentFlowsPermitNothing(t *testing.T) {
 	bothFamilies(t, func(t *testing.T, f api.Flow) {
-		l := wentOn(t, closed, f)
+		l := newRecentLab(t, closed, f)
 		before := l.kernel.Generation()
 		l.render(closed, closed)
 		l.want(false, "it goes on", compile.FromPod, flags(xdp.Frame(f, false), ack))
@@ -226,9 +229,9 @@ func TestATracePermitsNothing(t *testing.T) {
 	})
 }
 
-// TestTheEndOfAFlowThatWentOnLatelyIsNoted has it be reset, and closed from both ends, while it is
-// known to have gone on.
-func TestTheEndOfAFlowThatWentOnLatelyIsNoted(t *testing.T) {
+// TestRecentFlowsRecordTheEndOfAConnection resets a connection, and closes it from both ends, while
+// it is known to have gone on.
+func TestRecentFlowsRecordTheEndOfAConnection(t *testing.T) {
 	const fin = 0x01
 	for name, end := range map[string]struct {
 		flags [2]byte // of the flow, and of its answer
@@ -239,7 +242,7 @@ func TestTheEndOfAFlowThatWentOnLatelyIsNoted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bothFamilies(t, func(t *testing.T, f api.Flow) {
-				l := wentOn(t, closed, f)
+				l := newRecentLab(t, closed, f)
 				l.want(true, "its end", compile.FromPod, flags(xdp.Frame(f, false), end.flags[0]))
 				l.want(true, "the answer", compile.ToPod, flags(xdp.Frame(f, true), end.flags[1]))
 				if err := l.kernel.Age(end.after); err != nil {
@@ -251,30 +254,31 @@ func TestTheEndOfAFlowThatWentOnLatelyIsNoted(t *testing.T) {
 	}
 }
 
-// TestWhatWentOnBeforeAChangeIsNotedAgain has evidence begin anew while nothing but the number of
-// the change tells that a flow went on before it.
-func TestWhatWentOnBeforeAChangeIsNotedAgain(t *testing.T) {
+// TestRecentFlowsExpireWithAChange tracks a connection again when only the generation shows that
+// its last packet came before a change.
+func TestRecentFlowsExpireWithAChange(t *testing.T) {
 	bothFamilies(t, func(t *testing.T, f api.Flow) {
-		l := wentOn(t, closed, f)
+		l := newRecentLab(t, closed, f)
 		l.forgets(l.kernel.ForgetFlows)
 		l.render(closed, []api.ContivRule{{Action: api.Permit, Protocol: api.TCP}})
-		l.goesOnAnswered(f)
+		l.continuesAnswered(f)
 	})
 }
 
-// TestAFlowThatNeededNoEvidenceIsNotedWhenItDoes closes the list that its answers passed by.
-func TestAFlowThatNeededNoEvidenceIsNotedWhenItDoes(t *testing.T) {
+// TestRecentFlowsTrackAConnectionOnceItIsNeeded closes the list that its answers passed by.
+func TestRecentFlowsTrackAConnectionOnceItIsNeeded(t *testing.T) {
 	bothFamilies(t, func(t *testing.T, f api.Flow) {
-		l := wentOn(t, everything, f)
+		l := newRecentLab(t, everything, f)
 		l.render(closed, everything)
-		l.goesOnAnswered(f)
+		l.continuesAnswered(f)
 	})
 }
 
-// TestATraceIsNoEvidence has evidence of a flow be gone, whose own direction went on lately.
-func TestATraceIsNoEvidence(t *testing.T) {
+// TestRecentFlowsLetNoAnswerPass deletes the connection of a flow whose own direction is in the
+// recent-flow cache.
+func TestRecentFlowsLetNoAnswerPass(t *testing.T) {
 	bothFamilies(t, func(t *testing.T, f api.Flow) {
-		l := wentOn(t, closed, f)
+		l := newRecentLab(t, closed, f)
 		l.forgets(l.kernel.ForgetFlows)
 		l.want(false, "an answer", compile.ToPod, flags(xdp.Frame(f, true), ack))
 	})

@@ -1,7 +1,7 @@
-/* How verdicts are found in memory. Package compile writes it; its layout.go has the same
- * numbers, and a test compares them. */
-#ifndef SLUICE_MEMORY_H
-#define SLUICE_MEMORY_H
+/* The policy map, and how verdicts are found in it. Package compile writes it; its layout.go has
+ * the same numbers, and a test compares them. */
+#ifndef SLUICE_POLICYMAP_H
+#define SLUICE_POLICYMAP_H
 #include "kernel.h"
 
 #define LINE_WORDS 16
@@ -14,7 +14,7 @@
 #define SMALL_VALUE 8
 #define NEXT_NODE (1U << 29)
 #define ALLOW (1U << 29)
-#define OWN_NODE (1U << 28) /* for who sends as the own node: only if the packet was made there */
+#define OWN_NODE (1U << 28) /* a rule for the own node: it permits only packets that were created there */
 #define SLOT_MASK ((1U << 28) - 1)
 #define NODE_MISS 0
 #define NODE_CELL 1
@@ -56,40 +56,40 @@ struct address {
 	__u32 w[4];
 };
 
-/* mem is all lines; the size is set by the loader. Line 0 is zero: it denies. */
-IN_PLACE(struct line, mem);
-volatile const __u32 mem_lines = 1;
+/* policy has all lines of the policy map; the loader sets its size. Line 0 is zero: it denies. */
+IN_PLACE(struct line, policy);
+volatile const __u32 policy_lines = 1;
 
-/* changes counts the changes of what any list says, of all memories there have been, and has the
- * seed of the table of flows. It is written behind a change. Programs do not read the turn, which is
- * that of the memory in force: see memory_turn. */
+/* changes has the generation: the number of changes of any list, over all policy maps. The agent
+ * increments it after a change. It also has the seed of the connection table, and the parity of the
+ * policy map in force, which programs do not read: see policy_parity. */
 struct history {
 	__u64 seed;
-	__u32 generation, turn;
+	__u32 generation, parity;
 };
 
 IN_PLACE(struct history, changes);
 
-/* Memories that follow each other have 0 and 1 in turn: while links go from one to the other programs
- * of both run, and a slot means something in its own only. */
-volatile const __u32 memory_turn = 0;
+/* Successive policy maps have parity 0 and 1 in turn. During a switch, programs of both run, and a
+ * slot is valid in its own policy map only. */
+volatile const __u32 policy_parity = 0;
 
-/* generation is read before the record of an endpoint: who has the number of a change sees the
- * change. */
+/* generation must be read before the record of an endpoint, so that a packet with the number of a
+ * change sees the change. */
 inline_always __u32 generation(void)
 {
-	return *(volatile __u32 *)&changes->generation << 1 | memory_turn;
+	return *(volatile __u32 *)&changes->generation << 1 | policy_parity;
 }
 
-/* nothing is 0, and known only when x is: what is read at a place that depends on it is read
- * behind x by every processor. */
-inline_always __u32 nothing(__u64 x)
+/* zero_after returns 0 by a computation that depends on x. Every processor performs a load whose
+ * address depends on the result after the load of x. */
+inline_always __u32 zero_after(__u64 x)
 {
 	asm volatile("%0 ^= %0" : "+r"(x));
 	return x;
 }
 
-inline_always struct line *line_at(__u32 i) { return i < mem_lines ? AT(mem, i) : 0; }
+inline_always struct line *line_at(__u32 i) { return i < policy_lines ? AT(policy, i) : 0; }
 
 /* word_at reads the i-th word from the start of a line. */
 inline_always __u32 word_at(__u32 line, __u32 i)
@@ -98,25 +98,27 @@ inline_always __u32 word_at(__u32 line, __u32 i)
 	return l ? l->w[i & 15] : 0;
 }
 
-/* word_of reads the i-th word of what has so many lines, of which the first is told. */
+/* word_of reads the i-th word of an object of so many lines that begins at a line. */
 inline_always __u32 word_of(__u32 line, const __u32 lines, __u32 i)
 {
-	return line < mem_lines - (lines - 1) ? AT(mem, line)->w[i] : 0;
+	return line < policy_lines - (lines - 1) ? AT(policy, line)->w[i] : 0;
 }
 
-/* AHEAD is negative if the i-th of sorted 16-bit starts is reached by the key, REACHED is 1 then. The last that
- * is reached is the sum of these: no branch is made, and none waits for another. */
+/* AHEAD is negative if the i-th of the sorted 16-bit starts is at most the key; REACHED is 1 then.
+ * The sum of these is the index of the last such start. It needs no branches, and the comparisons
+ * are independent. */
 #define AHEAD(i) (start[i] - 1 - (int)key)
 #define REACHED(i) ((__u32)AHEAD(i) >> 31)
 #define REACHED3(i, by) (REACHED(i + by) + REACHED(i + 2 * by) + REACHED(i + 3 * by))
 
-/* small returns the value of a function of 16 bits that has few runs. Each has by which bits its value
- * differs from the one before, so that all can be read at once. */
+/* small returns the value of a function of 16 bits with few runs. Each value is stored as its XOR
+ * with the value before, so that all can be combined at once. */
 inline_always __u32 small(struct line *l, __u32 key)
 {
 	__u16 *start = (__u16 *)&l->w[SMALL_START];
 #define DIFFERENCE(i) (l->w[SMALL_VALUE + i] & AHEAD(i) >> 31)
-#define BOTH(a, b) ({ __u32 both = (a) ^ (b); asm("" : "+r"(both)); both; }) /* in pairs, not one after the other */
+/* in pairs, which shortens the dependency chain */
+#define BOTH(a, b) ({ __u32 both = (a) ^ (b); asm("" : "+r"(both)); both; })
 	return BOTH(BOTH(BOTH(l->w[SMALL_VALUE], DIFFERENCE(1)), BOTH(DIFFERENCE(2), DIFFERENCE(3))),
 		BOTH(BOTH(DIFFERENCE(4), DIFFERENCE(5)), BOTH(DIFFERENCE(6), DIFFERENCE(7))));
 }
@@ -144,8 +146,8 @@ inline_always __u32 resolve(__u32 cell, __u32 key)
 	return word_at((cell & PAYLOAD_MASK) + 1, pos & 31);
 }
 
-/* class4 and class6 return the class of an address, which is in the order of the host; each
- * node of IPv6, of which there are 8 at most, is a step. */
+/* class4 and class6 return the class of an address, which is in host byte order. class6 takes a
+ * step for each node of IPv6, of which there are at most 8. */
 inline_always __u32 class4(__u32 root4, __u32 addr)
 {
 	return resolve(word_of(root4, ROOT_LINES, addr >> 16), addr & 0xffff);
@@ -164,10 +166,10 @@ inline_always __u32 next6(__u32 node, struct address *a)
 	return resolve(l->w[NODE_CELL], (addr[digit >> 1] >> (digit & 1 ? 0 : 16)) & 0xffff);
 }
 
-on_its_own __u32 step6(__u32 node, struct address *addr) { return addr ? next6(node, addr) : 0; }
+global_function __u32 step6(__u32 node, struct address *addr) { return addr ? next6(node, addr) : 0; }
 
-/* class6 makes a call for each node behind the second: two lead to the class of most pods. */
-on_its_own __u32 class6(__u32 root6, struct address *addr)
+/* class6 makes a call for each node after the second. Two nodes lead to the class of most pods. */
+global_function __u32 class6(__u32 root6, struct address *addr)
 {
 	if (!addr)
 		return 0;
@@ -179,15 +181,16 @@ on_its_own __u32 class6(__u32 root6, struct address *addr)
 	return value & NEXT_NODE ? 0 : value;
 }
 
-/* row_of returns the line of the row of a class that the table of a direction can tell. */
+/* row_of returns the line of the row of a class, which must be within the capacity of the table of
+ * a direction. */
 inline_always __u32 row_of(struct line *record, __u32 dir, __u32 class)
 {
 	__u32 page = likely(class < PAGE_CLASSES) ? record->w[RECORD_PAGE + dir] : word_at(record->w[RECORD_TABLE + dir], class / PAGE_CLASSES);
 	return word_of(page, PAGE_CLASSES / LINE_WORDS, class % PAGE_CLASSES);
 }
 
-/* verdict returns what the list of an endpoint for a direction says about a class. For
- * protocols without ports the port is the number of the protocol. */
+/* verdict returns the verdict of an endpoint's list for a direction about a class. For protocols
+ * without ports the port is the protocol number. */
 inline_always __u32 verdict(struct line *record, int to_pod, __u32 class, __u32 place, __u32 source, __u32 port)
 {
 	__u32 dir = to_pod ? 0 : 1;
@@ -198,7 +201,8 @@ inline_always __u32 verdict(struct line *record, int to_pod, __u32 class, __u32 
 	if (!l || !row)
 		return 0;
 	__u32 cell = l->w[place & 3];
-	/* Foreseen, so that nobody waits for the cell. By source port a row has cells elsewhere only. */
+	/* The processor predicts this branch, so it does not wait for the cell. Rows by source port
+	 * have no cells in their own line. */
 	if (likely(cell == (KIND_SMALL | row)))
 		return small(l, port);
 	if (unlikely(record->w[RECORD_FLAGS] & (FLAG_PORTS_TO << dir))) {

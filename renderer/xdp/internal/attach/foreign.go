@@ -12,29 +12,29 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 )
 
-// Alien is a program that runs at an endpoint and is not ours.
-type Alien struct {
+// ForeignProgram is a program at an endpoint that this process does not own.
+type ForeignProgram struct {
 	ID      uint32 // of the endpoint
 	FromPod bool   // the direction, as the pod sees it
 	Program ebpf.ProgramID
-	Name    string // empty where the kernel does not tell
-	First   bool   // it runs before ours, and may decide without it
+	Name    string // empty if the kernel does not report it
+	First   bool   // it runs before ours, and may decide alone
 }
 
-// IsSluice reports whether a program is one of Sluice's, of other pins.
-func (a Alien) IsSluice() bool {
-	return strings.HasPrefix(a.Name, bpf.KernelNames) || slices.Contains([]string{bpf.SluiceProgToPod, bpf.SluiceProgFromPod}, a.Name) // versions before
+// IsSluice reports whether the program is a Sluice program of other pins.
+func (a ForeignProgram) IsSluice() bool {
+	return strings.HasPrefix(a.Name, bpf.KernelNames) || slices.Contains([]string{bpf.SluiceProgToPod, bpf.SluiceProgFromPod}, a.Name) // names in early versions
 }
 
-// Aliens returns the programs of others at the places of TCX of endpoints that decide before ours,
-// and Sluice's of other pins wherever they are. The gate is ours.
-func (s *Interfaces) Aliens() (out []Alien) {
+// ForeignPrograms returns the foreign TCX programs of endpoints that run before ours, and all
+// Sluice programs of other pins. Gates are not foreign.
+func (s *Interfaces) ForeignPrograms() (out []ForeignProgram) {
 	for id, h := range s.pods {
 		own := s.ownLinks(id, h)
 		for fromPod, at := range map[bool]ebpf.AttachType{true: ebpf.AttachTCXIngress, false: ebpf.AttachTCXEgress} {
 			found, err := link.QueryPrograms(link.QueryOptions{Target: int(id), Attach: at})
 			if err != nil {
-				continue // the kernel has no TCX, or the interface is gone
+				continue // the kernel has no TCX, or the interface does not exist any more
 			}
 			behind := false
 			for _, p := range found.Programs {
@@ -42,24 +42,26 @@ func (s *Interfaces) Aliens() (out []Alien) {
 					behind = behind || own[number] == ownProgram
 					continue
 				}
-				a := Alien{ID: id, FromPod: fromPod, Program: p.ID, Name: programName(p.ID), First: !behind}
+				a := ForeignProgram{ID: id, FromPod: fromPod, Program: p.ID, Name: programName(p.ID), First: !behind}
 				if a.First || a.IsSluice() {
 					out = append(out, a)
 				}
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b Alien) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Program, b.Program)) })
+	slices.SortFunc(out, func(a, b ForeignProgram) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Program, b.Program))
+	})
 	return out
 }
 
-// What a link of ours is for.
+// The purposes of our links.
 const (
 	ownProgram = "program"
 	ownGate    = "gate"
 )
 
-// ownLinks returns the links at an endpoint that are ours.
+// ownLinks returns our links at an endpoint, with their purpose.
 func (s *Interfaces) ownLinks(id uint32, h *hooks) map[link.ID]string {
 	out := map[link.ID]string{}
 	for _, a := range h.list {
@@ -69,7 +71,7 @@ func (s *Interfaces) ownLinks(id uint32, h *hooks) map[link.ID]string {
 			}
 		}
 	}
-	gates, _ := s.folder.Glob("block_" + strconv.Itoa(int(id)) + "_") // the pattern is right
+	gates, _ := s.folder.Glob("block_" + strconv.Itoa(int(id)) + "_") // the only error is a bad pattern
 	for _, path := range gates {
 		l, err := link.LoadPinnedLink(path, nil)
 		if err != nil {
@@ -78,18 +80,18 @@ func (s *Interfaces) ownLinks(id uint32, h *hooks) map[link.ID]string {
 		if info, err := l.Info(); err == nil {
 			out[info.ID] = ownGate
 		}
-		_ = l.Close() // its pin stays
+		_ = l.Close() // the pin keeps the link
 	}
 	return out
 }
 
-// programName asks for the name of a program, which needs CAP_SYS_ADMIN.
+// programName returns the name of a program. The kernel reports it to CAP_SYS_ADMIN only.
 func programName(id ebpf.ProgramID) string {
 	p, err := ebpf.NewProgramFromID(id)
 	if err != nil {
 		return ""
 	}
-	defer func() { _ = p.Close() }() // it was only looked at
+	defer func() { _ = p.Close() }() // it was only read
 	info, err := p.Info()
 	if err != nil {
 		return ""
