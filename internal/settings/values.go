@@ -69,7 +69,7 @@ func valueProblem(f *pflag.Flag, value any) string {
 
 func flagNames(flags *pflag.FlagSet) (names []string) {
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name != "config" && f.Name != "help" {
+		if f.Name != "config" && f.Name != "help" && !f.Hidden {
 			names = append(names, f.Name)
 		}
 	})
