@@ -49,7 +49,7 @@ var usages = []usage{
 		`(?:to|can|may|must|should|cannot|would|will|could|might|that|shall) (?:[a-z]+ )?be`, "an active verb: X removes Y"},
 	{`\bwhat is ours\b|\bis (?:not )?ours\b`, ``, "name the owner: Sluice's, the agent's"},
 	{`\bwhose (?:it is|interfaces? (?:is|are))\b`, ``, "which pod it belongs to; owner"},
-	{`(?-i:\bgraces?\b)`, `grace[- ]periods?`, "grace period"},
+	{`(?-i:\bgraces?\b)`, `grace(?:-| )periods?`, "grace period"},
 	{`\bhold(?:s|ing)? unknown\b`, ``, "block unknown pods"},
 	{`\b(?:clos(?:es?|ed|ing)|opens?|opening) (?:an?|the|its|their) (?:pods?['’]s? )?interfaces?\b`, ``, "block or allow an interface"},
 	{`\binterfaces? (?:that )?(?:is|are|stays?) (?:closed|open)\b`, ``, "blocked, allowed"},
@@ -126,12 +126,12 @@ func (w compiled) excuses(text string, at []int) bool {
 }
 
 var (
-	codeSpan = regexp.MustCompile("`+[^`]*`+")
+	codeSpan = regexp.MustCompile("`+[^`]*`+|\\]\\([^)\\s]*\\)")
 	cComment = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)
 	margin   = regexp.MustCompile(`(?m)^[ \t]*(?://|/?\*+/?)`)
 )
 
-// withoutCode blanks code spans.
+// withoutCode blanks code spans and the targets of links.
 func withoutCode(text string) string {
 	return codeSpan.ReplaceAllStringFunc(text, func(s string) string {
 		return "·" + strings.Repeat("\n", strings.Count(s, "\n"))
