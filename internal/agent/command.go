@@ -33,7 +33,7 @@ func Main(args []string, out, errOut io.Writer) int {
 	return settings.Exit(err, "sluice-agent", errOut)
 }
 
-// NewCommand returns the commands of sluice-agent.
+// NewCommand returns the command tree of sluice-agent.
 func NewCommand(out, errOut io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sluice-agent",

@@ -9,10 +9,10 @@ import (
 	"github.com/sluice-net/sluice/internal/version"
 )
 
-// HelpColumns is how wide help is.
+// HelpColumns is the width of help.
 const HelpColumns = 100
 
-// Program gives a program its version, and help of at most HelpColumns for itself and its commands.
+// Program sets the version of a program, and limits help of it and its commands to HelpColumns.
 func Program(cmd *cobra.Command) {
 	cmd.Version = version.Get().String()
 	cmd.SetVersionTemplate("{{.Version}}\n")

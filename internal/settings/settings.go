@@ -1,5 +1,5 @@
-// Package settings reads the settings of the daemons, and makes of them what every
-// daemon has: a log, and a way to etcd.
+// Package settings reads the settings of the daemons, and provides what all of them need: the
+// logger and the settings of the etcd client.
 package settings
 
 import (
@@ -20,10 +20,10 @@ import (
 const EnvPrefix = "SLUICE_"
 
 // Load reads settings into a T, whose fields name their keys by the tag koanf. A flag
-// wins over the environment, that over the file, that over the default of the flag.
+// takes precedence over the environment, that over the file, that over the default of the flag.
 // Each setting is a flag, an environment variable (--api-socket is SLUICE_API_SOCKET)
 // and a key in the file of --config, or of SLUICE_CONFIG. An unknown key in the file is
-// an error, an unknown variable is another program's.
+// an error; unknown variables are ignored, since they may belong to other programs.
 func Load[T any](flags *pflag.FlagSet, environ []string) (T, error) {
 	var none T
 	k, _, err := given(flags, environ)

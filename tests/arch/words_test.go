@@ -62,8 +62,22 @@ var usages = []usage{
 	{`\b(?:bent|dear) (?:test|renderer|fixture|case|oracle)s?\b`, ``, "faulty, slow"},
 }
 
-// notYetClean are folders and files whose sentences still have such words.
-var notYetClean = []string{}
+// notYetClean are folders and files whose sentences still have such words. The first one that a file
+// is in counts.
+var notYetClean = []string{
+	"api", "docs/design", "endpoints", "internal/agent", "internal/cli", "internal/cni",
+	"internal/cniinstall", "internal/explain", "internal/expr", "internal/kvstore",
+	"internal/manifests", "internal/node", "internal/oracle", "internal/policytest",
+	"internal/preflight", "internal/reflector", "internal/serve", "internal/services",
+	"internal/view", "internal/vswitch", "plugins/bindings", "plugins/datasync", "plugins/follow",
+	"plugins/ksr", "plugins/kvstore", "plugins/policy", "plugins/statefile", "renderer/acl",
+	"renderer/cache", "renderer/ligato", "renderer/renderertest", "renderer/session", "renderer/vpp",
+	"renderer/xdp", "tests/attacks", "tests/bench", "tests/charts", "tests/cluster",
+	"tests/conformance", "tests/differential", "tests/e2e", "tests/etcd", "tests/fuzz",
+	"tests/harness", "tests/kube", "tests/leaks", "tests/legacy", "tests/lifecycle", "tests/mutation",
+	"tests/programs", "tests/scenarios", "tests/sequences", "tests/shop", "tests/vpp", "tests/wires",
+	"renderer",
+}
 
 // trueUses are places where such a word is the right one, by file and phrase.
 var trueUses = map[string][]string{}
