@@ -33,7 +33,7 @@ func Main(args []string, out, errOut io.Writer) int {
 	return settings.Exit(err, "sluice-agent", errOut)
 }
 
-// NewCommand returns the commands of sluice-agent.
+// NewCommand returns the command tree of sluice-agent.
 func NewCommand(out, errOut io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sluice-agent",
@@ -109,29 +109,41 @@ manifests. No root, VPP or cluster is needed.`,
 	return cmd
 }
 
-// readConfig reads the settings and checks them. It also returns those that have no effect.
-func readConfig(cmd *cobra.Command) (cfg config.Config, idle []config.Idle, err error) {
-	if cfg, err = config.Load(cmd.Flags(), os.Environ()); err != nil {
-		return cfg, nil, settings.Usage(err)
-	}
-	given, err := settings.Given(cmd.Flags(), os.Environ())
-	return cfg, cfg.Idle(given), settings.Usage(errors.Join(err, cfg.Check()))
+// settingNotes are the settings that were given and need a warning.
+type settingNotes struct {
+	idle       []config.Idle // have no effect
+	deprecated []settings.Deprecation
 }
 
-// setUp reads the settings and makes the log.
+// readConfig reads and validates the settings.
+func readConfig(cmd *cobra.Command) (cfg config.Config, notes settingNotes, err error) {
+	if cfg, err = config.Load(cmd.Flags(), os.Environ()); err != nil {
+		return cfg, notes, settings.Usage(err)
+	}
+	given, err := settings.Given(cmd.Flags(), os.Environ())
+	notes.idle = cfg.Idle(given)
+	var errOld error
+	notes.deprecated, errOld = settings.Deprecations(cmd.Flags(), os.Environ())
+	return cfg, notes, settings.Usage(errors.Join(err, errOld, cfg.Check()))
+}
+
+// setUp reads the settings and returns the logger.
 func setUp(cmd *cobra.Command, errOut io.Writer) (config.Config, *slog.Logger, error) {
-	cfg, idle, err := readConfig(cmd)
+	cfg, notes, err := readConfig(cmd)
 	if err != nil {
 		return cfg, nil, err
 	}
 	log, err := cfg.Log.New(errOut)
-	for _, s := range idle {
-		log.Warn("a setting has no effect", "setting", "--"+s.Name, "because", s.Why)
+	for _, d := range notes.deprecated {
+		log.Warn("setting was given by its old name, which the next release does not know", "setting", d.Given, "use", d.Use)
+	}
+	for _, s := range notes.idle {
+		log.Warn("setting has no effect", "setting", "--"+s.Name, "because", s.Why)
 	}
 	return cfg, log, settings.Usage(err)
 }
 
-// run is the agent of a node.
+// run runs the agent of a node.
 func run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	report := preflight.Run(ctx, cfg.Preflight(config.ThisHost))
 	if err := report.Err(); err != nil {
@@ -142,7 +154,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 		switch r.Name {
 		case config.StateFileCheck:
 			if preflight.Ours(cfg.Store.StateFile) != nil || os.MkdirAll(filepath.Dir(cfg.Store.StateFile), 0o700) != nil {
-				cfg.Store.StateFile = "" // which would be said again
+				cfg.Store.StateFile = "" // opening it would log the same problem again
 			}
 		case config.EndpointsFileCheck:
 			cfg.Endpoints.File = ""

@@ -10,11 +10,10 @@ import (
 	"strings"
 )
 
-// endpointForms are what an item of --etcd-endpoints may look like.
+// endpointForms are the valid forms of an item of --etcd-endpoints.
 const endpointForms = "want host:port, http://host:port or https://host:port"
 
-// checkEndpoints refuses what can never be a member of an etcd cluster. The client takes it, and
-// tries it for ever.
+// checkEndpoints refuses invalid endpoints. The etcd client would accept them and retry forever.
 func checkEndpoints(endpoints []string) error {
 	if len(endpoints) == 0 {
 		return fmt.Errorf("--etcd-endpoints is empty: %s", endpointForms)

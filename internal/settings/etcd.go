@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
-// Etcd says how a program comes to etcd.
+// Etcd has the settings of the connection to etcd.
 type Etcd struct {
 	Endpoints []string `koanf:"etcd-endpoints"`
 	CA        string   `koanf:"etcd-ca"`
@@ -23,7 +23,7 @@ type Etcd struct {
 	Password  string   `koanf:"etcd-password"`
 }
 
-// EtcdFlags are the flags of Etcd.
+// EtcdFlags adds the flags of Etcd.
 func EtcdFlags(f *pflag.FlagSet) {
 	f.StringSlice("etcd-endpoints", []string{"127.0.0.1:2379"}, "members of the etcd cluster")
 	f.String("etcd-ca", "", "file with the certificates that etcd's certificate is checked against (turns TLS on)")
@@ -34,7 +34,7 @@ func EtcdFlags(f *pflag.FlagSet) {
 	f.String("etcd-password", "", "password for etcd (better: SLUICE_ETCD_PASSWORD)")
 }
 
-// Client returns the settings of a client. Its error names the flag and the value that is wrong.
+// Client returns the settings of an etcd client. Its error names the flag and the invalid value.
 func (e Etcd) Client() (kvstore.Config, error) {
 	if err := checkEndpoints(e.Endpoints); err != nil {
 		return kvstore.Config{}, err
@@ -43,7 +43,7 @@ func (e Etcd) Client() (kvstore.Config, error) {
 	return kvstore.Config{Endpoints: e.Endpoints, TLS: t, Username: e.User, Password: e.Password}, err
 }
 
-// tls returns nil when TLS is not asked for.
+// tls returns nil when TLS is not configured.
 func (e Etcd) tls() (*tls.Config, error) {
 	if e.CA == "" && e.Cert == "" && e.Key == "" {
 		if e.Server != "" {
@@ -78,10 +78,10 @@ func (e Etcd) tls() (*tls.Config, error) {
 	return t, nil
 }
 
-// expect has the server's certificate be checked for a name, whatever the address is. gRPC replaces
-// the ServerName of its settings by the address, so that the check is made here instead of there.
+// expect verifies the server's certificate for a name, whatever the address. gRPC replaces the
+// ServerName of its settings by the address, so the check is made here.
 func expect(t *tls.Config, name string) {
-	t.InsecureSkipVerify = true //nolint:gosec // VerifyConnection does all that this leaves out
+	t.InsecureSkipVerify = true //nolint:gosec // VerifyConnection does what this skips
 	t.VerifyConnection = func(s tls.ConnectionState) error {
 		if len(s.PeerCertificates) == 0 {
 			return errors.New("the server shows no certificate")

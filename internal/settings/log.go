@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/internal/term"
 )
 
-// Level reads --log-level.
+// Level parses --log-level.
 func Level(text string) (slog.Level, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(text)); err != nil {
@@ -17,9 +17,8 @@ func Level(text string) (slog.Level, error) {
 	return level, nil
 }
 
-// Log makes the log that --log-level and --log-format ask for. Texts of others, such as names, are
-// quoted where they are not plain, in messages too: each record is one line, which no terminal
-// obeys.
+// Log returns the logger for --log-level and --log-format. Untrusted text, such as names, is quoted
+// where it is not plain, in messages too: each record is one line without control characters.
 func Log(level, format string, w io.Writer) (*slog.Logger, error) {
 	l, err := Level(level)
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/sluice-net/sluice/internal/version"
 )
 
-// HelpColumns is how wide help is.
+// HelpColumns is the width of help.
 const HelpColumns = 100
 
-// Program gives a program its version, and help of at most HelpColumns for itself and its commands.
-// No template of cobra does that, because a program that has one keeps every method of every type
-// (ADR 0067).
+// Program sets the version of a program, and limits help of it and its commands to HelpColumns. No
+// template of cobra does that, because a program that has one keeps every method of every type (ADR
+// 0067).
 func Program(cmd *cobra.Command) {
 	cmd.Version = strings.TrimPrefix(version.Get().String(), "sluice ")
 	cmd.SetUsageFunc(func(c *cobra.Command) error {

@@ -1,9 +1,8 @@
-// Package settings reads the settings of the daemons, and makes of them what every
-// daemon has: a log, and a way to etcd.
+// Package settings reads the settings of the daemons, and provides what all of them need: the
+// logger and the settings of the etcd client.
 package settings
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,17 +20,24 @@ import (
 const EnvPrefix = "SLUICE_"
 
 // Load reads settings into a T, whose fields name their keys by the tag koanf. A flag
-// wins over the environment, that over the file, that over the default of the flag.
+// takes precedence over the environment, that over the file, that over the default of the flag.
 // Each setting is a flag, an environment variable (--api-socket is SLUICE_API_SOCKET)
 // and a key in the file of --config, or of SLUICE_CONFIG. An unknown key in the file is
-// an error, an unknown variable is another program's.
+// an error; unknown variables are ignored, since they may belong to other programs.
 func Load[T any](flags *pflag.FlagSet, environ []string) (T, error) {
 	var none T
-	k, err := given(flags, environ)
+	k, _, err := given(flags, environ)
 	if err != nil {
 		return none, err
 	}
-	if err := k.Load(posflag.Provider(flags, "\x00", k), nil); err != nil {
+	fromFlags := posflag.ProviderWithFlag(flags, "\x00", k, func(f *pflag.Flag) (string, any) {
+		name := currentName(f)
+		if name != f.Name && !f.Changed {
+			return "", nil // an old name that was not given
+		}
+		return name, posflag.FlagVal(flags, f)
+	})
+	if err := k.Load(fromFlags, nil); err != nil {
 		return none, fmt.Errorf("settings in flags: %w", err)
 	}
 	var c T
@@ -41,31 +47,63 @@ func Load[T any](flags *pflag.FlagSet, environ []string) (T, error) {
 	return c, nil
 }
 
-// Given returns the names of the settings that somebody gave, sorted: by flags, in the
-// environment or in the file.
+// Given returns the current names of the settings that flags, the environment or the file give,
+// sorted.
 func Given(flags *pflag.FlagSet, environ []string) ([]string, error) {
-	k, err := given(flags, environ)
+	k, _, err := given(flags, environ)
 	if err != nil {
 		return nil, err
 	}
 	names := k.Keys()
-	flags.Visit(func(f *pflag.Flag) { names = append(names, f.Name) })
+	flags.Visit(func(f *pflag.Flag) { names = append(names, currentName(f)) })
 	slices.Sort(names)
 	return slices.Compact(names), nil
 }
 
-// given reads the file and the environment.
-func given(flags *pflag.FlagSet, environ []string) (*koanf.Koanf, error) {
-	k := koanf.New("\x00") // keys are flat; no delimiter occurs in them
-	if path := configPath(flags, environ); path != "" {
-		if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
-			return nil, fmt.Errorf("settings in %s: %w", path, err)
-		}
-		if err := checkFile(k, flags); err != nil {
-			return nil, fmt.Errorf("settings in %s: %w", path, err)
-		}
+// given reads the file and the environment, and returns also what was given by an old name, flags
+// included.
+func given(flags *pflag.FlagSet, environ []string) (*koanf.Koanf, []Deprecation, error) {
+	k, inFile, err := fromFile(flags, environ)
+	if err != nil {
+		return nil, nil, err
 	}
-	fromEnv := env.Provider("\x00", env.Opt{
+	inEnv, ofEnv, err := fromEnvironment(flags, environ)
+	if err != nil {
+		return nil, nil, err
+	}
+	ofFlags, err := flagDeprecations(flags)
+	if err != nil {
+		return nil, nil, err
+	}
+	return k, slices.Concat(inFile, ofEnv, ofFlags), k.Merge(inEnv)
+}
+
+// newKoanf returns an empty set of settings. Keys are flat; the delimiter occurs in none.
+func newKoanf() *koanf.Koanf { return koanf.New("\x00") }
+
+func fromFile(flags *pflag.FlagSet, environ []string) (*koanf.Koanf, []Deprecation, error) {
+	k := newKoanf()
+	path := configPath(flags, environ)
+	if path == "" {
+		return k, nil, nil
+	}
+	err := k.Load(file.Provider(path), yaml.Parser())
+	if err == nil {
+		err = checkFile(k, flags)
+	}
+	var old []Deprecation
+	if err == nil {
+		old, err = useCurrentNames(k, flags, func(name string) string { return path + ": " + name })
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("settings in %s: %w", path, err)
+	}
+	return k, old, nil
+}
+
+func fromEnvironment(flags *pflag.FlagSet, environ []string) (*koanf.Koanf, []Deprecation, error) {
+	k := newKoanf()
+	provider := env.Provider("\x00", env.Opt{
 		Prefix:      EnvPrefix,
 		EnvironFunc: func() []string { return environ },
 		TransformFunc: func(key, value string) (string, any) {
@@ -80,16 +118,16 @@ func given(flags *pflag.FlagSet, environ []string) (*koanf.Koanf, error) {
 			return name, value
 		},
 	})
-	inEnv := koanf.New("\x00")
-	if err := errors.Join(inEnv.Load(fromEnv, nil), k.Merge(inEnv)); err != nil {
-		return nil, fmt.Errorf("settings in the environment: %w", err)
+	if err := k.Load(provider, nil); err != nil {
+		return nil, nil, fmt.Errorf("settings in the environment: %w", err)
 	}
-	for _, name := range inEnv.Keys() {
-		if why := valueProblem(flags.Lookup(name), inEnv.Get(name)); why != "" {
-			return nil, fmt.Errorf("%s: %s", variable(name), why)
+	for _, name := range k.Keys() {
+		if why := valueProblem(flags.Lookup(name), k.Get(name)); why != "" {
+			return nil, nil, fmt.Errorf("%s: %s", variable(name), why)
 		}
 	}
-	return k, nil
+	old, err := useCurrentNames(k, flags, variable)
+	return k, old, err
 }
 
 // variable returns the environment variable of a setting.

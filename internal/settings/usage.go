@@ -13,16 +13,16 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/strict"
 )
 
-// UsageError is a command line that was not understood, or settings that have no meaning.
+// UsageError is returned for an invalid command line, or invalid settings.
 type UsageError struct{ Err error }
 
-// Error returns what is wrong with it.
+// Error returns the text of the cause.
 func (e UsageError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what is wrong with it.
+// Unwrap returns the cause.
 func (e UsageError) Unwrap() error { return e.Err }
 
-// Usage makes a UsageError of an error, and nil of none.
+// Usage returns err as a UsageError, and nil for nil.
 func Usage(err error) error {
 	if err == nil {
 		return nil
@@ -30,8 +30,8 @@ func Usage(err error) error {
 	return UsageError{err}
 }
 
-// Exit writes the error of a daemon's command on one line and returns its exit code: 2 for a
-// command line or settings that were not understood, 1 for other errors, 0 for none.
+// Exit writes the error of a daemon's command on one line and returns its exit code: 2 for an
+// invalid command line or settings, 1 for other errors, 0 for none.
 func Exit(err error, program string, errOut io.Writer) int {
 	if err == nil {
 		return 0
@@ -44,8 +44,8 @@ func Exit(err error, program string, errOut io.Writer) int {
 	return 1
 }
 
-// FlagError makes a UsageError of what is wrong with flags, with the flag that was probably meant.
-// It is for SetFlagErrorFunc.
+// FlagError turns an error of flags into a UsageError that suggests the flag which was probably
+// meant. It is for SetFlagErrorFunc.
 func FlagError(cmd *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
@@ -57,8 +57,8 @@ func FlagError(cmd *cobra.Command, err error) error {
 	return UsageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
 }
 
-// UnknownCommand makes a UsageError of cobra's error for a command that there is not, which has no
-// type and is of several lines where it suggests others. Any other error it returns as it is.
+// UnknownCommand turns cobra's error for an unknown command, which has no type and several lines
+// where it suggests others, into a UsageError. It returns other errors unchanged.
 func UnknownCommand(err error) error {
 	text, suggestions, suggests := strings.Cut(err.Error(), "\n\nDid you mean this?\n")
 	if !strings.HasPrefix(text, "unknown command ") {

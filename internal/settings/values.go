@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/strict"
 )
 
-// checkFile refuses settings that do not exist, since a typo must not be a silent default, and
-// values that a setting cannot have.
+// checkFile refuses unknown settings, since a typo must not silently become a default, and invalid
+// values.
 func checkFile(k *koanf.Koanf, flags *pflag.FlagSet) error {
 	var errs []error
 	for name, value := range k.Raw() {
@@ -38,8 +38,8 @@ func unknownKey(name string, flags *pflag.FlagSet) error {
 	return fmt.Errorf("unknown key %q; the keys are %s", name, strings.Join(names, ", "))
 }
 
-// valueProblem returns why a setting cannot have a value of the file or of the environment, empty
-// when it can. Values of flags are checked where they are parsed.
+// valueProblem returns why a value of the file or of the environment is invalid, empty when it is
+// valid. Values of flags are checked where they are parsed.
 func valueProblem(f *pflag.Flag, value any) string {
 	text := fmt.Sprint(value)
 	switch value.(type) {
@@ -69,7 +69,7 @@ func valueProblem(f *pflag.Flag, value any) string {
 
 func flagNames(flags *pflag.FlagSet) (names []string) {
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name != "config" && f.Name != "help" {
+		if f.Name != "config" && f.Name != "help" && !f.Hidden {
 			names = append(names, f.Name)
 		}
 	})

@@ -101,8 +101,8 @@ var onlyIn = []struct {
 	{"go.ligato.io", nil},
 }
 
-// pure maps a tree to what it may not import even of the standard library: the
-// rooms that decide take no clocks, sockets, files or environment.
+// pure maps a tree to the packages of the standard library that it must not import: packages that
+// compute policy use no clocks, sockets, files or environment.
 var pure = map[string][]string{
 	"api":                           {"net/http", "os", "sync", "time"},
 	"endpoints":                     {"net/http", "os", "net", "sync"},

@@ -65,7 +65,7 @@ func (r *Renderer) rules(l *renderer.RuleList, peer func(api.ContivRule) api.Net
 				rule.Peers = append(rule.Peers, p)
 			}
 			if len(rule.Peers) == 0 {
-				continue // an empty set matches nobody, and a rule without peers everybody
+				continue // an empty set matches no peer, and a rule without peers matches every peer
 			}
 			slices.SortFunc(rule.Peers, netip.Prefix.Compare)
 		case !net.IsAny():

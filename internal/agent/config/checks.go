@@ -9,12 +9,12 @@ import (
 	"github.com/sluice-net/sluice/internal/preflight"
 )
 
-// check returns a check of a name.
+// check returns a preflight check.
 func check(name string, fatal bool, find func(context.Context) preflight.Finding) preflight.Check {
 	return preflight.Check{Name: name, Fatal: fatal, Find: find}
 }
 
-// Host is what checks read of the machine.
+// Host has what checks read from the machine.
 type Host struct {
 	Status  func() (string, error) // of this process, as /proc/self/status has it
 	Release func() string          // of the kernel
@@ -35,13 +35,14 @@ var ThisHost = Host{
 	},
 }
 
-// StateFileCheck and EndpointsFileCheck are checks of files that are left alone when they fail.
+// StateFileCheck and EndpointsFileCheck are the checks of files that the agent ignores when they
+// fail.
 const (
 	StateFileCheck     = "state file"
 	EndpointsFileCheck = "endpoints file"
 )
 
-// Where CNI has its files, unless a container runtime is told otherwise.
+// Default directories of CNI, unless a container runtime is configured otherwise.
 const (
 	DefaultCNIBin     = "/opt/cni/bin"
 	DefaultCNIConf    = "/etc/cni/net.d"

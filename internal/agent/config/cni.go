@@ -15,18 +15,18 @@ import (
 	"github.com/sluice-net/sluice/internal/preflight"
 )
 
-// CNI reports whether the agent installs sluice-cni, and with what settings.
+// CNI has the settings for installing sluice-cni.
 type CNI struct {
 	BinDir  string `koanf:"cni-bin-dir"`
 	Options string `koanf:"cni-options"`
 }
 
 func cniFlags(f *pflag.FlagSet) {
-	f.String("cni-bin-dir", "", "folder with CNI's plugins, "+DefaultCNIBin+" mostly: the agent installs sluice-cni there, and behind the plugins of pods in --cni-conf-dir; empty: it does not")
-	f.String("cni-options", "", "settings of sluice-cni where the agent installs it, as JSON; socket and pins are those of the agent unless they are named")
+	f.String("cni-bin-dir", "", "directory with the CNI plugins, usually "+DefaultCNIBin+": the agent installs sluice-cni there and appends it to the plugin lists in --cni-conf-dir; empty: it does not")
+	f.String("cni-options", "", "settings of the installed sluice-cni, as JSON; socket and pins default to those of the agent")
 }
 
-// members returns what stands in the configuration of CNI for the plugin.
+// members returns the plugin's entry in the CNI configuration.
 func (c CNI) members(socket, pins string) (map[string]any, error) {
 	members := map[string]any{}
 	if c.Options != "" {
@@ -42,7 +42,7 @@ func (c CNI) members(socket, pins string) (map[string]any, error) {
 	return members, nil
 }
 
-// installer makes what installs the plugin.
+// installer returns the installer of the plugin.
 func (c CNI) installer(ctx context.Context, log *slog.Logger, confDir string, members map[string]any) (*cniinstall.Installer, error) {
 	program, err := pluginProgram()
 	if err != nil {
@@ -55,7 +55,7 @@ func (c CNI) installer(ctx context.Context, log *slog.Logger, confDir string, me
 	return i, nil
 }
 
-// check refuses settings with which nothing can be installed.
+// check validates the settings.
 func (c CNI) check(confDir string) error {
 	if c.BinDir == "" {
 		return nil
@@ -67,12 +67,12 @@ func (c CNI) check(confDir string) error {
 	return err
 }
 
-// idle reports whether a setting is for a plugin that is not installed, and for nobody else.
+// idle reports whether a setting only matters to a plugin that is not installed.
 func (c CNI) idle(name string, kernel bool) bool {
 	return c.BinDir == "" && (name == "cni-options" || name == "cni-conf-dir" && !kernel)
 }
 
-// preflight has a check of whether the plugin can be installed.
+// preflight returns the check that the plugin can be installed.
 func (c CNI) preflight(confDir string) []preflight.Check {
 	if c.BinDir == "" {
 		return nil
@@ -92,7 +92,7 @@ func (c CNI) preflight(confDir string) []preflight.Check {
 	})}
 }
 
-// pluginProgram returns where the plugin is that is installed: beside the agent.
+// pluginProgram returns the path of the plugin to install, which is beside the agent.
 func pluginProgram() (string, error) {
 	own, err := os.Executable()
 	return filepath.Join(filepath.Dir(own), cniinstall.Plugin), err

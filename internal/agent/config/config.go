@@ -1,6 +1,6 @@
-// Package config has the settings of sluice-agent, in sections. A section is a struct with its
-// flags, their defaults and texts, and what is wrong with their values; a new setting is written in
-// its section and nowhere else.
+// Package config defines the settings of sluice-agent, in sections. A section is a struct with its
+// flags, their defaults and usages, and the checks of their values. A new setting goes into its
+// section and nowhere else.
 //
 // Each setting is a flag, an environment variable (--api-socket is SLUICE_API_SOCKET) and a key in
 // the file of --config; a flag wins over the environment, that over the file, that over the
@@ -56,7 +56,7 @@ func commonFlags(f *pflag.FlagSet) {
 // RunFlags are the flags of run, and of check.
 func RunFlags(f *pflag.FlagSet) {
 	commonFlags(f)
-	renderersFlag(f, "who enforces: acl (VPP, or a vpp-agent), session beside it (applications on VPP's host stack), xdp (the kernel, at veth pairs of pods)")
+	renderersFlag(f, "dataplanes that enforce: acl (VPP, or a vpp-agent), session with acl (applications on VPP's host stack), xdp (the kernel, at pods' veth pairs)")
 	storeFlags(f)
 	vppFlags(f)
 	ligatoFlags(f)
@@ -66,10 +66,10 @@ func RunFlags(f *pflag.FlagSet) {
 	cniFlags(f)
 }
 
-// DevFlags are the flags of dev. Nothing embedded has veth pairs.
+// DevFlags are the flags of dev. The embedded dataplane has no veth pairs.
 func DevFlags(f *pflag.FlagSet) {
 	commonFlags(f)
-	renderersFlag(f, "who enforces in the embedded dataplane: acl, and session beside it (applications on its host stack)")
+	renderersFlag(f, "renderers of the embedded dataplane: acl, and session with acl (applications on its host stack)")
 	devFlags(f)
 }
 
@@ -78,7 +78,7 @@ func Load(flags *pflag.FlagSet, environ []string) (Config, error) {
 	return settings.Load[Config](flags, environ)
 }
 
-// Check returns what is wrong with settings that can be judged by themselves.
+// Check validates the settings without looking at the machine.
 func (c Config) Check() error {
 	if err := c.Log.check(); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (c Config) Check() error {
 	return errors.Join(c.Ligato.check(), c.checkBackends(), errNode, errACL)
 }
 
-// checkBackends checks who enforces, and how.
+// checkBackends validates the settings of the dataplanes.
 func (c Config) checkBackends() error {
 	if err := c.Enforce.check(c.IsDev(), c.Ligato.Wanted()); err != nil {
 		return err
@@ -99,29 +99,29 @@ func (c Config) checkBackends() error {
 	return errors.Join(c.Endpoints.check(), c.Link.check(), c.CNI.check(c.Endpoints.CNIConfDir))
 }
 
-// IsDev reports whether the settings are those of dev: --xdp-mode is a flag of run.
+// IsDev reports whether the settings are those of dev. Only run has --xdp-mode.
 func (c Config) IsDev() bool { return c.Kernel.Mode == "" }
 
-// Embedded reports whether the dataplane is one in this process: no VPP has a socket, and no
-// vpp-agent programs one.
+// Embedded reports whether the dataplane runs in this process: neither a VPP socket nor a vpp-agent
+// is configured.
 func (c Config) Embedded() bool { return c.VPP.Socket == "" && !c.Ligato.Wanted() }
 
-// Reflected reports whether somebody else writes the state: in development the agent does.
+// Reflected reports whether another program writes the state. In development the agent does.
 func (c Config) Reflected() bool { return !c.Embedded() }
 
 // TalksToVPP reports whether a renderer programs VPP by its binary API.
 func (c Config) TalksToVPP() bool { return c.Enforce.Has(RendererACL) && !c.Ligato.Wanted() }
 
-// KeepsRules reports whether all that enforces is VPP, which is asked for what it enforces already
-// before the saved state is used.
+// KeepsRules reports whether VPP is the only dataplane. The agent reads the rules that VPP already
+// enforces before it uses the saved state.
 func (c Config) KeepsRules() bool {
 	return c.VPP.Socket != "" && !c.Ligato.Wanted() && !c.Enforce.Has(RendererXDP)
 }
 
-// ACL returns the options of the ACL renderer, as far as settings say them.
+// ACL returns the options of the ACL renderer that settings determine.
 func (c Config) ACL() (acl.Options, error) { return c.VPP.options(c.Enforce) }
 
-// Installer makes what installs the CNI plugin.
+// Installer returns the installer of the CNI plugin.
 func (c Config) Installer(ctx context.Context, log *slog.Logger) (*cniinstall.Installer, error) {
 	members, err := c.CNI.members(c.Listen.APISocket, c.Kernel.Pins)
 	if err != nil {
@@ -133,7 +133,7 @@ func (c Config) Installer(ctx context.Context, log *slog.Logger) (*cniinstall.In
 // Idle is a setting that was given and has no effect.
 type Idle struct{ Name, Why string }
 
-// Idle returns those of the settings that belong to what is not switched on.
+// Idle returns the given settings that belong to a feature which is off.
 func (c Config) Idle(given []string) (out []Idle) {
 	for _, name := range given {
 		kind, _, _ := strings.Cut(name, "-")
@@ -145,7 +145,7 @@ func (c Config) Idle(given []string) (out []Idle) {
 		case kind == "ligato" && !c.Ligato.Wanted():
 			out = append(out, Idle{name, "--acl-target is not ligato"})
 		case (name == "vpp-socket" || name == "vpp-stats-socket") && !c.TalksToVPP():
-			out = append(out, Idle{name, "no renderer speaks with VPP"})
+			out = append(out, Idle{name, "no renderer programs VPP"})
 		case kind == "acl" && !c.Enforce.Has(RendererACL):
 			out = append(out, Idle{name, "--renderers has no acl"})
 		}
@@ -153,10 +153,10 @@ func (c Config) Idle(given []string) (out []Idle) {
 	return out
 }
 
-// ofKernel are settings of the dataplane in the kernel whose names do not begin with xdp.
+// ofKernel are the settings of the kernel dataplane whose names do not begin with xdp.
 var ofKernel = []string{"policy-memory", "take-over", "new-interfaces", "pod-interfaces", "cni-results", "endpoints-file", "non-ip", "pod-tunnels", "pod-tunnel-ports"}
 
-// Enforcers says for the log who enforces, and where.
+// Enforcers returns log attributes that describe the dataplanes.
 func (c Config) Enforcers() (out []any) {
 	out = []any{"renderers", c.Enforce.Renderers}
 	switch {
@@ -172,8 +172,8 @@ func (c Config) Enforcers() (out []any) {
 	return out
 }
 
-// Preflight returns the checks of what an agent needs of its settings and of its machine. They ask
-// nobody else, so run makes them each time it starts.
+// Preflight returns the checks of the settings and of the machine. They contact no other host, so
+// run makes them at each start.
 func (c Config) Preflight(h Host) []preflight.Check {
 	out := slices.Concat(c.Node.preflight(), c.Store.preflight(), c.Listen.preflight(), c.CNI.preflight(c.Endpoints.CNIConfDir))
 	if c.TalksToVPP() {

@@ -70,7 +70,7 @@ func TestTheExampleOfTheGuideIsRead(t *testing.T) {
 	if err := c.Check(); err != nil {
 		t.Error(err)
 	}
-	if c.Node.Name != "node-1" || len(c.Store.Etcd.Endpoints) != 3 || len(c.Enforce.Infra) != 3 || c.VPP.Timeout != 5*time.Second {
+	if c.Node.Name != "node-1" || len(c.Store.Etcd.Endpoints) != 3 || len(c.Enforce.ExemptTraffic) != 3 || c.VPP.Timeout != 5*time.Second {
 		t.Errorf("%+v", c)
 	}
 }
@@ -135,9 +135,9 @@ func TestWhatPassesWhateverPoliciesSayIsNamed(t *testing.T) {
 		want renderer.Infra
 	}{
 		{nil, renderer.Infra{}},
-		{[]string{"--infra="}, renderer.Infra{NoNeighbours: true, NoErrors: true}},
-		{[]string{"--infra", "icmp-errors"}, renderer.Infra{NoNeighbours: true}},
-		{[]string{"--infra", "neighbours,icmp-errors,10.0.0.254", "--infra", "fd00::/120"}, renderer.Infra{
+		{[]string{"--exempt-traffic="}, renderer.Infra{NoNeighbours: true, NoErrors: true}},
+		{[]string{"--exempt-traffic", "icmp-errors"}, renderer.Infra{NoNeighbours: true}},
+		{[]string{"--exempt-traffic", "neighbours,icmp-errors,10.0.0.254", "--exempt-traffic", "fd00::/120"}, renderer.Infra{
 			Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.254/32"), netip.MustParsePrefix("fd00::/120")}}},
 	} {
 		c, err := Load(flagsOf(t, tt.args...), nil)
@@ -152,12 +152,12 @@ func TestWhatPassesWhateverPoliciesSayIsNamed(t *testing.T) {
 			t.Errorf("%v: %+v", tt.args, n)
 		}
 	}
-	c, err := Load(flagsOf(t, "--established", "cut", "--infra", "10.0.0.0/33", "--node-address", "x"), nil)
+	c, err := Load(flagsOf(t, "--established", "cut", "--exempt-traffic", "10.0.0.0/33", "--node-address", "x"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = c.Check()
-	for _, want := range []string{"--established", "--infra", "--node-address"} {
+	for _, want := range []string{"--established", "--exempt-traffic", "--node-address"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error %v does not name %s", err, want)
 		}

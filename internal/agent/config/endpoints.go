@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/internal/preflight"
 )
 
-// Endpoints says how it is found out whose interfaces are, where the kernel enforces.
+// Endpoints has the settings for matching interfaces to pods in the kernel dataplane.
 type Endpoints struct {
 	New        string   `koanf:"new-interfaces"`
 	Pods       []string `koanf:"pod-interfaces"`
@@ -28,18 +28,18 @@ const (
 )
 
 func endpointFlags(f *pflag.FlagSet) {
-	f.String("new-interfaces", newBlock, "what an interface passes that connects a pod, until the pod's policy is enforced there: block or allow")
-	f.StringSlice("pod-interfaces", nil, "bridges of pods, and prefixes of names of their interfaces with a star behind, beside those in --cni-conf-dir: cni0,veth*")
-	f.String("xdp-netns", "/run/netns", "folder with the network namespaces of pods, as their container runtime leaves them")
-	f.String("cni-conf-dir", DefaultCNIConf, "folder with CNI's configurations, which name bridges and interfaces of pods; empty for none")
-	f.String("cni-results", DefaultCNIResults, "folder in which the container runtime keeps for which pod it set up which network namespace; empty for none")
-	f.String("endpoints-file", "/var/lib/sluice/agent/endpoints", "file with whose interfaces are, for the next start; empty for none")
+	f.String("new-interfaces", newBlock, "traffic of a new pod interface until the pod's policy is enforced there: block or allow")
+	f.StringSlice("pod-interfaces", nil, "pods' bridges, and name prefixes of pods' interfaces with a trailing star, in addition to those from --cni-conf-dir; for example cni0,veth*")
+	f.String("xdp-netns", "/run/netns", "directory with the network namespaces of pods, as the container runtime mounts them")
+	f.String("cni-conf-dir", DefaultCNIConf, "directory with the CNI configurations, which name pods' bridges and interfaces; empty: none")
+	f.String("cni-results", DefaultCNIResults, "directory where the container runtime records which pod each network namespace belongs to; empty: none")
+	f.String("endpoints-file", "/var/lib/sluice/agent/endpoints", "file that keeps which interface belongs to which pod, for the next start; empty: none")
 }
 
-// BlocksNew reports whether an interface passes nothing before it is known whose it is.
+// BlocksNew reports whether a new interface is blocked until its pod is known.
 func (e Endpoints) BlocksNew() bool { return e.New != newAllow }
 
-// Scope reads which interfaces are those of pods.
+// Scope parses which interfaces belong to pods.
 func (e Endpoints) Scope() (keeper.Scope, error) {
 	scope, err := keeper.ParseScope(e.Pods)
 	if err != nil {
@@ -48,7 +48,7 @@ func (e Endpoints) Scope() (keeper.Scope, error) {
 	return scope, nil
 }
 
-// check refuses settings that say nothing.
+// check validates the settings.
 func (e Endpoints) check() error {
 	if e.New != "" && e.New != newBlock && e.New != newAllow {
 		return fmt.Errorf("--new-interfaces %q: want block or allow", e.New)
@@ -72,7 +72,7 @@ func (e Endpoints) checkResults(context.Context) preflight.Finding {
 	return preflight.Fine("%s", e.CNIResults)
 }
 
-// checkFile reports whether only the agent decides what it knows of interfaces.
+// checkFile reports whether other users can write the endpoints file.
 func (e Endpoints) checkFile(context.Context) preflight.Finding {
 	if e.File == "" {
 		return preflight.Finding{}

@@ -7,28 +7,29 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
 )
 
-// Enforce says who enforces, and what holds for all of them.
+// Enforce has the settings that are common to all dataplanes.
 type Enforce struct {
-	Renderers   []string `koanf:"renderers"`
-	Established string   `koanf:"established"`
-	Infra       []string `koanf:"infra"`
+	Renderers     []string `koanf:"renderers"`
+	Established   string   `koanf:"established"`
+	ExemptTraffic []string `koanf:"exempt-traffic"`
 }
 
-// What Enforce.Renderers can hold.
+// Values of Enforce.Renderers.
 const (
 	RendererACL     = "acl"
 	RendererSession = "session"
 	RendererXDP     = "xdp"
 )
 
-// Words of --infra.
+// Words of --exempt-traffic.
 const (
-	infraNeighbours = "neighbours"
-	infraErrors     = "icmp-errors"
+	exemptNeighbours = "neighbours"
+	exemptErrors     = "icmp-errors"
 )
 
 func renderersFlag(f *pflag.FlagSet, usage string) {
@@ -36,18 +37,19 @@ func renderersFlag(f *pflag.FlagSet, usage string) {
 }
 
 func ruleFlags(f *pflag.FlagSet) {
-	f.String("established", acl.Revoke.String(), "open flows that policy no longer permits: revoke cuts them, keep lets them end; the same on all nodes")
-	f.StringSlice("infra", []string{infraNeighbours, infraErrors}, "what passes whatever policies say: neighbours, icmp-errors, and addresses or CIDRs that talk with every pod")
+	f.String("established", acl.Revoke.String(), "established connections that policy no longer permits: revoke cuts them, keep lets them finish; use the same value on all nodes")
+	f.StringSlice("exempt-traffic", []string{exemptNeighbours, exemptErrors}, "exempt traffic, permitted whatever the policies: neighbours (ND), icmp-errors, and addresses or CIDRs that may talk to every pod")
+	settings.Rename(f, "infra", "exempt-traffic")
 }
 
-// Has reports whether a renderer is asked for.
+// Has reports whether a renderer is configured.
 func (e Enforce) Has(name string) bool { return slices.Contains(e.Renderers, name) }
 
-// Keeps reports whether flows live on that are open when policy no longer permits them.
+// Keeps reports whether established connections survive when policy no longer permits them.
 func (e Enforce) Keeps() bool { return e.Established == acl.Keep.String() }
 
-// check checks who enforces. Session rules decide about applications on the host stack of VPP
-// only, so they come beside ACLs.
+// check validates the renderers. Session rules cover only applications on VPP's host stack, so they
+// need ACLs beside them.
 func (e Enforce) check(dev, ligato bool) error {
 	known := "acl, session or xdp"
 	if dev {
@@ -60,38 +62,38 @@ func (e Enforce) check(dev, ligato bool) error {
 	}
 	switch {
 	case e.Has(RendererSession) && !e.Has(RendererACL):
-		return fmt.Errorf("--renderers %q: acl is missing; session rules say nothing about pods that are interfaces", e.Renderers)
+		return fmt.Errorf("--renderers %q: acl is missing; session rules do not cover pods behind interfaces", e.Renderers)
 	case e.Has(RendererSession) && ligato:
 		return fmt.Errorf("--renderers %q: session needs the binary API of VPP, and --acl-target ligato uses none", e.Renderers)
 	case e.Has(RendererXDP) && dev:
-		return fmt.Errorf("--renderers %q: xdp is for veth pairs of pods, and dev has none; use sluice-agent run", e.Renderers)
+		return fmt.Errorf("--renderers %q: xdp needs pods' veth pairs, and dev has none; use sluice-agent run", e.Renderers)
 	}
 	return nil
 }
 
-// Exempt reads what passes whatever policies say.
+// Exempt parses the exempt traffic.
 func (e Enforce) Exempt() (renderer.Infra, error) {
 	out := renderer.Infra{NoNeighbours: true, NoErrors: true}
-	for _, s := range e.Infra {
+	for _, s := range e.ExemptTraffic {
 		block, err := prefix(s)
 		switch {
-		case s == infraNeighbours:
+		case s == exemptNeighbours:
 			out.NoNeighbours = false
-		case s == infraErrors:
+		case s == exemptErrors:
 			out.NoErrors = false
 		case err == nil:
 			out.Addresses = append(out.Addresses, block)
 		default:
-			return out, fmt.Errorf("--infra %q: want %s, %s, an address or a CIDR", s, infraNeighbours, infraErrors)
+			return out, fmt.Errorf("--exempt-traffic %q: want %s, %s, an address or a CIDR", s, exemptNeighbours, exemptErrors)
 		}
 	}
 	if _, err := out.Check(); err != nil {
-		return out, fmt.Errorf("--infra: %w", err)
+		return out, fmt.Errorf("--exempt-traffic: %w", err)
 	}
 	return out, nil
 }
 
-// prefix reads an address, or a block of addresses.
+// prefix parses an address or a CIDR.
 func prefix(s string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(s); err == nil {
 		return netip.PrefixFrom(a, a.BitLen()), nil

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
-// Kernel says how the kernel enforces.
+// Kernel has the settings of the kernel dataplane.
 type Kernel struct {
 	Mode         string        `koanf:"xdp-mode"`
 	Pins         string        `koanf:"xdp-pins"`
@@ -29,21 +29,21 @@ type Kernel struct {
 }
 
 func kernelFlags(f *pflag.FlagSet) {
-	f.String("xdp-mode", string(xdp.ModeAuto), "where the kernel decides: auto (TCX at the node's ends of pairs, clsact where the kernel has no TCX), clsact, xdp, generic")
-	f.String("xdp-pins", xdp.DefaultPinPath, "folder of a bpf file system; what is pinned there goes on while the agent is not running")
-	f.Bool("take-over", false, "take over pins in --xdp-pins that an agent with another --node left; for one start")
-	f.StringSlice("xdp-uplink", nil, "interfaces at which packets to pods are dropped early, by XDP")
-	f.Duration("xdp-learn", 30*time.Second, "for how long after a pod is attached the middle of a TCP flow that policy permits is taken for one that was open; 0 for not at all")
-	f.Uint32("xdp-flows", xdp.DefaultFlows, "places for flows whose answers need evidence, 32 bytes each; half of as many fit almost without loss")
-	f.Uint32("policy-memory", 128, "MiB that rules and the addresses that they name may take in the kernel, those of one namespace a quarter of it; pods whose rules are beyond are blocked; 0: no limit")
-	f.Uint32("xdp-events", 100, "verdicts of packets that each processor tells in a second while sluicectl watch verdicts listens; 0 for none")
-	f.Uint32("xdp-sample", 1, "of so many packets that could be told of, one is")
-	f.Bool("xdp-any-source", false, "let pods send from addresses that are not theirs")
+	f.String("xdp-mode", string(xdp.ModeAuto), "hook of the programs: auto (TCX at the host side of veth pairs, clsact where the kernel has no TCX), clsact, xdp, generic")
+	f.String("xdp-pins", xdp.DefaultPinPath, "directory of a bpf file system; programs pinned there keep enforcing while the agent is not running")
+	f.Bool("take-over", false, "take over the pins in --xdp-pins that an agent with another --node left; use it for one start")
+	f.StringSlice("xdp-uplink", nil, "uplink interfaces at which XDP drops denied packets to pods early")
+	f.Duration("xdp-learn", 30*time.Second, "how long after a pod's first attach mid-stream TCP packets that policy permits create a tracked connection; 0: never")
+	f.Uint32("xdp-flows", xdp.DefaultFlows, "size of the connection table, 32 bytes for each entry; keep its load below 50 %")
+	f.Uint32("policy-memory", 128, "MiB of the policy image in the kernel (rules and their addresses); one namespace may use a quarter of it; pods whose rules exceed the limit are blocked; 0: no limit")
+	f.Uint32("xdp-events", 100, "verdict events per CPU and second while sluicectl watch verdicts runs; 0: none")
+	f.Uint32("xdp-sample", 1, "report the verdict of one in N packets")
+	f.Bool("xdp-any-source", false, "let pods send from addresses other than their own (no anti-spoofing)")
 }
 
 func (k Kernel) check() error {
 	if k.Mode == "xdp-pod" {
-		return errors.New("--xdp-mode xdp-pod is withdrawn, since it could not tell where packets came from: use auto, which sees all packets to a pod and takes over without a gap")
+		return errors.New("--xdp-mode xdp-pod was removed, because it did not know the interface that packets came from: use auto, which sees all packets to a pod and takes over without a gap")
 	}
 	if mode := xdp.Mode(k.Mode); k.Mode != "" && (!slices.Contains(xdp.Modes, mode) || mode == xdp.ModeNone) {
 		return fmt.Errorf("--xdp-mode %q: want auto, clsact, xdp or generic", k.Mode)

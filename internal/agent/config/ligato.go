@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/ligato"
 )
 
-// Ligato reports whether ACLs are published for a ligato vpp-agent, and how.
+// Ligato has the settings for publishing ACLs to a ligato vpp-agent.
 type Ligato struct {
 	Target    string `koanf:"acl-target"`
 	Label     string `koanf:"ligato-label"`
@@ -19,17 +19,17 @@ type Ligato struct {
 	Interface string `koanf:"ligato-interface"`
 }
 
-// What --acl-target can be.
+// Values of --acl-target.
 const (
 	targetGoVPP  = "govpp"
 	targetLigato = "ligato"
 )
 
 func ligatoFlags(f *pflag.FlagSet) {
-	f.String("acl-target", targetGoVPP, "who gets the ACLs: govpp (VPP, by its binary API) or ligato (a ligato vpp-agent v3, by keys in the same etcd)")
+	f.String("acl-target", targetGoVPP, "receiver of the ACLs: govpp (VPP, through its binary API) or ligato (a ligato vpp-agent v3, through keys in the same etcd)")
 	f.String("ligato-label", ligato.DefaultLabel, "microservice label of the vpp-agent")
 	f.String("ligato-prefix", ligato.DefaultPrefix, "prefix of the keys of all vpp-agents in etcd")
-	f.String("ligato-interface", "", "name that a pod's interface has in the configuration of the vpp-agent when no key in etcd names it, such as tap-{namespace}-{name}; uplinks are --uplink")
+	f.String("ligato-interface", "", "name of a pod's interface in the vpp-agent's configuration when no key in etcd names it, such as tap-{namespace}-{name}; uplinks are --uplink")
 }
 
 // The placeholders of --ligato-interface.
@@ -38,10 +38,10 @@ const (
 	placeName      = "{name}"
 )
 
-// Wanted reports whether a vpp-agent gets the ACLs.
+// Wanted reports whether ACLs go to a vpp-agent.
 func (l Ligato) Wanted() bool { return l.Target == targetLigato }
 
-// InterfaceOf returns the name that the template gives a pod's interface; empty without one.
+// InterfaceOf returns the name of a pod's interface by the template, empty without a template.
 func (l Ligato) InterfaceOf(pod api.PodID) string {
 	return strings.NewReplacer(placeNamespace, pod.Namespace, placeName, pod.Name).Replace(l.Interface)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
-// Link says what pods may send beside what policy is about.
+// Link has the settings for traffic of pods that NetworkPolicy does not cover.
 type Link struct {
 	NonIP       string `koanf:"non-ip"`
 	Tunnels     string `koanf:"pod-tunnels"`
@@ -22,22 +22,22 @@ const (
 )
 
 func linkFlags(f *pflag.FlagSet) {
-	f.String("non-ip", linkDrop, "frames that are not IP, from and to pods that a policy isolates: drop, or allow; ARP passes with a pod's own addresses")
-	f.String("pod-tunnels", linkDrop, "packets of pods that nodes may take out of a tunnel (GRE, IP in IP, and UDP to --pod-tunnel-ports): drop, or allow")
+	f.String("non-ip", linkDrop, "non-IP frames from and to isolated pods: drop or allow; ARP with the pod's own addresses is always permitted")
+	f.String("pod-tunnels", linkDrop, "tunnel packets from pods, which a node might decapsulate (GRE, IP in IP, UDP to --pod-tunnel-ports): drop or allow")
 	var ports []int
 	for _, p := range xdp.DefaultTunnelPorts {
 		ports = append(ports, int(p))
 	}
-	f.IntSlice("pod-tunnel-ports", ports, "ports of UDP at which nodes may take packets out of a tunnel: VXLAN, Geneve; 8 at most; a client with such a port gets no answers")
+	f.IntSlice("pod-tunnel-ports", ports, "UDP ports at which nodes decapsulate (VXLAN, Geneve); at most 8; a client with such a source port gets no replies")
 }
 
-// AllowsNonIP reports whether frames that are not IP pass.
+// AllowsNonIP reports whether non-IP frames are permitted.
 func (l Link) AllowsNonIP() bool { return l.NonIP == linkAllow }
 
-// AllowsTunnels reports whether packets pass that nodes may take out of a tunnel.
+// AllowsTunnels reports whether tunnel packets from pods are permitted.
 func (l Link) AllowsTunnels() bool { return l.Tunnels == linkAllow }
 
-// Ports returns the ports of UDP at which nodes may take packets out of a tunnel, never nil.
+// Ports returns the UDP ports at which nodes decapsulate, never nil.
 func (l Link) Ports() []uint16 {
 	out := []uint16{}
 	for _, p := range l.TunnelPorts {
@@ -46,7 +46,7 @@ func (l Link) Ports() []uint16 {
 	return out
 }
 
-// check checks the words and ports. Without --renderers xdp nothing is given.
+// check validates the words and ports. They are empty where --renderers has no xdp.
 func (l Link) check() error {
 	for flag, word := range map[string]string{"non-ip": l.NonIP, "pod-tunnels": l.Tunnels} {
 		if word != "" && word != linkDrop && word != linkAllow {

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-// Listen says where the agent answers, and whom.
+// Listen has the settings of the agent's API and metrics servers.
 type Listen struct {
 	APISocket      string `koanf:"api-socket"`
 	APIGroup       string `koanf:"api-group"`
@@ -24,9 +24,9 @@ type Listen struct {
 
 func listenFlags(f *pflag.FlagSet) {
 	f.String("api-socket", view.DefaultSocket(), "Unix socket of the debug API")
-	f.String("api-group", "", "group whose members may ask on the socket, but change nothing; empty: root and the agent's own user only")
-	f.String("metrics-address", "", "host:port of /metrics, /livez and /readyz over TCP; without a host on loopback; empty for the debug API only")
-	f.Bool("rule-metrics", false, "a metric for each rule of each policy: what it decided; their number is not bounded")
+	f.String("api-group", "", "group whose members may read through the socket; empty: only root and the agent's own user")
+	f.String("metrics-address", "", "host:port of /metrics, /livez and /readyz over TCP; without a host: loopback; empty: the debug API only")
+	f.Bool("rule-metrics", false, "export a metric for each rule of each policy; the number of series is unbounded")
 }
 
 // Group returns the number of the group whose members may use the socket, or socket.NoGroup.

@@ -11,14 +11,14 @@ import (
 	"github.com/sluice-net/sluice/internal/settings"
 )
 
-// Log says what is logged, and how.
+// Log has the settings of the log.
 type Log struct {
 	Level    string `koanf:"log-level"`
 	Format   string `koanf:"log-format"`
 	Verdicts string `koanf:"log-verdicts"`
 }
 
-// What --log-verdicts can be.
+// Values of --log-verdicts.
 const (
 	verdictsNone = "none"
 	verdictsDeny = "deny"
@@ -28,13 +28,13 @@ const (
 func logFlags(f *pflag.FlagSet) {
 	f.String("log-level", "info", "debug, info, warn or error")
 	f.String("log-format", "text", "text or json")
-	f.String("log-verdicts", verdictsNone, "log every second what rules decided: none, deny or all (at level info; where the dataplane counts)")
+	f.String("log-verdicts", verdictsNone, "log the verdicts of rules every second: none, deny or all (at level info, where the dataplane has rule counters)")
 }
 
-// New makes the log.
+// New returns the logger.
 func (l Log) New(w io.Writer) (*slog.Logger, error) { return settings.Log(l.Level, l.Format, w) }
 
-// Verdict reports whether what rules decided is logged, and whether only denials are.
+// Verdict reports whether verdicts are logged, and whether only denials are.
 func (l Log) Verdict() (logged, denials bool) {
 	return l.Verdicts != verdictsNone, l.Verdicts == verdictsDeny
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/internal/preflight"
 )
 
-// Node says which node the agent is on.
+// Node has the settings of the node.
 type Node struct {
 	Name         string   `koanf:"node"`
 	Addresses    []string `koanf:"node-address"`
@@ -20,11 +20,11 @@ type Node struct {
 
 func nodeFlags(f *pflag.FlagSet) {
 	f.String("node", "", "name of this node: pods with this spec.nodeName are local")
-	f.StringSlice("node-address", nil, "further addresses of this node, which its pods may always talk to")
-	f.Bool("allow-node-traffic", true, "permit traffic between a pod and its own node whatever policies say")
+	f.StringSlice("node-address", nil, "additional addresses of this node, which its pods may always talk to")
+	f.Bool("allow-node-traffic", true, "permit traffic between a pod and its own node whatever the policies")
 }
 
-// FurtherAddresses returns the addresses of the node that settings name.
+// FurtherAddresses parses the additional addresses of the node.
 func (n Node) FurtherAddresses() ([]netip.Addr, error) {
 	var out []netip.Addr
 	for _, s := range n.Addresses {
@@ -37,7 +37,7 @@ func (n Node) FurtherAddresses() ([]netip.Addr, error) {
 	return out, nil
 }
 
-// ErrNoNode says that a node has no name, and NodeRemedy what to do.
+// ErrNoNode is returned when --node is empty.
 var ErrNoNode = errors.New("--node is needed")
 
 // NodeRemedy is what to do about ErrNoNode.

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/internal/settings"
 )
 
-// Store says where the state of the cluster is, and where it is kept on the node.
+// Store has the settings of etcd and of the state file.
 type Store struct {
 	Prefix         string        `koanf:"etcd-prefix"`
 	Etcd           settings.Etcd `koanf:",squash"`
@@ -30,18 +30,18 @@ func prefixFlags(f *pflag.FlagSet) {
 
 func storeFlags(f *pflag.FlagSet) {
 	settings.EtcdFlags(f)
-	f.String("state-file", "/var/lib/sluice/agent/state", "file with the last known state, enforced when the agent starts and etcd does not answer; empty for none")
-	f.Duration("status-interval", 10*time.Second, "how often the agent writes its status to etcd while there are many changes; a change after a quiet time is written at once; 0: never")
+	f.String("state-file", "/var/lib/sluice/agent/state", "file with the last known state, enforced when the agent starts while etcd does not answer; empty: none")
+	f.Duration("status-interval", 10*time.Second, "shortest interval between two writes of the agent's status to etcd; the first change after a pause is written at once; 0: never")
 }
 
-// Kept returns where the state is kept; nowhere when that is not possible, which is no reason not
-// to enforce anything.
+// Kept returns the path of the state file. It is empty when its directory cannot be made: the agent
+// then enforces without it.
 func (s Store) Kept(log *slog.Logger) string {
 	if s.StateFile == "" {
 		return ""
 	}
 	if err := os.MkdirAll(filepath.Dir(s.StateFile), 0o700); err != nil {
-		log.Warn("state is not kept for a start without etcd", "setting", "--state-file", "error", err)
+		log.Warn("state file is off: a start without etcd has no state", "setting", "--state-file", "error", err)
 		return ""
 	}
 	return s.StateFile
@@ -65,10 +65,10 @@ func (s Store) checkEtcd(context.Context) preflight.Finding {
 
 func (s Store) checkStateFile(context.Context) preflight.Finding {
 	if s.StateFile == "" {
-		return preflight.Fine("none: without etcd the agent starts with nothing")
+		return preflight.Fine("none: the agent cannot start enforcing without etcd")
 	}
 	if err := preflight.Folder(filepath.Dir(s.StateFile)); err != nil {
-		return preflight.Warn(fmt.Errorf("--state-file: %w", err), "name a file in a folder where the agent may write; without it no state is there when etcd is not")
+		return preflight.Warn(fmt.Errorf("--state-file: %w", err), "name a file in a directory where the agent may write; without it the agent cannot enforce while etcd is down")
 	}
 	if err := preflight.Ours(s.StateFile); err != nil {
 		return preflight.Warn(fmt.Errorf("--state-file: %w: it is not used", err), preflight.OursRemedy)

@@ -13,48 +13,51 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-net/sluice/internal/preflight"
+	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// VPP says how the agent talks to VPP, and what of it ACLs may take. An embedded dataplane has the
-// settings of ACLs only.
+// VPP has the settings of the connection to VPP and of its ACLs. The embedded dataplane uses those
+// of ACLs only.
 type VPP struct {
 	Socket       string        `koanf:"vpp-socket"` // empty: the dataplane is embedded
 	StatsSocket  string        `koanf:"vpp-stats-socket"`
 	Timeout      time.Duration `koanf:"vpp-timeout"`
 	Uplinks      []string      `koanf:"uplink"`
-	BlockUnknown bool          `koanf:"hold-unknown-pods"`
+	BlockUnknown bool          `koanf:"block-unknown-pods"`
 	Orientation  string        `koanf:"acl-orientation"`
 	Memory       uint32        `koanf:"acl-memory"`
-	Grace        time.Duration `koanf:"grace"`
+	Grace        time.Duration `koanf:"grace-period"`
 	UDPIdle      time.Duration `koanf:"udp-idle-timeout"`
 	Sessions     uint32        `koanf:"session-table"`
 	PauseBudget  string        `koanf:"vpp-pause-budget"`
 	Services     []string      `koanf:"service-cidr"`
 }
 
-// vswitchFlags are for every vswitch, be it embedded.
+// vswitchFlags adds the flags of every vswitch, the embedded one included.
 func vswitchFlags(f *pflag.FlagSet) {
-	f.StringSlice("uplink", nil, "names of interfaces that lead out of the node, beside those with the uplink tag")
-	f.String("acl-orientation", acl.Outputs.String(), "where packets meet the rules for what pods send: outputs, where they leave VPP, or split, at the pod's own interface, "+
-		"where VPP translates sources ahead of outputs; split needs --established=keep")
-	f.Duration("vpp-timeout", 5*time.Second, "how long one call to the dataplane may take")
-	f.Uint32("acl-memory", 0, "MiB of the vswitch's memory that ACLs may take; what does not fit is refused; 0 asks VPP how much it has")
+	f.StringSlice("uplink", nil, "names of the node's uplink interfaces, in addition to those with the uplink tag")
+	f.String("acl-orientation", acl.Outputs.String(), "where egress rules are applied: outputs (where packets leave VPP) or split (at the pod's own interface, "+
+		"for a VPP that translates source addresses before output); split needs --established=keep")
+	f.Duration("vpp-timeout", 5*time.Second, "timeout of one call to the dataplane")
+	f.Uint32("acl-memory", 0, "MiB of the vswitch's memory that ACLs may use; rule lists beyond it are refused; 0: derived from the size of VPP's heap")
 }
 
 func vppFlags(f *pflag.FlagSet) {
 	f.String("vpp-socket", "/run/vpp/api.sock", "Unix socket of VPP's binary API")
-	f.String("vpp-stats-socket", "/run/vpp/stats.sock", "socket of VPP's statistics segment, for the packet counters of rules and the size of VPP's heap; empty: neither is known")
-	f.Bool("hold-unknown-pods", true, "close interfaces of pods until their pod is known, so that it sends and gets nothing before its policy is enforced")
-	f.Duration("grace", 5*time.Minute, "for how long after VPP's start pods may go on with flows that they had opened before; 0 for not at all")
-	f.String("vpp-pause-budget", "1%", "share of time for which changes of rules may pause VPP's workers; what only permits more waits for it, 2 s at most; 100%: nothing waits")
-	f.StringSlice("service-cidr", nil, "addresses of services that VPP translates (CNAT, nat44) to those of pods; what pods send there is judged behind the translation; none: VPP translates none")
-	f.Duration("udp-idle-timeout", 2*time.Minute, "when VPP forgets a flow of UDP without packets; 0 leaves VPP's setting, which is 10 minutes")
-	f.Uint32("session-table", 0, "how many sessions VPP may have, for all pods together; only as many as its table has once an interface has ACLs; 0 leaves VPP's setting, which is 500000")
+	f.String("vpp-stats-socket", "/run/vpp/stats.sock", "socket of VPP's statistics segment, source of rules' packet counters and of the size of VPP's heap; empty: neither is read")
+	f.Bool("block-unknown-pods", true, "block pods' interfaces until the pod behind each is known and its policy is enforced")
+	settings.Rename(f, "hold-unknown-pods", "block-unknown-pods")
+	f.Duration("grace-period", 5*time.Minute, "how long after VPP's start pods may continue connections that they opened before it; 0: not at all")
+	settings.Rename(f, "grace", "grace-period")
+	f.String("vpp-pause-budget", "1%", "share of time that rule changes may pause VPP's workers; changes that only permit more traffic wait for it, at most 2 s; 100%: no change waits")
+	f.StringSlice("service-cidr", nil, "CIDRs of services that VPP translates to pod addresses (CNAT, nat44); policy for packets to them applies after translation; none: VPP translates no services")
+	f.Duration("udp-idle-timeout", 2*time.Minute, "idle timeout of VPP's UDP sessions; 0: keep VPP's setting, 10 minutes by default")
+	f.Uint32("session-table", 0, "most ACL sessions in VPP, for all pods together; once an interface has ACLs, the size of the existing table is the limit; 0: keep VPP's setting, 500000 by default")
 }
 
-// options reads all that ACLs need.
+// options returns the options of the ACL renderer.
 func (v VPP) options(e Enforce) (acl.Options, error) {
 	o := acl.Options{
 		Socket:  v.Socket,
@@ -72,7 +75,7 @@ func (v VPP) options(e Enforce) (acl.Options, error) {
 	if v.Orientation != "" && o.Orientation.UnmarshalText([]byte(v.Orientation)) != nil {
 		errOrientation = fmt.Errorf("--acl-orientation %q: want outputs or split", v.Orientation)
 	} else if o.Orientation == acl.Split && !e.Keeps() {
-		errOrientation = errors.New("--acl-orientation split: want --established keep beside it, since VPP cannot tell there who opened a flow")
+		errOrientation = errors.New("--acl-orientation split: want --established keep beside it, since VPP does not know there which side opened a connection")
 	}
 	o.Infra, errInfra = e.Exempt()
 	o.Pacing.PauseBudget, errBudget = v.pauses()
@@ -80,21 +83,21 @@ func (v VPP) options(e Enforce) (acl.Options, error) {
 	return o, errors.Join(errEstablished, errOrientation, errInfra, errBudget, errServices)
 }
 
-// pauses reads the share of time for which changes may pause VPP; none for an embedded
-// dataplane, which no change pauses.
+// pauses parses the share of time that changes may pause VPP. It is 0 for the embedded dataplane,
+// which changes do not pause.
 func (v VPP) pauses() (share float64, err error) {
 	if v.PauseBudget == "" {
 		return 0, nil
 	}
 	number, ok := strings.CutSuffix(v.PauseBudget, "%")
 	percent, err := strconv.ParseFloat(number, 64)
-	if !ok || err != nil || !(percent > 0 && percent <= 100) { // nor not a number
+	if !ok || err != nil || !(percent > 0 && percent <= 100) { // NaN fails, too
 		return 0, fmt.Errorf("--vpp-pause-budget %q: want a percentage above 0%%, and at most 100%%", v.PauseBudget)
 	}
 	return percent / 100, nil
 }
 
-// services reads the addresses of services.
+// services parses the CIDRs of services.
 func (v VPP) services() (out []netip.Prefix, err error) {
 	for _, s := range v.Services {
 		p, err := netip.ParsePrefix(strings.TrimSpace(s))
@@ -126,8 +129,8 @@ func (v VPP) preflight() []preflight.Check {
 	}))
 }
 
-// vppRemedy is what to do about a socket of VPP: a right is another matter than a VPP that is not
-// there.
+// vppRemedy returns the remedy for a problem with a socket of VPP: a hint about permissions, or
+// otherwise for any other problem.
 func vppRemedy(err error, otherwise string) string {
 	if errors.Is(err, os.ErrPermission) {
 		return "start the agent as that user or with that group, or set gid in VPP's startup.conf"
