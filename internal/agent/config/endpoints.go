@@ -33,7 +33,7 @@ func endpointFlags(f *pflag.FlagSet) {
 	f.String("xdp-netns", "/run/netns", "folder with the network namespaces of pods, as their container runtime leaves them")
 	f.String("cni-conf-dir", DefaultCNIConf, "folder with CNI's configurations, which name bridges and interfaces of pods; empty for none")
 	f.String("cni-results", DefaultCNIResults, "folder in which the container runtime keeps for which pod it set up which network namespace; empty for none")
-	f.String("endpoints-file", "/var/lib/sluice/agent/endpoints", "file with whose interfaces are, for the next start; empty for none")
+	f.String("endpoints-file", DefaultEndpointsFile, "file with whose interfaces are, for the next start; empty for none")
 }
 
 // BlocksNew reports whether an interface passes nothing before it is known whose it is.
