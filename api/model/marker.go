@@ -92,6 +92,8 @@ type Marker struct {
 	// Accepted is the generation of which an operator said that it is meant, whatever was known
 	// before: another cluster, older objects, or none. It is 0 when nobody did.
 	Accepted int64 `json:"accepted,omitempty"`
+	// Level is what a reader has to enforce, see the constant Level.
+	Level int `json:"level,omitempty"`
 	// Writer is the program that wrote the marker, and its version, for people.
 	Writer string `json:"writer,omitempty"`
 }
@@ -124,6 +126,8 @@ func DecodeMarker(value []byte) (*Marker, error) {
 	switch {
 	case len(m.Cluster) == 0 || len(m.Cluster) > MaxName:
 		return nil, fmt.Errorf("the completeness marker has an invalid cluster: want 1 to %d bytes, got %d", MaxName, len(m.Cluster))
+	case m.Level < 0:
+		return nil, fmt.Errorf("the completeness marker has an invalid level: want 0 or more, got %d", m.Level)
 	case m.Generation <= 0:
 		return nil, fmt.Errorf("the completeness marker has an invalid generation: want a positive number, got %d", m.Generation)
 	}

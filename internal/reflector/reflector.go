@@ -28,13 +28,15 @@ type Reflector struct {
 	source  *kube.Source
 	metrics *metrics
 	leads   atomic.Bool
+	level   int                    // of the state that it writes: model.Level
+	old     atomic.Pointer[string] // why agents keep it from leading; nil when none does
 	// accepted says that --accept-cluster was used; it belongs to the goroutine of lead.
 	accepted bool
 }
 
 func newReflector(cfg Config, store *kvstore.Client, log *slog.Logger) *Reflector {
 	r := &Reflector{
-		cfg: cfg, log: log, store: store,
+		cfg: cfg, log: log, store: store, level: model.Level,
 		mirror: reflect.NewMirror(cfg.EtcdPrefix, kube.Kinds(), log.With("plugin", "ksr")),
 	}
 	r.metrics = newMetrics(r)
@@ -81,7 +83,7 @@ func (r *Reflector) lead(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("encode the leader: %w", err)
 		}
-		if !r.identify(ctx) {
+		if !r.agentsAreFit(ctx) || !r.identify(ctx) {
 			continue
 		}
 		term, err := r.store.Lead(ctx, model.LeaderKey(r.cfg.EtcdPrefix), value, r.cfg.LeaderTTL)
@@ -118,7 +120,7 @@ func (r *Reflector) identify(ctx context.Context) bool {
 		return false
 	}
 	r.mirror.Identify(reflect.Identity{
-		Cluster: cluster, Writer: "sluice-ksr " + version.Get().Version, Accept: r.cfg.AcceptCluster && !r.accepted,
+		Cluster: cluster, Writer: "sluice-ksr " + version.Get().Version, Accept: r.cfg.AcceptCluster && !r.accepted, Level: r.level,
 	})
 	r.accepted = true
 	return true

@@ -215,6 +215,9 @@ func (m *Mirror) awaitComplete(ctx context.Context) error {
 func (m *Mirror) batch() (writes, mark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.marking.raises() {
+		return writes{}, markLevel
+	}
 	b := m.objects.batch()
 	return b, m.marking.wants(b, m.objects.left(), m.objects.countsAfter(b), time.Now())
 }
