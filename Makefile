@@ -158,7 +158,8 @@ kube-down: ## Stop that Kubernetes and remove what it left
 	go run ./tests/kube down --dir $(KUBE_DIR)
 
 e2e: build $(KUBE) ## Run the end-to-end tests on the static binaries, with a real kube-apiserver
-	SLUICE_BIN=$(abspath $(BIN)) SLUICE_KUBE_APISERVER=$(abspath $(KUBE)) go test -count 1 ./tests/e2e/...
+	rm -rf $(BIN)-manifests && mkdir $(BIN)-manifests && GOFLAGS= go run -C tests/charts . $(abspath $(BIN))-manifests
+	SLUICE_BIN=$(abspath $(BIN)) SLUICE_KUBE_APISERVER=$(abspath $(KUBE)) SLUICE_MANIFESTS=$(abspath $(BIN))-manifests go test -count 1 ./tests/e2e/...
 
 e2e-faults: build $(KUBE) ## Kill, cut off, fill up and set back the API server, sluice-ksr and the members of etcd, and count what is lost
 	SLUICE_BIN=$(abspath $(BIN)) SLUICE_KUBE_APISERVER=$(abspath $(KUBE)) SLUICE_FAULTS=1 go test -count 1 -v -timeout 20m -run 'Fault|Leader' ./tests/e2e

@@ -123,8 +123,8 @@ func TestMirrorGenerationGrowsWithEveryComparisonThatDiffers(t *testing.T) {
 }
 
 // TestMirrorRaisesTheLevelAheadOfWhatNeedsIt: no reader sees an object of a writer of a higher
-// level without that level, however many transactions its write is. A writer of a lower level lowers it
-// once nothing of the other is left.
+// level without that level, however many transactions its write is. A writer of a lower level
+// lowers it once nothing of the other is left.
 func TestMirrorRaisesTheLevelAheadOfWhatNeedsIt(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		b.fill(t)
