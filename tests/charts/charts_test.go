@@ -158,6 +158,7 @@ func TestValuesChangeWhatTheySay(t *testing.T) {
 		"reflector":  values{"replicas": 1, "config": values{"sweep-interval": "1m"}},
 		"agent":      values{"installCNI": false, "config": values{"log-level": "debug", "log-format": "text"}, "nodeSelector": values{"pool": "a"}},
 		"monitoring": values{"podMonitor": true, "prometheusRule": true},
+		"guard":      true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -176,6 +177,8 @@ func TestValuesChangeWhatTheySay(t *testing.T) {
 		"ConfigMap/sluice-ksr":       {"sweep-interval: 1m"},
 		"PodMonitor/sluice":          {"port: metrics"},
 		"PrometheusRule/sluice":      {"SluiceAgentDown"},
+		// Those of the chart and of the reflector's embedded etcd.
+		"ClusterNetworkPolicy/sluice": {"action: Deny", "number: 9416", "number: 9417", "number: 23790"},
 	} {
 		for _, w := range want {
 			if !strings.Contains(text(name), w) {

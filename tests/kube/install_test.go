@@ -194,6 +194,51 @@ func TestInstallPageIsTrue(t *testing.T) {
 	}
 }
 
+// TestInstallGuardsSluice has deploy/guard keep pods from the ports of Sluice on all nodes, those
+// of their own node as well, and from nothing else.
+func TestInstallGuardsSluice(t *testing.T) {
+	b := newBare(t)
+	crds := b.shell("", "cat $(go list -C "+b.Source+"/tests/tools/netpolapi -m -f '{{.Dir}}' sigs.k8s.io/network-policy-api)/config/crd/experimental/policy.networking.k8s.io_clusternetworkpolicies.yaml")
+	b.must(b.kube(crds, "apply", "-f", "-"))
+	t.Cleanup(func() { b.must(b.kube(crds, "delete", "-f", "-")) })
+	b.helm("install", b.source, "dev")
+	defer func() {
+		b.shell("", "helm uninstall sluice --namespace kube-system --wait && kubectl -n kube-system wait --for=delete pod -l app.kubernetes.io/part-of=sluice --timeout "+patience.String())
+		b.must(b.kube("", "delete", "pod", "-n", "guarded", "--all"))
+		for n := range b.Nodes {
+			b.shell(nodeName(n+1), "sluice-agent cleanup --all")
+			b.cleaned(n + 1)
+		}
+	}()
+	s := newSpace(t, "guarded")
+	s.apply(server("pod", "anybody", 1))
+	s.ready()
+	reflector := b.must(b.kube("", "-n", "kube-system", "get", "pods", "-l", "app.kubernetes.io/name=sluice-ksr", "-o", "jsonpath={.items[0].status.hostIP}"))
+	guarded := []string{reflector + ":9416", reflector + ":23790"}
+	for n := range b.Nodes {
+		guarded = append(guarded, s.main().nodeIP(n+1)+":9417")
+	}
+	reaches := func(want bool, addresses ...string) {
+		t.Helper()
+		for _, to := range addresses {
+			if err := await(to, func() error {
+				if s.connects("pod", to) != want {
+					return fmt.Errorf("a pod reaches it: %t, want %t", !want, want)
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	reaches(true, guarded...)
+	b.shell("", "kubectl apply -k deploy/guard")
+	reaches(false, guarded...)
+	reaches(true, s.main().nodeIP(1)+":10250", s.main().nodeIP(2)+":10250")
+	b.must(b.kube("", "label", "namespace", "guarded", "scrapes-sluice=true"))
+	reaches(true, guarded...)
+}
+
 // older is a version to upgrade from: its checkout, with binaries in bin/.
 func (b bareSpace) older() string {
 	b.t.Helper()
@@ -212,6 +257,18 @@ func (b bareSpace) older() string {
 	source := b.t.TempDir()
 	b.copy(dir, source, "deploy")
 	return source
+}
+
+// cleaned waits until sluice-cni is gone, with the last pod that was made with it.
+func (b bareSpace) cleaned(n int) {
+	b.t.Helper()
+	b.must("", await("the last pod of sluice-cni", func() error {
+		out, err := b.command(nodeName(n), "sluice-agent cleanup").CombinedOutput()
+		if err == nil && bytes.Contains(out, []byte("left ")) {
+			err = fmt.Errorf("%s", out)
+		}
+		return err
+	}))
 }
 
 // helm installs or upgrades the chart of a folder, and waits until it is rolled out.
@@ -255,13 +312,7 @@ func TestInstallUpgradesAndRemoves(t *testing.T) {
 	// Pods that sluice-cni was there for are deleted with it; it goes after them.
 	w.must(w.kube("", "-n", w.name, "delete", "pods", "--all", "--timeout", patience.String()))
 	for n := range b.Nodes {
-		b.must("", await("the last pod of sluice-cni", func() error {
-			out, err := b.command(nodeName(n+1), "sluice-agent cleanup").CombinedOutput()
-			if err == nil && bytes.Contains(out, []byte("left ")) {
-				err = fmt.Errorf("%s", out)
-			}
-			return err
-		}))
+		b.cleaned(n + 1)
 	}
 	if left := b.shell("", "kubectl get all,secrets,configmaps,serviceaccounts,poddisruptionbudgets,clusterroles,clusterrolebindings -A -o name | grep -i sluice || true"); strings.TrimSpace(left) != "" {
 		t.Errorf("in the cluster there still are %s", left)
