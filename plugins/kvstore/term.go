@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -24,6 +25,7 @@ type Term struct {
 	key      string
 	revision int64 // at which the key was made: there is no other term with it
 	lease    clientv3.LeaseID
+	written  atomic.Int64
 
 	stop context.CancelFunc // ends the keeping of the lease
 	kept sync.WaitGroup
@@ -157,8 +159,14 @@ func (t *Term) List(ctx context.Context, prefix string) ([]model.Entry, int64, e
 // then the error wraps ErrNotLeading.
 func (t *Term) Write(ctx context.Context, puts []model.Entry, deletes []string) error {
 	fence := clientv3.Compare(clientv3.CreateRevision(t.key), "=", t.revision)
-	return (&batch{conn: t.client.conn, fence: []clientv3.Cmp{fence}}).write(ctx, puts, deletes)
+	b := &batch{conn: t.client.conn, fence: []clientv3.Cmp{fence}}
+	err := b.write(ctx, puts, deletes)
+	t.written.Store(max(t.written.Load(), b.revision))
+	return err
 }
+
+// Written returns the revision of the last transaction that a Write made; 0 before the first.
+func (t *Term) Written() int64 { return t.written.Load() }
 
 // Guard blocks as long as the store is certain to be the one that the term began in,
 // and the term lasts. It always returns an error: the context's, one that wraps

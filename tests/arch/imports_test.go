@@ -94,6 +94,7 @@ var onlyIn = []struct {
 	{"github.com/cilium/ebpf", []string{"renderer/xdp/...", "endpoints/gate", "tests/bench/..."}},
 	{"github.com/vishvananda/netlink", []string{"renderer/xdp/...", "endpoints/...", "internal/cni", "internal/vswitch", "tests/..."}},
 	{"github.com/containernetworking", []string{"internal/cni", "tests/lifecycle"}},
+	{"go.opentelemetry.io/", []string{"internal/tracing", "tests/otlp"}},
 	{"github.com/ligato", nil},
 	{"go.ligato.io", nil},
 }

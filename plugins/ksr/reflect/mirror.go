@@ -25,6 +25,7 @@ type Mirror struct {
 	log    *slog.Logger
 	wake   chan struct{} // holds a token when something changed
 	delays func(time.Duration)
+	wrote  func(objects int, since time.Time)
 
 	mu      sync.Mutex
 	objects objects
@@ -71,7 +72,7 @@ type MirrorStatus struct {
 // services are not waited for, because nothing that is enforced depends on them.
 func NewMirror(prefix string, kinds []model.Kind, log *slog.Logger) *Mirror {
 	m := &Mirror{
-		log: log, wake: make(chan struct{}, 1), delays: func(time.Duration) {}, objects: newObjects(prefix),
+		log: log, wake: make(chan struct{}, 1), delays: func(time.Duration) {}, wrote: func(int, time.Time) {}, objects: newObjects(prefix),
 		missing: map[model.Kind]bool{}, late: map[model.Kind]bool{}, counts: MirrorCounts{Sweeps: map[string]uint64{}},
 	}
 	for _, k := range kinds {
@@ -87,6 +88,10 @@ func NewMirror(prefix string, kinds []model.Kind, log *slog.Logger) *Mirror {
 // OnWritten makes f hear, for every object that was written or deleted, how long
 // that took since the source wanted it. It is to be called before Run.
 func (m *Mirror) OnWritten(f func(time.Duration)) { m.delays = f }
+
+// OnBatch makes f hear, for every batch of objects that was written or deleted, how many there were
+// and since when the source wanted the first of them. It is to be called before Run.
+func (m *Mirror) OnBatch(f func(objects int, since time.Time)) { m.wrote = f }
 
 // Identify says which cluster is mirrored. It must be called before Run, and not while it runs.
 func (m *Mirror) Identify(id Identity) {
@@ -227,9 +232,13 @@ func (m *Mirror) written(b writes, marker *model.Marker, why mark) {
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	first, objects := now, 0
 	acknowledge := func(key string, value []byte) {
 		if since, waited := m.objects.acknowledge(key, value, now); waited { // else the source has taken it back
 			m.delays(now.Sub(since))
+			if objects++; since.Before(first) {
+				first = since
+			}
 		}
 	}
 	for _, e := range b.puts {
@@ -237,6 +246,9 @@ func (m *Mirror) written(b writes, marker *model.Marker, why mark) {
 	}
 	for _, key := range b.deletes {
 		acknowledge(key, nil)
+	}
+	if objects > 0 {
+		m.wrote(objects, first)
 	}
 	m.counts.Put += uint64(len(b.puts))
 	m.counts.Deleted += uint64(len(b.deletes))
