@@ -198,9 +198,10 @@ func TestInstallPageIsTrue(t *testing.T) {
 // of their own node as well, and from nothing else.
 func TestInstallGuardsSluice(t *testing.T) {
 	b := newBare(t)
-	crds := b.shell("", "cat $(go list -C "+b.Source+"/tests/tools/netpolapi -m -f '{{.Dir}}' sigs.k8s.io/network-policy-api)/config/crd/experimental/policy.networking.k8s.io_clusternetworkpolicies.yaml")
-	b.must(b.kube(crds, "apply", "-f", "-"))
-	t.Cleanup(func() { b.must(b.kube(crds, "delete", "-f", "-")) })
+	crds, err := b.command("", "cat $(go list -C "+b.Source+"/tests/tools/netpolapi -m -f '{{.Dir}}' sigs.k8s.io/network-policy-api)/config/crd/experimental/policy.networking.k8s.io_clusternetworkpolicies.yaml").Output()
+	b.must("", err)
+	b.must(b.kube(string(crds), "apply", "-f", "-"))
+	t.Cleanup(func() { b.must(b.kube(string(crds), "delete", "-f", "-")) })
 	b.helm("install", b.source, "dev")
 	defer func() {
 		b.shell("", "helm uninstall sluice --namespace kube-system --wait && kubectl -n kube-system wait --for=delete pod -l app.kubernetes.io/part-of=sluice --timeout "+patience.String())
