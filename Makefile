@@ -19,6 +19,7 @@ KUBE_BUILD = CGO_ENABLED=0 go build -C tests/tools/kube -trimpath -o $(abspath $
 # Kubernetes again.
 sums = $(shell cat $(foreach m,$(1),tests/tools/$(m)/go.mod tests/tools/$(m)/go.sum) | sha256sum | cut -c1-12)
 COREDNS := $(TOOLS)/coredns-$(call sums,coredns)
+HELM := $(TOOLS)/helm-$(call sums,helm)
 SUITES := $(TOOLS)/suites-$(call sums,kubesuites netpolapi netpolapi-v1alpha1 cyclonus)
 PKG ?= ./...
 FUZZTIME ?= 10s
@@ -31,13 +32,14 @@ DOCKER ?= docker
 CHURN ?= 1h
 KUBE_DIR ?= /tmp/sluice-kube
 KUBE_ROUNDS ?= 100
+FROM ?= 8768d9f
 DIST ?= dist
 ARCHES ?= amd64 arm64
 # Time of what is released: that of the commit.
 EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 
-.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube test-kube bench-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle test-vpp churn-vpp test-ligato images release test-release test-alerts test-charts test-arm64 size
+.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube test-kube test-install bench-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle test-vpp churn-vpp test-ligato images release test-release test-alerts test-charts test-arm64 size
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -115,6 +117,10 @@ $(COREDNS):
 	@echo "building CoreDNS, once: a minute or two"
 	CGO_ENABLED=0 go build -C tests/tools/coredns -trimpath -ldflags "-s -w" -o $(abspath $@) github.com/coredns/coredns
 
+$(HELM):
+	@echo "building Helm, once: a minute or two"
+	CGO_ENABLED=0 go build -C tests/tools/helm -trimpath -ldflags "-s -w" -o $(abspath $@) helm.sh/helm/v3/cmd/helm
+
 $(SUITES)/all:
 	@echo "building the upstream suites, once: 10 minutes or less"
 	CGO_ENABLED=0 go build -C tests/tools/kubesuites -trimpath -ldflags "-s -w" -o $(abspath $(SUITES))/ github.com/onsi/ginkgo/v2/ginkgo mvdan.cc/sh/v3/cmd/gosh
@@ -132,6 +138,13 @@ kube: build $(KUBE_BIN)/all $(COREDNS) ## Start a real Kubernetes with Sluice on
 test-kube: kube ## Test that Kubernetes: services, the node, probes, pods from birth to death, nodes that start anew
 	SLUICE_KUBE=$(KUBE_DIR) go test -count 1 -v -timeout 40m ./tests/kube
 
+test-install: build $(KUBE_BIN)/all $(COREDNS) $(HELM) ## Install Sluice in that Kubernetes as docs/start says, upgrade it there from the commit FROM under traffic, and remove it
+	rm -rf $(KUBE_DIR)-from && mkdir -p $(KUBE_DIR)-from && git archive $(FROM) | tar -x -C $(KUBE_DIR)-from
+	$(MAKE) -C $(KUBE_DIR)-from build VERSION=$(FROM)
+	$(MAKE) kube KUBE_DIR=$(KUBE_DIR)-install ARGS="$(ARGS) --bare"
+	SLUICE_KUBE=$(KUBE_DIR)-install SLUICE_HELM=$(abspath $(HELM)) SLUICE_OLD=$(KUBE_DIR)-from go test -count 1 -v -timeout 30m -run '^TestInstall' ./tests/kube
+	$(TOOLS)/kube down --dir $(KUBE_DIR)-install && rm -rf $(KUBE_DIR)-from
+
 bench-kube: kube ## Measure there from a policy to its enforcement on both nodes, and from a pod to its first packet, beside a cluster without Sluice
 	SLUICE_KUBE=$(KUBE_DIR) go test -run '^$$' -bench BenchmarkCluster -benchtime $(KUBE_ROUNDS)x -timeout 40m ./tests/kube
 	$(TOOLS)/kube down --dir $(KUBE_DIR)
@@ -146,7 +159,8 @@ kube-down: ## Stop that Kubernetes and remove what it left
 	go run ./tests/kube down --dir $(KUBE_DIR)
 
 e2e: build $(KUBE) ## Run the end-to-end tests on the static binaries, with a real kube-apiserver
-	SLUICE_BIN=$(abspath $(BIN)) SLUICE_KUBE_APISERVER=$(abspath $(KUBE)) go test -count 1 ./tests/e2e/...
+	rm -rf $(BIN)-manifests && mkdir $(BIN)-manifests && GOFLAGS= go run -C tests/charts . $(abspath $(BIN))-manifests
+	SLUICE_BIN=$(abspath $(BIN)) SLUICE_KUBE_APISERVER=$(abspath $(KUBE)) SLUICE_MANIFESTS=$(abspath $(BIN))-manifests go test -count 1 ./tests/e2e/...
 
 e2e-faults: build $(KUBE) ## Kill, cut off, fill up and set back the API server, sluice-ksr and the members of etcd, and count what is lost
 	SLUICE_BIN=$(abspath $(BIN)) SLUICE_KUBE_APISERVER=$(abspath $(KUBE)) SLUICE_FAULTS=1 go test -count 1 -v -timeout 20m -run 'Fault|Leader' ./tests/e2e

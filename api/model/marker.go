@@ -92,6 +92,8 @@ type Marker struct {
 	// Accepted is the generation that an operator accepted although it contradicts what was known
 	// before (another cluster, older objects, or none). It is 0 if no operator did.
 	Accepted int64 `json:"accepted,omitempty"`
+	// Level is the level that a reader must be able to enforce, see the constant Level.
+	Level int `json:"level,omitempty"`
 	// Writer names the program that wrote the marker, and its version, for users.
 	Writer string `json:"writer,omitempty"`
 }
@@ -124,6 +126,8 @@ func DecodeMarker(value []byte) (*Marker, error) {
 	switch {
 	case len(m.Cluster) == 0 || len(m.Cluster) > MaxName:
 		return nil, fmt.Errorf("the completeness marker has an invalid cluster: want 1 to %d bytes, got %d", MaxName, len(m.Cluster))
+	case m.Level < 0:
+		return nil, fmt.Errorf("the completeness marker has an invalid level: want 0 or more, got %d", m.Level)
 	case m.Generation <= 0:
 		return nil, fmt.Errorf("the completeness marker has an invalid generation: want a positive number, got %d", m.Generation)
 	}

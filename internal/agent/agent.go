@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-net/sluice/internal/agent/problems"
 	"github.com/sluice-net/sluice/internal/cniinstall"
 	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/internal/tracing"
 	"github.com/sluice-net/sluice/plugins/datasync"
 	"github.com/sluice-net/sluice/plugins/kvstore"
 	"github.com/sluice-net/sluice/plugins/policy"
@@ -41,7 +42,8 @@ type Agent struct {
 	cluster   *cluster.Reader
 	api       *debugapi.API
 	own       nodestatus.Own
-	committed chan struct{} // holds a token after a transaction
+	tracer    *tracing.Tracer // nil: none
+	committed chan struct{}   // holds a token after a transaction
 }
 
 // newAgent wires an agent to a store. Nothing runs before Run. Source says where state comes from.
@@ -125,12 +127,15 @@ func (a *Agent) observer(need func()) policy.Observer {
 // The pipeline stops before its source does, so that an end that is wanted does
 // not look like a source that has failed.
 func (a *Agent) Run(ctx context.Context) error {
-	err := a.backends.start()
+	var err error
+	if a.tracer, err = tracing.Start(ctx, a.cfg.Log.Traces, "sluice-agent", a.log); err == nil {
+		err = a.backends.start()
+	}
 	if err == nil {
 		err = a.node.Start()
 	}
 	if err != nil {
-		return errors.Join(err, a.node.Close())
+		return errors.Join(err, a.node.Close(), a.tracer.Close())
 	}
 	source, stopSource := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSource()
@@ -153,6 +158,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		key := a.store.LeasedKey(model.StatusRoot(a.cfg.Store.Prefix)+a.own.Name, a.own.Life())
 		runs(ctx, func(ctx context.Context) error { return a.own.Publish(ctx, key) })
 	}
+	if a.tracer != nil {
+		runs(ctx, func(ctx context.Context) error {
+			return a.tracer.Follow(ctx, a.cfg.Node.Name, a.clusterName, a.node.Plugin.Watch)
+		})
+	}
 	runs(ctx, a.logVerdicts)
 	runs(ctx, a.logEnforcement)
 	g.Go(func() error {
@@ -161,7 +171,16 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.api.Verdicts.End()
 		return a.node.Close()
 	})
-	return g.Wait()
+	return errors.Join(g.Wait(), a.tracer.Close())
+}
+
+// clusterName returns what the completeness marker of the state in force names; empty when there is
+// none.
+func (a *Agent) clusterName() string {
+	if m := a.watcher.Status().Marker; m != nil {
+		return m.Cluster
+	}
+	return ""
 }
 
 // ended drops the errors of what runs when the agent is stopped: its context has

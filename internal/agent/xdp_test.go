@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -34,7 +35,7 @@ func cleanUp(t *testing.T, args ...string) (code int, out string) {
 			}
 		}
 		none := filepath.Join(t.TempDir(), "none")
-		code = Main(append([]string{"cleanup", "--all", "--cni-conf-dir", none, "--cni-bin-dir", none}, args...), &b, &b)
+		code = Main(append([]string{"cleanup", "--all", "--cni-conf-dir", none, "--cni-bin-dir", none, "--state-file", none, "--endpoints-file", none, "--api-socket", none}, args...), &b, &b)
 		done <- nil
 	}()
 	if err := <-done; err != nil {
@@ -53,6 +54,57 @@ func TestACleanUpOfAFolderThatIsNoneSaysSo(t *testing.T) {
 	}
 	if _, err := os.Stat(other); err != nil {
 		t.Errorf("a folder that is not ours is gone: %v", err)
+	}
+}
+
+// TestCleanupForgetsTheState and what is beside it, and leaves what is not Sluice's.
+func TestCleanupForgetsTheState(t *testing.T) {
+	root, pins := t.TempDir(), filepath.Join(t.TempDir(), "none")
+	dir := filepath.Join(root, "sluice", "agent")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	state, socket, foreign := filepath.Join(dir, "state"), filepath.Join(root, "sluice", "agent.sock"), filepath.Join(dir, "notes")
+	endpoints := filepath.Join(dir, "endpoints")
+	for _, f := range []string{state, state + ".interfaces", state + ".123", endpoints, socket, foreign} {
+		if err := os.WriteFile(f, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, out := cleanUp(t, "--xdp-pins", pins, "--state-file", state, "--endpoints-file", endpoints, "--api-socket", socket)
+	if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || !slices.Equal(left, []string{foreign}) || strings.Count(out, "removed ") != 5 {
+		t.Errorf("left are %v (%v), and it said %s", left, err, out)
+	}
+	if err := os.Remove(foreign); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(state, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cleanUp(t, "--xdp-pins", pins, "--state-file", state, "--api-socket", socket)
+	if left, err := os.ReadDir(root); err != nil || len(left) > 0 {
+		t.Errorf("folders that are empty stay: %v, %v", left, err)
+	}
+}
+
+// TestCleanupWhileAnAgentRuns removes nothing.
+func TestCleanupWhileAnAgentRuns(t *testing.T) {
+	dir := t.TempDir()
+	socket, state := filepath.Join(dir, "s"), filepath.Join(dir, "state")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }() // nobody speaks
+	if err := os.WriteFile(state, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out := cleanUp(t, "--xdp-pins", filepath.Join(dir, "none"), "--state-file", state, "--api-socket", socket)
+	if code != 1 || !strings.Contains(out, "--api-socket: an agent serves "+socket) {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if _, err := os.Stat(state); err != nil {
+		t.Errorf("the state of an agent that runs is gone: %v", err)
 	}
 }
 

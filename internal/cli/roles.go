@@ -63,7 +63,8 @@ func roleCommands(prefix string, nodes []string) (out []string, err error) {
 		users = append(users, name)
 	}
 	below := func(role, what, key string) string { return "--prefix=true " + role + " " + what + " " + key }
-	role("sluice-ksr", below("sluice-ksr", "readwrite", model.Root(prefix)), below("sluice-ksr", "readwrite", prefix+"/ksr/"))
+	role("sluice-ksr", below("sluice-ksr", "readwrite", model.Root(prefix)), below("sluice-ksr", "readwrite", prefix+"/ksr/"),
+		below("sluice-ksr", "read", model.StatusRoot(prefix)))
 	if len(nodes) == 0 {
 		role("sluice-agent", below("sluice-agent", "read", prefix+"/"), below("sluice-agent", "readwrite", model.StatusRoot(prefix)))
 		role("sluice-cni", below("sluice-cni", "readwrite", model.VswitchRoot(prefix)))

@@ -87,7 +87,7 @@ func acceptStore(ctx context.Context, store *kvstore.Client, prefix, cluster str
 	m := model.Marker{Counts: model.CountsOf(root, entries), Revision: revision, Writer: "sluicectl " + version.Get().Version}
 	before, err := model.DecodeMarker(model.FindMarker(prefix, entries))
 	if err == nil {
-		m.Cluster, m.Generation = before.Cluster, before.Generation
+		m.Cluster, m.Generation, m.Level = before.Cluster, before.Generation, before.Level
 	}
 	if m.Cluster = cmp.Or(cluster, m.Cluster); m.Cluster == "" {
 		return view.AcceptedStore{}, errNoCluster

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/internal/settings"
+	"github.com/sluice-net/sluice/internal/tracing"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/plugins/ksr/kube"
 	"github.com/sluice-net/sluice/plugins/kvstore"
@@ -77,6 +78,10 @@ func run(ctx context.Context, cfg Config, log *slog.Logger) (err error) {
 	}
 	defer func() { err = errors.Join(err, end()) }()
 	r := newReflector(cfg, store, log)
+	if r.tracer, err = tracing.Start(ctx, cfg.Traces, "sluice-ksr", log); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.tracer.Close()) }()
 	r.source, err = kube.New(kube.Config{
 		API: api, Sink: r.mirror, Log: log.With("plugin", "kube"), OnProblem: r.metrics.problem, OnEvent: r.metrics.event,
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/settings"
+	"github.com/sluice-net/sluice/internal/tracing"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 )
 
@@ -28,6 +29,7 @@ type Config struct {
 	MetricsAddress string        `koanf:"metrics-address"`
 	LogLevel       string        `koanf:"log-level"`
 	LogFormat      string        `koanf:"log-format"`
+	Traces         string        `koanf:"traces-endpoint"`
 }
 
 // embeddedEtcd configures etcd in this process, and how agents reach it.
@@ -60,6 +62,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.String("metrics-address", "127.0.0.1:9416", "host:port of /metrics, /livez and /readyz; without a host on loopback; empty for none")
 	f.String("log-level", "info", "debug, info, warn or error")
 	f.String("log-format", "text", "text or json")
+	f.String("traces-endpoint", "", tracing.Usage)
 }
 
 // check sets defaults and validates the settings.

@@ -158,6 +158,9 @@ func (r *Reflector) notReady() (lines []string) {
 		lines = append(lines, errSilent.Error())
 	}
 	lines = append(lines, r.unknown(m.Missing)...)
+	if why := r.old.Load(); why != nil {
+		lines = append(lines, *why)
+	}
 	if r.leads.Load() && !m.Synced {
 		lines = append(lines, "etcd has not been compared with the state since it failed")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/internal/tracing"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/plugins/ksr/kube"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
@@ -27,19 +28,32 @@ type Reflector struct {
 	mirror  *reflect.Mirror
 	source  *kube.Source
 	metrics *metrics
+	tracer  *tracing.Tracer              // nil: none
+	term    atomic.Pointer[kvstore.Term] // that this replica leads in, or led in last
+	cluster atomic.Pointer[string]       // which it is; nil before that is known
 	leads   atomic.Bool
+	level   int                    // of the state that it writes: model.Level
+	old     atomic.Pointer[string] // why agents keep it from leading; nil when none does
 	// accepted reports whether --accept-cluster was used; it belongs to the goroutine of lead.
 	accepted bool
 }
 
 func newReflector(cfg Config, store *kvstore.Client, log *slog.Logger) *Reflector {
 	r := &Reflector{
-		cfg: cfg, log: log, store: store,
+		cfg: cfg, log: log, store: store, level: model.Level,
 		mirror: reflect.NewMirror(cfg.EtcdPrefix, kube.Kinds(), log.With("plugin", "ksr")),
 	}
 	r.metrics = newMetrics(r)
 	r.mirror.OnWritten(r.metrics.written)
+	r.mirror.OnBatch(r.reflected)
 	return r
+}
+
+// reflected has the trace of a batch begin that was written.
+func (r *Reflector) reflected(objects int, since time.Time) {
+	if term, cluster := r.term.Load(), r.cluster.Load(); term != nil && cluster != nil {
+		r.tracer.Reflected(tracing.Change{Cluster: *cluster, Revision: term.Written()}, since, objects)
+	}
 }
 
 // Run reflects until ctx ends.
@@ -81,7 +95,7 @@ func (r *Reflector) lead(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("encode the leader: %w", err)
 		}
-		if !r.identify(ctx) {
+		if !r.agentsAreFit(ctx) || !r.identify(ctx) {
 			continue
 		}
 		term, err := r.store.Lead(ctx, model.LeaderKey(r.cfg.EtcdPrefix), value, r.cfg.LeaderTTL)
@@ -90,6 +104,7 @@ func (r *Reflector) lead(ctx context.Context) error {
 		}
 		r.log.Info("leads", "identity", r.cfg.Identity)
 		r.metrics.terms.Inc()
+		r.term.Store(term)
 		r.leads.Store(true)
 		err = r.writeDuring(ctx, term)
 		r.leads.Store(false)
@@ -117,8 +132,9 @@ func (r *Reflector) identify(ctx context.Context) bool {
 		pause(ctx, identifyEvery)
 		return false
 	}
+	r.cluster.Store(&cluster)
 	r.mirror.Identify(reflect.Identity{
-		Cluster: cluster, Writer: "sluice-ksr " + version.Get().Version, Accept: r.cfg.AcceptCluster && !r.accepted,
+		Cluster: cluster, Writer: "sluice-ksr " + version.Get().Version, Accept: r.cfg.AcceptCluster && !r.accepted, Level: r.level,
 	})
 	r.accepted = true
 	return true

@@ -171,7 +171,8 @@ type Reflector struct {
 type NodeStatus struct {
 	Node      string             `json:"node"`
 	Version   string             `json:"version"`
-	Revision  int64              `json:"revision"` // enforced by every renderer
+	Level     int                `json:"level,omitempty"` // of the model that it enforces, see model.Level
+	Revision  int64              `json:"revision"`        // enforced by every renderer
 	Seen      int64              `json:"seen"`
 	Following bool               `json:"following"`
 	Time      time.Time          `json:"time"`

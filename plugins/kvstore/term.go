@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -23,6 +24,7 @@ type Term struct {
 	key      string
 	revision int64 // at which the key was created: it identifies the term
 	lease    clientv3.LeaseID
+	written  atomic.Int64
 
 	stop context.CancelFunc // stops renewing the lease
 	kept sync.WaitGroup
@@ -156,8 +158,14 @@ func (t *Term) List(ctx context.Context, prefix string) ([]model.Entry, int64, e
 // ErrNotLeading.
 func (t *Term) Write(ctx context.Context, puts []model.Entry, deletes []string) error {
 	fence := clientv3.Compare(clientv3.CreateRevision(t.key), "=", t.revision)
-	return (&batch{conn: t.client.conn, fence: []clientv3.Cmp{fence}}).write(ctx, puts, deletes)
+	b := &batch{conn: t.client.conn, fence: []clientv3.Cmp{fence}}
+	err := b.write(ctx, puts, deletes)
+	t.written.Store(max(t.written.Load(), b.revision))
+	return err
 }
+
+// Written returns the revision of the last transaction of a Write; 0 before the first.
+func (t *Term) Written() int64 { return t.written.Load() }
 
 // Guard blocks while the term lasts and the store is certain to be the one in which it began. It
 // always returns an error: the context's, one that wraps ErrNotLeading, or one of Watch, after

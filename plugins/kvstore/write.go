@@ -31,6 +31,8 @@ type batch struct {
 	ops   []clientv3.Op
 	keys  map[string]bool // the server rejects duplicate keys
 	bytes int
+	// revision is that of the newest transaction.
+	revision int64
 }
 
 // write writes everything, in as many transactions as needed.
@@ -74,6 +76,9 @@ func (b *batch) flush(ctx context.Context) error {
 		resp, err := b.conn.etcd.Txn(ctx).If(b.fence...).Then(b.ops...).Commit()
 		if err == nil && !resp.Succeeded {
 			err = ErrNotLeading
+		}
+		if err == nil {
+			b.revision = resp.Header.GetRevision()
 		}
 		return err
 	})

@@ -97,6 +97,7 @@ var onlyIn = []struct {
 	{"github.com/containernetworking", []string{"internal/cni", "tests/lifecycle"}},
 	{"text/template", nil}, // with them linkers keep every method; ADR 0067
 	{"html/template", nil},
+	{"go.opentelemetry.io/", []string{"internal/tracing", "tests/otlp"}},
 	{"github.com/ligato", nil},
 	{"go.ligato.io", nil},
 }

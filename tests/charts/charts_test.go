@@ -1,93 +1,21 @@
-package charts
+package main
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 )
-
-const deploy = "../../deploy/"
-
-// values are those of a chart.
-type values = map[string]any
-
-// object is one of Kubernetes, as anything.
-type object = map[string]any
-
-// render returns the objects of the chart, by kind and name.
-func render(v values) (map[string]object, error) {
-	c, err := loader.LoadDir(deploy + "helm/sluice")
-	if err != nil {
-		return nil, err
-	}
-	release := chartutil.ReleaseOptions{Name: "sluice", Namespace: "kube-system", IsInstall: true}
-	all, err := chartutil.ToRenderValues(c, v, release, chartutil.DefaultCapabilities)
-	if err != nil {
-		return nil, err
-	}
-	files, err := engine.Render(c, all)
-	if err != nil {
-		return nil, err
-	}
-	var text bytes.Buffer
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if strings.HasSuffix(name, ".yaml") {
-			text.WriteString("\n---\n" + files[name])
-		}
-	}
-	return parse(text.Bytes())
-}
-
-// build returns the objects of an overlay.
-func build(name string) (map[string]object, error) {
-	found, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(deploy, "kustomize", name))
-	if err != nil {
-		return nil, err
-	}
-	text, err := found.AsYaml()
-	if err != nil {
-		return nil, err
-	}
-	return parse(text)
-}
-
-// parse reads objects.
-func parse(text []byte) (map[string]object, error) {
-	all := map[string]object{}
-	for doc := range strings.SplitSeq(string(text), "\n---\n") {
-		var o object
-		if err := yaml.UnmarshalStrict([]byte(doc), &o); err != nil {
-			return nil, fmt.Errorf("%w in\n%s", err, doc)
-		}
-		if o == nil {
-			continue
-		}
-		name := fmt.Sprint(o["kind"], "/", o["metadata"].(object)["name"])
-		if all[name] != nil {
-			return nil, fmt.Errorf("%s is there twice", name)
-		}
-		all[name] = o
-	}
-	return all, nil
-}
 
 // plain takes away what only one of the two has, on purpose: the checksum of the settings, at which
 // pods start again when they change, what a default of Kubernetes is, and how YAML in a text is
@@ -148,12 +76,7 @@ func byName(o object, list, key string) {
 }
 
 func TestChartAndKustomizeAreTheSameObjects(t *testing.T) {
-	for overlay, v := range map[string]values{
-		"ha-kernel": {},
-		"ha-vpp":    {"dataplane": "vpp"},
-		// "sluicectl store certificates" makes what the chart could make.
-		"quickstart": {"etcd": values{"embedded": true, "generateCertificates": false}},
-	} {
+	for overlay, v := range overlays {
 		t.Run(overlay, func(t *testing.T) {
 			chart, err := render(v)
 			if err != nil {
@@ -235,6 +158,7 @@ func TestValuesChangeWhatTheySay(t *testing.T) {
 		"reflector":  values{"replicas": 1, "config": values{"sweep-interval": "1m"}},
 		"agent":      values{"installCNI": false, "config": values{"log-level": "debug", "log-format": "text"}, "nodeSelector": values{"pool": "a"}},
 		"monitoring": values{"podMonitor": true, "prometheusRule": true},
+		"guard":      true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -253,6 +177,8 @@ func TestValuesChangeWhatTheySay(t *testing.T) {
 		"ConfigMap/sluice-ksr":       {"sweep-interval: 1m"},
 		"PodMonitor/sluice":          {"port: metrics"},
 		"PrometheusRule/sluice":      {"SluiceAgentDown"},
+		// Those of the chart and of the reflector's embedded etcd.
+		"ClusterNetworkPolicy/sluice": {"action: Deny", "number: 9416", "number: 9417", "number: 23790"},
 	} {
 		for _, w := range want {
 			if !strings.Contains(text(name), w) {

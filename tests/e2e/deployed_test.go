@@ -187,6 +187,53 @@ func TestTheKernelEnforcesWithTheRightsOfTheManifest(t *testing.T) {
 	}
 }
 
+// TestTheUnitsGrantWhatTheManifestsGrant, so that what is tested of manifests holds for packages.
+func TestTheUnitsGrantWhatTheManifestsGrant(t *testing.T) {
+	for unit, of := range map[string]string{"sluice-agent.service": "agent-xdp.yaml", "sluice-ksr.service": "ksr.yaml"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "systemd", unit))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, line, there := strings.Cut(string(text), "\nCapabilityBoundingSet=")
+		line, _, _ = strings.Cut(line, "\n")
+		var want []string
+		_, c := manifest(t, of)
+		for _, name := range c.SecurityContext.Capabilities.Add {
+			want = append(want, "CAP_"+string(name))
+		}
+		got := strings.Fields(line)
+		slices.Sort(got)
+		slices.Sort(want)
+		if !there || !slices.Equal(got, want) || !slices.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+			t.Errorf("%s grants %v, and %s drops %v and adds %v", unit, got, of, c.SecurityContext.Capabilities.Drop, want)
+		}
+	}
+}
+
+// TestTheReflectorNeedsNoRights runs it without any capability, with an etcd of its own: it leads
+// and writes.
+func TestTheReflectorNeedsNoRights(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("not root")
+	}
+	t.Parallel()
+	c := startCluster(t)
+	c.grant()
+	c.apply(demo)
+	_, container := manifest(t, "ksr.yaml")
+	p := startProgramBy(t, func(cmd *exec.Cmd) error {
+		started := make(chan error)
+		go func() {
+			runtime.LockOSThread() // for good: the thread has no rights any more
+			started <- only(cmd, container.SecurityContext.Capabilities.Add)
+		}()
+		return <-started
+	}, "sluice-ksr", "--kubeconfig", c.kubeconfig(c.address), "--identity", "ksr-0", "--embedded-etcd", "--etcd-dir", t.TempDir(), "--metrics-address", "127.0.0.1:0")
+	k := &ksr{process: p}
+	k.metrics = k.Line(`metrics and health are served" address=(\S+)`)[1]
+	k.says(200, "ok: leads")
+}
+
 // startKernelNodeWith is startKernelNode for an agent with few rights.
 func startKernelNodeWith(t *testing.T, mode string, rights []corev1.Capability) *kernelNode {
 	t.Helper()

@@ -174,7 +174,8 @@ func (n *kernelNode) cleanUp() {
 	n.Can(false, "without an agent", "stranger", "server", "udp", 6, 81)
 	clean := func() (out []byte, err error) {
 		err = wires.Inside(n.Node, func() error {
-			out, err = exec.Command(program("sluice-agent"), "cleanup", "--all", "--xdp-pins", n.pins, "--cni-conf-dir", n.state, "--cni-bin-dir", n.state).CombinedOutput()
+			out, err = exec.Command(program("sluice-agent"), "cleanup", "--all", "--xdp-pins", n.pins, "--cni-conf-dir", n.state, "--cni-bin-dir", n.state,
+				"--state-file", filepath.Join(n.state, "state"), "--endpoints-file", filepath.Join(n.state, "endpoints"), "--api-socket", n.agent.socket).CombinedOutput()
 			return err
 		})
 		return out, err

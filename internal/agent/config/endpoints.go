@@ -33,7 +33,7 @@ func endpointFlags(f *pflag.FlagSet) {
 	f.String("xdp-netns", "/run/netns", "directory with the network namespaces of pods, as the container runtime mounts them")
 	f.String("cni-conf-dir", DefaultCNIConf, "directory with the CNI configurations, which name pods' bridges and interfaces; empty: none")
 	f.String("cni-results", DefaultCNIResults, "directory where the container runtime records which pod each network namespace belongs to; empty: none")
-	f.String("endpoints-file", "/var/lib/sluice/agent/endpoints", "file that keeps which interface belongs to which pod, for the next start; empty: none")
+	f.String("endpoints-file", DefaultEndpointsFile, "file that keeps which interface belongs to which pod, for the next start; empty: none")
 }
 
 // BlocksNew reports whether a new interface is blocked until its pod is known.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-net/sluice/internal/settings"
+	"github.com/sluice-net/sluice/internal/tracing"
 )
 
 // Log has the settings of the log.
@@ -16,6 +17,7 @@ type Log struct {
 	Level    string `koanf:"log-level"`
 	Format   string `koanf:"log-format"`
 	Verdicts string `koanf:"log-verdicts"`
+	Traces   string `koanf:"traces-endpoint"`
 }
 
 // Values of --log-verdicts.
@@ -28,6 +30,7 @@ const (
 func logFlags(f *pflag.FlagSet) {
 	f.String("log-level", "info", "debug, info, warn or error")
 	f.String("log-format", "text", "text or json")
+	f.String("traces-endpoint", "", tracing.Usage)
 	f.String("log-verdicts", verdictsNone, "log the verdicts of rules every second: none, deny or all (at level info, where the dataplane has rule counters)")
 }
 

@@ -24,13 +24,19 @@ type Store struct {
 	StatusInterval time.Duration `koanf:"status-interval"`
 }
 
+// Where an agent keeps what the next start needs, unless it is told otherwise.
+const (
+	DefaultStateFile     = "/var/lib/sluice/agent/state"
+	DefaultEndpointsFile = "/var/lib/sluice/agent/endpoints"
+)
+
 func prefixFlags(f *pflag.FlagSet) {
 	f.String("etcd-prefix", model.DefaultPrefix, "prefix of the keys in etcd")
 }
 
 func storeFlags(f *pflag.FlagSet) {
 	settings.EtcdFlags(f)
-	f.String("state-file", "/var/lib/sluice/agent/state", "file with the last known state, enforced when the agent starts while etcd does not answer; empty: none")
+	f.String("state-file", DefaultStateFile, "file with the last known state, enforced when the agent starts while etcd does not answer; empty: none")
 	f.Duration("status-interval", 10*time.Second, "shortest interval between two writes of the agent's status to etcd; the first change after a pause is written at once; 0: never")
 }
 

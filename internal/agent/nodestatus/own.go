@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/policy"
@@ -49,7 +50,7 @@ func (o *Own) Publish(ctx context.Context, key Key) error {
 func (o *Own) report(ctx context.Context) (view.NodeStatus, error) {
 	s := o.Status()
 	v := view.NodeStatus{
-		Node: o.Name, Version: version.Get().Version, Revision: s.Revision, Seen: s.Seen,
+		Node: o.Name, Version: version.Get().Version, Level: model.Level, Revision: s.Revision, Seen: s.Seen,
 		Following: o.Following(), Time: time.Now().UTC(),
 	}
 	for _, r := range s.Renderers {

@@ -23,6 +23,7 @@ var ErrOtherCluster = errors.New("the store holds the state of another cluster")
 type Identity struct {
 	Cluster string // identifies the cluster, see model.Marker
 	Writer  string // program and version
+	Level   int    // that readers need, see model.Level
 	// Accept makes the first marker accept the state of the source, whatever the store held before:
 	// another cluster, or more objects.
 	Accept bool
@@ -69,8 +70,13 @@ type mark int
 const (
 	markNothing  mark = iota
 	markCounts        // the batch makes them wrong, or they are old
+	markLevel         // readers need a higher level for what is written next
 	markCompared      // the batch completes what a comparison found
 )
+
+// raises reports whether the store has a marker of a lower level. A marker of the higher level is
+// written on its own, before the objects that need it: a batch may be several transactions.
+func (k *marking) raises() bool { return k.stored != nil && k.stored.Level < k.Level }
 
 // wants returns whether the marker must be written with a batch, after its puts and before its
 // deletions. left is how much is still pending; after is what the store holds after the batch.
@@ -88,12 +94,14 @@ func (k *marking) wants(b writes, left int, after model.Counts, now time.Time) m
 
 // next returns the marker for a batch.
 func (k *marking) next(b writes, after model.Counts, why mark, now time.Time) *model.Marker {
-	next := model.Marker{Cluster: k.Cluster, Counts: after, Revision: k.revision, Writer: k.Writer}
+	next := model.Marker{Cluster: k.Cluster, Counts: after, Revision: k.revision, Writer: k.Writer, Level: k.Level}
 	if k.stored != nil {
+		next.Level = max(k.Level, k.stored.Level)
 		next.Generation, next.Revision, next.Accepted = k.stored.Generation, k.stored.Revision, k.stored.Accepted
 	}
 	if why == markCompared {
 		next.Generation, next.Revision = model.NextGeneration(next.Generation, now.UnixMilli()), k.revision
+		next.Level = k.Level // nothing is left of a writer of another one
 		if k.Accept {
 			next.Accepted = next.Generation
 		}

@@ -25,6 +25,7 @@ type Mirror struct {
 	log    *slog.Logger
 	wake   chan struct{} // holds a token after a change
 	delays func(time.Duration)
+	wrote  func(objects int, since time.Time)
 
 	mu      sync.Mutex
 	objects objects
@@ -74,7 +75,7 @@ type MirrorStatus struct {
 // services, because enforcement does not depend on them.
 func NewMirror(prefix string, kinds []model.Kind, log *slog.Logger) *Mirror {
 	m := &Mirror{
-		log: log, wake: make(chan struct{}, 1), delays: func(time.Duration) {}, objects: newObjects(prefix),
+		log: log, wake: make(chan struct{}, 1), delays: func(time.Duration) {}, wrote: func(int, time.Time) {}, objects: newObjects(prefix),
 		missing: map[model.Kind]bool{}, late: map[model.Kind]bool{}, counts: MirrorCounts{Sweeps: map[string]uint64{}},
 	}
 	for _, k := range kinds {
@@ -90,6 +91,11 @@ func NewMirror(prefix string, kinds []model.Kind, log *slog.Logger) *Mirror {
 // OnWritten sets a function that receives, for every written or deleted object, the delay since the
 // source changed it. Call it before Run.
 func (m *Mirror) OnWritten(f func(time.Duration)) { m.delays = f }
+
+// OnBatch registers f, which is called for every batch of objects that was written or deleted, with
+// their number and the time since when the source wanted the first of them. It must be called before
+// Run.
+func (m *Mirror) OnBatch(f func(objects int, since time.Time)) { m.wrote = f }
 
 // Identify sets the identity of the mirrored cluster. It must be called before Run, and not while
 // it runs.
@@ -219,6 +225,9 @@ func (m *Mirror) awaitComplete(ctx context.Context) error {
 func (m *Mirror) batch() (writes, mark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.marking.raises() {
+		return writes{}, markLevel
+	}
 	b := m.objects.batch()
 	return b, m.marking.wants(b, m.objects.left(), m.objects.countsAfter(b), time.Now())
 }
@@ -228,10 +237,14 @@ func (m *Mirror) written(b writes, marker *model.Marker, why mark) {
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	first, objects := now, 0
 	acknowledge := func(key string, value []byte) {
 		// else the source has reverted the change
 		if since, waited := m.objects.acknowledge(key, value, now); waited {
 			m.delays(now.Sub(since))
+			if objects++; since.Before(first) {
+				first = since
+			}
 		}
 	}
 	for _, e := range b.puts {
@@ -239,6 +252,9 @@ func (m *Mirror) written(b writes, marker *model.Marker, why mark) {
 	}
 	for _, key := range b.deletes {
 		acknowledge(key, nil)
+	}
+	if objects > 0 {
+		m.wrote(objects, first)
 	}
 	m.counts.Put += uint64(len(b.puts))
 	m.counts.Deleted += uint64(len(b.deletes))

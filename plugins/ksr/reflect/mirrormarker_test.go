@@ -122,6 +122,43 @@ func TestMirrorGenerationGrowsWithEveryComparisonThatDiffers(t *testing.T) {
 	})
 }
 
+// TestMirrorRaisesTheLevelAheadOfWhatNeedsIt: no reader sees an object of a writer of a higher
+// level without that level, however many transactions its write is. A writer of a lower level
+// lowers it once nothing of the other is left.
+func TestMirrorRaisesTheLevelAheadOfWhatNeedsIt(t *testing.T) {
+	inBench(t, func(t *testing.T, b *mirrorBench) {
+		b.fill(t)
+		b.run(t)
+		if m := b.marker(); m == nil || m.Level != 0 {
+			t.Fatalf("the marker is %+v", m)
+		}
+		b.stop()
+		b.Identify(Identity{Cluster: "test", Level: 3})
+		b.replace(t, model.KindPod, manyPods(250)...)
+		b.store.Each = func() {
+			if c := b.store.Counts()["pod"]; c > 2 && b.store.Marker().Level != 3 {
+				t.Errorf("%d pods are there, and the marker is %+v", c, b.store.Marker())
+			}
+		}
+		b.run(t)
+		if m := b.marker(); m.Level != 3 || m.Counts["pod"] != 250 {
+			t.Errorf("the marker is %+v", m)
+		}
+		b.stop()
+		b.store.Each = func() {
+			if c := b.store.Counts()["pod"]; c > 2 && b.store.Marker().Level != 3 {
+				t.Errorf("%d pods are left, and the marker is %+v", c, b.store.Marker())
+			}
+		}
+		b.Identify(Identity{Cluster: "test", Level: 1})
+		b.replace(t, model.KindPod, pods("a", "b")...)
+		b.run(t)
+		if m := b.marker(); m.Level != 1 || m.Counts["pod"] != 2 {
+			t.Errorf("the marker is %+v", m)
+		}
+	})
+}
+
 func TestMirrorKeepsWhatAnOperatorAccepted(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		b.fill(t)

@@ -31,6 +31,9 @@ func (r *Reflector) marker(puts []model.Entry, gone []string, have map[string][]
 		next = *stored
 	}
 	next.Counts = after
+	if next.Level = max(next.Level, model.Level); whole {
+		next.Level = model.Level // nothing is left of a writer of another one
+	}
 	vanished := after.Vanished(before)
 	if err != nil || whole || vanished {
 		next.Generation = model.NextGeneration(next.Generation, time.Now().UnixMilli())

@@ -175,7 +175,7 @@ func (w writer) withMarker(ctx context.Context, b writes, why mark) (writes, *mo
 	if err := w.mirror.readMarker(value); err != nil {
 		return b, nil, err
 	}
-	if value == nil && why == markCounts {
+	if value == nil && why != markCompared {
 		return b, nil, errUnmarked
 	}
 	next := w.mirror.nextMarker(b, why)
