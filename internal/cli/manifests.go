@@ -4,13 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/internal/explain"
-	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/term"
 )
 
@@ -29,17 +27,11 @@ func manifestsFlag(cmd *cobra.Command, paths *[]string) {
 
 // described reads the cluster that manifests describe. Their problems are written to errOut.
 func (o *options) described(errOut io.Writer, paths []string) (explain.Manifests, error) {
-	load, err := manifests.LoadFiles(paths, o.in)
+	m, problems, err := o.manifestsOf(paths)
 	if err != nil {
-		return explain.Manifests{}, err
+		return m, err
 	}
-	if load.Files == 0 {
-		return explain.Manifests{}, noManifest(paths)
-	}
-	m, problems := explain.FromManifests(load, slog.New(slog.DiscardHandler))
 	w := term.NewWriter(errOut)
-	for _, p := range problems {
-		w.Printf("%s\n", w.Styled(term.Red, "problem: "+p.Error()))
-	}
+	writeProblems(w, problems)
 	return m, w.Err()
 }

@@ -241,6 +241,15 @@ type Change struct {
 	Delete []ChangedObject `json:"delete,omitempty"`
 }
 
+// Objects is the state of a cluster as an agent's store holds it, without secrets: a store has
+// none.
+type Objects struct {
+	Node string `json:"node,omitempty"` // of the agent
+	// DenyNode says that traffic between a pod and its own node is judged by policies.
+	DenyNode bool            `json:"denyNode,omitempty"`
+	Objects  []ChangedObject `json:"objects"`
+}
+
 // ChangedObject names an object and, for a put, holds its value.
 type ChangedObject struct {
 	Kind      string `json:"kind"` // as in keys, for example "networkpolicy"

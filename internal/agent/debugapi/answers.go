@@ -167,6 +167,16 @@ func (a *Answers) Matrix(ctx context.Context) (m view.Matrix, err error) {
 	return m, err
 }
 
+// objects returns the state of the cluster.
+func (a *Answers) objects(ctx context.Context, _ Filter) (view.Objects, error) {
+	state, err := a.Cluster.State(ctx)
+	if err != nil {
+		return view.Objects{}, err
+	}
+	objects, err := state.Objects()
+	return view.Objects{Node: a.Name, DenyNode: !a.AllowNode, Objects: objects}, err
+}
+
 // change writes to the store and waits until it is enforced. That it is written and
 // not enforced yet is no error.
 func (a *Answers) change(ctx context.Context, c view.Change) (view.Applied, error) {
