@@ -23,7 +23,7 @@ import (
 // diffRun is what diff is asked for.
 type diffRun struct {
 	files, gone []string // changed, and deleted
-	base        source
+	base        []string // manifests, or a bundle; none: the agent
 	failOn      []string
 	options     preview.Options
 	aclMemory   uint32 // MiB
@@ -65,7 +65,7 @@ Exit codes: 0 nothing differs, 1 something does (of what --fail-on names), 2 err
 	f := cmd.Flags()
 	f.StringSliceVarP(&d.files, "filename", "f", nil, "manifest, directory of manifests, or - for the standard input, with the objects that change (repeatable)")
 	f.StringSliceVar(&d.gone, "delete", nil, "manifest, or directory of manifests, with the objects that are deleted (repeatable)")
-	d.base.flags(cmd)
+	manifestsFlag(cmd, &d.base)
 	f.StringSliceVar(&d.options.Renderers, "renderers", preview.Renderers, "dataplanes to try the change in: acl, xdp; empty for none")
 	f.StringSliceVar(&d.failOn, "fail-on", d.failOn, "what makes the exit code 1: opened, closed, memory (rules that do not fit)")
 	f.Uint32Var(&d.aclMemory, "acl-memory", 0, "MiB that rules may take in VPP; 0: no limit")
@@ -147,7 +147,7 @@ func (d diffRun) outcome(r preview.Report) error {
 // states returns the cluster before the change, and after it.
 func (o *options) states(ctx context.Context, errOut io.Writer, args []string, d *diffRun) (before, after explain.Manifests, err error) {
 	switch isChange := len(d.files)+len(d.gone) > 0; {
-	case len(args) == 2 && (isChange || d.base.isGiven()):
+	case len(args) == 2 && (isChange || len(d.base) > 0):
 		return before, after, errors.New("two directories are the states before and after: leave out -f, --delete, --manifests and --from")
 	case len(args) == 2:
 		return o.directories(errOut, args)

@@ -5,45 +5,32 @@ import (
 	"io"
 	"log/slog"
 
-	"github.com/spf13/cobra"
-
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/explain"
 	"github.com/sluice-net/sluice/internal/manifests"
+	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-// source says where the state of a cluster comes from.
-type source struct {
-	manifests []string
-	from      string
-}
-
-// fromAgent is the source that is meant when none is given.
-const fromAgent = "agent"
-
-func (s *source) flags(cmd *cobra.Command) {
-	manifestsFlag(cmd, &s.manifests)
-	cmd.Flags().StringVar(&s.from, "from", fromAgent, "where the state is from: agent, or a bundle (see sluicectl bundle)")
-	cmd.MarkFlagsMutuallyExclusive("manifests", "from")
-}
-
-func (s source) isGiven() bool { return len(s.manifests) > 0 || s.from != fromAgent }
-
-// cluster reads the state of a source, and writes its problems to errOut.
-func (o *options) cluster(ctx context.Context, errOut io.Writer, s source) (explain.Manifests, error) {
-	if len(s.manifests) > 0 {
-		return o.described(errOut, s.manifests)
+// cluster reads the state of manifests or of a bundle, whose problems it writes to errOut, or that
+// of the agent where there are no paths.
+func (o *options) cluster(ctx context.Context, errOut io.Writer, paths []string) (explain.Manifests, error) {
+	if len(paths) > 0 {
+		return o.described(errOut, paths)
 	}
 	var objects view.Objects
 	if err := o.client().get(ctx, "/v1/objects", &objects); err != nil {
 		return explain.Manifests{}, err
 	}
-	return clusterOf(objects)
+	return clusterOf(errOut, objects)
 }
 
 // clusterOf reads what an agent's store holds.
-func clusterOf(objects view.Objects) (explain.Manifests, error) {
+func clusterOf(errOut io.Writer, objects view.Objects) (explain.Manifests, error) {
+	if objects.Stale != "" {
+		w := term.NewWriter(errOut)
+		w.Printf("note: the state is the one that the agent goes by: %s\n", objects.Stale)
+	}
 	c, err := explain.ClusterOf(objects.Objects)
 	if err != nil {
 		return explain.Manifests{}, err

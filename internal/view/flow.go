@@ -241,13 +241,20 @@ type Change struct {
 	Delete []ChangedObject `json:"delete,omitempty"`
 }
 
+// Log is the end of an agent's log.
+type Log struct {
+	Lines []string `json:"lines"`
+}
+
 // Objects is the state of a cluster as an agent's store holds it, without secrets: a store has
 // none.
 type Objects struct {
 	Node string `json:"node,omitempty"` // of the agent
 	// DenyNode says that traffic between a pod and its own node is judged by policies.
-	DenyNode bool            `json:"denyNode,omitempty"`
-	Objects  []ChangedObject `json:"objects"`
+	DenyNode bool `json:"denyNode,omitempty"`
+	// Stale says why the state is the one that the agent goes by, and not that of the store.
+	Stale   string          `json:"stale,omitempty"`
+	Objects []ChangedObject `json:"objects"`
 }
 
 // ChangedObject names an object and, for a put, holds its value.

@@ -132,6 +132,17 @@ func (w *Watcher) InForce(key string) ([]byte, bool) {
 	return value, ok
 }
 
+// Known returns the state that is in force, in no order: what the store held last, and of what
+// cannot be used the value before. It does not ask the store.
+func (w *Watcher) Known() (out []model.Entry) {
+	w.state.Lock()
+	defer w.state.Unlock()
+	for key, value := range w.decoder.known {
+		out = append(out, model.Entry{Key: key, Value: value})
+	}
+	return out
+}
+
 // Await waits until the store was read up to a revision, and returns the revision that the
 // consumer is at once it has dealt with all of that: it does not hear of revisions that
 // changed nothing. A watch that is idle comes to these when the store is asked for progress.

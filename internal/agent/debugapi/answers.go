@@ -167,14 +167,15 @@ func (a *Answers) Matrix(ctx context.Context) (m view.Matrix, err error) {
 	return m, err
 }
 
-// objects returns the state of the cluster.
+// objects returns the state of the cluster, also when the store does not answer.
 func (a *Answers) objects(ctx context.Context, _ Filter) (view.Objects, error) {
-	state, err := a.Cluster.State(ctx)
-	if err != nil {
-		return view.Objects{}, err
-	}
+	state, stale := a.Cluster.Latest(ctx)
 	objects, err := state.Objects()
-	return view.Objects{Node: a.Name, DenyNode: !a.AllowNode, Objects: objects}, err
+	out := view.Objects{Node: a.Name, DenyNode: !a.AllowNode, Objects: objects}
+	if stale != nil {
+		out.Stale = stale.Error()
+	}
+	return out, err
 }
 
 // change writes to the store and waits until it is enforced. That it is written and
