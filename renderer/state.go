@@ -2,6 +2,7 @@ package renderer
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -270,6 +271,14 @@ type Counter interface {
 	// replaced since the dataplane started. A rule with several origins counts for each of them.
 	// It is nil when nobody counts. It reads all counters.
 	Decisions() map[Decided]uint64
+}
+
+// Checker is implemented by renderers that read back what their dataplane holds.
+type Checker interface {
+	// Check reads what is installed and compares it with what the last Commit left there. It
+	// returns how many objects it read, and one clause for each that differs. It changes nothing,
+	// also not what differs. While a Commit runs it fails. Any goroutine may call it.
+	Check(ctx context.Context) (objects int, drift []string, err error)
 }
 
 // As returns the ability T of a renderer, or of one that it wraps: a renderer that wraps another

@@ -118,7 +118,7 @@ func (c *client) parts(timeout time.Duration) []bundle.Part {
 	return []bundle.Part{
 		raw("objects.json", "/v1/objects"), raw("settings.json", "/v1/settings"), raw("status.json", "/v1/status"), raw("nodes.json", "/v1/nodes"),
 		raw("pods.json", "/v1/pods"), raw("policies.json", "/v1/policies"), raw("sets.json", "/v1/sets"), raw("tables.json", "/v1/tables"),
-		raw("rules.json", "/v1/rules"), raw("endpoints.json", "/v1/endpoints"), raw("metrics.txt", "/metrics"),
+		raw("rules.json", "/v1/rules"), raw("endpoints.json", "/v1/endpoints"), raw("check.json", "/v1/check"), raw("metrics.txt", "/metrics"),
 		said("livez.txt", "/livez"), said("readyz.txt", "/readyz"), raw("goroutines.txt", "/debug/pprof/goroutine?debug=1"),
 		{Name: "log.txt", Get: func(ctx context.Context) ([]byte, error) { return c.log(ctx, timeout) }},
 	}

@@ -241,6 +241,17 @@ type Change struct {
 	Delete []ChangedObject `json:"delete,omitempty"`
 }
 
+// Check is what a renderer's dataplane holds, compared with what was installed.
+type Check struct {
+	Renderer string   `json:"renderer"`
+	Objects  int      `json:"objects"` // that were read back
+	Drift    []string `json:"drift,omitempty"`
+	// Repaired counts by kind what differed before and was repaired, since the agent started.
+	Repaired map[string]uint64 `json:"repaired,omitempty"`
+	Foreign  []string          `json:"foreign,omitempty"` // what somebody else has installed
+	Error    string            `json:"error,omitempty"`   // why it could not be read
+}
+
 // Log is the end of an agent's log.
 type Log struct {
 	Lines []string `json:"lines"`

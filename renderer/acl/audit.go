@@ -22,13 +22,6 @@ const (
 	auditRounds = 6
 )
 
-func bindingDrifts(found []string) (out []mirror.Drift) {
-	for _, what := range found {
-		out = append(out, mirror.Drift{Kind: mirror.DriftBinding, What: what})
-	}
-	return out
-}
-
 // audit looks, when it is the time, at the table of sessions, reads what interfaces have, some of
 // the ACLs, and where addresses are translated, and compares that with the mirror. What differs is
 // logged and counted, and a reason to look at everything.
@@ -47,7 +40,7 @@ func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (diff
 	if err := r.mirror.ReadInterfaces(ctx); err != nil {
 		return false, err
 	}
-	found := bindingDrifts(r.mirror.Rebound(before))
+	found := r.mirror.Rebound(before)
 	rounds := auditRounds
 	if len(found) > 0 { // then look at everything
 		r.contents.Next, rounds = 0, 1
@@ -69,13 +62,22 @@ func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (diff
 }
 
 // readInterfaces brings interfaces and what is bound to them up to date, between audits.
-func (r *Renderer) readInterfaces(ctx context.Context) error {
+func readInterfaces(ctx context.Context, r *Renderer) error {
 	before := r.mirror.Interfaces
 	if err := r.mirror.ReadInterfaces(ctx); err != nil {
 		return err
 	}
-	r.drifted(bindingDrifts(r.mirror.Rebound(before)))
+	r.drifted(r.mirror.Rebound(before))
 	return nil
+}
+
+// Check implements renderer.Checker.
+func (r *Renderer) Check(ctx context.Context) (objects int, drift []string, err error) {
+	if !r.mu.TryLock() {
+		return 0, nil, errors.New("a commit is running, ask again")
+	}
+	defer r.mu.Unlock()
+	return r.mirror.Check(ctx)
 }
 
 // drifted logs, counts and publishes what differs. The Commit that found it repairs it.

@@ -283,7 +283,7 @@ func (r *Renderer) look(ctx context.Context, plan cache.Plan, fresh bool) (*want
 		return r.want(plan), nil
 	}
 	if !fresh {
-		if err := r.readInterfaces(ctx); err != nil {
+		if err := readInterfaces(ctx, r); err != nil {
 			return nil, err
 		}
 	}
@@ -309,7 +309,7 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	r.asked = r.asks.Load() // behind: what is read now is newer
 	if r.mirror != nil && epoch == r.epoch {
 		if stale || replugged {
-			return true, r.readInterfaces(ctx)
+			return true, readInterfaces(ctx, r)
 		}
 		return false, nil
 	}

@@ -67,7 +67,7 @@ func TestBundleReplaysWhatTheAgentKnows(t *testing.T) {
 // names none.
 func withoutNode(text string) string {
 	var out []string
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		if !strings.Contains(line, `"node"`) {
 			out = append(out, strings.TrimSuffix(line, ","))
 		}

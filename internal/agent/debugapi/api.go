@@ -104,6 +104,7 @@ func (a *API) Reader() Routes {
 		"GET /v1/sets":              list(a.Lists.sets),
 		"GET /v1/tables":            list(a.Lists.tables),
 		"GET /v1/rules":             list(a.Lists.rules),
+		"GET /v1/check":             list(a.Answers.check),
 		"GET /v1/objects":           list(a.Answers.objects),
 		"GET /v1/matrix":            list(func(ctx context.Context, _ Filter) (view.Matrix, error) { return a.Answers.Matrix(ctx) }),
 		"POST /v1/explain":          ask(a.Answers.explain),

@@ -258,7 +258,7 @@ func (m *Mirror) UsersOf(index uint32) (count int, able bool) {
 
 // Rebound returns which interfaces have lost ACLs of ours, or have them otherwise, since they were
 // read or bound before.
-func (m *Mirror) Rebound(before []*Interface) (found []string) {
+func (m *Mirror) Rebound(before []*Interface) (found []Drift) {
 	old := make(map[uint32]*Interface, len(before))
 	for _, n := range before {
 		old[n.Index] = n
@@ -270,8 +270,8 @@ func (m *Mirror) Rebound(before []*Interface) (found []string) {
 		}
 		expected, has := Lists{In: m.Own(was.Bound.In), Out: m.Own(was.Bound.Out)}, Lists{In: m.Own(n.Bound.In), Out: m.Own(n.Bound.Out)}
 		if !expected.Equal(has) {
-			found = append(found, fmt.Sprintf("interface %s has input %v and output %v of ours instead of %v and %v",
-				n.Name, has.In, has.Out, expected.In, expected.Out))
+			found = append(found, Drift{DriftBinding, fmt.Sprintf("interface %s has input %v and output %v of ours instead of %v and %v",
+				n.Name, has.In, has.Out, expected.In, expected.Out)})
 		}
 	}
 	return found
