@@ -3,12 +3,12 @@
 //
 // # Invariants
 //
-// - Names in an archive are known: whoever reads one writes nothing to a disk, and refuses what it
-//     does not know.
+//   - Names in an archive are known: whoever reads one writes nothing to a disk, and refuses what
+//     it does not know.
 //   - An archive is bounded, in its files and as a whole, when it is written and when it is read,
 //     however small it is packed.
-// - What could not be asked is named in the archive, with the reason. It has no secrets: the agent
-//     answers none.
+//   - What could not be asked is named in the archive, with the reason. It has no secrets: the
+//     agent answers none.
 package bundle
 
 import (
