@@ -29,7 +29,7 @@ func TestBundleSaysWhatIsMissing(t *testing.T) {
 	})
 	path := filepath.Join(t.TempDir(), "b.tgz")
 	code, _, errOut := sluicectl(socket, "", "bundle", path, "--timeout", "50ms")
-	if code != ExitDenied || !strings.Contains(errOut, "missing status.json: ") || !strings.Contains(errOut, "missing endpoints.json, goroutines.txt, log.txt, ") || !strings.Contains(errOut, path+" written\n") {
+	if code != ExitDenied || !strings.Contains(errOut, "missing status.json: ") || !strings.Contains(errOut, "missing check.json, endpoints.json, goroutines.txt, ") || !strings.Contains(errOut, path+" written\n") {
 		t.Errorf("exit code %d, %q", code, errOut)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
