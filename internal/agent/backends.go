@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl"
 )
 
-// backendList is who enforces. What one of them can do beside that, find and each tell.
+// backendList is who enforces. What one of them can do beside that, each, able and find tell.
 type backendList []node.Backend
 
 // each calls f for every backend that is a T.
@@ -29,15 +29,18 @@ func each[T any](all backendList, f func(T)) {
 	}
 }
 
+// able returns the backends that are a T.
+func able[T any](all backendList) (out []T) {
+	each(all, func(b T) { out = append(out, b) })
+	return out
+}
+
 // find returns the first backend that is a T, else the zero value.
-func find[T any](all backendList) T {
-	for _, b := range all {
-		if able, ok := b.(T); ok {
-			return able
-		}
+func find[T any](all backendList) (first T) {
+	for _, b := range able[T](all) {
+		return b
 	}
-	var none T
-	return none
+	return first
 }
 
 // start starts those that begin before the node.

@@ -29,7 +29,7 @@ func (a *Agent) newAPI(source string) *debugapi.API {
 			Name: a.cfg.Node.Name, Addresses: a.cfg.Node.Addresses, Found: a.backends.addresses, AllowNode: a.cfg.Node.AllowTraffic,
 			Cluster: a.cluster, Pipeline: a.node.Plugin.Status, Renderers: a.node.Renderers, Dataplane: find[debugapi.Dataplane](a.backends),
 		},
-		Endpoints: debugapi.Endpoints{Registrar: find[debugapi.Registrar](a.backends), VPP: find[debugapi.VPP](a.backends), List: a.backends.endpoints},
+		Endpoints: debugapi.Endpoints{Registrars: able[debugapi.Registrar](a.backends), VPPs: able[debugapi.VPP](a.backends), List: a.backends.endpoints},
 		Nodes:     &nodestatus.Nodes{Store: a.store, Prefix: a.cfg.Store.Prefix, Watcher: a.watcher},
 		Verdicts:  a.verdicts(),
 		About:     debugapi.About{Settings: a.cfg.Shown},

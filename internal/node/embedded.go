@@ -44,7 +44,7 @@ func (e *Embedded) render(options acl.Options) (err error) {
 	if options.Adapter == nil {
 		options.Adapter = e.Switch.Adapter()
 	}
-	options.Counters = e.Switch.Counters
+	options.Stats.Counters = e.Switch.Counters
 	e.ACL, err = acl.New(options)
 	return err
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // VPP has policy enforced by ACLs in the VPP behind a socket. Of its Options, OnChange and
-// Elsewhere are the node's, and Log where it is nil.
+// Pods.Elsewhere are the node's, and Log where it is nil.
 type VPP struct {
 	Options acl.Options
 	ACL     *acl.Renderer // made by Open
@@ -22,7 +22,7 @@ func (v *VPP) Open(h Host) (err error) {
 
 // hosted fills in what the node offers.
 func hosted(o acl.Options, h Host) acl.Options {
-	o.Log, o.OnChange, o.Elsewhere = cmp.Or(o.Log, h.Log), h.OnChange, h.Served
+	o.Log, o.OnChange, o.Pods.Elsewhere = cmp.Or(o.Log, h.Log), h.OnChange, h.Served
 	return o
 }
 

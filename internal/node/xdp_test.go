@@ -22,7 +22,7 @@ func (c *closing) Close() error {
 // TestANodeThatCannotBeMadeLetsGoOfTheKernel has the renderer beside that of the kernel refuse its
 // options.
 func TestANodeThatCannotBeMadeLetsGoOfTheKernel(t *testing.T) {
-	refused := acl.Options{Orientation: acl.Split, Established: acl.Revoke}
+	refused := acl.Options{Orientation: acl.Split, Flows: acl.Flows{Established: acl.Revoke}}
 	for name, other := range map[string]Backend{"an embedded dataplane": &Vswitch{Options: refused}, "a VPP": &VPP{Options: refused}} {
 		k := NewHeap()
 		plane := &closing{Plane: k.Options.Plane}

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
+	"github.com/sluice-net/sluice/renderer/acl/internal/pauses"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -22,14 +23,26 @@ const (
 	auditRounds = 6
 )
 
+// audits compare what the vswitch holds with what was installed.
+type audits struct {
+	timer    pauses.Timer
+	contents mirror.ContentAudit
+	drifts   map[string]uint64 // how often somebody changed what is ours, by kind; is replaced, not changed
+	foreign  foreignACLs
+}
+
+func newAudits() audits {
+	return audits{drifts: map[string]uint64{mirror.DriftBinding: 0, mirror.DriftContent: 0, mirror.DriftMissing: 0}}
+}
+
 // audit looks, when it is the time, at the table of sessions, reads what interfaces have, some of
 // the ACLs, and where addresses are translated, and compares that with the mirror. What differs is
 // logged and counted, and a reason to look at everything.
 func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (differs bool, err error) {
-	if !r.auditing.Take() {
+	if !r.audits.timer.Take() {
 		return false, nil
 	}
-	r.auditing.Wait(r.options.Audit, r.link.Prompt)
+	r.audits.timer.Wait(r.options.Pacing.Audit, r.link.Prompt)
 	if err := r.memory.LookAtSessions(ctx); err != nil {
 		return false, err
 	}
@@ -43,9 +56,9 @@ func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (diff
 	found := r.mirror.Rebound(before)
 	rounds := auditRounds
 	if len(found) > 0 { // then look at everything
-		r.contents.Next, rounds = 0, 1
+		r.audits.contents.Next, rounds = 0, 1
 	}
-	contents, err := r.contents.Audit(ctx, r.link, r.mirror, rounds)
+	contents, err := r.audits.contents.Audit(ctx, r.link, r.mirror, rounds)
 	if err != nil {
 		return false, err
 	}
@@ -57,8 +70,8 @@ func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (diff
 	if err := w.checkLayout(ctx); err != nil {
 		return false, err
 	}
-	r.pending = w.who.pending // who waits has everything looked at
-	return false, r.foreign.find(ctx, r)
+	r.interfaces.pending = w.who.pending // who waits has everything looked at
+	return false, r.audits.foreign.find(ctx, r)
 }
 
 // readInterfaces brings interfaces and what is bound to them up to date, between audits.
@@ -85,12 +98,12 @@ func (r *Renderer) drifted(found []mirror.Drift) {
 	if len(found) == 0 {
 		return
 	}
-	counts := maps.Clone(r.drifts)
+	counts := maps.Clone(r.audits.drifts)
 	for _, d := range found {
 		counts[d.Kind]++
-		r.log.Warn("somebody has changed rules in the vswitch; they are repaired", "kind", d.Kind, "what", d.What)
+		r.options.Log.Warn("somebody has changed rules in the vswitch; they are repaired", "kind", d.Kind, "what", d.What)
 	}
-	r.drifts = counts
+	r.audits.drifts = counts
 	r.publish(fmt.Errorf("%w: %s", errDrift, renderer.Summary(found)))
 }
 
@@ -107,14 +120,14 @@ func (x *foreignACLs) find(ctx context.Context, r *Renderer) error {
 	for _, n := range r.mirror.Interfaces {
 		// An interface without pods is an uplink, unless it is closed: there what enters is what
 		// pods get.
-		pods, enters := r.owned[n.Index], api.Egress
-		if len(pods) == 0 && !slices.Contains(r.held, n.Name) {
+		pods, enters := r.interfaces.owned[n.Index], api.Egress
+		if len(pods) == 0 && !slices.Contains(r.interfaces.held, n.Name) {
 			enters = api.Ingress
 		}
 		for _, f := range r.mirror.ForeignAt(n, pods, enters) {
 			if at := slices.IndexFunc(x.all, f.IsSame); at >= 0 {
 				f.Tag = x.all[at].Tag
-			} else if err := meet(ctx, r.link, r.log, &f); err != nil {
+			} else if err := meet(ctx, r.link, r.options.Log, &f); err != nil {
 				return err
 			}
 			found = append(found, f.Foreign)

@@ -31,7 +31,7 @@ func (x *execution) changeInputs(ctx context.Context) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	revoke := x.r.options.Established == Revoke
+	revoke := x.r.options.Flows.Established == Revoke
 	if revoke {
 		if _, err := x.r.flows.setting(ctx, reclassify(false)); err != nil {
 			return err
@@ -205,7 +205,7 @@ func (x *execution) takeTurns(ctx context.Context) error {
 	left := make(map[*slot]bool)
 	for i, c := range x.plan.slow {
 		isFirst := i == 0 || x.plan.slow[i-1].slot != c.slot
-		if isFirst && i > 0 && time.Since(x.r.turns.began) >= x.r.bounds.turns {
+		if isFirst && i > 0 && time.Since(x.r.pace.turns.began) >= x.r.bounds.turns {
 			for _, c := range x.plan.slow[i:] {
 				left[c.slot] = true
 			}
@@ -215,8 +215,8 @@ func (x *execution) takeTurns(ctx context.Context) error {
 			return err
 		}
 		if isFirst {
-			x.r.turns.count++
-			c.slot.turn.last = x.r.turns.count
+			x.r.pace.turns.count++
+			c.slot.turn.last = x.r.pace.turns.count
 		}
 	}
 	x.leave(left)
@@ -227,17 +227,17 @@ func (x *execution) takeTurns(ctx context.Context) error {
 // the next Commit. Slots of refused tables go on waiting.
 func (x *execution) leave(left map[*slot]bool) {
 	r := x.r
-	r.turns.since = time.Time{}
+	r.pace.turns.since = time.Time{}
 	for s := range x.plan.live {
 		if !left[s] {
 			s.turn.since = time.Time{}
 			continue
 		}
 		if s.turn.since.IsZero() {
-			s.turn.since = r.turns.began
+			s.turn.since = r.pace.turns.began
 		}
-		if r.turns.since.IsZero() || s.turn.since.Before(r.turns.since) {
-			r.turns.since = s.turn.since
+		if r.pace.turns.since.IsZero() || s.turn.since.Before(r.pace.turns.since) {
+			r.pace.turns.since = s.turn.since
 		}
 		s.keep(r.mirror)
 	}

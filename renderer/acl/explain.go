@@ -1,9 +1,9 @@
 package acl
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -22,6 +22,15 @@ func (r *Renderer) Explain(f api.Flow) []renderer.Decision {
 	return renderer.Signed(r.Name(), r.cache.Evaluate(f))
 }
 
+// reader answers what is asked of the last Commit. It waits for none.
+type reader struct {
+	link      *mirror.Link
+	tally     *counters.Tally
+	published atomic.Pointer[snapshot]
+	asks      atomic.Uint64
+	replugged atomic.Bool // interfaces are others than before
+}
+
 // Source says where an entry of an ACL comes from.
 type Source struct {
 	Table   string         `json:"table"` // the name of the table, or of a constant ACL
@@ -33,7 +42,7 @@ type Source struct {
 // Source maps a rule of an ACL of ours, as a packet trace names it, to the rule of
 // policy that it stems from, as the last Commit left it. It is false for ACLs and rules
 // that are not known. It waits for no Commit.
-func (r *Renderer) Source(aclIndex, rule uint32) (Source, bool) {
+func (r *reader) Source(aclIndex, rule uint32) (Source, bool) {
 	s := r.published.Load()
 	if name, ok := s.constants[aclIndex]; ok {
 		return Source{Table: name, Rule: -1}, true
@@ -82,11 +91,11 @@ type attached struct {
 // publish makes the outcome of a Commit visible.
 func (r *Renderer) publish(err error) {
 	s := &snapshot{
-		version: r.version, err: err, pending: r.pending, blocked: r.held, memory: renderer.Memory{Needed: r.memory.Heap.Needed, Budget: r.memory.Heap.Budget},
-		tables: r.placed(), guards: r.placedGuards(), constants: map[uint32]string{}, unenforced: r.shortfall.Unenforced(), drifts: r.drifts, foreign: r.foreign.all,
-		pauses: r.pauses(), sessions: r.memory.Sessions.State(), attached: attached{bound: r.bound, answered: r.answered},
+		version: r.version, err: err, pending: r.interfaces.pending, blocked: r.interfaces.held, memory: renderer.Memory{Needed: r.memory.Heap.Needed, Budget: r.memory.Heap.Budget},
+		tables: r.slots.placed(r.cache.InstalledTables()), guards: r.slots.placedGuards(r.cache.Installed().Senders), constants: map[uint32]string{}, unenforced: r.shortfall.Unenforced(), drifts: r.audits.drifts, foreign: r.audits.foreign.all,
+		pauses: r.pace.pauses(), sessions: r.memory.Sessions.State(), attached: attached{bound: r.interfaces.bound, answered: r.interfaces.answered},
 	}
-	r.noticeMade(s)
+	r.noticeMade(s, r.mirror)
 	for _, slot := range r.slots.byName {
 		if slot.isLocal() || slot.isGuard() || slot.isGlobal() || slot.name == finalSlot {
 			continue
@@ -99,13 +108,12 @@ func (r *Renderer) publish(err error) {
 	r.published.Store(s)
 }
 
-// placed returns the installed tables with the ACLs that hold them.
-func (r *Renderer) placed() []counters.Table {
-	tables := r.cache.InstalledTables()
+// placed returns installed tables with the ACLs that hold them.
+func (a *slots) placed(tables []*cache.Table) []counters.Table {
 	out := make([]counters.Table, len(tables))
 	for i, t := range tables {
 		out[i].Of = t
-		for _, s := range r.slots.of(t) {
+		for _, s := range a.of(t) {
 			for n, index := range s.indexes {
 				h := counters.ACL{Index: index}
 				if n < len(s.want) {
@@ -118,16 +126,16 @@ func (r *Renderer) placed() []counters.Table {
 	return out
 }
 
-// placedGuards returns the tables of what pods send with the guards that hold them.
-func (r *Renderer) placedGuards() (out []counters.Table) {
+// placedGuards returns the installed tables of what pods send with the guards that hold them.
+func (a *slots) placedGuards(senders map[api.PodID]*cache.Table) (out []counters.Table) {
 	by := make(map[renderer.Digest][]counters.ACL)
-	for _, s := range r.slots.byName {
+	for _, s := range a.byName {
 		if s.isGuard() && len(s.indexes) == 1 && len(s.want) == 1 && s.want[0].Rules != nil {
 			by[s.table] = append(by[s.table], counters.ACL{Index: s.indexes[0], Rules: s.want[0].Rules, Entries: s.want[0].Count})
 		}
 	}
 	seen := make(map[renderer.Digest]bool)
-	for _, t := range r.cache.Installed().Senders {
+	for _, t := range senders {
 		if t != nil && !seen[t.Digest] && by[t.Digest] != nil {
 			seen[t.Digest] = true
 			out = append(out, counters.Table{Of: t, Guards: true, ACLs: by[t.Digest]})
@@ -137,10 +145,10 @@ func (r *Renderer) placedGuards() (out []counters.Table) {
 }
 
 // State implements renderer.Inspector.
-func (r *Renderer) State() *renderer.State {
+func (r *reader) State() *renderer.State {
 	s := r.published.Load()
 	out := &renderer.State{
-		Renderer: r.Name(), Version: s.version, Connected: r.link.Connected(), Waiting: r.link.Waiting(), Err: s.err, Pending: s.pending,
+		Renderer: name, Version: s.version, Connected: r.link.Connected(), Waiting: r.link.Waiting(), Err: s.err, Pending: s.pending,
 		Blocked: s.blocked, Memory: s.memory, Drift: s.drifts, Foreign: s.foreign, Pauses: &s.pauses,
 		Sessions: s.sessions,
 	}
@@ -151,39 +159,6 @@ func (r *Renderer) State() *renderer.State {
 			t.Entries += a.Entries
 		}
 		out.Tables = append(out.Tables, t)
-	}
-	return out
-}
-
-// Dump is what the vswitch holds of ours, for diagnosis.
-type Dump struct {
-	ACLs       []DumpACL       `json:"acls,omitempty"` // ours, by index
-	Interfaces []DumpInterface `json:"interfaces,omitempty"`
-}
-
-// DumpACL is an ACL of ours.
-type DumpACL struct {
-	Index   uint32 `json:"index"`
-	Tag     string `json:"tag"`
-	Entries int    `json:"entries"`
-}
-
-// DumpInterface is an interface with ACLs.
-type DumpInterface struct {
-	SwIfIndex uint32   `json:"swIfIndex"`
-	Name      string   `json:"name"`
-	Tag       string   `json:"tag,omitempty"`
-	Input     []uint32 `json:"input,omitempty"`
-	Output    []uint32 `json:"output,omitempty"`
-}
-
-// Dump returns what the vswitch is known to hold; nothing after an error, until the next
-// Commit. It calls nothing. Other than State it waits for a Commit that runs.
-func (r *Renderer) Dump() (out Dump) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.mirror != nil {
-		dump(r.mirror, &out)
 	}
 	return out
 }
@@ -207,21 +182,8 @@ func present(s *slot) []*slot {
 	return []*slot{s}
 }
 
-func dump(m *mirror.Mirror, out *Dump) {
-	for _, h := range m.ACLs {
-		out.ACLs = append(out.ACLs, DumpACL{Index: h.Index, Tag: h.Tag, Entries: h.Piece.Count})
-	}
-	slices.SortFunc(out.ACLs, func(a, b DumpACL) int { return cmp.Compare(a.Index, b.Index) })
-	for _, n := range m.Interfaces {
-		if len(n.Bound.In)+len(n.Bound.Out) > 0 {
-			out.Interfaces = append(out.Interfaces, DumpInterface{SwIfIndex: n.Index, Name: n.Name, Tag: n.Tag,
-				Input: slices.Clone(n.Bound.In), Output: slices.Clone(n.Bound.Out)})
-		}
-	}
-}
-
 // Decisions implements renderer.Counter: how many flows were decided by their first packet.
-func (r *Renderer) Decisions() map[renderer.Decided]uint64 {
+func (r *reader) Decisions() map[renderer.Decided]uint64 {
 	if !r.tally.IsOn() {
 		return nil
 	}
@@ -229,7 +191,7 @@ func (r *Renderer) Decisions() map[renderer.Decided]uint64 {
 }
 
 // Counters implements renderer.Counter.
-func (r *Renderer) Counters() *renderer.State {
+func (r *reader) Counters() *renderer.State {
 	s, out := r.published.Load(), r.State()
 	if !r.tally.IsOn() {
 		return out
@@ -244,23 +206,20 @@ func (r *Renderer) Counters() *renderer.State {
 	return out
 }
 
-// Decision is what hits are counted by.
-type Decision = renderer.Decided
-
 // Made returns the interfaces that sluice-cni made, as they were read last. Any goroutine may call
 // it; it waits for no Commit. OnChange is called when it is different.
-func (r *Renderer) Made() []vpp.Made { return r.published.Load().made }
+func (r *reader) Made() []vpp.Made { return r.published.Load().made }
 
 // noticeMade has a snapshot say which interfaces sluice-cni made, and OnChange called if they are
 // others than before: policy may know their pods by the addresses.
-func (r *Renderer) noticeMade(s *snapshot) {
+func (r *reader) noticeMade(s *snapshot, m *mirror.Mirror) {
 	if last := r.published.Load(); last != nil {
 		s.made = last.made
 	}
-	if r.mirror == nil {
+	if m == nil {
 		return // what was read last counts
 	}
-	if now := r.mirror.Made(); !slices.EqualFunc(now, s.made, mirror.SameMade) {
+	if now := m.Made(); !slices.EqualFunc(now, s.made, mirror.SameMade) {
 		s.made = now
 		r.link.Prompt()
 	}

@@ -1,6 +1,9 @@
 package acl
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
 	"github.com/sluice-net/sluice/renderer/acl/internal/memory"
@@ -29,3 +32,49 @@ func Bytes(held, applied int) uint64 {
 
 // OneTurn has every Commit change one slot whose changes take long.
 func (r *Renderer) OneTurn() { r.bounds.turns = 0 }
+
+// Dump is what the vswitch holds of ours, for diagnosis.
+type Dump struct {
+	ACLs       []DumpACL       `json:"acls,omitempty"` // ours, by index
+	Interfaces []DumpInterface `json:"interfaces,omitempty"`
+}
+
+// DumpACL is an ACL of ours.
+type DumpACL struct {
+	Index   uint32 `json:"index"`
+	Tag     string `json:"tag"`
+	Entries int    `json:"entries"`
+}
+
+// DumpInterface is an interface with ACLs.
+type DumpInterface struct {
+	SwIfIndex uint32   `json:"swIfIndex"`
+	Name      string   `json:"name"`
+	Tag       string   `json:"tag,omitempty"`
+	Input     []uint32 `json:"input,omitempty"`
+	Output    []uint32 `json:"output,omitempty"`
+}
+
+// Dump returns what the vswitch is known to hold; nothing after an error, until the next
+// Commit. It calls nothing. Other than State it waits for a Commit that runs.
+func (r *Renderer) Dump() (out Dump) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mirror != nil {
+		dump(r.mirror, &out)
+	}
+	return out
+}
+
+func dump(m *mirror.Mirror, out *Dump) {
+	for _, h := range m.ACLs {
+		out.ACLs = append(out.ACLs, DumpACL{Index: h.Index, Tag: h.Tag, Entries: h.Piece.Count})
+	}
+	slices.SortFunc(out.ACLs, func(a, b DumpACL) int { return cmp.Compare(a.Index, b.Index) })
+	for _, n := range m.Interfaces {
+		if len(n.Bound.In)+len(n.Bound.Out) > 0 {
+			out.Interfaces = append(out.Interfaces, DumpInterface{SwIfIndex: n.Index, Name: n.Name, Tag: n.Tag,
+				Input: slices.Clone(n.Bound.In), Output: slices.Clone(n.Bound.Out)})
+		}
+	}
+}

@@ -22,7 +22,7 @@ var ErrLayout = errors.New("the vswitch translates addresses that policy must se
 // by local tables, which translation does not disturb.
 func (w *wanted) checkLayout(ctx context.Context) error {
 	r := w.r
-	r.blind = nil
+	r.interfaces.blind = nil
 	kind, asks := mirror.TranslatesSource, w.layout.Global != nil
 	if r.options.Orientation == Split {
 		kind, asks = mirror.TranslatesDestination, len(w.who.senders) > 0
@@ -49,7 +49,7 @@ func (w *wanted) checkLayout(ctx context.Context) error {
 			return err
 		}
 		if node := w.blinds(n, on, r.order); node != "" {
-			r.blind = append(r.blind, n.Name+" by "+node)
+			r.interfaces.blind = append(r.interfaces.blind, n.Name+" by "+node)
 		}
 	}
 	return nil
@@ -85,10 +85,10 @@ func (w *wanted) blinds(n *mirror.Interface, on, order mirror.Features) string {
 }
 
 // layoutError says what is wrong, and what can be done about it.
-func (r *Renderer) layoutError() error {
-	if r.options.Orientation == Split {
-		return fmt.Errorf("%w: destinations, at %s; rules for what these pods send cannot match there. Use orientation outputs", ErrLayout, renderer.Summary(r.blind))
+func layoutError(o Orientation, blind []string) error {
+	if o == Split {
+		return fmt.Errorf("%w: destinations, at %s; rules for what these pods send cannot match there. Use orientation outputs", ErrLayout, renderer.Summary(blind))
 	}
 	return fmt.Errorf("%w: sources, at %s; rules of pods for what leaves the node cannot match there. Translate behind the ACLs of the uplink "+
-		"(nat44-ei with output-feature), or outside of this vswitch, or use orientation split, which keeps established flows", ErrLayout, renderer.Summary(r.blind))
+		"(nat44-ei with output-feature), or outside of this vswitch, or use orientation split, which keeps established flows", ErrLayout, renderer.Summary(blind))
 }

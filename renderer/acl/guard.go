@@ -71,7 +71,7 @@ func (w *wanted) heldGuards() map[uint32]*slot {
 			}
 		}
 	}
-	for n, s := range w.r.guards { // somebody may have unbound it
+	for n, s := range w.r.interfaces.guards { // somebody may have unbound it
 		if out[n] == nil && len(s.indexes) > 0 && by[s.indexes[0]] == s {
 			out[n] = s
 			delete(by, s.indexes[0])
@@ -100,7 +100,7 @@ func (r *Renderer) lookForServices(ctx context.Context) error {
 	}
 	command, err := r.link.Translates(ctx)
 	if command != "" {
-		r.log.Warn("vpp translates addresses, and those of services are not configured: pods with an egress policy do not reach services; set --service-cidr",
+		r.options.Log.Warn("vpp translates addresses, and those of services are not configured: pods with an egress policy do not reach services; set --service-cidr",
 			"command", command)
 	}
 	return err

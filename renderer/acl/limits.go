@@ -10,22 +10,12 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
-	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // ErrTooLarge is returned when a table is larger than VPP can be asked to hold. The pods keep the
 // rules they have. It is a renderer.Refusal, unless others may make room at any moment: then the
 // commit is tried again.
 var ErrTooLarge = entries.ErrTooLarge
-
-// Errors of the connection to the vswitch.
-var (
-	// ErrNotConnected is returned while there is no connection to the vswitch.
-	ErrNotConnected = vpp.ErrNotConnected
-	// ErrIncompatible is returned when the vswitch does not know a message, for
-	// example because the acl plugin is not loaded or its version is another one.
-	ErrIncompatible = vpp.ErrIncompatible
-)
 
 // The reasons that are told of rules that are not enforced as they are.
 const (
@@ -51,7 +41,7 @@ func namesSCTPPort(r api.ContivRule) bool {
 }
 
 // Unenforced implements renderer.Reporter.
-func (r *Renderer) Unenforced() []renderer.Unenforced { return r.published.Load().unenforced }
+func (r *reader) Unenforced() []renderer.Unenforced { return r.published.Load().unenforced }
 
 // refusals are what does not fit.
 type refusals struct {

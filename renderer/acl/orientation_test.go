@@ -15,7 +15,7 @@ import (
 // newSplit is newSubject with both directions at the interfaces of pods.
 func newSplit(t testing.TB) *subject {
 	s := newSubject(t, renderertest.PodIDs...)
-	s.options = sluiceacl.Options{Orientation: sluiceacl.Split, Established: sluiceacl.Keep}
+	s.options = sluiceacl.Options{Orientation: sluiceacl.Split, Flows: sluiceacl.Flows{Established: sluiceacl.Keep}}
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func (o *ownership) resolve() {
 			for _, pod := range pods {
 				o.wait(pod, fmt.Sprintf("pods %s and %s claim interface %s", pods[0], pods[1], n.Name))
 			}
-		case o.otherLife[n.Index] != "", o.options.HoldUnknown && (o.isPods(n) || o.wasPods(n)):
+		case o.otherLife[n.Index] != "", o.options.Pods.HoldUnknown && (o.isPods(n) || o.wasPods(n)):
 			o.held[n.Index] = true
 		}
 	}
@@ -123,7 +123,7 @@ func (o *ownership) owners() map[uint32][]api.PodID {
 			o.pending = append(o.pending, renderer.Pending{Pod: pod, Reason: "its interface is gone", Ends: true})
 		case missing != "":
 			o.wait(pod, fmt.Sprintf("no interface %s in the vswitch", missing))
-		case len(found) == 0 && (o.options.Elsewhere == nil || !o.options.Elsewhere(pod)):
+		case len(found) == 0 && (o.options.Pods.Elsewhere == nil || !o.options.Pods.Elsewhere(pod)):
 			o.wait(pod, "no interface in the vswitch")
 		}
 	}
@@ -137,8 +137,8 @@ func (o *ownership) owners() map[uint32][]api.PodID {
 // life of it, and notes why the others are closed.
 func (o *ownership) ofThisLife(pod api.PodID, tagged []*mirror.Interface) (out []*mirror.Interface) {
 	for _, n := range tagged {
-		if n.Made != nil && o.options.Refuses != nil {
-			if why := o.options.Refuses(pod, *n.Made); why != "" {
+		if n.Made != nil && o.options.Pods.Refuses != nil {
+			if why := o.options.Pods.Refuses(pod, *n.Made); why != "" {
 				o.otherLife[n.Index] = why
 				continue
 			}
@@ -155,15 +155,15 @@ func (o *ownership) wait(pod api.PodID, reason string) {
 
 // named returns the interfaces of a pod that do not need a tag.
 func (o *ownership) named(pod api.PodID) []string {
-	if o.options.Plumbing == nil {
+	if o.options.Pods.Plumbing == nil {
 		return nil
 	}
-	return o.options.Plumbing.InterfacesOf(pod)
+	return o.options.Pods.Plumbing.InterfacesOf(pod)
 }
 
 // isPods says whether an interface is meant for some pod.
 func (o *ownership) isPods(n *mirror.Interface) bool {
-	return strings.HasPrefix(n.Tag, vpp.PodTagPrefix) || o.options.Plumbing != nil && o.options.Plumbing.IsPodInterface(n.Name)
+	return strings.HasPrefix(n.Tag, vpp.PodTagPrefix) || o.options.Pods.Plumbing != nil && o.options.Pods.Plumbing.IsPodInterface(n.Name)
 }
 
 // wasPods reports whether an interface has what ours gave it while it was a pod's. Its tag or its
@@ -226,10 +226,10 @@ func (o *ownership) heldState(n *mirror.Interface) (state, reason string) {
 func (o *ownership) lifeRefused(n *mirror.Interface) string {
 	name, tagged := strings.CutPrefix(n.Tag, vpp.PodTagPrefix)
 	pod, err := api.ParsePodID(name)
-	if !tagged || err != nil || n.Made == nil || o.options.Refuses == nil {
+	if !tagged || err != nil || n.Made == nil || o.options.Pods.Refuses == nil {
 		return ""
 	}
-	return o.options.Refuses(pod, *n.Made)
+	return o.options.Pods.Refuses(pod, *n.Made)
 }
 
 // isToHave reports whether an interface is to have a table, in either direction.

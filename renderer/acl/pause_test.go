@@ -24,7 +24,7 @@ func withABudget(t *testing.T, test func(t *testing.T, s *subject, tell func(fun
 		if err := s.r.Close(); err != nil {
 			t.Fatal(err)
 		}
-		s.options = sluiceacl.Options{PauseBudget: 0.01, Quiet: -1}
+		s.options = sluiceacl.Options{Pacing: sluiceacl.Pacing{PauseBudget: 0.01, Quiet: -1}}
 		s.r, s.tap.pause = s.open(), aPause
 		defer func() {
 			if err := s.Close(); err != nil {
@@ -254,7 +254,7 @@ func TestNothingWaitsLongerThanTwoSeconds(t *testing.T) {
 func TestABudgetIsAShare(t *testing.T) {
 	zero := 0.0
 	for _, share := range []float64{-0.01, 1.01, zero / zero} {
-		if _, err := sluiceacl.New(sluiceacl.Options{PauseBudget: share}); err == nil {
+		if _, err := sluiceacl.New(sluiceacl.Options{Pacing: sluiceacl.Pacing{PauseBudget: share}}); err == nil {
 			t.Errorf("%v is accepted", share)
 		}
 	}

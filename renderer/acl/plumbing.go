@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
@@ -17,7 +18,7 @@ type Plumbing interface {
 	// vswitch, in any order; none while the pod has none. All of them get its table.
 	InterfacesOf(pod api.PodID) []string
 	// IsPodInterface says whether an interface is meant for some pod, also for one
-	// that is not known yet; see Options.HoldUnknown.
+	// that is not known yet; see Pods.HoldUnknown.
 	IsPodInterface(name string) bool
 }
 
@@ -30,34 +31,40 @@ func (f PodInterfaces) InterfacesOf(pod api.PodID) []string { return f(pod) }
 // IsPodInterface implements Plumbing. Nothing is known of interfaces without a pod.
 func (f PodInterfaces) IsPodInterface(string) bool { return false }
 
-// InterfacesChanged has the next Commit look for the interfaces of all pods again, and
-// calls OnChange, so that there is one.
-func (r *Renderer) InterfacesChanged() {
-	r.replugged.Store(true)
-	r.link.Prompt()
+// interfaces is what the last commit has found of interfaces, and left at them.
+type interfaces struct {
+	owned    map[uint32][]api.PodID // pods by interface
+	guards   map[uint32]*slot       // by interface
+	bound    map[string]Bound       // what interfaces of pods have, by name; is replaced, not changed
+	pending  []renderer.Pending     // who has no interface
+	ending   renderer.Unplugged     // pods whose interfaces went
+	blind    []string               // interfaces where the global table sees no addresses of pods
+	held     []string               // interfaces whose pods are not known; blocked
+	asked    uint64                 // asks, when the interfaces were read
+	answered uint64                 // the same, of the last commit
 }
 
 // plugged remembers at which pods' interfaces rules are in force.
-func (r *Renderer) plugged(w *wanted) {
+func (i *interfaces) plugged(w *wanted) {
 	pods := make(map[api.PodID]bool, len(w.who.pods))
 	for _, pod := range w.who.pods {
 		pods[pod] = true
 	}
-	r.ending.Plugged(pods, func(pod api.PodID) bool { _, known := w.layout.Pods[pod]; return known })
+	i.ending.Plugged(pods, func(pod api.PodID) bool { _, known := w.layout.Pods[pod]; return known })
 }
 
 // holding remembers which interfaces are held, and logs those that are held from now on.
-func (r *Renderer) holding(w *wanted) {
+func (i *interfaces) holding(w *wanted) {
 	var names []string
 	for _, n := range w.m.Interfaces {
 		if w.who.held[n.Index] {
 			names = append(names, n.Name)
-			if !slices.Contains(r.held, n.Name) {
-				r.log.Info("interface is closed until its pod is known", "interface", n.Name, "tag", n.Tag)
+			if !slices.Contains(i.held, n.Name) {
+				w.r.options.Log.Info("interface is closed until its pod is known", "interface", n.Name, "tag", n.Tag)
 			}
 		}
 	}
-	r.held = names
+	i.held = names
 }
 
 // UplinkTag is the tag of the interfaces that connect the node with other nodes.

@@ -10,11 +10,17 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// Quarantine implements renderer.Quarantiner. It blocks nothing without Options.HoldUnknown.
+// quarantined is what was closed before the first Commit.
+type quarantined struct {
+	committed bool              // there was a Commit
+	spared    map[uint32]string // interfaces by index that Quarantine leaves alone; nil: it has found no rules
+}
+
+// Quarantine implements renderer.Quarantiner. It blocks nothing without Pods.HoldUnknown.
 func (r *Renderer) Quarantine(ctx context.Context) (holdsRules bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.committed {
+	if r.quarantined.committed {
 		return true, nil
 	}
 	ctx, done := r.link.Calls(ctx)
@@ -27,8 +33,8 @@ func (r *Renderer) Quarantine(ctx context.Context) (holdsRules bool, err error) 
 
 // quarantine reads the interfaces each time, and has the next Commit look at them, too.
 func (r *Renderer) quarantine(ctx context.Context) (holdsRules bool, err error) {
-	if r.auditing.Take() { // it is the time to look for a tag that came late
-		r.auditing.Wait(r.options.Audit, r.link.Prompt)
+	if r.audits.timer.Take() { // it is the time to look for a tag that came late
+		r.audits.timer.Wait(r.options.Pacing.Audit, r.link.Prompt)
 	}
 	r.replugged.Store(true)
 	defer r.replugged.Store(true)
@@ -37,26 +43,26 @@ func (r *Renderer) quarantine(ctx context.Context) (holdsRules bool, err error) 
 	}
 	w := r.want(cache.Plan{})
 	holdsRules = r.mirror.HoldsBeside(closedSlot) // then a Commit has come to the vswitch before
-	r.spare(w, holdsRules)
+	r.quarantined.spare(w, holdsRules)
 	if err := w.block(ctx); err != nil {
 		return holdsRules, r.fail(err)
 	}
-	r.holding(w)
+	r.interfaces.holding(w)
 	return holdsRules, errors.Join(w.refusals.errs...)
 }
 
 // spare takes the interfaces from those to block that the vswitch had when rules of an earlier
 // run were found there.
-func (r *Renderer) spare(w *wanted, holdsRules bool) {
-	first := holdsRules && r.spared == nil
+func (q *quarantined) spare(w *wanted, holdsRules bool) {
+	first := holdsRules && q.spared == nil
 	there := make(map[uint32]string)
 	for _, n := range w.m.Interfaces {
-		if w.who.held[n.Index] && (first || r.spared[n.Index] == n.Name) {
+		if w.who.held[n.Index] && (first || q.spared[n.Index] == n.Name) {
 			there[n.Index] = n.Name
 		}
 	}
-	if r.spared = nil; holdsRules {
-		r.spared = there
+	if q.spared = nil; holdsRules {
+		q.spared = there
 		maps.DeleteFunc(w.who.held, func(index uint32, _ bool) bool { return there[index] != "" })
 	}
 }

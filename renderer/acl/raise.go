@@ -33,7 +33,7 @@ const (
 
 // Ask has the next Commit read all interfaces, and calls OnChange, so that there is one. Bound
 // takes what it returns. Any goroutine may call it.
-func (r *Renderer) Ask() (ticket uint64) {
+func (r *reader) Ask() (ticket uint64) {
 	ticket = r.asks.Add(1)
 	r.InterfacesChanged()
 	return ticket
@@ -42,7 +42,7 @@ func (r *Renderer) Ask() (ticket uint64) {
 // Bound returns what a Commit left at an interface that has read the interfaces since Ask; false
 // when there was none, or it is not known as a pod's. Any goroutine may call it; it waits for no
 // Commit.
-func (r *Renderer) Bound(name string, ticket uint64) (Bound, bool) {
+func (r *reader) Bound(name string, ticket uint64) (Bound, bool) {
 	s := r.published.Load()
 	b, ok := s.bound[name]
 	return b, ok && s.answered >= ticket
@@ -50,8 +50,15 @@ func (r *Renderer) Bound(name string, ticket uint64) (Bound, bool) {
 
 // Endpoints returns what the last Commit left at the interfaces of pods, by index. Any goroutine
 // may call it; it waits for no Commit.
-func (r *Renderer) Endpoints() []Bound {
+func (r *reader) Endpoints() []Bound {
 	return slices.SortedFunc(maps.Values(r.published.Load().bound), func(a, b Bound) int { return cmp.Compare(a.Index, b.Index) })
+}
+
+// InterfacesChanged has the next Commit look for the interfaces of all pods again, and
+// calls OnChange, so that there is one. Any goroutine may call it.
+func (r *reader) InterfacesChanged() {
+	r.replugged.Store(true)
+	r.link.Prompt()
 }
 
 // endpoints returns what the interfaces of pods have. before is what they had.

@@ -116,7 +116,7 @@ func TestRaiseSetsUpWhatACNIPluginMade(t *testing.T) {
 func TestRaiseRefusesAnInterfaceOfAnotherLife(t *testing.T) {
 	s := newSubjectWith(t, nil, false, shopPods[1:]...)
 	var lives sluiceacl.Lives
-	s.options.Refuses = lives.Refuses
+	s.options.Pods.Refuses = lives.Refuses
 	if err := s.r.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/counters"
-	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/acl/internal/memory"
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/acl/internal/pauses"
@@ -24,47 +20,29 @@ import (
 // Renderer installs policy as VPP ACLs. It implements renderer.Renderer, and every
 // ability that readers find by type assertion; these wait for no Commit.
 type Renderer struct {
+	reader
 	options Options
-	log     *slog.Logger
+	cache   *cache.Pair
 
-	replugged atomic.Bool // the answers of Plumbing have changed
-	asks      atomic.Uint64
-	published atomic.Pointer[snapshot]
-	link      *mirror.Link
-	cache     *cache.Pair
-	tally     *counters.Tally
-	quiet     pauses.Timer
-	auditing  pauses.Timer
-	deferring pauses.Timer
+	mu          sync.Mutex // held for a Commit, calls of the vswitch included
+	known                  // of the vswitch
+	interfaces  interfaces
+	flows       openFlows
+	slots       *slots
+	bounds      bounds
+	pace        pace
+	audits      audits
+	shortfall   cache.Shortfall
+	memory      memory.Memory
+	quarantined quarantined
+}
 
-	mu        sync.Mutex // held for a Commit, calls of the vswitch included
-	deferral  pauses.Deferral
-	epoch     int            // of the link when the mirror was read
-	mirror    *mirror.Mirror // nil when it must be read
-	version   string
-	flows     openFlows
-	guards    map[uint32]*slot // by interface, of the last commit
-	slots     *slots
-	turns     turns // of slots whose changes take long
-	bounds    bounds
-	pending   []renderer.Pending // who has no interface
-	ending    renderer.Unplugged // pods whose interfaces went
-	blind     []string           // interfaces where the global table sees no addresses of pods
-	order     mirror.Features    // of all nodes of the vswitch; nil when they must be read
-	held      []string           // interfaces whose pods are not known; blocked
-	shortfall cache.Shortfall
-	memory    memory.Memory
-	drifts    map[string]uint64 // how often somebody changed what is ours, by kind; is replaced, not changed
-	contents  mirror.ContentAudit
-	foreign   foreignACLs
-	owned     map[uint32][]api.PodID // pods by interface
-	asked     uint64                 // asks, when the interfaces were read
-	answered  uint64                 // the same, of the last commit
-	bound     map[string]Bound       // what interfaces of pods have, by name; is replaced, not changed
-	calm      bool                   // it is the time to make room, unless there is something else to do
-
-	committed bool              // there was a Commit
-	spared    map[uint32]string // interfaces by index that Quarantine leaves alone; nil: it has found no rules
+// known is what is known of the vswitch.
+type known struct {
+	epoch   int            // of the link when the mirror was read
+	mirror  *mirror.Mirror // nil when it must be read
+	version string
+	order   mirror.Features // of all nodes of the vswitch; nil when they must be read
 }
 
 var (
@@ -78,58 +56,44 @@ var (
 
 // New returns a renderer; it does not wait for the vswitch. Close must be called.
 func New(o Options) (*Renderer, error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Quiet == 0 {
-		o.Quiet = defaultQuiet
-	}
-	if o.Audit == 0 {
-		o.Audit = defaultAudit
-	}
-	var err error
-	if o.Infra, err = o.Infra.Check(); err != nil {
+	o, err := o.check()
+	if err != nil {
 		return nil, err
 	}
-	if o.Orientation == Split && o.Established != Keep {
-		return nil, errSplit
-	}
-	if !(o.PauseBudget >= 0 && o.PauseBudget <= 1) { // nor not a number
-		return nil, errPauseBudget
-	}
 	r := &Renderer{
-		options: o, log: o.Log, cache: newCache(o.Orientation),
-		slots: newSlots(), shortfall: cache.NewShortfall(reasonSCTP, namesSCTPPort), bounds: defaultBounds(),
-		drifts: map[string]uint64{mirror.DriftBinding: 0, mirror.DriftContent: 0, mirror.DriftMissing: 0},
+		cache: newCache(o.Orientation), slots: newSlots(), bounds: defaultBounds(),
+		shortfall: cache.NewShortfall(reasonSCTP, namesSCTPPort), audits: newAudits(),
 	}
-	if o.Counters == nil && o.StatsSocket != "" {
-		r.memory.Stats = counters.NewStatistics(o.StatsSocket, o.Log)
-		o.Counters = r.memory.Stats.Counters
+	if o.Stats.Counters == nil && o.Stats.Socket != "" {
+		r.memory.Stats = counters.NewStatistics(o.Stats.Socket, o.Log)
+		o.Stats.Counters = r.memory.Stats.Counters
 	}
-	r.deferral = pauses.New(r.cache, o.PauseBudget)
+	r.options = o
+	r.pace.deferral = pauses.New(r.cache, o.Pacing.PauseBudget)
 	r.shortfall.SetMatters(false) // until it is known what vswitch there is
-	r.tally = counters.NewTally(o.Counters)
-	r.memory.Limit, r.memory.Places, r.memory.Log, r.memory.Most = o.Memory, uint64(o.SessionTable), o.Log, r.mostSessions
+	r.tally = counters.NewTally(o.Stats.Counters)
+	r.memory.Limit, r.memory.Places, r.memory.Log, r.memory.Most = o.Memory, uint64(o.Flows.SessionTable), o.Log, r.mostSessions
 	r.publish(nil)
 	if r.link, err = mirror.Dial(vpp.Options{Adapter: o.Adapter, Socket: o.Socket, Client: "sluice-acl", Timeout: o.Timeout, OnChange: o.OnChange}); err != nil {
 		return nil, err
 	}
 	r.memory.Link = r.link
-	r.flows = openFlows{established: o.Established, udpIdle: o.UDPIdle, grace: o.Grace, link: r.link, log: o.Log}
-	if o.Audit > 0 {
-		r.auditing.Wait(o.Audit, r.link.Prompt)
+	r.flows = openFlows{Flows: o.Flows, link: r.link, log: o.Log}
+	if o.Pacing.Audit > 0 {
+		r.audits.timer.Wait(o.Pacing.Audit, r.link.Prompt)
 	}
 	return r, nil
 }
 
 // Name returns "acl".
-func (r *Renderer) Name() string { return "acl" }
+func (r *Renderer) Name() string { return name }
+
+const name = "acl"
 
 // Close disconnects, which ends a Commit that runs. What is installed stays and is enforced.
 func (r *Renderer) Close() error {
-	r.quiet.Stop()
-	r.auditing.Stop()
-	r.deferring.Stop()
+	r.pace.stop()
+	r.audits.timer.Stop()
 	r.link.Interrupt()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -151,19 +115,19 @@ type txn struct {
 func (r *Renderer) NewTxn(resync bool) renderer.Txn { return &txn{r.shortfall.Tell(resync), r} }
 
 // Commit installs the difference. It returns a renderer.Deferred when members of sets wait, see
-// Options.PauseBudget, or slots for their turn.
+// Pacing.PauseBudget, or slots for their turn.
 func (t *txn) Commit(ctx context.Context) error {
 	r := t.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.options.HoldUnknown && t.HasPods() {
+	if r.options.Pods.HoldUnknown && t.HasPods() {
 		r.replugged.Store(true) // interfaces are held or not by which pods are known
 	}
 	now := time.Now()
-	r.deferral.Begin(now, r.mirror != nil)
-	t.Apply(&r.deferral)
-	r.deferral.End(now)
-	r.turns.began, r.committed = now, true
+	r.pace.deferral.Begin(now, r.mirror != nil)
+	t.Apply(&r.pace.deferral)
+	r.pace.deferral.End(now)
+	r.pace.turns.began, r.quarantined.committed = now, true
 	ctx, done := r.link.Calls(ctx)
 	defer done()
 	began, before := time.Now(), r.link.Paused.Load()
@@ -175,35 +139,17 @@ func (t *txn) Commit(ctx context.Context) error {
 // and has OnChange called when what waits must be staged.
 func (r *Renderer) await(took, pause time.Duration, err error) error {
 	now := time.Now()
-	r.deferral.Paused(took, pause, now)
+	r.pace.deferral.Paused(took, pause, now)
 	if err != nil {
 		r.publish(err)
 	} else {
 		r.publish(r.memory.Sessions.Err())
 	}
-	since := r.unfinished()
-	switch {
-	case since.IsZero():
-		r.deferring.Cancel()
-		return err
-	case !r.turns.since.IsZero():
-		r.deferring.Wait(0, r.link.Prompt)
-	default:
-		r.deferring.Wait(r.deferral.Due(now).Sub(now), r.link.Prompt)
-	}
-	if err != nil {
+	since := r.pace.awaitRest(now, r.link.Prompt)
+	if err != nil || since.IsZero() {
 		return err
 	}
 	return &renderer.Deferred{Since: since}
-}
-
-// unfinished returns when the oldest Commit began that is not wholly in force, zero when all are.
-func (r *Renderer) unfinished() time.Time {
-	since := r.turns.since
-	if oldest := r.deferral.Oldest(); !oldest.IsZero() && (since.IsZero() || oldest.Before(since)) {
-		since = oldest
-	}
-	return since
 }
 
 // commit brings the vswitch from what it holds to what is wanted.
@@ -218,9 +164,9 @@ func (r *Renderer) commit(ctx context.Context) error {
 		return r.fail(err)
 	}
 	fresh = fresh || differs
-	idle := plan.Empty() && r.turns.since.IsZero()
-	r.calm = r.quiet.Take() && idle
-	if idle && !fresh && len(r.pending)+len(r.blind) == 0 && !r.flows.isOver() && !r.calm {
+	idle := plan.Empty() && r.pace.turns.since.IsZero()
+	r.pace.calm = r.pace.quiet.Take() && idle
+	if idle && !fresh && len(r.interfaces.pending)+len(r.interfaces.blind) == 0 && !r.flows.isOver() && !r.pace.calm {
 		r.shortfall.Refused(nil) // what was too large was taken back
 		r.cache.Commit()
 		return nil
@@ -230,11 +176,11 @@ func (r *Renderer) commit(ctx context.Context) error {
 	if err != nil {
 		return r.fail(err)
 	}
-	r.pending, r.owned, r.guards, r.bound = w.who.pending, w.who.owned, w.bindings.guards, w.endpoints(r.bound, time.Now())
-	r.answered = r.asked
-	r.plugged(w)
-	r.holding(w)
-	if err := r.foreign.find(ctx, r); err != nil {
+	r.interfaces.pending, r.interfaces.owned, r.interfaces.guards, r.interfaces.bound = w.who.pending, w.who.owned, w.bindings.guards, w.endpoints(r.interfaces.bound, time.Now())
+	r.interfaces.answered = r.interfaces.asked
+	r.interfaces.plugged(w)
+	r.interfaces.holding(w)
+	if err := r.audits.foreign.find(ctx, r); err != nil {
 		return r.fail(err)
 	}
 	r.shortfall.Refused(w.refusals.oversize)
@@ -242,8 +188,8 @@ func (r *Renderer) commit(ctx context.Context) error {
 		r.cache.Commit()
 	}
 	errs := w.refusals.errs
-	if len(r.blind) > 0 {
-		errs = append(errs, r.layoutError())
+	if len(r.interfaces.blind) > 0 {
+		errs = append(errs, layoutError(r.options.Orientation, r.interfaces.blind))
 	}
 	return errors.Join(append(errs, renderer.Missing(w.who.pending))...)
 }
@@ -279,7 +225,7 @@ func (r *Renderer) carryOut(ctx context.Context, plan cache.Plan, fresh bool) (*
 // before, unless they are fresh: pods may have got new ones, and others may have bound
 // their ACLs.
 func (r *Renderer) look(ctx context.Context, plan cache.Plan, fresh bool) (*wanted, error) {
-	if !fresh && len(plan.Bindings)+len(plan.Pods) == 0 && plan.Global.From == plan.Global.To && len(r.pending)+len(r.blind) == 0 {
+	if !fresh && len(plan.Bindings)+len(plan.Pods) == 0 && plan.Global.From == plan.Global.To && len(r.interfaces.pending)+len(r.interfaces.blind) == 0 {
 		return r.want(plan), nil
 	}
 	if !fresh {
@@ -306,7 +252,7 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 		return false, err
 	}
 	replugged := r.replugged.Swap(false)
-	r.asked = r.asks.Load() // behind: what is read now is newer
+	r.interfaces.asked = r.asks.Load() // behind: what is read now is newer
 	if r.mirror != nil && epoch == r.epoch {
 		if stale || replugged {
 			return true, readInterfaces(ctx, r)
@@ -321,7 +267,7 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	r.memory.Heap = memory.Heap{Last: r.memory.Heap.Last, Most: r.memory.Heap.Most}
 	r.order = nil
 	if err := r.startCounting(ctx); err != nil {
-		r.log.Warn("hits of rules are not counted", "error", err)
+		r.options.Log.Warn("hits of rules are not counted", "error", err)
 	}
 	if err := r.flows.configure(ctx); err != nil {
 		return false, err
@@ -336,20 +282,12 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 		return false, err
 	}
 	r.epoch = epoch
-	r.ending.Forget() // of a VPP that started anew
-	if err := r.flows.begin(ctx, r.heldInput()); err != nil {
+	r.interfaces.ending.Forget() // of a VPP that started anew
+	if err := r.flows.begin(ctx, r.slots.heldInput(r.mirror)); err != nil {
 		return false, err
 	}
-	r.log.Info("read the vswitch", "version", r.version, "acls", len(r.mirror.ACLs), "interfaces", len(r.mirror.Interfaces))
+	r.options.Log.Info("read the vswitch", "version", r.version, "acls", len(r.mirror.ACLs), "interfaces", len(r.mirror.Interfaces))
 	return true, nil
-}
-
-// heldInput returns the digest of what the input of pods holds; zero where there is none.
-func (r *Renderer) heldInput() entries.Digest {
-	if s := r.slots.byName[reflectSlot]; s != nil {
-		return r.mirror.ACLs[s.indexes[0]].Piece.Digest
-	}
-	return entries.Digest{}
 }
 
 // read makes the mirror anew, and finds what is ours in it.
@@ -359,12 +297,12 @@ func (r *Renderer) read(ctx context.Context, before []*mirror.Interface) error {
 		return err
 	}
 	m.Long, m.Losing = r.bounds.Whole, r.tally.Losing
-	if r.options.Counters != nil {
-		m.Lengthen(r.options.Counters)
+	if r.options.Stats.Counters != nil {
+		m.Lengthen(r.options.Stats.Counters)
 	}
 	r.mirror = m
 	r.slots.adopt(r.mirror)
-	r.tally.Look(slices.Concat(r.placed(), r.placedGuards()))
+	r.tally.Look(slices.Concat(r.slots.placed(r.cache.InstalledTables()), r.slots.placedGuards(r.cache.Installed().Senders)))
 	return nil
 }
 
@@ -390,8 +328,8 @@ func (r *Renderer) mostSessions(at map[uint32]uint64) (most string) {
 	}
 	used := uint64(0)
 	for _, n := range r.mirror.Interfaces {
-		if at := at[n.Index]; at > used && len(r.owned[n.Index]) > 0 {
-			used, most = at, fmt.Sprintf("interface %s of pod %s has %d", n.Name, renderer.Summary(r.owned[n.Index]), at)
+		if at := at[n.Index]; at > used && len(r.interfaces.owned[n.Index]) > 0 {
+			used, most = at, fmt.Sprintf("interface %s of pod %s has %d", n.Name, renderer.Summary(r.interfaces.owned[n.Index]), at)
 		}
 	}
 	return most

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/renderertest"
+	sluicevpp "github.com/sluice-net/sluice/renderer/vpp"
 	"github.com/sluice-net/sluice/tests/leaks"
 )
 
@@ -362,7 +363,7 @@ func TestAVswitchWithoutThePluginIsNamedInOneError(t *testing.T) {
 	}
 	defer func() { _ = r.Close() }()
 	err = try(t, r, true, shop)
-	if !errors.Is(err, sluiceacl.ErrIncompatible) || !strings.Contains(err.Error(), "acl_add_replace_") || !strings.Contains(err.Error(), "vswitch") {
+	if !errors.Is(err, sluicevpp.ErrIncompatible) || !strings.Contains(err.Error(), "acl_add_replace_") || !strings.Contains(err.Error(), "vswitch") {
 		t.Errorf("commit: %v, want the missing message and the version", err)
 	}
 }
@@ -381,7 +382,7 @@ func TestAClosedRendererIsNotConnected(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := try(t, s.r, true, shop); !errors.Is(err, sluiceacl.ErrNotConnected) {
+	if err := try(t, s.r, true, shop); !errors.Is(err, sluicevpp.ErrNotConnected) {
 		t.Errorf("commit: %v", err)
 	}
 }

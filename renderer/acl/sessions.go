@@ -51,13 +51,11 @@ func (e *Established) UnmarshalText(text []byte) error {
 // openFlows decides what becomes of flows that are open when policy changes, or when the vswitch
 // starts.
 type openFlows struct {
-	established Established
-	udpIdle     time.Duration // 0 leaves the setting of the vswitch alone
-	grace       time.Duration
-	link        *mirror.Link
-	log         *slog.Logger
-	until       time.Time // end of the grace period; zero: there is none
-	owned       bool      // areOwned when the last rules were prepared
+	Flows
+	link  *mirror.Link
+	log   *slog.Logger
+	until time.Time // end of the grace period; zero: there is none
+	owned bool      // areOwned when the last rules were prepared
 }
 
 // input returns what the input of pods and uplinks must hold now. With Keep, and in
@@ -71,7 +69,7 @@ func (x *openFlows) input() []entries.Entry {
 }
 
 // areOwned reports whether a session of a TCP flow belongs to the side that opened it.
-func (x *openFlows) areOwned() bool { return x.established == Revoke && x.until.IsZero() }
+func (x *openFlows) areOwned() bool { return x.Established == Revoke && x.until.IsZero() }
 
 // begin decides when the grace period ends in which pods may continue flows that they opened before
 // the vswitch started: it does not know them, and would deny the answers. There is one while the
@@ -80,7 +78,7 @@ func (x *openFlows) areOwned() bool { return x.established == Revoke && x.until.
 // neither ends nor prolongs the period. It is called after everything was read.
 func (x *openFlows) begin(ctx context.Context, held entries.Digest) error {
 	x.until = time.Time{}
-	if x.grace <= 0 || x.established == Keep {
+	if x.Grace <= 0 || x.Established == Keep {
 		return nil
 	}
 	if held != (entries.Digest{}) && held != entries.DigestOf(entries.Everything(entries.Reflect)) {
@@ -91,10 +89,10 @@ func (x *openFlows) begin(ctx context.Context, held entries.Digest) error {
 		return err
 	}
 	age, ok := mirror.AgeOf(out)
-	if !ok || age >= x.grace {
+	if !ok || age >= x.Grace {
 		return nil
 	}
-	x.until = time.Now().Add(x.grace - age)
+	x.until = time.Now().Add(x.Grace - age)
 	x.link.WakeAt(x.until)
 	x.log.Info("the vswitch is young: flows that pods have opened before go on", "age", age.Round(time.Second), "until", x.until)
 	return nil
@@ -133,9 +131,9 @@ func reclassify(on bool) string {
 
 // configure sets how the vswitch treats sessions.
 func (x *openFlows) configure(ctx context.Context) error {
-	commands := []string{reclassify(x.established == Revoke)}
-	if x.udpIdle > 0 {
-		seconds := (x.udpIdle + time.Second - 1) / time.Second
+	commands := []string{reclassify(x.Established == Revoke)}
+	if x.UDPIdle > 0 {
+		seconds := (x.UDPIdle + time.Second - 1) / time.Second
 		commands = append(commands, fmt.Sprintf("set acl-plugin session timeout udp idle %d", seconds))
 	}
 	for _, c := range commands {
@@ -152,7 +150,7 @@ func (x *openFlows) setting(ctx context.Context, command string) (string, error)
 	out, err := x.link.CLI(ctx, command)
 	var retval govpp.VPPApiError
 	if errors.As(err, &retval) || errors.Is(err, vpp.ErrNoCLI) {
-		x.log.Warn("established flows may live longer or shorter than they should", "established", x.established, "error", err)
+		x.log.Warn("established flows may live longer or shorter than they should", "established", x.Established, "error", err)
 		return "", nil
 	}
 	return out, err

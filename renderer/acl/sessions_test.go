@@ -84,7 +84,7 @@ func TestEstablishedFlowsWhenPolicyIsTightened(t *testing.T) {
 		{"keep, as in VPP", vswitch.Options{Quirks: true}, sluiceacl.Keep, api.Permit},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := openOver(t, tt.vswitch, sluiceacl.Options{Established: tt.established})
+			s := openOver(t, tt.vswitch, sluiceacl.Options{Flows: sluiceacl.Flows{Established: tt.established}})
 			commit(t, s.Renderer(), true, shop)
 			syn, ack, answer := tcp("10.9.0.1", "10.0.0.1", 80)
 			s.wantPacket(t, "the first packet", syn, api.Permit)
@@ -112,12 +112,12 @@ func TestTheChoiceAboutEstablishedFlowsCanChangeWithTheAgent(t *testing.T) {
 }
 
 func theChoiceCanChange(t *testing.T, v vswitch.Options) {
-	s := openOver(t, v, sluiceacl.Options{Established: sluiceacl.Keep})
+	s := openOver(t, v, sluiceacl.Options{Flows: sluiceacl.Flows{Established: sluiceacl.Keep}})
 	commit(t, s.Renderer(), true, shop)
 	syn, ack, answer := tcp("10.0.0.1", "10.9.0.9", 4000) // from the pod
 	s.wantPacket(t, "the first packet", syn, api.Permit)
 	for _, e := range []sluiceacl.Established{sluiceacl.Revoke, sluiceacl.Keep, sluiceacl.Revoke} {
-		s.reopen(t, sluiceacl.Options{Established: e})
+		s.reopen(t, sluiceacl.Options{Flows: sluiceacl.Flows{Established: e}})
 		if n := s.changes(func() { commit(t, s.Renderer(), true, shop) }); n != 1+len(shopPods) {
 			t.Errorf("%s: %d calls, want the replacement of the input ACL and of the guard of each pod", e, n)
 		}
@@ -149,7 +149,7 @@ func TestAYoungVswitchLetsPodsGoOnWithTheirFlows(t *testing.T) {
 const grace = 5 * time.Minute
 
 func youngVswitch(t *testing.T, v vswitch.Options) {
-	s := openOver(t, v, sluiceacl.Options{Grace: grace})
+	s := openOver(t, v, sluiceacl.Options{Flows: sluiceacl.Flows{Grace: grace}})
 	time.Sleep(grace) // long after its start nothing is special
 	commit(t, s.Renderer(), true, shop)
 	_, ack, answer := tcp("10.0.0.1", "10.9.0.9", 4000)
@@ -206,7 +206,7 @@ func TestTheEndOfAGraceSurvivesEveryFailure(t *testing.T) {
 
 func everyFailure(t *testing.T, v vswitch.Options) {
 	for n := 1; n < 12; n++ {
-		s := openOver(t, v, sluiceacl.Options{Grace: time.Minute})
+		s := openOver(t, v, sluiceacl.Options{Flows: sluiceacl.Flows{Grace: time.Minute}})
 		commit(t, s.Renderer(), true, shop)
 		syn, ack, answer := tcp("10.0.0.1", "10.9.0.9", 4000)
 		s.wantPacket(t, "the pod's first packet", syn, api.Permit)
@@ -231,7 +231,7 @@ func TestIdleUDPIsForgottenAsConfigured(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := newSubjectOver(t, vswitch.New(vswitch.Options{Clock: func() time.Time { return now }}), nil, false, shopPods...)
 	t.Cleanup(func() { _ = s.Close() })
-	s.reopen(t, sluiceacl.Options{UDPIdle: 1500 * time.Millisecond})
+	s.reopen(t, sluiceacl.Options{Flows: sluiceacl.Flows{UDPIdle: 1500 * time.Millisecond}})
 	commit(t, s.Renderer(), true, shop)
 	p := vswitch.FlowPacket(api.Flow{Src: addr("10.0.0.1"), Dst: addr("10.9.0.9"), Protocol: api.UDP, SrcPort: 40000, DstPort: 53})
 	s.wantPacket(t, "the question", p, api.Permit)

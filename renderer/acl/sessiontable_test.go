@@ -115,7 +115,7 @@ func TestSessionTableGetsTheSizeThatFits(t *testing.T) {
 			s := newSubjectOver(t, vswitch.New(x.v), nil, false, shopPods...)
 			t.Cleanup(func() { _ = s.Close() })
 			for i, size := range x.sizes {
-				s.reopen(t, sluiceacl.Options{SessionTable: size, Log: slog.New(slog.NewTextHandler(&log, nil))})
+				s.reopen(t, sluiceacl.Options{Flows: sluiceacl.Flows{SessionTable: size}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 				commit(t, s.Renderer(), true, shop)
 				if got := s.r.State().Sessions.Max; got != x.want[i] {
 					t.Errorf("step %d: wanted %d, got %d, want %d", i, size, got, x.want[i])

@@ -198,3 +198,11 @@ type seat struct {
 	acls  []uint32 // bound now
 	table *cache.Table
 }
+
+// heldInput returns the digest of what the input of pods holds; zero where there is none.
+func (a *slots) heldInput(m *mirror.Mirror) entries.Digest {
+	if s := a.byName[reflectSlot]; s != nil {
+		return m.ACLs[s.indexes[0]].Piece.Digest
+	}
+	return entries.Digest{}
+}

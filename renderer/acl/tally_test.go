@@ -34,8 +34,8 @@ func (c counting) send(n int, port uint16) {
 	}
 }
 
-func decision(policy string, rule int, action api.Action) sluiceacl.Decision {
-	return sluiceacl.Decision{Origin: api.Origin{Policy: api.PolicyID{Namespace: "shop", Name: policy}, Rule: rule}, Action: action}
+func decision(policy string, rule int, action api.Action) renderer.Decided {
+	return renderer.Decided{Origin: api.Origin{Policy: api.PolicyID{Namespace: "shop", Name: policy}, Rule: rule}, Action: action}
 }
 
 // counted renders pod web-0 with a policy that permits a port to clients.
@@ -47,7 +47,7 @@ func counted(policy string, port uint16) func(renderer.Txn) {
 	}
 }
 
-func (c counting) want(d sluiceacl.Decision, want uint64) {
+func (c counting) want(d renderer.Decided, want uint64) {
 	c.t.Helper()
 	if got := c.ACL.Decisions()[d]; got != want {
 		c.t.Errorf("%s %s: %d hits, want %d", d.Action, d.Origin, got, want)
@@ -91,7 +91,7 @@ func TestHitsOutliveTheirACLs(t *testing.T) {
 func TestAReplacementThatFailsCountsNothingTwice(t *testing.T) {
 	s := open(t, shopPods...)
 	count := 0
-	s.options.Counters = func(index uint32) ([]uint64, bool) { count++; return s.sw.Counters(index) }
+	s.options.Stats.Counters = func(index uint32) ([]uint64, bool) { count++; return s.sw.Counters(index) }
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}

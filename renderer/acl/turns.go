@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
+	"github.com/sluice-net/sluice/renderer/acl/internal/pauses"
 )
 
 // A change of a large table that has interfaces switch one by one takes seconds on many of them. So
@@ -30,11 +31,49 @@ type turn struct {
 	table renderer.Digest // that it held, whose rules those of its entries are
 }
 
-// pauses returns what readers see of them.
-func (r *Renderer) pauses() renderer.Pauses {
-	out := r.deferral.Pauses()
-	out.Behind = r.turns.since
+// pace says when a Commit does what may wait: members that join sets, slots whose changes take
+// long, and room for what joins.
+type pace struct {
+	deferral  pauses.Deferral
+	deferring pauses.Timer // until what waits is due
+	turns     turns        // of slots whose changes take long
+	quiet     pauses.Timer // until it is the time to make room
+	calm      bool         // it is the time to make room, unless there is something else to do
+}
+
+func (p *pace) stop() {
+	p.quiet.Stop()
+	p.deferring.Stop()
+}
+
+// pauses returns what readers see.
+func (p *pace) pauses() renderer.Pauses {
+	out := p.deferral.Pauses()
+	out.Behind = p.turns.since
 	return out
+}
+
+// unfinished returns when the oldest Commit began that is not wholly in force, zero when all are.
+func (p *pace) unfinished() time.Time {
+	since := p.turns.since
+	if oldest := p.deferral.Oldest(); !oldest.IsZero() && (since.IsZero() || oldest.Before(since)) {
+		since = oldest
+	}
+	return since
+}
+
+// awaitRest has prompt called when what waits is due, and returns what unfinished does.
+func (p *pace) awaitRest(now time.Time, prompt func()) (since time.Time) {
+	since = p.unfinished()
+	switch {
+	case since.IsZero():
+		p.deferring.Cancel()
+	case !p.turns.since.IsZero():
+		p.deferring.Wait(0, prompt)
+	default:
+		p.deferring.Wait(p.deferral.Due(now).Sub(now), prompt)
+	}
+	return since
 }
 
 // keep has a slot hold what it holds, as long as it is not laid out anew.
@@ -57,18 +96,18 @@ func (s *slot) keep(m *mirror.Mirror) {
 // segment that is more than half full. It is called after every commit; a commit that
 // was such a moment did what could be done.
 func (r *Renderer) rest() {
-	if r.options.Quiet < 0 || r.calm || r.mirror == nil || !r.isDue() {
-		r.quiet.Cancel()
+	if r.options.Pacing.Quiet < 0 || r.pace.calm || r.mirror == nil || !r.slots.isDue(&r.bounds) {
+		r.pace.quiet.Cancel()
 	} else {
-		r.quiet.Wait(r.options.Quiet, r.link.Prompt)
+		r.pace.quiet.Wait(r.options.Pacing.Quiet, r.link.Prompt)
 	}
-	r.calm = false
+	r.pace.calm = false
 }
 
 // isDue says whether a quiet moment is to be used to make room.
-func (r *Renderer) isDue() bool {
-	for _, s := range r.slots.byName {
-		if r.bounds.isDueAt(s) {
+func (a *slots) isDue(b *bounds) bool {
+	for _, s := range a.byName {
+		if b.isDueAt(s) {
 			return true
 		}
 	}

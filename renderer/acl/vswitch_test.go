@@ -195,17 +195,17 @@ func (s *subject) attach(p api.PodID) uint32 {
 // open makes a renderer over the same vswitch.
 func (s *subject) open() *sluiceacl.Renderer {
 	o := s.options
-	if o.Audit == 0 {
-		o.Audit = -1 // tests count what the owner is asked
+	if o.Pacing.Audit == 0 {
+		o.Pacing.Audit = -1 // tests count what the owner is asked
 	}
-	o.Adapter, o.HoldUnknown, o.OnChange = s.tap, s.hold, func() {
+	o.Adapter, o.Pods.HoldUnknown, o.OnChange = s.tap, s.hold, func() {
 		select {
 		case s.wake <- struct{}{}:
 		default:
 		}
 	}
 	if s.plumbing != nil {
-		o.Plumbing = s.plumbing
+		o.Pods.Plumbing = s.plumbing
 	}
 	r, err := sluiceacl.New(o)
 	if err != nil {

@@ -37,14 +37,14 @@ func (r *Renderer) want(p cache.Plan) *wanted {
 		r: r, slots: r.slots, m: r.mirror, layout: r.cache.Desired(),
 		refusals: &refusals{tooBig: make(map[renderer.Digest]bool)}, plan: &plan{live: make(map[*slot]bool)},
 	}
-	w.who = ownershipOf(&r.options, r.mirror, w.layout, r.owned, &r.ending)
+	w.who = ownershipOf(&r.options, r.mirror, w.layout, r.interfaces.owned, &r.interfaces.ending)
 	w.bindings = &bindings{who: w.who, slots: r.slots, refusals: w.refusals}
 	w.tables = &contents{
 		layout: w.layout, who: w.who, slots: r.slots, refusals: w.refusals, bounds: &r.bounds, threads: int(r.memory.Sessions.Threads),
 		expand: expand.New(r.cache.Members), changed: make(map[api.SetID]bool),
 		content: make(map[renderer.Digest]layout.Table), whole: make(map[renderer.Digest]*cache.Table),
 	}
-	if r.calm {
+	if r.pace.calm {
 		w.tables.how = layout.Quietly
 	}
 	w.tables.expand.Coarse = r.shortfall.Matters()
@@ -97,7 +97,7 @@ func (w *wanted) decide(changed []layout.Part) {
 // is to have them.
 func (w *wanted) prepareConstants() {
 	// A state without rules is known, too; see holdsRules.
-	infra, input, open := len(w.layout.Tables) > 0 || w.r.options.HoldUnknown, false, false
+	infra, input, open := len(w.layout.Tables) > 0 || w.r.options.Pods.HoldUnknown, false, false
 	for _, n := range w.m.Interfaces {
 		if w.r.options.Orientation == Split {
 			input = input || w.who.tables[n.Index] != nil && w.who.senders[n.Index] == nil

@@ -125,12 +125,18 @@ func podAddress(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 168, byt
 // start makes the renderer with pods that share a table, and its set.
 func (c *churn) start(b *testing.B, p *vpptest.Plumbing, ids []api.PodID) {
 	var err error
-	c.r, err = acl.New(acl.Options{Socket: p.Socket(), Log: slog.New(slog.DiscardHandler), Memory: 1500 << 20, PauseBudget: c.budget, OnChange: func() {
-		select {
-		case c.prompted <- struct{}{}:
-		default:
-		}
-	}})
+	c.r, err = acl.New(acl.Options{
+		Socket: p.Socket(),
+		Log:    slog.New(slog.DiscardHandler),
+		Memory: 1500 << 20,
+		Pacing: acl.Pacing{PauseBudget: c.budget},
+		OnChange: func() {
+			select {
+			case c.prompted <- struct{}{}:
+			default:
+			}
+		},
+	})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -170,7 +170,7 @@ func TestVPPFirstPolicyKeepsFlowsThatThePodOpened(t *testing.T) {
 // TestVPPForbiddenUDPEndsWithItsSession has a pod go on to send to a peer that may not reach it any
 // more: that keeps the way open, but only until the session was idle for as long as it may be.
 func TestVPPForbiddenUDPEndsWithItsSession(t *testing.T) {
-	g := newGuarded(t, acl.Options{UDPIdle: time.Second})
+	g := newGuarded(t, acl.Options{Flows: acl.Flows{UDPIdle: time.Second}})
 	udp := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Protocol: api.UDP, DstPort: api.Port(53)}, {Action: api.Deny}}, nil)
 	g.render(udp, nil)
 	asks := vpptest.First(api.Flow{Src: worldAddress[false], Dst: podAddress[false], Protocol: api.UDP, SrcPort: 40_000, DstPort: 53}, 0)
@@ -217,7 +217,7 @@ func TestVPPIsNotPausedByARendererThatStarts(t *testing.T) {
 		t.Error("nobody asked for the size of the heap before anything was enforced")
 	}
 	for _, stats := range []string{"", g.StatsSocket()} {
-		if asked(acl.Options{StatsSocket: stats}) {
+		if asked(acl.Options{Stats: acl.Stats{Socket: stats}}) {
 			t.Errorf("with the statistics segment %q, a renderer that starts again asks for the size of the heap", stats)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 func TestVPPHits(t *testing.T) {
 	p := vpptest.Plumb(vpptest.Launch(t))
 	l := &lab{Plumbing: p, tb: t}
-	l.real = startNode(t, "node-1", acl.Options{Socket: p.Socket(), StatsSocket: p.StatsSocket()})
+	l.real = startNode(t, "node-1", acl.Options{Socket: p.Socket(), Stats: acl.Stats{Socket: p.StatsSocket()}})
 	l.twin = startNode(t, "node-1", acl.Options{})
 	w := shop(t)
 	l.apply(w.resync())

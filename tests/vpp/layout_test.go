@@ -58,7 +58,7 @@ func TestVPPAddressTranslation(t *testing.T) {
 // ACLs of the pod's own interface see who sends. It goes on with the flows that it has.
 func TestVPPSplit(t *testing.T) {
 	p := vpptest.Plumb(vpptest.Launch(t, "nat_plugin.so"))
-	l := newLabWith(t, p, "node-1", acl.Options{Orientation: acl.Split, Established: acl.Keep})
+	l := newLabWith(t, p, "node-1", acl.Options{Orientation: acl.Split, Flows: acl.Flows{Established: acl.Keep}})
 	w := shop(t)
 	l.apply(w.resync())
 	l.compare(t)

@@ -29,7 +29,7 @@ func questions(n int) []vpptest.Packet {
 func TestVPPSessionTableFillsAndEmpties(t *testing.T) {
 	x := newAudited(t)
 	const limit = 2000
-	x.open(acl.Options{SessionTable: limit, Audit: auditEvery})
+	x.open(acl.Options{Flows: acl.Flows{SessionTable: limit}, Pacing: acl.Pacing{Audit: auditEvery}})
 	x.render(onPort(80), nil)
 	x.expect("at first", false)
 	// One place stays free. A flow has a session where it enters and one where it leaves; the last
@@ -58,7 +58,7 @@ func (x *audited) open(o acl.Options) {
 	if err := x.r.Close(); err != nil {
 		x.Fatal(err)
 	}
-	o.Socket, o.StatsSocket, o.OnChange = x.v.Socket(), x.v.StatsSocket(), x.prompt
+	o.Socket, o.Stats.Socket, o.OnChange = x.v.Socket(), x.v.StatsSocket(), x.prompt
 	var err error
 	if x.r, err = acl.New(o); err != nil {
 		x.Fatal(err)
@@ -96,7 +96,7 @@ func TestVPPSessionTableGetsTheSizeThatFits(t *testing.T) {
 		{wanted: 600_001, has: 600_000, warning: "connection count max 600001"},
 	} {
 		log.Reset()
-		x.open(acl.Options{SessionTable: step.wanted, Audit: -1, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		x.open(acl.Options{Flows: acl.Flows{SessionTable: step.wanted}, Pacing: acl.Pacing{Audit: -1}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		if step.wanted == 3_000_000 {
 			if err := x.r.NewTxn(true).Commit(t.Context()); err != nil {
 				t.Fatal(err)

@@ -20,16 +20,17 @@ type maker struct {
 // New returns the backends that the settings ask for, in the order in which they are opened. The
 // one of the main dataplane is the first.
 func New(d Deps) (out []node.Backend, err error) {
-	var embedded *Vswitch
+	newHostStack := newHostStack
 	for _, m := range []maker{
 		{func(c config.Config) bool { return acls(c) && c.Embedded() }, func(d Deps) (node.Backend, error) {
-			embedded, err = newVswitch(d)
-			return embedded, err
+			v, err := newVswitch(d)
+			newHostStack = func(d Deps) (node.Backend, error) { return newEmbeddedStack(d, v) }
+			return v, err
 		}},
 		{func(c config.Config) bool { return acls(c) && !c.Embedded() && !c.Ligato.Wanted() }, newVPP},
 		{func(c config.Config) bool { return acls(c) && c.Ligato.Wanted() }, newLigato},
 		{func(c config.Config) bool { return c.Enforce.Has(config.RendererSession) }, func(d Deps) (node.Backend, error) {
-			return newHostStack(d, embedded)
+			return newHostStack(d)
 		}},
 		{func(c config.Config) bool { return c.Enforce.Has(config.RendererXDP) }, newKernel},
 	} {

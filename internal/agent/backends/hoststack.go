@@ -12,19 +12,25 @@ type hostStack struct {
 	*plumbing.Watcher // of the application namespaces of pods
 }
 
-// newHostStack returns the host stack of the VPP of the settings, or of the embedded dataplane if
-// there is one.
-func newHostStack(d Deps, of *Vswitch) (node.Backend, error) {
+// newHostStack returns the host stack of the VPP of the settings.
+func newHostStack(d Deps) (node.Backend, error) {
+	stack := &node.HostStack{}
+	return attended(d, stack, stack)
+}
+
+// newEmbeddedStack returns the host stack of the embedded dataplane.
+func newEmbeddedStack(d Deps, of *Vswitch) (node.Backend, error) {
+	b := &node.VswitchStack{Of: &of.Vswitch}
+	return attended(d, b, &b.HostStack)
+}
+
+// attended gives a host stack its settings, and a watcher of its namespaces.
+func attended(d Deps, b node.Backend, stack *node.HostStack) (node.Backend, error) {
 	infra, err := d.Config.Enforce.Exempt()
 	if err != nil {
 		return nil, err
 	}
-	stack := &node.HostStack{}
-	s := &hostStack{Backend: stack}
-	if of != nil {
-		embedded := &node.VswitchStack{Of: &of.Vswitch}
-		s.Backend, stack = embedded, &embedded.HostStack
-	}
+	s := &hostStack{Backend: b}
 	s.Watcher = watcher(d, plumbing.Config{AppNamespaces: true, OnChange: func() { stack.Session.NamespacesChanged() }}, ".appns")
 	stack.Options = session.Options{
 		Log: d.Log.With("plugin", "session"), Socket: d.Config.VPP.Socket, Timeout: d.Config.VPP.Timeout, Names: s.AppNamespacesOf,

@@ -34,7 +34,7 @@ func newVPP(d Deps) (node.Backend, error) {
 	}
 	v := &VPP{VPP: node.VPP{Options: o}}
 	v.Watcher = watcher(d, plumbing.Config{OnChange: v.interfacesChanged}, ".interfaces")
-	v.Options.Plumbing, v.Options.Refuses = v.Watcher, v.lives.Refuses
+	v.Options.Pods.Plumbing, v.Options.Pods.Refuses = v.Watcher, v.lives.Refuses
 	return v, nil
 }
 

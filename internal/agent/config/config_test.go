@@ -148,7 +148,7 @@ func TestWhatPassesWhateverPoliciesSayIsNamed(t *testing.T) {
 		if d := cmp.Diff(tt.want, n.Infra, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); err != nil || d != "" {
 			t.Errorf("%v: %v %s", tt.args, err, d)
 		}
-		if n.Established != acl.Revoke || n.Grace != 5*time.Minute || n.UDPIdle != 2*time.Minute {
+		if n.Flows.Established != acl.Revoke || n.Flows.Grace != 5*time.Minute || n.Flows.UDPIdle != 2*time.Minute {
 			t.Errorf("%v: %+v", tt.args, n)
 		}
 	}
@@ -171,8 +171,8 @@ func TestWhatPassesWhateverPoliciesSayIsNamed(t *testing.T) {
 		t.Errorf("%v, %v: %s", err, e, n.Orientation)
 	}
 	c, err = Load(flagsOf(t, "--established", "keep"), nil)
-	if n, e := c.ACL(); err != nil || e != nil || n.Established != acl.Keep {
-		t.Errorf("%v, %v: %s", err, e, n.Established)
+	if n, e := c.ACL(); err != nil || e != nil || n.Flows.Established != acl.Keep {
+		t.Errorf("%v, %v: %s", err, e, n.Flows.Established)
 	}
 }
 
@@ -296,8 +296,8 @@ func TestDevOffersOnlyRenderersThatItHas(t *testing.T) {
 func TestThePauseBudgetIsAPercentage(t *testing.T) {
 	for text, want := range map[string]float64{"1%": 0.01, "0.5%": 0.005, "100%": 1} {
 		n, err := Config{VPP: VPP{PauseBudget: text}}.ACL()
-		if err != nil || n.PauseBudget != want {
-			t.Errorf("%q: %v, error %v; want %v", text, n.PauseBudget, err, want)
+		if err != nil || n.Pacing.PauseBudget != want {
+			t.Errorf("%q: %v, error %v; want %v", text, n.Pacing.PauseBudget, err, want)
 		}
 	}
 	for _, wrong := range []string{"0%", "-1%", "101%", "1", "%", "NaN%", "some"} {
@@ -310,8 +310,8 @@ func TestThePauseBudgetIsAPercentage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := c.ACL(); err != nil || n.PauseBudget != 0.01 {
-		t.Errorf("without a flag: %v, error %v", n.PauseBudget, err)
+	if n, err := c.ACL(); err != nil || n.Pacing.PauseBudget != 0.01 {
+		t.Errorf("without a flag: %v, error %v", n.Pacing.PauseBudget, err)
 	}
 }
 

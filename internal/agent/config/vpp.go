@@ -57,11 +57,16 @@ func vppFlags(f *pflag.FlagSet) {
 // options reads all that ACLs need.
 func (v VPP) options(e Enforce) (acl.Options, error) {
 	o := acl.Options{
-		Socket: v.Socket, StatsSocket: v.StatsSocket, Timeout: v.Timeout, Uplinks: v.Uplinks, HoldUnknown: v.HoldUnknown, Memory: uint64(v.Memory) << 20,
-		Grace: v.Grace, UDPIdle: v.UDPIdle, SessionTable: v.Sessions,
+		Socket:  v.Socket,
+		Stats:   acl.Stats{Socket: v.StatsSocket},
+		Timeout: v.Timeout,
+		Uplinks: v.Uplinks,
+		Pods:    acl.Pods{HoldUnknown: v.HoldUnknown},
+		Memory:  uint64(v.Memory) << 20,
+		Flows:   acl.Flows{Grace: v.Grace, UDPIdle: v.UDPIdle, SessionTable: v.Sessions},
 	}
 	var errEstablished, errOrientation, errInfra, errBudget, errServices error
-	if e.Established != "" && o.Established.UnmarshalText([]byte(e.Established)) != nil {
+	if e.Established != "" && o.Flows.Established.UnmarshalText([]byte(e.Established)) != nil {
 		errEstablished = fmt.Errorf("--established %q: want revoke or keep", e.Established)
 	}
 	if v.Orientation != "" && o.Orientation.UnmarshalText([]byte(v.Orientation)) != nil {
@@ -70,7 +75,7 @@ func (v VPP) options(e Enforce) (acl.Options, error) {
 		errOrientation = errors.New("--acl-orientation split: want --established keep beside it, since VPP cannot tell there who opened a flow")
 	}
 	o.Infra, errInfra = e.Exempt()
-	o.PauseBudget, errBudget = v.pauses()
+	o.Pacing.PauseBudget, errBudget = v.pauses()
 	o.Services, errServices = v.services()
 	return o, errors.Join(errEstablished, errOrientation, errInfra, errBudget, errServices)
 }

@@ -55,8 +55,12 @@ func (a *Answers) probes() error {
 // maxTries bounds how often a comparison is repeated.
 const maxTries = 3
 
-// settleTime is how long an answer waits for changes that are on their way, altogether.
-const settleTime = 50 * time.Millisecond
+// settleTime is how long an answer waits for changes that are on their way, altogether, and
+// quickCommit how long a commit takes that is worth waiting for.
+const (
+	settleTime  = 50 * time.Millisecond
+	quickCommit = 5 * time.Millisecond
+)
 
 // compare reads the state and has it compared with what is installed. While the two differ and
 // changes are on their way, it waits a moment for them and repeats that. A difference that it
@@ -69,7 +73,7 @@ func (a *Answers) compare(ctx context.Context, differs func(s cluster.State, pen
 		if err != nil {
 			return err
 		}
-		pending := moment.Err() != nil || a.failing()
+		pending := moment.Err() != nil || a.stuck()
 		differ, err := differs(state, pending)
 		if err != nil || !differ || pending || try == maxTries {
 			return err
@@ -80,9 +84,13 @@ func (a *Answers) compare(ctx context.Context, differs func(s cluster.State, pen
 	}
 }
 
-// failing reports whether a renderer has failed, so that nothing is gained by waiting.
-func (a *Answers) failing() bool {
-	return slices.ContainsFunc(a.Pipeline().Renderers, func(r policy.RendererStatus) bool { return r.Error != "" })
+// stuck reports whether nothing is gained by waiting: a commit takes long, or a renderer has failed.
+func (a *Answers) stuck() bool {
+	s := a.Pipeline()
+	if !s.Committing.IsZero() && time.Since(s.Committing) > quickCommit {
+		return true
+	}
+	return slices.ContainsFunc(s.Renderers, func(r policy.RendererStatus) bool { return r.Error != "" })
 }
 
 // explain answers why flows are allowed or denied.

@@ -27,36 +27,50 @@ type VPP interface {
 	AwaitVPP(ctx context.Context, v wire.VPP) wire.Endpoint
 }
 
-// Endpoints answers CNI plugins, as package wire says.
+// Endpoints answers CNI plugins, as package wire says. Of each list the first one answers; a list is
+// empty where no dataplane has such interfaces.
 type Endpoints struct {
-	Registrar Registrar // nil where the kernel does not enforce
-	VPP       VPP       // nil where no VPP does
-	List      func() []wire.Endpoint
+	Registrars []Registrar
+	VPPs       []VPP
+	List       func() []wire.Endpoint
 }
 
-// errNoEndpoints is the answer of an agent that looks after no interfaces of the kernel.
-var errNoEndpoints = errors.New("interfaces are registered with agents that enforce in the kernel (--renderers xdp); this one does not")
+// What agents answer that look after no such interfaces.
+const (
+	noEndpoints = "interfaces are registered with agents that enforce in the kernel (--renderers xdp); this one does not"
+	noVPP       = "this agent does not enforce in VPP (--renderers acl)"
+)
 
 // routes are what a CNI plugin asks, as package wire says.
 func (a Endpoints) routes() Routes {
 	return Routes{
 		"GET " + wire.PathEndpoints:    list(a.list),
-		"POST " + wire.PathEndpoints:   a.change(func(w http.ResponseWriter, r *http.Request) (any, error) { return register(w, r, a.Registrar) }),
-		"DELETE " + wire.PathEndpoints: a.change(func(w http.ResponseWriter, r *http.Request) (any, error) { return remove(w, r, a.Registrar) }),
-		"POST " + wire.PathGC:          a.change(func(w http.ResponseWriter, r *http.Request) (any, error) { return collect(w, r, a.Registrar) }),
-		"GET " + wire.PathVPP:          a.awaitVPP,
-		"GET " + wire.PathEnforced:     a.change(func(_ http.ResponseWriter, r *http.Request) (any, error) { return await(r, a.Registrar) }),
+		"POST " + wire.PathEndpoints:   first(a.Registrars, noEndpoints, change(register)),
+		"DELETE " + wire.PathEndpoints: first(a.Registrars, noEndpoints, change(remove)),
+		"POST " + wire.PathGC:          first(a.Registrars, noEndpoints, change(collect)),
+		"GET " + wire.PathVPP:          first(a.VPPs, noVPP, awaitVPP),
+		"GET " + wire.PathEnforced:     first(a.Registrars, noEndpoints, change(await)),
+	}
+}
+
+// asked answers a question by one of a dataplane.
+type asked[T any] func(w http.ResponseWriter, r *http.Request, by T)
+
+// first has the first of a list answer, or says that there is none.
+func first[T any](all []T, none string, do asked[T]) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if len(all) == 0 {
+			serve.Say(w, http.StatusNotFound, none+"\n")
+			return
+		}
+		do(w, r, all[0])
 	}
 }
 
 // change answers a CNI plugin, which looks at the status.
-func (a Endpoints) change(do func(w http.ResponseWriter, r *http.Request) (any, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if a.Registrar == nil {
-			serve.Say(w, http.StatusNotFound, errNoEndpoints.Error()+"\n")
-			return
-		}
-		v, err := do(w, r)
+func change(do func(w http.ResponseWriter, r *http.Request, k Registrar) (any, error)) asked[Registrar] {
+	return func(w http.ResponseWriter, r *http.Request, k Registrar) {
+		v, err := do(w, r, k)
 		switch {
 		case errors.Is(err, keeper.ErrUnregistered):
 			serve.Say(w, http.StatusNotFound, err.Error()+"\n")
@@ -105,7 +119,7 @@ func collect(w http.ResponseWriter, r *http.Request, k Registrar) (any, error) {
 	return struct{}{}, k.Collect(q)
 }
 
-func await(r *http.Request, k Registrar) (any, error) {
+func await(_ http.ResponseWriter, r *http.Request, k Registrar) (any, error) {
 	q := r.URL.Query()
 	timeout, err := time.ParseDuration(q.Get("timeout"))
 	if err != nil || timeout < 0 {
@@ -127,17 +141,13 @@ func (a Endpoints) list(_ context.Context, f Filter) ([]wire.Endpoint, error) {
 }
 
 // awaitVPP answers a CNI plugin that made or tagged an interface of VPP.
-func (a Endpoints) awaitVPP(w http.ResponseWriter, r *http.Request) {
-	if a.VPP == nil {
-		serve.Say(w, http.StatusNotFound, "this agent does not enforce in VPP (--renderers acl)\n")
-		return
-	}
+func awaitVPP(w http.ResponseWriter, r *http.Request, by VPP) {
 	v, err := readVPP(r)
 	if err != nil {
 		serve.Say(w, http.StatusBadRequest, err.Error()+"\n")
 		return
 	}
-	answer(w, a.VPP.AwaitVPP(r.Context(), v), nil)
+	answer(w, by.AwaitVPP(r.Context(), v), nil)
 }
 
 func readVPP(r *http.Request) (v wire.VPP, err error) {

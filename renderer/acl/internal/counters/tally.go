@@ -31,7 +31,7 @@ type Tally struct {
 	last atomic.Pointer[Counts] // what was read last
 }
 
-// Reader returns how often each entry of an ACL has decided, see Options.Counters.
+// Reader returns how often each entry of an ACL has decided, see Stats.Counters.
 type Reader func(aclIndex uint32) (packets []uint64, ok bool)
 
 // Counts is what was counted at one moment. It does not change.

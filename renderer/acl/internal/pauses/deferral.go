@@ -14,7 +14,7 @@ import (
 
 // maxDeferral is how long members wait at most, without the time that the commit takes behind which
 // they came, and the one that carries them out: they are in force after two seconds, as
-// Options.PauseBudget promises.
+// Pacing.PauseBudget promises.
 const maxDeferral = 1500 * time.Millisecond
 
 // Deferral stands between transactions and the cache. While VPP has been paused for longer than the
