@@ -56,7 +56,7 @@ const (
 	SCTP        Protocol = 132
 )
 
-// HasPorts says whether the protocol carries port numbers.
+// HasPorts reports whether the protocol carries port numbers.
 func (p Protocol) HasPorts() bool { return p == TCP || p == UDP || p == SCTP }
 
 // String returns the lower-case name, or the number of a protocol without one.
@@ -118,7 +118,7 @@ func Ports(first, last uint16) PortRange {
 // Port returns the range of one port, 1 to 65535.
 func Port(p uint16) PortRange { return PortRange{First: p, Last: p} }
 
-// IsAny says whether the range holds every port.
+// IsAny reports whether the range holds every port.
 func (r PortRange) IsAny() bool { return r == AnyPort }
 
 // Bounds returns the first and the last port, 0 and 65535 for any.
@@ -129,7 +129,7 @@ func (r PortRange) Bounds() (first, last uint16) {
 	return r.First, r.Last
 }
 
-// Contains says whether the port is in the range.
+// Contains reports whether the port is in the range.
 func (r PortRange) Contains(port uint16) bool {
 	first, last := r.Bounds()
 	return first <= port && port <= last
@@ -227,10 +227,10 @@ func AddrNet(a netip.Addr) Net { return Net{Prefix: netip.PrefixFrom(a, a.BitLen
 // SetNet returns the net of an address set.
 func SetNet(s SetID) Net { return Net{Set: s} }
 
-// IsAny says whether the net holds every address of both families.
+// IsAny reports whether the net holds every address of both families.
 func (n Net) IsAny() bool { return n == Net{} }
 
-// Contains says whether the address is in the net. inSet answers for sets.
+// Contains reports whether the address is in the net. inSet answers for sets.
 func (n Net) Contains(a netip.Addr, inSet func(SetID, netip.Addr) bool) bool {
 	switch {
 	case n.Set != 0:

@@ -71,7 +71,7 @@ type ContivPolicy struct {
 	Ingress, Egress []PolicyRule // in the order of the spec
 }
 
-// Isolates says whether the policy isolates the pod in a direction, so that what
+// Isolates reports whether the policy isolates the pod in a direction, so that what
 // no policy allows is denied.
 func (p *ContivPolicy) Isolates(d Direction) bool {
 	if d == Ingress {
@@ -119,7 +119,7 @@ type IPBlock struct {
 	Except []netip.Prefix // within CIDR; may overlap each other
 }
 
-// Contains says whether the address is in the block and in none of its holes.
+// Contains reports whether the address is in the block and in none of its holes.
 func (b IPBlock) Contains(a netip.Addr) bool {
 	if !b.CIDR.Contains(a) {
 		return false

@@ -12,7 +12,7 @@ type PortName struct {
 	Name     string
 }
 
-// Covers says whether another name is the same, with the same protocol or any.
+// Covers reports whether another name is the same, with the same protocol or any.
 func (n PortName) Covers(o PortName) bool {
 	return n.Name == o.Name && (n.Protocol == o.Protocol || n.Protocol == AnyProtocol)
 }

@@ -22,12 +22,12 @@ type ContivRule struct {
 	DstPort  PortRange `json:"dstPort,omitzero"`
 }
 
-// Matches says whether the rule matches the flow. inSet answers for sets.
+// Matches reports whether the rule matches the flow. inSet answers for sets.
 func (r ContivRule) Matches(f Flow, inSet func(SetID, netip.Addr) bool) bool {
 	return r.MatchesPorts(f.Protocol, f.SrcPort, f.DstPort) && r.Src.Contains(f.Src, inSet) && r.Dst.Contains(f.Dst, inSet)
 }
 
-// MatchesPorts says whether the rule's protocol and ports match, whatever the
+// MatchesPorts reports whether the rule's protocol and ports match, whatever the
 // addresses are.
 func (r ContivRule) MatchesPorts(p Protocol, src, dst uint16) bool {
 	return (r.Protocol == AnyProtocol || r.Protocol == p) && r.SrcPort.Contains(src) && r.DstPort.Contains(dst)

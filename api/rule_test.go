@@ -90,7 +90,7 @@ func TestASubsetOfTrafficSortsFirst(t *testing.T) {
 	})
 }
 
-// within says whether all traffic of a is known to be traffic of b.
+// within reports whether all traffic of a is known to be traffic of b.
 func within(a, b api.ContivRule) bool {
 	return netWithin(a.Src, b.Src) && netWithin(a.Dst, b.Dst) &&
 		(b.Protocol == api.AnyProtocol || a.Protocol == b.Protocol) &&

@@ -99,8 +99,8 @@ type key struct {
 
 func (c Claim) key() key { return key{c.Source, c.Owner} }
 
-// sameLife reports whether two claims are for the same life of a pod.
-func (c Claim) sameLife(o Claim) bool {
+// samePod reports whether two claims are for the same life of a pod.
+func (c Claim) samePod(o Claim) bool {
 	return c.Pod == o.Pod && c.UID == o.UID && c.Sandbox == o.Sandbox
 }
 

@@ -114,7 +114,7 @@ func (r *Registry) Claim(c Claim) error {
 	if c.Since.IsZero() {
 		c.Since = r.now()
 	}
-	if known && old.sameLife(c) && old.Link.is(c.Link) {
+	if known && old.samePod(c) && old.Link.is(c.Link) {
 		c.Since = old.Since
 	}
 	best, why := r.bound(c.Link.Index)
@@ -124,7 +124,7 @@ func (r *Registry) Claim(c Claim) error {
 		r.unbind(old.Link.Index)
 	}
 	// A claim that says again, or also, what the best one says changes nothing.
-	if b, w := r.bound(c.Link.Index); why != "" || w != "" || b.key() != best.key() || !b.sameLife(best) || !slices.Equal(b.IPs, best.IPs) {
+	if b, w := r.bound(c.Link.Index); why != "" || w != "" || b.key() != best.key() || !b.samePod(best) || !slices.Equal(b.IPs, best.IPs) {
 		r.unbind(c.Link.Index)
 	}
 	return nil

@@ -71,27 +71,27 @@ type Decision struct {
 	Origins  []api.Origin   `json:"origins,omitempty"`
 }
 
-// Signed writes into decisions which renderer they are of, and returns them.
-func Signed(renderer string, decisions []Decision) []Decision {
+// WithRenderer writes into decisions which renderer they are of, and returns them.
+func WithRenderer(renderer string, decisions []Decision) []Decision {
 	for i := range decisions {
 		decisions[i].Renderer = renderer
 	}
 	return decisions
 }
 
-// Decided is what hits are counted by: what a rule of a policy decides, in all tables. The zero
+// CounterKey is what hits are counted by: what a rule of a policy decides, in all tables. The zero
 // origin stands for rules that no policy is the reason of.
-type Decided struct {
+type CounterKey struct {
 	Origin api.Origin
 	Action api.Action
 }
 
-// Abstainer is an Explainer whose dataplane has nothing to do with some flows.
-type Abstainer interface {
-	// Abstains returns one clause that says why the dataplane does not decide about a flow that
-	// the node does decide about; empty when it decides. Explain is not asked about such flows.
-	// Any goroutine may call it; it waits for no Commit.
-	Abstains(f api.Flow) string
+// Scope is an Explainer whose dataplane has nothing to do with some flows.
+type Scope interface {
+	// NotApplicable returns one clause that says why the dataplane does not decide about a flow
+	// that the node does decide about; empty when it decides. Explain is not asked about such
+	// flows. Any goroutine may call it; it waits for no Commit.
+	NotApplicable(f api.Flow) string
 }
 
 // Explainer is implemented by renderers that can say what their dataplane does with

@@ -270,7 +270,7 @@ type Counter interface {
 	// Decisions returns what was counted by what rules of policies decided, whatever tables were
 	// replaced since the dataplane started. A rule with several origins counts for each of them.
 	// It is nil when nobody counts. It reads all counters.
-	Decisions() map[Decided]uint64
+	Decisions() map[CounterKey]uint64
 }
 
 // Checker is implemented by renderers that read back what their dataplane holds.

@@ -42,10 +42,10 @@ var clusterKinds = map[Kind]ClusterPolicy_Kind{
 	KindClusterNetworkPolicy:       ClusterPolicy_KIND_CLUSTER_NETWORK_POLICY,
 }
 
-// IsClusterPolicy says whether objects of the kind are ClusterPolicy messages.
+// IsClusterPolicy reports whether objects of the kind are ClusterPolicy messages.
 func (k Kind) IsClusterPolicy() bool { return clusterKinds[k] != 0 }
 
-// Namespaced says whether objects of the kind live in namespaces.
+// Namespaced reports whether objects of the kind live in namespaces.
 func (k Kind) Namespaced() bool {
 	return k == KindPod || k == KindNetworkPolicy || k.IsOfServices()
 }

@@ -58,7 +58,7 @@ func (k *Keeper) claim(c endpoints.Claim) (wire.Endpoint, error) {
 	}
 	if err == nil {
 		if d := deviceOf(l); d.veth && d.MAC == c.Link.MAC {
-			k.meet(d)
+			k.discover(d)
 			k.held[d.Index] = true
 			k.see(d)
 		}

@@ -93,9 +93,9 @@ func (k *Keeper) update(u netlink.LinkUpdate) {
 	}
 }
 
-// meet takes over what is known of a device that the kernel was asked about: what it said before of
-// the index may be of another one. mu is held.
-func (k *Keeper) meet(d device) {
+// discover takes over what is known of a device that the kernel was asked about: what it said
+// before of the index may be of another one. mu is held.
+func (k *Keeper) discover(d device) {
 	if old, known := k.devices[d.Index]; known && old.MAC != d.MAC {
 		k.gone(d.Index)
 	}
@@ -111,7 +111,7 @@ func (k *Keeper) resync() error {
 	there := map[uint32]bool{}
 	for _, d := range all {
 		there[d.Index] = true
-		k.meet(d)
+		k.discover(d)
 	}
 	for index := range k.devices {
 		if !there[index] {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/endpoints"
-	"github.com/sluice-net/sluice/plugins/keep"
+	"github.com/sluice-net/sluice/plugins/statefile"
 )
 
 // claimsFile keeps claims for the next start.
@@ -37,7 +37,7 @@ func (f claimsFile) load(log *slog.Logger) (claims []endpoints.Claim) {
 	if f.path == "" {
 		return nil
 	}
-	_, entries, err := keep.Load(f.path, f.root())
+	_, entries, err := statefile.Load(f.path, f.root())
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			log.Warn("claims of interfaces that were kept cannot be used", "error", err)
@@ -67,11 +67,11 @@ func (f claimsFile) save(claims []endpoints.Claim) error {
 	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
 		return err
 	}
-	return keep.Save(f.path, keep.Header{Root: f.root(), Saved: time.Now().UTC()}, known)
+	return statefile.Save(f.path, statefile.Header{Root: f.root(), Saved: time.Now().UTC()}, known)
 }
 
-// recall claims what was kept, of interfaces that are there. mu is held.
-func (k *Keeper) recall() {
+// load claims what was kept, of interfaces that are there. mu is held.
+func (k *Keeper) load() {
 	for _, c := range k.file.load(k.log) {
 		d, there := k.devices[c.Link.Index]
 		if !there || d.MAC != c.Link.MAC {

@@ -126,7 +126,7 @@ func (k *Keeper) Start() error {
 	for _, d := range all {
 		k.see(d)
 	}
-	k.recall()
+	k.load()
 	k.find()
 	k.settle()
 	return nil

@@ -211,7 +211,7 @@ func (k *Keeper) find() {
 		if len(found[d.Index]) == 0 {
 			continue
 		}
-		k.meet(d)
+		k.discover(d)
 		k.held[d.Index] = true
 		k.see(d)
 		if err := k.reg.Found(endpoints.SourceNamespace, d.Link, found[d.Index]); err != nil {

@@ -151,7 +151,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if a.own.Interval > 0 && a.own.Name != "" {
 		key := a.store.LeasedKey(model.StatusRoot(a.cfg.Store.Prefix)+a.own.Name, a.own.Life())
-		runs(ctx, func(ctx context.Context) error { return a.own.Announce(ctx, key) })
+		runs(ctx, func(ctx context.Context) error { return a.own.Publish(ctx, key) })
 	}
 	runs(ctx, a.logVerdicts)
 	runs(ctx, a.logEnforcement)

@@ -129,15 +129,15 @@ func (s identified) Next(ctx context.Context) (model.Changes, error) {
 	if err != nil {
 		return changes, err
 	}
-	if lives := s.lives(changes); len(lives) > 0 || changes.Resync {
+	if lives := s.identities(changes); len(lives) > 0 || changes.Resync {
 		each(s.backends, func(i backends.Identifier) { i.Identify(lives, changes.Resync) })
 	}
 	return changes, nil
 }
 
-// lives returns what changes say of pods of the node, nil for one that is gone, or elsewhere.
-func (s identified) lives(changes model.Changes) map[api.PodID]*acl.Life {
-	out := map[api.PodID]*acl.Life{}
+// identities returns what changes say of pods of the node, nil for one that is gone, or elsewhere.
+func (s identified) identities(changes model.Changes) map[api.PodID]*acl.PodIdentity {
+	out := map[api.PodID]*acl.PodIdentity{}
 	for _, d := range changes.Deltas {
 		if d.ID.Kind != model.KindPod {
 			continue
@@ -146,7 +146,7 @@ func (s identified) lives(changes model.Changes) map[api.PodID]*acl.Life {
 		id := api.PodID{Namespace: d.ID.Namespace, Name: d.ID.Name}
 		switch {
 		case ok && (s.node == "" || p.GetNodeName() == s.node):
-			out[id] = lifeOf(p)
+			out[id] = identityOf(p)
 		case !changes.Resync:
 			out[id] = nil
 		}
@@ -154,9 +154,9 @@ func (s identified) lives(changes model.Changes) map[api.PodID]*acl.Life {
 	return out
 }
 
-// lifeOf returns by what a pod is known. What is no address says nothing.
-func lifeOf(p *model.Pod) *acl.Life {
-	life := &acl.Life{UID: p.GetUid()}
+// identityOf returns by what a pod is known. What is no address says nothing.
+func identityOf(p *model.Pod) *acl.PodIdentity {
+	life := &acl.PodIdentity{UID: p.GetUid()}
 	for _, text := range p.GetIps() {
 		if ip, err := netip.ParseAddr(text); err == nil {
 			life.IPs = append(life.IPs, ip.Unmap())

@@ -195,7 +195,7 @@ func (d *devSession) vswitchDoor() string {
 	return "in-process"
 }
 
-// agreement says whether the dataplane does what the specification says.
+// agreement reports whether the dataplane does what the specification says.
 func (d *devSession) agreement(differ int) term.Text {
 	if differ == 0 {
 		return d.out.Styled(term.Green, "every verdict is that of the specification")

@@ -38,7 +38,7 @@ func (a *Agent) newAPI(source string) *debugapi.API {
 
 // verdicts returns what shares verdicts of packets.
 func (a *Agent) verdicts() *verdicts.Hub {
-	most := xdp.Telling{PerSecond: a.cfg.Kernel.Events, OneIn: a.cfg.Kernel.Sample}
+	most := xdp.EventFilter{PerSecond: a.cfg.Kernel.Events, OneIn: a.cfg.Kernel.Sample}
 	return verdicts.New(find[verdicts.Source](a.backends), most, verdicts.InWords(a.cfg.Node.Name, a.node.Snapshot), a.log.With("plugin", "xdp"))
 }
 

@@ -52,7 +52,7 @@ func doubts(e view.Explanation) string {
 	return ""
 }
 
-// several says whether one node has several renderers that were asked.
+// several reports whether one node has several renderers that were asked.
 func several(e view.Explanation) bool {
 	asked := map[string]int{}
 	for _, a := range e.Renderers {

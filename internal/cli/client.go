@@ -115,7 +115,7 @@ func remedy(socket string, user int, there func(path string) bool) string {
 	return `start one with "sluice-agent dev --manifests DIR"`
 }
 
-// there says whether there is a file, also one that may not be read.
+// there reports whether there is a file, also one that may not be read.
 func there(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil || errors.Is(err, fs.ErrPermission)

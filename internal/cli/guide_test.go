@@ -71,7 +71,7 @@ func printed(command string) []string {
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 
-// isShown says whether lines are those of a text, but for the parts left out.
+// isShown reports whether lines are those of a text, but for the parts left out.
 func isShown(shown, got []string) bool {
 	if len(shown) == 0 {
 		return len(got) == 0

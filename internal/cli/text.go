@@ -62,7 +62,7 @@ func verdict(allowed bool) term.Cell {
 	return term.Cell{Text: "deny", Style: term.Red}
 }
 
-// agreement says whether the dataplane does what the specification says.
+// agreement reports whether the dataplane does what the specification says.
 func agreement(w *term.Writer, differ int) term.Text {
 	if differ == 0 {
 		return w.Styled(term.Green, "every verdict is that of the specification")

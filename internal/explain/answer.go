@@ -42,13 +42,13 @@ func Explanation(q Question, v reason.Verdict, nodes ...Node) view.Explanation {
 	return e
 }
 
-// differ says whether two of those that were asked answer differently.
+// differ reports whether two of those that were asked answer differently.
 func differ(answers []view.Answer) bool {
 	asked := slices.DeleteFunc(slices.Clone(answers), func(a view.Answer) bool { return a.Unasked != "" })
 	return slices.ContainsFunc(asked, func(a view.Answer) bool { return a.Allowed != asked[0].Allowed })
 }
 
-// Disagrees says whether some part of an explanation contradicts the specification.
+// Disagrees reports whether some part of an explanation contradicts the specification.
 func Disagrees(e view.Explanation) bool {
 	return slices.ContainsFunc(e.Renderers, func(a view.Answer) bool { return !a.Agrees }) ||
 		slices.ContainsFunc(e.Packets, func(p view.Packet) bool { return p.Verdict != p.Expected })
@@ -66,7 +66,7 @@ func (n Node) answers(q Question, v oracle.Verdict) []view.Answer {
 			a.Unasked = "it does not explain itself"
 		default:
 			if a.Unasked = unasked(q); a.Unasked == "" {
-				a.Unasked = abstains(r, q.Flow)
+				a.Unasked = notApplicable(r, q.Flow)
 			}
 		}
 		if a.Unasked == "" {
@@ -109,10 +109,10 @@ func unasked(q Question) string {
 	return ""
 }
 
-// abstains says why the stack of a renderer does not decide about a flow.
-func abstains(r renderer.Renderer, f api.Flow) string {
-	if x, ok := renderer.As[renderer.Abstainer](r); ok {
-		return x.Abstains(f)
+// notApplicable says why the stack of a renderer does not decide about a flow.
+func notApplicable(r renderer.Renderer, f api.Flow) string {
+	if x, ok := renderer.As[renderer.Scope](r); ok {
+		return x.NotApplicable(f)
 	}
 	return ""
 }

@@ -114,7 +114,7 @@ func PodID(p *model.Pod) api.PodID {
 	return api.PodID{Namespace: p.GetNamespace(), Name: p.GetName()}
 }
 
-// IsLive says whether policies see the pod.
+// IsLive reports whether policies see the pod.
 func IsLive(p *model.Pod) bool { return !p.GetHostNetwork() && !hasFinished(p) }
 
 func hasFinished(p *model.Pod) bool {

@@ -24,7 +24,7 @@ func tierOf(kind model.ClusterPolicy_Kind, rules ...*model.ClusterPolicy_Rule) *
 	return p
 }
 
-// passes says whether web reaches db on 80/TCP beside these policies; where isolated,
+// passes reports whether web reaches db on 80/TCP beside these policies; where isolated,
 // nothing but an administrator lets it.
 func passes(isolated bool, policies ...*model.ClusterPolicy) bool {
 	c := Cluster{ClusterPolicies: policies}

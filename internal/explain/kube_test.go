@@ -138,7 +138,7 @@ func twoPods() ([]*model.Namespace, []*model.Pod) {
 	return []*model.Namespace{{Name: "shop"}}, []*model.Pod{pod("web", webAddr.String()), pod("db", dbAddr.String())}
 }
 
-// allowed says whether web reaches db on 80/TCP when the policy has this rule.
+// allowed reports whether web reaches db on 80/TCP when the policy has this rule.
 func allowed(p *model.NetworkPolicy) bool {
 	namespaces, pods := twoPods()
 	return oracle.New(State(namespaces, pods, []*model.NetworkPolicy{p})).Allowed(

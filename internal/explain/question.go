@@ -23,7 +23,7 @@ type Question struct {
 	Service *view.Service
 }
 
-// IsFlow says whether both ends have addresses.
+// IsFlow reports whether both ends have addresses.
 func (q Question) IsFlow() bool { return q.Src.Address.IsValid() && q.Dst.Address.IsValid() }
 
 // leadsNowhere reports whether the question is about a service without endpoints.
@@ -139,7 +139,7 @@ func (c Cluster) known(d destination) view.Party {
 	return d.Party
 }
 
-// meet says whether two ends are asked about together: at addresses of one family,
+// meet reports whether two ends are asked about together: at addresses of one family,
 // or, where one is a pod that waits for its address, at the first of the other.
 func meet(src view.Party, first bool, dst destination) bool {
 	if src.Address.IsValid() && dst.Address.IsValid() {
@@ -148,7 +148,7 @@ func meet(src view.Party, first bool, dst destination) bool {
 	return first && dst.first
 }
 
-// isFirst says whether a party is the first of its pod.
+// isFirst reports whether a party is the first of its pod.
 func isFirst(list []view.Party, i int) bool {
 	return i == 0 || list[i].Pod != list[i-1].Pod || list[i].Pod == (api.PodID{})
 }

@@ -41,7 +41,7 @@ func (s Specification) own(p api.PodID) api.PodID {
 	return api.PodID{}
 }
 
-// Expects says whether the node has to let the first packet of a flow through.
+// Expects reports whether the node has to let the first packet of a flow through.
 func (s Specification) Expects(f api.Flow) bool {
 	if s.Local == nil {
 		return s.Allowed(f)

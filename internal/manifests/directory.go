@@ -91,7 +91,7 @@ func (d *Directory) Sync(ctx context.Context) (reflect.Stats, error) {
 		return reflect.Stats{}, fmt.Errorf("sync manifests: %w", err)
 	}
 	for path := range d.files {
-		if _, listed := slices.BinarySearch(tree.files, path); !listed && !tree.hides(path) {
+		if _, listed := slices.BinarySearch(tree.files, path); !listed && !tree.isShadowed(path) {
 			delete(d.files, path)
 		}
 	}
@@ -99,7 +99,7 @@ func (d *Directory) Sync(ctx context.Context) (reflect.Stats, error) {
 		d.files[path] = d.files[path].read(path, d.reading)
 	}
 	for path, f := range d.files {
-		if tree.hides(path) {
+		if tree.isShadowed(path) {
 			d.files[path] = f.lost()
 		}
 	}
@@ -108,9 +108,9 @@ func (d *Directory) Sync(ctx context.Context) (reflect.Stats, error) {
 	return d.write(ctx, load.Objects, msgs)
 }
 
-// hides says whether a path, or a directory above it, is among what could not be
+// isShadowed reports whether a path, or a directory above it, is among what could not be
 // read, so that its absence says nothing.
-func (t *manifestTree) hides(path string) bool {
+func (t *manifestTree) isShadowed(path string) bool {
 	for bad := range t.bad {
 		if rest, ok := strings.CutPrefix(path, bad); ok && (rest == "" || rest[0] == os.PathSeparator) {
 			return true

@@ -153,7 +153,7 @@ func (m *merger) add(p decode.Parsed) {
 	}
 }
 
-// object adds an object and says whether it is the first with its ID. What has no ID
+// object adds an object and reports whether it is the first with its ID. What has no ID
 // is always the first.
 func (m *merger) object(o kinds.Object) bool {
 	id := o.ID()
@@ -242,7 +242,7 @@ func (t *manifestTree) problems() []api.Problem {
 	return out
 }
 
-// ignored says whether a name is hidden or that of an editor's backup.
+// ignored reports whether a name is hidden or that of an editor's backup.
 func ignored(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "#") || strings.HasSuffix(name, "~")
 }

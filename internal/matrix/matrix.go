@@ -31,7 +31,7 @@ type Port struct {
 	Number   uint16       `json:"number"`
 }
 
-// Judge says whether the first packet of a flow is let through.
+// Judge reports whether the first packet of a flow is let through.
 type Judge func(api.Flow) bool
 
 // Reach says how much of a group is reached.

@@ -19,11 +19,11 @@ import (
 type Ports interface {
 	// AddInterface adds an interface that is up, and returns its index.
 	AddInterface(name, tag string) (swIfIndex uint32)
-	// RemoveInterface says whether the interface was there.
+	// RemoveInterface reports whether the interface was there.
 	RemoveInterface(swIfIndex uint32) bool
 	// AddRoute routes a prefix to an interface, and nowhere else.
 	AddRoute(prefix netip.Prefix, swIfIndex uint32) error
-	// RemoveRoute says whether the route was there.
+	// RemoveRoute reports whether the route was there.
 	RemoveRoute(prefix netip.Prefix) bool
 }
 

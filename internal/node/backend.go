@@ -72,8 +72,8 @@ func (n *Node) Counters() (out []*renderer.State) {
 
 // Decisions returns what rules of policies decided, by the names of renderers whose dataplane
 // counts.
-func (n *Node) Decisions() map[string]map[renderer.Decided]uint64 {
-	out := map[string]map[renderer.Decided]uint64{}
+func (n *Node) Decisions() map[string]map[renderer.CounterKey]uint64 {
+	out := map[string]map[renderer.CounterKey]uint64{}
 	for _, r := range n.Renderers() {
 		if c, ok := renderer.As[renderer.Counter](r); ok {
 			if d := c.Decisions(); d != nil {

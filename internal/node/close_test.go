@@ -14,13 +14,13 @@ import (
 
 // stuckPlane answers no question about what is attached until it is released.
 type stuckPlane struct {
-	xdp.Plane
+	xdp.Dataplane
 	release chan struct{}
 }
 
 func (p stuckPlane) Attached() ([]uint32, error) {
 	<-p.release
-	return p.Plane.Attached()
+	return p.Dataplane.Attached()
 }
 
 // TestCloseLeavesACommitBehindThatDoesNotEnd closes two nodes whose commits are stuck below the
@@ -31,7 +31,7 @@ func TestCloseLeavesACommitBehindThatDoesNotEnd(t *testing.T) {
 		f := NewXDPFabric(nil, true)
 		for _, name := range []string{"node-1", "node-2"} {
 			heap := NewHeap()
-			heap.Options.Plane = stuckPlane{heap.Options.Plane, release}
+			heap.Options.Dataplane = stuckPlane{heap.Options.Dataplane, release}
 			n, err := New(Config{Name: name, Backends: []Backend{heap}})
 			if err != nil {
 				t.Fatal(err)

@@ -73,7 +73,7 @@ func TestBothRenderersEnforceOnOneDataplane(t *testing.T) {
 	if got := sw.Switch.Accept(toDB, tcp("198.51.100.7", "10.0.1.2", 5432)).Action; got != api.Deny {
 		t.Errorf("from beyond the node: %s, want deny", got)
 	}
-	if r := n.Plugin.Renderers; len(r) != 2 || stack.Session.Abstains(tcp("10.0.1.1", "10.0.1.2", 22)) != "" || stack.Session.Abstains(api.Flow{Protocol: api.ICMP}) == "" {
+	if r := n.Plugin.Renderers; len(r) != 2 || stack.Session.NotApplicable(tcp("10.0.1.1", "10.0.1.2", 22)) != "" || stack.Session.NotApplicable(api.Flow{Protocol: api.ICMP}) == "" {
 		t.Errorf("%d renderers, or the session renderer abstains from what it decides", len(r))
 	}
 }

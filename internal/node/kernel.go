@@ -23,7 +23,7 @@ type Kernel struct {
 func (k *Kernel) Open(h Host) (err error) {
 	k.Options.Log, k.Options.OnChange = cmp.Or(k.Options.Log, h.Log), h.OnChange
 	if k.XDP, err = xdp.New(k.Options); err != nil {
-		return errors.Join(err, k.Options.Plane.Close())
+		return errors.Join(err, k.Options.Dataplane.Close())
 	}
 	return nil
 }
@@ -32,7 +32,7 @@ func (k *Kernel) Open(h Host) (err error) {
 func (k *Kernel) Renderer() renderer.Renderer { return k.XDP }
 
 // Close implements Backend. What is pinned stays in force.
-func (k *Kernel) Close() error { return errors.Join(k.XDP.Close(), k.Options.Plane.Close()) }
+func (k *Kernel) Close() error { return errors.Join(k.XDP.Close(), k.Options.Dataplane.Close()) }
 
 // Heap is a Kernel whose policy map is in the heap, with an interface for every pod: it is for
 // tests of policies.
@@ -40,7 +40,7 @@ type Heap struct{ Kernel }
 
 // NewHeap returns a Heap that is not open.
 func NewHeap() *Heap {
-	return &Heap{Kernel{Options: xdp.Options{Plane: xdp.NewHeap(), Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
+	return &Heap{Kernel{Options: xdp.Options{Dataplane: xdp.NewHeap(), Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
 		return []uint32{crc32.ChecksumIEEE([]byte(pod.String())) | 1}
 	}}}}
 }

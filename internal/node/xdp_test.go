@@ -10,13 +10,13 @@ import (
 
 // closing is a plane that counts how often it is closed.
 type closing struct {
-	xdp.Plane
+	xdp.Dataplane
 	closed int
 }
 
 func (c *closing) Close() error {
 	c.closed++
-	return c.Plane.Close()
+	return c.Dataplane.Close()
 }
 
 // TestANodeThatCannotBeMadeLetsGoOfTheKernel has the renderer beside that of the kernel refuse its
@@ -25,8 +25,8 @@ func TestANodeThatCannotBeMadeLetsGoOfTheKernel(t *testing.T) {
 	refused := acl.Options{Orientation: acl.Split, Flows: acl.Flows{Established: acl.Revoke}}
 	for name, other := range map[string]Backend{"an embedded dataplane": &Vswitch{Options: refused}, "a VPP": &VPP{Options: refused}} {
 		k := NewHeap()
-		plane := &closing{Plane: k.Options.Plane}
-		k.Options.Plane = plane
+		plane := &closing{Dataplane: k.Options.Dataplane}
+		k.Options.Dataplane = plane
 		_, err := New(Config{Name: "node-1", Log: slog.New(slog.DiscardHandler), Backends: []Backend{k, other}})
 		if err == nil || plane.closed != 1 {
 			t.Errorf("%s: %v, and the plane was closed %d times, want once", name, err, plane.closed)

@@ -19,7 +19,7 @@ type Block struct {
 	Except []netip.Prefix
 }
 
-// contains says whether the address is in the block; when it is not, in is the
+// contains reports whether the address is in the block; when it is not, in is the
 // except that took it out, if one did. Families never match each other.
 func (b Block) contains(a netip.Addr) (ok bool, hole netip.Prefix) {
 	if !b.CIDR.Contains(a) {

@@ -1,6 +1,6 @@
 // Package oracle decides what NetworkPolicy means, and the policies of
 // administrators around it (AdminNetworkPolicy, BaselineAdminNetworkPolicy,
-// ClusterNetworkPolicy): for a flow and a cluster state it says whether the flow is
+// ClusterNetworkPolicy): for a flow and a cluster state it reports whether the flow is
 // allowed, and why.
 //
 // It stands beside the flow of rooms, not in it. It works on the Kubernetes

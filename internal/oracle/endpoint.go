@@ -113,7 +113,7 @@ func (s side) remotes() []remote {
 	return out
 }
 
-// isOwn says whether the side is the subject itself. When the side names a pod
+// isOwn reports whether the side is the subject itself. When the side names a pod
 // its name decides, otherwise the address.
 func (s side) isOwn(subject *pod) bool {
 	if s.endpoint.Pod != (api.PodID{}) {

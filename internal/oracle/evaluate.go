@@ -59,7 +59,7 @@ func (e evaluation) subject(v *DirectionVerdict, p *pod, other side) SubjectResu
 	return r
 }
 
-// exempt says whether isolation does not concern the flow: a pod cannot cut
+// exempt reports whether isolation does not concern the flow: a pod cannot cut
 // itself off from itself, nor from the node that runs it.
 func (e evaluation) exempt(subject *pod, other side) Exemption {
 	switch {
@@ -130,7 +130,7 @@ func (e evaluation) nearest(d api.Direction, index int, subject *pod, other side
 	return best
 }
 
-// peers says whether some peer matches. No peers at all mean every peer.
+// peers reports whether some peer matches. No peers at all mean every peer.
 func (e evaluation) peers(d api.Direction, namespace string, peers []networkingv1.NetworkPolicyPeer, r remote) (bool, []TermEval) {
 	if len(peers) == 0 {
 		return true, e.anyTerm(preposition(d)+" anywhere", "the rule names no peers")
@@ -147,7 +147,7 @@ func (e evaluation) peers(d api.Direction, namespace string, peers []networkingv
 	return matched, terms
 }
 
-// ports says whether some port matches. No ports at all mean every port of every
+// ports reports whether some port matches. No ports at all mean every port of every
 // protocol, also of those that have no ports.
 func (e evaluation) ports(ports []networkingv1.NetworkPolicyPort, dst remote) (bool, []TermEval) {
 	if len(ports) == 0 {

@@ -85,7 +85,7 @@ var notOfPods = []netip.Prefix{
 	netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("fe80::/10"),
 }
 
-// isOwnNode says whether the address is one of the node that the pod runs on.
+// isOwnNode reports whether the address is one of the node that the pod runs on.
 func (o *Oracle) isOwnNode(p *pod, addr netip.Addr) bool {
 	texts := []string{p.obj.Status.HostIP}
 	for _, ip := range p.obj.Status.HostIPs {

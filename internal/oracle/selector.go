@@ -16,7 +16,7 @@ type match struct {
 	why string
 }
 
-// words says whether an evaluation is to explain itself. Formatting costs much
+// words reports whether an evaluation is to explain itself. Formatting costs much
 // more than deciding.
 type words bool
 

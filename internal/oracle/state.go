@@ -57,7 +57,7 @@ func (s *State) Add(object any) bool {
 // Option changes how an Oracle decides.
 type Option func(*Oracle)
 
-// AllowNodeTraffic says whether traffic between a pod and its own node is
+// AllowNodeTraffic reports whether traffic between a pod and its own node is
 // exempt from isolation, in both directions. It is unless told otherwise.
 func AllowNodeTraffic(allow bool) Option {
 	return func(o *Oracle) { o.allowNode = allow }

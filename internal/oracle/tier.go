@@ -89,7 +89,7 @@ func newSubject(namespaces *metav1.LabelSelector, pods *podsIn) (tierSubject, er
 	return s, nil
 }
 
-// matches says whether the policy applies to a pod. One whose namespace is not known
+// matches reports whether the policy applies to a pod. One whose namespace is not known
 // is selected by nothing. The caller knows that policies see the pod at all.
 func (s tierSubject) matches(o *Oracle, p *pod) bool {
 	set, known := o.NamespaceLabels(p.id.Namespace)

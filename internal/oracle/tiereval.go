@@ -64,7 +64,7 @@ func (e evaluation) asked(t Tier, v *DirectionVerdict, te TierEval) {
 	}
 }
 
-// take notes what the first rule of a tier that matches does, and says whether that
+// take notes what the first rule of a tier that matches does, and reports whether that
 // decides. An exemption from isolation is none from the rules of administrators
 // (SEMANTICS D2).
 func (r *SubjectResult) take(t Tier, a Action, origin api.Origin) (decided bool) {
@@ -103,7 +103,7 @@ func (e evaluation) ownNodeTerm() []TermEval {
 	return []TermEval{{Term: "from anywhere", Why: "rules for ingress never match traffic of the own node"}}
 }
 
-// tierPeers says whether some peer matches. No peers are not understood, and so match
+// tierPeers reports whether some peer matches. No peers are not understood, and so match
 // nothing.
 func (e evaluation) tierPeers(d api.Direction, peers []tierPeer, r remote) (matched bool, terms []TermEval) {
 	for _, p := range peers {
@@ -118,7 +118,7 @@ func (e evaluation) tierPeers(d api.Direction, peers []tierPeer, r remote) (matc
 	return matched, terms
 }
 
-// tierPorts says whether some port matches. No list of ports means every port of
+// tierPorts reports whether some port matches. No list of ports means every port of
 // every protocol; an empty one is not understood.
 func (e evaluation) tierPorts(r tierRule, dst remote) (matched bool, terms []TermEval) {
 	if r.anyPort {

@@ -69,7 +69,7 @@ func (r tierRule) with(peers []tierPeer, ports []tierPort, anyPort bool) tierRul
 	return r
 }
 
-// deniesAll says whether the rule denies everything: where it is not understood in
+// deniesAll reports whether the rule denies everything: where it is not understood in
 // full, it may be about everybody. A rule that allows matches nothing by what is not
 // understood instead.
 func (r tierRule) deniesAll() bool { return len(r.unknown) > 0 && !r.action.Allows() }

@@ -281,7 +281,7 @@ func sameFamily(src, dst *side) bool {
 	return waits(src) && waits(dst)
 }
 
-// waits says whether the side is a pod that policies see and that has no address yet.
+// waits reports whether the side is a pod that policies see and that has no address yet.
 // One that has finished waits for nothing.
 func waits(s *side) bool {
 	return s.endpoint.Pod != (api.PodID{}) && len(s.pods) > 0 && len(s.addrs) == 0

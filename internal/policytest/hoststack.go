@@ -13,21 +13,21 @@ import (
 // dataplane.
 type HostStack struct{ Fabric }
 
-var _ Abstainer = (*HostStack)(nil)
+var _ Scope = (*HostStack)(nil)
 
 // NewHostStack returns the session renderer in its dataplane, without any state.
 func NewHostStack(log *slog.Logger) *HostStack {
 	return &HostStack{Fabric{"session", node.NewHostStackFabric(log, true)}}
 }
 
-// Abstains implements Abstainer: the host stack has TCP and UDP only.
-func (*HostStack) Abstains(q Question) bool {
+// NotApplicable implements Abstainer: the host stack has TCP and UDP only.
+func (*HostStack) NotApplicable(q Question) bool {
 	return q.Flow.Protocol != api.TCP && q.Flow.Protocol != api.UDP
 }
 
 // Ask attempts the connection.
 func (f *HostStack) Ask(ctx context.Context, q Question) (Answer, error) {
-	if f.Abstains(q) {
+	if f.NotApplicable(q) {
 		return Answer{Why: "not asked: the host stack has TCP and UDP only"}, nil
 	}
 	return f.Fabric.Ask(ctx, q)

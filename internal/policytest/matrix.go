@@ -82,7 +82,7 @@ func (x *expansion) matrix(path string, m *Matrix, yield func(check) bool) bool 
 	return true
 }
 
-// reaches says whether a matrix asks about a pair: not of a pod with itself, not
+// reaches reports whether a matrix asks about a pair: not of a pod with itself, not
 // of two addresses that are no pods, and only where packets can exist.
 func (e end) reaches(o end) bool {
 	if e.Pod == (api.PodID{}) {

@@ -169,7 +169,7 @@ func (r *reader) document(d document, source string) *File {
 	return f
 }
 
-// asks says whether any step has something to ask.
+// asks reports whether any step has something to ask.
 func (f *File) asks() bool {
 	return slices.ContainsFunc(f.states(), func(s Step) bool { return len(s.Probes) > 0 || s.Matrix != nil })
 }

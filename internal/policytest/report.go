@@ -90,7 +90,7 @@ func newReport(f *File, subjects []Subject) Report {
 	return r
 }
 
-// OK says whether the whole test was carried out and every verdict was the
+// OK reports whether the whole test was carried out and every verdict was the
 // expected one, of every subject.
 func (r Report) OK() bool {
 	return r.MismatchCount == 0 && r.DisagreementCount == 0 && len(r.Errors) == 0

@@ -174,7 +174,7 @@ func (r *run) check(ctx context.Context, s Step, c check) error {
 	var allowed int
 	answers := make([]Verdict, len(r.subjects))
 	for i, subject := range r.subjects {
-		if x, ok := subject.(Abstainer); ok && x.Abstains(c.question) {
+		if x, ok := subject.(Scope); ok && x.NotApplicable(c.question) {
 			r.report.Subjects[i].Unasked++
 			if answers[i] = c.expect; c.expect == verdictOf(true) {
 				allowed++

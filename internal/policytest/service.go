@@ -23,8 +23,8 @@ type servicePort struct {
 	protocol        api.Protocol // api.AnyProtocol: that of the port
 }
 
-// parseService reads svc/NAMESPACE/NAME:PORT, or with the protocol behind it. ok says whether the
-// text is of this form.
+// parseService reads svc/NAMESPACE/NAME:PORT, or with the protocol behind it. ok reports whether
+// the text is of this form.
 func parseService(text string) (_ *servicePort, ok bool, err error) {
 	head, tail, _ := strings.Cut(text, ":")
 	s := &servicePort{}

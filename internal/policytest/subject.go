@@ -25,10 +25,10 @@ type Subject interface {
 	Close() error
 }
 
-// Abstainer is a Subject that has nothing to say about some questions.
-type Abstainer interface {
-	// Abstains says whether the subject is not to be asked.
-	Abstains(q Question) bool
+// Scope is a Subject that has nothing to say about some questions.
+type Scope interface {
+	// NotApplicable reports whether the subject is not to be asked.
+	NotApplicable(q Question) bool
 }
 
 // Question asks about the first packet of a flow. At least one end is a pod.
@@ -73,5 +73,5 @@ func question(src, dst Endpoint, port Port) Question {
 	return Question{Src: src, Dst: dst, Flow: f}
 }
 
-// sameFamily says whether packets between two ends exist.
+// sameFamily reports whether packets between two ends exist.
 func sameFamily(a, b Endpoint) bool { return a.Addr.Is4() == b.Addr.Is4() }

@@ -174,7 +174,7 @@ func insert[K1, K2 comparable, V any](m map[K1]map[K2]V, k1 K1, k2 K2, v V) {
 	m[k1][k2] = v
 }
 
-// exists says whether there is such an object, or an implied namespace.
+// exists reports whether there is such an object, or an implied namespace.
 func (w *world) exists(id model.ID) bool {
 	if _, ok := w.objects[id]; ok {
 		return true

@@ -45,7 +45,7 @@ func (r Report) writeMismatches(w *term.Writer) {
 	writeMore(w, r.MismatchCount-len(r.Mismatches))
 }
 
-// alike says whether two mismatches differ in their ports only.
+// alike reports whether two mismatches differ in their ports only.
 func (m Mismatch) alike(o Mismatch) bool {
 	return m.Place.alike(o.Place) && m.Step == o.Step && m.Position == o.Position && m.Expected == o.Expected &&
 		m.Got == o.Got && m.Subject == o.Subject && m.Why == o.Why

@@ -31,8 +31,8 @@ func newDataplane(kind string, o Options) (dataplane, error) {
 		return &aclDataplane{node.Vswitch{Options: acl.Options{Memory: o.ACLMemory}}}, nil
 	case kernel:
 		h := node.NewHeap()
-		plane := &countingPlane{Plane: h.Options.Plane}
-		h.Options.Plane, h.Options.PolicyMemory = plane, o.PolicyMemory
+		plane := &countingPlane{Dataplane: h.Options.Dataplane}
+		h.Options.Dataplane, h.Options.PolicyMemory = plane, o.PolicyMemory
 		return &xdpDataplane{h, plane}, nil
 	}
 	return nil, fmt.Errorf("there is no renderer %q that a change can be tried in: want %s", kind, strings.Join(Renderers, " or "))
@@ -51,24 +51,24 @@ func (d *xdpDataplane) operations() int { return int(d.plane.written.Load()) }
 
 // countingPlane counts the writes to a policy map.
 type countingPlane struct {
-	xdp.Plane
+	xdp.Dataplane
 	written atomic.Int64
 }
 
-// Write implements xdp.Plane.
+// Write implements xdp.Dataplane.
 func (p *countingPlane) Write(line uint32, content []compile.Line) error {
 	p.written.Add(1)
-	return p.Plane.Write(line, content)
+	return p.Dataplane.Write(line, content)
 }
 
-// Store implements xdp.Plane.
+// Store implements xdp.Dataplane.
 func (p *countingPlane) Store(word, value uint32) error {
 	p.written.Add(1)
-	return p.Plane.Store(word, value)
+	return p.Dataplane.Store(word, value)
 }
 
-// Flip implements xdp.Plane.
+// Flip implements xdp.Dataplane.
 func (p *countingPlane) Flip(id, record uint32) error {
 	p.written.Add(1)
-	return p.Plane.Flip(id, record)
+	return p.Dataplane.Flip(id, record)
 }

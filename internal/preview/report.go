@@ -40,7 +40,7 @@ type Report struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Change says whether flows open or close.
+// Change reports whether flows open or close.
 type Change string
 
 // The changes.

@@ -30,7 +30,7 @@ type Config struct {
 	LogFormat      string        `koanf:"log-format"`
 }
 
-// embeddedEtcd says whether the etcd is in this process, and how agents reach it.
+// embeddedEtcd reports whether the etcd is in this process, and how agents reach it.
 type embeddedEtcd struct {
 	Use      bool   `koanf:"embedded-etcd"`
 	Dir      string `koanf:"etcd-dir"`

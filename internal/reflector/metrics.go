@@ -154,7 +154,7 @@ func (r *Reflector) api() http.Handler {
 // followed: one line for each thing, none when nothing does.
 func (r *Reflector) notReady() (lines []string) {
 	m := r.mirror.Status()
-	if r.silent() {
+	if r.isSourceSilent() {
 		lines = append(lines, errSilent.Error())
 	}
 	lines = append(lines, r.unknown(m.Missing)...)

@@ -151,7 +151,7 @@ const fitnessInterval = 250 * time.Millisecond
 func (r *Reflector) untilFit(ctx context.Context) bool {
 	tick := time.NewTicker(fitnessInterval)
 	defer tick.Stop()
-	for len(r.mirror.Status().Missing) > 0 || r.silent() {
+	for len(r.mirror.Status().Missing) > 0 || r.isSourceSilent() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -161,8 +161,10 @@ func (r *Reflector) untilFit(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// silent says whether the API server has not answered for too long.
-func (r *Reflector) silent() bool { return time.Since(r.source.Status().Answered) > r.cfg.Silence }
+// isSourceSilent reports whether the API server has not answered for too long.
+func (r *Reflector) isSourceSilent() bool {
+	return time.Since(r.source.Status().Answered) > r.cfg.Silence
+}
 
 var errSilent = errors.New("the API server does not answer")
 
@@ -175,7 +177,7 @@ func (r *Reflector) writeDuring(ctx context.Context, term *kvstore.Term) error {
 		tick := time.NewTicker(fitnessInterval)
 		defer tick.Stop()
 		for {
-			if r.silent() {
+			if r.isSourceSilent() {
 				return errSilent
 			}
 			select {

@@ -13,7 +13,7 @@ import (
 // unit's WatchdogSec asks for while alive says so, and that it stops, when ctx ends. Where no
 // service manager started the program it waits for ctx. See sd_notify(3).
 func Supervise(ctx context.Context, alive func() bool, log *slog.Logger) error {
-	if err := tell(daemon.SdNotifyReady); err != nil {
+	if err := notify(daemon.SdNotifyReady); err != nil {
 		return err
 	}
 	every, err := daemon.SdWatchdogEnabled(false)
@@ -33,16 +33,16 @@ func Supervise(ctx context.Context, alive func() bool, log *slog.Logger) error {
 				log.Error("not alive: the service manager will start the program again", "within", every)
 				continue
 			}
-			if err := tell(daemon.SdNotifyWatchdog); err != nil {
+			if err := notify(daemon.SdNotifyWatchdog); err != nil {
 				log.Warn("the service manager cannot be told", "error", err)
 			}
 		case <-ctx.Done():
-			return tell(daemon.SdNotifyStopping)
+			return notify(daemon.SdNotifyStopping)
 		}
 	}
 }
 
-func tell(what string) error {
+func notify(what string) error {
 	if _, err := daemon.SdNotify(false, what); err != nil {
 		return fmt.Errorf("NOTIFY_SOCKET: %w", err)
 	}

@@ -42,7 +42,7 @@ type Policy struct {
 	Rules    int             `json:"rules"`
 	// Pods are the local pods it applies to.
 	Pods []api.PodID `json:"pods,omitempty"`
-	// Enforced says whether the agent's node enforces the policy as it is written.
+	// Enforced reports whether the agent's node enforces the policy as it is written.
 	Enforced Enforcement `json:"enforced"`
 	// Pending says what is waited for; empty unless Enforced is EnforcedPending.
 	Pending string `json:"pending,omitempty"`
@@ -121,7 +121,7 @@ type Status struct {
 
 // StoreStatus says how fresh the state is that is enforced.
 type StoreStatus struct {
-	// Following says whether changes of the store are received, Since since when that is
+	// Following reports whether changes of the store are received, Since since when that is
 	// as it is, Heard when the store said something last.
 	Following bool      `json:"following"`
 	Since     time.Time `json:"since,omitzero"`
@@ -184,7 +184,7 @@ type UnenforcedPolicy struct {
 	Why      string       `json:"why,omitempty"`
 }
 
-// NodeEnforcement says whether a node enforces what was asked for.
+// NodeEnforcement reports whether a node enforces what was asked for.
 type NodeEnforcement struct {
 	NodeStatus
 	// Wanted is the revision of the store that is asked for: that of a policy, or of the

@@ -166,8 +166,8 @@ func joined(list []uint32) string {
 // maxCLISessions bounds the output of show acl-plugin sessions.
 const maxCLISessions = 1000
 
-// showSessions takes "verbose 1", which lists sessions, and "thread 0 index N", which says whether
-// the table has a place N.
+// showSessions takes "verbose 1", which lists sessions, and "thread 0 index N", which reports
+// whether the table has a place N.
 func (c *console) showSessions(args []string) (string, bool) {
 	var b strings.Builder
 	adds, count, _ := c.sw.sessions.fill(c.sw.clock())

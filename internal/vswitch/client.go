@@ -37,7 +37,7 @@ type client struct {
 // close ends the connection soon.
 func (c *client) close() { c.once.Do(func() { close(c.done) }) }
 
-// isClosed says whether the connection is to end.
+// isClosed reports whether the connection is to end.
 func (c *client) isClosed() bool {
 	select {
 	case <-c.done:

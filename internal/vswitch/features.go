@@ -69,7 +69,7 @@ func (f *features) showInterface(args []string) (string, bool) {
 	return b.String(), true
 }
 
-// has says whether a node is on. The ACLs are where there is any in their direction.
+// has reports whether a node is on. The ACLs are where there is any in their direction.
 func (p *port) has(arc, node string) bool {
 	dir := api.Ingress
 	if strings.HasSuffix(arc, "-output") {

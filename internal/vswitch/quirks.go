@@ -30,7 +30,7 @@ import (
 //   - A rule with an unknown action permits.
 //   - SCTP has no ports (Options.LikeVPP).
 
-// setReclassify says whether changes make sessions be evaluated again; the lock is held
+// setReclassify reports whether changes make sessions be evaluated again; the lock is held
 // or not needed yet.
 func (t *aclTable) setReclassify(on bool) {
 	t.reclassify = on

@@ -63,7 +63,7 @@ func (s *server) Close() error {
 	return nil
 }
 
-// isClosed says whether Close was called.
+// isClosed reports whether Close was called.
 func (s *server) isClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *server) release(c *client) {
 	s.running.Done()
 }
 
-// wantEvents says whether a client wants events, which name the process pid; false means that
+// wantEvents reports whether a client wants events, which name the process pid; false means that
 // nothing changes.
 func (s *server) wantEvents(c *client, want bool, pid uint32) bool {
 	s.mu.Lock()

@@ -204,7 +204,7 @@ func (s *session) currentState() sessionState {
 	return stateTransient
 }
 
-// isOverAt says whether a packet opens a new connection over one that is closing.
+// isOverAt reports whether a packet opens a new connection over one that is closing.
 // It is judged by the rules: if the other side opens it, it is no reply.
 func (s *session) isOverAt(t *tuple) bool {
 	return t.Protocol == api.TCP && t.Flags&(flagSYN|flagACK) == flagSYN && (s.seen[0]|s.seen[1])&(flagFIN|flagRST) != 0

@@ -86,7 +86,7 @@ func icmpPartner(proto api.Protocol, typ uint16) (partner uint16, query, ok bool
 	return 0, false, false
 }
 
-// startsSession says whether a packet may create a session: an answer of ICMP may
+// startsSession reports whether a packet may create a session: an answer of ICMP may
 // not.
 func startsSession(t *tuple) bool {
 	if t.Fragment {

@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/datasync"
-	"github.com/sluice-net/sluice/plugins/keep"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
+	"github.com/sluice-net/sluice/plugins/statefile"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
@@ -189,7 +189,7 @@ func TestDatasyncComparesTheStoreWithItsFile(t *testing.T) {
 				s := newStage(t, scene{9, shop, marker("a", 50, 9), 100})
 				runBare(t, datasync.Config{Store: s, File: path}).reach(t, meant(s.now))
 			})
-			before, _, err := keep.Load(path, model.Root(model.DefaultPrefix))
+			before, _, err := statefile.Load(path, model.Root(model.DefaultPrefix))
 			if err != nil || before.Marker == nil || before.Marker.Counts[model.KindPod] != 9 {
 				t.Fatalf("the file has %+v: %v", before, err)
 			}
@@ -208,7 +208,7 @@ func TestDatasyncComparesTheStoreWithItsFile(t *testing.T) {
 					w.reach(t, meant(scene{9, shop, nil, 0}))
 				}
 			})
-			after, _, err := keep.Load(path, model.Root(model.DefaultPrefix))
+			after, _, err := statefile.Load(path, model.Root(model.DefaultPrefix))
 			if err != nil || c.why != "" && !after.Saved.Equal(before.Saved) {
 				t.Errorf("the file went from %+v to %+v: %v", before, after, err)
 			}

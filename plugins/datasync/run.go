@@ -23,7 +23,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return follow.Run(ctx, follow.Config{
 		Store: w.cfg.Store, Prefix: model.Root(w.cfg.Prefix), What: "policy state", Log: w.cfg.Log,
 		MinBackoff: w.cfg.MinBackoff, MaxBackoff: w.cfg.MaxBackoff, Proof: &w.proof,
-		Snapshot: w.snapshot, Deliver: w.deliver, Failed: w.failed, Recall: w.recall, Needed: w.cfg.Needed,
+		Snapshot: w.snapshot, Deliver: w.deliver, Failed: w.failed, Recall: w.load, Needed: w.cfg.Needed,
 	})
 }
 

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/keep"
+	"github.com/sluice-net/sluice/plugins/statefile"
 )
 
 // remember takes from the file which state was in force at the end of the last run, so that the
 // store is compared with it. The file of another prefix counts, too: the prefix may be wrong.
 func (w *Watcher) remember() {
-	h, entries, err := keep.Load(w.cfg.File, model.Root(w.cfg.Prefix))
+	h, entries, err := statefile.Load(w.cfg.File, model.Root(w.cfg.Prefix))
 	switch {
 	case h.Marker != nil:
 		w.proof.last, w.proof.highest = h.Marker, h.Revision
@@ -22,10 +22,10 @@ func (w *Watcher) remember() {
 	}
 }
 
-// recall puts the state of the file in force, because the store cannot be read. It is
+// load puts the state of the file in force, because the store cannot be read. It is
 // a resync like any other: what the store has then is compared with it.
-func (w *Watcher) recall() (revision int64, ok bool) {
-	h, entries, ok := w.file().Recall()
+func (w *Watcher) load() (revision int64, ok bool) {
+	h, entries, ok := w.file().Load()
 	if !ok {
 		return 0, false
 	}
@@ -75,13 +75,13 @@ func (w *Watcher) save() {
 		return
 	}
 	s := w.Status()
-	if !w.file().Keep(keep.Header{Revision: s.Revision, Marker: s.Marker}, known) {
+	if !w.file().Save(statefile.Header{Revision: s.Revision, Marker: s.Marker}, known) {
 		w.state.Lock()
 		w.unsaved = true
 		w.state.Unlock()
 	}
 }
 
-func (w *Watcher) file() keep.File {
-	return keep.File{Path: w.cfg.File, Root: model.Root(w.cfg.Prefix), Log: w.cfg.Log}
+func (w *Watcher) file() statefile.File {
+	return statefile.File{Path: w.cfg.File, Root: model.Root(w.cfg.Prefix), Log: w.cfg.Log}
 }

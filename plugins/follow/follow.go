@@ -162,7 +162,7 @@ func Run(ctx context.Context, cfg Config) error {
 		}
 		f.failed(err)
 		if f.Needed == nil {
-			f.recall()
+			f.load()
 		}
 		if doubted {
 			if f.awaitProof(ctx, revision); reason != ReasonStart {
@@ -206,7 +206,7 @@ func (f *follower) awaitProof(ctx context.Context, revision int64) {
 	for needed := f.Needed; ; needed = nil {
 		select {
 		case <-needed:
-			f.recall()
+			f.load()
 		case <-done:
 			return
 		}
@@ -251,7 +251,7 @@ func (f *follower) ask(ctx context.Context) (entries []model.Entry, revision int
 		select {
 		case <-done:
 		case <-f.Needed:
-			f.recall()
+			f.load()
 		}
 	}
 	<-done
@@ -321,8 +321,8 @@ func (f *follower) failed(err error) {
 	}
 }
 
-// recall puts in force what was saved, because the store cannot be read.
-func (f *follower) recall() {
+// load puts in force what was saved, because the store cannot be read.
+func (f *follower) load() {
 	if f.Recall != nil && !f.read && !f.recalled {
 		f.highest, f.recalled = f.Recall()
 	}
@@ -348,7 +348,7 @@ func (f *follower) pause(ctx context.Context, d time.Duration) bool {
 	for needed := f.Needed; ; needed = nil {
 		select {
 		case <-needed:
-			f.recall()
+			f.load()
 		case <-t.C:
 			return true
 		case <-ctx.Done():

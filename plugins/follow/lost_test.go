@@ -12,8 +12,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/bindings"
 	"github.com/sluice-net/sluice/plugins/follow"
-	"github.com/sluice-net/sluice/plugins/plumbing"
 	"github.com/sluice-net/sluice/tests/leaks"
 )
 
@@ -69,7 +69,7 @@ var watchers = map[string]watcher{
 			return model.Entry{Key: model.InterfaceKey(model.DefaultPrefix, "n1", "shop", pod, "tap-"+pod), Value: []byte{}}
 		},
 		follow: func(_ *testing.T, s follow.Store, grace time.Duration) (func(context.Context) error, func() []string) {
-			w := plumbing.New(plumbing.Config{Store: s, Node: "n1", Log: quiet, Grace: grace})
+			w := bindings.New(bindings.Config{Store: s, Node: "n1", Log: quiet, Grace: grace})
 			return w.Run, func() (known []string) {
 				for _, pod := range []string{"a", "b", "c"} {
 					if len(w.InterfacesOf(api.PodID{Namespace: "shop", Name: pod})) > 0 {

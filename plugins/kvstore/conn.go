@@ -98,7 +98,7 @@ func callWait(n int) time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
-// pause waits for d and says whether the context is still alive.
+// pause waits for d and reports whether the context is still alive.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

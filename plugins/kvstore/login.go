@@ -188,7 +188,7 @@ func withToken(ctx context.Context, token *string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, *token)
 }
 
-// refuses says whether a call failed because the store wants another token. One that had
+// refuses reports whether a call failed because the store wants another token. One that had
 // no users, and has them now, takes a call without a token for that of the certificate's
 // user.
 func refuses(err error, token *string) bool {

@@ -95,7 +95,7 @@ type Observer struct {
 	// enforced, once when it begins; Solved, when it is no more.
 	Problem func(api.Problem)
 	Solved  func(api.Problem)
-	// Known says whether a problem was told to people already, where the object came
+	// Known reports whether a problem was told to people already, where the object came
 	// from. Such a problem is not logged.
 	Known func(api.Problem) bool
 }

@@ -48,7 +48,7 @@ func (t *problemTracker) set(p api.Problem, there bool) {
 	}
 }
 
-// isPolicy says whether the object of a problem is a policy.
+// isPolicy reports whether the object of a problem is a policy.
 func isPolicy(object string) bool {
 	kind, _, _ := strings.Cut(object, " ")
 	return new(api.PolicyKind).UnmarshalText([]byte(kind)) == nil

@@ -67,10 +67,10 @@ func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (diff
 		return true, r.read(ctx, r.mirror.Interfaces)
 	}
 	w := r.want(plan)
-	if err := w.checkLayout(ctx); err != nil {
+	if err := w.checkNATOrder(ctx); err != nil {
 		return false, err
 	}
-	r.interfaces.pending = w.who.pending // who waits has everything looked at
+	r.interfaces.pending = w.ownership.pending // who waits has everything looked at
 	return false, r.audits.foreign.find(ctx, r)
 }
 
@@ -121,13 +121,13 @@ func (x *foreignACLs) find(ctx context.Context, r *Renderer) error {
 		// An interface without pods is an uplink, unless it is closed: there what enters is what
 		// pods get.
 		pods, enters := r.interfaces.owned[n.Index], api.Egress
-		if len(pods) == 0 && !slices.Contains(r.interfaces.held, n.Name) {
+		if len(pods) == 0 && !slices.Contains(r.interfaces.blocked, n.Name) {
 			enters = api.Ingress
 		}
 		for _, f := range r.mirror.ForeignAt(n, pods, enters) {
 			if at := slices.IndexFunc(x.all, f.IsSame); at >= 0 {
 				f.Tag = x.all[at].Tag
-			} else if err := meet(ctx, r.link, r.options.Log, &f); err != nil {
+			} else if err := describeForeign(ctx, r.link, r.options.Log, &f); err != nil {
 				return err
 			}
 			found = append(found, f.Foreign)
@@ -137,8 +137,8 @@ func (x *foreignACLs) find(ctx context.Context, r *Renderer) error {
 	return nil
 }
 
-// meet reads the tag of an ACL of somebody else that is new, and logs it.
-func meet(ctx context.Context, link *mirror.Link, log *slog.Logger, f *mirror.ForeignACL) error {
+// describeForeign reads the tag of an ACL of somebody else that is new, and logs it.
+func describeForeign(ctx context.Context, link *mirror.Link, log *slog.Logger, f *mirror.ForeignACL) error {
 	is, err := link.ReadACLs(ctx, f.Index)
 	if err != nil {
 		return err

@@ -304,7 +304,7 @@ func TestAuditNoticesAddressTranslation(t *testing.T) {
 		default:
 		}
 		<-s.wake
-		if err := try(t, s.Renderer(), false, nothing); !errors.Is(err, sluiceacl.ErrLayout) || !strings.Contains(err.Error(), "uplink0 by nat-pre-in2out-output") {
+		if err := try(t, s.Renderer(), false, nothing); !errors.Is(err, sluiceacl.ErrNATOrder) || !strings.Contains(err.Error(), "uplink0 by nat-pre-in2out-output") {
 			t.Errorf("the audit says %v", err)
 		}
 		s.cli(t, feature+" disable")

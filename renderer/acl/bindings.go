@@ -9,38 +9,38 @@ import (
 
 // bindings say which lists of ACLs interfaces must have.
 type bindings struct {
-	who      *ownership
-	slots    *slots
-	guards   map[uint32]*slot // by interface; not with Split
-	refusals *refusals
+	ownership *ownership
+	slots     *slots
+	guards    map[uint32]*slot // by interface; not with Split
+	refusals  *refusals
 }
 
 // ours returns which of our ACLs an interface must have.
 func (b *bindings) ours(n *mirror.Interface) mirror.Lists {
-	if b.who.held[n.Index] {
+	if b.ownership.blocked[n.Index] {
 		closed := b.slots.get(closedSlot).indexes
 		return mirror.Lists{In: closed, Out: closed}
 	}
-	if b.who.options.Orientation == Split {
+	if b.ownership.options.Orientation == Split {
 		return b.oursSplit(n)
 	}
 	infra, open := b.slots.get(infraSlot).indexes, slices.Concat(b.slots.get(infraSlot).indexes, b.slots.get(openSlot).indexes)
 	to := mirror.Lists{}
-	if b.who.judgesInput(n) {
+	if b.ownership.judgesInput(n) {
 		to.In = b.slots.get(reflectSlot).indexes
 		if guard := b.guards[n.Index]; guard != nil {
 			to.In = slices.Concat(infra, guard.indexes, to.In)
 		}
 	}
 	switch {
-	case b.who.tables[n.Index] != nil:
-		to.Out = b.listOf(b.who.tables[n.Index], n.Bound.Out)
-	case b.who.uplinks[n.Index] && b.who.layout.Global != nil:
+	case b.ownership.tables[n.Index] != nil:
+		to.Out = b.listOf(b.ownership.tables[n.Index], n.Bound.Out)
+	case b.ownership.uplinks[n.Index] && b.ownership.layout.Global != nil:
 		to.Out = slices.Clone(infra)
 		for _, s := range b.slots.globalSlots() {
 			to.Out = append(to.Out, s.indexes...)
 		}
-	case b.who.isOpen(n):
+	case b.ownership.isOpen(n):
 		to.Out = open
 	}
 	return to
@@ -48,7 +48,7 @@ func (b *bindings) ours(n *mirror.Interface) mirror.Lists {
 
 // oursSplit is ours with Split.
 func (b *bindings) oursSplit(n *mirror.Interface) mirror.Lists {
-	in, out := b.who.senders[n.Index], b.who.tables[n.Index]
+	in, out := b.ownership.senders[n.Index], b.ownership.tables[n.Index]
 	switch {
 	case in != nil && out != nil:
 		return mirror.Lists{In: b.listOf(in, n.Bound.In), Out: b.listOf(out, n.Bound.Out)}
@@ -64,7 +64,7 @@ func (b *bindings) oursSplit(n *mirror.Interface) mirror.Lists {
 // keeps what it has, or is closed.
 func (b *bindings) listOf(t *cache.Table, bound []uint32) []uint32 {
 	infra := b.slots.get(infraSlot).indexes
-	switch own := b.who.m.Own(bound); {
+	switch own := b.ownership.m.Own(bound); {
 	case !b.refusals.tooBig[t.Digest]:
 		return slices.Concat(infra, b.slots.local[t.Digest].indexes)
 	case b.decides(own):
@@ -81,7 +81,7 @@ func (b *bindings) decides(own []uint32) bool {
 
 // refuseInterface notes that the table of an interface does not fit.
 func (b *bindings) refuseInterface(n *mirror.Interface, err error) {
-	in, out := b.who.senders[n.Index], b.who.tables[n.Index]
+	in, out := b.ownership.senders[n.Index], b.ownership.tables[n.Index]
 	switch {
 	case in != nil && out != nil:
 		b.refusals.add(err, reasonACLs, slices.Concat(in.Origins, out.Origins), 1)
@@ -89,8 +89,8 @@ func (b *bindings) refuseInterface(n *mirror.Interface, err error) {
 		b.refusals.add(err, reasonACLs, in.Origins, 1)
 	case out != nil:
 		b.refusals.add(err, reasonACLs, out.Origins, 1)
-	case b.who.layout.Global != nil:
-		b.refusals.add(err, reasonACLs, b.who.layout.Global.Origins, 0)
+	case b.ownership.layout.Global != nil:
+		b.refusals.add(err, reasonACLs, b.ownership.layout.Global.Origins, 0)
 	default:
 		b.refusals.errs = append(b.refusals.errs, err)
 	}
@@ -98,5 +98,5 @@ func (b *bindings) refuseInterface(n *mirror.Interface, err error) {
 
 // isBound reports whether an interface has what it must have.
 func (b *bindings) isBound(n *mirror.Interface) bool {
-	return b.who.m.With(n, b.ours(n)).Equal(n.Bound)
+	return b.ownership.m.With(n, b.ours(n)).Equal(n.Bound)
 }

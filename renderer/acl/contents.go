@@ -17,12 +17,12 @@ import (
 
 // contents are the local tables as entries, and which of them slots are to hold.
 type contents struct {
-	layout   cache.Layout
-	who      *ownership
-	slots    *slots
-	refusals *refusals
-	bounds   *bounds
-	threads  int // of VPP, each of which counts what entries decide
+	layout    cache.Layout
+	ownership *ownership
+	slots     *slots
+	refusals  *refusals
+	bounds    *bounds
+	threads   int // of VPP, each of which counts what entries decide
 
 	expand  *expand.Expander
 	changed map[api.SetID]bool
@@ -80,8 +80,8 @@ func (c *contents) sharers(large []*cache.Table) int {
 	entries, few := 0, c.bounds.sharers
 	for _, t := range large {
 		users := 0
-		for _, n := range c.who.m.Interfaces {
-			if c.who.isToHave(n, t) {
+		for _, n := range c.ownership.m.Interfaces {
+			if c.ownership.isToHave(n, t) {
 				users++
 			}
 		}
@@ -92,7 +92,7 @@ func (c *contents) sharers(large []*cache.Table) int {
 		most = c.bounds.statistics / 4 * 3
 	}
 	if entries*counterBytes*c.threads > most {
-		return len(c.who.m.Interfaces)
+		return len(c.ownership.m.Interfaces)
 	}
 	return few
 }
@@ -128,7 +128,7 @@ func (c *contents) isLarge(t *cache.Table) bool {
 func (c *contents) groups(t *cache.Table, sharers int) map[uint32]int {
 	before, known := c.slots.shares[t.Digest]
 	switch {
-	case sharers >= len(c.who.m.Interfaces):
+	case sharers >= len(c.ownership.m.Interfaces):
 		before = nil
 	case !known:
 		before = c.groupsNow(t)
@@ -139,8 +139,8 @@ func (c *contents) groups(t *cache.Table, sharers int) map[uint32]int {
 		sizes[group]++
 	}
 	var others []*mirror.Interface
-	for _, n := range c.who.m.Interfaces {
-		if !c.who.isToHave(n, t) {
+	for _, n := range c.ownership.m.Interfaces {
+		if !c.ownership.isToHave(n, t) {
 			continue
 		}
 		if group, ok := before[n.Index]; ok && sizes[group] < sharers {
@@ -158,8 +158,8 @@ func (c *contents) groups(t *cache.Table, sharers int) map[uint32]int {
 // groupsNow numbers the groups that have the ACLs of a slot each.
 func (c *contents) groupsNow(t *cache.Table) map[uint32]int {
 	of, numbers, out := c.slots.byACL(), make(map[*slot]int), make(map[uint32]int)
-	for _, n := range c.who.m.Interfaces {
-		for _, x := range c.who.seats(n) {
+	for _, n := range c.ownership.m.Interfaces {
+		for _, x := range c.ownership.listBindings(n) {
 			if x.table != t {
 				continue
 			}
@@ -179,7 +179,7 @@ func (c *contents) groupsNow(t *cache.Table) map[uint32]int {
 // divide returns a table for each group, and has the interfaces have these.
 func (c *contents) divide(t *cache.Table, groups map[uint32]int) (out []*cache.Table) {
 	of := make(map[int]*cache.Table)
-	for _, n := range c.who.m.Interfaces {
+	for _, n := range c.ownership.m.Interfaces {
 		group, ok := groups[n.Index]
 		if !ok {
 			continue
@@ -195,12 +195,12 @@ func (c *contents) divide(t *cache.Table, groups map[uint32]int) (out []*cache.T
 				c.content[part.Digest] = x
 			}
 		}
-		part.Pods = append(part.Pods, c.who.pods[n.Index])
-		if c.who.tables[n.Index] == t {
-			c.who.tables[n.Index] = part
+		part.Pods = append(part.Pods, c.ownership.pods[n.Index])
+		if c.ownership.tables[n.Index] == t {
+			c.ownership.tables[n.Index] = part
 		}
-		if c.who.senders[n.Index] == t {
-			c.who.senders[n.Index] = part
+		if c.ownership.senders[n.Index] == t {
+			c.ownership.senders[n.Index] = part
 		}
 	}
 	return out
@@ -213,8 +213,8 @@ func (c *contents) votes(slots map[string]*slot) map[*slot]votes {
 	for _, s := range slots {
 		of[s.indexes[0]], out[s] = s, votes{}
 	}
-	for _, n := range c.who.m.Interfaces {
-		for _, x := range c.who.seats(n) {
+	for _, n := range c.ownership.m.Interfaces {
+		for _, x := range c.ownership.listBindings(n) {
 			for _, index := range x.acls {
 				if s := of[index]; s != nil && x.table != nil {
 					out[s][x.table]++
@@ -236,7 +236,7 @@ func (c *contents) outvoted(s *slot, t *cache.Table, v votes) bool {
 	if !changed {
 		return false
 	}
-	if _, ok := c.bounds.Refit(s.content(c.who.m), x, c.how); !ok {
+	if _, ok := c.bounds.Refit(s.content(c.ownership.m), x, c.how); !ok {
 		return false
 	}
 	if _, known := c.content[t.Digest]; !known {
@@ -257,26 +257,26 @@ func (c *contents) assign(tables []*cache.Table) {
 	}
 	votes := c.votes(spare)
 	local := make(map[renderer.Digest]*slot, len(tables))
-	var homeless []*cache.Table
+	var unplaced []*cache.Table
 	for _, t := range tables {
 		if s := c.slots.local[t.Digest]; s != nil && spare[s.name] == s && !c.outvoted(s, t, votes[s]) {
 			local[t.Digest] = s
 			delete(spare, s.name)
 		} else {
-			homeless = append(homeless, t)
+			unplaced = append(unplaced, t)
 		}
 	}
 	for _, fits := range []func(*slot, *cache.Table) bool{
 		func(s *slot, t *cache.Table) bool {
-			return c.wholly(s, t) && c.bounds.Holds(s.content(c.who.m), c.content[t.Digest])
+			return c.exclusively(s, t) && c.bounds.Holds(s.content(c.ownership.m), c.content[t.Digest])
 		},
 		func(s *slot, t *cache.Table) bool {
-			return c.bounds.Holds(s.content(c.who.m), c.content[t.Digest]) && !c.outvoted(s, t, votes[s])
+			return c.bounds.Holds(s.content(c.ownership.m), c.content[t.Digest]) && !c.outvoted(s, t, votes[s])
 		},
-		c.wholly,
+		c.exclusively,
 		func(s *slot, t *cache.Table) bool { return votes[s].first() == t },
 	} {
-		homeless = slices.DeleteFunc(homeless, func(t *cache.Table) bool {
+		unplaced = slices.DeleteFunc(unplaced, func(t *cache.Table) bool {
 			for _, name := range slices.Sorted(maps.Keys(spare)) {
 				if s := spare[name]; fits(s, t) {
 					local[t.Digest] = s
@@ -287,18 +287,18 @@ func (c *contents) assign(tables []*cache.Table) {
 			return false
 		})
 	}
-	for _, t := range homeless {
+	for _, t := range unplaced {
 		local[t.Digest] = c.slots.newLocal()
 	}
 	c.slots.local = local
 }
 
-// names says whether one of the sets has changed.
+// names reports whether one of the sets has changed.
 func (c *contents) names(sets []api.SetID) bool {
 	return slices.ContainsFunc(sets, func(id api.SetID) bool { return c.changed[id] })
 }
 
-// isCurrent says whether it is known what the ACLs of a table hold, and that this
+// isCurrent reports whether it is known what the ACLs of a table hold, and that this
 // is what they must hold.
 func (c *contents) isCurrent(t *cache.Table) bool {
 	if c.names(t.Sets) {
@@ -308,17 +308,17 @@ func (c *contents) isCurrent(t *cache.Table) bool {
 	if !shared {
 		return c.isExpanded(t.Digest)
 	}
-	return !slices.ContainsFunc(c.who.m.Interfaces, func(n *mirror.Interface) bool {
+	return !slices.ContainsFunc(c.ownership.m.Interfaces, func(n *mirror.Interface) bool {
 		group, known := of[n.Index]
-		return c.who.isToHave(n, t) && (!known || !c.isExpanded(digestOfGroup(t.Digest, group)))
+		return c.ownership.isToHave(n, t) && (!known || !c.isExpanded(digestOfGroup(t.Digest, group)))
 	})
 }
 
-// isExpanded says whether it is known what the slot of a table holds, and it need not change by
+// isExpanded reports whether it is known what the slot of a table holds, and it need not change by
 // itself.
 func (c *contents) isExpanded(d renderer.Digest) bool {
 	s := c.slots.local[d]
-	return s != nil && s.table == d && s.want != nil && (c.how != layout.Quietly || !c.bounds.isDueAt(s))
+	return s != nil && s.table == d && s.want != nil && (c.how != layout.Compacting || !c.bounds.isDueAt(s))
 }
 
 // expandTable expands a local table that may have changed. One that is too large is
@@ -333,17 +333,17 @@ func (c *contents) expandTable(t *cache.Table) {
 	c.content[t.Digest] = c.bounds.NewTable(x)
 }
 
-// wants says whether the list is to have a slot.
-func (c *contents) wants(x seat, s *slot) bool {
+// wants reports whether the list is to have a slot.
+func (c *contents) wants(x listBinding, s *slot) bool {
 	return x.table != nil && c.slots.local[x.table.Digest] == s
 }
 
-// wholly says whether a slot has interfaces and all that stay bound to a table are
+// exclusively reports whether a slot has interfaces and all that stay bound to a table are
 // to have this one.
-func (c *contents) wholly(s *slot, t *cache.Table) bool {
+func (c *contents) exclusively(s *slot, t *cache.Table) bool {
 	stay := 0
-	for _, n := range c.who.m.Interfaces {
-		for _, x := range c.who.seats(n) {
+	for _, n := range c.ownership.m.Interfaces {
+		for _, x := range c.ownership.listBindings(n) {
 			if !x.has(s) {
 				continue
 			}

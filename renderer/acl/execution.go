@@ -13,12 +13,12 @@ import (
 
 // execution carries a plan out. It changes the vswitch, the mirror and slots, and decides nothing.
 type execution struct {
-	r        *Renderer
-	m        *mirror.Mirror
-	slots    *slots
-	who      *ownership
-	bindings *bindings
-	plan     *plan
+	r         *Renderer
+	m         *mirror.Mirror
+	slots     *slots
+	ownership *ownership
+	bindings  *bindings
+	plan      *plan
 }
 
 // changeInputs changes the ACLs of inputs in place. VPP would take every session that packets made
@@ -163,8 +163,8 @@ func (x *execution) forget(s *slot) {
 // have: rules, and the list of sources that the plugin gives them last.
 func (x *execution) raise(ctx context.Context) error {
 	for _, n := range x.m.Interfaces {
-		_, isPods := x.who.pods[n.Index]
-		if !n.Down || !vpp.MadeByCNI(n.Name) || n.Made == nil || !isPods && !x.who.held[n.Index] || !x.bindings.isBound(n) {
+		_, isPods := x.ownership.pods[n.Index]
+		if !n.Down || !vpp.MadeByCNI(n.Name) || n.Made == nil || !isPods && !x.ownership.blocked[n.Index] || !x.bindings.isBound(n) {
 			continue
 		}
 		if err := x.r.link.Raise(ctx, n); err != nil {

@@ -19,16 +19,16 @@ import (
 // meets. It evaluates the tables that were installed by the last Commit without
 // an error. ICMP errors and neighbour discovery pass whatever the tables say.
 func (r *Renderer) Explain(f api.Flow) []renderer.Decision {
-	return renderer.Signed(r.Name(), r.cache.Evaluate(f))
+	return renderer.WithRenderer(r.Name(), r.cache.Evaluate(f))
 }
 
 // reader answers what is asked of the last Commit. It waits for none.
 type reader struct {
-	link      *mirror.Link
-	tally     *counters.Tally
-	published atomic.Pointer[snapshot]
-	asks      atomic.Uint64
-	replugged atomic.Bool // interfaces are others than before
+	link        *mirror.Link
+	accumulator *counters.Accumulator
+	published   atomic.Pointer[snapshot]
+	asks        atomic.Uint64
+	replugged   atomic.Bool // interfaces are others than before
 }
 
 // Source says where an entry of an ACL comes from.
@@ -91,8 +91,8 @@ type attached struct {
 // publish makes the outcome of a Commit visible.
 func (r *Renderer) publish(err error) {
 	s := &snapshot{
-		version: r.version, err: err, pending: r.interfaces.pending, blocked: r.interfaces.held, memory: renderer.Memory{Needed: r.memory.Heap.Needed, Budget: r.memory.Heap.Budget},
-		tables: r.slots.placed(r.cache.InstalledTables()), guards: r.slots.placedGuards(r.cache.Installed().Senders), constants: map[uint32]string{}, unenforced: r.shortfall.Unenforced(), drifts: r.audits.drifts, foreign: r.audits.foreign.all,
+		version: r.version, err: err, pending: r.interfaces.pending, blocked: r.interfaces.blocked, memory: renderer.Memory{Needed: r.memory.Heap.Needed, Budget: r.memory.Heap.Budget},
+		tables: r.slots.placed(r.cache.InstalledTables()), guards: r.slots.placedGuards(r.cache.Installed().Senders), constants: map[uint32]string{}, unenforced: r.unenforced.Unenforced(), drifts: r.audits.drifts, foreign: r.audits.foreign.all,
 		pauses: r.pace.pauses(), sessions: r.memory.Sessions.State(), attached: attached{bound: r.interfaces.bound, answered: r.interfaces.answered},
 	}
 	r.noticeMade(s, r.mirror)
@@ -104,7 +104,7 @@ func (r *Renderer) publish(err error) {
 			s.constants[index] = slot.name
 		}
 	}
-	r.tally.Look(slices.Concat(s.tables, s.guards))
+	r.accumulator.Look(slices.Concat(s.tables, s.guards))
 	r.published.Store(s)
 }
 
@@ -183,20 +183,20 @@ func present(s *slot) []*slot {
 }
 
 // Decisions implements renderer.Counter: how many flows were decided by their first packet.
-func (r *reader) Decisions() map[renderer.Decided]uint64 {
-	if !r.tally.IsOn() {
+func (r *reader) Decisions() map[renderer.CounterKey]uint64 {
+	if !r.accumulator.IsOn() {
 		return nil
 	}
-	return r.tally.Read().Decided
+	return r.accumulator.Read().Decided
 }
 
 // Counters implements renderer.Counter.
 func (r *reader) Counters() *renderer.State {
 	s, out := r.published.Load(), r.State()
-	if !r.tally.IsOn() {
+	if !r.accumulator.IsOn() {
 		return out
 	}
-	hits := r.tally.Read().Hits
+	hits := r.accumulator.Read().Hits
 	for i, p := range s.tables {
 		t := &out.Tables[i]
 		if t.Packets = hits[p.Of.Digest]; t.Packets != nil {

@@ -269,7 +269,7 @@ func (w *weather) told() {
 	w.between = append(w.between, state)
 }
 
-// isKnown says whether an address is not that of a pod that is not known.
+// isKnown reports whether an address is not that of a pod that is not known.
 func (w *weather) isKnown(a netip.Addr) bool {
 	id, ok := w.podAt(a)
 	_, known := w.pods[id]

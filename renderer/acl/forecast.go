@@ -198,7 +198,7 @@ func (f *forecast) bind(w *wanted, n *mirror.Interface, at [2]*chain, most int) 
 		at[i].acls = to
 	}
 	f.step(most)
-	for _, t := range [2]*cache.Table{w.who.senders[n.Index], w.who.tables[n.Index]} {
+	for _, t := range [2]*cache.Table{w.ownership.senders[n.Index], w.ownership.tables[n.Index]} {
 		if t != nil && w.slots.local[t.Digest] != nil {
 			f.blame[w.slots.local[t.Digest]] += uint64(max(0, f.appliedNow-from)+f.keysChanged()-before) * entryPrice
 		}

@@ -29,7 +29,7 @@ func (w *wanted) prepareGuards() {
 	held := w.heldGuards()
 	pieces := make(map[*cache.Table]entries.Piece)
 	for _, n := range w.m.Interfaces {
-		if pod, ok := w.who.pods[n.Index]; ok && w.who.judgesInput(n) {
+		if pod, ok := w.ownership.pods[n.Index]; ok && w.ownership.judgesInput(n) {
 			s := held[n.Index]
 			if s == nil {
 				s = w.slots.newSlot("i")

@@ -23,7 +23,7 @@ func TestHitsOfARuleAreThoseOfItsEntries(t *testing.T) {
 		{Index: 11, Rules: []int32{2}}, // gone
 		{Index: 9},
 	}}
-	y := counters.NewTally(count)
+	y := counters.NewAccumulator(count)
 	y.Look([]counters.Table{p})
 	if got := y.Read().Hits[p.Of.Digest]; !slices.Equal(got, []uint64{3, 12, 16}) {
 		t.Errorf("hits are %v", got)

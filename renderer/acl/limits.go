@@ -33,7 +33,7 @@ const (
 // VPP takes every port for 0; and what denies some must deny all.
 const embeddedVersion = "sluice-vswitch "
 
-// isEmbedded says whether a version is that of the embedded vswitch.
+// isEmbedded reports whether a version is that of the embedded vswitch.
 func isEmbedded(version string) bool { return strings.HasPrefix(version, embeddedVersion) }
 
 func namesSCTPPort(r api.ContivRule) bool {
@@ -89,7 +89,7 @@ func defaultBounds() bounds {
 		guard: expand.GuardSizes{Entries: 256, Peers: 1024, Blocks: 128}}
 }
 
-// isDueAt says whether a quiet moment is to be used to make room in a slot.
+// isDueAt reports whether a quiet moment is to be used to make room in a slot.
 func (b *bounds) isDueAt(s *slot) bool {
 	if s.name == youngSlot {
 		return slices.ContainsFunc(s.want, b.IsDueGlobally)

@@ -16,7 +16,7 @@ func TestWhatIsSaidOfOneRuleSeveralTimesIsSaidOnce(t *testing.T) {
 	for range 3 { // interfaces
 		f.add(ErrTooLarge, reasonACLs, [][]api.Origin{{rule}, {rule}}, 1)
 	}
-	x := cache.NewShortfall(reasonSCTP, namesSCTPPort)
+	x := cache.NewUnenforcedTracker(reasonSCTP, namesSCTPPort)
 	x.Refused(f.oversize)
 	want := []renderer.Unenforced{{Origin: rule, Class: api.ClassLimit, Reason: reasonACLs, Effect: renderer.EffectPrevious, Pods: 3}}
 	if diff := cmp.Diff(want, x.Unenforced()); diff != "" {

@@ -59,8 +59,8 @@ type Options struct {
 // they must not block and must not call it. Whoever implements one calls InterfacesChanged when
 // its answers change.
 type Pods struct {
-	// Plumbing knows interfaces of pods that have no tag. May be nil.
-	Plumbing Plumbing
+	// Bindings knows interfaces of pods that have no tag. May be nil.
+	Bindings PodBindings
 
 	// Elsewhere reports whether a pod needs no interface, because it is on a host stack where
 	// another renderer enforces: nobody waits for one then. Every audit asks it again. Nil is no
@@ -72,10 +72,10 @@ type Pods struct {
 	// refuses none.
 	Refuses func(pod api.PodID, m vpp.Made) string
 
-	// HoldUnknown closes interfaces that are a pod's, by tag or by Plumbing, as long
+	// BlockUnknown closes interfaces that are a pod's, by tag or by Plumbing, as long
 	// as the pod is not known here: a pod that is created, or created again, sends
 	// and gets nothing before its policy is enforced. Otherwise they are open.
-	HoldUnknown bool
+	BlockUnknown bool
 }
 
 // Flows says what the vswitch does with flows that are open. All of it holds for the ACLs of
@@ -103,11 +103,11 @@ type Flows struct {
 
 // Pacing says when a Commit does what need not be done at once.
 type Pacing struct {
-	// Quiet is how long there must be no Commit before room is made for what joins:
+	// CompactAfter is how long there must be no Commit before room is made for what joins:
 	// then OnChange is called, and a Commit without changes moves the youngest
 	// entries of large tables to older ACLs. 0 is 10 seconds, less than 0 never; then
 	// room is made when there is none left.
-	Quiet time.Duration
+	CompactAfter time.Duration
 
 	// Audit is how often what interfaces have, and a part of the ACLs, is read and compared with
 	// what was installed: then OnChange is called, and a Commit does it, and repairs what differs.
@@ -137,8 +137,8 @@ func (o Options) check() (Options, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Pacing.Quiet == 0 {
-		o.Pacing.Quiet = defaultQuiet
+	if o.Pacing.CompactAfter == 0 {
+		o.Pacing.CompactAfter = defaultCompactAfter
 	}
 	if o.Pacing.Audit == 0 {
 		o.Pacing.Audit = defaultAudit

@@ -23,14 +23,14 @@ type ownership struct {
 	before  map[uint32][]api.PodID // pods by interface, of the last commit
 	ending  *renderer.Unplugged
 
-	tables    map[uint32]*cache.Table // for what leaves, by interface
-	senders   map[uint32]*cache.Table // for what enters, by interface; with Split
-	owned     map[uint32][]api.PodID  // pods by interface
-	pods      map[uint32]api.PodID    // of interfaces that are not held
-	uplinks   map[uint32]bool
-	held      map[uint32]bool    // interfaces that are closed, because it is not known whose they are
-	otherLife map[uint32]string  // of those that were made for another life of their pod: why
-	pending   []renderer.Pending // pods, and uplinks, without all of their interfaces
+	tables   map[uint32]*cache.Table // for what leaves, by interface
+	senders  map[uint32]*cache.Table // for what enters, by interface; with Split
+	owned    map[uint32][]api.PodID  // pods by interface
+	pods     map[uint32]api.PodID    // of interfaces that are not held
+	uplinks  map[uint32]bool
+	blocked  map[uint32]bool    // interfaces that are closed, because it is not known whose they are
+	otherPod map[uint32]string  // of those that were made for another life of their pod: why
+	pending  []renderer.Pending // pods, and uplinks, without all of their interfaces
 }
 
 // ownershipOf finds the interfaces of pods and the uplinks.
@@ -38,7 +38,7 @@ func ownershipOf(options *Options, m *mirror.Mirror, layout cache.Layout, before
 	o := &ownership{
 		options: options, m: m, layout: layout, before: before, ending: ending,
 		tables: make(map[uint32]*cache.Table), senders: make(map[uint32]*cache.Table),
-		uplinks: make(map[uint32]bool), held: make(map[uint32]bool), pods: make(map[uint32]api.PodID), otherLife: make(map[uint32]string),
+		uplinks: make(map[uint32]bool), blocked: make(map[uint32]bool), pods: make(map[uint32]api.PodID), otherPod: make(map[uint32]string),
 	}
 	o.resolve()
 	return o
@@ -80,12 +80,12 @@ func (o *ownership) resolve() {
 				o.senders[n.Index] = t
 			}
 		case len(pods) > 1:
-			o.held[n.Index] = true
+			o.blocked[n.Index] = true
 			for _, pod := range pods {
 				o.wait(pod, fmt.Sprintf("pods %s and %s claim interface %s", pods[0], pods[1], n.Name))
 			}
-		case o.otherLife[n.Index] != "", o.options.Pods.HoldUnknown && (o.isPods(n) || o.wasPods(n)):
-			o.held[n.Index] = true
+		case o.otherPod[n.Index] != "", o.options.Pods.BlockUnknown && (o.isPods(n) || o.wasPods(n)):
+			o.blocked[n.Index] = true
 		}
 	}
 	slices.SortFunc(o.pending, renderer.Pending.Compare)
@@ -104,7 +104,7 @@ func (o *ownership) owners() map[uint32][]api.PodID {
 	}
 	owners := make(map[uint32][]api.PodID)
 	for pod, t := range o.layout.Pods {
-		found := o.ofThisLife(pod, byTag[InterfaceTag(pod)])
+		found := o.ofThisPod(pod, byTag[InterfaceTag(pod)])
 		missing := ""
 		for _, name := range o.named(pod) {
 			switch n := byName[name]; {
@@ -133,13 +133,13 @@ func (o *ownership) owners() map[uint32][]api.PodID {
 	return owners
 }
 
-// ofThisLife returns those of the interfaces with the tag of a pod that were not made for another
+// ofThisPod returns those of the interfaces with the tag of a pod that were not made for another
 // life of it, and notes why the others are closed.
-func (o *ownership) ofThisLife(pod api.PodID, tagged []*mirror.Interface) (out []*mirror.Interface) {
+func (o *ownership) ofThisPod(pod api.PodID, tagged []*mirror.Interface) (out []*mirror.Interface) {
 	for _, n := range tagged {
 		if n.Made != nil && o.options.Pods.Refuses != nil {
 			if why := o.options.Pods.Refuses(pod, *n.Made); why != "" {
-				o.otherLife[n.Index] = why
+				o.otherPod[n.Index] = why
 				continue
 			}
 		}
@@ -155,15 +155,15 @@ func (o *ownership) wait(pod api.PodID, reason string) {
 
 // named returns the interfaces of a pod that do not need a tag.
 func (o *ownership) named(pod api.PodID) []string {
-	if o.options.Pods.Plumbing == nil {
+	if o.options.Pods.Bindings == nil {
 		return nil
 	}
-	return o.options.Pods.Plumbing.InterfacesOf(pod)
+	return o.options.Pods.Bindings.InterfacesOf(pod)
 }
 
-// isPods says whether an interface is meant for some pod.
+// isPods reports whether an interface is meant for some pod.
 func (o *ownership) isPods(n *mirror.Interface) bool {
-	return strings.HasPrefix(n.Tag, vpp.PodTagPrefix) || o.options.Pods.Plumbing != nil && o.options.Pods.Plumbing.IsPodInterface(n.Name)
+	return strings.HasPrefix(n.Tag, vpp.PodTagPrefix) || o.options.Pods.Bindings != nil && o.options.Pods.Bindings.IsPodInterface(n.Name)
 }
 
 // wasPods reports whether an interface has what ours gave it while it was a pod's. Its tag or its
@@ -209,21 +209,22 @@ func (o *ownership) resolveUplinks(owners map[uint32][]api.PodID) {
 	}
 }
 
-// heldState says why an interface is blocked.
-func (o *ownership) heldState(n *mirror.Interface) (state, reason string) {
-	switch why := o.otherLife[n.Index]; {
+// blockedState says why an interface is blocked.
+func (o *ownership) blockedState(n *mirror.Interface) (state, reason string) {
+	switch why := o.otherPod[n.Index]; {
 	case why != "":
 		return BoundPending, why
 	case len(o.owned[n.Index]) > 1:
 		return BoundConflicting, fmt.Sprintf("pods %s and %s claim it", o.owned[n.Index][0], o.owned[n.Index][1])
 	case o.isPods(n):
-		return BoundPending, cmp.Or(o.lifeRefused(n), "its pod is not known yet")
+		return BoundPending, cmp.Or(o.identityRefused(n), "its pod is not known yet")
 	}
 	return BoundOrphaned, "its tag or its key is gone"
 }
 
-// lifeRefused returns why an interface is not that of its pod, of which policy knows no address.
-func (o *ownership) lifeRefused(n *mirror.Interface) string {
+// identityRefused returns why an interface is not that of its pod, of which policy knows no
+// address.
+func (o *ownership) identityRefused(n *mirror.Interface) string {
 	name, tagged := strings.CutPrefix(n.Tag, vpp.PodTagPrefix)
 	pod, err := api.ParsePodID(name)
 	if !tagged || err != nil || n.Made == nil || o.options.Pods.Refuses == nil {
@@ -237,7 +238,7 @@ func (o *ownership) isToHave(n *mirror.Interface, t *cache.Table) bool {
 	return o.tables[n.Index] == t || o.senders[n.Index] == t
 }
 
-// seats returns the lists of an interface.
-func (o *ownership) seats(n *mirror.Interface) [2]seat {
-	return [2]seat{{n.Bound.In, o.senders[n.Index]}, {n.Bound.Out, o.tables[n.Index]}}
+// listBindings returns the lists of an interface.
+func (o *ownership) listBindings(n *mirror.Interface) [2]listBinding {
+	return [2]listBinding{{n.Bound.In, o.senders[n.Index]}, {n.Bound.Out, o.tables[n.Index]}}
 }

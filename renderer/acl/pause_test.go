@@ -24,7 +24,7 @@ func withABudget(t *testing.T, test func(t *testing.T, s *subject, tell func(fun
 		if err := s.r.Close(); err != nil {
 			t.Fatal(err)
 		}
-		s.options = sluiceacl.Options{Pacing: sluiceacl.Pacing{PauseBudget: 0.01, Quiet: -1}}
+		s.options = sluiceacl.Options{Pacing: sluiceacl.Pacing{PauseBudget: 0.01, CompactAfter: -1}}
 		s.r, s.tap.pause = s.open(), aPause
 		defer func() {
 			if err := s.Close(); err != nil {

@@ -38,7 +38,7 @@ func (p place) index() uint32 { return p.slot.indexes[p.n] }
 
 func (p place) want() entries.Piece { return p.slot.want[p.n] }
 
-// differs says whether an ACL that there is does not hold what it must.
+// differs reports whether an ACL that there is does not hold what it must.
 func (p place) differs(m *mirror.Mirror) bool {
 	return m.ACLs[p.index()].Piece.Digest != p.want().Digest
 }

@@ -16,7 +16,7 @@ type quarantined struct {
 	spared    map[uint32]string // interfaces by index that Quarantine leaves alone; nil: it has found no rules
 }
 
-// Quarantine implements renderer.Quarantiner. It blocks nothing without Pods.HoldUnknown.
+// Quarantine implements renderer.Quarantiner. It blocks nothing without Pods.BlockUnknown.
 func (r *Renderer) Quarantine(ctx context.Context) (holdsRules bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,7 +47,7 @@ func (r *Renderer) quarantine(ctx context.Context) (holdsRules bool, err error) 
 	if err := w.block(ctx); err != nil {
 		return holdsRules, r.fail(err)
 	}
-	r.interfaces.holding(w)
+	r.interfaces.noteBlocked(w)
 	return holdsRules, errors.Join(w.refusals.errs...)
 }
 
@@ -57,20 +57,20 @@ func (q *quarantined) spare(w *wanted, holdsRules bool) {
 	first := holdsRules && q.spared == nil
 	there := make(map[uint32]string)
 	for _, n := range w.m.Interfaces {
-		if w.who.held[n.Index] && (first || q.spared[n.Index] == n.Name) {
+		if w.ownership.blocked[n.Index] && (first || q.spared[n.Index] == n.Name) {
 			there[n.Index] = n.Name
 		}
 	}
 	if q.spared = nil; holdsRules {
 		q.spared = there
-		maps.DeleteFunc(w.who.held, func(index uint32, _ bool) bool { return there[index] != "" })
+		maps.DeleteFunc(w.ownership.blocked, func(index uint32, _ bool) bool { return there[index] != "" })
 	}
 }
 
 // block binds the ACL that denies everything to the interfaces that are held, and touches nothing
 // else.
 func (w *wanted) block(ctx context.Context) error {
-	if len(w.who.held) == 0 {
+	if len(w.ownership.blocked) == 0 {
 		return nil
 	}
 	w.fixed(closedSlot, entries.Everything(entries.Deny))
@@ -83,7 +83,7 @@ func (w *wanted) block(ctx context.Context) error {
 		}
 	}
 	for _, n := range w.m.Interfaces {
-		if !w.who.held[n.Index] {
+		if !w.ownership.blocked[n.Index] {
 			continue
 		}
 		if err := x.bindInterface(ctx, n); err != nil {

@@ -63,17 +63,17 @@ func (r *reader) InterfacesChanged() {
 
 // endpoints returns what the interfaces of pods have. before is what they had.
 func (w *wanted) endpoints(before map[string]Bound, now time.Time) map[string]Bound {
-	out := make(map[string]Bound, len(w.who.pods)+len(w.who.held))
+	out := make(map[string]Bound, len(w.ownership.pods)+len(w.ownership.blocked))
 	for _, n := range w.m.Interfaces {
 		b := Bound{Name: n.Name, Index: n.Index, Tag: n.Tag, State: BoundPending, Since: now}
 		if n.Made != nil {
 			b.UID = n.Made.UID
 		}
-		pod, isPods := w.who.pods[n.Index]
-		t := w.who.tables[n.Index]
+		pod, isPods := w.ownership.pods[n.Index]
+		t := w.ownership.tables[n.Index]
 		switch {
-		case w.who.held[n.Index]:
-			b.State, b.Reason = w.who.heldState(n)
+		case w.ownership.blocked[n.Index]:
+			b.State, b.Reason = w.ownership.blockedState(n)
 		case isPods && (!w.bindings.isBound(n) || t != nil && w.refusals.tooBig[t.Digest]):
 			b.Reason = "the rules of its pod are not in force"
 		case isPods:

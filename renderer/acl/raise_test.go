@@ -115,7 +115,7 @@ func TestRaiseSetsUpWhatACNIPluginMade(t *testing.T) {
 // that it was made for, and policy is told by which addresses that is.
 func TestRaiseRefusesAnInterfaceOfAnotherLife(t *testing.T) {
 	s := newSubjectWith(t, nil, false, shopPods[1:]...)
-	var lives sluiceacl.Lives
+	var lives sluiceacl.PodIdentities
 	s.options.Pods.Refuses = lives.Refuses
 	if err := s.r.Close(); err != nil {
 		t.Fatal(err)
@@ -123,11 +123,11 @@ func TestRaiseRefusesAnInterfaceOfAnotherLife(t *testing.T) {
 	s.r = s.open()
 	t.Cleanup(func() { _ = s.Close() })
 	say := func(uid string, ips ...string) {
-		life := &sluiceacl.Life{UID: uid}
+		life := &sluiceacl.PodIdentity{UID: uid}
 		for _, ip := range ips {
 			life.IPs = append(life.IPs, netip.MustParseAddr(ip))
 		}
-		if !lives.Identify(map[api.PodID]*sluiceacl.Life{shopPods[0]: life}, false) {
+		if !lives.Identify(map[api.PodID]*sluiceacl.PodIdentity{shopPods[0]: life}, false) {
 			t.Fatal("nothing is to be looked at")
 		}
 		s.r.InterfacesChanged()

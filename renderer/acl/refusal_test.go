@@ -46,7 +46,7 @@ func TestALayoutThatHidesThePodsFromTheUplinkIsRefused(t *testing.T) {
 			}
 			feature("")
 			err := try(t, s.Renderer(), true, shop)
-			if errors.Is(err, sluiceacl.ErrLayout) != tt.refused || err != nil && !tt.refused {
+			if errors.Is(err, sluiceacl.ErrNATOrder) != tt.refused || err != nil && !tt.refused {
 				t.Fatalf("commit: %v, want it to be refused: %t", err, tt.refused)
 			}
 			if tt.refused && (!strings.Contains(err.Error(), tt.on) || !strings.Contains(err.Error(), tt.node)) {
@@ -67,7 +67,7 @@ func TestALayoutDoesNotMatterWithoutRulesForWhatLeaves(t *testing.T) {
 	t.Cleanup(func() { _ = s.Close() })
 	s.cli(t, "set interface feature uplink0 nat-pre-in2out-output arc ip4-output")
 	commit(t, s.Renderer(), true, closedShop)
-	if err := try(t, s.Renderer(), false, shop); !errors.Is(err, sluiceacl.ErrLayout) {
+	if err := try(t, s.Renderer(), false, shop); !errors.Is(err, sluiceacl.ErrNATOrder) {
 		t.Errorf("with such rules: %v", err)
 	}
 	commit(t, s.Renderer(), true, closedShop)

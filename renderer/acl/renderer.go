@@ -32,7 +32,7 @@ type Renderer struct {
 	bounds      bounds
 	pace        pace
 	audits      audits
-	shortfall   cache.Shortfall
+	unenforced  cache.UnenforcedTracker
 	memory      memory.Memory
 	quarantined quarantined
 }
@@ -62,7 +62,7 @@ func New(o Options) (*Renderer, error) {
 	}
 	r := &Renderer{
 		cache: newCache(o.Orientation), slots: newSlots(), bounds: defaultBounds(),
-		shortfall: cache.NewShortfall(reasonSCTP, namesSCTPPort), audits: newAudits(),
+		unenforced: cache.NewUnenforcedTracker(reasonSCTP, namesSCTPPort), audits: newAudits(),
 	}
 	if o.Stats.Counters == nil && o.Stats.Socket != "" {
 		r.memory.Stats = counters.NewStatistics(o.Stats.Socket, o.Log)
@@ -70,8 +70,8 @@ func New(o Options) (*Renderer, error) {
 	}
 	r.options = o
 	r.pace.deferral = pauses.New(r.cache, o.Pacing.PauseBudget)
-	r.shortfall.SetMatters(false) // until it is known what vswitch there is
-	r.tally = counters.NewTally(o.Stats.Counters)
+	r.unenforced.SetMatters(false) // until it is known what vswitch there is
+	r.accumulator = counters.NewAccumulator(o.Stats.Counters)
 	r.memory.Limit, r.memory.Places, r.memory.Log, r.memory.Most = o.Memory, uint64(o.Flows.SessionTable), o.Log, r.mostSessions
 	r.publish(nil)
 	if r.link, err = mirror.Dial(vpp.Options{Adapter: o.Adapter, Socket: o.Socket, Client: "sluice-acl", Timeout: o.Timeout, OnChange: o.OnChange}); err != nil {
@@ -107,12 +107,12 @@ func (r *Renderer) Close() error {
 
 // txn implements renderer.Txn.
 type txn struct {
-	cache.Told
+	cache.StagedTxn
 	r *Renderer
 }
 
 // NewTxn starts a transaction.
-func (r *Renderer) NewTxn(resync bool) renderer.Txn { return &txn{r.shortfall.Tell(resync), r} }
+func (r *Renderer) NewTxn(resync bool) renderer.Txn { return &txn{r.unenforced.NewTxn(resync), r} }
 
 // Commit installs the difference. It returns a renderer.Deferred when members of sets wait, see
 // Pacing.PauseBudget, or slots for their turn.
@@ -120,7 +120,7 @@ func (t *txn) Commit(ctx context.Context) error {
 	r := t.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.options.Pods.HoldUnknown && t.HasPods() {
+	if r.options.Pods.BlockUnknown && t.HasPods() {
 		r.replugged.Store(true) // interfaces are held or not by which pods are known
 	}
 	now := time.Now()
@@ -145,7 +145,7 @@ func (r *Renderer) await(took, pause time.Duration, err error) error {
 	} else {
 		r.publish(r.memory.Sessions.Err())
 	}
-	since := r.pace.awaitRest(now, r.link.Prompt)
+	since := r.pace.awaitUnfinished(now, r.link.Prompt)
 	if err != nil || since.IsZero() {
 		return err
 	}
@@ -165,33 +165,33 @@ func (r *Renderer) commit(ctx context.Context) error {
 	}
 	fresh = fresh || differs
 	idle := plan.Empty() && r.pace.turns.since.IsZero()
-	r.pace.calm = r.pace.quiet.Take() && idle
-	if idle && !fresh && len(r.interfaces.pending)+len(r.interfaces.blind) == 0 && !r.flows.isOver() && !r.pace.calm {
-		r.shortfall.Refused(nil) // what was too large was taken back
+	r.pace.compacting = r.pace.idle.Take() && idle
+	if idle && !fresh && len(r.interfaces.pending)+len(r.interfaces.natConflicts) == 0 && !r.flows.isOver() && !r.pace.compacting {
+		r.unenforced.Refused(nil) // what was too large was taken back
 		r.cache.Commit()
 		return nil
 	}
-	defer r.rest()
+	defer r.awaitIdle()
 	w, err := r.carryOut(ctx, plan, fresh)
 	if err != nil {
 		return r.fail(err)
 	}
-	r.interfaces.pending, r.interfaces.owned, r.interfaces.guards, r.interfaces.bound = w.who.pending, w.who.owned, w.bindings.guards, w.endpoints(r.interfaces.bound, time.Now())
+	r.interfaces.pending, r.interfaces.owned, r.interfaces.guards, r.interfaces.bound = w.ownership.pending, w.ownership.owned, w.bindings.guards, w.endpoints(r.interfaces.bound, time.Now())
 	r.interfaces.answered = r.interfaces.asked
-	r.interfaces.plugged(w)
-	r.interfaces.holding(w)
+	r.interfaces.noteBound(w)
+	r.interfaces.noteBlocked(w)
 	if err := r.audits.foreign.find(ctx, r); err != nil {
 		return r.fail(err)
 	}
-	r.shortfall.Refused(w.refusals.oversize)
+	r.unenforced.Refused(w.refusals.oversize)
 	if len(w.refusals.errs) == 0 { // else what is too large is tried again with the next change
 		r.cache.Commit()
 	}
 	errs := w.refusals.errs
-	if len(r.interfaces.blind) > 0 {
-		errs = append(errs, layoutError(r.options.Orientation, r.interfaces.blind))
+	if len(r.interfaces.natConflicts) > 0 {
+		errs = append(errs, natOrderError(r.options.Orientation, r.interfaces.natConflicts))
 	}
-	return errors.Join(append(errs, renderer.Missing(w.who.pending))...)
+	return errors.Join(append(errs, renderer.Missing(w.ownership.pending))...)
 }
 
 // carryOut installs what a plan leads to. What the memory of the vswitch does not suffice for
@@ -225,7 +225,7 @@ func (r *Renderer) carryOut(ctx context.Context, plan cache.Plan, fresh bool) (*
 // before, unless they are fresh: pods may have got new ones, and others may have bound
 // their ACLs.
 func (r *Renderer) look(ctx context.Context, plan cache.Plan, fresh bool) (*wanted, error) {
-	if !fresh && len(plan.Bindings)+len(plan.Pods) == 0 && plan.Global.From == plan.Global.To && len(r.interfaces.pending)+len(r.interfaces.blind) == 0 {
+	if !fresh && len(plan.Bindings)+len(plan.Pods) == 0 && plan.Global.From == plan.Global.To && len(r.interfaces.pending)+len(r.interfaces.natConflicts) == 0 {
 		return r.want(plan), nil
 	}
 	if !fresh {
@@ -234,7 +234,7 @@ func (r *Renderer) look(ctx context.Context, plan cache.Plan, fresh bool) (*want
 		}
 	}
 	w := r.want(plan)
-	return w, w.checkLayout(ctx)
+	return w, w.checkNATOrder(ctx)
 }
 
 // fail has everything read back before the next change.
@@ -263,7 +263,7 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 		return false, err
 	}
 	r.memory.IsEmbedded = isEmbedded(r.version)
-	r.shortfall.SetMatters(!r.memory.IsEmbedded)
+	r.unenforced.SetMatters(!r.memory.IsEmbedded)
 	r.memory.Heap = memory.Heap{Last: r.memory.Heap.Last, Most: r.memory.Heap.Most}
 	r.order = nil
 	if err := r.startCounting(ctx); err != nil {
@@ -296,13 +296,13 @@ func (r *Renderer) read(ctx context.Context, before []*mirror.Interface) error {
 	if err != nil {
 		return err
 	}
-	m.Long, m.Losing = r.bounds.Whole, r.tally.Losing
+	m.Long, m.Losing = r.bounds.Whole, r.accumulator.Losing
 	if r.options.Stats.Counters != nil {
 		m.Lengthen(r.options.Stats.Counters)
 	}
 	r.mirror = m
 	r.slots.adopt(r.mirror)
-	r.tally.Look(slices.Concat(r.slots.placed(r.cache.InstalledTables()), r.slots.placedGuards(r.cache.Installed().Senders)))
+	r.accumulator.Look(slices.Concat(r.slots.placed(r.cache.InstalledTables()), r.slots.placedGuards(r.cache.Installed().Senders)))
 	return nil
 }
 

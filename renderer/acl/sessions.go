@@ -120,7 +120,7 @@ func (w *wanted) prepareInput() {
 	w.fixed(reflectSlot, w.r.flows.input())
 }
 
-// reclassify is the command that says whether sessions are looked at again when
+// reclassify is the command that reports whether sessions are looked at again when
 // rules change.
 func reclassify(on bool) string {
 	if on {

@@ -129,7 +129,7 @@ func theChoiceCanChange(t *testing.T, v vswitch.Options) {
 	}
 }
 
-// reclassifies says whether a change of rules makes the vswitch look at sessions
+// reclassifies reports whether a change of rules makes the vswitch look at sessions
 // again, by how a session takes one.
 func (s *subject) reclassifies(t *testing.T) bool {
 	t.Helper()

@@ -52,10 +52,10 @@ func (s *slot) role(n int) layout.Role {
 // tag returns the tag of the n-th ACL when it holds something.
 func (s *slot) tag(n int, p entries.Piece) string { return mirror.Tag(s.name, n, s.role(n), p.Digest) }
 
-// isGlobal says whether the slot holds a part of the global table.
+// isGlobal reports whether the slot holds a part of the global table.
 func (s *slot) isGlobal() bool { return s.name == youngSlot || isNumbered(s.name, "g") }
 
-// isLocal says whether the slot is for a local table.
+// isLocal reports whether the slot is for a local table.
 func (s *slot) isLocal() bool { return isNumbered(s.name, "l") }
 
 func isNumbered(name, letter string) bool {
@@ -190,11 +190,13 @@ func (a *slots) ofLocal(t *cache.Table) (out []*slot) {
 	return out
 }
 
-// has says whether the list has a slot.
-func (x seat) has(s *slot) bool { return len(s.indexes) > 0 && slices.Contains(x.acls, s.indexes[0]) }
+// has reports whether the list has a slot.
+func (x listBinding) has(s *slot) bool {
+	return len(s.indexes) > 0 && slices.Contains(x.acls, s.indexes[0])
+}
 
-// seat is one of the two lists of an interface, and the table that it is to have.
-type seat struct {
+// listBinding is one of the two lists of an interface, and the table that it is to have.
+type listBinding struct {
 	acls  []uint32 // bound now
 	table *cache.Table
 }

@@ -34,8 +34,8 @@ func (c counting) send(n int, port uint16) {
 	}
 }
 
-func decision(policy string, rule int, action api.Action) renderer.Decided {
-	return renderer.Decided{Origin: api.Origin{Policy: api.PolicyID{Namespace: "shop", Name: policy}, Rule: rule}, Action: action}
+func decision(policy string, rule int, action api.Action) renderer.CounterKey {
+	return renderer.CounterKey{Origin: api.Origin{Policy: api.PolicyID{Namespace: "shop", Name: policy}, Rule: rule}, Action: action}
 }
 
 // counted renders pod web-0 with a policy that permits a port to clients.
@@ -47,7 +47,7 @@ func counted(policy string, port uint16) func(renderer.Txn) {
 	}
 }
 
-func (c counting) want(d renderer.Decided, want uint64) {
+func (c counting) want(d renderer.CounterKey, want uint64) {
 	c.t.Helper()
 	if got := c.ACL.Decisions()[d]; got != want {
 		c.t.Errorf("%s %s: %d hits, want %d", d.Action, d.Origin, got, want)

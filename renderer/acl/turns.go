@@ -34,15 +34,15 @@ type turn struct {
 // pace says when a Commit does what may wait: members that join sets, slots whose changes take
 // long, and room for what joins.
 type pace struct {
-	deferral  pauses.Deferral
-	deferring pauses.Timer // until what waits is due
-	turns     turns        // of slots whose changes take long
-	quiet     pauses.Timer // until it is the time to make room
-	calm      bool         // it is the time to make room, unless there is something else to do
+	deferral   pauses.Deferral
+	deferring  pauses.Timer // until what waits is due
+	turns      turns        // of slots whose changes take long
+	idle       pauses.Timer // until it is the time to make room
+	compacting bool         // it is the time to make room, unless there is something else to do
 }
 
 func (p *pace) stop() {
-	p.quiet.Stop()
+	p.idle.Stop()
 	p.deferring.Stop()
 }
 
@@ -62,8 +62,8 @@ func (p *pace) unfinished() time.Time {
 	return since
 }
 
-// awaitRest has prompt called when what waits is due, and returns what unfinished does.
-func (p *pace) awaitRest(now time.Time, prompt func()) (since time.Time) {
+// awaitUnfinished has prompt called when what waits is due, and returns what unfinished does.
+func (p *pace) awaitUnfinished(now time.Time, prompt func()) (since time.Time) {
 	since = p.unfinished()
 	switch {
 	case since.IsZero():
@@ -92,19 +92,19 @@ func (s *slot) keep(m *mirror.Mirror) {
 	s.table = renderer.Digest{}
 }
 
-// rest waits for a quiet moment, if there is something to be done in one: a young
+// awaitIdle waits for a quiet moment, if there is something to be done in one: a young
 // segment that is more than half full. It is called after every commit; a commit that
 // was such a moment did what could be done.
-func (r *Renderer) rest() {
-	if r.options.Pacing.Quiet < 0 || r.pace.calm || r.mirror == nil || !r.slots.isDue(&r.bounds) {
-		r.pace.quiet.Cancel()
+func (r *Renderer) awaitIdle() {
+	if r.options.Pacing.CompactAfter < 0 || r.pace.compacting || r.mirror == nil || !r.slots.isDue(&r.bounds) {
+		r.pace.idle.Cancel()
 	} else {
-		r.pace.quiet.Wait(r.options.Pacing.Quiet, r.link.Prompt)
+		r.pace.idle.Wait(r.options.Pacing.CompactAfter, r.link.Prompt)
 	}
-	r.pace.calm = false
+	r.pace.compacting = false
 }
 
-// isDue says whether a quiet moment is to be used to make room.
+// isDue reports whether a quiet moment is to be used to make room.
 func (a *slots) isDue(b *bounds) bool {
 	for _, s := range a.byName {
 		if b.isDueAt(s) {
@@ -114,6 +114,6 @@ func (a *slots) isDue(b *bounds) bool {
 	return false
 }
 
-// defaultQuiet is short beside the time in which young segments fill up, and long
+// defaultCompactAfter is short beside the time in which young segments fill up, and long
 // beside the pauses in a burst of changes.
-const defaultQuiet = 10 * time.Second
+const defaultCompactAfter = 10 * time.Second

@@ -37,7 +37,7 @@ func startRoomy(t *testing.T, heap int, every float64, pods int) *roomy {
 		tags = append(tags, sluiceacl.InterfaceTag(x.pods[i]))
 	}
 	attach(t, x.api(), tags)
-	r, err := sluiceacl.New(sluiceacl.Options{Socket: x.socket(), Stats: sluiceacl.Stats{Socket: x.statsSocket()}, Timeout: 10 * time.Minute, Pacing: sluiceacl.Pacing{Audit: -1, Quiet: -1}})
+	r, err := sluiceacl.New(sluiceacl.Options{Socket: x.socket(), Stats: sluiceacl.Stats{Socket: x.statsSocket()}, Timeout: 10 * time.Minute, Pacing: sluiceacl.Pacing{Audit: -1, CompactAfter: -1}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -198,14 +198,14 @@ func (s *subject) open() *sluiceacl.Renderer {
 	if o.Pacing.Audit == 0 {
 		o.Pacing.Audit = -1 // tests count what the owner is asked
 	}
-	o.Adapter, o.Pods.HoldUnknown, o.OnChange = s.tap, s.hold, func() {
+	o.Adapter, o.Pods.BlockUnknown, o.OnChange = s.tap, s.hold, func() {
 		select {
 		case s.wake <- struct{}{}:
 		default:
 		}
 	}
 	if s.plumbing != nil {
-		o.Pods.Plumbing = s.plumbing
+		o.Pods.Bindings = s.plumbing
 	}
 	r, err := sluiceacl.New(o)
 	if err != nil {

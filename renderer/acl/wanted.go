@@ -20,11 +20,11 @@ type wanted struct {
 	m      *mirror.Mirror
 	layout cache.Layout
 
-	tables   *contents
-	who      *ownership // of interfaces
-	bindings *bindings
-	refusals *refusals
-	plan     *plan
+	tables    *contents
+	ownership *ownership // of interfaces
+	bindings  *bindings
+	refusals  *refusals
+	plan      *plan
 	// inputDiffers says that inputs make sessions for other packets than before.
 	inputDiffers bool
 
@@ -37,17 +37,17 @@ func (r *Renderer) want(p cache.Plan) *wanted {
 		r: r, slots: r.slots, m: r.mirror, layout: r.cache.Desired(),
 		refusals: &refusals{tooBig: make(map[renderer.Digest]bool)}, plan: &plan{live: make(map[*slot]bool)},
 	}
-	w.who = ownershipOf(&r.options, r.mirror, w.layout, r.interfaces.owned, &r.interfaces.ending)
-	w.bindings = &bindings{who: w.who, slots: r.slots, refusals: w.refusals}
+	w.ownership = ownershipOf(&r.options, r.mirror, w.layout, r.interfaces.owned, &r.interfaces.ending)
+	w.bindings = &bindings{ownership: w.ownership, slots: r.slots, refusals: w.refusals}
 	w.tables = &contents{
-		layout: w.layout, who: w.who, slots: r.slots, refusals: w.refusals, bounds: &r.bounds, threads: int(r.memory.Sessions.Threads),
+		layout: w.layout, ownership: w.ownership, slots: r.slots, refusals: w.refusals, bounds: &r.bounds, threads: int(r.memory.Sessions.Threads),
 		expand: expand.New(r.cache.Members), changed: make(map[api.SetID]bool),
 		content: make(map[renderer.Digest]layout.Table), whole: make(map[renderer.Digest]*cache.Table),
 	}
-	if r.pace.calm {
-		w.tables.how = layout.Quietly
+	if r.pace.compacting {
+		w.tables.how = layout.Compacting
 	}
-	w.tables.expand.Coarse = r.shortfall.Matters()
+	w.tables.expand.Coarse = r.unenforced.Matters()
 	for _, id := range p.Sets {
 		w.tables.changed[id] = true
 	}
@@ -76,7 +76,7 @@ func (w *wanted) decide(changed []layout.Part) {
 	}
 	w.prepareConstants()
 	w.prepareGuards()
-	if len(w.refusals.tooBig) > 0 || len(w.who.held) > 0 {
+	if len(w.refusals.tooBig) > 0 || len(w.ownership.blocked) > 0 {
 		w.fixed(closedSlot, entries.Everything(entries.Deny))
 	}
 	if w.layout.Global != nil {
@@ -97,13 +97,13 @@ func (w *wanted) decide(changed []layout.Part) {
 // is to have them.
 func (w *wanted) prepareConstants() {
 	// A state without rules is known, too; see holdsRules.
-	infra, input, open := len(w.layout.Tables) > 0 || w.r.options.Pods.HoldUnknown, false, false
+	infra, input, open := len(w.layout.Tables) > 0 || w.r.options.Pods.BlockUnknown, false, false
 	for _, n := range w.m.Interfaces {
 		if w.r.options.Orientation == Split {
-			input = input || w.who.tables[n.Index] != nil && w.who.senders[n.Index] == nil
+			input = input || w.ownership.tables[n.Index] != nil && w.ownership.senders[n.Index] == nil
 			continue
 		}
-		input, open = input || w.who.judgesInput(n), open || w.who.isOpen(n)
+		input, open = input || w.ownership.judgesInput(n), open || w.ownership.isOpen(n)
 	}
 	if infra || open || input && w.r.options.Orientation == Outputs {
 		w.fixed(infraSlot, entries.Infra(w.r.options.Infra))
@@ -163,7 +163,7 @@ func (w *wanted) order(t *cache.Table) {
 	}
 	var joiners, leavers bool
 	for _, n := range w.m.Interfaces {
-		for _, x := range w.who.seats(n) {
+		for _, x := range w.ownership.listBindings(n) {
 			bound, wants := x.has(s), w.tables.wants(x, s)
 			joiners = joiners || wants && !bound
 			leavers = leavers || bound && !wants
@@ -216,7 +216,7 @@ func (w *wanted) install(ctx context.Context) error {
 }
 
 func (w *wanted) execution() *execution {
-	return &execution{r: w.r, m: w.m, slots: w.slots, who: w.who, bindings: w.bindings, plan: w.plan}
+	return &execution{r: w.r, m: w.m, slots: w.slots, ownership: w.ownership, bindings: w.bindings, plan: w.plan}
 }
 
 // pace has interfaces switch to a new ACL, one after the other, where a change in place would pause

@@ -40,7 +40,7 @@ type Cache struct {
 type stale struct {
 	any     bool
 	pods    map[api.PodID]*pod // their tables must be built anew
-	touched map[touch]struct{}
+	touched map[membershipChange]struct{}
 	global  bool
 	lists   map[*list]struct{} // opposite lists whose pods changed
 }
@@ -61,8 +61,8 @@ type pod struct {
 	entry    *entry     // nil when the pod is open
 }
 
-// touch is a set that gained or lost a local address.
-type touch struct {
+// membershipChange is a set that gained or lost a local address.
+type membershipChange struct {
 	set  api.SetID
 	addr netip.Addr
 }
@@ -77,7 +77,7 @@ func New(direction api.Direction) *Cache {
 		addrs:       addresses{all: make(map[netip.Addr]*address)},
 		lists:       newLists(o),
 		entries:     make(entries),
-		stale:       stale{pods: make(map[api.PodID]*pod), touched: make(map[touch]struct{}), lists: make(map[*list]struct{})},
+		stale:       stale{pods: make(map[api.PodID]*pod), touched: make(map[membershipChange]struct{}), lists: make(map[*list]struct{})},
 		changedPods: make(map[api.PodID]struct{}),
 	}
 	c.sets = sets{mu: &c.mu, all: make(map[api.SetID]*set), changed: make(map[api.SetID]struct{})}

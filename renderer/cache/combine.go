@@ -17,7 +17,7 @@ type combiner struct {
 	orientation orientation
 	inSet       func(api.SetID, netip.Addr) bool // as staged
 	opposites   []*list                          // the opposite lists that pods have, sorted by digest
-	talkers     []talker                         // the addresses of those pods, sorted
+	talkers     []restrictingPeer                // the addresses of those pods, sorted
 	about       rulesAbout                       // what rulesAbout returned last
 	meets       map[pair]traffic.Traffic
 	scratch     []traffic.Traffic
@@ -30,8 +30,8 @@ type block struct {
 	digest  renderer.Digest
 }
 
-// talker is an address whose pods have opposite lists.
-type talker struct {
+// restrictingPeer is an address whose pods have opposite lists.
+type restrictingPeer struct {
 	*address
 	lists []int // indexes in combiner.opposites
 }
@@ -78,10 +78,10 @@ func (c *combiner) refresh(opposites map[renderer.Digest]*list, pods map[api.Pod
 	c.talkers = c.talkers[:0]
 	for _, a := range addrs {
 		if lists := oppositesOf(a); len(lists) > 0 {
-			c.talkers = append(c.talkers, talker{a, lists})
+			c.talkers = append(c.talkers, restrictingPeer{a, lists})
 		}
 	}
-	slices.SortFunc(c.talkers, func(a, b talker) int { return a.addr.Compare(b.addr) })
+	slices.SortFunc(c.talkers, func(a, b restrictingPeer) int { return a.addr.Compare(b.addr) })
 }
 
 // oppositesOf returns the indexes of the opposite lists of an address, sorted.
@@ -206,7 +206,7 @@ func (c *combiner) exceptions(own *list, a *address) []group {
 		// An address that several pods claim may do only what it may do for all of them.
 		may := ours
 		for _, n := range q.lists {
-			may = c.meet(may, theirs[n])
+			may = c.intersect(may, theirs[n])
 		}
 		if may != ours {
 			c.addTo(out.of(may), q, theirs)
@@ -233,7 +233,7 @@ func (g *groups) of(may traffic.Traffic) *group {
 }
 
 // addTo adds an address to a group, with the lists that restrict it.
-func (c *combiner) addTo(g *group, q talker, theirs []traffic.Traffic) {
+func (c *combiner) addTo(g *group, q restrictingPeer, theirs []traffic.Traffic) {
 	g.prefixes = append(g.prefixes, prefixes.Host(q.addr))
 	for _, n := range q.lists {
 		if theirs[n] != traffic.Everything && !slices.Contains(g.lists, c.opposites[n]) {
@@ -293,7 +293,7 @@ func (c *combiner) rulesAbout(lists []*list, a *address) *rulesAbout {
 	for _, l := range lists {
 		x.add(c.orientation.oppRules(l.first.cfg), l.verdict(a, c.inSet).matches.indexes())
 	}
-	x.settle()
+	x.finish()
 	return x
 }
 
@@ -306,8 +306,8 @@ func (x *rulesAbout) add(list *renderer.RuleList, indexes []uint32) {
 	}
 }
 
-// settle brings the rules in order, once all are added.
-func (x *rulesAbout) settle() {
+// finish brings the rules in order, once all are added.
+func (x *rulesAbout) finish() {
 	slices.Sort(x.order)
 	highest := uint16(0)
 	for _, o := range x.order {
@@ -333,7 +333,7 @@ func (x *rulesAbout) origins(r api.ContivRule) []api.Origin {
 	return slices.Compact(out)
 }
 
-// overlap says whether two rules have traffic in common, whatever the addresses.
+// overlap reports whether two rules have traffic in common, whatever the addresses.
 func overlap(a, b api.ContivRule) bool {
 	return (a.Protocol == b.Protocol || a.Protocol == api.AnyProtocol || b.Protocol == api.AnyProtocol) &&
 		overlapPorts(a.SrcPort, b.SrcPort) && overlapPorts(a.DstPort, b.DstPort)
@@ -345,8 +345,8 @@ func overlapPorts(a, b api.PortRange) bool {
 	return af <= bl && bf <= al
 }
 
-// meet returns what both sets permit.
-func (c *combiner) meet(a, b traffic.Traffic) traffic.Traffic {
+// intersect returns what both sets permit.
+func (c *combiner) intersect(a, b traffic.Traffic) traffic.Traffic {
 	switch {
 	case a == b || b == traffic.Everything:
 		return a

@@ -28,7 +28,7 @@ func TestRulesAboutFindsWhatHasTrafficInCommon(t *testing.T) {
 		r := api.ContivRule{Action: api.Permit, Protocol: api.TCP, DstPort: ports("exception")}
 		var x rulesAbout
 		x.add(renderer.NewRuleList(rules, origins), all)
-		x.settle()
+		x.finish()
 		var want []api.Origin
 		for i, rule := range rules {
 			if rule.Action == r.Action && overlap(rule, r) {

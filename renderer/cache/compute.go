@@ -119,7 +119,7 @@ type Binding struct {
 // GlobalChange is what becomes of the global table. nil is no table.
 type GlobalChange struct{ From, To *Table }
 
-// Empty says whether there is nothing to do.
+// Empty reports whether there is nothing to do.
 func (p Plan) Empty() bool {
 	return len(p.Added)+len(p.Replaced)+len(p.Removed)+len(p.Bindings)+len(p.Sets)+len(p.Pods) == 0 && p.Global.From == p.Global.To
 }

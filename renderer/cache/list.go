@@ -67,7 +67,7 @@ func newList(l *renderer.RuleList, peer side) *list {
 	return out
 }
 
-// restricts says whether a list can deny anything. A nil list, and one that
+// restricts reports whether a list can deny anything. A nil list, and one that
 // permits everything before it denies something, is open.
 func restricts(l *renderer.RuleList) bool {
 	if l == nil {

@@ -47,7 +47,7 @@ func (s *set) has(p netip.Prefix) bool {
 	return s.nets.Get(p)
 }
 
-// put adds or removes a member and says whether that changed anything.
+// put adds or removes a member and reports whether that changed anything.
 func (s *set) put(p netip.Prefix, member bool) bool {
 	if s.has(p) == member {
 		return false
@@ -79,7 +79,7 @@ func (s *set) put(p netip.Prefix, member bool) bool {
 	return true
 }
 
-// contains says whether the address is in the staged set.
+// contains reports whether the address is in the staged set.
 func (s *set) contains(a netip.Addr) bool {
 	if _, ok := s.hosts[a]; ok {
 		return true
@@ -87,7 +87,7 @@ func (s *set) contains(a netip.Addr) bool {
 	return s.nets.Size() > 0 && s.nets.Contains(a)
 }
 
-// contained says whether the address was in the set at the last Commit.
+// contained reports whether the address was in the set at the last Commit.
 func (s *set) contained(a netip.Addr) bool {
 	if was, ok := s.before[prefixes.Host(a)]; ok && was {
 		return true
@@ -155,7 +155,7 @@ func (c *Cache) putMember(id api.SetID, s *set, p netip.Prefix, member bool) {
 		return
 	}
 	c.stale.any = true
-	c.addrs.within(p, func(a netip.Addr) { c.stale.touched[touch{id, a}] = struct{}{} })
+	c.addrs.within(p, func(a netip.Addr) { c.stale.touched[membershipChange{id, a}] = struct{}{} })
 }
 
 // Members returns the staged members of a set, sorted by ComparePrefixes. The
@@ -168,7 +168,7 @@ func (c *Cache) Members(id api.SetID) []netip.Prefix {
 	return s.members()
 }
 
-// InSet says whether an address is in the staged set.
+// InSet reports whether an address is in the staged set.
 func (c *Cache) InSet(id api.SetID, a netip.Addr) bool { return c.sets.contain(id, a) }
 
 // sets are the address sets, as staged.
@@ -190,7 +190,7 @@ func (x *sets) of(id api.SetID) *set {
 	return s
 }
 
-// put adds or removes a member, while nobody reads it, and says whether that changed anything.
+// put adds or removes a member, while nobody reads it, and reports whether that changed anything.
 func (x *sets) put(id api.SetID, s *set, p netip.Prefix, member bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -225,7 +225,7 @@ func tablesPermit(c *Cache, f api.Flow) bool {
 	return true
 }
 
-// duplicates says whether two pods claim one address. Between those and other
+// duplicates reports whether two pods claim one address. Between those and other
 // nodes the global table cannot tell them apart.
 func (w *world) duplicates() bool {
 	seen := make(map[netip.Addr]bool)

@@ -90,7 +90,7 @@ func transportOf(r api.ContivRule) (out wireRule, ok bool) {
 	return out, true
 }
 
-// namesLostPort says whether the rule has ports of a protocol whose ports the agent's
+// namesLostPort reports whether the rule has ports of a protocol whose ports the agent's
 // model cannot name.
 func namesLostPort(r api.ContivRule) bool {
 	return r.Protocol != api.TCP && r.Protocol != api.UDP && (!r.SrcPort.IsAny() || !r.DstPort.IsAny())

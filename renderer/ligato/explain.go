@@ -12,7 +12,7 @@ import (
 // evaluates the tables that the last Commit without an error published; whether the agent
 // has applied them is for the agent to say.
 func (r *Renderer) Explain(f api.Flow) []renderer.Decision {
-	return renderer.Signed(r.Name(), r.cache.Evaluate(f))
+	return renderer.WithRenderer(r.Name(), r.cache.Evaluate(f))
 }
 
 // snapshot is what readers see: the outcome of the last Commit. It does not change.
@@ -21,12 +21,12 @@ type snapshot struct {
 	unenforced []renderer.Unenforced
 }
 
-// State implements renderer.Inspector. Connected says whether the store took the last Commit.
+// State implements renderer.Inspector. Connected reports whether the store took the last Commit.
 func (r *Renderer) State() *renderer.State { return &r.published.Load().state }
 
 // publish makes the outcome of a Commit visible.
 func (r *Renderer) publish(err error) {
-	s := &snapshot{renderer.State{Renderer: r.Name(), Connected: r.held != nil, Err: err, Pending: r.pending}, r.shortfall.Unenforced()}
+	s := &snapshot{renderer.State{Renderer: r.Name(), Connected: r.held != nil, Err: err, Pending: r.pending}, r.unenforced.Unenforced()}
 	names := slices.Sorted(maps.Keys(r.held))
 	for _, table := range r.cache.InstalledTables() {
 		c := r.contents[table.Digest]

@@ -69,13 +69,13 @@ type Renderer struct {
 	cache     *cache.Cache
 	published atomic.Pointer[snapshot]
 
-	mu        sync.Mutex           // held for a Commit, calls of the store included
-	held      map[string]published // what is in the store, by name; nil when it must be read
-	strange   []string             // names of ours whose values are not as we write them
-	foreign   map[binding]string   // who else binds an ACL
-	contents  map[renderer.Digest]content
-	pending   []renderer.Pending
-	shortfall cache.Shortfall
+	mu         sync.Mutex           // held for a Commit, calls of the store included
+	held       map[string]published // what is in the store, by name; nil when it must be read
+	strange    []string             // names of ours whose values are not as we write them
+	foreign    map[binding]string   // who else binds an ACL
+	contents   map[renderer.Digest]content
+	pending    []renderer.Pending
+	unenforced cache.UnenforcedTracker
 }
 
 var (
@@ -105,7 +105,7 @@ func New(o Options) (*Renderer, error) {
 	}
 	r := &Renderer{
 		options: o, prefix: aclPrefix(o.Prefix, o.Label), infra: infraRules(infra), log: o.Log, cache: cache.New(api.Egress),
-		contents: make(map[renderer.Digest]content), shortfall: cache.NewShortfall(reasonSCTP, namesLostPort),
+		contents: make(map[renderer.Digest]content), unenforced: cache.NewUnenforcedTracker(reasonSCTP, namesLostPort),
 	}
 	r.publish(nil)
 	return r, nil
@@ -116,12 +116,12 @@ func (r *Renderer) Name() string { return "ligato" }
 
 // txn implements renderer.Txn.
 type txn struct {
-	cache.Told
+	cache.StagedTxn
 	r *Renderer
 }
 
 // NewTxn starts a transaction.
-func (r *Renderer) NewTxn(resync bool) renderer.Txn { return &txn{r.shortfall.Tell(resync), r} }
+func (r *Renderer) NewTxn(resync bool) renderer.Txn { return &txn{r.unenforced.NewTxn(resync), r} }
 
 // Commit publishes the difference.
 func (t *txn) Commit(ctx context.Context) error {
@@ -150,7 +150,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 		return err
 	}
 	r.pending = w.pending
-	r.shortfall.Refused(w.oversize)
+	r.unenforced.Refused(w.oversize)
 	if len(w.refused) > 0 {
 		w.forsake() // what is too large is tried again with the next change
 	} else {

@@ -46,7 +46,7 @@ func (w *wanted) sortedGroups() []*group {
 	})
 }
 
-// isTaken says whether the n-th name is in use, before or after. A name that is freed is
+// isTaken reports whether the n-th name is in use, before or after. A name that is freed is
 // used again only later, so that it never stands for two things at once.
 func (w *wanted) isTaken(names map[string]*group, n int) bool {
 	name := tablePrefix + strconv.Itoa(n)
@@ -78,7 +78,7 @@ func common(p published, g *group) (n int) {
 	return n
 }
 
-// canBecome says whether the content of an ACL can change into that of a group in place.
+// canBecome reports whether the content of an ACL can change into that of a group in place.
 // Interfaces that go to another ACL leave before that, and what comes from another one
 // finds it done; so it cannot be both.
 func (w *wanted) canBecome(p published, g *group) bool {
@@ -89,7 +89,7 @@ func (w *wanted) canBecome(p published, g *group) bool {
 	return !leave || !w.comesFromAnother(p, g)
 }
 
-// isWanted says whether an interface is to have some table.
+// isWanted reports whether an interface is to have some table.
 func (w *wanted) isWanted(name string) bool {
 	for _, g := range w.groups {
 		if g.egress[name] {
@@ -99,7 +99,7 @@ func (w *wanted) isWanted(name string) bool {
 	return false
 }
 
-// comesFromAnother says whether an interface comes to a group from another ACL than p.
+// comesFromAnother reports whether an interface comes to a group from another ACL than p.
 func (w *wanted) comesFromAnother(p published, g *group) bool {
 	for _, other := range w.r.held {
 		for _, i := range other.egress {
@@ -177,7 +177,7 @@ func (w *wanted) move(name string, was, t published, targets map[string]publishe
 	}
 }
 
-// hasElsewhere says whether an interface is to have another table than the named one.
+// hasElsewhere reports whether an interface is to have another table than the named one.
 func hasElsewhere(targets map[string]published, name, iface string) bool {
 	for other, t := range targets {
 		if other != name && slices.Contains(t.egress, iface) {

@@ -136,7 +136,7 @@ func (r *Renderer) Invalidate() {
 func (r *Renderer) Prefix() string { return r.prefix }
 
 // Seen takes changes of keys under Prefix as a watch of the store tells them; a nil Value
-// is a deletion. It says whether somebody else made one of them: then the next Commit reads
+// is a deletion. It reports whether somebody else made one of them: then the next Commit reads
 // everything back, and there should be one soon. It waits for a Commit that is under way.
 // A value that was only held for a moment during a Commit counts as somebody else's.
 func (r *Renderer) Seen(entries []model.Entry) (foreign bool) {

@@ -180,7 +180,7 @@ func (w *wanted) forsake() {
 	}
 }
 
-// names says whether one of the sets has changed.
+// names reports whether one of the sets has changed.
 func (w *wanted) names(sets []api.SetID) bool {
 	return slices.ContainsFunc(sets, func(id api.SetID) bool { return w.changed[id] })
 }

@@ -140,7 +140,7 @@ func parse(prefix string, e model.Entry) (published, bool) {
 	return p, err == nil && bytes.Equal(again.Value, e.Value)
 }
 
-// sameToTheAgent says whether the agent takes two different contents for equal: it does
+// sameToTheAgent reports whether the agent takes two different contents for equal: it does
 // not compare the protocol field of rules.
 func sameToTheAgent(a, b content) bool {
 	field := []byte(`"protocol":`)

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Verdict says whether the first packet of a flow is permitted by what is
+// Verdict reports whether the first packet of a flow is permitted by what is
 // installed: by the ingress list of the pod that sends it and by the egress list
 // of the pod that receives it, where there are such pods and lists. Traffic of a
 // pod to itself never crosses the vswitch and is permitted.

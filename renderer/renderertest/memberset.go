@@ -25,7 +25,7 @@ func newMemberSet() *memberSet {
 
 func lengthOf(p netip.Prefix) length { return length{p.Addr().Is4(), p.Bits()} }
 
-// add says whether the prefix was no member before.
+// add reports whether the prefix was no member before.
 func (s *memberSet) add(p netip.Prefix) bool {
 	if s.has(p) {
 		return false
@@ -35,7 +35,7 @@ func (s *memberSet) add(p netip.Prefix) bool {
 	return true
 }
 
-// remove says whether the prefix was a member.
+// remove reports whether the prefix was a member.
 func (s *memberSet) remove(p netip.Prefix) bool {
 	if !s.has(p) {
 		return false
@@ -48,7 +48,7 @@ func (s *memberSet) remove(p netip.Prefix) bool {
 	return true
 }
 
-// has says whether the prefix itself is a member.
+// has reports whether the prefix itself is a member.
 func (s *memberSet) has(p netip.Prefix) bool {
 	if s == nil {
 		return false
@@ -57,7 +57,7 @@ func (s *memberSet) has(p netip.Prefix) bool {
 	return ok
 }
 
-// contains says whether a member holds the address.
+// contains reports whether a member holds the address.
 func (s *memberSet) contains(a netip.Addr) bool {
 	if s == nil {
 		return false

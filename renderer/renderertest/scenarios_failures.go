@@ -30,7 +30,7 @@ func repaired(name string, before change, resync bool, c change) scenario {
 	return scenario{"a failure at any call is repaired: " + name, run}
 }
 
-// failAt commits a change of which call n fails and says whether it did.
+// failAt commits a change of which call n fails and reports whether it did.
 func (r *rig) failAt(n int, resync bool, c change) bool {
 	r.t.Helper()
 	old := r.verdicts(allFlows)

@@ -147,6 +147,6 @@ func (r *runner) commit(e event) error {
 // commitEvent tells a renderer an event that follows a world.
 func commitEvent(to renderer.Renderer, from world, e event) error {
 	txn := to.NewTxn(e.Resync)
-	tell(txn, from, e)
+	apply(txn, from, e)
 	return txn.Commit(context.Background())
 }

@@ -76,8 +76,8 @@ func equalContent(a, b content) bool {
 // event is what a renderer is told in one transaction.
 type event = Event[ref, content]
 
-// tell tells a transaction an event that follows a world, in the order of the event.
-func tell(t renderer.Txn, from world, e event) {
+// apply tells a transaction an event that follows a world, in the order of the event.
+func apply(t renderer.Txn, from world, e event) {
 	now := world{}
 	if !e.Resync {
 		maps.Copy(now, from)
@@ -85,7 +85,7 @@ func tell(t renderer.Txn, from world, e event) {
 	for _, d := range e.Deltas {
 		switch {
 		case d.Key.set != 0:
-			tellSet(t, d.Key.set, now[d.Key].members, d.Value.members)
+			applySet(t, d.Key.set, now[d.Key].members, d.Value.members)
 		case d.Gone:
 			t.Remove(PodIDs[d.Key.pod])
 		default:
@@ -97,8 +97,8 @@ func tell(t renderer.Txn, from world, e event) {
 	}
 }
 
-// tellSet tells what joins and leaves a set, if anything does.
-func tellSet(t renderer.Txn, id api.SetID, old, members []netip.Prefix) {
+// applySet tells what joins and leaves a set, if anything does.
+func applySet(t renderer.Txn, id api.SetID, old, members []netip.Prefix) {
 	if added, removed := without(members, old), without(old, members); len(added)+len(removed) > 0 {
 		t.UpdateSet(id, added, removed)
 	}

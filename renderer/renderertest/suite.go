@@ -52,7 +52,7 @@ type Narrow interface {
 // Partial is a Subject whose stack cannot be asked about all flows. The others have no
 // verdict.
 type Partial interface {
-	// Sees says whether the stack tells the flow apart from others.
+	// Sees reports whether the stack tells the flow apart from others.
 	Sees(f api.Flow) bool
 }
 
@@ -63,7 +63,7 @@ type Batched interface {
 	Judge(flows []api.Flow)
 }
 
-// accepts says whether the verdict of a stack is what the rules say, as far as it can.
+// accepts reports whether the verdict of a stack is what the rules say, as far as it can.
 func accepts(s Subject, f api.Flow, want api.Action) (got api.Action, ok bool) {
 	if p, partial := s.(Partial); partial && !p.Sees(f) {
 		return want, true

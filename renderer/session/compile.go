@@ -19,10 +19,10 @@ type line struct {
 	action api.Action
 }
 
-// any says whether the line matches all ports.
+// any reports whether the line matches all ports.
 func (l line) any() bool { return l.others && len(l.ports) == 0 }
 
-// matches says whether the line matches a port; 0 stands for those that no line lists.
+// matches reports whether the line matches a port; 0 stands for those that no line lists.
 func (l line) matches(port uint16) bool { return slices.Contains(l.ports, port) != l.others }
 
 // compile returns the rules whose most specific match decides as the first match of lines

@@ -21,7 +21,7 @@ type connection struct {
 	cut           bool // it cuts through, from one application to another
 }
 
-// isOf says whether a connection was accepted by a listener.
+// isOf reports whether a connection was accepted by a listener.
 func (c connection) isOf(l connection) bool {
 	return l.listens && l.transport == c.transport && l.lcl.Port() == c.lcl.Port()
 }

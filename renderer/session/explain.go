@@ -11,12 +11,12 @@ import (
 // Explain implements renderer.Explainer: the decisions of the tables that a connection attempt
 // meets, as the last Commit without an error installed them.
 func (r *Renderer) Explain(f api.Flow) []renderer.Decision {
-	return renderer.Signed(r.Name(), r.cache.Evaluate(f))
+	return renderer.WithRenderer(r.Name(), r.cache.Evaluate(f))
 }
 
-// Abstains implements renderer.Abstainer: the host stack has two transports, and decides about
+// NotApplicable implements renderer.Scope: the host stack has two transports, and decides about
 // what applications open, and about what reaches them from beyond the node.
-func (r *Renderer) Abstains(f api.Flow) string {
+func (r *Renderer) NotApplicable(f api.Flow) string {
 	if f.Protocol != api.TCP && f.Protocol != api.UDP {
 		return "the host stack has TCP and UDP only"
 	}

@@ -51,7 +51,7 @@ func (f finder) denied(ctx context.Context) (out, peers []connection, err error)
 	return out, peers, nil
 }
 
-// denies says whether the rules of all namespaces of a pod deny what a connection was opened by:
+// denies reports whether the rules of all namespaces of a pod deny what a connection was opened by:
 // an attempt to reach the pod where it was accepted, else one of an application of it.
 func (f finder) denies(namespaces []uint32, c connection, accepted bool) bool {
 	family := familyOf(c.lcl.Addr())

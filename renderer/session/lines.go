@@ -26,7 +26,7 @@ func (x expressible) reason() string {
 	return fmt.Sprintf("session rules of VPP have single ports, of which a rule may name up to %d, and transports TCP and UDP only, and know no ports that connections come from", x.maxPorts)
 }
 
-// loses says whether session rules cannot express a rule: its ports are too many, it asks
+// loses reports whether session rules cannot express a rule: its ports are too many, it asks
 // where connections come from, or the host stack does not have its protocol.
 func (x expressible) loses(r api.ContivRule) bool {
 	if r.Protocol != api.AnyProtocol && r.Protocol != api.TCP && r.Protocol != api.UDP {
@@ -35,7 +35,7 @@ func (x expressible) loses(r api.ContivRule) bool {
 	return !r.SrcPort.IsAny() || x.tooMany(r.DstPort)
 }
 
-// tooMany says whether a range has too many ports to list, and leaves out too many as well.
+// tooMany reports whether a range has too many ports to list, and leaves out too many as well.
 // Port 0, which rules take for any, cannot be listed.
 func (x expressible) tooMany(r api.PortRange) bool {
 	first, last := r.Bounds()

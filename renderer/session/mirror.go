@@ -150,7 +150,7 @@ type tagTable struct {
 	local     bool
 }
 
-// isOurs says whether a rule is ours, and completes its tag.
+// isOurs reports whether a rule is ours, and completes its tag.
 func (r *tagReader) isOurs(ctx context.Context, f *found, mine func(section) bool) (bool, error) {
 	if f.family == 0 {
 		return strings.HasPrefix(f.tag, ownTag), nil

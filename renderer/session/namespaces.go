@@ -116,7 +116,7 @@ func (l *link) tagsOf(ctx context.Context, namespace string, transport api.Proto
 	return parseTags(text), err
 }
 
-// isUnknown says whether the vswitch has no such command.
+// isUnknown reports whether the vswitch has no such command.
 func isUnknown(err error) bool {
 	var retval govpp.VPPApiError
 	return errors.Is(err, vpp.ErrNoCLI) || errors.As(err, &retval)

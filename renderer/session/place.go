@@ -39,7 +39,7 @@ func (p place) halves() (low, high place) {
 	return low, place{netip.PrefixFrom(a, bits), p.port}
 }
 
-// hides says whether VPP, looking for the place of a rule, would take one that is there for
+// hides reports whether VPP, looking for the place of a rule, would take one that is there for
 // one that holds it although it does not. It looks with the first address alone: so a
 // narrower rule hides a wider one that has the same first address, and is no other port's.
 func (p place) hides(wide place) bool {

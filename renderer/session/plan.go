@@ -25,7 +25,7 @@ func (s step) String() string {
 	return fmt.Sprintf("%s%s:%d %s", verb, s.place.peer, s.place.port, s.action)
 }
 
-// tightens says whether something may be denied afterwards that is not before.
+// tightens reports whether something may be denied afterwards that is not before.
 func (s step) tightens() bool { return s.add == (s.action == api.Deny) }
 
 // plan returns the steps that lead from the rules that a section has to such that decide as
@@ -75,7 +75,7 @@ func (p *planner) index() {
 	}
 }
 
-// isHidden says whether a wanted rule would be hidden.
+// isHidden reports whether a wanted rule would be hidden.
 func (p *planner) isHidden(at place) bool {
 	_, present := p.have[at]
 	return slices.ContainsFunc(p.byAddr[at.peer.Addr()], func(o place) bool {
@@ -143,7 +143,7 @@ func (p *planner) refine() {
 	}
 }
 
-// isTaken says whether a rule for any port would take a rule that is there for its own, or a
+// isTaken reports whether a rule for any port would take a rule that is there for its own, or a
 // rule that is there would hide a piece that is not.
 func (p *planner) isTaken(at place, there bool) bool {
 	return slices.ContainsFunc(p.byAddr[at.peer.Addr()], func(o place) bool {
@@ -214,7 +214,7 @@ func (p *planner) addExceptions() (late []place) {
 	return late
 }
 
-// isWithin says whether a rule for the port of a place that says the opposite of the rest
+// isWithin reports whether a rule for the port of a place that says the opposite of the rest
 // holds the place.
 func (p *planner) isWithin(at place) bool {
 	for bits := at.peer.Bits(); bits >= 0; bits-- {

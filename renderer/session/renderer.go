@@ -31,21 +31,21 @@ type Renderer struct {
 	cache     *cache.Cache
 	link      *link
 
-	mu        sync.Mutex // held for a Commit, calls of the vswitch included
-	pods      pods
-	compiler  compiler
-	mirror    *mirror // nil when it must be read
-	holders   holders // whose the sections are that were installed last; nobody's after an error half way
-	shortfall cache.Shortfall
-	revoked   revocation
-	audits    audits
-	complete  bool // the last Commit left nothing to do
+	mu         sync.Mutex // held for a Commit, calls of the vswitch included
+	pods       pods
+	compiler   compiler
+	mirror     *mirror // nil when it must be read
+	holders    holders // whose the sections are that were installed last; nobody's after an error half way
+	unenforced cache.UnenforcedTracker
+	revoked    revocation
+	audits     audits
+	complete   bool // the last Commit left nothing to do
 }
 
 var (
 	_ renderer.Renderer  = (*Renderer)(nil)
 	_ renderer.Explainer = (*Renderer)(nil)
-	_ renderer.Abstainer = (*Renderer)(nil)
+	_ renderer.Scope     = (*Renderer)(nil)
 	_ renderer.Reporter  = (*Renderer)(nil)
 	_ renderer.Inspector = (*Renderer)(nil)
 )
@@ -64,7 +64,7 @@ func New(o Options) (*Renderer, error) {
 	can := expressible{o.MaxPorts}
 	r := &Renderer{
 		options: o, log: o.Log, cache: cache.New(api.Ingress), pods: pods{own: map[api.PodID][]netip.Addr{}},
-		compiler: compiler{can, map[wantedKey]*wanted{}}, holders: holders{}, shortfall: cache.NewShortfall(can.reason(), can.loses),
+		compiler: compiler{can, map[wantedKey]*wanted{}}, holders: holders{}, unenforced: cache.NewUnenforcedTracker(can.reason(), can.loses),
 		audits: audits{every: o.Audit, drifts: map[string]uint64{driftRule: 0}},
 	}
 	if r.link, err = dial(o); err != nil {
@@ -96,7 +96,7 @@ func (r *Renderer) NamespacesChanged() {
 
 // txn implements renderer.Txn.
 type txn struct {
-	cache.Told
+	cache.StagedTxn
 	r   *Renderer
 	own []ownAddrs
 }
@@ -108,18 +108,18 @@ type ownAddrs struct {
 
 // NewTxn starts a transaction.
 func (r *Renderer) NewTxn(resync bool) renderer.Txn {
-	return &txn{Told: r.shortfall.Tell(resync), r: r}
+	return &txn{StagedTxn: r.unenforced.NewTxn(resync), r: r}
 }
 
 // Render records the configuration of a pod.
 func (t *txn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.Told.Render(pod, cfg)
+	t.StagedTxn.Render(pod, cfg)
 	t.own = append(t.own, ownAddrs{pod, cfg.IPs})
 }
 
 // Remove records the removal of a pod.
 func (t *txn) Remove(pod api.PodID) {
-	t.Told.Remove(pod)
+	t.StagedTxn.Remove(pod)
 	t.own = append(t.own, ownAddrs{pod: pod})
 }
 
@@ -181,7 +181,7 @@ func (r *Renderer) commit(ctx context.Context, told bool) error {
 		return r.fail(err)
 	}
 	r.audits.findForeign(r.mirror, r.holders, r.log)
-	r.shortfall.Refused(d.oversize)
+	r.unenforced.Refused(d.oversize)
 	if err := r.revoke(ctx); err != nil {
 		return r.fail(err)
 	}
@@ -353,7 +353,7 @@ func (r *Renderer) wake() {
 func (r *Renderer) publish(err error) {
 	s := &snapshot{
 		version: r.link.version, err: err, pods: make(map[netip.Addr]bool, len(r.pods.own)), tables: r.cache.InstalledTables(),
-		forbidden: r.revoked.left, unenforced: r.shortfall.Unenforced(), drifts: r.audits.drifts, foreign: r.audits.foreign,
+		forbidden: r.revoked.left, unenforced: r.unenforced.Unenforced(), drifts: r.audits.drifts, foreign: r.audits.foreign,
 	}
 	s.spaces, s.reach = spacesOf(&r.pods, r.mirror, s.tables)
 	for id, own := range r.pods.own {

@@ -20,7 +20,7 @@ func (s Streams) NewStream(ctx context.Context, options ...govpp.StreamOption) (
 	return s.Connection.NewStream(ctx, append(options, core.WithReplySize(dumpBuffer))...)
 }
 
-// broke says whether a connection cannot be used after an error of a call. An answer with
+// broke reports whether a connection cannot be used after an error of a call. An answer with
 // a return value leaves it usable; so does an error that was found without it. An error must
 // not tell of two calls.
 func broke(err error) bool {

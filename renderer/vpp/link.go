@@ -158,7 +158,7 @@ func (l *Link) disconnect() {
 }
 
 // Connect returns when there is a connection, which it makes unless there is one. It gives the
-// number of the connection, which is another one after every interruption, and says whether
+// number of the connection, which is another one after every interruption, and reports whether
 // interfaces have changed since the last call. A Link that is closed does not connect.
 func (l *Link) Connect(ctx context.Context) (epoch int, stale bool, err error) {
 	if l.life.Err() != nil {
@@ -274,7 +274,7 @@ func (l *Link) subscribe(ctx context.Context) govpp.Watcher {
 	return w
 }
 
-// Connected says whether there is a connection now.
+// Connected reports whether there is a connection now.
 func (l *Link) Connected() bool { return l.health.connected() }
 
 // Waiting returns since when the vswitch has not answered what it was asked, be it by the health

@@ -35,7 +35,7 @@ type attachments struct {
 }
 
 func newAttachments(o Options, drift attach.Drift) *attachments {
-	return &attachments{plane: o.Plane, release: o.Release, states: map[uint32]attachmentState{}, named: map[uint32][]netip.Addr{}, drift: drift}
+	return &attachments{plane: o.Dataplane, release: o.Release, states: map[uint32]attachmentState{}, named: map[uint32][]netip.Addr{}, drift: drift}
 }
 
 func (a *attachments) note(id uint32, e attachmentEvent) {

@@ -36,7 +36,7 @@ func newAudited(t *testing.T, mode xdp.Mode) *audited {
 	b := a.Pods["b"]
 	a.index = uint32(b.Index)
 	var err error
-	a.r, err = xdp.New(xdp.Options{Plane: a.kernel, Interfaces: func(api.PodID, []netip.Addr) []uint32 { return []uint32{a.index} }})
+	a.r, err = xdp.New(xdp.Options{Dataplane: a.kernel, Interfaces: func(api.PodID, []netip.Addr) []uint32 { return []uint32{a.index} }})
 	a.Must(err)
 	txn := a.r.NewTxn(true)
 	txn.Render(api.PodID{Namespace: "net", Name: "b"}, renderer.PodConfig{IPs: []netip.Addr{b.V4, b.V6}, Egress: renderer.NewRuleList([]api.ContivRule{{}}, nil)})

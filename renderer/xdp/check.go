@@ -20,7 +20,7 @@ func (r *Renderer) Check(ctx context.Context) (objects int, drift []string, err 
 		return 0, nil, errors.New("a commit is running, ask again")
 	}
 	defer r.mu.Unlock()
-	attached, err := r.options.Plane.Attached()
+	attached, err := r.options.Dataplane.Attached()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -45,12 +45,12 @@ func (r *Renderer) differs(id uint32, attached []uint32) string {
 		return ""
 	}
 	record := r.policy.image.Record(id)
-	if is := r.options.Plane.Record(id); is != record {
+	if is := r.options.Dataplane.Record(id); is != record {
 		return fmt.Sprintf("has record %d of the policy map instead of %d", is, record)
 	}
 	words := r.policy.image.Words()
 	for i := range uint32(compile.LineWords) {
-		if at := record*compile.LineWords + i; r.options.Plane.Word(at) != words(at) {
+		if at := record*compile.LineWords + i; r.options.Dataplane.Word(at) != words(at) {
 			return fmt.Sprintf("has a record of the policy map that is not the one installed (word %d)", i)
 		}
 	}

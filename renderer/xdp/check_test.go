@@ -16,17 +16,17 @@ import (
 // TestCheckFindsWhatSomebodyElseChanged changes each part of a plane behind the renderer.
 func TestCheckFindsWhatSomebodyElseChanged(t *testing.T) {
 	const id = 7
-	for want, change := range map[string]func(p xdp.Plane) error{
-		"":                               func(xdp.Plane) error { return nil },
-		"is not attached":                func(p xdp.Plane) error { return p.Detach(id) },
-		"has record 0 of the policy map": func(p xdp.Plane) error { return p.Flip(id, 0) },
-		"that is not the one installed (word 1)": func(p xdp.Plane) error {
+	for want, change := range map[string]func(p xdp.Dataplane) error{
+		"":                               func(xdp.Dataplane) error { return nil },
+		"is not attached":                func(p xdp.Dataplane) error { return p.Detach(id) },
+		"has record 0 of the policy map": func(p xdp.Dataplane) error { return p.Flip(id, 0) },
+		"that is not the one installed (word 1)": func(p xdp.Dataplane) error {
 			at := p.Record(id)*compile.LineWords + 1
 			return p.Store(at, p.Word(at)+1)
 		},
 	} {
 		plane := xdp.NewHeap()
-		r, err := xdp.New(xdp.Options{Plane: plane, Interfaces: func(api.PodID, []netip.Addr) []uint32 { return []uint32{id} }})
+		r, err := xdp.New(xdp.Options{Dataplane: plane, Interfaces: func(api.PodID, []netip.Addr) []uint32 { return []uint32{id} }})
 		if err != nil {
 			t.Fatal(err)
 		}

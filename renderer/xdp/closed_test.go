@@ -16,7 +16,7 @@ import (
 // policy memory has its list closed, readers are told so, and nobody else notices.
 func TestClosedListsAreNamedAndExplained(t *testing.T) {
 	t.Parallel()
-	r, err := xdp.New(xdp.Options{Plane: xdp.NewHeap(), PolicyMemory: 1 << 20, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
+	r, err := xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), PolicyMemory: 1 << 20, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
 		return []uint32{uint32(pod.Name[0])}
 	}})
 	if err != nil {

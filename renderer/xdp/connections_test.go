@@ -47,7 +47,7 @@ func (w *wired) start() {
 		return err
 	}))
 	var err error
-	w.r, err = xdp.New(xdp.Options{Plane: w.kernel, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
+	w.r, err = xdp.New(xdp.Options{Dataplane: w.kernel, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
 		return []uint32{uint32(w.Pods[pod.Name].Index)}
 	}})
 	w.Must(err)
@@ -177,11 +177,11 @@ func (w *wired) restarts() {
 	talk.GoesOn("nobody is there")
 	w.Can(false, "while nobody is there", "c", "b", "tcp", 4, 80)
 	w.start()
-	mark := w.kernel.Mark()
+	mark := w.kernel.StateDigest()
 	talk.GoesOn("what is pinned is taken over")
 	w.apply(policies)
-	if w.kernel.Mark() != mark || mark == (xdp.Mark{}) {
-		w.T.Errorf("equal policies are not taken over: the mark was %x and is %x", mark, w.kernel.Mark())
+	if w.kernel.StateDigest() != mark || mark == (xdp.StateDigest{}) {
+		w.T.Errorf("equal policies are not taken over: the mark was %x and is %x", mark, w.kernel.StateDigest())
 	}
 	talk.GoesOn("equal policies")
 	policies["b"] = policy{toPod: append(rules, w.rules("a", api.UDP, api.Port(81))...), fromPod: closed}

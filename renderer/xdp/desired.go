@@ -59,7 +59,7 @@ func (t *changes) Remove(pod api.PodID) { t.pods[pod] = nil }
 // desired is everything that was told, and a sum that identifies it.
 type desired struct {
 	pods map[api.PodID]renderer.PodConfig
-	mark Mark // of the sets; that of endpoints is added by the renderer
+	mark StateDigest // of the sets; that of endpoints is added by the renderer
 
 	mu     sync.RWMutex // held where sets change; whoever commits reads them without
 	sets   map[api.SetID]map[netip.Prefix]struct{}
@@ -234,7 +234,7 @@ func memberKey(id api.SetID, p netip.Prefix) []byte {
 }
 
 // toggle adds something to a sum, or takes it off: the order of what is added means nothing.
-func (m *Mark) toggle(key []byte) {
+func (m *StateDigest) toggle(key []byte) {
 	sum := sha256.Sum256(key)
 	for i := range m {
 		m[i] ^= sum[i]

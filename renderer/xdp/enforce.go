@@ -127,7 +127,7 @@ func (k *Kernel) Reset() error {
 			return err
 		}
 	}
-	if err := errors.Join(k.SetMark(Mark{}), k.connections.Forget()); err != nil {
+	if err := errors.Join(k.SetStateDigest(StateDigest{}), k.connections.Forget()); err != nil {
 		return err
 	}
 	return k.maps.Reset(k.attached.Uplinks() == 0)
@@ -138,7 +138,7 @@ func (k *Kernel) audit() (f finding, err error) {
 	f.drift = attach.Drift{}
 	errs := []error{k.attached.Audit(k.maps.Programs(), f.drift)}
 	f.aliens = k.attached.Aliens()
-	if k.folder.Pins() && k.Mark() != (Mark{}) { // else they are pinned in a moment
+	if k.folder.Pins() && k.StateDigest() != (StateDigest{}) { // else they are pinned in a moment
 		pinned := maps.Clone(k.shared)
 		pinned[digestPin] = k.digest
 		for _, name := range loader.MapNames {

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/events"
 )
 
-// Telling says what is told of packets, while somebody listens.
-type Telling = events.Filter
+// EventFilter says what is told of packets, while somebody listens.
+type EventFilter = events.Filter
 
 // Event is what became of one packet.
 type Event struct {
@@ -53,8 +53,9 @@ const (
 // reasons are the words for what enum reason of the program has.
 var reasons = []Reason{"", ReasonPolicy, ReasonMalformed, ReasonSource, ReasonFragment, ReasonInterface, ReasonError, ReasonErrors, ReasonNeighbour, ReasonARP, ReasonNonIP, ReasonRoute, ReasonTunnel}
 
-// Tell changes what is told. It may be called while others listen, by one goroutine at a time.
-func (k *Kernel) Tell(t Telling) error { return k.stream.Set(t) }
+// SetEventFilter changes what is told. It may be called while others listen, by one goroutine at a
+// time.
+func (k *Kernel) SetEventFilter(t EventFilter) error { return k.stream.Set(t) }
 
 // Events calls f with the events of packets that Tell asks for, until the context ends. What
 // nobody listened to before Tell is left out. One goroutine at a time may listen.

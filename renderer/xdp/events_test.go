@@ -29,9 +29,9 @@ type listening struct {
 }
 
 // listen begins to collect the events of what happens.
-func (l *lab) listen(t xdp.Telling) *listening {
+func (l *lab) listen(t xdp.EventFilter) *listening {
 	l.t.Helper()
-	if err := l.kernel.Tell(t); err != nil {
+	if err := l.kernel.SetEventFilter(t); err != nil {
 		l.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(l.t.Context())
@@ -69,14 +69,14 @@ func (s *listening) end() []xdp.Event {
 	}
 	s.cancel()
 	<-s.ended // so the last one that was read is in events
-	if err := s.l.kernel.Tell(xdp.Telling{}); err != nil {
+	if err := s.l.kernel.SetEventFilter(xdp.EventFilter{}); err != nil {
 		s.l.t.Fatal(err)
 	}
 	return s.events
 }
 
 // told returns the events of what happens, as many as there must be at least.
-func (l *lab) told(t xdp.Telling, atLeast int, happens func()) []xdp.Event {
+func (l *lab) told(t xdp.EventFilter, atLeast int, happens func()) []xdp.Event {
 	l.t.Helper()
 	s := l.listen(t)
 	happens()
@@ -149,13 +149,13 @@ func TestEventsTellOfDropsWithTheirRuleAndAreLimited(t *testing.T) {
 	f := tcpFlow(friend4, own4, 4000, 81)
 	sent := 0
 	began := time.Now()
-	got := l.told(xdp.Telling{PerSecond: limit}, limit, func() {
+	got := l.told(xdp.EventFilter{PerSecond: limit}, limit, func() {
 		for range packets {
 			sent++
 			l.want(false, "another port", compile.ToPod, xdp.Frame(f, false))
 		}
 	})
-	next := l.listen(xdp.Telling{PerSecond: limit}) // what was missed is in the next event, when there is one
+	next := l.listen(xdp.EventFilter{PerSecond: limit}) // what was missed is in the next event, when there is one
 	for again := time.Now(); next.count() == 0; time.Sleep(time.Millisecond) {
 		l.want(false, "another port", compile.ToPod, xdp.Frame(f, false))
 		if sent++; time.Since(again) > forEvents {
@@ -199,7 +199,7 @@ func TestAQuietTimeBringsNoFlood(t *testing.T) {
 		}
 	}
 	var flood time.Duration
-	got := l.told(xdp.Telling{PerSecond: limit}, 3, func() {
+	got := l.told(xdp.EventFilter{PerSecond: limit}, 3, func() {
 		for range 3 {
 			drop(1)
 			time.Sleep(600 * time.Millisecond) // by the kernel's clock, which no test turns; more is as good
@@ -218,7 +218,7 @@ func TestEventsAreSampled(t *testing.T) {
 	l := newLab(t)
 	l.render(closed, nil)
 	sent := 0
-	got := l.told(xdp.Telling{PerSecond: 100000, OneIn: 10}, 10, func() {
+	got := l.told(xdp.EventFilter{PerSecond: 100000, OneIn: 10}, 10, func() {
 		for range 1000 {
 			sent++
 			l.want(false, "a packet", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 81), false))
@@ -233,7 +233,7 @@ func TestEventsTellOfWhatBeginsWhenThatIsAskedFor(t *testing.T) {
 	for _, permitted := range []bool{false, true} {
 		l := newLab(t)
 		l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}, nil)
-		got := l.told(xdp.Telling{PerSecond: 1000, Permitted: permitted}, 1, func() {
+		got := l.told(xdp.EventFilter{PerSecond: 1000, Permitted: permitted}, 1, func() {
 			l.want(true, "the first packet", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false))
 			l.want(true, "a later packet", compile.ToPod, flags(xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false), ack))
 			l.want(false, "a denied packet", compile.ToPod, xdp.Frame(tcpFlow(other4, own4, 4000, 80), false))
@@ -258,13 +258,13 @@ func TestNothingIsToldWhenNobodyListens(t *testing.T) {
 	l := newLab(t)
 	l.render(closed, nil)
 	for _, perSecond := range []uint32{10, 0} {
-		if err := l.kernel.Tell(xdp.Telling{PerSecond: perSecond}); err != nil {
+		if err := l.kernel.SetEventFilter(xdp.EventFilter{PerSecond: perSecond}); err != nil {
 			t.Fatal(err)
 		}
 		l.want(false, "a denied packet", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 81), false))
 		awaitTick(t)
 	}
-	for _, e := range l.told(xdp.Telling{PerSecond: 10}, 0, func() {}) {
+	for _, e := range l.told(xdp.EventFilter{PerSecond: 10}, 0, func() {}) {
 		t.Errorf("%+v was told of before anybody listened", e)
 	}
 }
@@ -272,7 +272,7 @@ func TestNothingIsToldWhenNobodyListens(t *testing.T) {
 func TestEventsKnowTheRulesOfTheListsThatThePodHadThen(t *testing.T) {
 	l := newLab(t)
 	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod), permitTCP(api.AddrNet(friend4), 82, compile.ToPod)}, nil)
-	got := l.told(xdp.Telling{PerSecond: 1000}, 1, func() {
+	got := l.told(xdp.EventFilter{PerSecond: 1000}, 1, func() {
 		l.want(false, "a packet", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 81), false))
 	})
 	rule := func(want int) {

@@ -10,7 +10,7 @@ import (
 
 // heap is a Plane without a kernel.
 type heap struct {
-	mark     Mark
+	mark     StateDigest
 	force    heapMemory
 	next     *heapMemory
 	attached map[uint32]bool
@@ -24,7 +24,7 @@ type heapMemory struct {
 
 // NewHeap returns a Plane that decides in the heap, by the algorithm of the kernel's program.
 // It keeps no state of flows and counts nothing.
-func NewHeap() Plane {
+func NewHeap() Dataplane {
 	return &heap{force: heapMemory{lines: make([]compile.Line, 1), ends: map[uint32]uint32{}}, attached: map[uint32]bool{}}
 }
 
@@ -36,8 +36,8 @@ func (h *heap) written() *heapMemory {
 	return &h.force
 }
 
-func (h *heap) Mark() Mark           { return h.mark }
-func (h *heap) SetMark(m Mark) error { h.mark = m; return nil }
+func (h *heap) StateDigest() StateDigest           { return h.mark }
+func (h *heap) SetStateDigest(m StateDigest) error { h.mark = m; return nil }
 
 func (h *heap) Size() (lines, slots int) { return len(h.written().lines), h.written().slots }
 

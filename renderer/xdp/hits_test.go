@@ -52,21 +52,25 @@ func (l *lab) packets(n int, port uint16) {
 }
 
 // counts checks what is known of hits.
-func (l *lab) counts(what string, want map[renderer.Decided]uint64) {
+func (l *lab) counts(what string, want map[renderer.CounterKey]uint64) {
 	l.t.Helper()
 	if got := l.r.Decisions(); !maps.Equal(got, want) {
 		l.t.Errorf("%s: hits are %v, want %v", what, got, want)
 	}
 }
 
-func permitted(o api.Origin) renderer.Decided { return renderer.Decided{Origin: o, Action: api.Permit} }
-func refused(o api.Origin) renderer.Decided   { return renderer.Decided{Origin: o, Action: api.Deny} }
+func permitted(o api.Origin) renderer.CounterKey {
+	return renderer.CounterKey{Origin: o, Action: api.Permit}
+}
+func refused(o api.Origin) renderer.CounterKey {
+	return renderer.CounterKey{Origin: o, Action: api.Deny}
+}
 
 // TestProcessorsCountForThemselves has one after the other count hits and drops.
 func TestProcessorsCountForThemselves(t *testing.T) {
 	l := newLab(t)
 	l.tell(podWith(webList("web", 80, 443)))
-	want := map[renderer.Decided]uint64{}
+	want := map[renderer.CounterKey]uint64{}
 	drops := uint64(0)
 	for n, cpu := range processors(t) {
 		runOn(t, cpu)
@@ -112,7 +116,7 @@ func TestProcessorsLoseNoCounts(t *testing.T) {
 		})
 	}
 	senders.Wait()
-	l.counts("both", map[renderer.Decided]uint64{refused(origin("web", api.IsolationRule)): 2 * packets})
+	l.counts("both", map[renderer.CounterKey]uint64{refused(origin("web", api.IsolationRule)): 2 * packets})
 	if got, err := l.kernel.Drops(); err != nil || got[xdp.ReasonPolicy] != 2*packets {
 		t.Errorf("drops are %v and %v, want %d by policy", got, err, 2*packets)
 	}
@@ -187,7 +191,7 @@ func TestHitsAreThoseOfRulesOfPolicies(t *testing.T) {
 	l.packets(3, 80)
 	l.packets(2, 443)
 	l.packets(4, 22)
-	want := map[renderer.Decided]uint64{permitted(origin("web", 0)): 3, permitted(origin("web", 1)): 2, refused(origin("web", api.IsolationRule)): 4}
+	want := map[renderer.CounterKey]uint64{permitted(origin("web", 0)): 3, permitted(origin("web", 1)): 2, refused(origin("web", api.IsolationRule)): 4}
 	l.counts("one list", want)
 	l.counts("asked again", want)
 	for i, n := range []uint64{3, 2, 4} {
@@ -231,7 +235,7 @@ func TestAnswersAreHitsOfWhatTheyAnswer(t *testing.T) {
 			}
 			l.kernel.SetGeneration(l.kernel.Generation() + 1)
 		}
-		l.counts(f.Src.String(), map[renderer.Decided]uint64{permitted(origin("web", 0)): hits})
+		l.counts(f.Src.String(), map[renderer.CounterKey]uint64{permitted(origin("web", 0)): hits})
 	}
 }
 
@@ -254,12 +258,12 @@ func TestHitsOutliveMemories(t *testing.T) {
 	}
 	l.packets(2, 80)
 	l.packets(1, 81)
-	l.counts("after growth", map[renderer.Decided]uint64{permitted(origin("web", 0)): 5, refused(api.Origin{}): 1})
+	l.counts("after growth", map[renderer.CounterKey]uint64{permitted(origin("web", 0)): 5, refused(api.Origin{}): 1})
 }
 
 // counting is a plane whose counters a test turns.
 type counting struct {
-	xdp.Plane
+	xdp.Dataplane
 	counters []uint64
 }
 
@@ -271,19 +275,19 @@ func (c *counting) Hits(first, count uint32) ([]uint64, error) {
 func (c *counting) Switch() ([]uint64, error) {
 	left := c.counters
 	c.counters = make([]uint64, len(left))
-	_, err := c.Plane.Switch()
+	_, err := c.Dataplane.Switch()
 	return left, err
 }
 
 // TestCountersAreUsedAgain turns counters without a kernel: whoever has them, everything is
 // counted once, for the rule that had them then.
 func TestCountersAreUsedAgain(t *testing.T) {
-	c := &counting{Plane: xdp.NewHeap(), counters: make([]uint64, 1024)}
-	r, err := xdp.New(xdp.Options{Plane: c, Interfaces: func(api.PodID, []netip.Addr) []uint32 { return []uint32{labID} }})
+	c := &counting{Dataplane: xdp.NewHeap(), counters: make([]uint64, 1024)}
+	r, err := xdp.New(xdp.Options{Dataplane: c, Interfaces: func(api.PodID, []netip.Addr) []uint32 { return []uint32{labID} }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[renderer.Decided]uint64{}
+	want := map[renderer.CounterKey]uint64{}
 	for i := range 40 {
 		policy := []string{"web", "shop", "mail"}[i%3]
 		txn := r.NewTxn(true)

@@ -26,7 +26,7 @@ func TestCommitAttachesAnewAndLetsGoOnlyAfterAsking(t *testing.T) {
 	var ends map[uint32]api.PodID
 	var pods map[api.PodID]bool
 	r, err := xdp.New(xdp.Options{
-		Plane:      w.kernel,
+		Dataplane:  w.kernel,
 		Interfaces: func(api.PodID, []netip.Addr) []uint32 { return []uint32{index} },
 		Enforced:   func(p map[api.PodID]bool, e map[uint32]api.PodID) { pods, ends = p, e },
 		Release:    func(uint32) error { return refused },

@@ -52,8 +52,8 @@ func NewKernel(o KernelOptions) (*Kernel, error) {
 	if len(o.TunnelPorts) > MaxTunnelPorts {
 		return nil, fmt.Errorf("%d ports of tunnels: want %d at most", len(o.TunnelPorts), MaxTunnelPorts)
 	}
-	if o.Crowd == 0 {
-		o.Crowd = DefaultCrowd
+	if o.FlowCacheThreshold == 0 {
+		o.FlowCacheThreshold = DefaultFlowCacheThreshold
 	}
 	if o.Mode == "" {
 		o.Mode = ModeAuto
@@ -78,7 +78,7 @@ func (k *Kernel) open(o KernelOptions) (err error) {
 	}
 	k.loader, err = loader.New(loader.Config{
 		Log: o.Log, Mode: o.Mode, Infra: o.Infra, AnySource: o.AnySource, NonIP: o.NonIP, PodTunnels: o.PodTunnels, TunnelPorts: o.TunnelPorts,
-		Flows: o.Flows, FlowCacheThreshold: o.Crowd, MaxBytes: o.PolicyMaps.MaxBytes, Lines: o.PolicyMaps.Lines, Slots: o.PolicyMaps.Slots,
+		Flows: o.Flows, FlowCacheThreshold: o.FlowCacheThreshold, MaxBytes: o.PolicyMaps.MaxBytes, Lines: o.PolicyMaps.Lines, Slots: o.PolicyMaps.Slots,
 		Uplinks: len(o.Uplinks) > 0,
 	}, o.layouts)
 	if err != nil {
@@ -131,7 +131,7 @@ const digestPin = "mark"
 
 // adopt takes over the policy map in force and the attachments of a process that has ended.
 func (k *Kernel) adopt() (err error) {
-	spec := &ebpf.MapSpec{Name: digestPin, Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(Mark{}) + len(k.loader.Version())), MaxEntries: 1}
+	spec := &ebpf.MapSpec{Name: digestPin, Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(StateDigest{}) + len(k.loader.Version())), MaxEntries: 1}
 	if k.digest, err = k.folder.Map(spec); err != nil {
 		return fmt.Errorf("map %s: %w", digestPin, err)
 	}
@@ -141,10 +141,10 @@ func (k *Kernel) adopt() (err error) {
 		}
 	}
 	adopted := false
-	if k.folder.Pins() && k.Mark() != (Mark{}) {
+	if k.folder.Pins() && k.StateDigest() != (StateDigest{}) {
 		if err := k.maps.Adopt(k.attached.Programs()); err != nil {
 			k.log.Warn("what is in force is replaced, not taken over", "error", err)
-			if err := k.SetMark(Mark{}); err != nil {
+			if err := k.SetStateDigest(StateDigest{}); err != nil {
 				return err
 			}
 		} else {
@@ -173,9 +173,9 @@ func (k *Kernel) Close() error {
 	return errors.Join(append(errs, k.folder.Close())...) // last: the next owner may change everything
 }
 
-// Mark implements Plane. What programs enforce that this process would not load is not known: they
-// are replaced, and nothing of theirs is taken over.
-func (k *Kernel) Mark() (m Mark) {
+// StateDigest implements Plane. What programs enforce that this process would not load is not
+// known: they are replaced, and nothing of theirs is taken over.
+func (k *Kernel) StateDigest() (m StateDigest) {
 	b, _ := k.digest.LookupBytes(uint32(0))
 	version := k.loader.Version()
 	if mark, ok := bytes.CutSuffix(b, version[:]); ok && len(mark) == len(m) {
@@ -184,8 +184,8 @@ func (k *Kernel) Mark() (m Mark) {
 	return m
 }
 
-// SetMark implements Plane.
-func (k *Kernel) SetMark(m Mark) error {
+// SetStateDigest implements Plane.
+func (k *Kernel) SetStateDigest(m StateDigest) error {
 	version := k.loader.Version()
 	return k.digest.Put(uint32(0), append(m[:], version[:]...))
 }

@@ -15,9 +15,9 @@ const DefaultPinPath = "/sys/fs/bpf/sluice"
 // are forgotten for others, of 131 072 one of 300: those that were not answered first.
 const DefaultFlows = 1 << 18
 
-// DefaultCrowd is as many flows as a cache of a processor's own has all of: about 1 MiB of the
-// table.
-const DefaultCrowd = 1 << 13
+// DefaultFlowCacheThreshold is as many flows as a cache of a processor's own has all of: about 1
+// MiB of the table.
+const DefaultFlowCacheThreshold = 1 << 13
 
 // MaxFlows is as many places as the hash of the program can tell: 256 MiB.
 const MaxFlows = 1 << 23
@@ -63,9 +63,10 @@ type KernelOptions struct {
 	PodTunnels  bool     // pods may send what nodes may take for a packet in a packet
 	TunnelPorts []uint16 // of UDP, of such packets; MaxTunnelPorts at most; nil: DefaultTunnelPorts
 	Flows       int      // places in the table of flows; zero: DefaultFlows
-	// Crowd is how many flows that go on in a quarter of a second are so many that traces of them
-	// are asked before the table of flows. Zero: DefaultCrowd; negative: any.
-	Crowd int
+	// FlowCacheThreshold is how many flows that go on in a quarter of a second are so many that
+	// traces of them are asked before the table of flows. Zero: DefaultFlowCacheThreshold;
+	// negative: any.
+	FlowCacheThreshold int
 
 	PolicyMaps PolicyMaps
 	// Uplinks are interfaces at which packets to pods are dropped early.

@@ -13,7 +13,7 @@ import (
 var everything = []api.ContivRule{{Action: api.Permit}}
 
 // crowdOf has so many flows be many; -1: any.
-func crowdOf(n int) func(*labOptions) { return func(o *labOptions) { o.kernel.Crowd = n } }
+func crowdOf(n int) func(*labOptions) { return func(o *labOptions) { o.kernel.FlowCacheThreshold = n } }
 
 // wentOn is a pod that may send, with a flow of its own that went on so often that this is known.
 func wentOn(t *testing.T, toPod []api.ContivRule, f api.Flow) *lab {
@@ -79,7 +79,7 @@ func TestATraceEndsWithItsUnit(t *testing.T) {
 	})
 }
 
-// isNotLookedFor says whether it is not noticed that the evidence of a flow is gone.
+// isNotLookedFor reports whether it is not noticed that the evidence of a flow is gone.
 func (l *lab) isNotLookedFor(f api.Flow) bool {
 	l.t.Helper()
 	for range 10 { // a unit may end meanwhile
@@ -91,7 +91,7 @@ func (l *lab) isNotLookedFor(f api.Flow) bool {
 	return false
 }
 
-// notices says whether the next packet of a flow brings back evidence that is gone.
+// notices reports whether the next packet of a flow brings back evidence that is gone.
 func (l *lab) notices(f api.Flow) bool {
 	l.t.Helper()
 	l.forgets(l.kernel.ForgetFlows)

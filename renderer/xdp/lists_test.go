@@ -98,7 +98,7 @@ func TestPortsOfTheSourceCount(t *testing.T) {
 func TestCommitIsFineWithAPodThatEnds(t *testing.T) {
 	job, late := api.PodID{Namespace: "net", Name: "job"}, api.PodID{Namespace: "net", Name: "late"}
 	plugged := map[api.PodID][]uint32{job: {7}}
-	r, err := xdp.New(xdp.Options{Plane: xdp.NewHeap(), Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 { return plugged[pod] }})
+	r, err := xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 { return plugged[pod] }})
 	if err != nil {
 		t.Fatal(err)
 	}

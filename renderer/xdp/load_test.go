@@ -210,7 +210,7 @@ func TestRulesBeyondTheCountersAreEnforced(t *testing.T) {
 
 // scarce is a plane with few counters.
 type scarce struct {
-	xdp.Plane
+	xdp.Dataplane
 	slots, prepared int
 }
 
@@ -218,13 +218,13 @@ func (p *scarce) Limits() (lines, slots int) { return math.MaxInt, p.slots }
 
 func (p *scarce) Prepare(lines, slots int) error {
 	p.prepared++
-	return p.Plane.Prepare(lines, slots)
+	return p.Dataplane.Prepare(lines, slots)
 }
 
 // TestFewCountersAreEnoughForAnyRules: nothing is made anew for those that cannot be had.
 func TestFewCountersAreEnoughForAnyRules(t *testing.T) {
-	p := &scarce{Plane: xdp.NewHeap(), slots: 16}
-	r, err := xdp.New(xdp.Options{Plane: p, Interfaces: func(api.PodID, []netip.Addr) []uint32 { return []uint32{labID} }})
+	p := &scarce{Dataplane: xdp.NewHeap(), slots: 16}
+	r, err := xdp.New(xdp.Options{Dataplane: p, Interfaces: func(api.PodID, []netip.Addr) []uint32 { return []uint32{labID} }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func TestFewCountersAreEnoughForAnyRules(t *testing.T) {
 // TestRulesAreNamedOfWhatIsInForce also while what is told is refused, and has counters at other
 // places.
 func TestRulesAreNamedOfWhatIsInForce(t *testing.T) {
-	r, err := xdp.New(xdp.Options{Plane: xdp.NewHeap(), MaxLines: 1 << 15, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
+	r, err := xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), MaxLines: 1 << 15, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
 		return []uint32{uint32(pod.Name[0])}
 	}})
 	if err != nil {
@@ -365,7 +365,7 @@ func (l *lab) moveRecord(to uint32) {
 // asked for.
 func TestNoMemoryIsLargerThanAProgramCanRead(t *testing.T) {
 	const more = xdp.DefaultMaxLines + 1
-	if _, err := xdp.New(xdp.Options{Plane: xdp.NewHeap(), Interfaces: func(api.PodID, []netip.Addr) []uint32 { return nil }, MaxLines: more}); err == nil {
+	if _, err := xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), Interfaces: func(api.PodID, []netip.Addr) []uint32 { return nil }, MaxLines: more}); err == nil {
 		t.Error("a renderer may have a memory that no program can read")
 	}
 	needKernel(t)

@@ -22,8 +22,8 @@ var ErrTooLarge = loader.ErrTooLarge
 
 // Options of a Renderer.
 type Options struct {
-	Log   *slog.Logger // nil discards
-	Plane Plane        // owned by the renderer's user, who closes it
+	Log       *slog.Logger // nil discards
+	Dataplane Dataplane    // owned by the renderer's user, who closes it
 
 	// Interfaces returns the numbers of the interfaces that connect a pod, as the plane
 	// knows them: for the kernel, indexes of the node's ends of veth pairs. None: the pod is

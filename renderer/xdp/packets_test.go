@@ -49,7 +49,7 @@ func newLab(t *testing.T, change ...func(*labOptions)) *lab {
 			t.Error(err)
 		}
 	})
-	o.options.Plane = k
+	o.options.Dataplane = k
 	if o.options.Interfaces == nil {
 		o.options.Interfaces = func(pod api.PodID, _ []netip.Addr) []uint32 {
 			if pod == labPod {

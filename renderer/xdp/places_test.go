@@ -207,7 +207,7 @@ func TestSettingsTakeEffectAtAStartThatIsToldTheSame(t *testing.T) {
 	w.stop()
 	w.options.AnySource, w.options.Flows = true, 2048
 	w.start()
-	if w.kernel.Mark() != (xdp.Mark{}) {
+	if w.kernel.StateDigest() != (xdp.StateDigest{}) {
 		t.Error("what is enforced by programs of other settings is said to be known")
 	}
 	w.apply(policies)

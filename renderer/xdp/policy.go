@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/loader"
 )
 
-// policyPlane is what a policy is written to and read from.
-type policyPlane interface {
+// policyDataplane is what a policy is written to and read from.
+type policyDataplane interface {
 	switcher
 	writer
 	reader
@@ -24,7 +24,7 @@ type policyPlane interface {
 
 // policy is the image of what is desired, and how much of it the plane has.
 type policy struct {
-	plane    policyPlane
+	plane    policyDataplane
 	log      *slog.Logger
 	maxLines int
 	options  compile.Options
@@ -38,7 +38,7 @@ type policy struct {
 
 func newPolicy(o Options, counters *ruleCounters, d *desired) *policy {
 	p := &policy{
-		plane: o.Plane, log: o.Log, maxLines: o.MaxLines, counters: counters, ends: newEndpoints(),
+		plane: o.Dataplane, log: o.Log, maxLines: o.MaxLines, counters: counters, ends: newEndpoints(),
 		options: compile.Options{Infra: o.Infra.Addresses, Members: d.sets, Budget: o.budget()},
 	}
 	p.begin()

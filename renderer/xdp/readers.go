@@ -19,7 +19,7 @@ import (
 // Unenforced implements renderer.Reporter.
 func (r *Renderer) Unenforced() []renderer.Unenforced { return r.view.Load().unenforced }
 
-// Has says whether the address is that of a pod with an interface here.
+// Has reports whether the address is that of a pod with an interface here.
 func (r *Renderer) Has(a netip.Addr) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,7 +37,7 @@ func (r *Renderer) known() []uint32 {
 	if r.policy.state != policyUnknown {
 		return slices.Collect(maps.Keys(r.attachments.states))
 	}
-	ids, err := r.options.Plane.Attached()
+	ids, err := r.options.Dataplane.Attached()
 	if err != nil {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (r *Renderer) Verdict(f api.Flow) (api.Action, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.policy.sides(r.known(), f) {
-		ok, err := r.options.Plane.Permits(s.id, s.dir, f)
+		ok, err := r.options.Dataplane.Permits(s.id, s.dir, f)
 		if err != nil {
 			return api.Deny, fmt.Errorf("ask about %s: %w", f, err)
 		}
@@ -81,10 +81,10 @@ func (r *Renderer) Explain(f api.Flow) (out []renderer.Decision) {
 		}
 	}
 	slices.SortFunc(out, func(a, b renderer.Decision) int { return strings.Compare(a.Table, b.Table) }) // egress first
-	return renderer.Signed(r.Name(), out)
+	return renderer.WithRenderer(r.Name(), out)
 }
 
-// State implements renderer.Inspector. Connected says whether the last Commit worked.
+// State implements renderer.Inspector. Connected reports whether the last Commit worked.
 func (r *Renderer) State() *renderer.State {
 	return r.state(r.view.Load(), func(side, *renderer.RuleList) []uint64 { return nil })
 }
@@ -98,13 +98,13 @@ func (r *Renderer) Counters() *renderer.State {
 	if !r.readHits(v) {
 		return r.State()
 	}
-	_, slots := r.options.Plane.Size()
+	_, slots := r.options.Dataplane.Size()
 	return r.state(v, func(s side, l *renderer.RuleList) []uint64 { return r.counters.hitsOf(s, l, slots) })
 }
 
 // Decisions implements renderer.Counter: packets. It grows while the memory in force is pinned,
 // whatever lists are replaced; of lists that are replaced while nobody runs, nothing is known.
-func (r *Renderer) Decisions() map[renderer.Decided]uint64 {
+func (r *Renderer) Decisions() map[renderer.CounterKey]uint64 {
 	r.counters.mu.Lock()
 	defer r.counters.mu.Unlock()
 	if !r.readHits(r.view.Load()) {
@@ -118,7 +118,7 @@ func (r *Renderer) readHits(v *view) bool {
 	if v.lists == nil {
 		return false
 	}
-	counters, err := r.options.Plane.Hits(0, math.MaxUint32)
+	counters, err := r.options.Dataplane.Hits(0, math.MaxUint32)
 	if err != nil {
 		r.log.Warn("packet counters of rules cannot be read", "error", err)
 		return false

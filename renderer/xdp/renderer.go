@@ -58,7 +58,7 @@ func New(o Options) (*Renderer, error) {
 		o.MaxLines = DefaultMaxLines
 	}
 	switch {
-	case o.Plane == nil:
+	case o.Dataplane == nil:
 		return nil, errors.New("xdp: a plane is needed to enforce in")
 	case o.Interfaces == nil:
 		return nil, errors.New("xdp: a function is needed that says which interfaces a pod has")
@@ -127,7 +127,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 		problems = append(problems, err)
 	}
 	mark := markOf(r.desired.mark, r.policy.ends.lists, r.options.Infra)
-	if !r.policy.current() && r.options.Plane.Mark() == mark {
+	if !r.policy.current() && r.options.Dataplane.StateDigest() == mark {
 		same, err := r.attachments.match(r.policy.ends.lists)
 		if err != nil {
 			return err
@@ -140,7 +140,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if lost || r.policy.state != policyAdopted || r.options.Plane.Mark() != mark {
+	if lost || r.policy.state != policyAdopted || r.options.Dataplane.StateDigest() != mark {
 		gone, err := r.install(mark)
 		if err != nil {
 			r.policy.on(policyFailed)
@@ -178,7 +178,7 @@ func (r *Renderer) acknowledge(since time.Duration, problems []error) {
 
 // markOf identifies everything that is desired, as far as it is enforced: the members of sets,
 // endpoints, and what passes whatever policy says.
-func markOf(members Mark, ends map[uint32]compile.Endpoint, infra renderer.Infra) Mark {
+func markOf(members StateDigest, ends map[uint32]compile.Endpoint, infra renderer.Infra) StateDigest {
 	m := members
 	for id, e := range ends {
 		var b bytes.Buffer
@@ -228,7 +228,7 @@ func (r *Renderer) flags(id uint32) (flags uint32) {
 // audit reads back what is in the kernel when that was not done for a time, and repairs it. It
 // returns what only people can repair.
 func (r *Renderer) audit() error {
-	a, ok := r.options.Plane.(auditor)
+	a, ok := r.options.Dataplane.(auditor)
 	if !ok || len(r.attachments.states) == 0 {
 		r.audits.foreign = nil
 		return nil
@@ -241,14 +241,14 @@ func (r *Renderer) audit() error {
 	r.audits.add(f.drift, r.log)
 	if f.policyMap {
 		r.policy.on(policyChanged)
-		err = errors.Join(err, r.options.Plane.SetMark(Mark{}))
+		err = errors.Join(err, r.options.Dataplane.SetStateDigest(StateDigest{}))
 	}
 	return errors.Join(err, r.audits.judge(f.aliens, r.policy.ends.owner))
 }
 
 // install carries out what the image has that the plane has not. It returns which interfaces were
 // gone.
-func (r *Renderer) install(mark Mark) (gone []error, err error) {
+func (r *Renderer) install(mark StateDigest) (gone []error, err error) {
 	plan, anew, err := r.policy.plan()
 	if err != nil {
 		r.refused = notInstalled(r.desired.pods)
@@ -259,7 +259,7 @@ func (r *Renderer) install(mark Mark) (gone []error, err error) {
 		r.policy.done()
 		return nil, r.setMark(mark)
 	}
-	if err := r.setMark(Mark{}); err != nil {
+	if err := r.setMark(StateDigest{}); err != nil {
 		return nil, err
 	}
 	steps := []func(compile.Plan) error{r.policy.write, r.detach, r.policy.lead}
@@ -296,7 +296,7 @@ func (r *Renderer) replace(plan compile.Plan) error {
 // detach lets go of endpoints that are no more.
 func (r *Renderer) detach(compile.Plan) error {
 	for _, id := range r.attachments.leaving(r.policy.ends.lists) {
-		if err := r.attachments.detach(id, r.options.Plane.Flip); err != nil {
+		if err := r.attachments.detach(id, r.options.Dataplane.Flip); err != nil {
 			return err
 		}
 		r.learning.forget(id)
@@ -304,11 +304,11 @@ func (r *Renderer) detach(compile.Plan) error {
 	return nil
 }
 
-func (r *Renderer) setMark(m Mark) error {
-	if r.options.Plane.Mark() == m {
+func (r *Renderer) setMark(m StateDigest) error {
+	if r.options.Dataplane.StateDigest() == m {
 		return nil
 	}
-	if err := r.options.Plane.SetMark(m); err != nil {
+	if err := r.options.Dataplane.SetStateDigest(m); err != nil {
 		return fmt.Errorf("note what is enforced: %w", err)
 	}
 	return nil

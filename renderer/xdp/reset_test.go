@@ -32,8 +32,8 @@ func TestAKernelThatIsResetKnowsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	ids, err := l.kernel.Attached()
-	if err != nil || len(ids) > 0 || l.kernel.Mark() != (xdp.Mark{}) || l.kernel.Record(labID) != 0 || l.entries() != 0 {
-		t.Errorf("attached is %v (%v), the mark %v, the record %d, %d flows", ids, err, l.kernel.Mark(), l.kernel.Record(labID), l.entries())
+	if err != nil || len(ids) > 0 || l.kernel.StateDigest() != (xdp.StateDigest{}) || l.kernel.Record(labID) != 0 || l.entries() != 0 {
+		t.Errorf("attached is %v (%v), the mark %v, the record %d, %d flows", ids, err, l.kernel.StateDigest(), l.kernel.Record(labID), l.entries())
 	}
 	l.want(false, "an endpoint that is not known", compile.FromPod, xdp.Frame(f, false))
 	r, err := xdp.New(l.rig.options)

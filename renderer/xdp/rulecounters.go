@@ -23,7 +23,7 @@ type ruleCounters struct {
 	mu    sync.Mutex
 	last  []uint64                 // by slot: what has been entered of its counter
 	lists map[uint32]*listCounters // by the slot of the first rule; also of lists that just left
-	total map[renderer.Decided]uint64
+	total map[renderer.CounterKey]uint64
 	ends  map[side][2]listVersion // the list that there is, and the one before
 }
 
@@ -46,7 +46,7 @@ type listVersion struct {
 type slotOf func(id uint32, dir compile.Direction) (first uint32, list *renderer.RuleList, ok bool)
 
 func newRuleCounters() *ruleCounters {
-	return &ruleCounters{lists: map[uint32]*listCounters{}, total: map[renderer.Decided]uint64{}, ends: map[side][2]listVersion{}}
+	return &ruleCounters{lists: map[uint32]*listCounters{}, total: map[renderer.CounterKey]uint64{}, ends: map[side][2]listVersion{}}
 }
 
 // note takes down whose the counters are from a time on. Lists that are not among them any
@@ -115,7 +115,7 @@ func (l *ruleCounters) enter(f *listCounters, counters []uint64) {
 }
 
 // decides returns what the hits of a rule are counted by.
-func (f *listCounters) decides(rule int) []renderer.Decided {
+func (f *listCounters) decides(rule int) []renderer.CounterKey {
 	var origins []api.Origin
 	action := api.Deny
 	for _, list := range f.of {
@@ -125,11 +125,11 @@ func (f *listCounters) decides(rule int) []renderer.Decided {
 	slices.SortFunc(origins, api.Origin.Compare)
 	origins = slices.Compact(origins)
 	if len(origins) == 0 {
-		return []renderer.Decided{{Action: action}}
+		return []renderer.CounterKey{{Action: action}}
 	}
-	out := make([]renderer.Decided, len(origins))
+	out := make([]renderer.CounterKey, len(origins))
 	for i, o := range origins {
-		out[i] = renderer.Decided{Origin: o, Action: action}
+		out[i] = renderer.CounterKey{Origin: o, Action: action}
 	}
 	return out
 }

@@ -226,7 +226,7 @@ func TestSharesEventsOfOthersAreTold(t *testing.T) {
 	l := sharesLab(t, 256)
 	noise := xdp.Frame(of(tcpFlow(friend4, own4, 4000, 81)), false)
 	quiet := tcpFlow(friend4, own4, 4001, 81)
-	got := l.told(xdp.Telling{PerSecond: 20}, 21, func() {
+	got := l.told(xdp.EventFilter{PerSecond: 20}, 21, func() {
 		for range 1000 {
 			if ok, err := l.kernel.Probe(labID+1, compile.ToPod, noise); err != nil || ok {
 				t.Errorf("a packet of a noisy pod: permitted is %t, %v", ok, err)

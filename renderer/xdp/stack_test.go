@@ -61,7 +61,7 @@ func (w *wired) mac(ns netns.NsHandle, name string) (mac net.HardwareAddr) {
 	return mac
 }
 
-// hears returns a function that says whether a datagram came to a pod's port before one that is
+// hears returns a function that reports whether a datagram came to a pod's port before one that is
 // sent by last, which must come.
 func (w *wired) hears(pod string, port uint16, last func()) func() bool {
 	w.T.Helper()

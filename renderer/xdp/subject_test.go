@@ -21,9 +21,9 @@ type subject struct {
 	r       *xdp.Renderer
 }
 
-func newSubject(t testing.TB, plane xdp.Plane) *subject {
-	s := &subject{t: t, tap: &xdptest.Tap{Plane: plane}}
-	s.options = xdp.Options{Plane: s.tap, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
+func newSubject(t testing.TB, plane xdp.Dataplane) *subject {
+	s := &subject{t: t, tap: &xdptest.Tap{Dataplane: plane}}
+	s.options = xdp.Options{Dataplane: s.tap, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
 		return []uint32{uint32(slices.Index(renderertest.PodIDs, pod)) + 1}
 	}}
 	if err := s.Restart(); err != nil {

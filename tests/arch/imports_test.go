@@ -26,10 +26,10 @@ var mayImport = []struct {
 	{"plugins/ksr/reflect", []string{"api/..."}},
 	{"plugins/ksr/kube", []string{"api/...", "plugins/ksr/decode", "plugins/ksr/convert"}},
 	{"plugins/kvstore", []string{"api/..."}}, // etcd, for whoever embeds a source
-	{"plugins/keep", []string{"api/..."}},
+	{"plugins/statefile", []string{"api/..."}},
 	{"plugins/follow", []string{"api/..."}}, // the loop of all that follow the store
-	{"plugins/datasync", []string{"api/...", "plugins/follow", "plugins/keep"}},
-	{"plugins/plumbing", []string{"api/...", "plugins/follow", "plugins/keep"}},
+	{"plugins/datasync", []string{"api/...", "plugins/follow", "plugins/statefile"}},
+	{"plugins/bindings", []string{"api/...", "plugins/follow", "plugins/statefile"}},
 	{"plugins/policy", []string{"api/...", "renderer", "plugins/policy/..."}}, // wires, so knows its layers
 	{"plugins/policy/internal/intent", []string{"api/..."}},                   // what users wrote: cache and processor speak of it
 	{"plugins/policy/internal/configurator", []string{"api/...", "renderer"}},
@@ -38,7 +38,7 @@ var mayImport = []struct {
 	{"endpoints", []string{"api/..."}},
 	{"endpoints/wire", nil}, // what a CNI plugin links
 	{"endpoints/gate", nil}, // the same
-	{"endpoints/...", []string{"api/...", "endpoints/...", "plugins/keep"}},
+	{"endpoints/...", []string{"api/...", "endpoints/...", "plugins/statefile"}},
 	{"renderer", []string{"api/..."}},
 	{"renderer/internal/...", []string{"api/..."}}, // arithmetic that renderers have in common
 	{"renderer/cache/internal/traffic", []string{"api/...", "renderer/internal/..."}},

@@ -60,7 +60,7 @@ func newRig(t *testing.T, o xdp.KernelOptions, ids map[string]uint32, pods map[s
 		return err
 	}))
 	var err error
-	g.r, err = xdp.New(xdp.Options{Plane: g.kernel, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 { return []uint32{ids[pod.Name]} }})
+	g.r, err = xdp.New(xdp.Options{Dataplane: g.kernel, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 { return []uint32{ids[pod.Name]} }})
 	g.must(err)
 	t.Cleanup(func() { g.must(errors.Join(g.r.Close(), inside(g.kernel.Close))) })
 	return g

@@ -165,7 +165,7 @@ func rank(unit string) int {
 	return len(first)
 }
 
-// isTime says whether a unit is a time, and how many nanoseconds it is.
+// isTime reports whether a unit is a time, and how many nanoseconds it is.
 func isTime(unit string) (ns float64, ok bool) {
 	switch {
 	case unit == "ns/op":

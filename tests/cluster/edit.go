@@ -102,7 +102,7 @@ func edited[T object](list []T, e Edit) []T {
 	return out
 }
 
-// Has says whether a state has the object of an edit.
+// Has reports whether a state has the object of an edit.
 func (e Edit) Has(s State) bool {
 	same := func(o metav1.Object) bool { return o.GetNamespace() == e.Namespace && o.GetName() == e.Name }
 	for _, o := range Objects(s) {

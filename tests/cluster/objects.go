@@ -210,7 +210,7 @@ func setAddresses(p *corev1.Pod, texts ...string) {
 	}
 }
 
-// holds says whether the pod's addresses are its own now: not of the node, and
+// holds reports whether the pod's addresses are its own now: not of the node, and
 // not given back.
 func holds(p *corev1.Pod) bool {
 	return !p.Spec.HostNetwork && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed

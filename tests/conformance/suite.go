@@ -58,7 +58,7 @@ type Step struct {
 	Probes           []Probe
 }
 
-// HasAdmin says whether the step has policies of administrators.
+// HasAdmin reports whether the step has policies of administrators.
 func (s Step) HasAdmin() bool {
 	return len(s.AdminPolicies)+len(s.BaselinePolicies)+len(s.ClusterPolicies) > 0
 }
@@ -119,7 +119,7 @@ type Probe struct {
 	Unstated bool
 }
 
-// Loopback says whether a pod talks to itself. Suites differ on the verdict;
+// Loopback reports whether a pod talks to itself. Suites differ on the verdict;
 // Kubernetes permits it always.
 func (p Probe) Loopback() bool { return p.From == p.To }
 

@@ -22,7 +22,7 @@ const (
 	CheckNeverFewer  Check = "never fewer" // in between nothing is judged as before and after it is not
 )
 
-// like says whether two checks may be the same trouble: a flow that is misjudged is first
+// like reports whether two checks may be the same trouble: a flow that is misjudged is first
 // met as a new one, or again when it was asked about before the event.
 func (c Check) like(o Check) bool { return c == o || c.judges() && o.judges() }
 

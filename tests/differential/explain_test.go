@@ -98,7 +98,7 @@ func reasons(v oracle.Verdict) (deciding, passed []api.Origin) {
 	return deciding, passed
 }
 
-// isExempt says whether an end is permitted although it is isolated.
+// isExempt reports whether an end is permitted although it is isolated.
 func isExempt(v oracle.Verdict) bool {
 	return slices.ContainsFunc(slices.Concat(v.Egress.Subjects, v.Ingress.Subjects), func(r oracle.SubjectResult) bool {
 		return r.Exempt != oracle.NotExempt

@@ -40,7 +40,7 @@ func pruned(e cluster.Edit) iter.Seq[metav1.Object] {
 	}
 }
 
-// is says whether an object prints as a text. Some fields come back when they are taken
+// is reports whether an object prints as a text. Some fields come back when they are taken
 // out, because they have no empty form.
 func is(o metav1.Object, text []byte) bool {
 	printed, err := json.Marshal(o)

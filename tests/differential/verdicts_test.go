@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/tests/harness"
 )
 
-// evaluation says whether the first packet of a flow is allowed.
+// evaluation reports whether the first packet of a flow is allowed.
 type evaluation func(api.Flow) bool
 
 // byFabric asks with packets.

@@ -147,7 +147,7 @@ func checkMounts(s service, volumes map[string]struct{}) (problems []string) {
 	return problems
 }
 
-// writes says whether a service with a read-only file system can write to a directory.
+// writes reports whether a service with a read-only file system can write to a directory.
 func (s service) writes(dir string) bool {
 	return slices.Contains(s.Tmpfs, dir) || slices.ContainsFunc(s.Volumes, func(m mount) bool { return m.Target == dir && !m.ReadOnly })
 }

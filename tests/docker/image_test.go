@@ -124,7 +124,7 @@ func checkBuild(args []string, makefile string) (problems []string) {
 	return problems
 }
 
-// hasVar says whether a package of this module declares a variable.
+// hasVar reports whether a package of this module declares a variable.
 func hasVar(pkg, name string) bool {
 	dir, ours := strings.CutPrefix(pkg, module+"/")
 	files, _ := filepath.Glob(filepath.Join(root, dir, "*.go"))

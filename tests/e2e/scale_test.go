@@ -110,7 +110,7 @@ func (s *scale) phase(name string, k *ksr, load func()) {
 	}
 }
 
-// settled says whether a node enforces a state.
+// settled reports whether a node enforces a state.
 func settled(st policy.Status) error {
 	if st.Revision == 0 || !st.InSync() {
 		return fmt.Errorf("the node is at revision %d, in sync: %v", st.Revision, st.InSync())

@@ -142,7 +142,7 @@ func counter(line string) (at uint64, ok bool) {
 	return at, err == nil
 }
 
-// inside says whether code that is to be written is being run.
+// inside reports whether code that is to be written is being run.
 func (c *wallClock) inside(at uint64) bool {
 	at -= c.base
 	return at > c.ask && at < c.ask+5 || at >= c.detour && at < c.detour+64

@@ -159,7 +159,7 @@ func converted(p *corev1.Pod) (*model.Pod, bool) {
 	return pod, ok
 }
 
-// contested says whether two pods have one address, or a node has that of a pod. For
+// contested reports whether two pods have one address, or a node has that of a pod. For
 // whom such a packet is is not defined.
 func contested(s oracle.State) bool {
 	seen := map[netip.Addr]bool{}

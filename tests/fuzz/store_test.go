@@ -125,7 +125,7 @@ func lastOfEach(c model.Changes) model.Changes {
 	return out
 }
 
-// otherNodes says whether a pod says something else of its node than the others:
+// otherNodes reports whether a pod says something else of its node than the others:
 // what one node's agent enforces is not the whole verdict then.
 func otherNodes(deltas []model.Delta) bool {
 	for _, d := range deltas {

@@ -50,7 +50,7 @@ func (n *Node) Try(ctx context.Context, c model.Changes) (enforced bool, err err
 	return err == nil, err
 }
 
-// TryAgain prompts the renderers of the node once, and says whether the node enforces
+// TryAgain prompts the renderers of the node once, and reports whether the node enforces
 // now what it was told.
 func (n *Node) TryAgain(ctx context.Context) (enforced bool, err error) {
 	n.Plugin.Prompt()
@@ -82,7 +82,7 @@ func (f *Cluster) Explain(flow api.Flow) []renderer.Decision {
 	return out
 }
 
-// Explains says whether the renderers can explain.
+// Explains reports whether the renderers can explain.
 func (f *Cluster) Explains() bool {
 	for _, n := range f.nodes {
 		_, ok := renderer.As[renderer.Explainer](n.Backend.Renderer())

@@ -84,12 +84,12 @@ func (f *Cluster) each(do func(*Node) error) error {
 	return errors.Join(errs...)
 }
 
-// Allowed says whether the first packet of a flow arrives.
+// Allowed reports whether the first packet of a flow arrives.
 func (f *Cluster) Allowed(flow api.Flow) bool {
 	return f.walk(flow, func(s backends.Backend) bool { return s.Verdict(flow) == api.Permit })
 }
 
-// Does says whether the first packet of a flow arrives, as far as the stacks can tell: they may
+// Does reports whether the first packet of a flow arrives, as far as the stacks can tell: they may
 // not see it, or deny it because they cannot express the rule that permits it. Then that
 // is right, and right is returned.
 func (f *Cluster) Does(flow api.Flow, right bool) bool {
@@ -99,7 +99,7 @@ func (f *Cluster) Does(flow api.Flow, right bool) bool {
 	return f.Allowed(flow) || right && f.narrows(flow)
 }
 
-// narrows says whether a stack may deny a flow that the rules permit.
+// narrows reports whether a stack may deny a flow that the rules permit.
 func (f *Cluster) narrows(flow api.Flow) bool {
 	for _, n := range f.nodes {
 		if s, ok := n.Backend.(backends.Narrow); ok && s.Narrows(flow) {
@@ -126,7 +126,7 @@ func (f *Cluster) Judge(flows []api.Flow) {
 	}
 }
 
-// Sees says whether the stacks can be asked about a flow.
+// Sees reports whether the stacks can be asked about a flow.
 func (f *Cluster) Sees(flow api.Flow) bool {
 	for _, n := range f.nodes {
 		if p, ok := n.Backend.(backends.Partial); ok && !p.Sees(flow) {
@@ -148,7 +148,7 @@ func (f *Cluster) Reply(flow api.Flow) bool {
 	return f.walk(flow.Reverse(), func(s backends.Backend) bool { return s.(backends.Stateful).Reply(flow) })
 }
 
-// IsStateful says whether First and Reply may be called.
+// IsStateful reports whether First and Reply may be called.
 func (f *Cluster) IsStateful() bool {
 	for _, n := range f.nodes {
 		_, ok := n.Backend.(backends.Stateful)

@@ -96,7 +96,7 @@ func (w world) isTrafficAllowed(t traffic, to pod) bool {
 	return false
 }
 
-// isolated says whether the annotation of a namespace isolates it. Where the namespace
+// isolated reports whether the annotation of a namespace isolates it. Where the namespace
 // is not known, its policies count as if it did.
 func (w world) isolated(name string) bool {
 	ns := w.namespaces[name]

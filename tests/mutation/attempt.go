@@ -63,7 +63,7 @@ func has(caught []Catch, c *contestant) bool {
 	return false
 }
 
-// concerns says whether a suite can notice the fault at all.
+// concerns reports whether a suite can notice the fault at all.
 func (a attempt) concerns(c *contestant) bool {
 	return c.Kernel == a.fault.inKernel() && c.contents[a.packageOf(a.fault)] && (c.Only == "" || c.Only == a.fault.Area || a.fault.isOf(c.Only))
 }

@@ -40,7 +40,7 @@ func (f Fault) folder() string {
 	return path.Dir(f.File)
 }
 
-// isOf says whether the fault is in a package or tree, given by its folder.
+// isOf reports whether the fault is in a package or tree, given by its folder.
 func (f Fault) isOf(folder string) bool { return strings.HasPrefix(f.File, folder+"/") }
 
 // errFault is the error of a fault that does not fit its file.
@@ -68,7 +68,7 @@ func (f Fault) apply(source []byte) ([]byte, error) {
 	return out, nil
 }
 
-// isClean says whether gofmt has nothing to say; where the file itself is otherwise, that
+// isClean reports whether gofmt has nothing to say; where the file itself is otherwise, that
 // is no mistake of the fault.
 func isClean(source []byte) bool {
 	clean, err := format.Source(source)

@@ -19,7 +19,7 @@ const (
 	kernelSources = kernelPackage + "/src"
 )
 
-// inKernel says whether the fault is in the program of the kernel.
+// inKernel reports whether the fault is in the program of the kernel.
 func (f Fault) inKernel() bool { return f.isOf(kernelSources) }
 
 // program compiles the kernel's program with one of its sources changed, and returns what came out,

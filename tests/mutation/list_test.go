@@ -22,7 +22,7 @@ var areas = []string{
 var rooms = []string{
 	"plugins/ksr/convert", "plugins/ksr/reflect", "plugins/policy/internal/cache", "plugins/policy/internal/membership", "plugins/policy/internal/processor", "plugins/policy/internal/configurator",
 	"renderer/cache", "renderer/acl", "renderer/session", "renderer/xdp", "renderer/xdp/bpf", "renderer/xdp/compile", "internal/vswitch", "internal/oracle",
-	"plugins/follow", "plugins/datasync", "plugins/keep", "plugins/kvstore", "internal/reflector", "endpoints", "internal/cniinstall",
+	"plugins/follow", "plugins/datasync", "plugins/statefile", "plugins/kvstore", "internal/reflector", "endpoints", "internal/cniinstall",
 }
 
 func loaded(t *testing.T) []Fault {

@@ -54,7 +54,7 @@ func newReport(results []Result, suites []string, seconds float64) Report {
 	return out
 }
 
-// missed says whether something must be done about the result.
+// missed reports whether something must be done about the result.
 func (r Result) missed() bool { return r.Verdict == Survived || r.Verdict == Broken }
 
 // missed counts such results.

@@ -47,7 +47,7 @@ var harness = []Suite{
 	{Folder: "endpoints", Only: "endpoints"},
 	{Folder: "plugins/policy/internal/cache", Only: "cni"},
 	{Folder: "internal/cniinstall", Only: "cni"},
-	{Folder: "plugins/keep", Only: "state"},
+	{Folder: "plugins/statefile", Only: "state"},
 	{Folder: "plugins/ksr/convert", Only: "state"},
 	{Folder: "internal/manifests", Only: "state"},
 	{Folder: "plugins/ksr/reflect", Only: "state"},

@@ -15,7 +15,7 @@ type metric struct {
 	labels     []string // sorted
 }
 
-// family says whether a row is about all metrics that begin so.
+// family reports whether a row is about all metrics that begin so.
 func (m metric) family() bool { return strings.HasSuffix(m.name, "*") }
 
 // Read returns the page; root is the top of the repository as the caller sees it.

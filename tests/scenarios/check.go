@@ -125,7 +125,7 @@ func (s *subject) checkVerdicts(context.Context) error {
 // allowed asks the stacks about a flow. Of what they cannot tell the specification tells.
 func (s *subject) allowed(f api.Flow) bool { return s.running.Does(f, s.oracle().Allowed(f)) }
 
-// decides says whether the stacks know an end.
+// decides reports whether the stacks know an end.
 func (s *subject) decides(e end) bool {
 	for _, a := range e.addrs {
 		for _, name := range s.running.Names() {

@@ -65,7 +65,7 @@ func (l operationLog) of(node string) *operations {
 	return l[node]
 }
 
-// ofKind reads the name of a kind of stack, if there is one, and says whether the
+// ofKind reads the name of a kind of stack, if there is one, and reports whether the
 // command concerns the kind that runs.
 func (i inspection) ofKind(c command) (kind string, here bool, err error) {
 	l := c.line()
@@ -162,7 +162,7 @@ func add(found map[api.Problem]bool, object any) {
 	}
 }
 
-// isKnown says whether the field of a problem, or a part of it, has one already.
+// isKnown reports whether the field of a problem, or a part of it, has one already.
 func isKnown(found map[api.Problem]bool, p api.Problem) bool {
 	for q := range found {
 		if q.Object == p.Object && (q.Field == p.Field || strings.HasPrefix(q.Field, p.Field+".")) {

@@ -183,7 +183,7 @@ func (r *runner) tell(ctx context.Context, next *world) (string, error) {
 	return r.checked(ctx)
 }
 
-// checked proves what must hold, and says whether objects have problems.
+// checked proves what must hold, and reports whether objects have problems.
 func (r *runner) checked(ctx context.Context) (string, error) {
 	if err := r.subject.check(ctx); err != nil {
 		return "", err

@@ -39,7 +39,7 @@ func newNode(t *testing.T, memory uint64) *node {
 	n := &node{t: t, local: map[netip.Addr]string{}}
 	ids := map[api.PodID]uint32{}
 	var err error
-	n.xdp, err = xdp.New(xdp.Options{Plane: xdp.NewHeap(), PolicyMemory: memory, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
+	n.xdp, err = xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), PolicyMemory: memory, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
 		if ids[pod] == 0 {
 			ids[pod] = uint32(len(ids) + 1)
 		}

@@ -186,7 +186,7 @@ func TestVPPAuditNoticesAddressTranslation(t *testing.T) {
 	x.v.Do("set interface nat44 out %s output-feature", uplink)
 	x.until("the translation to be reported", func() bool {
 		err := x.r.State().Err
-		return errors.Is(err, acl.ErrLayout) && strings.Contains(err.Error(), uplink+" by nat-pre-in2out-output")
+		return errors.Is(err, acl.ErrNATOrder) && strings.Contains(err.Error(), uplink+" by nat-pre-in2out-output")
 	})
 	x.v.Do("set interface nat44 out %s output-feature del", uplink)
 	x.until("the report to end", func() bool { return x.r.State().Err == nil })

@@ -270,7 +270,7 @@ func BenchmarkVPPRestart(b *testing.B) {
 	})
 }
 
-// enforced says whether the renderer is done and every pod's interface has ACLs, by
+// enforced reports whether the renderer is done and every pod's interface has ACLs, by
 // asking VPP.
 func (x *bench) enforced() bool {
 	s := x.real.ACL.State()

@@ -86,7 +86,7 @@ func TestVPPSplit(t *testing.T) {
 	}
 }
 
-// leaves says whether a packet leaves through the uplink, with whatever source.
+// leaves reports whether a packet leaves through the uplink, with whatever source.
 func (l *lab) leaves(p vpptest.Packet) bool {
 	_, left := l.Inject([]vpptest.Packet{p}).Left[p.Mark]
 	return left

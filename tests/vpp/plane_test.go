@@ -27,7 +27,7 @@ type plane interface {
 	conn() govpp.Connection
 	// of returns the interface of the pod, or the one to the rest of the world.
 	of(pod bool) uint32
-	// passes sends one packet and says whether it left through the other interface. Its
+	// passes sends one packet and reports whether it left through the other interface. Its
 	// mark is chosen here.
 	passes(p vpptest.Packet) bool
 	// idle lets time pass.

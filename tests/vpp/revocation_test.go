@@ -29,7 +29,7 @@ func (l *lab) tcp(src, dst string, port uint16) tcpFlow {
 	return tcpFlow{l: l, syn: vpptest.First(f, 1), ack: vpptest.Packet{Packet: later, Mark: 2}, ans: vpptest.Packet{Packet: later.Reply(), Mark: 3}}
 }
 
-// passes says whether VPP lets one packet through.
+// passes reports whether VPP lets one packet through.
 func (f tcpFlow) passes(p vpptest.Packet) bool { return len(f.l.Send([]vpptest.Packet{p}).Left) == 1 }
 
 // opens does the handshake.
@@ -38,7 +38,7 @@ func (f tcpFlow) opens() bool {
 	return f.passes(f.syn) && f.passes(synAck) && f.passes(f.ack)
 }
 
-// lives says whether both ends hear each other.
+// lives reports whether both ends hear each other.
 func (f tcpFlow) lives() bool { return f.passes(f.ack) && f.passes(f.ans) && f.passes(f.ack) }
 
 // moved returns a world in which the first rule of a policy opens another port.

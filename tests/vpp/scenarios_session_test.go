@@ -179,7 +179,7 @@ func (x *trial) eventuallyDrop(what string, p vswitch.Packet) {
 	vpptest.Eventually(x, what+" to be dropped", func() bool { return !x.passes(vpptest.Packet{Packet: p}) })
 }
 
-// reclassify says whether sessions are looked at when rules change.
+// reclassify reports whether sessions are looked at when rules change.
 func (x *trial) reclassify(on bool) {
 	x.Helper()
 	if on {

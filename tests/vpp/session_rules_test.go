@@ -77,7 +77,7 @@ func addLoops(v *vpptest.Process, clients int, addNamespace func(i int, pod api.
 	v.Do("set interface ip address loop1 10.0.1.1/24")
 }
 
-// connects says whether the echo client of a namespace reaches the server.
+// connects reports whether the echo client of a namespace reaches the server.
 func connects(t *testing.T, v *vpptest.Process, scope string) bool {
 	t.Helper()
 	ctx, cancel := vpptest.Bounded(t)

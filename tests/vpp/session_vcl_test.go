@@ -76,7 +76,7 @@ func talking(t *testing.T, o rules.Options) (*vpptest.Process, *rules.Renderer) 
 	return v, r
 }
 
-// areOpen says whether both connections are open, that of control and that of data.
+// areOpen reports whether both connections are open, that of control and that of data.
 func areOpen(v *vpptest.Process, own string) bool { return sessions(v, own, "ESTABLISHED") == 2 }
 
 // TestVPPConnectionsOfVCLApplicationsAreRevoked denies what is open. The server closes what it is

@@ -117,7 +117,7 @@ func (l *lab) expected(truth *oracle.Oracle, f api.Flow) bool {
 	return (l.Routes[f.Src] == "" || v.Egress.Allowed) && (l.Routes[f.Dst] == "" || v.Ingress.Allowed)
 }
 
-// passes says whether a flow passes this node, and VPP routes it like any other: its
+// passes reports whether a flow passes this node, and VPP routes it like any other: its
 // tables drop some destinations by themselves.
 func (l *lab) passes(f api.Flow) bool {
 	return f.Src != f.Dst && l.Routes[f.Src]+l.Routes[f.Dst] != "" && vpptest.Routable(f.Src) && vpptest.Routable(f.Dst)

@@ -61,7 +61,7 @@ func (c *Cable) Send(from, to string, family int, port uint16, answered bool) *C
 	return out
 }
 
-// ask sends a number and says whether it, or an earlier one, comes back.
+// ask sends a number and reports whether it, or an earlier one, comes back.
 func ask(conn net.Conn, n uint64, wait bool) bool {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], n)

@@ -44,7 +44,7 @@ func NewKernelAgent(node, pins string, log *slog.Logger) (a *KernelAgent, err er
 		return nil, errors.Join(err, a.kernel.Close())
 	}
 	a.stack, err = xdp.New(xdp.Options{
-		Log: log, Plane: a.kernel, OnChange: look,
+		Log: log, Dataplane: a.kernel, OnChange: look,
 		Interfaces: a.endpoints.Interfaces, Enforced: a.endpoints.Enforced, Release: a.endpoints.Release,
 	})
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/agent/config"
+	"github.com/sluice-net/sluice/plugins/bindings"
 	"github.com/sluice-net/sluice/plugins/kvstore"
-	"github.com/sluice-net/sluice/plugins/plumbing"
 	"github.com/sluice-net/sluice/renderer/acl"
 )
 
@@ -39,7 +39,7 @@ type Awaiting interface {
 type Identifier interface {
 	// Identify learns by which UIDs and addresses the state knows pods of the node; nil for one
 	// that is gone. All says that there are no others.
-	Identify(lives map[api.PodID]*acl.Life, all bool)
+	Identify(lives map[api.PodID]*acl.PodIdentity, all bool)
 	// Registered returns the addresses with which interfaces of pods were made.
 	Registered() map[api.PodID][]netip.Addr
 }
@@ -57,11 +57,11 @@ type Deps struct {
 
 // watcher returns what follows what the store says of the interfaces of pods, or of their
 // application namespaces. What is kept of it is beside the file of the state.
-func watcher(d Deps, cfg plumbing.Config, suffix string) *plumbing.Watcher {
+func watcher(d Deps, cfg bindings.Config, suffix string) *bindings.Watcher {
 	cfg.Store, cfg.Prefix, cfg.Node = d.Store, d.Config.Store.Prefix, d.Config.Node.Name
 	cfg.Log, cfg.OnProblem, cfg.Needed = d.Log.With("plugin", "plumbing"), d.OnProblem, d.Needed
 	if file := d.Config.Store.StateFile; file != "" {
 		cfg.File = file + suffix
 	}
-	return plumbing.New(cfg)
+	return bindings.New(cfg)
 }

@@ -2,14 +2,14 @@ package backends
 
 import (
 	"github.com/sluice-net/sluice/internal/node"
-	"github.com/sluice-net/sluice/plugins/plumbing"
+	"github.com/sluice-net/sluice/plugins/bindings"
 	"github.com/sluice-net/sluice/renderer/session"
 )
 
 // hostStack is the host stack of a VPP.
 type hostStack struct {
 	node.Backend
-	*plumbing.Watcher // of the application namespaces of pods
+	*bindings.Watcher // of the application namespaces of pods
 }
 
 // newHostStack returns the host stack of the VPP of the settings.
@@ -31,7 +31,7 @@ func attended(d Deps, b node.Backend, stack *node.HostStack) (node.Backend, erro
 		return nil, err
 	}
 	s := &hostStack{Backend: b}
-	s.Watcher = watcher(d, plumbing.Config{AppNamespaces: true, OnChange: func() { stack.Session.NamespacesChanged() }}, ".appns")
+	s.Watcher = watcher(d, bindings.Config{AppNamespaces: true, OnChange: func() { stack.Session.NamespacesChanged() }}, ".appns")
 	stack.Options = session.Options{
 		Log: d.Log.With("plugin", "session"), Socket: d.Config.VPP.Socket, Timeout: d.Config.VPP.Timeout, Names: s.AppNamespacesOf,
 		Keep: d.Config.Enforce.Keeps(), Infra: infra,

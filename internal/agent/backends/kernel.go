@@ -58,7 +58,7 @@ func (k *Kernel) Open(h node.Host) error {
 		return errors.Join(err, k.kernel.Close())
 	}
 	k.Options = xdp.Options{
-		Log: log, Plane: k.kernel, Keep: k.config.Enforce.Keeps(), Learn: k.config.Kernel.Learn, Infra: infra,
+		Log: log, Dataplane: k.kernel, Keep: k.config.Enforce.Keeps(), Learn: k.config.Kernel.Learn, Infra: infra,
 		Interfaces: k.Interfaces, Enforced: k.Enforced, Release: k.Release,
 		PolicyMemory: uint64(k.config.Kernel.PolicyMemory) << 20,
 	}
@@ -125,7 +125,7 @@ func (k *Kernel) Run(ctx context.Context) error {
 func (k *Kernel) Addresses() []netip.Addr { return k.addresses.List() }
 
 // Identify implements Identifier.
-func (k *Kernel) Identify(lives map[api.PodID]*acl.Life, all bool) {
+func (k *Kernel) Identify(lives map[api.PodID]*acl.PodIdentity, all bool) {
 	uids := make(map[api.PodID]string, len(lives))
 	for id, life := range lives {
 		if uids[id] = ""; life != nil {
@@ -159,8 +159,8 @@ func (k *Kernel) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{metrics.Drops(k.kernel.Drops), metrics.PolicyMemory(k.XDP.State), k.waited}
 }
 
-// Tell has the kernel report packets.
-func (k *Kernel) Tell(t xdp.Telling) error { return k.kernel.Tell(t) }
+// SetEventFilter has the kernel report packets.
+func (k *Kernel) SetEventFilter(t xdp.EventFilter) error { return k.kernel.SetEventFilter(t) }
 
 // Events calls f with the packets that the kernel reports, until ctx ends.
 func (k *Kernel) Events(ctx context.Context, f func(xdp.Event)) error { return k.kernel.Events(ctx, f) }

@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/plugins/bindings"
 	"github.com/sluice-net/sluice/plugins/follow"
 	"github.com/sluice-net/sluice/plugins/kvstore"
-	"github.com/sluice-net/sluice/plugins/plumbing"
 	"github.com/sluice-net/sluice/renderer"
 	ligatorenderer "github.com/sluice-net/sluice/renderer/ligato"
 )
@@ -23,7 +23,7 @@ type ligato struct {
 	config   config.Ligato
 	store    *kvstore.Client
 	log      *slog.Logger
-	plugs    *plumbing.Watcher // of the interfaces of pods
+	plugs    *bindings.Watcher // of the interfaces of pods
 	renderer *ligatorenderer.Renderer
 	prompt   func()
 }
@@ -34,7 +34,7 @@ func newLigato(d Deps) (node.Backend, error) {
 		return nil, err
 	}
 	l := &ligato{config: d.Config.Ligato, store: d.Store, log: d.Log}
-	l.plugs = watcher(d, plumbing.Config{OnChange: func() { l.prompt() }}, ".interfaces")
+	l.plugs = watcher(d, bindings.Config{OnChange: func() { l.prompt() }}, ".interfaces")
 	l.options = ligatorenderer.Options{
 		Log: d.Log.With("plugin", "ligato"), Store: d.Store, Label: d.Config.Ligato.Label, Prefix: d.Config.Ligato.Prefix,
 		Uplinks: d.Config.VPP.Uplinks, Interfaces: l.interfacesOf, Infra: infra,

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/endpoints/wire"
 	"github.com/sluice-net/sluice/internal/agent/metrics"
 	"github.com/sluice-net/sluice/internal/node"
-	"github.com/sluice-net/sluice/plugins/plumbing"
+	"github.com/sluice-net/sluice/plugins/bindings"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
@@ -21,8 +21,8 @@ import (
 // VPP is a VPP behind a socket.
 type VPP struct {
 	node.VPP
-	*plumbing.Watcher // of the interfaces of pods
-	lives             acl.Lives
+	*bindings.Watcher // of the interfaces of pods
+	identities        acl.PodIdentities
 	prompt            func()
 	committed         broadcast // after every transaction
 }
@@ -33,8 +33,8 @@ func newVPP(d Deps) (node.Backend, error) {
 		return nil, err
 	}
 	v := &VPP{VPP: node.VPP{Options: o}}
-	v.Watcher = watcher(d, plumbing.Config{OnChange: v.interfacesChanged}, ".interfaces")
-	v.Options.Pods.Plumbing, v.Options.Pods.Refuses = v.Watcher, v.lives.Refuses
+	v.Watcher = watcher(d, bindings.Config{OnChange: v.interfacesChanged}, ".interfaces")
+	v.Options.Pods.Bindings, v.Options.Pods.Refuses = v.Watcher, v.identities.Refuses
 	return v, nil
 }
 
@@ -59,14 +59,14 @@ func (v *VPP) Collectors() []prometheus.Collector {
 }
 
 // Identify implements Identifier.
-func (v *VPP) Identify(lives map[api.PodID]*acl.Life, all bool) {
-	if v.lives.Identify(lives, all) {
+func (v *VPP) Identify(lives map[api.PodID]*acl.PodIdentity, all bool) {
+	if v.identities.Identify(lives, all) {
 		v.ACL.InterfacesChanged()
 	}
 }
 
 // Registered implements Identifier.
-func (v *VPP) Registered() map[api.PodID][]netip.Addr { return v.lives.Registered(v.ACL.Made()) }
+func (v *VPP) Registered() map[api.PodID][]netip.Addr { return v.identities.Registered(v.ACL.Made()) }
 
 // List returns the interfaces of pods, by index.
 func (v *VPP) List() (out []wire.Endpoint) {

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/internal/preflight"
 )
 
-// CNI says whether the agent installs sluice-cni, and with what settings.
+// CNI reports whether the agent installs sluice-cni, and with what settings.
 type CNI struct {
 	BinDir  string `koanf:"cni-bin-dir"`
 	Options string `koanf:"cni-options"`

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/ligato"
 )
 
-// Ligato says whether ACLs are published for a ligato vpp-agent, and how.
+// Ligato reports whether ACLs are published for a ligato vpp-agent, and how.
 type Ligato struct {
 	Target    string `koanf:"acl-target"`
 	Label     string `koanf:"ligato-label"`

@@ -20,18 +20,18 @@ import (
 // VPP says how the agent talks to VPP, and what of it ACLs may take. An embedded dataplane has the
 // settings of ACLs only.
 type VPP struct {
-	Socket      string        `koanf:"vpp-socket"` // empty: the dataplane is embedded
-	StatsSocket string        `koanf:"vpp-stats-socket"`
-	Timeout     time.Duration `koanf:"vpp-timeout"`
-	Uplinks     []string      `koanf:"uplink"`
-	HoldUnknown bool          `koanf:"hold-unknown-pods"`
-	Orientation string        `koanf:"acl-orientation"`
-	Memory      uint32        `koanf:"acl-memory"`
-	Grace       time.Duration `koanf:"grace"`
-	UDPIdle     time.Duration `koanf:"udp-idle-timeout"`
-	Sessions    uint32        `koanf:"session-table"`
-	PauseBudget string        `koanf:"vpp-pause-budget"`
-	Services    []string      `koanf:"service-cidr"`
+	Socket       string        `koanf:"vpp-socket"` // empty: the dataplane is embedded
+	StatsSocket  string        `koanf:"vpp-stats-socket"`
+	Timeout      time.Duration `koanf:"vpp-timeout"`
+	Uplinks      []string      `koanf:"uplink"`
+	BlockUnknown bool          `koanf:"hold-unknown-pods"`
+	Orientation  string        `koanf:"acl-orientation"`
+	Memory       uint32        `koanf:"acl-memory"`
+	Grace        time.Duration `koanf:"grace"`
+	UDPIdle      time.Duration `koanf:"udp-idle-timeout"`
+	Sessions     uint32        `koanf:"session-table"`
+	PauseBudget  string        `koanf:"vpp-pause-budget"`
+	Services     []string      `koanf:"service-cidr"`
 }
 
 // vswitchFlags are for every vswitch, be it embedded.
@@ -61,7 +61,7 @@ func (v VPP) options(e Enforce) (acl.Options, error) {
 		Stats:   acl.Stats{Socket: v.StatsSocket},
 		Timeout: v.Timeout,
 		Uplinks: v.Uplinks,
-		Pods:    acl.Pods{HoldUnknown: v.HoldUnknown},
+		Pods:    acl.Pods{BlockUnknown: v.BlockUnknown},
 		Memory:  uint64(v.Memory) << 20,
 		Flows:   acl.Flows{Grace: v.Grace, UDPIdle: v.UDPIdle, SessionTable: v.Sessions},
 	}

@@ -16,7 +16,7 @@ import (
 type Node interface {
 	Status() policy.Status
 	States() []*renderer.State
-	Decisions() map[string]map[renderer.Decided]uint64
+	Decisions() map[string]map[renderer.CounterKey]uint64
 }
 
 // Node registers what is read from a node, with a metric for each rule of each policy if rules are

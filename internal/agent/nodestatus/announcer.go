@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// announceLife is for how many intervals a published status lasts without its agent.
-	announceLife = 6
+	// publishLife is for how many intervals a published status lasts without its agent.
+	publishLife = 6
 	// announceBurst is how many changes are published at once after a quiet time: a change
 	// and how it went. Further ones wait, so that there is one per interval on average.
 	announceBurst = 3
@@ -24,8 +24,8 @@ const (
 	announceSpread = 150 * time.Millisecond
 )
 
-// announcer publishes the status of this node for the others, when it changes.
-type announcer struct {
+// publisher publishes the status of this node for the others, when it changes.
+type publisher struct {
 	interval time.Duration
 	log      *slog.Logger
 	status   func(ctx context.Context) (view.NodeStatus, error)
@@ -43,7 +43,7 @@ type announcer struct {
 
 // run publishes until ctx ends. A store that refuses is asked again later; nothing depends
 // on it.
-func (a *announcer) run(ctx context.Context) error {
+func (a *publisher) run(ctx context.Context) error {
 	a.started = time.Now()
 	for {
 		changed, begun := a.watch()
@@ -66,7 +66,7 @@ func (a *announcer) run(ctx context.Context) error {
 
 // delay returns how long to wait after a change: a moment, in which other changes come and
 // other nodes write, or until the next write is allowed.
-func (a *announcer) delay() time.Duration {
+func (a *publisher) delay() time.Duration {
 	spread := min(announceSpread, a.interval)
 	allowed := time.Until(a.rested.Add(-(announceBurst - 1) * a.interval))
 	return max(allowed, 0) + spread/3 + rand.N(spread*2/3+1)
@@ -74,9 +74,9 @@ func (a *announcer) delay() time.Duration {
 
 // update publishes the status when it has changed. The time alone is no news, unless the
 // lease might have been lost unnoticed.
-func (a *announcer) update(ctx context.Context) {
+func (a *publisher) update(ctx context.Context) {
 	now, err := a.status(ctx)
-	if err == nil && (!same(now, a.last) || time.Since(a.lastAt) > announceLife/2*a.interval) {
+	if err == nil && (!same(now, a.last) || time.Since(a.lastAt) > publishLife/2*a.interval) {
 		err = a.write(ctx, now)
 	}
 	if err != nil && ctx.Err() == nil && !a.failed && !logged(err) {
@@ -91,7 +91,7 @@ func logged(err error) bool {
 	return errors.As(err, &by) && by.Logged()
 }
 
-func (a *announcer) write(ctx context.Context, s view.NodeStatus) error {
+func (a *publisher) write(ctx context.Context, s view.NodeStatus) error {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("encode the status of the node: %w", err)

@@ -33,7 +33,7 @@ func reports(t *testing.T, interval time.Duration, f func(r *reporting)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reporting{changed: make(chan struct{})}
 		start := time.Now()
-		a := announcer{
+		a := publisher{
 			interval: interval, log: slog.New(slog.NewTextHandler(&r.log, nil)),
 			status: func(context.Context) (view.NodeStatus, error) {
 				r.mu.Lock()
@@ -144,7 +144,7 @@ func TestAnnouncerWaitsForTheFirstState(t *testing.T) {
 				begin := time.Now()
 				changed, written, last := make(chan struct{}), 0, int64(-1)
 				begun := func() bool { return time.Since(begin) >= c.begins }
-				a := announcer{
+				a := publisher{
 					interval: 10 * time.Second, log: slog.New(slog.DiscardHandler),
 					watch: func() (<-chan struct{}, bool) { return changed, begun() },
 					status: func(context.Context) (s view.NodeStatus, err error) {

@@ -136,7 +136,7 @@ func (n *Nodes) wanted(ctx context.Context, of Policy) (int64, error) {
 	return 0, fmt.Errorf("there is no policy %s", strings.TrimPrefix(of.Namespace+"/"+of.Name, "/"))
 }
 
-// enforcedThere says whether a node enforces what changed at a revision.
+// enforcedThere reports whether a node enforces what changed at a revision.
 func enforcedThere(n view.NodeStatus, wanted int64, of Policy) (view.Enforcement, string) {
 	at := slices.IndexFunc(n.Policies, func(p view.UnenforcedPolicy) bool {
 		return of.Name == "" || p.Policy.Namespace == of.Namespace && p.Policy.Name == of.Name

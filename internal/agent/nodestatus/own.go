@@ -33,12 +33,12 @@ type Key interface {
 }
 
 // Life returns for how long a report lasts without its agent.
-func (o *Own) Life() time.Duration { return max(announceLife*o.Interval, 10*time.Second) }
+func (o *Own) Life() time.Duration { return max(publishLife*o.Interval, 10*time.Second) }
 
-// Announce reports for the others how far this node is, until ctx ends.
-func (o *Own) Announce(ctx context.Context, key Key) error {
+// Publish reports for the others how far this node is, until ctx ends.
+func (o *Own) Publish(ctx context.Context, key Key) error {
 	defer func() { _ = key.Revoke(ctx) }() // it vanishes by itself
-	out := announcer{interval: o.Interval, log: o.Log, status: o.report, publish: key.Put, watch: func() (<-chan struct{}, bool) {
+	out := publisher{interval: o.Interval, log: o.Log, status: o.report, publish: key.Put, watch: func() (<-chan struct{}, bool) {
 		s, changed := o.Watch()
 		return changed, s.Transactions > 0
 	}}

@@ -17,7 +17,7 @@ import (
 
 // Source reports packets while it is asked to.
 type Source interface {
-	Tell(t xdp.Telling) error
+	SetEventFilter(t xdp.EventFilter) error
 	Events(ctx context.Context, f func(xdp.Event)) error
 	// Explained returns the pod whose interface a packet was at, and what decided about it.
 	Explained(e xdp.Event) (api.PodID, renderer.Decision)
@@ -30,20 +30,20 @@ type Explain func(ctx context.Context, e xdp.Event, pod api.PodID, d renderer.De
 // reported, and packets cost nothing more.
 type Hub struct {
 	kernel  Source // nil when nobody reports
-	most    xdp.Telling
+	most    xdp.EventFilter
 	explain Explain
 	log     *slog.Logger
 
 	mu     sync.Mutex
-	all    map[*listener]struct{}
+	all    map[*subscriber]struct{}
 	stop   context.CancelFunc // of the reader, nil while there is none
 	ended  chan struct{}      // closed when the newest reader has ended, or there was none
 	once   sync.Once          // closes closed
 	closed chan struct{}
 }
 
-// listener is one who watches. What comes while its queue is full is counted.
-type listener struct {
+// subscriber is one who watches. What comes while its queue is full is counted.
+type subscriber struct {
 	permitted bool
 	queue     chan view.PacketVerdict // closed when nothing more is told
 	broke     error                   // why; set before the queue is closed
@@ -61,14 +61,14 @@ var (
 
 // New returns a hub of what a source reports, of so many packets at most, as explain puts it. The
 // source is nil where nobody reports.
-func New(kernel Source, most xdp.Telling, explain Explain, log *slog.Logger) *Hub {
-	s := &Hub{kernel: kernel, most: most, explain: explain, log: log, all: map[*listener]struct{}{}, ended: make(chan struct{}), closed: make(chan struct{})}
+func New(kernel Source, most xdp.EventFilter, explain Explain, log *slog.Logger) *Hub {
+	s := &Hub{kernel: kernel, most: most, explain: explain, log: log, all: map[*subscriber]struct{}{}, ended: make(chan struct{}), closed: make(chan struct{})}
 	close(s.ended)
 	return s
 }
 
 // join begins to watch, and leave ends it.
-func (s *Hub) join(permitted bool) (l *listener, leave func(), err error) {
+func (s *Hub) join(permitted bool) (l *subscriber, leave func(), err error) {
 	if s.kernel == nil || s.most.PerSecond == 0 {
 		return nil, nil, errNobodyTells
 	}
@@ -77,9 +77,9 @@ func (s *Hub) join(permitted bool) (l *listener, leave func(), err error) {
 	if s.isClosed() {
 		return nil, nil, errEnded
 	}
-	l = &listener{permitted: permitted, queue: make(chan view.PacketVerdict, queued)}
+	l = &subscriber{permitted: permitted, queue: make(chan view.PacketVerdict, queued)}
 	s.all[l] = struct{}{}
-	if err := s.tell(); err != nil {
+	if err := s.setFilter(); err != nil {
 		delete(s.all, l)
 		return nil, nil, err
 	}
@@ -90,7 +90,7 @@ func (s *Hub) join(permitted bool) (l *listener, leave func(), err error) {
 }
 
 // leave waits until nothing is read any more for whoever was the last.
-func (s *Hub) leave(l *listener) {
+func (s *Hub) leave(l *subscriber) {
 	if ended := s.drop(l); ended != nil {
 		<-ended
 	}
@@ -98,14 +98,14 @@ func (s *Hub) leave(l *listener) {
 
 // drop forgets a listener. After the last one it stops the reader, and returns what is
 // closed when that has ended; nil while there is nothing to wait for.
-func (s *Hub) drop(l *listener) (ended <-chan struct{}) {
+func (s *Hub) drop(l *subscriber) (ended <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.all[l]; !ok || s.isClosed() {
 		return nil // it gets nothing any more
 	}
 	delete(s.all, l)
-	if err := s.tell(); err != nil {
+	if err := s.setFilter(); err != nil {
 		s.log.Warn("the kernel still reports packets that nobody watches", "error", err)
 	}
 	if len(s.all) > 0 {
@@ -124,17 +124,17 @@ func (s *Hub) isClosed() bool {
 	}
 }
 
-// tell asks for what those who watch want to know.
-func (s *Hub) tell() error {
+// setFilter asks for what those who watch want to know.
+func (s *Hub) setFilter() error {
 	want := s.most
 	want.Permitted = false
 	for l := range s.all {
 		want.Permitted = want.Permitted || l.permitted
 	}
 	if len(s.all) == 0 {
-		want = xdp.Telling{}
+		want = xdp.EventFilter{}
 	}
-	return s.kernel.Tell(want)
+	return s.kernel.SetEventFilter(want)
 }
 
 // startReader has events read once the reader before has ended.
@@ -180,8 +180,8 @@ func (s *Hub) broke(ctx context.Context, err error) {
 	s.stop()
 	s.stop = nil
 	left := s.all
-	s.all = map[*listener]struct{}{}
-	if err := s.tell(); err != nil {
+	s.all = map[*subscriber]struct{}{}
+	if err := s.setFilter(); err != nil {
 		s.log.Warn("the kernel goes on to tell of packets", "error", err)
 	}
 	for l := range left {
@@ -221,7 +221,7 @@ func (s *Hub) finish() (ended <-chan struct{}) {
 	defer s.mu.Unlock()
 	s.once.Do(func() { close(s.closed) })
 	if s.stop != nil {
-		if err := s.kernel.Tell(xdp.Telling{}); err != nil {
+		if err := s.kernel.SetEventFilter(xdp.EventFilter{}); err != nil {
 			s.log.Warn("the kernel still reports packets that nobody watches", "error", err)
 		}
 	}

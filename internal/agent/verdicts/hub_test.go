@@ -22,7 +22,7 @@ var discard = slog.New(slog.DiscardHandler)
 // flood is a kernel that reports packets all the time.
 type flood struct{}
 
-func (flood) Tell(xdp.Telling) error { return nil }
+func (flood) SetEventFilter(xdp.EventFilter) error { return nil }
 
 func (flood) Explained(xdp.Event) (api.PodID, renderer.Decision) {
 	return api.PodID{}, renderer.Decision{}
@@ -36,7 +36,7 @@ func (flood) Events(ctx context.Context, f func(xdp.Event)) error {
 }
 
 func hubOf(kernel Source) *Hub {
-	return New(kernel, xdp.Telling{PerSecond: 1}, func(context.Context, xdp.Event, api.PodID, renderer.Decision) view.PacketVerdict {
+	return New(kernel, xdp.EventFilter{PerSecond: 1}, func(context.Context, xdp.Event, api.PodID, renderer.Decision) view.PacketVerdict {
 		return view.PacketVerdict{}
 	}, discard)
 }
@@ -64,7 +64,7 @@ func TestHubEndAnyNumberOfTimes(t *testing.T) {
 			}
 		})
 	}
-	New(nil, xdp.Telling{}, nil, discard).End()
+	New(nil, xdp.EventFilter{}, nil, discard).End()
 }
 
 // TestHubComeAndGoWhilePacketsAreReported has many join and leave at once, and the

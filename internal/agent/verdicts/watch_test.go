@@ -54,12 +54,12 @@ func TestVerdictsAreFiltered(t *testing.T) {
 
 // scripted tells of what a test gives it.
 type scripted struct {
-	told   []xdp.Telling
+	told   []xdp.EventFilter
 	events chan xdp.Event
 	broken chan error
 }
 
-func (s *scripted) Tell(t xdp.Telling) error { s.told = append(s.told, t); return nil }
+func (s *scripted) SetEventFilter(t xdp.EventFilter) error { s.told = append(s.told, t); return nil }
 
 func (*scripted) Explained(xdp.Event) (api.PodID, renderer.Decision) {
 	return api.PodID{}, renderer.Decision{}
@@ -80,11 +80,11 @@ func (s *scripted) Events(ctx context.Context, f func(xdp.Event)) error {
 
 func TestPacketsAreToldOfWhileSomebodyListens(t *testing.T) {
 	kernel := &scripted{events: make(chan xdp.Event)}
-	most := xdp.Telling{PerSecond: 7, OneIn: 3}
+	most := xdp.EventFilter{PerSecond: 7, OneIn: 3}
 	s := New(kernel, most, func(_ context.Context, e xdp.Event, _ api.PodID, _ renderer.Decision) view.PacketVerdict {
 		return view.PacketVerdict{Reason: string(e.Reason)}
 	}, discard)
-	join := func(permitted bool) (*listener, func()) {
+	join := func(permitted bool) (*subscriber, func()) {
 		l, leave, err := s.join(permitted)
 		if err != nil {
 			t.Fatal(err)
@@ -98,7 +98,7 @@ func TestPacketsAreToldOfWhileSomebodyListens(t *testing.T) {
 	if v := <-all.queue; v.Reason != "" {
 		t.Errorf("who wants all is told of %+v first", v)
 	}
-	for name, l := range map[string]*listener{"denied": denied, "all": all} {
+	for name, l := range map[string]*subscriber{"denied": denied, "all": all} {
 		if v := <-l.queue; v.Reason != "policy" {
 			t.Errorf("%s: told of %+v", name, v)
 		}
@@ -114,7 +114,7 @@ func TestPacketsAreToldOfWhileSomebodyListens(t *testing.T) {
 	leaveDenied()
 	_, leave := join(false) // anew
 	leave()
-	for i, want := range []xdp.Telling{most, {PerSecond: 7, OneIn: 3, Permitted: true}, most, {}, most, {}} {
+	for i, want := range []xdp.EventFilter{most, {PerSecond: 7, OneIn: 3, Permitted: true}, most, {}, most, {}} {
 		if i >= len(kernel.told) || kernel.told[i] != want {
 			t.Fatalf("the kernel was asked for %+v, the %d. must be %+v", kernel.told, i, want)
 		}
@@ -125,7 +125,7 @@ func TestPacketsAreToldOfWhileSomebodyListens(t *testing.T) {
 	if _, _, err := s.join(true); err == nil {
 		t.Error("an agent that ends can be listened to")
 	}
-	if last := kernel.told[len(kernel.told)-1]; last != (xdp.Telling{}) {
+	if last := kernel.told[len(kernel.told)-1]; last != (xdp.EventFilter{}) {
 		t.Errorf("after the end the kernel tells %+v", last)
 	}
 }
@@ -134,7 +134,7 @@ func TestPacketsAreToldOfWhileSomebodyListens(t *testing.T) {
 // while two watch, and has it end so again for one who asks again.
 func TestWhoWatchesIsToldThatVerdictsCannotBeReadAnyMore(t *testing.T) {
 	kernel := &scripted{events: make(chan xdp.Event), broken: make(chan error)}
-	most := xdp.Telling{PerSecond: 7}
+	most := xdp.EventFilter{PerSecond: 7}
 	s := New(kernel, most, func(_ context.Context, e xdp.Event, _ api.PodID, _ renderer.Decision) view.PacketVerdict {
 		return view.PacketVerdict{Action: api.Deny, Reason: string(e.Reason)}
 	}, discard)
@@ -168,7 +168,7 @@ func TestWhoWatchesIsToldThatVerdictsCannotBeReadAnyMore(t *testing.T) {
 		}
 		leave()
 	}
-	if want := []xdp.Telling{most, most, {}, most, most, {}}; !slices.Equal(kernel.told, want) {
+	if want := []xdp.EventFilter{most, most, {}, most, most, {}}; !slices.Equal(kernel.told, want) {
 		t.Errorf("the kernel was asked for %+v, want %+v", kernel.told, want)
 	}
 }

@@ -135,7 +135,7 @@ func together(parts ...Change) Change {
 	return c
 }
 
-// disturbs says whether a change moves rules that another one is about.
+// disturbs reports whether a change moves rules that another one is about.
 func (c Change) disturbs(other Change) bool {
 	for _, p := range c.Parts {
 		if p.disturbs(other) {
@@ -158,7 +158,7 @@ func removal(d api.Direction, origins []api.Origin) Change {
 	return Change{Kind: RemoveRules, Direction: d, Origins: origins, Text: "remove " + ruleTexts(origins...)}
 }
 
-// edits says whether a change, or a part of it, edits a policy.
+// edits reports whether a change, or a part of it, edits a policy.
 func (c Change) edits() bool {
 	return c.Kind != LabelPod && c.Kind != LabelNamespace && (c.Kind != Together || slices.ContainsFunc(c.Parts, Change.edits))
 }

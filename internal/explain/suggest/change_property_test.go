@@ -129,7 +129,7 @@ func keepsWithout(t failing, s cluster.State, q asked, v reason.Verdict) {
 	}
 }
 
-// isFixed says whether nothing small turns a verdict around: no end is a pod that
+// isFixed reports whether nothing small turns a verdict around: no end is a pod that
 // policies see, the ends that are isolated are exempt, or more pods share an
 // address than are combined.
 func isFixed(v reason.Verdict) bool {
@@ -149,7 +149,7 @@ func isFixed(v reason.Verdict) bool {
 	return !slices.ContainsFunc(subjects, func(r oracle.SubjectResult) bool { return r.Exempt == oracle.NotExempt })
 }
 
-// isNameless says whether no peer of another namespace can match an end: it has no
+// isNameless reports whether no peer of another namespace can match an end: it has no
 // address, and its namespace is not known.
 func isNameless(s cluster.State, e oracle.Endpoint) bool {
 	return !e.Addr.IsValid() && !slices.ContainsFunc(s.Namespaces, func(ns *corev1.Namespace) bool { return ns.Name == e.Pod.Namespace })

@@ -97,7 +97,7 @@ func typeTexts(np *networkingv1.NetworkPolicy) string {
 	return strings.Join(out, ", ")
 }
 
-// losesType says whether a policy isolates egress only because it has rules that
+// losesType reports whether a policy isolates egress only because it has rules that
 // are all to be removed (SEMANTICS row 4).
 func (c closing) losesType(np *networkingv1.NetworkPolicy, origins []api.Origin) bool {
 	removed := 0
@@ -134,7 +134,7 @@ func (c closing) narrow(origin api.Origin, re oracle.RuleEval) []Change {
 	return out
 }
 
-// canExcept says whether the address can be taken out of a block: an except is a
+// canExcept reports whether the address can be taken out of a block: an except is a
 // strict part.
 func (c closing) canExcept(b *networkingv1.IPBlock) bool {
 	if b == nil {

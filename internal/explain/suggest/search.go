@@ -77,7 +77,7 @@ func (t trials) flips(c Change) bool {
 	return after.Allowed != t.verdict.Allowed && (!after.Allowed || t.keeps(changed, after))
 }
 
-// keeps says whether every policy that applied to an end applies to it still: a label
+// keeps reports whether every policy that applied to an end applies to it still: a label
 // must not open a flow by taking the pod away from its own policies.
 func (t trials) keeps(changed *oracle.Oracle, after oracle.Verdict) bool {
 	return t.keepsIsolation(after) && t.keepsAdminPolicies(changed)
@@ -113,7 +113,7 @@ func (t trials) keepsAdminPolicies(changed *oracle.Oracle) bool {
 	return true
 }
 
-// hasSpareParts says whether fewer parts of a change would do.
+// hasSpareParts reports whether fewer parts of a change would do.
 func (t trials) hasSpareParts(c Change) bool {
 	for i := range c.Parts {
 		fewer := Change{Kind: Together, Parts: slices.Delete(slices.Clone(c.Parts), i, i+1)}

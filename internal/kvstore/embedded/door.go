@@ -35,7 +35,7 @@ func onlyWrites(prefixes []string) grpc.UnaryServerInterceptor {
 	}
 }
 
-// permitted says whether a client may do what it asks for. What is not known is not
+// permitted reports whether a client may do what it asks for. What is not known is not
 // permitted.
 func permitted(req any, method string, prefixes []string) bool {
 	below := func(key, end []byte) bool {

@@ -52,7 +52,7 @@ func parseCIDR(text string) (netip.Prefix, error) {
 	return netip.PrefixFrom(addr, bits).Masked(), nil
 }
 
-// strictlyWithin says whether a prefix is a part of another, and not all of it.
+// strictlyWithin reports whether a prefix is a part of another, and not all of it.
 func strictlyWithin(part, whole netip.Prefix) bool {
 	return part.Bits() > whole.Bits() && whole.Contains(part.Addr())
 }

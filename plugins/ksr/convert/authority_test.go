@@ -94,7 +94,7 @@ func (a *admission) block(b *networkingv1.IPBlock) {
 	}
 }
 
-// mapped says whether a block of the policy is IPv4 in IPv6 notation. An API server
+// mapped reports whether a block of the policy is IPv4 in IPv6 notation. An API server
 // compares the prefix lengths of such a block with those of IPv4 as they are written;
 // here both are IPv4. This is the only leniency.
 func mapped(spec *networkingv1.NetworkPolicySpec) bool {

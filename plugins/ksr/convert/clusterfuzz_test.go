@@ -114,7 +114,7 @@ func checkClusterPeer(t fataler, p *model.ClusterPolicy_Peer) {
 	}
 }
 
-// checkClusterPort says whether the port matches nothing.
+// checkClusterPort reports whether the port matches nothing.
 func checkClusterPort(t fataler, p *model.ClusterPolicy_Port) bool {
 	switch {
 	case p.Invalid:

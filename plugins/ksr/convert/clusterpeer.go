@@ -32,7 +32,7 @@ func (d *dialect) peers(peers []clusterPeer, list string, at place) (out []*mode
 	return out, !slices.ContainsFunc(out, isUnknown)
 }
 
-// isUnknown says whether it is not known whom a peer means.
+// isUnknown reports whether it is not known whom a peer means.
 func isUnknown(p *model.ClusterPolicy_Peer) bool {
 	switch v := p.GetPeer().(type) {
 	case *model.ClusterPolicy_Peer_Pods:

@@ -70,7 +70,7 @@ func (s *clusterPeer) podsOf(at place) *model.ClusterPolicy_Pods {
 	}
 }
 
-// hasInvalid says whether a selector of pods is invalid, so that it matches nothing.
+// hasInvalid reports whether a selector of pods is invalid, so that it matches nothing.
 func hasInvalid(p *model.ClusterPolicy_Pods) bool {
 	return slices.ContainsFunc(p.GetNamespaces().GetMatchExpressions(), isInvalid) ||
 		slices.ContainsFunc(p.GetPods().GetMatchExpressions(), isInvalid)

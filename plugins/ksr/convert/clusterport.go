@@ -28,7 +28,7 @@ func (r *clusterRule) convertPorts(at place) (out []*model.ClusterPolicy_Port, k
 	return out, known
 }
 
-// hasPodsOnly says whether every peer is one of pods, which can have named ports.
+// hasPodsOnly reports whether every peer is one of pods, which can have named ports.
 func (r *clusterRule) hasPodsOnly() bool {
 	return !slices.ContainsFunc(r.peers, func(p clusterPeer) bool {
 		return p.nodes != nil || len(p.networks) > 0 || len(p.domainNames) > 0

@@ -83,7 +83,7 @@ func checkRule(t fataler, r *model.NetworkPolicy_Rule, peers int, ports []networ
 	return closed
 }
 
-// checkPeer says whether the peer matches nothing.
+// checkPeer reports whether the peer matches nothing.
 func checkPeer(t fataler, p *model.NetworkPolicy_Peer) bool {
 	if b := p.IpBlock; b != nil {
 		if p.PodSelector != nil || p.NamespaceSelector != nil {
@@ -104,7 +104,7 @@ func checkPeer(t fataler, p *model.NetworkPolicy_Peer) bool {
 	return invalidPods || invalidNamespaces || p.PodSelector == nil && p.NamespaceSelector == nil
 }
 
-// checkSelector says whether the selector is invalid, so that it matches nothing.
+// checkSelector reports whether the selector is invalid, so that it matches nothing.
 func checkSelector(t fataler, s *model.LabelSelector) bool {
 	invalid := false
 	for _, r := range s.GetMatchExpressions() {

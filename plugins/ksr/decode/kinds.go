@@ -47,12 +47,12 @@ func kindSet(list string) map[string]bool {
 	return set
 }
 
-// irrelevant says whether a kind, or the list of it, is known and not needed.
+// irrelevant reports whether a kind, or the list of it, is known and not needed.
 func irrelevant(kind string) bool {
 	return irrelevantKinds[kind] || irrelevantKinds[strings.TrimSuffix(kind, listKind)]
 }
 
-// foreign says whether an object, or a list, only shares the name of its kind with
+// foreign reports whether an object, or a list, only shares the name of its kind with
 // nodes, services or endpoints of Kubernetes: storage systems have nodes, and serverless
 // platforms services, in groups of their own. They are skipped. Kinds of policies are not:
 // one of another group may be a policy that somebody relies on.

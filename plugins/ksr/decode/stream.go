@@ -44,7 +44,7 @@ func documents(stream []byte) []document {
 	return docs
 }
 
-// marker says whether a line is a marker between documents, which stands at its
+// marker reports whether a line is a marker between documents, which stands at its
 // beginning and alone or before white space.
 func marker(line []byte, m string) bool {
 	rest, ok := bytes.CutPrefix(line, []byte(m))
@@ -78,7 +78,7 @@ func appendDocument(docs []document, text []byte, line int) []document {
 	return append(docs, document{text: text, line: line})
 }
 
-// skippable says whether a line before a document is blank, a comment or a
+// skippable reports whether a line before a document is blank, a comment or a
 // directive of YAML.
 func skippable(line []byte) bool {
 	if line[0] == '%' {

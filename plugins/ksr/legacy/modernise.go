@@ -149,7 +149,7 @@ func (m *moderniser) deny(namespace, source string) {
 	m.out.Objects = append(m.out.Objects, kinds.Object{Source: source, Object: np})
 }
 
-// isolatesAll says whether a policy isolates every pod of its namespace for ingress,
+// isolatesAll reports whether a policy isolates every pod of its namespace for ingress,
 // allows nothing, and does nothing else.
 func isolatesAll(s *networkingv1.NetworkPolicySpec) bool {
 	return len(s.PodSelector.MatchLabels)+len(s.PodSelector.MatchExpressions)+len(s.Ingress)+len(s.Egress) == 0 &&

@@ -31,7 +31,7 @@ func (p Pairs) Append(src Range, dst Set) Pairs {
 func (p Pairs) Intersect(o Pairs) Pairs {
 	var out Pairs
 	for i, j := 0, 0; i < len(p) && j < len(o); {
-		if m, ok := p[i].Src.Meet(o[j].Src); ok {
+		if m, ok := p[i].Src.Intersect(o[j].Src); ok {
 			out = out.Append(m, p[i].Dst.Intersect(o[j].Dst))
 		}
 		if p[i].Src.Last < o[j].Src.Last {

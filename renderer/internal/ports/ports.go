@@ -27,8 +27,8 @@ func (r Range) PortRange() api.PortRange { return api.Ports(r.First, r.Last) }
 // Len returns how many ports there are in the range.
 func (r Range) Len() int { return int(r.Last) - int(r.First) + 1 }
 
-// Meet returns the ports that are in both ranges; ok is false when there are none.
-func (r Range) Meet(o Range) (m Range, ok bool) {
+// Intersect returns the ports that are in both ranges; ok is false when there are none.
+func (r Range) Intersect(o Range) (m Range, ok bool) {
 	m = Range{max(r.First, o.First), min(r.Last, o.Last)}
 	return m, m.First <= m.Last
 }
@@ -57,7 +57,7 @@ func Union(ranges []Range) Set {
 func (s Set) Intersect(o Set) Set {
 	var out Set
 	for i, j := 0, 0; i < len(s) && j < len(o); {
-		if m, ok := s[i].Meet(o[j]); ok {
+		if m, ok := s[i].Intersect(o[j]); ok {
 			out = append(out, m)
 		}
 		if s[i].Last < o[j].Last {

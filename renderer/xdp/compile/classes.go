@@ -112,8 +112,8 @@ func (c *classes) anyUsed(first class, n int) bool {
 	return int(first) < end && slices.ContainsFunc(c.all[first:end], func(d classDef) bool { return d.used })
 }
 
-// crowded says whether there may be so many classes that nothing has that sweeping pays.
-func (c *classes) crowded() bool { return c.live > 2*c.swept+c.slack }
+// isOverfull reports whether there may be so many classes that nothing has that sweeping pays.
+func (c *classes) isOverfull() bool { return c.live > 2*c.swept+c.slack }
 
 // sweep frees all classes that are not marked, nor around one that is, and returns those that were
 // used and are not any more.

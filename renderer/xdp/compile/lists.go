@@ -124,9 +124,9 @@ func (l *ruleLists) countReach() {
 	}
 }
 
-// tell gives programs the rows of classes that are new to them: those that are added, and all for
-// programs that are not in memory yet. It returns the programs whose table moved.
-func (l *ruleLists) tell(added []class) (moved []*program) {
+// addClasses gives programs the rows of classes that are new to them: those that are added, and all
+// for programs that are not in memory yet. It returns the programs whose table moved.
+func (l *ruleLists) addClasses(added []class) (moved []*program) {
 	w, programs := l.writer, l.sorted()
 	for _, p := range programs {
 		if p.begin() && !p.diff.fresh {
@@ -152,7 +152,7 @@ func (l *ruleLists) tell(added []class) (moved []*program) {
 		around := w.nets.divide(c, isNew[c])
 		for _, p := range to {
 			w.arena.unled = p.diff.fresh
-			l.budget.taken += p.tell(c, around)
+			l.budget.taken += p.add(c, around)
 			l.budget.check(4, false)
 		}
 		w.arena.unled = false

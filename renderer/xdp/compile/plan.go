@@ -21,7 +21,7 @@ type Plan struct {
 // Flip is an endpoint that has another record.
 type Flip struct{ ID, Record uint32 }
 
-// Empty says whether nothing has to be done.
+// Empty reports whether nothing has to be done.
 func (p *Plan) Empty() bool {
 	return len(p.Stores)+len(p.Gone)+len(p.Flips)+len(p.Roots)+len(p.Joins) == 0
 }
@@ -34,7 +34,7 @@ type Retired struct {
 	classes []class
 }
 
-// Empty says whether there is nothing to release.
+// Empty reports whether there is nothing to release.
 func (r Retired) Empty() bool { return len(r.spans)+len(r.slots)+len(r.classes) == 0 }
 
 // Slots returns the counters that nothing leads to any more.
@@ -91,10 +91,10 @@ func (m *Image) build(again bool, r *rootChanges) {
 	r.changed = r.changed || again || m.addresses.changed()
 	m.setApart(again, r)
 	r.stores = append(r.stores, m.addresses.build(r.apart)...)
-	m.tellClasses()
+	m.publishClasses()
 	if m.refuse() {
 		m.setApart(again, r)
-		m.tellClasses()
+		m.publishClasses()
 	}
 }
 
@@ -106,9 +106,9 @@ func (m *Image) setApart(again bool, r *rootChanges) {
 	}
 }
 
-// tellClasses gives lists the rows of classes that are new to them.
-func (m *Image) tellClasses() {
-	if m.classes.crowded() {
+// publishClasses gives lists the rows of classes that are new to them.
+func (m *Image) publishClasses() {
+	if m.classes.isOverfull() {
 		m.sweep()
 	}
 	added := m.classes.added
@@ -117,7 +117,7 @@ func (m *Image) tellClasses() {
 		m.countLists()
 		m.budget.sweep(2)
 	}
-	for _, p := range m.lists.tell(added) {
+	for _, p := range m.lists.addClasses(added) {
 		m.ends.touch(p)
 	}
 }

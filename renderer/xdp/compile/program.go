@@ -96,10 +96,10 @@ func (p *program) begin() (moved bool) {
 	return moved
 }
 
-// tell gives a class its row, which is that of the class around it and what it has more. The words
+// add gives a class its row, which is that of the class around it and what it has more. The words
 // it changes are read by nobody yet, because no address has the class. It returns how many lines
 // that took.
-func (p *program) tell(c, around class) (lines int) {
+func (p *program) add(c, around class) (lines int) {
 	if p.stopped {
 		p.diff.clear()
 		return 0

@@ -141,7 +141,7 @@ func (r Reader) eachValue(first, count uint32, marked []bool) {
 	}
 }
 
-// Has says whether an address is one of an endpoint.
+// Has reports whether an address is one of an endpoint.
 func (r Reader) Has(record uint32, a netip.Addr) bool {
 	w := record * LineWords
 	if a.Is4() {

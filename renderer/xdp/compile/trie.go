@@ -158,7 +158,7 @@ func (t *trie) buildBuckets(d *digit, depth int, cover class) {
 	d.cell = kindNode | node
 }
 
-// written says whether the buckets are what the node of the digit leads to.
+// written reports whether the buckets are what the node of the digit leads to.
 func (d *digit) written() bool {
 	for _, b := range d.fine {
 		if b != nil && b.built {

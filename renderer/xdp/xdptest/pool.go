@@ -52,7 +52,7 @@ func (p *Pool) Take() (*Pooled, error) {
 	}
 	crowd := -(p.made & 1) // of every other kernel any flow is a crowd, so that both ways through the program are met
 	p.made++
-	k, err := xdp.NewKernel(xdp.KernelOptions{Mode: xdp.ModeNone, PodTunnels: true, Flows: 256, Crowd: crowd, PolicyMaps: xdp.PolicyMaps{KeepSpare: true}})
+	k, err := xdp.NewKernel(xdp.KernelOptions{Mode: xdp.ModeNone, PodTunnels: true, Flows: 256, FlowCacheThreshold: crowd, PolicyMaps: xdp.PolicyMaps{KeepSpare: true}})
 	return &Pooled{k, p}, err
 }
 
@@ -71,7 +71,7 @@ func (p *Pool) Close() error {
 // Grace returns at once: packets run when they are asked about, one by one.
 func (p *Pooled) Grace() error { return nil }
 
-// Close implements xdp.Plane.
+// Close implements xdp.Dataplane.
 func (p *Pooled) Close() error {
 	if err := p.Reset(); err != nil {
 		return errors.Join(err, p.Kernel.Close())

@@ -20,7 +20,7 @@ var ErrInjected = errors.New("injected failure")
 // Tap stands before a plane, counts what packets can notice, and fails on demand. It may be told to
 // fail while a renderer uses it.
 type Tap struct {
-	xdp.Plane
+	xdp.Dataplane
 	preparing bool
 	mu        sync.Mutex // of what follows
 	ops       int
@@ -41,85 +41,85 @@ func (t *Tap) step(changes bool) error {
 	return nil
 }
 
-// has says whether packets of an endpoint are decided.
+// has reports whether packets of an endpoint are decided.
 func (t *Tap) has(id uint32) bool {
-	ids, err := t.Plane.Attached()
+	ids, err := t.Dataplane.Attached()
 	return err != nil || slices.Contains(ids, id)
 }
 
-// SetMark implements xdp.Plane.
-func (t *Tap) SetMark(m xdp.Mark) error {
+// SetStateDigest implements xdp.Dataplane.
+func (t *Tap) SetStateDigest(m xdp.StateDigest) error {
 	if err := t.step(false); err != nil {
 		return err
 	}
-	return t.Plane.SetMark(m)
+	return t.Dataplane.SetStateDigest(m)
 }
 
-// Prepare implements xdp.Plane.
+// Prepare implements xdp.Dataplane.
 func (t *Tap) Prepare(lines, slots int) error {
 	if err := t.step(false); err != nil {
 		return err
 	}
 	t.preparing = true
-	return t.Plane.Prepare(lines, slots)
+	return t.Dataplane.Prepare(lines, slots)
 }
 
-// Write implements xdp.Plane.
+// Write implements xdp.Dataplane.
 func (t *Tap) Write(line uint32, content []compile.Line) error {
 	if err := t.step(false); err != nil {
 		return err
 	}
-	return t.Plane.Write(line, content)
+	return t.Dataplane.Write(line, content)
 }
 
-// Store implements xdp.Plane.
+// Store implements xdp.Dataplane.
 func (t *Tap) Store(word, value uint32) error {
 	if err := t.step(!t.preparing); err != nil {
 		return err
 	}
-	return t.Plane.Store(word, value)
+	return t.Dataplane.Store(word, value)
 }
 
-// Flip implements xdp.Plane.
+// Flip implements xdp.Dataplane.
 func (t *Tap) Flip(id, record uint32) error {
 	if err := t.step(!t.preparing && t.has(id)); err != nil {
 		return err
 	}
-	return t.Plane.Flip(id, record)
+	return t.Dataplane.Flip(id, record)
 }
 
-// Switch implements xdp.Plane.
+// Switch implements xdp.Dataplane.
 func (t *Tap) Switch() ([]uint64, error) {
-	ids, _ := t.Plane.Attached()
+	ids, _ := t.Dataplane.Attached()
 	if err := t.step(len(ids) > 0); err != nil {
 		return nil, err
 	}
 	t.preparing = false
-	return t.Plane.Switch()
+	return t.Dataplane.Switch()
 }
 
-// Attach implements xdp.Plane.
+// Attach implements xdp.Dataplane.
 func (t *Tap) Attach(e compile.Endpoint) error {
 	if err := t.step(true); err != nil {
 		return err
 	}
-	return t.Plane.Attach(e)
+	return t.Dataplane.Attach(e)
 }
 
-// Detach implements xdp.Plane.
+// Detach implements xdp.Dataplane.
 func (t *Tap) Detach(id uint32) error {
 	if err := t.step(true); err != nil {
 		return err
 	}
-	return t.Plane.Detach(id)
+	return t.Dataplane.Detach(id)
 }
 
-// Attached implements xdp.Plane.
+// Attached implements xdp.Dataplane.
 func (t *Tap) Attached() ([]uint32, error) {
 	if err := t.step(false); err != nil {
 		return nil, err
 	}
-	return t.Plane.Attached()
+	return t.Dataplane.Attached()
 }
 
 // Operations counts the steps that packets could notice.
@@ -138,7 +138,7 @@ func (t *Tap) FailNext(n int) {
 
 // Dangling names what is attached and leads to nothing.
 func (t *Tap) Dangling() (out []string) {
-	ids, err := t.Plane.Attached() // without a failure
+	ids, err := t.Dataplane.Attached() // without a failure
 	if err != nil {
 		return []string{err.Error()}
 	}

@@ -52,7 +52,7 @@ const (
 	floor // no design
 )
 
-// rivals says whether a design does what an own one does.
+// rivals reports whether a design does what an own one does.
 func (k kind) rivals(o kind) bool { return k == stateful || k == stateless && o == own }
 
 var designs = []design{

@@ -65,7 +65,7 @@ func inAdmin(action string, now func(manifest) string) edit {
 	})
 }
 
-// isOwnNode says whether a flow that leaves a pod is to the node that the pod is on.
+// isOwnNode reports whether a flow that leaves a pod is to the node that the pod is on.
 func isOwnNode(s cluster.State, o *oracle.Oracle, src, dst netip.Addr) bool {
 	for _, id := range o.PodsAt(src) {
 		for _, p := range s.Pods {

@@ -86,7 +86,7 @@ func allPeers(np *networkingv1.NetworkPolicy) []networkingv1.NetworkPolicyPeer {
 	return out
 }
 
-// excepted says whether some rule that took part in a verdict excepts the address.
+// excepted reports whether some rule that took part in a verdict excepts the address.
 func excepted(s cluster.State, v oracle.DirectionVerdict, remote netip.Addr) bool {
 	exempt := func(r oracle.SubjectResult) bool { return r.Exempt != oracle.NotExempt }
 	if slices.ContainsFunc(v.Subjects, exempt) {

@@ -27,7 +27,7 @@ type Fault struct {
 // judgement returns, for a state, what decides flows in it.
 type judgement func(s cluster.State) decision
 
-// decision says whether the first packet of a flow is allowed.
+// decision reports whether the first packet of a flow is allowed.
 type decision func(f api.Flow) bool
 
 // Kind returns the fault as a subject of replays.

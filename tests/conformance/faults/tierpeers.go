@@ -164,7 +164,7 @@ func networksAt(texts []string) []any {
 	return out
 }
 
-// hasNames says whether a rule has port names, which networks cannot have.
+// hasNames reports whether a rule has port names, which networks cannot have.
 func hasNames(rule tree) bool {
 	for _, list := range []string{"ports", "protocols"} {
 		ports, _ := rule[list].([]any)

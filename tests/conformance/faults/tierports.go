@@ -46,7 +46,7 @@ var tierPortFaults = []Fault{
 	})),
 }
 
-// shorter takes the last port of a range away, and says whether there was a range. That
+// shorter takes the last port of a range away, and reports whether there was a range. That
 // of one port becomes a number.
 func shorter(port tree) bool {
 	for _, field := range []string{"portRange", "range"} {

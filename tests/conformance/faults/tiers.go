@@ -85,7 +85,7 @@ func baselineFirst(s *cluster.State) {
 	s.BaselinePolicies = nil
 }
 
-// decidedByBaseline says whether the baseline denies at an end.
+// decidedByBaseline reports whether the baseline denies at an end.
 func decidedByBaseline(v oracle.DirectionVerdict) bool {
 	return !v.Allowed && slices.ContainsFunc(v.Subjects, func(r oracle.SubjectResult) bool { return r.DecidedBy == oracle.BaselineTier })
 }
@@ -109,7 +109,7 @@ func inNamespaceOfPolicy(s cluster.State, v oracle.DirectionVerdict) bool {
 	})
 }
 
-// isSelected says whether some NetworkPolicy selects a pod.
+// isSelected reports whether some NetworkPolicy selects a pod.
 func isSelected(s cluster.State, id api.PodID) bool {
 	for _, p := range s.Pods {
 		for _, np := range s.Policies {

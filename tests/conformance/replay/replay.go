@@ -155,7 +155,7 @@ func (r *run) ask(s Subject, probes []conformance.Probe, stride int, when string
 	return asked
 }
 
-// probe asks one flow, and says whether it could.
+// probe asks one flow, and reports whether it could.
 func (r *run) probe(s Subject, p conformance.Probe, when string) bool {
 	flow := p.Flow
 	flow.SrcPort = sourcePort

@@ -27,7 +27,7 @@ type Subject interface {
 
 // Partial is a Subject that cannot tell everything.
 type Partial interface {
-	// Sees says whether it can be asked about a flow.
+	// Sees reports whether it can be asked about a flow.
 	Sees(f api.Flow) bool
 	// Does is Allowed, but for what it denies because it cannot express the rule that permits
 	// it: of that it says what is right.

@@ -43,7 +43,7 @@ type notice struct {
 	random   int   // sequences of random clusters
 }
 
-// public says whether some public suite notices the fault.
+// public reports whether some public suite notices the fault.
 func (n notice) public() bool {
 	for _, cases := range n.recorded {
 		if cases > 0 {

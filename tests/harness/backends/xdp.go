@@ -28,9 +28,9 @@ var (
 
 func newXDP(prompt func()) (Backend, error) { return overPlane(xdp.NewHeap(), prompt) }
 
-func overPlane(plane xdp.Plane, prompt func()) (*xdpBackend, error) {
-	s := &xdpBackend{tap: &xdptest.Tap{Plane: plane}}
-	s.options = xdp.Options{Plane: s.tap, Interfaces: interfacesOf, OnChange: prompt}
+func overPlane(plane xdp.Dataplane, prompt func()) (*xdpBackend, error) {
+	s := &xdpBackend{tap: &xdptest.Tap{Dataplane: plane}}
+	s.options = xdp.Options{Dataplane: s.tap, Interfaces: interfacesOf, OnChange: prompt}
 	return s, s.Restart()
 }
 

@@ -163,7 +163,7 @@ func (p *Plumbing) Shrink(sw *vswitch.Switch) {
 
 var reserved = netip.MustParsePrefix("240.0.0.0/4")
 
-// Routable says whether VPP routes packets of the address like those of any other: its
+// Routable reports whether VPP routes packets of the address like those of any other: its
 // tables drop some by themselves.
 func Routable(a netip.Addr) bool {
 	return a.IsGlobalUnicast() && !reserved.Contains(a) && a.String() != Gateway4 && a.String() != Gateway6

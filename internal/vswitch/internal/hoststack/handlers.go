@@ -146,7 +146,7 @@ func (h Handlers) AppNamespaceAddDelV4(m *hostsession.AppNamespaceAddDelV4, repl
 	reply(&hostsession.AppNamespaceAddDelV4Reply{Retval: int32(rv), AppnsIndex: index})
 }
 
-// canBind says whether there is what a namespace is to be bound to.
+// canBind reports whether there is what a namespace is to be bound to.
 func (s *Stack) canBind(n *appNamespace) bool {
 	if n.port != none {
 		_, ok := s.portName(n.port)

@@ -139,7 +139,7 @@ func (g *ruleGroup) change(c ruleChange, quirks bool) govpp.VPPApiError {
 }
 
 // ChangeSessionRule adds a rule to the tables of the first of its namespaces, or removes it,
-// as the API does, and says whether that was done. Its ports are as applications say them.
+// as the API does, and reports whether that was done. Its ports are as applications say them.
 func (s *Stack) ChangeSessionRule(add bool, r Rule) bool {
 	c := ruleChange{
 		add: add, protocol: r.Protocol, match: sessionMatch{r.Lcl, r.Rmt, s.portOf(r.LclPort), s.portOf(r.RmtPort)},

@@ -14,7 +14,7 @@ type Verdict struct {
 	Rule Rule
 }
 
-// Connect says whether an application of a namespace may open a connection: by the local
+// Connect reports whether an application of a namespace may open a connection: by the local
 // rules of the namespace. The application has the local scope, without which VPP does not
 // look at them.
 func (s *Stack) Connect(namespace uint32, f api.Flow) (v Verdict) {
@@ -31,7 +31,7 @@ func (s *Stack) Connect(namespace uint32, f api.Flow) (v Verdict) {
 	return s.evaluate(n.local, f, endpoints{lcl: unspecified, rmt: f.Dst, rmtPort: s.portOf(f.DstPort)})
 }
 
-// Accept says whether the first packet of a flow reaches the listeners of the routing
+// Accept reports whether the first packet of a flow reaches the listeners of the routing
 // tables of a namespace: by their rules.
 func (s *Stack) Accept(namespace uint32, f api.Flow) (v Verdict) {
 	s.mu.Lock()
@@ -45,7 +45,7 @@ func (s *Stack) Accept(namespace uint32, f api.Flow) (v Verdict) {
 		endpoints{lcl: f.Dst, rmt: f.Src, lclPort: s.portOf(f.DstPort), rmtPort: s.portOf(f.SrcPort)})
 }
 
-// hasTransport says whether the session layer has the protocol of a flow.
+// hasTransport reports whether the session layer has the protocol of a flow.
 func hasTransport(f api.Flow) bool { return f.Protocol == api.TCP || f.Protocol == api.UDP }
 
 // portOf returns a port as it is looked up.

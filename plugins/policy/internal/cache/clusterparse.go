@@ -232,7 +232,7 @@ func (p *parser) clusterPeer(by asked, m *model.ClusterPolicy_Peer) (peer intent
 	return peer, fmt.Errorf("it has a peer that is not known")
 }
 
-// hasNoNames says whether a peer is something that does not name its ports. Of one that
+// hasNoNames reports whether a peer is something that does not name its ports. Of one that
 // is not known that is not known either; it matches nothing in any case.
 func hasNoNames(m *model.ClusterPolicy_Peer) bool {
 	switch m.GetPeer().(type) {

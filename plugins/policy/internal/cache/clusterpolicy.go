@@ -122,7 +122,7 @@ func (s *subjects) append(dst []*intent.Policy, namespace, pods intent.Labels) [
 	return dst
 }
 
-// SubjectsDiffer says whether the subjects of cluster-scoped policies tell a
+// SubjectsDiffer reports whether the subjects of cluster-scoped policies tell a
 // namespace with some labels from one with others; nil labels are those of a
 // namespace that is not known.
 func (c *Cache) SubjectsDiffer(a, b intent.Labels) bool {

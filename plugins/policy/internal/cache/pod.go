@@ -288,14 +288,14 @@ func addr4(v uint32) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// has says whether a pod has an address.
+// has reports whether a pod has an address.
 func (x *pods) has(i uint32, a netip.Addr) bool {
 	var buf [1]netip.Addr
 	_, found := slices.BinarySearchFunc(x.addrs(i, &buf), a, netip.Addr.Compare)
 	return found
 }
 
-// indexAddrs enters addresses that the pod already has, and says whether another
+// indexAddrs enters addresses that the pod already has, and reports whether another
 // pod has one of them as well.
 func (x *pods) indexAddrs(i uint32, addrs []netip.Addr) (shared bool) {
 	for _, a := range addrs {

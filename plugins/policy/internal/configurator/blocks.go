@@ -42,7 +42,7 @@ func newBlock(b api.IPBlock, ports portSet) (block, bool) {
 	return block{cidr, except, ports}, true
 }
 
-// isUnknown says whether a block is not well formed.
+// isUnknown reports whether a block is not well formed.
 func isUnknown(b api.IPBlock) bool {
 	return !b.CIDR.IsValid() || slices.ContainsFunc(b.Except, func(e netip.Prefix) bool { return !e.IsValid() })
 }

@@ -154,7 +154,7 @@ func (c *Configurator) setPod(pod api.PodID, now *podState) {
 	c.pods[pod] = now
 }
 
-// taken says whether the processor uses the ID for one of its sets.
+// taken reports whether the processor uses the ID for one of its sets.
 func (c *Configurator) taken(id api.SetID) bool {
 	_, ok := c.sizes[id]
 	_, held := c.retained[id]

@@ -48,7 +48,7 @@ func (g *generator) delegate(passed, denied traffic, o outcome) (out sections, o
 		return passed
 	}
 	for _, s := range o.sections {
-		out = out.add(section{s.action, g.meet(as(s.action), s.traffic)})
+		out = out.add(section{s.action, g.intersect(as(s.action), s.traffic)})
 	}
 	rest := make(traffic, len(passed))
 	for peer, spans := range as(o.action) {
@@ -63,8 +63,8 @@ func (g *generator) delegate(passed, denied traffic, o outcome) (out sections, o
 	return out.add(section{o.action, rest}), true
 }
 
-// meet returns what two kinds of traffic have in common, with the origins of both.
-func (g *generator) meet(a, b traffic) traffic {
+// intersect returns what two kinds of traffic have in common, with the origins of both.
+func (g *generator) intersect(a, b traffic) traffic {
 	out := traffic{}
 	byPeer := make(map[api.Net]portSet, len(b))
 	for peer, spans := range b {
@@ -76,7 +76,7 @@ func (g *generator) meet(a, b traffic) traffic {
 			if g.exceeded() {
 				return out
 			}
-			both := ports.meet(others, g.unite)
+			both := ports.intersect(others, g.unite)
 			if len(both) == 0 {
 				continue
 			}

@@ -104,8 +104,8 @@ func (x *derivedSets) release(id api.SetID) {
 	x.touched[id] = struct{}{}
 }
 
-// forgetTold makes the next tell say everything, as a resync must.
-func (x *derivedSets) forgetTold() {
+// forgetPublished makes the next tell say everything, as a resync must.
+func (x *derivedSets) forgetPublished() {
 	for id, set := range x.byID {
 		set.told, set.current = false, nil
 		x.touched[id] = struct{}{}
@@ -120,9 +120,9 @@ func (x *derivedSets) moved(id api.SetID, prefixes []netip.Prefix) {
 	}
 }
 
-// tell reports derived sets that came into use or have other members, and drops and
+// publish reports derived sets that came into use or have other members, and drops and
 // reports those that nobody uses any more, in the order of their IDs.
-func (x *derivedSets) tell(members Sets, update func(id api.SetID, added, removed []netip.Prefix)) {
+func (x *derivedSets) publish(members Sets, update func(id api.SetID, added, removed []netip.Prefix)) {
 	for _, id := range slices.Sorted(maps.Keys(x.touched)) {
 		set := x.byID[id]
 		added, removed := set.difference(members)

@@ -190,7 +190,7 @@ func TestGeneratedListsAreAsShortAsTheyCanBe(t *testing.T) {
 	})
 }
 
-// within says whether o is known to match all that r matches.
+// within reports whether o is known to match all that r matches.
 func within(r, o api.ContivRule) bool {
 	rf, rl := r.DstPort.Bounds()
 	of, ol := o.DstPort.Bounds()

@@ -45,8 +45,8 @@ func newInterner(allowNode bool) *interner {
 }
 
 // acquire returns the profile of some policies, and of those of pods that share an address, and
-// counts a use of it. taken says whether the ID of a derived set stands for something else. A new
-// list with more pairs than limit returns is closed, for the reason that it returns.
+// counts a use of it. taken reports whether the ID of a derived set stands for something else. A
+// new list with more pairs than limit returns is closed, for the reason that it returns.
 func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, taken func(api.SetID) bool, limit func() (pairs int, why string)) *profile {
 	slice := idOfSlice(policies)
 	if p := in.bySlice[slice]; p != nil && len(shared) == 0 {

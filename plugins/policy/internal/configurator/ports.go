@@ -62,7 +62,7 @@ func newPortSet(raw []span) portSet {
 	return set
 }
 
-// isCanonical says whether spans are a port set as they are.
+// isCanonical reports whether spans are a port set as they are.
 func isCanonical(raw []span) bool {
 	for i := 1; i < len(raw); i++ {
 		a, b := raw[i-1], raw[i]
@@ -113,10 +113,10 @@ func strictlyAscending(s []int32) bool {
 	return true
 }
 
-// isAll says whether the set holds every port of every protocol.
+// isAll reports whether the set holds every port of every protocol.
 func (p portSet) isAll() bool { return len(p) > 0 && p[0].protocol == api.AnyProtocol }
 
-// covers says whether one span of the set holds all of s.
+// covers reports whether one span of the set holds all of s.
 func (p portSet) covers(s span) bool {
 	if p.isAll() {
 		return true
@@ -173,12 +173,12 @@ func portsOf(rule *api.PolicyRule, origin int32) portSet {
 	return newPortSet(raw)
 }
 
-// meet returns the ports of both sets, with origins that are made from theirs.
-func (p portSet) meet(o portSet, origins func(mine, others []int32) []int32) portSet {
+// intersect returns the ports of both sets, with origins that are made from theirs.
+func (p portSet) intersect(o portSet, origins func(mine, others []int32) []int32) portSet {
 	var out []span
 	for _, a := range p {
 		for _, b := range o {
-			if m, ok := a.meet(b); ok {
+			if m, ok := a.intersect(b); ok {
 				m.origins = origins(a.origins, b.origins)
 				out = append(out, m)
 			}
@@ -187,8 +187,8 @@ func (p portSet) meet(o portSet, origins func(mine, others []int32) []int32) por
 	return newPortSet(out)
 }
 
-// meet returns the ports of both spans, without origins.
-func (s span) meet(o span) (span, bool) {
+// intersect returns the ports of both spans, without origins.
+func (s span) intersect(o span) (span, bool) {
 	switch {
 	case o.protocol == api.AnyProtocol:
 	case s.protocol == api.AnyProtocol:

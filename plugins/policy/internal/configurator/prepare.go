@@ -23,7 +23,7 @@ func (t *Txn) Prepare() {
 	t.prepared = true
 	t.applyPods()
 	t.release()
-	t.c.interner.derived.tell(t.c.members, t.updateSet)
+	t.c.interner.derived.publish(t.c.members, t.updateSet)
 }
 
 // Commit tells renderers what changed and makes all of them, in parallel, commit.

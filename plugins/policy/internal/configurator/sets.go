@@ -14,7 +14,7 @@ import (
 type Sets interface {
 	// Members returns the members of a set; an unknown one has none.
 	Members(id api.SetID) []netip.Addr
-	// Contains says whether an address is a member of a set.
+	// Contains reports whether an address is a member of a set.
 	Contains(id api.SetID, a netip.Addr) bool
 }
 
@@ -41,7 +41,7 @@ func (s addressSet) parts() []api.SetID {
 	return s.common.sets
 }
 
-// equal says whether two sets with one ID are the same.
+// equal reports whether two sets with one ID are the same.
 func (s addressSet) equal(o addressSet) bool {
 	return s.common.equal(o.common) && slices.Equal(s.members, o.members)
 }

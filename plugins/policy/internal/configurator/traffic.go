@@ -50,7 +50,7 @@ func (t traffic) allOrigins() (out []int32) {
 func (t traffic) within(ports portSet) traffic {
 	out := traffic{}
 	for peer, spans := range t {
-		out.add(peer, newPortSet(spans).meet(ports, func(mine, _ []int32) []int32 { return mine }))
+		out.add(peer, newPortSet(spans).intersect(ports, func(mine, _ []int32) []int32 { return mine }))
 	}
 	return out
 }

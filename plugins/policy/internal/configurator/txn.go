@@ -32,7 +32,7 @@ func (c *Configurator) NewTxn(resync bool) *Txn {
 		clear(c.sizes)
 		clear(c.refused)
 		clear(c.retained) // renderers forget what they are not told again
-		c.interner.derived.forgetTold()
+		c.interner.derived.forgetPublished()
 	}
 	return t
 }

@@ -42,7 +42,7 @@ type GroupQuery struct {
 	Port       api.PortName // zero: any group; else groups that have such a port
 }
 
-// Has says whether the group has a port of that name and protocol.
+// Has reports whether the group has a port of that name and protocol.
 func (g *Group) Has(n api.PortName) bool {
 	for i := range g.NamedPorts {
 		if n.Covers(g.NamedPorts[i].PortName) {

@@ -82,7 +82,7 @@ type Requirement struct {
 	Values   []string
 }
 
-// matches says whether the requirement holds for the labels.
+// matches reports whether the requirement holds for the labels.
 func (r *Requirement) matches(l Labels) bool {
 	value, ok := l.Get(r.Key)
 	switch r.Operator {
@@ -98,7 +98,7 @@ func (r *Requirement) matches(l Labels) bool {
 	return false
 }
 
-// has says whether the value is among those of the requirement.
+// has reports whether the value is among those of the requirement.
 func (r *Requirement) has(value string) bool {
 	if len(r.Values) > fewStrings {
 		_, ok := slices.BinarySearch(r.Values, value)
@@ -187,7 +187,7 @@ func NewSelector(reqs []Requirement) (*Selector, error) {
 	return &Selector{reqs: reqs, text: string(AppendRequirements(nil, reqs))}, nil
 }
 
-// Matches says whether every requirement holds for the labels.
+// Matches reports whether every requirement holds for the labels.
 func (s *Selector) Matches(l Labels) bool {
 	if s == nil {
 		return false

@@ -56,7 +56,7 @@ func (n *naive) tier(tier model.ClusterPolicy_Tier, p *model.Pod, d api.Directio
 	return undecided
 }
 
-// riddle says whether a rule that does not allow has a part that is not understood.
+// riddle reports whether a rule that does not allow has a part that is not understood.
 func riddle(r *model.ClusterPolicy_Rule, d api.Direction) bool {
 	return r.Action != model.ClusterPolicy_ACTION_ALLOW && (len(r.Peers) == 0 ||
 		slices.ContainsFunc(r.Peers, func(pe *model.ClusterPolicy_Peer) bool { return unknownPeer(pe, d) }))
@@ -78,7 +78,7 @@ func unknownPeer(pe *model.ClusterPolicy_Peer, d api.Direction) bool {
 	return true
 }
 
-// noNames says whether a peer is something that does not name its ports.
+// noNames reports whether a peer is something that does not name its ports.
 func noNames(pe *model.ClusterPolicy_Peer) bool { return pe.Peer != nil && !podPeer(pe) }
 
 func podPeer(pe *model.ClusterPolicy_Peer) bool {

@@ -21,7 +21,7 @@ type State interface {
 type PolicyState interface {
 	// Policies returns the policies that select a group, sorted by ID.
 	Policies(g intent.GroupID) []*intent.Policy
-	// SubjectsDiffer says whether cluster-scoped policies select the pods of a
+	// SubjectsDiffer reports whether cluster-scoped policies select the pods of a
 	// namespace differently when it has other labels; nil: it is not known.
 	SubjectsDiffer(a, b intent.Labels) bool
 }

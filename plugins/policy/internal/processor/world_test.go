@@ -143,7 +143,7 @@ func (r *recorder) describe() string {
 	return b.String()
 }
 
-// allows says whether the policies of a pod let traffic pass, for the pod's side
+// allows reports whether the policies of a pod let traffic pass, for the pod's side
 // of a connection.
 // allows asks the policies of a pod, and of those that share its addresses.
 func (r *recorder) allows(pod api.PodID, d api.Direction, peer netip.Addr, proto api.Protocol, port uint16) bool {

@@ -84,5 +84,5 @@ func AnyOf(a netip.Addr) netip.Prefix {
 	return AnyIPv4
 }
 
-// Contains says whether every port of o is one of p.
+// Contains reports whether every port of o is one of p.
 func (p Ports) Contains(o Ports) bool { return p.First <= o.First && o.Last <= p.Last }

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/internal/prefixes"
 )
 
-// IsLike says whether two entries are of one class.
+// IsLike reports whether two entries are of one class.
 func (e *Entry) IsLike(o *Entry) bool {
 	return e.Verdict == o.Verdict && e.Protocol == o.Protocol && e.SrcPort == o.SrcPort && e.DstPort == o.DstPort &&
 		e.Flags == o.Flags && e.Mask == o.Mask && e.Dst == o.Dst

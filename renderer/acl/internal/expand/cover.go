@@ -7,13 +7,13 @@ import (
 	"github.com/gaissmai/bart"
 )
 
-// cover finds entries that can never match, because one before them matches all
+// shadowIndex finds entries that can never match, because one before them matches all
 // that they match. It remembers only what can hide something: the entries of lines
 // whose traffic a later line has, or has a part of.
 //
 // Of an entry the one address is looked for among few, the other one among many;
 // which is which stays the same for a whole expansion.
-type cover struct {
+type shadowIndex struct {
 	kinds map[traffic]*covered
 	wide  []traffic // those of kinds that contain other traffic than their own
 	over  map[traffic][]*covered
@@ -31,8 +31,8 @@ type covered struct{ places bart.Table[*bart.Lite] }
 // others. Beyond it, entries that never match stay: that is no error.
 const maxWide = 64
 
-func newCover(lines []line) *cover {
-	c := &cover{kinds: make(map[traffic]*covered), over: make(map[traffic][]*covered)}
+func newShadowIndex(lines []line) *shadowIndex {
+	c := &shadowIndex{kinds: make(map[traffic]*covered), over: make(map[traffic][]*covered)}
 	seen := make(map[traffic]bool, len(lines))
 	for i := range lines {
 		t := lines[i].traffic
@@ -53,7 +53,7 @@ func newCover(lines []line) *cover {
 }
 
 // need has the entries of a kind remembered, because they may hide those of another.
-func (c *cover) need(kind, other traffic) {
+func (c *shadowIndex) need(kind, other traffic) {
 	k := c.kinds[kind]
 	if k == nil {
 		k = new(covered)
@@ -65,10 +65,10 @@ func (c *cover) need(kind, other traffic) {
 }
 
 // begin starts a line.
-func (c *cover) begin(l *line) { c.line, c.now = l, c.over[l.traffic] }
+func (c *shadowIndex) begin(l *line) { c.line, c.now = l, c.over[l.traffic] }
 
 // at goes on to the entries with one of the few addresses.
-func (c *cover) at(few netip.Prefix) {
+func (c *shadowIndex) at(few netip.Prefix) {
 	c.above, c.record = c.above[:0], nil
 	for _, k := range c.now {
 		for _, many := range k.places.Supernets(few) {
@@ -87,9 +87,9 @@ func (c *cover) at(few netip.Prefix) {
 	c.record = many
 }
 
-// hides says whether the entry with the other address can never match, and remembers
+// isShadowed reports whether the entry with the other address can never match, and remembers
 // it otherwise.
-func (c *cover) hides(many netip.Prefix) bool {
+func (c *shadowIndex) isShadowed(many netip.Prefix) bool {
 	for _, t := range c.above {
 		if t.LookupPrefix(many) {
 			return true

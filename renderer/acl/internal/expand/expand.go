@@ -35,7 +35,7 @@ func (x *Expander) Expand(t *cache.Table, first, last int) (entries.List, error)
 	}
 	// Pods share the global table, each list of which is about few sources; a local
 	// table is about few destinations.
-	out := emission{hidden: newCover(lines), bySource: t.Parts != nil}
+	out := emission{hidden: newShadowIndex(lines), bySource: t.Parts != nil}
 	out.Entries, out.Rules = make([]entries.Entry, 0, total), make([]int32, 0, total)
 	for i := range lines {
 		out.add(&lines[i])
@@ -71,7 +71,7 @@ func (x *Expander) linesOf(rules []api.ContivRule, first, last int) []line {
 // emission is an expansion in the making.
 type emission struct {
 	entries.List
-	hidden   *cover
+	hidden   *shadowIndex
 	bySource bool // there are fewer sources than destinations
 }
 
@@ -87,7 +87,7 @@ func (out *emission) add(l *line) {
 		for _, f := range few[family] {
 			out.hidden.at(f)
 			for _, m := range many[family] {
-				if out.hidden.hides(m) {
+				if out.hidden.isShadowed(m) {
 					continue
 				}
 				if e.Src, e.Dst = m, f; out.bySource {

@@ -44,8 +44,8 @@ import (
 // decides fragments other than the first by the first entry that matches them without
 // their ports, which then is a gap.
 
-// product is a part of a run of permits that pairs addresses with ports: G.
-type product struct {
+// crossProduct is a part of a run of permits that pairs addresses with ports: G.
+type crossProduct struct {
 	key   productKey
 	ports []entries.Ports // Q: sorted, with gaps between them
 	lines []int           // of the run; for each pair of nets one for each of the ports
@@ -100,7 +100,7 @@ func endOfRun(lines []line, start int) int {
 
 // bestProducts returns, for each protocol, the product of the permits start..end-1
 // that spares most, if it spares enough.
-func bestProducts(lines []line, start, end int, enough func(api.Protocol) int) []*product {
+func bestProducts(lines []line, start, end int, enough func(api.Protocol) int) []*crossProduct {
 	size := 0
 	for i := start; i < end; i++ {
 		size += lines[i].size()
@@ -108,14 +108,14 @@ func bestProducts(lines []line, start, end int, enough func(api.Protocol) int) [
 	if size < min(enough(api.TCP), enough(api.UDP), enough(api.SCTP)) {
 		return nil
 	}
-	best := map[api.Protocol]*product{}
+	best := map[api.Protocol]*crossProduct{}
 	for _, p := range productsOf(lines, start, end, endOfRun(lines, end)) {
 		b := best[p.key.protocol]
 		if saved := p.saved(lines); saved >= enough(p.key.protocol) && (b == nil || saved > b.saved(lines)) {
 			best[p.key.protocol] = p
 		}
 	}
-	var out []*product
+	var out []*crossProduct
 	for _, protocol := range [...]api.Protocol{api.TCP, api.UDP, api.SCTP} {
 		if p := best[protocol]; p != nil {
 			out = append(out, p)
@@ -125,14 +125,14 @@ func bestProducts(lines []line, start, end int, enough func(api.Protocol) int) [
 }
 
 // saved returns how many entries a product spares when it is replaced.
-func (p *product) saved(lines []line) int {
+func (p *crossProduct) saved(lines []line) int {
 	fence := &lines[p.key.fence]
-	return p.pairs*(len(p.ports)-1) - len(gapsOf(p.ports))*fence.size()
+	return p.pairs*(len(p.ports)-1) - len(complementOf(p.ports))*fence.size()
 }
 
 // productsOf returns all products in a run of permits, in order. The denies behind it
 // end before last.
-func productsOf(lines []line, start, end, last int) []*product {
+func productsOf(lines []line, start, end, last int) []*crossProduct {
 	type pair struct {
 		nets     nets
 		protocol api.Protocol
@@ -150,10 +150,10 @@ func productsOf(lines []line, start, end, last int) []*product {
 		}
 		members[k] = append(members[k], i)
 	}
-	var out []*product
-	found := map[productKey]*product{}
+	var out []*crossProduct
+	found := map[productKey]*crossProduct{}
 	for _, k := range order {
-		fence, ok := fenceOf(lines, end, last, k.nets)
+		fence, ok := coveringDenyOf(lines, end, last, k.nets)
 		if !ok || len(members[k]) < 2 {
 			continue
 		}
@@ -161,7 +161,7 @@ func productsOf(lines []line, start, end, last int) []*product {
 		key := productKey{k.protocol, portsText(q), fence}
 		p := found[key]
 		if p == nil {
-			p = &product{key: key, ports: q}
+			p = &crossProduct{key: key, ports: q}
 			found[key] = p
 			out = append(out, p)
 		}
@@ -171,8 +171,8 @@ func productsOf(lines []line, start, end, last int) []*product {
 	return out
 }
 
-// fenceOf returns the first of some denies that matches all traffic of the nets.
-func fenceOf(lines []line, start, end int, n nets) (int, bool) {
+// coveringDenyOf returns the first of some denies that matches all traffic of the nets.
+func coveringDenyOf(lines []line, start, end int, n nets) (int, bool) {
 	for i := start; i < end; i++ {
 		if l := &lines[i]; l.everyTraffic() && holds(l.net.src, n.src) && holds(l.net.dst, n.dst) {
 			return i, true
@@ -181,7 +181,7 @@ func fenceOf(lines []line, start, end int, n nets) (int, bool) {
 	return 0, false
 }
 
-// holds says whether a net is known to have all addresses of another.
+// holds reports whether a net is known to have all addresses of another.
 func holds(outer, inner api.Net) bool {
 	switch {
 	case outer.IsAny() || outer == inner:
@@ -209,8 +209,8 @@ func portsText(list []entries.Ports) string {
 	return b.String()
 }
 
-// gapsOf returns the ports that are in none of the sorted, disjoint ranges.
-func gapsOf(list []entries.Ports) []entries.Ports {
+// complementOf returns the ports that are in none of the sorted, disjoint ranges.
+func complementOf(list []entries.Ports) []entries.Ports {
 	var out []entries.Ports
 	next := 0
 	for _, p := range list {
@@ -226,14 +226,14 @@ func gapsOf(list []entries.Ports) []entries.Ports {
 }
 
 // replaceProducts returns the permits start..end-1 with products replaced.
-func replaceProducts(lines []line, start, end int, found []*product) []line {
+func replaceProducts(lines []line, start, end int, found []*crossProduct) []line {
 	var gaps, permits []line
 	replaced := make([]bool, end-start)
 	for _, p := range found {
 		fence := lines[p.key.fence]
 		fence.protocol, fence.sport = p.key.protocol, entries.AnyPorts
 		fence.src, fence.dst = p.families(lines, fence.src), p.families(lines, fence.dst)
-		for _, fence.dport = range gapsOf(p.ports) {
+		for _, fence.dport = range complementOf(p.ports) {
 			gaps = append(gaps, fence)
 		}
 		seen := map[nets]bool{}
@@ -256,7 +256,7 @@ func replaceProducts(lines []line, start, end int, found []*product) []line {
 }
 
 // families returns the prefixes of those families that the product has addresses of.
-func (p *product) families(lines []line, s cache.Families) (out cache.Families) {
+func (p *crossProduct) families(lines []line, s cache.Families) (out cache.Families) {
 	for family := range entries.Families {
 		if slices.ContainsFunc(p.lines, func(i int) bool {
 			return len(lines[i].src[family]) > 0 && len(lines[i].dst[family]) > 0

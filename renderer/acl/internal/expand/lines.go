@@ -31,13 +31,13 @@ type traffic struct {
 // size returns how many entries there are in the line.
 func (l *line) size() int { return len(l.src[0])*len(l.dst[0]) + len(l.src[1])*len(l.dst[1]) }
 
-// contains says whether everything that o matches is matched. Entries for any
+// contains reports whether everything that o matches is matched. Entries for any
 // protocol do not look at ports.
 func (t traffic) contains(o traffic) bool {
 	return t.protocol == api.AnyProtocol || t.protocol == o.protocol && t.sport.Contains(o.sport) && t.dport.Contains(o.dport)
 }
 
-// everyTraffic says whether all traffic is matched.
+// everyTraffic reports whether all traffic is matched.
 func (t traffic) everyTraffic() bool { return t.protocol == api.AnyProtocol }
 
 // mergedPorts says in which line the destination ports of a rule are.

@@ -83,7 +83,7 @@ func union(old, want []entries.Entry) (both []entries.Entry, isOld, isNew bool) 
 	return both, false, len(both) == len(want)
 }
 
-// includes says whether all has every entry of some, and in the same order unless
+// includes reports whether all has every entry of some, and in the same order unless
 // order means nothing there.
 func includes(all, some []entries.Entry) bool {
 	if len(some) > len(all) {
@@ -108,7 +108,7 @@ func includes(all, some []entries.Entry) bool {
 	return !slices.ContainsFunc(some, func(e entries.Entry) bool { return !has[e] })
 }
 
-// uniform says whether the order of entries means nothing, because they all have
+// uniform reports whether the order of entries means nothing, because they all have
 // one verdict.
 func uniform(all []entries.Entry) bool {
 	return !slices.ContainsFunc(all, func(e entries.Entry) bool { return e.Verdict != all[0].Verdict })

@@ -50,12 +50,12 @@ type How int
 
 // The ways to take a table over.
 const (
-	Usual     How = iota
-	Quietly       // it is the time to make room
-	OnlyEqual     // if nothing has to change
+	Usual      How = iota
+	Compacting     // it is the time to make room
+	OnlyEqual      // if nothing has to change
 )
 
-// IsWhole says whether a table is one ACL.
+// IsWhole reports whether a table is one ACL.
 func (z Sizes) IsWhole(t Table) bool { return len(t.Entries) <= z.Whole }
 
 // NewTable returns a table to be laid out.
@@ -211,7 +211,7 @@ func (z Sizes) refitGroup(old []entries.Piece, x Table, of block, how How) (out 
 	}
 	last := len(all) - 1
 	g := group{max: z, colds: all[:last-1], warm: all[last-1], young: all[last], onlyEqual: how == OnlyEqual}
-	if !g.fit(x.classesOf(of), how == Quietly) {
+	if !g.fit(x.classesOf(of), how == Compacting) {
 		return nil, false
 	}
 	for _, segment := range all {
@@ -223,7 +223,7 @@ func (z Sizes) refitGroup(old []entries.Piece, x Table, of block, how How) (out 
 	return out, true
 }
 
-// Holds says whether the ACLs of a slot hold a table as it is.
+// Holds reports whether the ACLs of a slot hold a table as it is.
 func (z Sizes) Holds(held Content, x Table) bool {
 	if len(held.Pieces) == 0 {
 		return false
@@ -232,7 +232,7 @@ func (z Sizes) Holds(held Content, x Table) bool {
 	return ok && slices.EqualFunc(held.Pieces, c.Pieces, func(a, b entries.Piece) bool { return a.Digest == b.Digest })
 }
 
-// IsDue says whether a quiet moment is to be used to make room: there is a young segment that is
+// IsDue reports whether a quiet moment is to be used to make room: there is a young segment that is
 // more than half full.
 func (z Sizes) IsDue(c Content) bool {
 	for n, r := range c.Roles {

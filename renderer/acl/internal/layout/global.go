@@ -164,7 +164,7 @@ func (z Sizes) RefitGlobal(held Global, changed []Part, how How) (want Global) {
 		}
 	}
 	next := youngEntries(fits)
-	if len(next) > z.Peers || how == Quietly && len(next) > z.Peers/2 {
+	if len(next) > z.Peers || how == Compacting && len(next) > z.Peers/2 {
 		for _, f := range fits {
 			f.age()
 		}

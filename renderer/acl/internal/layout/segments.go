@@ -204,7 +204,7 @@ func (g *group) warmUp() {
 	}
 }
 
-// isDue says whether a quiet moment is to be used to make room.
+// isDue reports whether a quiet moment is to be used to make room.
 func (g *group) isDue() bool { return g.young.size() > g.max.Young/2 }
 
 // add puts new entries where the young ones are, or further to the front when

@@ -95,7 +95,7 @@ func TestASlotHoldsItsTableThroughAllChanges(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			before, after, changes := v.is(x, rapid.SampledFrom([]How{Usual, Quietly}).Draw(t, "how"))
+			before, after, changes := v.is(x, rapid.SampledFrom([]How{Usual, Compacting}).Draw(t, "how"))
 			stages(t, before, after, changes)
 			v.check(t, x)
 			v.restart()

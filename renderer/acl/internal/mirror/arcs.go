@@ -50,7 +50,7 @@ func parseFeatures(text string) Features {
 	return out
 }
 
-// TranslatesSource says whether a node may give packets another source. Nodes that
+// TranslatesSource reports whether a node may give packets another source. Nodes that
 // translate the destinations of services are none: policy is for what they lead to,
 // and all of them stand ahead of the outputs.
 func TranslatesSource(node string) bool {
@@ -63,7 +63,7 @@ func TranslatesSource(node string) bool {
 	return false
 }
 
-// TranslatesDestination says whether a node may give packets another destination.
+// TranslatesDestination reports whether a node may give packets another destination.
 func TranslatesDestination(node string) bool {
 	return strings.Contains(node, "out2in") || strings.HasPrefix(node, "pnat-") || strings.HasPrefix(node, "nat44") && strings.Contains(node, "classify")
 }

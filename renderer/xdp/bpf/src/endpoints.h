@@ -42,7 +42,7 @@ inline_always __u32 line_of(__u32 id, struct packet *p)
 	return line ? *line : 0;
 }
 
-/* owns says whether an address is one of the endpoint's. */
+/* owns reports whether an address is one of the endpoint's. */
 on_its_own int owns(__u32 line, __u32 v6, struct address *a)
 {
 	if (!a)

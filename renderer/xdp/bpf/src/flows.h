@@ -95,7 +95,7 @@ struct found {
 	__u64 state, more;
 };
 
-/* is says whether a place has a flow, and what is in it. */
+/* is reports whether a place has a flow, and what is in it. */
 inline_always int is(struct flow *f, struct flow_key *k, struct found *in)
 {
 	volatile struct flow *now = f;
@@ -112,7 +112,7 @@ inline_always int is(struct flow *f, struct flow_key *k, struct found *in)
 	return !((in->state ^ before) & (STATE_TURNS | STATE_BUSY));
 }
 
-/* fuller says whether the places behind one of a bucket may have a flow: they are taken in their
+/* fuller reports whether the places behind one of a bucket may have a flow: they are taken in their
  * order, and a place that was taken once is never as if it were new. */
 inline_always int fuller(struct bucket *b, const int place) { return state_of(&b->flow[place]) != 0; }
 
@@ -124,7 +124,7 @@ inline_always int in_bucket(struct bucket *b, struct flow_key *k, struct found *
 	return fuller(b, 1) && (is(&b->flow[2], k, in) || is(&b->flow[3], k, in));
 }
 
-/* spilled says whether flows of a bucket may be in their second one: nothing goes elsewhere while
+/* spilled reports whether flows of a bucket may be in their second one: nothing goes elsewhere while
  * there is room. */
 inline_always int spilled(struct bucket *b) { return fuller(b, 1) && fuller(b, BUCKET_FLOWS - 1); }
 
@@ -154,7 +154,7 @@ inline_always struct found find(struct flow_key *k)
 	return (struct found){};
 }
 
-/* turns changes the state of a place from what was read, and says whether it did. */
+/* turns changes the state of a place from what was read, and reports whether it did. */
 inline_always int turns(struct flow *f, __u64 from, __u64 to)
 {
 	return __sync_val_compare_and_swap(&f->state, from, to) == from;

@@ -33,7 +33,7 @@ volatile const __u32 crowd_size = 1 << 13; /* as many flows are a crowd */
 
 inline_always int is_crowd(__u64 count, __u32 now) { return now - (__u32)(count >> 32) <= 1 && (__u32)count * (COUNTED + 1) >= crowd_size; }
 
-/* crowded says whether many flows went on in this unit or in the one before. */
+/* crowded reports whether many flows went on in this unit or in the one before. */
 inline_always int crowded(__u32 now)
 {
 	struct crowd *c = crowds;
@@ -74,7 +74,7 @@ inline_always __u64 none(__u64 x)
 	return x;
 }
 
-/* went_on says whether a packet tells of its flow only that it goes on, and that is known. */
+/* went_on reports whether a packet tells of its flow only that it goes on, and that is known. */
 inline_always int went_on(struct flow_key *k, struct packet *p, const int to_pod, __u32 now)
 {
 	struct traces *at = traces_at(k);

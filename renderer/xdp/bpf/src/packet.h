@@ -76,7 +76,7 @@ inline_always __u32 place_of(__u32 protocol)
 	return protocol == P_TCP ? PLACE_TCP : protocol == P_UDP ? PLACE_UDP : protocol == P_SCTP ? PLACE_SCTP : PLACE_OTHER;
 }
 
-/* is_error says whether an ICMP message is about another packet. */
+/* is_error reports whether an ICMP message is about another packet. */
 inline_always int is_error(struct packet *p, __u8 type)
 {
 	return p->v6 ? type >= 1 && type <= 4 : type == 3 || type == 11 || type == 12;

@@ -222,7 +222,7 @@ on_its_own int NAME(on_link)(CTX *ctx, struct packet *p, __u32 line, int how)
 	return discovers(line, p, &d, how);
 }
 
-/* about says whether the packet that an ICMP error is about may have been sent: it went
+/* about reports whether the packet that an ICMP error is about may have been sent: it went
  * in the other direction, so that its remote end is its destination. */
 on_its_own int NAME(about)(CTX *ctx, struct packet *p, __u32 line)
 {

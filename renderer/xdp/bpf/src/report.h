@@ -68,14 +68,14 @@ struct {
 	__type(value, struct tokens);
 } tokens SEC(".maps");
 
-/* listens says whether somebody wants to know of what is dropped, or of what begins. */
+/* listens reports whether somebody wants to know of what is dropped, or of what begins. */
 inline_always __u32 listens(int permitted)
 {
 	volatile struct telling *s = listener;
 	return permitted ? s->permitted : s->per_second;
 }
 
-/* may_tell says whether it is the turn of this packet, and takes a token, of which a second
+/* may_tell reports whether it is the turn of this packet, and takes a token, of which a second
  * brings so many: they come evenly, so that a flood does not use up those of a second at once. */
 inline_always int may_tell(struct telling *s, struct tokens *t, __u32 id)
 {

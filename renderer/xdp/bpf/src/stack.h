@@ -10,7 +10,7 @@
 volatile const __u32 behind = 0; /* what goes to the node is judged in its stack */
 volatile const __u32 tags = 0;   /* from_pod notes in packets that it checked them */
 
-/* for_node says whether a frame of an endpoint is to be judged in the stack. Others do not come there: a
+/* for_node reports whether a frame of an endpoint is to be judged in the stack. Others do not come there: a
  * bridge switches them. */
 inline_always int for_node(__u32 id, void *data, void *end)
 {
@@ -100,7 +100,7 @@ inline_always void from_whom(struct __sk_buff *skb, struct packet *p)
 		sent_by(connection, p);
 }
 
-/* translated says whether a packet does not go where it was sent to. */
+/* translated reports whether a packet does not go where it was sent to. */
 on_its_own int translated(__u64 connection)
 {
 	struct far_end to = {}, goes = {};

@@ -92,7 +92,7 @@ inline_always int refreshes(struct found *in, struct packet *p, int to_pod, __u3
 	return 1;
 }
 
-/* replies says whether there is evidence of a flow in the other direction than to_pod, or, with
+/* replies reports whether there is evidence of a flow in the other direction than to_pod, or, with
  * either, in any. With look, nothing is noted. */
 inline_always int replies(struct found *in, struct packet *p, int to_pod, int either, int look, __u32 now)
 {
@@ -245,7 +245,7 @@ inline_always int begins(__u32 id, struct packet *p, int to_pod, __u32 v, int ke
 	return now == BEGUN;
 }
 
-/* answers says whether there is evidence of what a packet answers. */
+/* answers reports whether there is evidence of what a packet answers. */
 on_its_own int answers(__u32 id, struct packet *p, int to_pod, int either, int look)
 {
 	if (!p)
@@ -281,7 +281,7 @@ on_its_own int first_fragment(__u32 id, struct packet *p)
 	return !map_update(&fragments, &k, &f, 0);
 }
 
-/* later_fragment finds the ports of a fragment, and says whether they are known. */
+/* later_fragment finds the ports of a fragment, and reports whether they are known. */
 on_its_own int later_fragment(__u32 id, struct packet *p)
 {
 	if (!p)

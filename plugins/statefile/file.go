@@ -1,4 +1,4 @@
-package keep
+package statefile
 
 import (
 	"errors"
@@ -17,9 +17,9 @@ type File struct {
 	Log  *slog.Logger
 }
 
-// Recall returns what was kept, for an owner whose store does not answer; false when there
+// Load returns what was kept, for an owner whose store does not answer; false when there
 // is nothing, or nothing that can be used.
-func (f File) Recall() (h Header, entries []model.Entry, ok bool) {
+func (f File) Load() (h Header, entries []model.Entry, ok bool) {
 	if f.Path == "" {
 		return h, nil, false
 	}
@@ -35,9 +35,9 @@ func (f File) Recall() (h Header, entries []model.Entry, ok bool) {
 	return h, entries, true
 }
 
-// Keep replaces what was kept by the entries, by key, of the revision and the marker that the
+// Save replaces what was kept by the entries, by key, of the revision and the marker that the
 // header names. It reports whether that is done, or nothing is to be kept.
-func (f File) Keep(h Header, known map[string][]byte) bool {
+func (f File) Save(h Header, known map[string][]byte) bool {
 	if f.Path == "" {
 		return true
 	}

@@ -1,4 +1,4 @@
-package plumbing
+package bindings
 
 import (
 	"cmp"
@@ -60,8 +60,8 @@ func (c Config) what() string {
 	return "interfaces of pods"
 }
 
-// plug is one interface of a pod, or one namespace.
-type plug struct {
+// binding is one interface of a pod, or one namespace.
+type binding struct {
 	pod  api.PodID
 	name string
 }
@@ -78,15 +78,15 @@ type Watcher struct {
 	taken map[string]bool        // interfaces that are some pod's
 
 	// What follows belongs to the goroutine of Run.
-	known    map[string]plug // by key
-	bad      map[string]bool // keys that were reported
-	revision int64           // of what is known
+	known    map[string]binding // by key
+	bad      map[string]bool    // keys that were reported
+	revision int64              // of what is known
 }
 
 // New returns a Watcher that knows nothing before Run.
 func New(cfg Config) *Watcher {
 	cfg.Prefix = cmp.Or(cfg.Prefix, model.DefaultPrefix)
-	return &Watcher{cfg: cfg, ready: make(chan struct{}), names: map[api.PodID][]string{}, taken: map[string]bool{}, known: map[string]plug{}, bad: map[string]bool{}}
+	return &Watcher{cfg: cfg, ready: make(chan struct{}), names: map[api.PodID][]string{}, taken: map[string]bool{}, known: map[string]binding{}, bad: map[string]bool{}}
 }
 
 // Ready is closed once the store was read. Nothing should be rendered before: interfaces
@@ -105,7 +105,7 @@ func (w *Watcher) InterfacesOf(pod api.PodID) []string {
 // the caller's.
 func (w *Watcher) AppNamespacesOf(pod api.PodID) []string { return w.InterfacesOf(pod) }
 
-// IsPodInterface says whether an interface is that of some pod.
+// IsPodInterface reports whether an interface is that of some pod.
 func (w *Watcher) IsPodInterface(name string) bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -118,7 +118,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return follow.Run(ctx, follow.Config{
 		Store: w.cfg.Store, Prefix: w.cfg.root(), What: w.cfg.what(), Log: w.cfg.Log,
 		MinBackoff: w.cfg.MinBackoff, MaxBackoff: w.cfg.MaxBackoff, Grace: w.cfg.Grace,
-		Snapshot: w.snapshot, Deliver: w.deliver, Recall: w.recall, Needed: w.cfg.Needed,
+		Snapshot: w.snapshot, Deliver: w.deliver, Recall: w.load, Needed: w.cfg.Needed,
 		Known: func() int { return len(w.known) },
 	})
 }
@@ -163,7 +163,7 @@ func (w *Watcher) note(e model.Entry) {
 	}
 	namespace, pod, name, err := model.ParsePodKey(w.cfg.root(), e.Key)
 	if err == nil {
-		w.known[e.Key] = plug{api.PodID{Namespace: namespace, Name: pod}, name}
+		w.known[e.Key] = binding{api.PodID{Namespace: namespace, Name: pod}, name}
 		return
 	}
 	if w.bad[e.Key] {

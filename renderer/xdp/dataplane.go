@@ -11,16 +11,16 @@ import (
 // ErrGone is returned for an interface that is not there any more.
 var ErrGone = attach.ErrGone
 
-// Mark identifies what a plane enforces: the sum of hashes of everything that was told. The
+// StateDigest identifies what a plane enforces: the sum of hashes of everything that was told. The
 // zero value is what is not known.
-type Mark [16]byte
+type StateDigest [16]byte
 
-// Plane is where verdicts are given: the kernel, or a memory in the heap that is read as the
+// Dataplane is where verdicts are given: the kernel, or a memory in the heap that is read as the
 // kernel reads its own. It is used by one goroutine at a time, but for Permits and Hits.
 //
 // A plane has a policy map in force, and may have another one that is being prepared. Writes go
 // to the one that is prepared, if there is one. All steps may be repeated.
-type Plane interface {
+type Dataplane interface {
 	marker
 	switcher
 	writer
@@ -31,9 +31,9 @@ type Plane interface {
 
 // marker remembers what a plane enforces, also when the process ends.
 type marker interface {
-	// Mark returns what SetMark set last, also if that was another process.
-	Mark() Mark
-	SetMark(m Mark) error
+	// StateDigest returns what SetStateDigest set last, also if that was another process.
+	StateDigest() StateDigest
+	SetStateDigest(m StateDigest) error
 }
 
 // switcher replaces the policy map in force.

@@ -12,18 +12,18 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// Tally remembers what was counted by ACLs that were replaced or removed since: the
+// Accumulator remembers what was counted by ACLs that were replaced or removed since: the
 // vswitch begins at 0 then. What is decided between the last look and the
 // replacement is lost, and so is everything that was counted before the vswitch or
 // the renderer started, and by an ACL that is replaced after an error.
 //
 // Readers share it with the Commit that runs. They wait for a call that changes counters
 // no longer than tallyWait, and return what was read last then.
-type Tally struct {
+type Accumulator struct {
 	count Reader
 	free  chan struct{} // holds a token while nobody uses what follows
 
-	past  map[renderer.Decided]uint64
+	past  map[renderer.CounterKey]uint64
 	rules map[renderer.Digest][]uint64 // the same by the rules of installed tables
 	now   map[uint32]source            // by ACL that holds an installed table
 	held  []*holding                   // of all installed tables
@@ -36,7 +36,7 @@ type Reader func(aclIndex uint32) (packets []uint64, ok bool)
 
 // Counts is what was counted at one moment. It does not change.
 type Counts struct {
-	Decided map[renderer.Decided]uint64
+	Decided map[renderer.CounterKey]uint64
 	Hits    map[renderer.Digest][]uint64 // of installed tables, by rule
 }
 
@@ -56,22 +56,22 @@ type holding struct {
 	pieces [][]int32
 }
 
-// NewTally returns a tally of what a reader reads; nil when nobody counts.
-func NewTally(c Reader) *Tally {
-	y := Tally{count: c, free: make(chan struct{}, 1), past: make(map[renderer.Decided]uint64), rules: make(map[renderer.Digest][]uint64)}
+// NewAccumulator returns a tally of what a reader reads; nil when nobody counts.
+func NewAccumulator(c Reader) *Accumulator {
+	y := Accumulator{count: c, free: make(chan struct{}, 1), past: make(map[renderer.CounterKey]uint64), rules: make(map[renderer.Digest][]uint64)}
 	y.release()
 	y.last.Store(&Counts{})
 	return &y
 }
 
 // IsOn reports whether somebody counts.
-func (y *Tally) IsOn() bool { return y.count != nil }
+func (y *Accumulator) IsOn() bool { return y.count != nil }
 
-func (y *Tally) acquire() { <-y.free }
-func (y *Tally) release() { y.free <- struct{}{} }
+func (y *Accumulator) acquire() { <-y.free }
+func (y *Accumulator) release() { y.free <- struct{}{} }
 
 // tryAcquire is acquire for readers; it reports whether it succeeded.
-func (y *Tally) tryAcquire() bool {
+func (y *Accumulator) tryAcquire() bool {
 	select {
 	case <-y.free:
 		return true
@@ -82,7 +82,7 @@ func (y *Tally) tryAcquire() bool {
 
 // Look takes down what each ACL holds, after a Commit and when the vswitch was read.
 // What is said of tables that are not installed is forgotten.
-func (y *Tally) Look(tables []Table) {
+func (y *Accumulator) Look(tables []Table) {
 	if y.count == nil {
 		return
 	}
@@ -106,7 +106,7 @@ func (y *Tally) Look(tables []Table) {
 
 // Losing reads the counters of an ACL that is about to be replaced or removed. They
 // are kept when what it returns is called, and it was. Nobody reads in between.
-func (y *Tally) Losing(index uint32) (lost func(done bool)) {
+func (y *Accumulator) Losing(index uint32) (lost func(done bool)) {
 	if y.count == nil {
 		return func(bool) {}
 	}
@@ -127,7 +127,7 @@ func (y *Tally) Losing(index uint32) (lost func(done bool)) {
 }
 
 // keep adds what an ACL counted that is no more.
-func (y *Tally) keep(from source, packets []uint64) {
+func (y *Accumulator) keep(from source, packets []uint64) {
 	if !slices.ContainsFunc(packets, func(n uint64) bool { return n > 0 }) {
 		return
 	}
@@ -149,7 +149,7 @@ func (y *Tally) keep(from source, packets []uint64) {
 }
 
 // Read reads all counters, unless a call of the vswitch prevents it.
-func (y *Tally) Read() *Counts {
+func (y *Accumulator) Read() *Counts {
 	if !y.tryAcquire() {
 		return y.last.Load()
 	}
@@ -188,7 +188,7 @@ func addHits(hits []uint64, rules []int32, packets []uint64) {
 }
 
 // addDecisions adds hits to every origin of the rules that they are of.
-func addDecisions(to map[renderer.Decided]uint64, t *cache.Table, hits []uint64, pieces [][]int32) {
+func addDecisions(to map[renderer.CounterKey]uint64, t *cache.Table, hits []uint64, pieces [][]int32) {
 	var with []int
 	for i, n := range hits {
 		if n == 0 {
@@ -202,7 +202,7 @@ func addDecisions(to map[renderer.Decided]uint64, t *cache.Table, hits []uint64,
 			origins = []api.Origin{{}}
 		}
 		for _, o := range origins {
-			to[renderer.Decided{Origin: o, Action: t.Rules[i].Action}] += n
+			to[renderer.CounterKey{Origin: o, Action: t.Rules[i].Action}] += n
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package plumbing_test
+package bindings_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
-	"github.com/sluice-net/sluice/plugins/plumbing"
+	"github.com/sluice-net/sluice/plugins/bindings"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 	"github.com/sluice-net/sluice/tests/leaks"
 )
@@ -32,11 +32,11 @@ func key(pod api.PodID, name string) model.Entry {
 }
 
 // follow runs a watcher until the test ends. Every change of its answers is a token.
-func follow(t *testing.T, cfg plumbing.Config) (w *plumbing.Watcher, changed chan struct{}) {
+func follow(t *testing.T, cfg bindings.Config) (w *bindings.Watcher, changed chan struct{}) {
 	t.Helper()
 	changed = make(chan struct{}, 100)
 	cfg.Node, cfg.Log, cfg.OnChange = node, slog.New(slog.DiscardHandler), func() { changed <- struct{}{} }
-	w = plumbing.New(cfg)
+	w = bindings.New(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
@@ -50,7 +50,7 @@ func follow(t *testing.T, cfg plumbing.Config) (w *plumbing.Watcher, changed cha
 	return w, changed
 }
 
-func want(t *testing.T, w *plumbing.Watcher, pod api.PodID, names ...string) {
+func want(t *testing.T, w *bindings.Watcher, pod api.PodID, names ...string) {
 	t.Helper()
 	if got := w.InterfacesOf(pod); !slices.Equal(got, names) {
 		t.Errorf("%s has %v, want %v", pod, got, names)
@@ -72,7 +72,7 @@ func TestInterfacesOfPodsAreFollowedInTheStore(t *testing.T) {
 	}
 	other := model.Entry{Key: model.InterfaceKey(model.DefaultPrefix, "n2", "shop", "web", "memif9/9"), Value: []byte{}}
 	write([]model.Entry{key(web, "memif0/1"), key(web, "host-eth1"), other})
-	w, changed := follow(t, plumbing.Config{Store: s.Client()})
+	w, changed := follow(t, bindings.Config{Store: s.Client()})
 	want(t, w, web, "host-eth1", "memif0/1")
 	want(t, w, db)
 	if w.IsPodInterface("memif9/9") {
@@ -99,8 +99,8 @@ func TestApplicationNamespacesAreFollowedBesideInterfaces(t *testing.T) {
 	if err := s.Client().Write(t.Context(), []model.Entry{key(web, "tap1"), space(web, "apps/7"), space(db, "apps/8"), space(web, "apps/9")}, nil); err != nil {
 		t.Fatal(err)
 	}
-	spaces, changed := follow(t, plumbing.Config{Store: s.Client(), AppNamespaces: true})
-	interfaces, _ := follow(t, plumbing.Config{Store: s.Client()})
+	spaces, changed := follow(t, bindings.Config{Store: s.Client(), AppNamespaces: true})
+	interfaces, _ := follow(t, bindings.Config{Store: s.Client()})
 	if got := spaces.AppNamespacesOf(web); !slices.Equal(got, []string{"apps/7", "apps/9"}) {
 		t.Errorf("%s has %v", web, got)
 	}
@@ -144,7 +144,7 @@ func (s *states) Watch(ctx context.Context, _ string, _ int64, _ func([]model.En
 func TestAStoreThatLostItsDataTakesNothingAwayForATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &states{entries: [][]model.Entry{{key(web, "tap1"), key(db, "tap2")}, {key(db, "tap2")}, {key(db, "tap2")}}, revisions: []int64{100, 7, 8}}
-		w, _ := follow(t, plumbing.Config{Store: s, Grace: time.Minute})
+		w, _ := follow(t, bindings.Config{Store: s, Grace: time.Minute})
 		time.Sleep(30 * time.Second)
 		want(t, w, web, "tap1")
 		want(t, w, db, "tap2")
@@ -157,7 +157,7 @@ func TestAStoreThatLostItsDataTakesNothingAwayForATime(t *testing.T) {
 func TestWhatWasDeletedWhileTheWatchWasBrokenIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &states{entries: [][]model.Entry{{key(web, "tap1"), key(db, "tap2")}, {key(db, "tap2")}}, revisions: []int64{100, 101}}
-		w, _ := follow(t, plumbing.Config{Store: s})
+		w, _ := follow(t, bindings.Config{Store: s})
 		time.Sleep(10 * time.Second)
 		want(t, w, web)
 		want(t, w, db, "tap2")
@@ -170,7 +170,7 @@ func TestAKeyThatCannotBeReadIsOneProblem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &states{entries: [][]model.Entry{append(bad, key(db, "tap2")), append(bad, key(db, "tap2"))}, revisions: []int64{1, 2}}
 		var problems []api.Problem
-		w, _ := follow(t, plumbing.Config{Store: s, OnProblem: func(p api.Problem) { problems = append(problems, p) }})
+		w, _ := follow(t, bindings.Config{Store: s, OnProblem: func(p api.Problem) { problems = append(problems, p) }})
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if len(problems) != len(bad) || problems[0].Source == "" {

@@ -27,8 +27,8 @@ func TestAShortfallDependsOnWhatWasToldOnly(t *testing.T) {
 			[]api.ContivRule{{Action: api.Permit, Protocol: api.SCTP}, {}}, [][]api.Origin{origin(8), origin(api.IsolationRule)}))
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		newShortfall := func() *Shortfall {
-			x := NewShortfall("ports of SCTP", func(r api.ContivRule) bool { return r.Protocol == api.SCTP && !r.DstPort.IsAny() })
+		newShortfall := func() *UnenforcedTracker {
+			x := NewUnenforcedTracker("ports of SCTP", func(r api.ContivRule) bool { return r.Protocol == api.SCTP && !r.DstPort.IsAny() })
 			return &x
 		}
 		x, c, state := newShortfall(), New(api.Egress), map[api.PodID]renderer.PodConfig{}
@@ -37,7 +37,7 @@ func TestAShortfallDependsOnWhatWasToldOnly(t *testing.T) {
 			if resync {
 				clear(state)
 			}
-			told := x.Tell(resync)
+			told := x.NewTxn(resync)
 			for range rapid.IntRange(0, 4).Draw(t, "pods") {
 				some, id := rapid.SampledFrom(lists), api.PodID{Namespace: "shop", Name: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "pod")}
 				if rapid.IntRange(0, 4).Draw(t, "removed when 0") == 0 {
@@ -56,7 +56,7 @@ func TestAShortfallDependsOnWhatWasToldOnly(t *testing.T) {
 		}
 		fresh := newShortfall()
 		fresh.SetMatters(x.Matters())
-		told := fresh.Tell(true)
+		told := fresh.NewTxn(true)
 		for id, cfg := range state {
 			told.Render(id, cfg)
 		}

@@ -24,8 +24,8 @@ func TestLivesAsAModelSays(t *testing.T) {
 	uids := rapid.SampledFrom([]string{"", "u1", "u2"})
 	ids := []api.PodID{{Namespace: "ns", Name: "a"}, {Namespace: "ns", Name: "b"}, {Namespace: "ns", Name: strings.Repeat("long", 20)}}
 	rapid.Check(t, func(t *rapid.T) {
-		var l sluiceacl.Lives
-		model := map[api.PodID]sluiceacl.Life{}
+		var l sluiceacl.PodIdentities
+		model := map[api.PodID]sluiceacl.PodIdentity{}
 		var made []vpptag.Made
 		for range rapid.IntRange(1, 10).Draw(t, "steps") {
 			before := maps.Clone(model)
@@ -33,11 +33,11 @@ func TestLivesAsAModelSays(t *testing.T) {
 			if all {
 				clear(model)
 			}
-			said := map[api.PodID]*sluiceacl.Life{}
+			said := map[api.PodID]*sluiceacl.PodIdentity{}
 			for _, id := range ids {
 				switch rapid.IntRange(0, 2).Draw(t, "what") {
 				case 0:
-					said[id] = &sluiceacl.Life{UID: uids.Draw(t, "uid"), IPs: some.Draw(t, "ips")}
+					said[id] = &sluiceacl.PodIdentity{UID: uids.Draw(t, "uid"), IPs: some.Draw(t, "ips")}
 					model[id] = *said[id]
 				case 1:
 					said[id] = nil

@@ -7,11 +7,11 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Shortfall knows which rules that a renderer was told its stack cannot enforce as they
+// UnenforcedTracker knows which rules that a renderer was told its stack cannot enforce as they
 // are: those that it cannot express, and those that it had to refuse. Its answer is a
 // function of what was told last and of what was refused last, whatever happened before.
 // It follows changes: a pod costs a look at its lists.
-type Shortfall struct {
+type UnenforcedTracker struct {
 	lost     func(api.ContivRule) bool // the stack cannot express the rule
 	reason   string                    // why
 	matters  bool                      // such rules count
@@ -35,71 +35,71 @@ type lostRule struct {
 	effect renderer.Effect
 }
 
-// NewShortfall takes which rules the stack cannot express, and why. What such a rule
+// NewUnenforcedTracker takes which rules the stack cannot express, and why. What such a rule
 // permits must stay closed, and what it denies must be denied with more.
-func NewShortfall(reason string, lost func(api.ContivRule) bool) Shortfall {
-	return Shortfall{lost: lost, reason: reason, matters: true, pods: map[api.PodID]lostLists{}, rules: map[lostRule]int{}}
+func NewUnenforcedTracker(reason string, lost func(api.ContivRule) bool) UnenforcedTracker {
+	return UnenforcedTracker{lost: lost, reason: reason, matters: true, pods: map[api.PodID]lostLists{}, rules: map[lostRule]int{}}
 }
 
-// Matters says whether the stack that there is now cannot express such rules.
-func (x *Shortfall) Matters() bool { return x.matters }
+// Matters reports whether the stack that there is now cannot express such rules.
+func (x *UnenforcedTracker) Matters() bool { return x.matters }
 
 // SetMatters takes over whether the stack that there is now cannot express such rules.
-func (x *Shortfall) SetMatters(matters bool) {
+func (x *UnenforcedTracker) SetMatters(matters bool) {
 	x.current = x.current && x.matters == matters
 	x.matters = matters
 }
 
-// Told is a transaction that is applied to a cache and to what the stack falls short of.
-type Told struct {
+// StagedTxn is a transaction that is applied to a cache and to what the stack falls short of.
+type StagedTxn struct {
 	Changes
-	shortfall *Shortfall
-	pods      []toldPod
+	shortfall *UnenforcedTracker
+	pods      []stagedPod
 }
 
-type toldPod struct {
+type stagedPod struct {
 	id    api.PodID
 	lists lostLists
 }
 
-// Tell begins a transaction.
-func (x *Shortfall) Tell(resync bool) Told {
-	return Told{Changes: Changes{Resync: resync}, shortfall: x}
+// NewTxn begins a transaction.
+func (x *UnenforcedTracker) NewTxn(resync bool) StagedTxn {
+	return StagedTxn{Changes: Changes{Resync: resync}, shortfall: x}
 }
 
 // Render records the configuration of a pod.
-func (t *Told) Render(pod api.PodID, cfg renderer.PodConfig) {
+func (t *StagedTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
 	t.Changes.Render(pod, cfg)
-	t.pods = append(t.pods, toldPod{pod, lostLists{t.shortfall.only(cfg.Ingress), t.shortfall.only(cfg.Egress)}})
+	t.pods = append(t.pods, stagedPod{pod, lostLists{t.shortfall.only(cfg.Ingress), t.shortfall.only(cfg.Egress)}})
 }
 
 // Remove records the removal of a pod.
-func (t *Told) Remove(pod api.PodID) {
+func (t *StagedTxn) Remove(pod api.PodID) {
 	t.Changes.Remove(pod)
-	t.pods = append(t.pods, toldPod{id: pod})
+	t.pods = append(t.pods, stagedPod{id: pod})
 }
 
-// HasPods says whether anything was said of pods; a resync says it of all.
-func (t *Told) HasPods() bool { return t.Resync || len(t.pods) > 0 }
+// HasPods reports whether anything was said of pods; a resync says it of all.
+func (t *StagedTxn) HasPods() bool { return t.Resync || len(t.pods) > 0 }
 
 // Apply applies everything to the cache, and forgets it.
-func (t *Told) Apply(c Staged) {
+func (t *StagedTxn) Apply(c Staged) {
 	resync := t.Resync
 	t.Changes.Apply(c)
-	t.shortfall.told(resync, t.pods)
+	t.shortfall.apply(resync, t.pods)
 	t.pods = nil
 }
 
 // only returns the list if it has a rule that cannot be expressed, else nil.
-func (x *Shortfall) only(l *renderer.RuleList) *renderer.RuleList {
+func (x *UnenforcedTracker) only(l *renderer.RuleList) *renderer.RuleList {
 	if slices.ContainsFunc(l.Rules(), x.lost) {
 		return l
 	}
 	return nil
 }
 
-// told takes over the pods of a transaction, in order.
-func (x *Shortfall) told(resync bool, pods []toldPod) {
+// apply takes over the pods of a transaction, in order.
+func (x *UnenforcedTracker) apply(resync bool, pods []stagedPod) {
 	if resync {
 		x.current = x.current && len(x.pods) == 0
 		clear(x.pods)
@@ -120,7 +120,7 @@ func (x *Shortfall) told(resync bool, pods []toldPod) {
 }
 
 // count counts the rules of a pod; one that is in several rules of a list, once.
-func (x *Shortfall) count(of lostLists, d int) {
+func (x *UnenforcedTracker) count(of lostLists, d int) {
 	seen := map[lostRule]bool{}
 	for _, l := range [2]*renderer.RuleList{of.ingress, of.egress} {
 		for i, r := range l.Rules() {
@@ -147,7 +147,7 @@ func (x *Shortfall) count(of lostLists, d int) {
 
 // Refused takes over what a commit had to refuse. What is said of one rule several
 // times is said once, of all the pods.
-func (x *Shortfall) Refused(said []renderer.Unenforced) {
+func (x *UnenforcedTracker) Refused(said []renderer.Unenforced) {
 	pods := map[renderer.Unenforced]int{}
 	for _, u := range said {
 		n := u.Pods
@@ -165,7 +165,7 @@ func (x *Shortfall) Refused(said []renderer.Unenforced) {
 }
 
 // Unenforced is that of renderer.Reporter.
-func (x *Shortfall) Unenforced() []renderer.Unenforced {
+func (x *UnenforcedTracker) Unenforced() []renderer.Unenforced {
 	if x.current {
 		return x.answer
 	}

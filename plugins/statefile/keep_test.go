@@ -1,4 +1,4 @@
-package keep_test
+package statefile_test
 
 import (
 	"bytes"
@@ -14,15 +14,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/keep"
+	"github.com/sluice-net/sluice/plugins/statefile"
 )
 
-func save(t *testing.T, known map[string][]byte) (string, keep.Header) {
+func save(t *testing.T, known map[string][]byte) (string, statefile.Header) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state")
-	h := keep.Header{Root: "/a/", Revision: 7, Saved: time.Unix(1e9, 0).UTC()}
+	h := statefile.Header{Root: "/a/", Revision: 7, Saved: time.Unix(1e9, 0).UTC()}
 	for range 2 { // the second replaces the first
-		if err := keep.Save(path, h, known); err != nil {
+		if err := statefile.Save(path, h, known); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -32,7 +32,7 @@ func save(t *testing.T, known map[string][]byte) (string, keep.Header) {
 
 func TestWhatIsSavedIsLoaded(t *testing.T) {
 	path, h := save(t, map[string][]byte{"/a/2": []byte("two"), "/a/1": {}, "/a/3": {0, 10, 255}})
-	got, entries, err := keep.Load(path, "/a/")
+	got, entries, err := statefile.Load(path, "/a/")
 	want := []model.Entry{{Key: "/a/1", Value: []byte{}}, {Key: "/a/2", Value: []byte("two")}, {Key: "/a/3", Value: []byte{0, 10, 255}}}
 	if err != nil || got != h || cmp.Diff(want, entries) != "" {
 		t.Errorf("loaded %+v, %v, %v", got, entries, err)
@@ -43,13 +43,13 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 	if rest, err := os.ReadDir(filepath.Dir(path)); err != nil || len(rest) != 1 {
 		t.Errorf("the directory holds %v, %v", rest, err)
 	}
-	if _, _, err := keep.Load(path, "/b/"); err == nil {
+	if _, _, err := statefile.Load(path, "/b/"); err == nil {
 		t.Error("the keys of another cluster are loaded")
 	}
-	if _, _, err := keep.Load(path+"x", "/a/"); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := statefile.Load(path+"x", "/a/"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that does not exist: %v", err)
 	}
-	if err := keep.Save(filepath.Join(path, "below"), h, nil); err == nil {
+	if err := statefile.Save(filepath.Join(path, "below"), h, nil); err == nil {
 		t.Error("a file is a directory")
 	}
 }
@@ -67,7 +67,7 @@ func TestAFileThatIsBrokenAnywhereIsNotLoaded(t *testing.T) {
 			if err := os.WriteFile(path, b, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := keep.Load(path, "/a/"); err == nil {
+			if _, _, err := statefile.Load(path, "/a/"); err == nil {
 				t.Fatalf("a file that is broken at %d is loaded", at)
 			}
 		}
@@ -76,28 +76,28 @@ func TestAFileThatIsBrokenAnywhereIsNotLoaded(t *testing.T) {
 
 func TestAnOwnerIsToldOfNothingButTheLog(t *testing.T) {
 	var log bytes.Buffer
-	f := keep.File{Path: filepath.Join(t.TempDir(), "state"), Root: "/a/", Log: slog.New(slog.NewTextHandler(&log, nil))}
-	if _, _, ok := f.Recall(); ok || log.Len() > 0 {
+	f := statefile.File{Path: filepath.Join(t.TempDir(), "state"), Root: "/a/", Log: slog.New(slog.NewTextHandler(&log, nil))}
+	if _, _, ok := f.Load(); ok || log.Len() > 0 {
 		t.Errorf("without a file: %v, %s", ok, &log)
 	}
-	if !f.Keep(keep.Header{Revision: 7}, map[string][]byte{"/a/1": []byte("one")}) {
+	if !f.Save(statefile.Header{Revision: 7}, map[string][]byte{"/a/1": []byte("one")}) {
 		t.Error("nothing is kept")
 	}
-	h, entries, ok := f.Recall()
+	h, entries, ok := f.Load()
 	if !ok || h.Revision != 7 || time.Since(h.Saved) > time.Minute || len(entries) != 1 || entries[0].Key != "/a/1" {
 		t.Errorf("recalled %+v, %v, %v", h, entries, ok)
 	}
 	other := f
 	other.Root = "/b/"
-	if _, _, ok := other.Recall(); ok || !strings.Contains(log.String(), "cannot be used") {
+	if _, _, ok := other.Load(); ok || !strings.Contains(log.String(), "cannot be used") {
 		t.Errorf("what is another's is recalled: %v, %s", ok, &log)
 	}
 	other.Path = filepath.Join(f.Path, "below")
-	if other.Keep(keep.Header{Revision: 8}, nil) || !strings.Contains(log.String(), "cannot be kept") {
+	if other.Save(statefile.Header{Revision: 8}, nil) || !strings.Contains(log.String(), "cannot be kept") {
 		t.Errorf("a file is a directory: %s", &log)
 	}
 	other.Path = ""
-	if _, _, ok := other.Recall(); ok || !other.Keep(keep.Header{Revision: 8}, nil) {
+	if _, _, ok := other.Load(); ok || !other.Save(statefile.Header{Revision: 8}, nil) {
 		t.Error("without a path something is kept")
 	}
 }

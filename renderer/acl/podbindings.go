@@ -8,17 +8,17 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// Plumbing knows interfaces of pods beside those that are tagged with InterfaceTag.
+// PodBindings knows interfaces of pods beside those that are tagged with InterfaceTag.
 // Every Commit that changes anything asks it anew, so that what was true of a pod is
 // never taken for true of another one with its name. Its methods are called with the
 // Renderer locked: they must not block and must not call it. Whoever implements it
 // calls InterfacesChanged when its answers change.
-type Plumbing interface {
+type PodBindings interface {
 	// InterfacesOf returns the names that the interfaces of a pod have in the
 	// vswitch, in any order; none while the pod has none. All of them get its table.
 	InterfacesOf(pod api.PodID) []string
-	// IsPodInterface says whether an interface is meant for some pod, also for one
-	// that is not known yet; see Pods.HoldUnknown.
+	// IsPodInterface reports whether an interface is meant for some pod, also for one
+	// that is not known yet; see Pods.BlockUnknown.
 	IsPodInterface(name string) bool
 }
 
@@ -33,38 +33,38 @@ func (f PodInterfaces) IsPodInterface(string) bool { return false }
 
 // interfaces is what the last commit has found of interfaces, and left at them.
 type interfaces struct {
-	owned    map[uint32][]api.PodID // pods by interface
-	guards   map[uint32]*slot       // by interface
-	bound    map[string]Bound       // what interfaces of pods have, by name; is replaced, not changed
-	pending  []renderer.Pending     // who has no interface
-	ending   renderer.Unplugged     // pods whose interfaces went
-	blind    []string               // interfaces where the global table sees no addresses of pods
-	held     []string               // interfaces whose pods are not known; blocked
-	asked    uint64                 // asks, when the interfaces were read
-	answered uint64                 // the same, of the last commit
+	owned        map[uint32][]api.PodID // pods by interface
+	guards       map[uint32]*slot       // by interface
+	bound        map[string]Bound       // what interfaces of pods have, by name; is replaced, not changed
+	pending      []renderer.Pending     // who has no interface
+	ending       renderer.Unplugged     // pods whose interfaces went
+	natConflicts []string               // interfaces where the global table sees no addresses of pods
+	blocked      []string               // interfaces whose pods are not known; blocked
+	asked        uint64                 // asks, when the interfaces were read
+	answered     uint64                 // the same, of the last commit
 }
 
-// plugged remembers at which pods' interfaces rules are in force.
-func (i *interfaces) plugged(w *wanted) {
-	pods := make(map[api.PodID]bool, len(w.who.pods))
-	for _, pod := range w.who.pods {
+// noteBound remembers at which pods' interfaces rules are in force.
+func (i *interfaces) noteBound(w *wanted) {
+	pods := make(map[api.PodID]bool, len(w.ownership.pods))
+	for _, pod := range w.ownership.pods {
 		pods[pod] = true
 	}
 	i.ending.Plugged(pods, func(pod api.PodID) bool { _, known := w.layout.Pods[pod]; return known })
 }
 
-// holding remembers which interfaces are held, and logs those that are held from now on.
-func (i *interfaces) holding(w *wanted) {
+// noteBlocked remembers which interfaces are held, and logs those that are held from now on.
+func (i *interfaces) noteBlocked(w *wanted) {
 	var names []string
 	for _, n := range w.m.Interfaces {
-		if w.who.held[n.Index] {
+		if w.ownership.blocked[n.Index] {
 			names = append(names, n.Name)
-			if !slices.Contains(i.held, n.Name) {
+			if !slices.Contains(i.blocked, n.Name) {
 				w.r.options.Log.Info("interface is closed until its pod is known", "interface", n.Name, "tag", n.Tag)
 			}
 		}
 	}
-	i.held = names
+	i.blocked = names
 }
 
 // UplinkTag is the tag of the interfaces that connect the node with other nodes.

@@ -10,28 +10,29 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// Life is by what the state knows a pod of the node. Another pod of that name has another UID.
-type Life struct {
+// PodIdentity is by what the state knows a pod of the node. Another pod of that name has another
+// UID.
+type PodIdentity struct {
 	UID string       // empty: not known
 	IPs []netip.Addr // none before the API server has some
 }
 
-// Lives brings together what the state says of pods of the node, and for whom sluice-cni made
-// interfaces. The methods of a *Lives may be called by any goroutine; its zero value is ready.
-type Lives struct {
+// PodIdentities brings together what the state says of pods of the node, and for whom sluice-cni
+// made interfaces. The methods of a *Lives may be called by any goroutine; its zero value is ready.
+type PodIdentities struct {
 	mu   sync.RWMutex
-	pods map[api.PodID]Life
+	pods map[api.PodID]PodIdentity
 }
 
 // Identify says which pods of the node the state knows, beside those that it said before or, with
 // all, only these; nil for one that is gone. It is told before policy knows them so, and reports
 // whether the interfaces of VPP are to be looked at again.
-func (l *Lives) Identify(pods map[api.PodID]*Life, all bool) (changed bool) {
+func (l *PodIdentities) Identify(pods map[api.PodID]*PodIdentity, all bool) (changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if all || l.pods == nil {
 		changed = len(l.pods) > 0
-		l.pods = make(map[api.PodID]Life, len(pods))
+		l.pods = make(map[api.PodID]PodIdentity, len(pods))
 	}
 	for pod, now := range pods {
 		if now == nil {
@@ -47,13 +48,13 @@ func (l *Lives) Identify(pods map[api.PodID]*Life, all bool) (changed bool) {
 
 // Refuses returns why rules of a pod are not for an interface that has its tag, empty if they are:
 // it was made for another life of the pod.
-func (l *Lives) Refuses(pod api.PodID, m vpp.Made) string {
+func (l *PodIdentities) Refuses(pod api.PodID, m vpp.Made) string {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.pods[pod].refuses(m)
 }
 
-func (p Life) refuses(m vpp.Made) string {
+func (p PodIdentity) refuses(m vpp.Made) string {
 	switch {
 	case p.UID != "" && m.UID != "" && p.UID != m.UID:
 		return fmt.Sprintf("policy knows another pod of this name, uid %s: it was made for uid %s", p.UID, m.UID)
@@ -65,7 +66,7 @@ func (p Life) refuses(m vpp.Made) string {
 
 // Registered returns the addresses with which interfaces were made, of pods that the state knows.
 // Policy uses them until the state has some, see policy.Deps.
-func (l *Lives) Registered(made []vpp.Made) map[api.PodID][]netip.Addr {
+func (l *PodIdentities) Registered(made []vpp.Made) map[api.PodID][]netip.Addr {
 	byTag := make(map[string][]vpp.Made, len(made))
 	for _, m := range made {
 		byTag[m.Tag] = append(byTag[m.Tag], m)

@@ -1,4 +1,4 @@
-package keep_test
+package statefile_test
 
 import (
 	"crypto/sha256"
@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/sluice-net/sluice/plugins/keep"
+	"github.com/sluice-net/sluice/plugins/statefile"
 )
 
 // FuzzLoad: whatever a file holds before its sum, it is refused or has as many entries
@@ -25,7 +25,7 @@ func FuzzLoad(f *testing.F) {
 		if err := os.WriteFile(path, append(body, sum[:]...), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		h, entries, err := keep.Load(path, "/a/")
+		h, entries, err := statefile.Load(path, "/a/")
 		if err != nil {
 			return
 		}

@@ -1,4 +1,4 @@
-// Package keep holds what a store held last in a file, for a start without the store.
+// Package statefile holds what a store held last in a file, for a start without the store.
 //
 // # Invariants
 //
@@ -6,7 +6,7 @@
 //     written leaves the one before.
 //   - It is read for the keys that it was written for only.
 //   - Nobody but its owner may read it: it names every pod of a cluster.
-package keep
+package statefile
 
 import (
 	"bufio"
