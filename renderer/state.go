@@ -2,6 +2,7 @@ package renderer
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -272,6 +273,14 @@ type Counter interface {
 	// been replaced since the dataplane started. A packet counts for every origin of the rule that
 	// decides it. The result is nil when the dataplane does not count. It reads all counters.
 	Decisions() map[CounterKey]uint64
+}
+
+// Checker is implemented by renderers that read back what their dataplane holds.
+type Checker interface {
+	// Check reads what is installed and compares it with what the last Commit left there. It
+	// returns how many objects it read, and one clause for each that differs. It changes nothing,
+	// also not what differs. While a Commit runs it fails. Any goroutine may call it.
+	Check(ctx context.Context) (objects int, drift []string, err error)
 }
 
 // As returns the extension T of a renderer, or of a renderer that it wraps. A wrapper has a method

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/agent/config"
+	"github.com/sluice-net/sluice/internal/agent/logtail"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
@@ -137,7 +139,7 @@ func TestCheckFindsEachThingThatIsWrong(t *testing.T) {
 
 func TestRunEndsAtOnceWhenACheckIsFatal(t *testing.T) {
 	cfg := configOf(t, "--node", "node-1", "--etcd-endpoints", "foo:bar:baz", "--api-socket", socketPath(t), "--state-file=")
-	err := run(t.Context(), cfg, discard)
+	err := run(t.Context(), cfg, discard, logtail.New(io.Discard))
 	if want := `--etcd-endpoints "foo:bar:baz": too many colons in address; want host:port`; err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("%v, want %q on one line", err, want)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/internal/agent/config"
+	"github.com/sluice-net/sluice/internal/agent/logtail"
 	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/version"
@@ -67,14 +68,15 @@ the file of --config.`,
   sluice-agent run --config /etc/sluice/agent.yaml --log-level debug`,
 		Args: settings.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, log, err := setUp(cmd, errOut)
+			tail := logtail.New(errOut)
+			cfg, log, err := setUp(cmd, tail)
 			if err != nil {
 				return err
 			}
 			if cfg.Node.Name == "" {
 				return settings.UsageError{Err: fmt.Errorf("%w: %s", config.ErrNoNode, config.NodeRemedy)}
 			}
-			return run(cmd.Context(), cfg, log)
+			return run(cmd.Context(), cfg, log, tail)
 		},
 	}
 	config.RunFlags(cmd.Flags())
@@ -92,14 +94,15 @@ manifests. No root, VPP or cluster is needed.`,
   sluice-agent dev --manifests ./policies --once`,
 		Args: settings.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, log, err := setUp(cmd, errOut)
+			tail := logtail.New(errOut)
+			cfg, log, err := setUp(cmd, tail)
 			if err != nil {
 				return err
 			}
 			if cfg.Dev.Manifests == "" {
 				return settings.UsageError{Err: errors.New("--manifests is needed: a directory of Kubernetes manifests, for example docs/examples/shop")}
 			}
-			return dev(cmd.Context(), cfg, log, out)
+			return dev(cmd.Context(), cfg, log, tail, out)
 		},
 	}
 	config.DevFlags(cmd.Flags())
@@ -144,7 +147,7 @@ func setUp(cmd *cobra.Command, errOut io.Writer) (config.Config, *slog.Logger, e
 }
 
 // run runs the agent of a node.
-func run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
+func run(ctx context.Context, cfg config.Config, log *slog.Logger, tail *logtail.Tail) error {
 	report := preflight.Run(ctx, cfg.Preflight(config.ThisHost))
 	if err := report.Err(); err != nil {
 		return err
@@ -172,6 +175,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
+	a.api.About.Log = tail.Last
 	log.Info("agent starts", append([]any{"version", version.Get().Version, "node", cfg.Node.Name, "etcd", cfg.Store.Etcd.Endpoints, "api", cfg.Listen.APISocket}, cfg.Enforcers()...)...)
 	return errors.Join(a.Run(ctx), store.Close())
 }

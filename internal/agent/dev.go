@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/agent/backends"
 	"github.com/sluice-net/sluice/internal/agent/config"
+	"github.com/sluice-net/sluice/internal/agent/logtail"
 	"github.com/sluice-net/sluice/internal/agent/socket"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/internal/manifests"
@@ -27,7 +28,7 @@ import (
 )
 
 // dev runs everything in this process: manifests -> etcd -> pipeline -> vswitch.
-func dev(ctx context.Context, cfg config.Config, log *slog.Logger, out io.Writer) (err error) {
+func dev(ctx context.Context, cfg config.Config, log *slog.Logger, tail *logtail.Tail, out io.Writer) (err error) {
 	cfg.VPP.Socket = "" // the dataplane is embedded
 	if err := preflight.OurFolder(cfg.Dev.EtcdDir); err != nil {
 		return fmt.Errorf("--etcd-dir: %w: %s", err, preflight.OursRemedy)
@@ -42,7 +43,7 @@ func dev(ctx context.Context, cfg config.Config, log *slog.Logger, out io.Writer
 		return err
 	}
 	reflector := reflect.NewReflector(a.store, cfg.Store.Prefix, log.With("plugin", "ksr"))
-	a.api.Answers.Reflector = reflector
+	a.api.Answers.Reflector, a.api.About.Log = reflector, tail.Last
 	d := &devSession{Agent: a, vswitch: find[*backends.Vswitch](a.backends), out: term.NewWriter(out), etcd: fmt.Sprint(server.Endpoints()[0]), synced: make(chan struct{})}
 	d.directory = manifests.NewDirectory(cfg.Dev.Manifests, reflector, log.With("plugin", "ksr"), d.loaded, cfg.Dev.Reading()...)
 

@@ -32,6 +32,7 @@ func (a *Agent) newAPI(source string) *debugapi.API {
 		Endpoints: debugapi.Endpoints{Registrars: able[debugapi.Registrar](a.backends), VPPs: able[debugapi.VPP](a.backends), List: a.backends.endpoints},
 		Nodes:     &nodestatus.Nodes{Store: a.store, Prefix: a.cfg.Store.Prefix, Watcher: a.watcher},
 		Verdicts:  a.verdicts(),
+		About:     debugapi.About{Settings: a.cfg.Shown},
 	}
 }
 

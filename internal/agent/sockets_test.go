@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/internal/agent/config"
+	"github.com/sluice-net/sluice/internal/agent/logtail"
 	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/tests/programs"
 )
@@ -154,7 +155,7 @@ func TestStateOfOthersIsNotBelieved(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := config.Config{Store: config.Store{StateFile: filepath.Join(folder, "state")}, Endpoints: config.Endpoints{File: filepath.Join(folder, "endpoints")}, Dev: config.Dev{EtcdDir: filepath.Join(folder, "etcd")}}
-	if err := dev(t.Context(), c, discard, io.Discard); err == nil || !strings.HasPrefix(err.Error(), "--etcd-dir: folder "+folder) {
+	if err := dev(t.Context(), c, discard, logtail.New(io.Discard), io.Discard); err == nil || !strings.HasPrefix(err.Error(), "--etcd-dir: folder "+folder) {
 		t.Errorf("the embedded etcd starts there: %v", err)
 	}
 	c.Enforce.Renderers = []string{config.RendererXDP}

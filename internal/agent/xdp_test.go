@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/agent/logtail"
 	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/renderer/xdp/xdptest"
@@ -128,7 +130,7 @@ func TestAgentRefusesPinsThatAreNotItsOwn(t *testing.T) {
 		if level != preflight.Error {
 			return
 		}
-		if err := run(t.Context(), cfg, discard); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if err := run(t.Context(), cfg, discard, logtail.New(io.Discard)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("run with %v: %v, want %q on one line", args, err, want)
 		}
 	}

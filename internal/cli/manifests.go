@@ -1,16 +1,16 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/internal/bundle"
 	"github.com/sluice-net/sluice/internal/explain"
-	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/term"
 )
 
@@ -25,21 +25,50 @@ func noManifest(paths []string) error {
 func manifestsFlag(cmd *cobra.Command, paths *[]string) {
 	cmd.Flags().StringSliceVar(paths, "manifests", nil,
 		"manifest, directory of manifests, or - for the standard input, to judge instead of asking an agent (repeatable)")
+	cmd.Flags().Var((*fromFlag)(paths), "from", "whose state it is: that of the agent, or of a bundle (see sluicectl bundle)")
+	cmd.MarkFlagsMutuallyExclusive("manifests", "from")
 }
 
-// described reads the cluster that manifests describe. Their problems are written to errOut.
+// fromFlag is the source of a state: the paths of --manifests, none for an agent.
+type fromFlag []string
+
+// fromAgent is the source that is meant when none is given.
+const fromAgent = "agent"
+
+// String implements pflag.Value.
+func (f *fromFlag) String() string { return cmp.Or(strings.Join(*f, ","), fromAgent) }
+
+// Set implements pflag.Value.
+func (f *fromFlag) Set(s string) error {
+	*f = nil
+	switch {
+	case s == fromAgent:
+	case bundle.Is(s):
+		*f = []string{s}
+	default:
+		return errors.New("want agent, or the file of a bundle")
+	}
+	return nil
+}
+
+// Type implements pflag.Value.
+func (f *fromFlag) Type() string { return "agent|FILE" }
+
+// described reads the cluster that manifests describe, or that a bundle holds. Their problems are
+// written to errOut.
 func (o *options) described(errOut io.Writer, paths []string) (explain.Manifests, error) {
-	load, err := manifests.LoadFiles(paths, o.in)
+	if len(paths) == 1 && bundle.Is(paths[0]) {
+		b, err := bundle.ReadFile(paths[0])
+		if err != nil {
+			return explain.Manifests{}, err
+		}
+		return clusterOf(errOut, b.Objects)
+	}
+	m, problems, err := o.manifestsOf(paths)
 	if err != nil {
-		return explain.Manifests{}, err
+		return m, err
 	}
-	if load.Files == 0 {
-		return explain.Manifests{}, noManifest(paths)
-	}
-	m, problems := explain.FromManifests(load, slog.New(slog.DiscardHandler))
 	w := term.NewWriter(errOut)
-	for _, p := range problems {
-		w.Printf("%s\n", w.Styled(term.Red, "problem: "+p.Error()))
-	}
+	writeProblems(w, problems)
 	return m, w.Err()
 }

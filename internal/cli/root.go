@@ -58,7 +58,7 @@ Exit codes: 0 done or allowed, 1 denied, a failed test or not found, 2 error.`,
 	cmd.SetErr(errOut)
 	cmd.PersistentFlags().StringVar(&o.socket, "socket", view.DefaultSocket(), "Unix socket of the agent's debug API (env "+view.SocketEnv+")")
 	cmd.PersistentFlags().VarP(&o.output, "output", "o", "output format")
-	cmd.AddCommand(newGet(o), newDescribe(o), newExplain(o), newInject(o), newMatrix(o), newWatch(o), newApply(o), newDelete(o), newConvert(o), newStore(o), newTest(o), newVersion(o))
+	cmd.AddCommand(newGet(o), newDescribe(o), newExplain(o), newInject(o), newMatrix(o), newWatch(o), newApply(o), newDelete(o), newConvert(o), newStore(o), newTest(o), newDiff(o), newBundle(o), newCheck(o), newVersion(o))
 	o.completeFlags(cmd)
 	rename(cmd, name)
 	return cmd

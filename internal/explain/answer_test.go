@@ -211,7 +211,7 @@ func TestEveryRendererOfANodeIsAsked(t *testing.T) {
 	if err := n.Start(); err != nil {
 		t.Fatal(err)
 	}
-	deltas, err := m.deltas()
+	deltas, err := m.Deltas()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-net/sluice/api"
@@ -26,6 +27,74 @@ type Cluster struct {
 	// Services and Slices say where packets to services go; no policy depends on them.
 	Services []*model.Service
 	Slices   []*model.EndpointSlice
+}
+
+// Add takes a message of a kind that a cluster has; it leaves out any other.
+func (c *Cluster) Add(msg proto.Message) {
+	switch msg := msg.(type) {
+	case *model.Node:
+		c.Nodes = append(c.Nodes, msg)
+	case *model.Namespace:
+		c.Namespaces = append(c.Namespaces, msg)
+	case *model.Pod:
+		c.Pods = append(c.Pods, msg)
+	case *model.NetworkPolicy:
+		c.Policies = append(c.Policies, msg)
+	case *model.ClusterPolicy:
+		c.ClusterPolicies = append(c.ClusterPolicies, msg)
+	case *model.Service:
+		c.Services = append(c.Services, msg)
+	case *model.EndpointSlice:
+		c.Slices = append(c.Slices, msg)
+	}
+}
+
+// Objects returns everything that the cluster has, as a store holds it.
+func (c Cluster) Objects() ([]view.ChangedObject, error) {
+	out := []view.ChangedObject{}
+	for _, m := range c.messages() {
+		id, err := model.IDOf(m)
+		if err != nil {
+			return nil, err
+		}
+		b, err := model.Encode(m)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", id, err)
+		}
+		out = append(out, view.ChangedObject{Kind: string(id.Kind), Namespace: id.Namespace, Name: id.Name, Value: b})
+	}
+	return out, nil
+}
+
+// ClusterOf reads what Objects returned. It fails for an object that is not understood.
+func ClusterOf(objects []view.ChangedObject) (c Cluster, err error) {
+	for _, o := range objects {
+		id := model.ID{Kind: model.Kind(o.Kind), Namespace: o.Namespace, Name: o.Name}
+		m, err := model.Decode(id, o.Value)
+		if err != nil {
+			return c, fmt.Errorf("%s: %w", id, err)
+		}
+		c.Add(m)
+	}
+	return c, nil
+}
+
+// messages returns everything that the cluster has.
+func (c Cluster) messages() (out []proto.Message) {
+	out = appendMessages(out, c.Nodes)
+	out = appendMessages(out, c.Namespaces)
+	out = appendMessages(out, c.Pods)
+	out = appendMessages(out, c.Policies)
+	out = appendMessages(out, c.ClusterPolicies)
+	out = appendMessages(out, c.Services)
+	return appendMessages(out, c.Slices)
+}
+
+func appendMessages[M proto.Message](out []proto.Message, list []M) []proto.Message {
+	for _, m := range list {
+		out = append(out, m)
+	}
+	return out
 }
 
 // services returns what is known of services.

@@ -46,14 +46,14 @@ func (c Cluster) Endpoints() []matrix.Endpoint {
 	var out []matrix.Endpoint
 	for _, p := range c.Pods {
 		if addrs := Addresses(p); IsLive(p) && len(addrs) > 0 {
-			out = append(out, matrix.Endpoint{Group: groupName(p), Addrs: addrs, Ports: namedPorts(p)})
+			out = append(out, matrix.Endpoint{Group: GroupName(p), Addrs: addrs, Ports: namedPorts(p)})
 		}
 	}
 	return append(out, c.outside()...)
 }
 
-// groupName says what a pod is shown as: its namespace and application.
-func groupName(p *model.Pod) string {
+// GroupName says what a pod is shown as: its namespace and application.
+func GroupName(p *model.Pod) string {
 	set := Labels(p)
 	app := cmp.Or(set["app.kubernetes.io/name"], set["app"], set["k8s-app"], p.GetName())
 	return p.GetNamespace() + "/" + app

@@ -124,7 +124,7 @@ func protocol(p model.Protocol) corev1.Protocol {
 // direction.
 func NetworkPolicy(m *model.NetworkPolicy) *networkingv1.NetworkPolicy {
 	np := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName()}}
-	if sel := selector(m.GetPodSelector()); sel != nil {
+	if sel := Selector(m.GetPodSelector()); sel != nil {
 		np.Spec.PodSelector = *sel
 	}
 	if m.GetIsolatesIngress() {
@@ -148,8 +148,8 @@ func peers(r *model.NetworkPolicy_Rule) []networkingv1.NetworkPolicyPeer {
 	var out []networkingv1.NetworkPolicyPeer
 	for _, p := range r.GetPeers() {
 		peer := networkingv1.NetworkPolicyPeer{
-			PodSelector:       selector(p.GetPodSelector()),
-			NamespaceSelector: selector(p.GetNamespaceSelector()),
+			PodSelector:       Selector(p.GetPodSelector()),
+			NamespaceSelector: Selector(p.GetNamespaceSelector()),
 		}
 		if b := p.GetIpBlock(); b != nil {
 			peer.IPBlock = &networkingv1.IPBlock{CIDR: b.GetCidr(), Except: b.GetExcept()}
@@ -183,9 +183,9 @@ func ports(r *model.NetworkPolicy_Rule) []networkingv1.NetworkPolicyPort {
 	return out
 }
 
-// selector returns nil for nil: a peer without one of its selectors means
+// Selector returns nil for nil: a peer without one of its selectors means
 // something else than one with an empty selector.
-func selector(m *model.LabelSelector) *metav1.LabelSelector {
+func Selector(m *model.LabelSelector) *metav1.LabelSelector {
 	if m == nil {
 		return nil
 	}

@@ -10,9 +10,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
-	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
@@ -34,61 +31,121 @@ type Manifests struct {
 	// every node; nil for none.
 	Beside func() []renderer.Renderer
 
-	state oracle.State
-	log   *slog.Logger
+	// DenyNode says that traffic between a pod and its own node is judged by policies.
+	DenyNode bool
+
+	state   oracle.State
+	objects []resource // in the order of the load, each ID once
+	log     *slog.Logger
+}
+
+// resource is an object of a cluster in both of its forms.
+type resource struct {
+	id      model.ID
+	message proto.Message
+	object  any  // what the oracle works on; nil for what has no effect, and for services
+	implied bool // a namespace that nobody defines
 }
 
 // FromManifests reads what was loaded, as an API server would hold it: namespaces
 // that nobody defines exist, and objects that are refused do not. The problems are
 // those of the load and of the objects.
 func FromManifests(load manifests.Load, log *slog.Logger) (Manifests, []api.Problem) {
-	m := Manifests{log: log}
+	var all []resource
 	problems := slices.Clone(load.Problems)
-	for _, o := range slices.Concat(kinds.ImpliedNamespaces(load.Objects), load.Objects) {
+	implied := kinds.ImpliedNamespaces(load.Objects)
+	for i, o := range slices.Concat(implied, load.Objects) {
 		msg, found := convert.ToModel(o)
 		problems = append(problems, found...)
 		if msg == nil {
 			problems = append(problems, api.Problem{Source: o.Source, Object: o.ID().String(), Reason: "is refused as a whole and has no effect"})
 			continue
 		}
-		m.add(o.Object, msg)
+		all = append(all, resource{o.ID(), msg, o.Object, i < len(implied)})
+	}
+	return describe(all, log), problems
+}
+
+// FromCluster is a cluster of which the reflected state is at hand.
+func FromCluster(c Cluster, log *slog.Logger) (Manifests, error) {
+	var all []resource
+	for _, msg := range c.messages() {
+		id, err := model.IDOf(msg)
+		if err != nil {
+			return Manifests{}, err
+		}
+		all = append(all, resource{id: id, message: msg, object: objectOf(msg)})
+	}
+	return describe(all, log), nil
+}
+
+// describe makes the cluster of objects.
+func describe(all []resource, log *slog.Logger) Manifests {
+	m := Manifests{log: log, objects: all}
+	for _, d := range all {
+		m.Add(d.message)
+		if d.object != nil {
+			m.state.Add(d.object)
+		}
+	}
+	for i, p := range m.Pods {
+		m.Pods[i] = placed(p)
 	}
 	m.onNodes()
-	return m, problems
+	return m
 }
 
-// add takes an object and its message.
-func (m *Manifests) add(obj any, msg proto.Message) {
-	switch msg := msg.(type) {
-	case *model.Namespace:
-		m.Namespaces, m.state.Namespaces = append(m.Namespaces, msg), append(m.state.Namespaces, obj.(*corev1.Namespace))
-	case *model.Pod:
-		m.Pods, m.state.Pods = append(m.Pods, placed(msg)), append(m.state.Pods, obj.(*corev1.Pod))
-	case *model.NetworkPolicy:
-		m.Policies, m.state.Policies = append(m.Policies, msg), append(m.state.Policies, obj.(*networkingv1.NetworkPolicy))
-	case *model.Node:
-		m.Nodes, m.state.Nodes = append(m.Nodes, msg), append(m.state.Nodes, obj.(*corev1.Node))
-	case *model.ClusterPolicy:
-		m.ClusterPolicies = append(m.ClusterPolicies, msg)
-		m.addPolicy(obj)
-	case *model.Service:
-		m.Services = append(m.Services, msg)
-	case *model.EndpointSlice:
-		m.Slices = append(m.Slices, msg)
+// With returns the cluster with the objects of another one in the place of those with their IDs,
+// and without some, each with what lives in it if it is a namespace. A namespace that the other
+// one only implies stays as it is.
+func (m Manifests) With(change Manifests, gone []model.ID) Manifests {
+	deleted := map[model.ID]bool{}
+	for _, id := range gone {
+		deleted[id] = true
 	}
+	changed := map[model.ID]resource{}
+	for _, d := range change.objects {
+		changed[d.id] = d
+	}
+	var all []resource
+	for _, d := range m.objects {
+		if deleted[d.id] || deleted[model.ID{Kind: model.KindNamespace, Name: d.id.Namespace}] {
+			continue
+		}
+		if c, ok := changed[d.id]; ok {
+			if delete(changed, d.id); !c.implied {
+				d = c
+			}
+		}
+		all = append(all, d)
+	}
+	for _, d := range change.objects {
+		if _, isNew := changed[d.id]; isNew {
+			all = append(all, d)
+		}
+	}
+	out := describe(all, m.log)
+	out.Beside, out.DenyNode = m.Beside, m.DenyNode
+	return out
 }
 
-// addPolicy takes a policy of administrators.
-func (m *Manifests) addPolicy(obj any) {
-	switch p := obj.(type) {
-	case *v1alpha1.AdminNetworkPolicy:
-		m.state.AdminPolicies = append(m.state.AdminPolicies, p)
-	case *v1alpha1.BaselineAdminNetworkPolicy:
-		m.state.BaselinePolicies = append(m.state.BaselinePolicies, p)
-	case *v1alpha2.ClusterNetworkPolicy:
-		m.state.ClusterPolicies = append(m.state.ClusterPolicies, p)
-	}
+func (m Manifests) oracle(s oracle.State) *oracle.Oracle {
+	return oracle.New(s, oracle.AllowNodeTraffic(!m.DenyNode))
 }
+
+// IDs returns the objects of the cluster, without the namespaces that nobody defines.
+func (m Manifests) IDs() (out []model.ID) {
+	for _, d := range m.objects {
+		if !d.implied {
+			out = append(out, d.id)
+		}
+	}
+	return out
+}
+
+// State returns the Kubernetes objects that the oracle works on, each pod with all addresses of its
+// node. The caller must not change them.
+func (m Manifests) State() oracle.State { return m.state }
 
 // onNodes gives the objects of pods all the addresses of their nodes.
 func (m *Manifests) onNodes() {
@@ -127,7 +184,7 @@ func (m Manifests) Explain(ctx context.Context, question view.Question) (out []v
 	if len(names) > maxNodes {
 		return nil, fmt.Errorf("the question is about pods of %d nodes, and at most %d can be asked: name fewer pods", len(names), maxNodes)
 	}
-	spec := oracle.New(m.state)
+	spec := m.oracle(m.state)
 	nodes := map[string]Node{}
 	for _, name := range names {
 		n, closing, startErr := m.start(ctx, name, spec)
@@ -152,7 +209,7 @@ func (m Manifests) Explain(ctx context.Context, question view.Question) (out []v
 func (m Manifests) Matrix(ctx context.Context, s matrix.Selection) (out view.Matrix, err error) {
 	state := m.state
 	state.Pods = OnNodes(state.Pods, func(*corev1.Pod) (string, bool) { return "", true }, map[string][]string{"": m.HostAddresses()})
-	n, closing, err := m.start(ctx, "", oracle.New(state))
+	n, closing, err := m.start(ctx, "", m.oracle(state))
 	defer func() { err = errors.Join(err, closing()) }()
 	if err != nil {
 		return out, err
@@ -187,7 +244,7 @@ func (m Manifests) nodesOf(questions []Question) []string {
 // start runs a node that is told the whole state, and returns when it enforces it.
 func (m Manifests) start(ctx context.Context, name string, spec *oracle.Oracle) (Node, func() error, error) {
 	dataplane := &node.Vswitch{}
-	cfg := node.Config{Name: name, AllowNode: true, Log: m.log, Backends: []node.Backend{dataplane}}
+	cfg := node.Config{Name: name, AllowNode: !m.DenyNode, Log: m.log, Backends: []node.Backend{dataplane}}
 	if m.Beside != nil {
 		for _, r := range m.Beside() {
 			cfg.Backends = append(cfg.Backends, node.Beside{To: r})
@@ -200,7 +257,7 @@ func (m Manifests) start(ctx context.Context, name string, spec *oracle.Oracle) 
 	if err := n.Start(); err != nil {
 		return Node{}, n.Close, err
 	}
-	deltas, err := m.deltas()
+	deltas, err := m.Deltas()
 	if err != nil {
 		return Node{}, n.Close, err
 	}
@@ -228,30 +285,19 @@ func (c Cluster) LocalTo(name string) map[api.PodID]bool {
 	return local
 }
 
-func (m Manifests) deltas() ([]model.Delta, error) {
+// Deltas returns what policy depends on, as a store holds it.
+func (m Manifests) Deltas() ([]model.Delta, error) {
 	var out []model.Delta
-	add := func(msg proto.Message) error {
+	for _, msg := range m.messages() {
 		id, err := model.IDOf(msg)
-		out = append(out, model.Delta{ID: id, Value: msg})
-		return err
+		if err != nil {
+			return nil, err
+		}
+		if !id.Kind.IsOfServices() {
+			out = append(out, model.Delta{ID: id, Value: msg})
+		}
 	}
-	var errs []error
-	for _, v := range m.Namespaces {
-		errs = append(errs, add(v))
-	}
-	for _, v := range m.Pods {
-		errs = append(errs, add(v))
-	}
-	for _, v := range m.Policies {
-		errs = append(errs, add(v))
-	}
-	for _, v := range m.Nodes {
-		errs = append(errs, add(v))
-	}
-	for _, v := range m.ClusterPolicies {
-		errs = append(errs, add(v))
-	}
-	return out, errors.Join(errs...)
+	return out, nil
 }
 
 // SendBy returns how packets are sent through a dataplane that can be probed.

@@ -16,7 +16,7 @@ import (
 // adminPods returns neither field for pods that are not known: both selectors have to
 // be there. Every pod of some namespaces is said by the namespaces alone.
 func adminPods(m *model.ClusterPolicy_Pods) (*metav1.LabelSelector, *v1alpha1.NamespacedPod) {
-	namespaces, pods := selector(m.GetNamespaces()), selector(m.GetPods())
+	namespaces, pods := Selector(m.GetNamespaces()), Selector(m.GetPods())
 	switch {
 	case namespaces == nil || pods == nil:
 		return nil, nil

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
@@ -26,23 +27,42 @@ func addTiers(s *oracle.State, nodes []*model.Node, policies []*model.ClusterPol
 		}
 	}
 	for _, m := range policies {
-		admin, baseline := m.GetTier() == model.ClusterPolicy_TIER_ADMIN, m.GetTier() == model.ClusterPolicy_TIER_BASELINE
-		switch m.GetKind() {
-		case model.ClusterPolicy_KIND_ADMIN_NETWORK_POLICY:
-			if admin {
-				s.AdminPolicies = append(s.AdminPolicies, adminPolicy(m))
-			}
-		case model.ClusterPolicy_KIND_BASELINE_ADMIN_NETWORK_POLICY:
-			if baseline && m.GetPriority() == baselinePriority {
-				s.BaselinePolicies = append(s.BaselinePolicies, baselinePolicy(m))
-			}
-		case model.ClusterPolicy_KIND_CLUSTER_NETWORK_POLICY:
-			if admin || baseline {
-				s.ClusterPolicies = append(s.ClusterPolicies, clusterPolicy(m))
-			}
-		case model.ClusterPolicy_KIND_UNSPECIFIED:
+		s.Add(clusterObject(m))
+	}
+}
+
+// clusterObject returns the Kubernetes object of a policy of administrators, nil for one without
+// effect.
+func clusterObject(m *model.ClusterPolicy) any {
+	admin, baseline := m.GetTier() == model.ClusterPolicy_TIER_ADMIN, m.GetTier() == model.ClusterPolicy_TIER_BASELINE
+	switch kind := m.GetKind(); {
+	case kind == model.ClusterPolicy_KIND_ADMIN_NETWORK_POLICY && admin:
+		return adminPolicy(m)
+	case kind == model.ClusterPolicy_KIND_BASELINE_ADMIN_NETWORK_POLICY && baseline && m.GetPriority() == baselinePriority:
+		return baselinePolicy(m)
+	case kind == model.ClusterPolicy_KIND_CLUSTER_NETWORK_POLICY && (admin || baseline):
+		return clusterPolicy(m)
+	}
+	return nil
+}
+
+// objectOf returns the Kubernetes object of a message, nil where policy depends on none.
+func objectOf(msg proto.Message) any {
+	switch m := msg.(type) {
+	case *model.Namespace:
+		return Namespace(m)
+	case *model.Pod:
+		return Pod(m)
+	case *model.Node:
+		return nodeObject(m)
+	case *model.ClusterPolicy:
+		return clusterObject(m)
+	case *model.NetworkPolicy:
+		if m.GetIsolatesIngress() || m.GetIsolatesEgress() {
+			return NetworkPolicy(m)
 		}
 	}
+	return nil
 }
 
 // nodeObject returns the Kubernetes object of a message. Which kind each address is of the
@@ -68,7 +88,7 @@ func adminPolicy(m *model.ClusterPolicy) *v1alpha1.AdminNetworkPolicy {
 		for _, q := range r.GetPeers() {
 			var peer v1alpha1.AdminNetworkPolicyEgressPeer
 			peer.Namespaces, peer.Pods = adminPods(q.GetPods())
-			peer.Nodes, peer.Networks, peer.DomainNames = selector(q.GetNodes()), network[v1alpha1.CIDR](q), domain[v1alpha1.DomainName](q)
+			peer.Nodes, peer.Networks, peer.DomainNames = Selector(q.GetNodes()), network[v1alpha1.CIDR](q), domain[v1alpha1.DomainName](q)
 			to = append(to, peer)
 		}
 		p.Spec.Egress = append(p.Spec.Egress, v1alpha1.AdminNetworkPolicyEgressRule{
@@ -89,7 +109,7 @@ func baselinePolicy(m *model.ClusterPolicy) *v1alpha1.BaselineAdminNetworkPolicy
 		for _, q := range r.GetPeers() {
 			var peer v1alpha1.BaselineAdminNetworkPolicyEgressPeer
 			peer.Namespaces, peer.Pods = adminPods(q.GetPods())
-			peer.Nodes, peer.Networks = selector(q.GetNodes()), network[v1alpha1.CIDR](q)
+			peer.Nodes, peer.Networks = Selector(q.GetNodes()), network[v1alpha1.CIDR](q)
 			to = append(to, peer)
 		}
 		p.Spec.Egress = append(p.Spec.Egress, v1alpha1.BaselineAdminNetworkPolicyEgressRule{
@@ -120,7 +140,7 @@ func clusterPolicy(m *model.ClusterPolicy) *v1alpha2.ClusterNetworkPolicy {
 		for _, q := range r.GetPeers() {
 			var peer v1alpha2.ClusterNetworkPolicyEgressPeer
 			peer.Namespaces, peer.Pods = clusterPods(q.GetPods())
-			peer.Nodes, peer.Networks, peer.DomainNames = selector(q.GetNodes()), network[v1alpha2.CIDR](q), domain[v1alpha2.DomainName](q)
+			peer.Nodes, peer.Networks, peer.DomainNames = Selector(q.GetNodes()), network[v1alpha2.CIDR](q), domain[v1alpha2.DomainName](q)
 			to = append(to, peer)
 		}
 		p.Spec.Egress = append(p.Spec.Egress, v1alpha2.ClusterNetworkPolicyEgressRule{

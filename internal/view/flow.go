@@ -244,6 +244,33 @@ type Change struct {
 	Delete []ChangedObject `json:"delete,omitempty"`
 }
 
+// Check is what a renderer's dataplane holds, compared with what was installed.
+type Check struct {
+	Renderer string   `json:"renderer"`
+	Objects  int      `json:"objects"` // that were read back
+	Drift    []string `json:"drift,omitempty"`
+	// Repaired counts by kind what differed before and was repaired, since the agent started.
+	Repaired map[string]uint64 `json:"repaired,omitempty"`
+	Foreign  []string          `json:"foreign,omitempty"` // what somebody else has installed
+	Error    string            `json:"error,omitempty"`   // why it could not be read
+}
+
+// Log is the end of an agent's log.
+type Log struct {
+	Lines []string `json:"lines"`
+}
+
+// Objects is the state of a cluster as an agent's store holds it, without secrets: a store has
+// none.
+type Objects struct {
+	Node string `json:"node,omitempty"` // of the agent
+	// DenyNode says that traffic between a pod and its own node is judged by policies.
+	DenyNode bool `json:"denyNode,omitempty"`
+	// Stale says why the state is the one that the agent goes by, and not that of the store.
+	Stale   string          `json:"stale,omitempty"`
+	Objects []ChangedObject `json:"objects"`
+}
+
 // ChangedObject names an object and, for a put, holds its value.
 type ChangedObject struct {
 	Kind      string `json:"kind"` // as in keys, for example "networkpolicy"

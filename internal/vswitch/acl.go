@@ -40,6 +40,7 @@ type aclTable struct {
 	sessions   *sessionTable
 	quirks     bool
 	hashLookup atomic.Bool // a setting that nothing asks for
+	changes    atomic.Uint64
 
 	// The rest is guarded by the lock of ports.
 	lists      pool.Pool[accessList]

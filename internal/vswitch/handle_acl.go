@@ -55,15 +55,18 @@ func (h aclHandlers) connTableMaxEntries(_ *acl.ACLPluginGetConnTableMaxEntries,
 }
 
 func (h aclHandlers) addReplace(m *acl.ACLAddReplace, reply func(govpp.Message)) {
+	h.acls.changes.Add(1)
 	index, rv := h.acls.addReplace(m)
 	reply(&acl.ACLAddReplaceReply{ACLIndex: index, Retval: int32(rv)})
 }
 
 func (h aclHandlers) del(m *acl.ACLDel, reply func(govpp.Message)) {
+	h.acls.changes.Add(1)
 	reply(&acl.ACLDelReply{Retval: int32(h.acls.deleteACL(m.ACLIndex))})
 }
 
 func (h aclHandlers) interfaceAddDel(m *acl.ACLInterfaceAddDel, reply func(govpp.Message)) {
+	h.acls.changes.Add(1)
 	dir := api.Egress
 	if m.IsInput {
 		dir = api.Ingress
@@ -76,6 +79,7 @@ func (h aclHandlers) interfaceAddDel(m *acl.ACLInterfaceAddDel, reply func(govpp
 }
 
 func (h aclHandlers) interfaceSetList(m *acl.ACLInterfaceSetACLList, reply func(govpp.Message)) {
+	h.acls.changes.Add(1)
 	inputs := min(int(m.NInput), len(m.Acls))
 	rv := h.acls.setList(uint32(m.SwIfIndex), m.Acls[:inputs], m.Acls[inputs:])
 	reply(&acl.ACLInterfaceSetACLListReply{Retval: int32(rv)})

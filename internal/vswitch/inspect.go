@@ -55,6 +55,9 @@ type ACL struct {
 	Outputs []uint32 `json:"outputs,omitempty"` // on egress
 }
 
+// Changes returns how many calls have changed ACLs, or what interfaces have of them.
+func (t *aclTable) Changes() uint64 { return t.changes.Load() }
+
 // ACLs returns all ACLs by index.
 func (t *aclTable) ACLs() []ACL {
 	t.ports.mu.Lock()

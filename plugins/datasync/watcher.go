@@ -132,6 +132,17 @@ func (w *Watcher) InForce(key string) ([]byte, bool) {
 	return value, ok
 }
 
+// Known returns the state that is in force, in no order: what the store held last, and of what
+// cannot be used the value before. It does not ask the store.
+func (w *Watcher) Known() (out []model.Entry) {
+	w.state.Lock()
+	defer w.state.Unlock()
+	for key, value := range w.decoder.known {
+		out = append(out, model.Entry{Key: key, Value: value})
+	}
+	return out
+}
+
 // Await waits until the store was read up to a revision. It returns the revision that the consumer
 // reaches by handling all changes up to then: the consumer does not see revisions that changed
 // nothing. An idle watch reaches those only when progress is requested from the store.

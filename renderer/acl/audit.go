@@ -85,6 +85,15 @@ func (r *Renderer) readInterfaces(ctx context.Context) error {
 	return nil
 }
 
+// Check implements renderer.Checker.
+func (r *Renderer) Check(ctx context.Context) (objects int, drift []string, err error) {
+	if !r.mu.TryLock() {
+		return 0, nil, errors.New("a commit is running, ask again")
+	}
+	defer r.mu.Unlock()
+	return r.mirror.Check(ctx)
+}
+
 // drifted logs, counts and publishes differences. The Commit that found them repairs them.
 func (r *Renderer) drifted(found []mirror.Drift) {
 	if len(found) == 0 {

@@ -1,8 +1,10 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/api/model"
@@ -33,6 +35,19 @@ func (r *Reader) State(ctx context.Context) (State, error) {
 		return State{}, fmt.Errorf("read the state: %w", err)
 	}
 	return Decode(r.Prefix, entries, r.Watcher.InForce), nil
+}
+
+// Latest returns the whole state from the store, or, when it does not answer soon, the one that is
+// in force, and why.
+func (r *Reader) Latest(ctx context.Context) (s State, stale error) {
+	ctx, cancel := context.WithTimeout(ctx, soon)
+	defer cancel()
+	if s, stale = r.State(ctx); stale == nil {
+		return s, nil
+	}
+	known := r.Watcher.Known()
+	slices.SortFunc(known, func(a, b model.Entry) int { return cmp.Compare(a.Key, b.Key) })
+	return Decode(r.Prefix, known, NoneInForce), stale
 }
 
 // Enforced waits until what is in the store now is enforced.
@@ -68,6 +83,8 @@ func (r *Reader) read(ctx context.Context, revision int64) (int64, error) {
 }
 
 const (
+	// soon is how long a store may take that is asked although the node may have failed.
+	soon = 3 * time.Second
 	// enforceTimeout bounds how long an answer waits for enforcement.
 	enforceTimeout = 10 * time.Second
 	// askEvery is how often it asks for progress meanwhile: a store leaves a question

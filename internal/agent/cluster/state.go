@@ -34,22 +34,7 @@ func Decode(prefix string, entries []model.Entry, inForce func(key string) ([]by
 				continue // impossible: it is in force
 			}
 		}
-		switch m := m.(type) {
-		case *model.Namespace:
-			s.Namespaces = append(s.Namespaces, m)
-		case *model.Pod:
-			s.Pods = append(s.Pods, m)
-		case *model.NetworkPolicy:
-			s.Policies = append(s.Policies, m)
-		case *model.Node:
-			s.Nodes = append(s.Nodes, m)
-		case *model.ClusterPolicy:
-			s.ClusterPolicies = append(s.ClusterPolicies, m)
-		case *model.Service:
-			s.Services = append(s.Services, m)
-		case *model.EndpointSlice:
-			s.Slices = append(s.Slices, m)
-		}
+		s.Add(m)
 	}
 	return s
 }

@@ -183,6 +183,17 @@ func (a *Answers) Matrix(ctx context.Context, s matrix.Selection) (m view.Matrix
 	return m, err
 }
 
+// objects returns the state of the cluster, also when the store does not answer.
+func (a *Answers) objects(ctx context.Context, _ Filter) (view.Objects, error) {
+	state, stale := a.Cluster.Latest(ctx)
+	objects, err := state.Objects()
+	out := view.Objects{Node: a.Name, DenyNode: !a.AllowNode, Objects: objects}
+	if stale != nil {
+		out.Stale = stale.Error()
+	}
+	return out, err
+}
+
 // change writes to the store and waits until it is enforced. That it is written and
 // not enforced yet is no error.
 func (a *Answers) change(ctx context.Context, c view.Change) (view.Applied, error) {

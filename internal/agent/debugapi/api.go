@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/sluice-net/sluice/endpoints/wire"
@@ -36,6 +37,25 @@ type API struct {
 	Endpoints Endpoints
 	Nodes     *nodestatus.Nodes
 	Verdicts  *verdicts.Hub
+	About     About
+}
+
+// About is what is asked of the agent itself.
+type About struct {
+	Settings func() map[string]any // by name, without secrets
+	Log      func() []byte         // the last lines; nil where none are kept
+}
+
+func (a About) settings(context.Context, Filter) (map[string]any, error) { return a.Settings(), nil }
+
+func (a About) log(context.Context, Filter) (view.Log, error) {
+	l := view.Log{Lines: []string{}}
+	if a.Log != nil {
+		for line := range strings.Lines(string(a.Log())) {
+			l.Lines = append(l.Lines, strings.TrimSuffix(line, "\n"))
+		}
+	}
+	return l, nil
 }
 
 // Local answers on the socket: root and the agent's own user whatever they ask, members of a group
@@ -87,6 +107,8 @@ func (a *API) Reader() Routes {
 		"GET /v1/rules":             list(a.Lists.rules),
 		"GET /v1/pods/relations":    list(a.Answers.relations),
 		"GET /v1/policies/rules":    list(a.Answers.rulesOf),
+		"GET /v1/check":             list(a.Answers.check),
+		"GET /v1/objects":           list(a.Answers.objects),
 		"GET /v1/matrix":            list(a.matrix),
 		"POST /v1/explain":          ask(a.Answers.explain),
 		"POST /v1/verdicts":         a.watch,
@@ -99,6 +121,7 @@ func (a *API) Owner() Routes {
 	all := a.Reader()
 	maps.Copy(all, a.Endpoints.routes())
 	maps.Copy(all, Routes{
+		"GET /v1/settings": list(a.About.settings), "GET /v1/log": list(a.About.log),
 		"POST /v1/inject": ask(a.Answers.inject), "POST /v1/change": ask(a.Answers.change),
 		"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/cmdline": pprof.Cmdline, "GET /debug/pprof/symbol": pprof.Symbol,
 		"GET /debug/pprof/profile": pprof.Profile, "GET /debug/pprof/trace": pprof.Trace,

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -53,4 +54,27 @@ func (x *ContentAudit) Audit(ctx context.Context, link *Link, m *Mirror, rounds 
 		}
 	}
 	return found, nil
+}
+
+// errNotRead is the error of a check of no mirror: there was no commit yet, or the last one failed.
+var errNotRead = errors.New("it is not known what vpp should have: it was not read since the last failure")
+
+// Check reads interfaces and all of our ACLs, and says what differs from the mirror, which stays as
+// it is. It returns how many of both were read.
+func (m *Mirror) Check(ctx context.Context) (objects int, drift []string, err error) {
+	if m == nil {
+		return 0, nil, errNotRead
+	}
+	now := *m // its interfaces are replaced, the rest is only read
+	if err := now.ReadInterfaces(ctx); err != nil {
+		return 0, nil, err
+	}
+	contents, err := (&ContentAudit{}).Audit(ctx, m.link, m, 1)
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, d := range append(now.Rebound(m.Interfaces), contents...) {
+		drift = append(drift, d.What)
+	}
+	return len(m.ACLs) + len(now.Interfaces), drift, nil
 }

@@ -1,0 +1,45 @@
+// Package logtail keeps the last lines of the log, for those who ask the agent.
+package logtail
+
+import (
+	"bytes"
+	"io"
+	"sync"
+)
+
+// most is how many bytes are kept.
+const most = 1 << 20
+
+// Tail writes a log through, and keeps its last lines. Any goroutine may use it.
+type Tail struct {
+	to io.Writer
+
+	mu   sync.Mutex
+	kept []byte
+}
+
+// New returns a Tail that writes to w.
+func New(w io.Writer) *Tail { return &Tail{to: w} }
+
+// Write implements io.Writer.
+func (t *Tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	t.kept = append(t.kept, p...)
+	if len(t.kept) > 2*most { // seldom, so that a line costs little
+		t.kept = bytes.Clone(t.kept[len(t.kept)-most:])
+	}
+	t.mu.Unlock()
+	return t.to.Write(p)
+}
+
+// Last returns whole lines from the end of the log, at most a megabyte.
+func (t *Tail) Last() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := t.kept
+	if len(last) > most {
+		last = last[len(last)-most:]
+		last = last[bytes.IndexByte(last, '\n')+1:]
+	}
+	return bytes.Clone(last)
+}

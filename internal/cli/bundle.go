@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/internal/bundle"
+	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+func newBundle(o *options) *cobra.Command {
+	timeout := 30 * time.Second
+	cmd := &cobra.Command{
+		Use:   "bundle [FILE]",
+		Short: "Collect what an agent knows and enforces into one file",
+		Long: `Collect the state of the cluster as the agent has it, its settings, status, tables, rules, metrics
+and the end of its log into one archive (tar, packed by gzip). Passwords are left out; names,
+labels and addresses are not. What cannot be asked is named in the archive, so that a node that has
+failed has a bundle, too. FILE is sluice-bundle.tgz unless it is given, and must not be there; - is
+the standard output.
+
+explain, matrix and diff replay a bundle with --from FILE, where no agent is.
+
+Exit codes: 0 done, 1 something is missing in the bundle, 2 error.`,
+		Example: `  sluicectl bundle
+  sluicectl explain --from sluice-bundle.tgz shop/web-0 shop/cart-0:http
+  sluicectl diff --from sluice-bundle.tgz -f policy.yaml`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := "sluice-bundle.tgz"
+			if len(args) > 0 {
+				path = args[0]
+			}
+			return o.collect(cmd.Context(), path, cmd.ErrOrStderr(), timeout)
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "how long each question to the agent may take")
+	return cmd
+}
+
+// collect writes a bundle, and says what is missing in it.
+func (o *options) collect(ctx context.Context, path string, errOut io.Writer, timeout time.Duration) error {
+	out, done := o.out, func(failed error) error { return failed }
+	if path != "-" {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return fmt.Errorf("bundle: %w", err)
+		}
+		done = func(failed error) error {
+			if err := errors.Join(failed, f.Close()); err != nil {
+				return errors.Join(err, os.Remove(path))
+			}
+			return nil
+		}
+		out = f
+	}
+	stop := term.Progress(errOut, "collect")
+	parts := o.client().parts(timeout)
+	about, err := bundle.Write(ctx, out, time.Now(), parts)
+	if stop(); err == nil && len(about.Missing) == len(parts)-saidParts {
+		err = fmt.Errorf("there is nothing to collect: %s", about.Missing[parts[0].Name])
+	}
+	if err := done(err); err != nil {
+		return err
+	}
+	w := term.NewWriter(errOut)
+	writeMissing(w, about.Missing)
+	if path != "-" {
+		w.Printf("%s written\n", path)
+	}
+	if len(about.Missing) > 0 && w.Err() == nil {
+		return errNegative
+	}
+	return w.Err()
+}
+
+// writeMissing names what is missing in a bundle, by reason.
+func writeMissing(w *term.Writer, missing map[string]string) {
+	byReason := map[string][]string{}
+	for name, why := range missing {
+		byReason[why] = append(byReason[why], name)
+	}
+	for _, why := range slices.Sorted(maps.Keys(byReason)) {
+		slices.Sort(byReason[why])
+		w.Printf("missing %s: %s\n", strings.Join(byReason[why], ", "), why)
+	}
+}
+
+// saidParts is how many parts have an error for content when there is one.
+const saidParts = 2
+
+// parts are the questions to an agent whose answers a bundle holds.
+func (c *client) parts(timeout time.Duration) []bundle.Part {
+	raw := func(name, path string) bundle.Part {
+		return bundle.Part{Name: name, Get: func(ctx context.Context) ([]byte, error) { return c.raw(ctx, path, timeout) }}
+	}
+	said := func(name, path string) bundle.Part { // an error is what was asked for
+		return bundle.Part{Name: name, Get: func(ctx context.Context) ([]byte, error) {
+			b, err := c.raw(ctx, path, timeout)
+			if err != nil {
+				b = []byte(err.Error() + "\n")
+			}
+			return b, nil
+		}}
+	}
+	return []bundle.Part{
+		raw("objects.json", "/v1/objects"), raw("settings.json", "/v1/settings"), raw("status.json", "/v1/status"), raw("nodes.json", "/v1/nodes"),
+		raw("pods.json", "/v1/pods"), raw("policies.json", "/v1/policies"), raw("sets.json", "/v1/sets"), raw("tables.json", "/v1/tables"),
+		raw("rules.json", "/v1/rules"), raw("endpoints.json", "/v1/endpoints"), raw("check.json", "/v1/check"), raw("metrics.txt", "/metrics"),
+		said("livez.txt", "/livez"), said("readyz.txt", "/readyz"), raw("goroutines.txt", "/debug/pprof/goroutine?debug=1"),
+		{Name: "log.txt", Get: func(ctx context.Context) ([]byte, error) { return c.log(ctx, timeout) }},
+	}
+}
+
+// raw returns an answer as it came.
+func (c *client) raw(ctx context.Context, path string, timeout time.Duration) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	resp, err := c.send(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(resp.Body, bundle.MaxFile+1))
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, c.cutOff(err)
+	}
+	return b, nil
+}
+
+// log returns the end of the agent's log.
+func (c *client) log(ctx context.Context, timeout time.Duration) ([]byte, error) {
+	b, err := c.raw(ctx, "/v1/log", timeout)
+	if err != nil {
+		return nil, err
+	}
+	var l view.Log
+	if err := json.Unmarshal(b, &l); err != nil {
+		return nil, err
+	}
+	return []byte(strings.Join(l.Lines, "\n") + "\n"), nil
+}

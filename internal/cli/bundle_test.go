@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+func TestBundleOfNoAgentIsNoFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "b.tgz")
+	code, out, errOut := sluicectl("/nowhere", "", "bundle", path)
+	if code != ExitError || out != "" || !strings.HasPrefix(errOut, "sluicectl: there is nothing to collect: no agent listens on /nowhere") {
+		t.Errorf("exit code %d, %q, %q", code, out, errOut)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("a file is left: %v", err)
+	}
+}
+
+// TestBundleSaysWhatIsMissing has an agent that answers one question, and hangs at another.
+func TestBundleSaysWhatIsMissing(t *testing.T) {
+	socket := agent(t, map[string]http.HandlerFunc{
+		"GET /v1/objects": says(view.Objects{}),
+		"GET /v1/status":  func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+	})
+	path := filepath.Join(t.TempDir(), "b.tgz")
+	code, _, errOut := sluicectl(socket, "", "bundle", path, "--timeout", "50ms")
+	if code != ExitDenied || !strings.Contains(errOut, "missing status.json: ") || !strings.Contains(errOut, "missing check.json, endpoints.json, goroutines.txt, ") || !strings.Contains(errOut, path+" written\n") {
+		t.Errorf("exit code %d, %q", code, errOut)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if code, out, errOut := sluicectl("/nowhere", "", "matrix", "--from", path); code != ExitOK || !strings.Contains(out, "every verdict") {
+		t.Errorf("matrix of an empty cluster: exit code %d, %q, %q", code, out, errOut)
+	}
+}
+
+func TestFromWantsABundle(t *testing.T) {
+	broken := filepath.Join(t.TempDir(), "b.tgz")
+	if err := os.WriteFile(broken, []byte{0x1f, 0x8b, 8, 0}, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"/nowhere.tgz": "want agent, or the file of a bundle",
+		shopDir:        "want agent, or the file of a bundle",
+		broken:         "bundle " + broken + ": it is not packed as a bundle is: unexpected EOF",
+		"agent":        "no agent listens on /nowhere",
+	} {
+		if code, out, errOut := sluicectl("/nowhere", "", "matrix", "--from", path); code != ExitError || out != "" || !strings.Contains(errOut, want) {
+			t.Errorf("%s: exit code %d, %q, want %q", path, code, out+errOut, want)
+		}
+	}
+	if code, _, errOut := sluicectl("/nowhere", "", "matrix", "--from", broken, "--manifests", shopDir); code != ExitError || !strings.Contains(errOut, "none of the others can be") {
+		t.Errorf("both: exit code %d, %q", code, errOut)
+	}
+}

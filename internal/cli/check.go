@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+func newCheck(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check",
+		Short: "Read back what the dataplanes hold, and show what differs",
+		Long: `Read back what the dataplanes of the agent's node hold, and compare it with what was installed: in
+VPP every ACL of Sluice and what interfaces have of them, in the kernel the interfaces at which
+packets are decided and their records in the policy map. Nothing is changed. What differs is
+repaired by the agent itself within a minute; what was repaired before is counted.
+
+Exit codes: 0 nothing differs, 1 something does, 2 a dataplane cannot be read, or another error.`,
+		Example: `  sluicectl check
+  sluicectl check -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var checks []view.Check
+			if err := o.client().get(cmd.Context(), "/v1/check", &checks); err != nil {
+				return err
+			}
+			if err := o.output.print(o.out, checks, func(w *term.Writer) { writeChecks(w, checks) }); err != nil {
+				return err
+			}
+			return checkOutcome(checks)
+		},
+	}
+}
+
+// checkOutcome is an error where a dataplane could not be read, and errNegative where one differs.
+func checkOutcome(checks []view.Check) error {
+	for _, c := range checks {
+		if c.Error != "" {
+			return fmt.Errorf("renderer %s: %s", c.Renderer, c.Error)
+		}
+	}
+	if slices.ContainsFunc(checks, func(c view.Check) bool { return len(c.Drift) > 0 }) {
+		return errNegative
+	}
+	if len(checks) == 0 {
+		return errors.New("the agent has no renderer")
+	}
+	return nil
+}
+
+func writeChecks(w *term.Writer, checks []view.Check) {
+	for _, c := range checks {
+		switch {
+		case c.Error != "":
+			w.Printf("renderer %s  %s\n", c.Renderer, w.Styled(term.Red, "not checked: "+c.Error))
+		case len(c.Drift) == 0:
+			w.Printf("renderer %s  %s, %s read back\n", c.Renderer, w.Styled(term.Green, "as installed"), term.Count(c.Objects, "object"))
+		default:
+			w.Printf("renderer %s  %s, of %s read back\n", c.Renderer, w.Styled(term.Red, "DIFFERS: "+term.Count(len(c.Drift), "object")), term.Count(c.Objects, "object"))
+		}
+		for _, d := range c.Drift {
+			w.Printf("  %s\n", d)
+		}
+		for _, f := range c.Foreign {
+			w.Printf("  foreign: %s\n", f)
+		}
+		var kinds []string
+		for _, k := range slices.Sorted(maps.Keys(c.Repaired)) {
+			if n := c.Repaired[k]; n > 0 {
+				kinds = append(kinds, fmt.Sprintf("%s %d", k, n))
+			}
+		}
+		if kinds != nil {
+			w.Printf("  repaired since the agent started: %s\n", strings.Join(kinds, ", "))
+		}
+	}
+}

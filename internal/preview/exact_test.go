@@ -1,0 +1,156 @@
+package preview
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/explain"
+	"github.com/sluice-net/sluice/internal/manifests"
+	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
+	"github.com/sluice-net/sluice/tests/cluster"
+)
+
+// described is what manifests of a generated state describe.
+func described(s cluster.State) explain.Manifests {
+	var load manifests.Load
+	for _, e := range cluster.Objects(s) {
+		load.Objects = append(load.Objects, kinds.Object{Object: e.Object})
+	}
+	m, _ := explain.FromManifests(load, slog.New(slog.DiscardHandler)) // what is odd is meant to be
+	return m
+}
+
+// has reports whether flows are reported for which a flow is one before the change.
+func (c *comparison) has(results []result, f api.Flow, opens bool) bool {
+	for _, r := range results {
+		for _, x := range r.flows {
+			if x.opens == opens && x.is4 == f.Src.Is4() && c.isOf(x.from, x.to, f.Src) && c.isOf(x.to, x.from, f.Dst) &&
+				slices.ContainsFunc(x.ports, func(a atom) bool { return a.holds(f) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// holds reports whether an atom has the port of a flow; what no rule names is in the last one.
+func (a atom) holds(f api.Flow) bool {
+	if a.protocol == api.AnyProtocol {
+		i := slices.Index(withPorts[:], f.Protocol)
+		return i < 0 || a.rest[i]
+	}
+	return a.protocol == f.Protocol && slices.ContainsFunc(a.spans, func(s span) bool { return s.first <= f.DstPort && f.DstPort <= s.last })
+}
+
+// isOf reports whether an address is that of a party in flows with another one.
+func (c *comparison) isOf(p, other party, a netip.Addr) bool {
+	for _, s := range []*state{c.was, c.is} {
+		for _, id := range s.PodsAt(a) {
+			if p.class != nil && slices.Contains(p.class.members, id) {
+				return true
+			}
+		}
+	}
+	if p.class != nil || len(c.was.PodsAt(a))+len(c.is.PodsAt(a)) > 0 {
+		return false
+	}
+	_, isNode := slices.BinarySearchFunc(c.nodes(), a, netip.Addr.Compare)
+	apart := c.words.tiers || other.class.moved
+	switch own := other.isOn(c, a); {
+	case apart && isNode != (p.name != ""):
+		return false
+	case isNode && apart:
+		return own == other.isOn(c, p.addr) && p.isAlike(c, a)
+	case own != [2]bool{}:
+		return false
+	}
+	var longest netip.Prefix
+	for _, r := range p.all {
+		if r.prefix.Contains(a) && r.prefix.Bits() >= longest.Bits() {
+			longest = r.prefix
+		}
+	}
+	return slices.ContainsFunc(p.where, func(r region) bool { return r.prefix == longest })
+}
+
+// isAlike reports whether rules tell two nodes apart neither by their labels nor by their
+// addresses.
+func (p party) isAlike(c *comparison, a netip.Addr) bool {
+	kind := func(a netip.Addr) string {
+		return fmt.Sprint(c.words.blocks.rules(a), c.words.nodesAt(c.was, a), c.words.nodesAt(c.is, a))
+	}
+	return kind(a) == kind(p.addr)
+}
+
+// TestCompareIsExact compares what is reported with a look at every flow on the edges of random
+// clusters, before and after everything that may happen to them.
+func TestCompareIsExact(t *testing.T) {
+	seeds, opened, closed := uint64(12), 0, 0
+	if testing.Short() {
+		seeds = 3
+	}
+	for seed := range seeds {
+		cfg := cluster.Small()
+		if seed%3 == 1 {
+			cfg = cluster.SmallWithSharedAddresses()
+		}
+		if seed%3 == 2 {
+			cfg.Admin = 0
+		}
+		steps := cluster.RandomSequence(seed, cfg, 5)
+		for i := range steps[1:] {
+			before, after := described(steps[i].State), described(steps[i+1].State)
+			c, results, err := compare(context.Background(), before, after, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o, n := checkExact(t, c, results)
+			if opened, closed = opened+o, closed+n; t.Failed() {
+				t.Fatalf("seed %d, step %d: %s", seed, i+1, steps[i+1].What)
+			}
+		}
+	}
+	if !testing.Short() && (opened < 50 || closed < 50) {
+		t.Errorf("%d flows opened and %d closed: too few to mean anything", opened, closed)
+	}
+}
+
+// checkExact asks both states about all flows between ends that are the same in both.
+func checkExact(t *testing.T, c *comparison, results []result) (opened, closed int) {
+	t.Helper()
+	was, is := oracle.New(c.was.State()), oracle.New(c.is.State())
+	stays := func(a netip.Addr) bool { return slices.Equal(was.PodsAt(a), is.PodsAt(a)) }
+	flows := map[api.Flow]bool{}
+	for _, f := range slices.Concat(cluster.Flows(c.was.State()), cluster.Flows(c.is.State())) {
+		flows[f] = true
+	}
+	for f := range flows {
+		if f.Src == f.Dst || !stays(f.Src) || !stays(f.Dst) {
+			continue
+		}
+		allowed, allows := was.Allowed(f), is.Allowed(f)
+		switch {
+		case isReserved(f):
+		case allowed == allows:
+			if c.has(results, f, !allows) {
+				t.Errorf("%s: allowed %t before and after, and is reported", f, allowed)
+			}
+		case !c.has(results, f, allows):
+			t.Errorf("%s: allowed %t before and %t after, and it is not reported", f, allowed, allows)
+		case allows:
+			opened++
+		default:
+			closed++
+		}
+	}
+	return opened, closed
+}
+
+// isReserved reports whether a flow has an end that no packet has.
+func isReserved(f api.Flow) bool { return isSpecial(f.Src) || isSpecial(f.Dst) }

@@ -1,0 +1,58 @@
+package xdp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/xdp/compile"
+)
+
+var _ renderer.Checker = (*Renderer)(nil)
+
+// Check implements renderer.Checker: it reads which interfaces packets are decided at, which record
+// of the policy map each has, and what the record says.
+func (r *Renderer) Check(ctx context.Context) (objects int, drift []string, err error) {
+	if !r.mu.TryLock() {
+		return 0, nil, errors.New("a commit is running, ask again")
+	}
+	defer r.mu.Unlock()
+	attached, err := r.options.Dataplane.Attached()
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, id := range slices.Sorted(maps.Keys(r.acked.lists)) {
+		if err := ctx.Err(); err != nil {
+			return 0, nil, err
+		}
+		objects++
+		if what := r.differs(id, attached); what != "" {
+			drift = append(drift, fmt.Sprintf("interface %d of pod %s %s", id, r.acked.owner[id], what))
+		}
+	}
+	return objects, drift, nil
+}
+
+// differs says how an interface is not as it was installed, empty when it is.
+func (r *Renderer) differs(id uint32, attached []uint32) string {
+	if _, found := slices.BinarySearch(attached, id); !found {
+		return "is not attached"
+	}
+	if r.policy.state != policyInstalled { // another process wrote the policy map, or a plan is not done
+		return ""
+	}
+	record := r.policy.image.Record(id)
+	if is := r.options.Dataplane.Record(id); is != record {
+		return fmt.Sprintf("has record %d of the policy map instead of %d", is, record)
+	}
+	words := r.policy.image.Words()
+	for i := range uint32(compile.LineWords) {
+		if at := record*compile.LineWords + i; r.options.Dataplane.Word(at) != words(at) {
+			return fmt.Sprintf("has a record of the policy map that is not the one installed (word %d)", i)
+		}
+	}
+	return ""
+}

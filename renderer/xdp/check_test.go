@@ -1,0 +1,66 @@
+package xdp_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/xdp"
+	"github.com/sluice-net/sluice/renderer/xdp/compile"
+	"github.com/sluice-net/sluice/tests/wires"
+)
+
+// TestCheckFindsWhatSomebodyElseChanged changes each part of a plane behind the renderer.
+func TestCheckFindsWhatSomebodyElseChanged(t *testing.T) {
+	const id = 7
+	for want, change := range map[string]func(p xdp.Dataplane) error{
+		"":                               func(xdp.Dataplane) error { return nil },
+		"is not attached":                func(p xdp.Dataplane) error { return p.Detach(id) },
+		"has record 0 of the policy map": func(p xdp.Dataplane) error { return p.Flip(id, 0) },
+		"that is not the one installed (word 1)": func(p xdp.Dataplane) error {
+			at := p.Record(id)*compile.LineWords + 1
+			return p.Store(at, p.Word(at)+1)
+		},
+	} {
+		plane := xdp.NewHeap()
+		r, err := xdp.New(xdp.Options{Dataplane: plane, Interfaces: func(api.PodID, []netip.Addr) []uint32 { return []uint32{id} }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		txn := r.NewTxn(true)
+		txn.Render(api.PodID{Namespace: "net", Name: "b"}, renderer.PodConfig{IPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, Egress: renderer.NewRuleList([]api.ContivRule{{}}, nil)})
+		if err := txn.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := change(plane); err != nil {
+			t.Fatal(err)
+		}
+		objects, drift, err := r.Check(t.Context())
+		if err != nil || objects != 1 || len(drift) != min(len(want), 1) {
+			t.Errorf("%q: %d objects, %q, %v", want, objects, drift, err)
+		}
+		if want != "" && !slices.ContainsFunc(drift, func(d string) bool {
+			return strings.HasPrefix(d, "interface 7 of pod net/b ") && strings.Contains(d, want)
+		}) {
+			t.Errorf("found %q, want %q", drift, want)
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestCheckFindsNothingInTheKernel reads back what a commit has just left there.
+func TestCheckFindsNothingInTheKernel(t *testing.T) {
+	a := newAudited(t, xdp.ModeAuto)
+	a.Must(wires.Inside(a.Node, func() error {
+		objects, drift, err := a.r.Check(t.Context())
+		if objects != 1 || len(drift) > 0 {
+			t.Errorf("%d objects, %q", objects, drift)
+		}
+		return err
+	}))
+}
