@@ -25,7 +25,7 @@ func listen(t *testing.T, network, path string) net.Listener {
 	return l
 }
 
-func TestCheckSocketSaysWhyNobodyIsBehindIt(t *testing.T) {
+func TestCheckSocketReportsTheReason(t *testing.T) {
 	dir, err := os.MkdirTemp("", "sl") //nolint:usetesting // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func TestCheckSocketSaysWhyNobodyIsBehindIt(t *testing.T) {
 	}
 }
 
-func TestConnectNamesTheSocketBehindWhichNobodyIs(t *testing.T) {
+func TestConnectNamesTheSocketThatDoesNotAnswer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "api.sock")
 	l, err := vpp.Dial(vpp.Options{Socket: path, Timeout: 10 * time.Millisecond})
 	if err != nil {
