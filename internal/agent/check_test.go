@@ -101,7 +101,7 @@ func TestCheckFindsEachThingThatIsWrong(t *testing.T) {
 		{"metrics address", nil, modernHost, "", ""},
 		{"vpp socket", nil, modernHost, preflight.OK, path("vpp")},
 		{"vpp socket", []string{"--vpp-socket", path("none")}, modernHost, preflight.Error, "there is no socket " + path("none") + ": VPP is not running"},
-		{"vpp socket", []string{"--vpp-socket", path("file")}, modernHost, preflight.Error, path("file") + " is no socket: start VPP"},
+		{"vpp socket", []string{"--vpp-socket", path("file")}, modernHost, preflight.Error, path("file") + " is not a socket: start VPP"},
 		{"vpp socket", []string{"--vpp-socket", path("dead")}, modernHost, preflight.Error, "nothing listens on socket " + path("dead")},
 		{"vpp socket", []string{"--acl-target", "ligato"}, modernHost, "", ""},
 		{"vpp socket", xdp, modernHost, "", ""},

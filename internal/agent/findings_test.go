@@ -114,7 +114,7 @@ func TestAFullSessionTableIsNotReady(t *testing.T) {
 		}
 	}
 	a.eventually(t, "an agent that is not ready", func() bool { code, _ := a.ask("GET", "/readyz", ""); return code == 503 })
-	if _, text := a.ask("GET", "/readyz", ""); !strings.HasPrefix(text, "renderer acl: "+renderer.ErrSessionsFull.Error()+"; 40 of 40 places are taken; interface pod/demo/friend of pod demo/friend has ") {
+	if _, text := a.ask("GET", "/readyz", ""); !strings.HasPrefix(text, "renderer acl: "+renderer.ErrSessionsFull.Error()+"; 40 of 40 entries are used; interface pod/demo/friend of pod demo/friend has ") {
 		t.Errorf("readyz says %q", text)
 	}
 	rec := httptest.NewRecorder() // on the network no pod is named

@@ -88,7 +88,7 @@ func (s *subject) unbind(port uint32) {
 	})
 }
 
-func TestAuditBindsAgainWhatSomebodyUnbound(t *testing.T) {
+func TestAuditRebindsUnboundACLs(t *testing.T) {
 	inAudit(t, func(t *testing.T, s *subject, audit func(), log *bytes.Buffer) {
 		port := s.ports[pod("web-0")]
 		before := s.outputs(port)
@@ -137,7 +137,7 @@ func TestAuditRepairsContentUnderTheSameTag(t *testing.T) {
 	})
 }
 
-func TestAuditMakesAnACLThatIsGone(t *testing.T) {
+func TestAuditRecreatesMissingACLs(t *testing.T) {
 	inAudit(t, func(t *testing.T, s *subject, audit func(), _ *bytes.Buffer) {
 		port := s.ports[pod("db")]
 		index := s.outputs(port)[1]
@@ -315,9 +315,9 @@ func TestAuditNoticesAddressTranslation(t *testing.T) {
 	})
 }
 
-// TestReadingInterfacesCountsWhatSomebodyUnbound changes interfaces, so that they are read before
-// an audit is due.
-func TestReadingInterfacesCountsWhatSomebodyUnbound(t *testing.T) {
+// TestAuditCountsForeignUnbindsWhenInterfacesAreRead changes interfaces, so that they are read
+// before an audit is due.
+func TestAuditCountsForeignUnbindsWhenInterfacesAreRead(t *testing.T) {
 	inAudit(t, func(t *testing.T, s *subject, _ func(), _ *bytes.Buffer) {
 		s.unbind(s.ports[pod("web-0")])
 		s.r.InterfacesChanged()

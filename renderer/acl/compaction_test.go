@@ -65,7 +65,7 @@ func join(t *testing.T, s *subject, from, to int) {
 	}
 }
 
-func TestRoomIsMadeInAQuietMoment(t *testing.T) {
+func TestIdleCompactionMovesYoungEntries(t *testing.T) {
 	inIdleBubble(t, func(t *testing.T, s *subject, wakes func() int) {
 		join(t, s, 1000, 1208) // 128 of them have made room for 80 in the local table
 		time.Sleep(9 * time.Second)
@@ -94,7 +94,7 @@ func TestRoomIsMadeInAQuietMoment(t *testing.T) {
 	})
 }
 
-func TestChangesPutTheQuietMomentOff(t *testing.T) {
+func TestIdleCompactionIsPostponedByChanges(t *testing.T) {
 	inIdleBubble(t, func(t *testing.T, s *subject, wakes func() int) {
 		join(t, s, 1000, 1080)
 		for n := 1080; n < 1090; n++ {
@@ -115,7 +115,7 @@ func TestChangesPutTheQuietMomentOff(t *testing.T) {
 	})
 }
 
-func TestFewYoungEntriesAreLeftAlone(t *testing.T) {
+func TestIdleCompactionIgnoresFewYoungEntries(t *testing.T) {
 	inIdleBubble(t, func(t *testing.T, s *subject, wakes func() int) {
 		join(t, s, 1000, 1060)
 		time.Sleep(time.Minute)

@@ -54,7 +54,7 @@ func (c counting) want(d renderer.CounterKey, want uint64) {
 	}
 }
 
-func TestHitsOutliveTheirACLs(t *testing.T) {
+func TestCountersOutliveTheirACLs(t *testing.T) {
 	c := newCounting(t)
 	permitted, denied := decision("p", 0, api.Permit), decision("p", api.IsolationRule, api.Deny)
 	commit(t, c.Renderer(), true, func(x renderer.Txn) {
@@ -88,7 +88,7 @@ func TestHitsOutliveTheirACLs(t *testing.T) {
 	})
 }
 
-func TestAReplacementThatFailsCountsNothingTwice(t *testing.T) {
+func TestCountersCountNothingTwiceAfterAFailedReplacement(t *testing.T) {
 	s := open(t, shopPods...)
 	count := 0
 	s.options.Stats.Counters = func(index uint32) ([]uint64, bool) { count++; return s.sw.Counters(index) }

@@ -50,7 +50,7 @@ func leaves(n int) func(renderer.Txn) {
 	return func(x renderer.Txn) { x.UpdateSet(7, nil, []netip.Prefix{peer(n)}) }
 }
 
-func TestAnAddressThatJoinsALargeSetSendsFewRulesInOneMessage(t *testing.T) {
+func TestSegmentsSendFewRulesForAnAddressThatJoins(t *testing.T) {
 	s := open(t, peerPods[0])
 	commit(t, s.Renderer(), true, func(x renderer.Txn) {
 		manyPeers(peerPods[:1], 5000)(x)
@@ -73,7 +73,7 @@ func TestAnAddressThatJoinsALargeSetSendsFewRulesInOneMessage(t *testing.T) {
 
 // The first address of a set that leaves moves the others out of the cold segment, so that later
 // ones do not change it.
-func TestOldAddressesOfOneSetLeaveAndChangeAColdSegmentOnce(t *testing.T) {
+func TestSegmentsChangeAColdOneOnceForASetThatLeaves(t *testing.T) {
 	s := open(t, peerPods[0])
 	commit(t, s.Renderer(), true, func(x renderer.Txn) {
 		manyPeers(peerPods[:1], 5000)(x)
@@ -106,7 +106,7 @@ func TestOldAddressesOfOneSetLeaveAndChangeAColdSegmentOnce(t *testing.T) {
 	}
 }
 
-func TestSegmentsOfALargeTableSurviveARestartUntouched(t *testing.T) {
+func TestSegmentsAreUnchangedByARestart(t *testing.T) {
 	s := open(t, peerPods...)
 	commit(t, s.Renderer(), true, manyPeers(peerPods, 3000))
 	members := 3000
@@ -138,7 +138,7 @@ func TestSegmentsOfALargeTableSurviveARestartUntouched(t *testing.T) {
 
 // Whichever call fails, addresses that are members before and after pass, and addresses that never
 // are do not.
-func TestALargeTableIsNeverWithoutItsRules(t *testing.T) {
+func TestSegmentsKeepRulesInForceWhenCallsFail(t *testing.T) {
 	atEveryCall(t, peerPods, func(x renderer.Txn) {
 		manyPeers(peerPods, 600)(x)
 	}, func(x renderer.Txn) {
@@ -157,7 +157,7 @@ func TestALargeTableIsNeverWithoutItsRules(t *testing.T) {
 	})
 }
 
-func TestEveryEntryOfASegmentIsTracedToItsRule(t *testing.T) {
+func TestSegmentsMapEveryEntryToItsRule(t *testing.T) {
 	s := open(t, peerPods...)
 	commit(t, s.Renderer(), true, manyPeers(peerPods, 1000))
 	for n := 1000; n < 1010; n++ {
@@ -183,7 +183,7 @@ func TestEveryEntryOfASegmentIsTracedToItsRule(t *testing.T) {
 	}
 }
 
-func TestAPeerOfAListForSendingJoinsInOneShortMessage(t *testing.T) {
+func TestGlobalTableSendsFewRulesForAPeerThatJoins(t *testing.T) {
 	s := open(t, peerPods...)
 	state := func(members int) func(renderer.Txn) {
 		return func(x renderer.Txn) {

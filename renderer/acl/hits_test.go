@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-func TestHitsOfARuleAreThoseOfItsEntries(t *testing.T) {
+func TestCountersOfARuleAreThoseOfItsEntries(t *testing.T) {
 	counted := map[uint32][]uint64{7: {1, 2, 4}, 9: {8, 16, 32}}
 	count := counters.Reader(func(acl uint32) ([]uint64, bool) {
 		hits, ok := counted[acl]
@@ -30,7 +30,7 @@ func TestHitsOfARuleAreThoseOfItsEntries(t *testing.T) {
 	}
 }
 
-func TestRulesThatShareEntriesAreCountedTogether(t *testing.T) {
+func TestCountersIncludeRulesThatShareEntries(t *testing.T) {
 	permit := func(set api.SetID, port uint16) api.ContivRule {
 		return api.ContivRule{Action: api.Permit, Src: api.SetNet(set), Protocol: api.TCP, DstPort: api.Port(port)}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-func TestWhatIsSaidOfOneRuleSeveralTimesIsSaidOnce(t *testing.T) {
+func TestRefusalsOfOneRuleAreMerged(t *testing.T) {
 	f := &refusals{}
 	rule := api.Origin{Policy: api.PolicyID{Namespace: "shop", Name: "p"}, Rule: 1}
 	for range 3 { // interfaces

@@ -40,7 +40,7 @@ func atEveryCall(t *testing.T, pods []api.PodID, before, change func(renderer.Tx
 
 // p0 leaves a table and p2 joins it while a set of the table loses a member. Neither the old nor
 // the new rules of p2 permit what that member sends.
-func TestAPodNeverSeesTheOldMembersOfATableThatItJoins(t *testing.T) {
+func TestOrderNeverShowsOldMembersOfAJoinedTable(t *testing.T) {
 	pods := []api.PodID{pod("p0"), pod("p1"), pod("p2")}
 	ip := []netip.Addr{addr("10.0.0.1"), addr("10.0.0.2"), addr("10.0.0.3")}
 	a, b := list(from(api.SetNet(clients), 80)), list(from(api.Net{}, 22))
@@ -65,7 +65,7 @@ func TestAPodNeverSeesTheOldMembersOfATableThatItJoins(t *testing.T) {
 
 // Pods exchange their lists for what they send. The parts of the global table with these lists
 // change one after the other; at no time may a pod be without a list.
-func TestPodsThatExchangeListsAreRestrictedAllTheTime(t *testing.T) {
+func TestOrderKeepsPodsRestrictedThatExchangeLists(t *testing.T) {
 	var pods []api.PodID
 	var lists []*renderer.RuleList
 	for i := range 8 {

@@ -61,7 +61,7 @@ func (s *subject) wasPrompted() bool {
 	return len(s.wake) > 0
 }
 
-func TestJoinsWaitForTheBudgetAndGoTogether(t *testing.T) {
+func TestDeferralAppliesJoinsTogetherWithinTheBudget(t *testing.T) {
 	withABudget(t, func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (bool, int)) {
 		total := s.r.State().Pauses.Total
 		deferred, calls := tell(joins(1000))
@@ -107,7 +107,7 @@ func TestJoinsWaitForTheBudgetAndGoTogether(t *testing.T) {
 	})
 }
 
-func TestALeaveGoesAtOnceWhileJoinsWait(t *testing.T) {
+func TestDeferralAppliesLeavesAtOnce(t *testing.T) {
 	withABudget(t, func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (bool, int)) {
 		tell(joins(1000))
 		tell(joins(1001))
@@ -140,7 +140,7 @@ func TestALeaveGoesAtOnceWhileJoinsWait(t *testing.T) {
 	})
 }
 
-func TestAnAddressThatIsDeniedMoreDoesNotWait(t *testing.T) {
+func TestDeferralAppliesAddressesThatAreDeniedMoreAtOnce(t *testing.T) {
 	withABudget(t, func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (bool, int)) {
 		deferred, _ := tell(func(x renderer.Txn) {
 			x.UpdateSet(9, []netip.Prefix{peer(7)}, nil)
@@ -170,7 +170,7 @@ func TestAnAddressThatIsDeniedMoreDoesNotWait(t *testing.T) {
 	})
 }
 
-func TestAnAddressDoesNotWaitForAPermitInFrontOfADenial(t *testing.T) {
+func TestDeferralAppliesPermitsBeforeADenyAtOnce(t *testing.T) {
 	withABudget(t, func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (bool, int)) {
 		tell(func(x renderer.Txn) {
 			x.UpdateSet(9, []netip.Prefix{peer(7)}, nil)
@@ -185,7 +185,7 @@ func TestAnAddressDoesNotWaitForAPermitInFrontOfADenial(t *testing.T) {
 	})
 }
 
-func TestWhateverElseChangesTakesWhatWaitsAlong(t *testing.T) {
+func TestDeferralAppliesWaitingMembersWithOtherChanges(t *testing.T) {
 	for name, fill := range map[string]func(renderer.Txn){
 		"a pod that gets rules": func(x renderer.Txn) {
 			x.Render(peerPods[2], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.3")}, Egress: list()})
@@ -206,7 +206,7 @@ func TestWhateverElseChangesTakesWhatWaitsAlong(t *testing.T) {
 	}
 }
 
-func TestAResyncAndARestartOfTheVswitchLeaveNothingWaiting(t *testing.T) {
+func TestDeferralIsEmptyAfterAResyncOrARestart(t *testing.T) {
 	withABudget(t, func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (bool, int)) {
 		tell(joins(1000))
 		tell(joins(1001))
@@ -226,7 +226,7 @@ func TestAResyncAndARestartOfTheVswitchLeaveNothingWaiting(t *testing.T) {
 	})
 }
 
-func TestNothingWaitsLongerThanTwoSeconds(t *testing.T) {
+func TestDeferralEndsAfterTwoSeconds(t *testing.T) {
 	withABudget(t, func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (bool, int)) {
 		s.tap.pause = 60 * time.Millisecond
 		tell(joins(1000)) // 1 % would be half a minute
@@ -251,7 +251,7 @@ func TestNothingWaitsLongerThanTwoSeconds(t *testing.T) {
 	})
 }
 
-func TestABudgetIsAShare(t *testing.T) {
+func TestPauseBudgetIsAShare(t *testing.T) {
 	zero := 0.0
 	for _, share := range []float64{-0.01, 1.01, zero / zero} {
 		if _, err := sluiceacl.New(sluiceacl.Options{Pacing: sluiceacl.Pacing{PauseBudget: share}}); err == nil {

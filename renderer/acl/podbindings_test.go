@@ -101,7 +101,7 @@ func TestAnInterfaceThatGoesToAnotherPodGetsItsTable(t *testing.T) {
 	s.want(t, "10.9.0.1", "10.0.0.1", 5432, api.Deny)
 }
 
-func TestAnInterfaceOfTwoPodsIsClosed(t *testing.T) {
+func TestAnInterfaceOfTwoPodsIsBlocked(t *testing.T) {
 	s := openPlumbed(t, shopPods...)
 	s.plumbing.names[pod("open")] = s.plumbing.names[pod("db")]
 	err := try(t, s.r, true, shop)
@@ -111,7 +111,7 @@ func TestAnInterfaceOfTwoPodsIsClosed(t *testing.T) {
 	s.wantClosed(t, "memif/shop/db")
 }
 
-func TestAPodThatIsNotKnownYetIsHeld(t *testing.T) {
+func TestBlockUnknownBlocksPodsThatAreNotKnownYet(t *testing.T) {
 	for name, plumbing := range map[string]*table{"by name": newTable(), "by tag": nil} {
 		t.Run(name, func(t *testing.T) {
 			s := openWith(t, plumbing, true, shopPods...)
@@ -138,10 +138,10 @@ func TestAPodThatIsNotKnownYetIsHeld(t *testing.T) {
 	}
 }
 
-// TestAnInterfaceThatLosesItsTagStaysClosed removes the tags of pods with and without policies
+// TestAnInterfaceThatLosesItsTagStaysBlocked removes the tags of pods with and without policies
 // while their interfaces are up. The interfaces are blocked, even by the next agent, until they are
 // released or tagged again.
-func TestAnInterfaceThatLosesItsTagStaysClosed(t *testing.T) {
+func TestAnInterfaceThatLosesItsTagStaysBlocked(t *testing.T) {
 	s := openWith(t, nil, true, shopPods...)
 	commit(t, s.Renderer(), true, shop)
 	again := func() {

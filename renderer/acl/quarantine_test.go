@@ -149,7 +149,7 @@ func TestQuarantineLeavesAVswitchWithRulesAlone(t *testing.T) {
 	}
 }
 
-func TestQuarantineIsOffWithoutHoldUnknown(t *testing.T) {
+func TestQuarantineIsOffWithoutBlockUnknown(t *testing.T) {
 	s := open(t, pod("open"))
 	if n := s.changes(func() { quarantine(t, s.r, false) }); n != 0 || len(s.r.State().Blocked) > 0 {
 		t.Errorf("%d changes, blocked: %q", n, s.r.State().Blocked)

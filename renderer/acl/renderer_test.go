@@ -140,7 +140,7 @@ func TestRepliesPassWhereTheReverseIsDenied(t *testing.T) {
 	}
 }
 
-func TestErrorsAndNeighbourDiscoveryPassWhateverPolicySays(t *testing.T) {
+func TestExemptTrafficAlwaysPasses(t *testing.T) {
 	s := open(t, pod("v6"))
 	commit(t, s.Renderer(), true, func(x renderer.Txn) {
 		x.Render(pod("v6"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1"), addr("fd00::1")}, Egress: list()})
@@ -353,7 +353,7 @@ func TestTheDumpShowsTablesAndWhereTheyAre(t *testing.T) {
 	}
 }
 
-func TestAVswitchWithoutThePluginIsNamedInOneError(t *testing.T) {
+func TestCommitNamesTheMissingPluginInOneError(t *testing.T) {
 	s := newSubject(t)
 	defer func() { _ = s.Close() }()
 	_ = s.r.Close()

@@ -141,7 +141,7 @@ func (s *subject) reclassifies(t *testing.T) bool {
 	return cut
 }
 
-func TestAYoungVswitchLetsPodsGoOnWithTheirFlows(t *testing.T) {
+func TestGraceLetsPodsContinueFlowsAfterARestart(t *testing.T) {
 	eitherVswitch(t, func(t *testing.T, v vswitch.Options) { synctest.Test(t, func(t *testing.T) { restartedVswitch(t, v) }) })
 }
 
@@ -199,7 +199,7 @@ func drain(c chan struct{}) {
 	}
 }
 
-func TestTheEndOfAGraceSurvivesEveryFailure(t *testing.T) {
+func TestGraceEndsDespiteFailures(t *testing.T) {
 	eitherVswitch(t, func(t *testing.T, v vswitch.Options) { synctest.Test(t, func(t *testing.T) { everyFailure(t, v) }) })
 }
 
@@ -240,7 +240,7 @@ func TestIdleUDPIsForgottenAsConfigured(t *testing.T) {
 	s.wantPacket(t, "the answer too late", p.Reply(), api.Deny)
 }
 
-func TestInfrastructurePassesWhateverPolicySays(t *testing.T) {
+func TestInfraPassesRegardlessOfPolicy(t *testing.T) {
 	loopback := "10.0.255.254"
 	packet := func(src string, protocol api.Protocol, icmp uint8) vswitch.Packet {
 		p := vswitch.FlowPacket(api.Flow{Src: addr(src), Dst: addr("10.0.0.1"), Protocol: protocol, SrcPort: 40000, DstPort: 9})

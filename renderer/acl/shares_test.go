@@ -132,9 +132,9 @@ func TestFewInterfacesShareTheACLsOfALargeTable(t *testing.T) {
 	}
 }
 
-// TestNoCallPutsManyEntriesOnInterfacesAgain removes an address and adds one, where a change in
+// TestSwitchOverLimitsEntriesOfOneCall removes an address and adds one, where a change in
 // place on all interfaces at once would pause VPP for a second.
-func TestNoCallPutsManyEntriesOnInterfacesAgain(t *testing.T) {
+func TestSwitchOverLimitsEntriesOfOneCall(t *testing.T) {
 	all := scattered(5002)
 	s, pods := sharing(t, 5000)
 	before := listsOf(s)
@@ -158,9 +158,9 @@ func TestNoCallPutsManyEntriesOnInterfacesAgain(t *testing.T) {
 	s.want(t, "10.0.0.21", "10.0.0.3", 80, api.Deny)
 }
 
-// TestCopiesFitIntoTheStatisticsSegment has a vswitch with room for the counters of 3 000 entries.
+// TestSharesFitIntoTheStatisticsSegment has a vswitch with room for the counters of 3 000 entries.
 // That is not enough for four groups of 1 000, but enough for groups of 500, which stay up to 800.
-func TestCopiesFitIntoTheStatisticsSegment(t *testing.T) {
+func TestSharesFitIntoTheStatisticsSegment(t *testing.T) {
 	all := scattered(1000)
 	s, pods := sharing(t, 1000)
 	s.reopen(t, sluiceacl.Options{})

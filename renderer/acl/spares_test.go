@@ -10,10 +10,10 @@ import (
 	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 )
 
-// TestFewACLsEverHaveLongLists removes old addresses, removes and restores all policies, and
+// TestSparesKeepLongListsFew removes old addresses, removes and restores all policies, and
 // replaces renderers. VPP never frees the counters of an ACL index, so the number of indexes that
 // ever had long lists must not grow.
-func TestFewACLsEverHaveLongLists(t *testing.T) {
+func TestSparesKeepLongListsFew(t *testing.T) {
 	all := scattered(5000)
 	s, pods := sharing(t, 5000)
 	s.tap.changed = nil

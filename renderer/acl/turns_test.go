@@ -22,10 +22,10 @@ func permitting(s *subject, src string) (pods []int) {
 	return pods
 }
 
-// TestWhatJoinsDoesNotWaitForATableWhoseGroupsChangeInTurn removes an old address, which takes a
+// TestTurnsDoNotDelayJoins removes an old address, which takes a
 // turn for each of the four groups. Addresses that join between two turns are in force on all pods
 // at once, a further removal is included, and no group gets more turns than it needs.
-func TestWhatJoinsDoesNotWaitForATableWhoseGroupsChangeInTurn(t *testing.T) {
+func TestTurnsDoNotDelayJoins(t *testing.T) {
 	all := scattered(5003)
 	s, _ := sharing(t, 5000)
 	s.r.OneTurn()
@@ -94,9 +94,9 @@ func TestWhatJoinsDoesNotWaitForATableWhoseGroupsChangeInTurn(t *testing.T) {
 	}
 }
 
-// TestARestartBetweenTurnsLosesNothing replaces the renderer and changes policy while half of the
+// TestTurnsSurviveARestart replaces the renderer and changes policy while half of the
 // groups have had their turn.
-func TestARestartBetweenTurnsLosesNothing(t *testing.T) {
+func TestTurnsSurviveARestart(t *testing.T) {
 	all := scattered(5001)
 	for name, resync := range map[string]func(s *subject, pods []api.PodID) func(renderer.Txn){
 		"same state": func(s *subject, pods []api.PodID) func(renderer.Txn) {

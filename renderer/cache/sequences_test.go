@@ -48,9 +48,9 @@ func newStack(orientation api.Direction) *planDataplane {
 	}
 }
 
-// TestPlansAreEnoughForAStack runs the conformance suite of renderers on a dataplane that applies
+// TestPlansSufficeForADataplane runs the conformance suite of renderers on a dataplane that applies
 // the plans of a cache.
-func TestPlansAreEnoughForAStack(t *testing.T) {
+func TestPlansSufficeForADataplane(t *testing.T) {
 	for _, orientation := range []api.Direction{api.Egress, api.Ingress} {
 		t.Run(orientation.String(), func(t *testing.T) {
 			renderertest.Run(t, func(testing.TB) renderertest.Subject { return newStack(orientation) })

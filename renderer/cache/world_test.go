@@ -277,7 +277,7 @@ func checkSharing(t *rapid.T, l Layout) {
 	}
 }
 
-func TestTablesAllowWhatBothSidesAllowWhateverTheHistory(t *testing.T) {
+func TestTablesAllowWhatBothSidesAllow(t *testing.T) {
 	for _, orientation := range []api.Direction{api.Egress, api.Ingress} {
 		t.Run(orientation.String(), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {

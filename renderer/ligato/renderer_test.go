@@ -129,9 +129,9 @@ func (s *subject) keys(t testing.TB) string {
 	return b.String()
 }
 
-// TestTheWireFormIsTheDocumentedOne compares everything that is published with a file, byte for
+// TestWireFormIsTheDocumentedOne compares everything that is published with a file, byte for
 // byte: a vpp-agent reads it.
-func TestTheWireFormIsTheDocumentedOne(t *testing.T) {
+func TestWireFormIsTheDocumentedOne(t *testing.T) {
 	s := open(t, pod("web"), pod("db"))
 	commit(t, s, true, func(x renderer.Txn) {
 		any4and6 := api.ContivRule{Action: api.Permit, Protocol: api.UDP, SrcPort: api.Ports(1024, 65535), DstPort: api.Ports(8000, 8010)}
@@ -214,9 +214,9 @@ func TestARestartWritesNothing(t *testing.T) {
 	}
 }
 
-// TestLeftoversGoAndForeignKeysStay: leftovers of an earlier run, and unreadable values under names
-// of ours, are replaced or removed; nothing else is touched.
-func TestLeftoversGoAndForeignKeysStay(t *testing.T) {
+// TestCommitRemovesLeftoversAndKeepsForeignKeys: leftovers of an earlier run, and unreadable values
+// under names of ours, are replaced or removed; nothing else is touched.
+func TestCommitRemovesLeftoversAndKeepsForeignKeys(t *testing.T) {
 	s := open(t, shopPods...)
 	prefix := s.tap.agent.prefix
 	foreign := []model.Entry{
@@ -262,7 +262,7 @@ func TestLeftoversGoAndForeignKeysStay(t *testing.T) {
 	s.want(t, "10.9.0.1", "10.0.0.1", 81, api.Deny)
 }
 
-func TestWhatSomebodyElseRemovedComesBackAfterARestart(t *testing.T) {
+func TestCommitRestoresRemovedKeysAfterARestart(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s, true, shop)
 	before := s.keys(t)
@@ -280,7 +280,7 @@ func TestWhatSomebodyElseRemovedComesBackAfterARestart(t *testing.T) {
 	}
 }
 
-func TestInfrastructurePassesWhateverPolicySays(t *testing.T) {
+func TestInfraPassesRegardlessOfPolicy(t *testing.T) {
 	s := open(t, pod("web"))
 	options := ligato.Options{Store: s.tap, Label: s.label, Interfaces: s.interfacesOf}
 	publish := func(i renderer.Infra) {
@@ -321,8 +321,8 @@ func TestInfrastructurePassesWhateverPolicySays(t *testing.T) {
 	}
 }
 
-// TestChangesOfOthersAreSeen: a watch also reports our own writes, which are not foreign.
-func TestChangesOfOthersAreSeen(t *testing.T) {
+// TestSeenDetectsForeignChanges: a watch also reports our own writes, which are not foreign.
+func TestSeenDetectsForeignChanges(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s, true, shop)
 	before := s.keys(t)
@@ -430,7 +430,7 @@ func TestWithoutAnInterfaceAPodIsPendingAndTheRestIsPublished(t *testing.T) {
 	}
 }
 
-func TestAnInterfaceOfTwoPodsIsClosed(t *testing.T) {
+func TestAnInterfaceOfTwoPodsIsBlocked(t *testing.T) {
 	s := open(t, shopPods...)
 	s.claim[pod("db")] = []string{"tap-shop-web-0"}
 	err := try(t, s, true, shop)
@@ -543,7 +543,7 @@ func TestAFailedChangeThatIsTakenBackIsNotPublished(t *testing.T) {
 	s.want(t, "10.9.0.7", "10.0.0.1", 80, api.Deny)
 }
 
-func TestNodesWithoutUplinksSaySo(t *testing.T) {
+func TestCommitReportsMissingUplinks(t *testing.T) {
 	s := open(t, shopPods...)
 	r, err := ligato.New(ligato.Options{Store: s.tap, Label: s.label, Interfaces: s.interfacesOf})
 	if err != nil {

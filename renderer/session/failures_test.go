@@ -153,7 +153,7 @@ func (t halfTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
 
 func (w *faultyRun) enforced() { w.between = w.between[len(w.between)-1:] }
 
-// check compares all attempts with the states that they may be decided in.
+// check compares all attempts with the states in which they may be decided.
 func (w *faultyRun) check() {
 	w.t.Helper()
 	for i, f := range weatherFlows {
@@ -191,7 +191,7 @@ func (w *faultyRun) draw() func(renderer.Txn) {
 	}
 }
 
-// list draws a list of rules about a side.
+// list generates a list of rules that name one side.
 func (w *faultyRun) list(side func(*api.ContivRule) *api.Net) *renderer.RuleList {
 	if w.rand.IntN(3) == 0 {
 		return nil

@@ -8,16 +8,16 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// finder finds the open connections of pods that rules do not permit any more.
+// finder finds the open connections of pods that policy no longer permits.
 type finder struct {
 	link   *link
 	mirror *mirror
 	pods   *pods
-	only   map[netip.Addr]bool // of these addresses; nil is all
+	only   map[netip.Addr]bool // of these addresses; nil means all
 }
 
-// denied returns the open connections of pods that their rules would not let come about now, and
-// what else is ended with those that cut through.
+// denied returns the open connections of pods that their rules would deny now. peers are the server
+// sessions that must end together with denied cut-through connections.
 func (f finder) denied(ctx context.Context) (out, peers []connection, err error) {
 	threads, err := f.link.threads(ctx)
 	if err != nil || threads == 0 {
@@ -51,8 +51,9 @@ func (f finder) denied(ctx context.Context) (out, peers []connection, err error)
 	return out, peers, nil
 }
 
-// denies reports whether the rules of all namespaces of a pod deny what a connection was opened by:
-// an attempt to reach the pod where it was accepted, else one of an application of it.
+// denies reports whether the rules of all namespaces of a pod deny the attempt that opened a
+// connection: an attempt to reach the pod if the pod accepted it, otherwise one by an application
+// of the pod.
 func (f finder) denies(namespaces []uint32, c connection, accepted bool) bool {
 	family := familyOf(c.lcl.Addr())
 	for _, namespace := range namespaces {
@@ -68,15 +69,15 @@ func (f finder) denies(namespaces []uint32, c connection, accepted bool) bool {
 	return true
 }
 
-// target is what a connection that cuts through was opened to.
+// target is the destination of a cut-through connection.
 type target struct {
 	transport api.Protocol
 	at        netip.AddrPort
 }
 
-// deniedCut returns the sessions of clients that rules do not permit any more, and the sessions of
-// servers all of whose clients are such. A client whose server has closed is left alone: nothing
-// passes, and VPP shows its session until it closes, too.
+// deniedCut returns the sessions of clients that rules deny, and the sessions of servers whose
+// clients are all denied. It skips a client whose server has closed: no data passes, and VPP shows
+// the session until the client closes, too.
 func (f finder) deniedCut(ctx context.Context, threads int, cut []connection) (denied, servers []connection, err error) {
 	if len(cut) == 0 {
 		return nil, nil, nil
@@ -111,8 +112,8 @@ func (f finder) deniedCut(ctx context.Context, threads int, cut []connection) (d
 	return denied, servers, nil
 }
 
-// deniesClient reports whether the rules of the namespace of a client deny what it has opened;
-// where it is not known whose it is, whether those of all pods do.
+// deniesClient reports whether the rules of the client's namespace deny what it has opened. If the
+// namespace is unknown, it reports whether those of all pods do.
 func (f finder) deniesClient(c connection, owners map[sessionID]uint32) bool {
 	spaces := f.pods.spaces()
 	if owner, known := owners[sessionID{c.thread, c.index}]; known {

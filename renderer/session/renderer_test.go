@@ -168,9 +168,9 @@ func TestAPodThatGetsItsNamespaceLaterIsRestricted(t *testing.T) {
 	}
 }
 
-// TestASetThatChangesBackAfterAFailureIsTakenAsItIs removes a member in a Commit that fails, and
+// TestCommitHandlesASetThatChangesBackAfterAFailure removes a member in a Commit that fails, and
 // restores it before the next Commit.
-func TestASetThatChangesBackAfterAFailureIsTakenAsItIs(t *testing.T) {
+func TestCommitHandlesASetThatChangesBackAfterAFailure(t *testing.T) {
 	for _, refuses := range []bool{false, true} {
 		s := newStack(t, backends.SessionOptions{Refuses: refuses}, client)
 		t.Cleanup(func() { _ = s.Close() }) // only disconnects
@@ -218,7 +218,7 @@ func TestRulesComeBackWhenTheVswitchRestarts(t *testing.T) {
 	}
 }
 
-func TestTagsSayWhoseRulesAreAndWhatPolicyTheyAreOf(t *testing.T) {
+func TestTagsNamePodAndPolicy(t *testing.T) {
 	s := opened(t, true)
 	if err := render(t, s, list(web, denyAll)); err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ const printed = "\x1b[33mConnection                                             
 Thread 0: 8 sessions matched filter
 `
 
-func TestSessionsAreReadFromWhatVPPPrints(t *testing.T) {
+func TestSessionsAreParsedFromOutputOfVPP(t *testing.T) {
 	end := netip.MustParseAddrPort
 	want := []connection{
 		{index: 0, transport: api.TCP, lcl: end("0.0.0.0:22000"), rmt: end("0.0.0.0:0"), listens: true, cut: true},
@@ -37,9 +37,9 @@ func TestSessionsAreReadFromWhatVPPPrints(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreJudgedByWhatOpenedThem uses a pod that accepts connections on one port, and may
+// TestFinderJudgesConnectionsByTheirOpener uses a pod that accepts connections on one port, and may
 // connect to another.
-func TestConnectionsAreJudgedByWhatOpenedThem(t *testing.T) {
+func TestFinderJudgesConnectionsByTheirOpener(t *testing.T) {
 	const namespace = 3
 	own := netip.MustParsePrefix("10.0.0.1/32")
 	world := tops[0].peer
@@ -70,7 +70,7 @@ func TestConnectionsAreJudgedByWhatOpenedThem(t *testing.T) {
 	}
 }
 
-func TestOnlyConnectionsOfPodsWhoseRulesWereTightenedAreLookedAt(t *testing.T) {
+func TestRevocationChecksOnlyPodsWithTightenedRules(t *testing.T) {
 	a, b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 	var v revocation
 	v.tightened(a)
@@ -85,8 +85,8 @@ func TestOnlyConnectionsOfPodsWhoseRulesWereTightenedAreLookedAt(t *testing.T) {
 	}
 }
 
-// TestWhoseConnectionsCutThroughIsReadFromWhatVPPPrints uses a client in namespace 2.
-func TestWhoseConnectionsCutThroughIsReadFromWhatVPPPrints(t *testing.T) {
+// TestCutThroughOwnersAreParsed uses a client in namespace 2.
+func TestCutThroughOwnersAreParsed(t *testing.T) {
 	managers := map[string]uint32{}
 	addManagers(managers, `app-name client-a app-index 3 ns-index 2 seg-size 128m
 rx-fifo-size 4k tx-fifo-size 4k max-fifo-memory 0 workers:
@@ -106,9 +106,9 @@ segment manager
 	}
 }
 
-// TestConnectionsThatCutThroughAreJudgedByTheirClient uses a pod that may connect to port 80, and
+// TestFinderJudgesCutThroughConnectionsByTheirClient uses a pod that may connect to port 80, and
 // one that may connect to nothing.
-func TestConnectionsThatCutThroughAreJudgedByTheirClient(t *testing.T) {
+func TestFinderJudgesCutThroughConnectionsByTheirClient(t *testing.T) {
 	world := tops[0].peer
 	r := finder{pods: &pods{namespaces: map[api.PodID][]uint32{{Name: "may"}: {2}, {Name: "mayNot"}: {3}}}, mirror: &mirror{sections: map[section]*present{
 		{2, true, api.TCP, world, 0}: {rules: rules{tops[0]: api.Deny, {world, 80}: api.Permit}},

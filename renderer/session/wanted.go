@@ -180,7 +180,7 @@ func (d *desired) checkSizes(most int, now holders) {
 	}
 }
 
-// checkForeign removes wanted rules whose places are taken by foreign rules.
+// checkForeign removes wanted rules whose places have foreign rules.
 func (d *desired) checkForeign() {
 	for s, places := range d.mirror.foreign {
 		w := d.sections[s]

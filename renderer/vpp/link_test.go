@@ -43,7 +43,7 @@ func connect(t *testing.T, l *vpp.Link) (epoch int) {
 	return epoch
 }
 
-func TestOnlyACallWithoutAnAnswerEndsTheConnection(t *testing.T) {
+func TestLinkDropsTheConnectionOnlyAfterAMissingAnswer(t *testing.T) {
 	l, _ := dial(t)
 	first := connect(t, l)
 	for _, err := range []error{
@@ -160,7 +160,7 @@ func TestLinkEndsCallsWithTheConnection(t *testing.T) {
 	}
 }
 
-func TestALinkThatIsClosedDoesNotConnect(t *testing.T) {
+func TestLinkDoesNotConnectAfterClose(t *testing.T) {
 	l, _ := dial(t)
 	connect(t, l)
 	l.Close()
@@ -170,7 +170,7 @@ func TestALinkThatIsClosedDoesNotConnect(t *testing.T) {
 	l.Close() // again
 }
 
-func TestTheOwnerIsToldOfConnectionsAndOfTheTime(t *testing.T) {
+func TestLinkCallsOnChange(t *testing.T) {
 	l, changed := dial(t)
 	connect(t, l)
 	<-changed

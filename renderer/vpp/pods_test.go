@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-func TestSourceTagKeepsWhoseAnInterfaceIs(t *testing.T) {
+func TestSourceTagKeepsInterfaceAndUID(t *testing.T) {
 	uid := "0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f"
 	tag := vpp.SourceTag("slu0123456789ab", uid)
 	if hostIf, got, ok := vpp.ParseSourceTag(tag); len(tag) != vpp.MaxTag || !ok || hostIf != "slu0123456789ab" || got != uid {

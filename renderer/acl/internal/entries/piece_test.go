@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries/entriestest"
 )
 
-func TestLongTablesAreCutSoThatOneEntryChangesOnePiece(t *testing.T) {
+func TestCutChangesOnePieceForOneEntry(t *testing.T) {
 	all := entries.Cut(entriestest.Many(60_000, -1))
 	var total int
 	for _, p := range all {

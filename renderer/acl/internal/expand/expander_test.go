@@ -67,7 +67,7 @@ func TestRulesExpandByFamilyIntoTheFewestPrefixes(t *testing.T) {
 	}
 }
 
-func TestATableThatExplodesIsRefusedBeforeItIsMade(t *testing.T) {
+func TestExpandRefusesAHugeTableBeforeExpansion(t *testing.T) {
 	var members []netip.Prefix
 	for _, e := range entriestest.Many(40_000, -1).Entries {
 		if e.Src.Addr().As4()[3]%2 == 0 {
@@ -81,7 +81,7 @@ func TestATableThatExplodesIsRefusedBeforeItIsMade(t *testing.T) {
 	}
 }
 
-func TestOneThousandBlocksWithTwentyPortsStaySmall(t *testing.T) {
+func TestExpandKeepsCrossProductsSmall(t *testing.T) {
 	members := entriestest.Many(60_000, -1).Entries // every other address, so that nothing can be merged
 	var set []netip.Prefix
 	for i := 0; i < len(members); i += 2 {

@@ -86,7 +86,7 @@ func contents(acls [][]entries.Entry) (out []entries.Piece) {
 	return out
 }
 
-func TestNoPacketSeesAThirdStateWhileACLsChangeInPlace(t *testing.T) {
+func TestChangesShowNoThirdState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		acls := rapid.IntRange(1, 4).Draw(t, "acls")
 		before, after := make([][]entries.Entry, acls), make([][]entries.Entry, acls)
@@ -116,7 +116,7 @@ func TestNoPacketSeesAThirdStateWhileACLsChangeInPlace(t *testing.T) {
 	})
 }
 
-func TestAnACLThatOnlyGainsOrLosesIsWrittenOnce(t *testing.T) {
+func TestChangesWriteAnACLOnceThatOnlyGainsOrLoses(t *testing.T) {
 	e := entriestest.Many(6, -1).Entries
 	mixed := slices.Clone(e)
 	mixed[1].Verdict = entries.Deny
@@ -145,7 +145,7 @@ func TestAnACLThatOnlyGainsOrLosesIsWrittenOnce(t *testing.T) {
 	}
 }
 
-func TestAChangeThatWouldHoldTooMuchForAMomentIsRefused(t *testing.T) {
+func TestChangesRefuseTooManyEntries(t *testing.T) {
 	a, b := entriestest.Many(9000, -1).Entries, entriestest.Many(18_000, -1).Entries[9000:]
 	if steps, ok := Changes(contents([][]entries.Entry{a, b}), contents([][]entries.Entry{b, a})); ok {
 		t.Errorf("%d messages, want a refusal", len(steps))

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/counters"
 )
 
-func TestTheHeapOfVPPIsUnderstood(t *testing.T) {
+func TestHeapIsParsed(t *testing.T) {
 	const real = "Thread 0 vpp_main\n" +
 		"  base 0x7f8dc9600000, size 1g, locked, unmap-on-destroy, name 'main heap'\n" +
 		"    page stats: page-size 4K, total 262144, mapped 24610, not-mapped 237534\n" +
@@ -87,7 +87,7 @@ IPv4 Session lookup hash table:
           bytes: used 512.00k, scrap 0
 `
 
-func TestSessionsOfVPPAreRead(t *testing.T) {
+func TestSessionsAreParsed(t *testing.T) {
 	if used, ok := parseSessions(sessionsOfVPP); used != 499999 || !ok {
 		t.Errorf("%d sessions, %t", used, ok)
 	}

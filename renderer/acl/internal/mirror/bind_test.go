@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestOnlyWhatLeavesIsExchangedAndOnlyAtTheEnd(t *testing.T) {
+func TestExchangeChangesOnlyOutputLists(t *testing.T) {
 	in := []uint32{1}
 	for name, c := range map[string]struct {
 		from, to       []uint32
