@@ -76,7 +76,7 @@ func settingsFinding(notes settingNotes, err error) preflight.Finding {
 		return preflight.Fail(err, "")
 	case len(notes.deprecated) > 0:
 		d := notes.deprecated[0]
-		return preflight.Warn(fmt.Errorf("%s is an old name, which the next release does not know", d.Given), "use "+d.Use)
+		return preflight.Warn(fmt.Errorf("%s is deprecated and removed in the next release", d.Given), "use "+d.Use)
 	case len(notes.idle) > 0:
 		idle := notes.idle[0]
 		return preflight.Warn(fmt.Errorf("--%s has no effect: %s", idle.Name, idle.Why), "leave it out")

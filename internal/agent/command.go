@@ -138,7 +138,7 @@ func setUp(cmd *cobra.Command, errOut io.Writer) (config.Config, *slog.Logger, e
 	}
 	log, err := cfg.Log.New(errOut)
 	for _, d := range notes.deprecated {
-		log.Warn("setting was given by its old name, which the next release does not know", "setting", d.Given, "use", d.Use)
+		log.Warn("deprecated setting name, which the next release removes", "setting", d.Given, "use", d.Use)
 	}
 	for _, s := range notes.idle {
 		log.Warn("setting has no effect", "setting", "--"+s.Name, "because", s.Why)

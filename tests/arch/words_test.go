@@ -62,8 +62,7 @@ var usages = []usage{
 	{`\b(?:bent|dear) (?:test|renderer|fixture|case|oracle)s?\b`, ``, "faulty, slow"},
 }
 
-// notYetClean are folders and files whose sentences still have such words. The first one that a file
-// is in counts.
+// notYetClean are folders that still have such words. The first one that contains a file counts.
 var notYetClean = []string{
 	"api", "docs/design", "endpoints", "internal/agent", "internal/cli", "internal/cni",
 	"internal/cniinstall", "internal/explain", "internal/expr", "internal/kvstore",
