@@ -49,7 +49,7 @@ func (g *gates) moved(index uint32, e endpoints.Endpoint, err error) {
 		return
 	}
 	if g.failed[index] == nil {
-		g.log.Warn("gate could not be moved, it is tried again", "interface", e.Link.Name, "index", index, "pod", e.Pod, "error", err)
+		g.log.Warn("gate could not be changed, retrying", "interface", e.Link.Name, "index", index, "pod", e.Pod, "error", err)
 	}
 	g.failed[index] = err
 }

@@ -25,7 +25,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	defer f.remember()
 	for ctx.Err() == nil {
 		if err := f.follow(ctx); err != nil {
-			k.log.Warn("interfaces could not be followed, it is tried again", "error", err)
+			k.log.Warn("interfaces could not be followed, retrying", "error", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Second):

@@ -59,7 +59,7 @@ func (a *Addresses) Read() error {
 		return fmt.Errorf("addresses of the node: %w", err)
 	}
 	if before := a.known.Swap(&now); !slices.Equal(*before, now) {
-		a.log.Info("addresses of the node, which its pods may always talk with", "addresses", now)
+		a.log.Info("addresses of the node, with which its pods may always communicate", "addresses", now)
 		a.onChange()
 	}
 	return nil
@@ -69,7 +69,7 @@ func (a *Addresses) Read() error {
 func (a *Addresses) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := a.follow(ctx); err != nil {
-			a.log.Warn("addresses of the node could not be followed, it is tried again", "error", err)
+			a.log.Warn("addresses of the node could not be followed, retrying", "error", err)
 		}
 		select {
 		case <-ctx.Done():

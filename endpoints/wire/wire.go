@@ -132,7 +132,7 @@ func checkText(field, s string, needed bool) error {
 	case len(s) > maxText:
 		return fmt.Errorf("%s has %d bytes: want %d at most", field, len(s), maxText)
 	case strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '/' }):
-		return fmt.Errorf("%s %q has a character that no name has", field, s)
+		return fmt.Errorf("%s %q has an invalid character", field, s)
 	}
 	return nil
 }

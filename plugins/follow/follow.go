@@ -267,7 +267,7 @@ func (f *follower) mistrust(entries int, revision int64) {
 		f.grace = time.Time{}
 	case entries == 0 || revision < f.highest:
 		if f.grace.IsZero() {
-			f.journal.log.Warn("store has lost data, what it lacks stays in force for the grace period",
+			f.journal.log.Warn("store lost data; missing entries stay in force for the grace period",
 				"revision", revision, "revision_before", f.highest, "entries", entries, "grace", f.Grace)
 		}
 		f.grace = now.Add(f.Grace)

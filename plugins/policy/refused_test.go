@@ -65,7 +65,7 @@ func TestPluginTriesARefusedCommitAgainOnlyWhenSomethingChanges(t *testing.T) {
 		if err := p.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(log.String(), "tried again when something changes"); n != 1 {
+		if n := strings.Count(log.String(), "retried when the state changes"); n != 1 {
 			t.Errorf("the refusal is logged %d times, want once:\n%s", n, &log)
 		}
 	})

@@ -203,7 +203,7 @@ func (s *Source) report(id model.ID, problems []api.Problem) {
 		return
 	}
 	for _, p := range problems {
-		s.cfg.Log.Warn("object is not reflected as it is", "object", p.Object, "field", p.Field, "reason", p.Reason)
+		s.cfg.Log.Warn("object is partially reflected", "object", p.Object, "field", p.Field, "reason", p.Reason)
 		if s.cfg.OnProblem != nil {
 			s.cfg.OnProblem(p)
 		}

@@ -252,7 +252,7 @@ func (m *Mirror) written(b writes, marker *model.Marker, why mark) {
 func (m *Mirror) readMarker(value []byte) error {
 	stored, err := model.DecodeMarker(value)
 	if err != nil && !errors.Is(err, model.ErrNoMarker) {
-		m.log.Warn("completeness marker is written anew", "error", err)
+		m.log.Warn("completeness marker is invalid, rewriting it", "error", err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
