@@ -30,7 +30,7 @@ func (l *listener) deps() Deps {
 	}}
 }
 
-// lines counts the lines of the log that have all the parts.
+// lines counts the lines of the log that contain all the parts.
 func (l *listener) lines(parts ...string) (n int) {
 	for line := range strings.Lines(l.log.String()) {
 		has := true
@@ -66,7 +66,7 @@ func allowNamed(policy, from string) *model.NetworkPolicy {
 	return p
 }
 
-// outwards turns a policy around: whom it let in it lets be reached.
+// outwards reverses a policy: its ingress peers become egress peers.
 func outwards(p *model.NetworkPolicy) *model.NetworkPolicy {
 	p.IsolatesIngress, p.IsolatesEgress, p.Ingress, p.Egress = false, true, nil, p.Ingress
 	return p
@@ -142,8 +142,8 @@ func TestWhatCannotBeEnforcedIsAProblemOfItsPolicy(t *testing.T) {
 	}
 }
 
-// Pods that come and go change how many lack a name, and are no news while the name
-// stands for nothing, or for something.
+// Pods that come and go change how many lack a name. That is not reported while the name stays
+// unresolved, or stays resolved.
 func TestANamedPortIsAProblemOnlyWhileNoPodHasIt(t *testing.T) {
 	var l listener
 	p, _ := startRecorded(t, l.deps(), "one")

@@ -25,7 +25,7 @@ func failWith(r *renderertest.Recorder, err error) {
 	r.SetHook(func(context.Context) error { return err })
 }
 
-// pass lets the bubble's clock go on for longer than any pause between retries.
+// pass advances the bubble's clock beyond any delay between retries.
 func pass() {
 	time.Sleep(10 * defaultMaxBackoff)
 	synctest.Wait()

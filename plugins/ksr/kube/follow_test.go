@@ -52,7 +52,7 @@ func (s *sink) want(t *testing.T, want ...string) {
 	s.told = nil
 }
 
-// newShelf returns the shelf of a kind, what its sink is told, and the problems.
+// newShelf returns the shelf of a kind, what its sink receives, and the problems.
 func newShelf(t *testing.T, kind model.Kind) (*shelf, *sink, *[]api.Problem) {
 	t.Helper()
 	out, problems := &sink{}, &[]api.Problem{}
