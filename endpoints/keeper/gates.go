@@ -77,14 +77,14 @@ func (g *gates) inspect(all []endpoints.Endpoint) error {
 	return nil
 }
 
-// births measures the time from a pod's claim to its enforcement.
-type births struct {
+// enforcementTimer measures the time from a pod's claim to its enforcement.
+type enforcementTimer struct {
 	pending map[uint32]time.Time // when the claim was made
 	waited  func(time.Duration)  // nil disables it
 }
 
 // see records the state of an endpoint.
-func (b *births) see(index uint32, e endpoints.Endpoint) {
+func (b *enforcementTimer) see(index uint32, e endpoints.Endpoint) {
 	since, waits := b.pending[index]
 	if e.State == endpoints.StatePending {
 		if !waits {

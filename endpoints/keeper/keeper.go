@@ -69,7 +69,7 @@ type Keeper struct {
 	devices   map[uint32]device
 	scope     Scope // Config.Scope, and the interfaces that CNI configurations name
 	gates     gates
-	births    births
+	births    enforcementTimer
 	held      map[uint32]bool // managed interfaces that Scope does not name
 	inherited map[uint32]bool // where the classifier of the previous process is still attached
 	problems  problems
@@ -91,7 +91,7 @@ func New(cfg Config) (*Keeper, error) {
 	}
 	return &Keeper{
 		cfg: cfg, log: cfg.Log, reg: endpoints.NewRegistry(nil), devices: map[uint32]device{}, scope: cfg.Scope,
-		gates: newGates(cfg.Gate, cfg.Log), births: births{pending: map[uint32]time.Time{}, waited: cfg.Waited},
+		gates: newGates(cfg.Gate, cfg.Log), births: enforcementTimer{pending: map[uint32]time.Time{}, waited: cfg.Waited},
 		held: map[uint32]bool{}, inherited: map[uint32]bool{}, problems: problems{why: map[string]string{}, log: cfg.Log},
 		file:    claimsFile{cfg.File, cfg.Node},
 		changed: make(chan struct{}), unsaved: make(chan struct{}, 1),

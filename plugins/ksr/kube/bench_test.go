@@ -66,7 +66,7 @@ func BenchmarkPods(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			pods := &shelf{s, model.KindPod}
+			pods := &passThroughStore{s, model.KindPod}
 			start := time.Now()
 			list := make([]any, n)
 			for i := range list {

@@ -333,8 +333,8 @@ func (m *Mirror) compared(reason string, drift int, revision int64, start time.T
 	return m.objects.left()
 }
 
-// doubt records that the state of the store is no longer known.
-func (m *Mirror) doubt() {
+// markUnknown records that the state of the store is no longer known.
+func (m *Mirror) markUnknown() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.swept = false

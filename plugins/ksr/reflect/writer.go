@@ -38,12 +38,12 @@ func (m *Mirror) Run(ctx context.Context, store Target, period time.Duration) er
 		return err
 	}
 	w := writer{m, store, cmp.Or(period, DefaultSweep)}
-	defer m.doubt()
+	defer m.markUnknown()
 	wait := minMirrorWait
 	for reason := sweepStart; ; {
 		began := time.Now()
 		err := w.follow(ctx, reason)
-		m.doubt()
+		m.markUnknown()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

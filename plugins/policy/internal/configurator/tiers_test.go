@@ -297,20 +297,20 @@ func (testSets) Members(id api.SetID) (dst []netip.Addr) {
 
 func (testSets) Contains(id api.SetID, a netip.Addr) bool { return inTestSet(id, a) }
 
-// toldSets records the sets that it receives, as the processor does.
-type toldSets map[api.SetID]map[netip.Addr]bool
+// recordedSets records the sets that it receives, as the processor does.
+type recordedSets map[api.SetID]map[netip.Addr]bool
 
-func (s toldSets) Members(id api.SetID) (dst []netip.Addr) {
+func (s recordedSets) Members(id api.SetID) (dst []netip.Addr) {
 	for a := range s[id] {
 		dst = append(dst, a)
 	}
 	return dst
 }
 
-func (s toldSets) Contains(id api.SetID, a netip.Addr) bool { return s[id][a] }
+func (s recordedSets) Contains(id api.SetID, a netip.Addr) bool { return s[id][a] }
 
 // tell changes a set here and in a transaction.
-func (s toldSets) tell(id api.SetID, added, removed string) func(*Txn) {
+func (s recordedSets) tell(id api.SetID, added, removed string) func(*Txn) {
 	return func(t *Txn) {
 		if s[id] == nil {
 			s[id] = map[netip.Addr]bool{}
@@ -332,7 +332,7 @@ func (s toldSets) tell(id api.SetID, added, removed string) func(*Txn) {
 // TestWhatSetsHaveInCommonFollowsThem changes the parts of the intersection of a pass and a
 // NetworkPolicy.
 func TestWhatSetsHaveInCommonFollowsThem(t *testing.T) {
-	sets := toldSets{}
+	sets := recordedSets{}
 	r := renderertest.NewRecorder("one", t)
 	f := &fixture{t, New(Options{Renderers: []renderer.Renderer{r}, Sets: sets}), r}
 	policies := []*api.ContivPolicy{adminOf(does(pass, "set:300", "any"), does(deny, "any", "any")), ingressOf("a", rule("set:301 10.7.0.0/16", "any"))}
