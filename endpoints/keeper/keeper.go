@@ -271,7 +271,7 @@ func (k *Keeper) Endpoints() []endpoints.Endpoint {
 	out := k.reg.Endpoints()
 	for i, e := range out {
 		if err := k.gates.failed[e.Link.Index]; err != nil {
-			out[i].Reason = "its gate could not be moved: " + err.Error()
+			out[i].Reason = "its gate could not be changed: " + err.Error()
 		}
 	}
 	return out
