@@ -1,4 +1,4 @@
-// Package endpoints owns one truth of a node: interface I belongs to pod P from time T on.
+// Package endpoints tracks which interfaces of a node belong to which pods.
 //
 // # Place in the flow
 //
@@ -6,16 +6,15 @@
 //
 // # Invariants
 //
-//   - Nothing that a pod can write is evidence: no neighbours, forwarding databases, routes,
-//     source addresses.
+//   - Nothing that a pod can influence determines the owner of an interface: no neighbours,
+//     forwarding databases, routes, source addresses.
 //   - A look-up that fails changes nothing. A claim ends when its source withdraws it, or with the
 //     interface.
-//   - Every state but StateEnforced means that the interface lets nothing pass.
-//   - The UID of a pod decides, where both sides know it: what was claimed for another life of the
-//     pod is blocked.
-//   - Claims of two pods on one interface block it, and are reported.
-//   - An interface is itself: another one with its index is another one, and one with a new name
-//     is the same.
+//   - In every state but StateEnforced the interface is blocked.
+//   - If both sides know the UID of a pod, it must match: an interface that was claimed for an
+//     earlier pod of the same name is blocked.
+//   - Claims for two pods on one interface block it, and are reported.
+//   - A new interface that reuses an index is a different interface; a renamed one stays the same.
 package endpoints
 
 import (
@@ -27,33 +26,35 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// State says what becomes of the packets of an interface, and why.
+// State is the state of an interface: whether its packets pass, and why not.
 type State string
 
-// The states. In all but StateEnforced an interface lets nothing pass.
+// The states. In all but StateEnforced an interface is blocked.
 const (
-	StateUnknown     State = "unknown"     // nobody says whose it is
-	StatePending     State = "pending"     // a pod's, whose policy is not known or not enforced yet
-	StateEnforced    State = "enforced"    // a pod's, and its policy is in force
-	StateOrphaned    State = "orphaned"    // a pod's that is gone, or that has another sandbox now
+	StateUnknown State = "unknown" // not claimed for any pod
+	// belongs to a pod whose policy is not known or not enforced yet
+	StatePending  State = "pending"
+	StateEnforced State = "enforced" // belongs to a pod whose policy is in force
+	// belongs to a pod that is gone, or that has another sandbox now
+	StateOrphaned    State = "orphaned"
 	StateConflicting State = "conflicting" // claimed for several pods
 )
 
-// Source is who claims an interface for a pod. Of several the greatest is shown; all must name the
+// Source is the origin of a claim. If there are several, the greatest is shown; all must name the
 // same pod.
 type Source int
 
-// The sources, from the least to the best.
+// The sources, in ascending order of preference.
 const (
-	SourceNone      Source = iota // nobody
+	SourceNone      Source = iota // no claim
 	SourceNamespace               // the network namespace that a container runtime recorded for the pod
 	SourceKey                     // a tag of the interface, or a key in the store
-	SourceTold                    // a CNI plugin, or the program that embeds Sluice
+	SourceTold                    // a CNI plugin, or the embedding program
 )
 
 var sourceNames = []string{"", "namespace", "key", "told"}
 
-// String returns the name of a source, empty for nobody.
+// String returns the name of a source, or "" for SourceNone.
 func (s Source) String() string {
 	if s < 0 || int(s) >= len(sourceNames) {
 		return fmt.Sprintf("source %d", int(s))
@@ -61,32 +62,33 @@ func (s Source) String() string {
 	return sourceNames[s]
 }
 
-// Link is an interface of the node: the node's end of what connects a pod. Two with equal Index and
-// MAC are the same one, unless the first was gone in between.
+// Link is an interface of the node: the node's end of a pod's connection. Two Links with equal
+// Index and MAC are the same interface, unless the first was removed in between.
 type Link struct {
 	Index uint32 `json:"index"` // in the node's network namespace, never 0
-	Name  string `json:"name"`  // for people: it may change
-	MAC   string `json:"mac"`   // of the node's end, which a pod cannot write
+	Name  string `json:"name"`  // for display: it may change
+	MAC   string `json:"mac"`   // of the node's end, which a pod cannot change
 }
 
-// is reports whether two descriptions are of one interface.
+// is reports whether both Links describe the same interface.
 func (l Link) is(o Link) bool { return l.Index == o.Index && l.MAC == o.MAC }
 
-// Claim says that an interface is a pod's.
+// Claim states that an interface belongs to a pod.
 type Claim struct {
 	Source Source `json:"source"`
 	// Owner identifies the claim among those of its source: a later one with the same owner
-	// replaces it. CNI has a container and the name of an interface in it.
+	// replaces it. For CNI it is a container and the name of an interface in it.
 	Owner string    `json:"owner"`
 	Pod   api.PodID `json:"pod"`
 	UID   string    `json:"uid,omitempty"` // of the pod; empty: not known
-	// Sandbox identifies the sandbox of the pod, the id of a container for CNI. A pod has one at a
-	// time, and interfaces of others are blocked. Empty: the source knows no sandboxes.
+	// Sandbox identifies the sandbox of the pod; for CNI it is the container id. A pod has one
+	// sandbox at a time, and interfaces of other sandboxes are blocked. Empty: the source knows no
+	// sandboxes.
 	Sandbox string `json:"sandbox,omitempty"`
 	Network string `json:"network,omitempty"` // of CNI; empty: it is not one of a CNI plugin
 	Link    Link   `json:"link"`
-	// IPs are those that the pod got. Policy knows it by them until its own source has addresses of
-	// it, and enforces only where that has one of them. Empty: not known.
+	// IPs are the addresses that the pod received. Policy uses them until the state has addresses
+	// of the pod, and then is enforced only if the two have an address in common. Empty: not known.
 	IPs   []netip.Addr `json:"ips,omitempty"`
 	Since time.Time    `json:"since"`
 }
@@ -99,23 +101,23 @@ type key struct {
 
 func (c Claim) key() key { return key{c.Source, c.Owner} }
 
-// samePod reports whether two claims are for the same life of a pod.
+// samePod reports whether two claims are for the same pod with the same UID.
 func (c Claim) samePod(o Claim) bool {
 	return c.Pod == o.Pod && c.UID == o.UID && c.Sandbox == o.Sandbox
 }
 
-// compareClaims orders claims, the best last: by source, then by time.
+// compareClaims orders claims by source, then by time, with the best last.
 func compareClaims(a, b Claim) int {
 	return cmp.Or(cmp.Compare(a.Source, b.Source), a.Since.Compare(b.Since), cmp.Compare(a.Owner, b.Owner))
 }
 
-// Endpoint is an interface of the node with all that is known of it.
+// Endpoint is an interface of the node with its state.
 type Endpoint struct {
 	Link   Link
 	Pod    api.PodID // the zero value in StateUnknown
 	UID    string
 	State  State
 	Source Source    // SourceNone in StateUnknown
-	Since  time.Time // of the state
+	Since  time.Time // when the state began
 	Reason string    // why it is blocked; empty in StateEnforced
 }

@@ -16,7 +16,7 @@ import (
 	_ "github.com/sluice-net/sluice/renderer/renderertest" // says how much rapid draws
 )
 
-// model is a registry in the plainest way: a list of claims, and questions asked of it.
+// model is the simplest implementation of a registry: a list of claims, which queries scan.
 type model struct {
 	links  map[uint32]*modelLink
 	claims []endpoints.Claim // in the order in which they were made or changed
@@ -40,7 +40,7 @@ func (m *model) on(index uint32) (out []endpoints.Claim) {
 	return out
 }
 
-// agree reports whether all claims of an interface may be for one life of one pod.
+// agree reports whether all claims of an interface may be for one pod with one UID.
 func (m *model) agree(index uint32) bool {
 	for _, a := range m.on(index) {
 		for _, b := range m.on(index) {
@@ -62,14 +62,14 @@ func best(claims []endpoints.Claim) (out endpoints.Claim) {
 	return out
 }
 
-// foreign reports whether an interface is of a life of its pod that policy does not know.
+// foreign reports whether an interface belongs to a UID of its pod that policy does not know.
 func (m *model) foreign(index uint32) bool {
 	return slices.ContainsFunc(m.on(index), func(c endpoints.Claim) bool {
 		return c.UID != "" && m.uids[c.Pod] != "" && c.UID != m.uids[c.Pod]
 	})
 }
 
-// pod returns the pod of an interface, and the state that it has at best.
+// pod returns the pod of an interface, and the best state that it can have.
 func (m *model) pod(index uint32) (api.PodID, endpoints.State) {
 	l := m.links[index]
 	if len(m.on(index)) == 0 && l.gaveUp != (api.PodID{}) {
@@ -123,7 +123,7 @@ func (m *model) gone(index uint32) {
 	m.claims = slices.DeleteFunc(m.claims, func(c endpoints.Claim) bool { return c.Link.Index == index })
 }
 
-// reset has an interface be enforced only after it was asked for again.
+// reset makes an interface enforced only after it was requested again.
 func (m *model) reset(index uint32) {
 	if l := m.links[index]; l != nil {
 		l.offered, l.known, l.enforced = false, false, api.PodID{}
@@ -172,7 +172,8 @@ func (m *model) claim(c endpoints.Claim) bool {
 	return true
 }
 
-// binding is for which claim an interface is enforced, if no other one is against it.
+// binding returns the claim for which an interface is enforced, unless another claim contradicts
+// it.
 type binding struct {
 	source       endpoints.Source
 	owner        string
@@ -369,7 +370,7 @@ func (p *player) Identify(t *rapid.T) {
 	p.m.identify(known, all)
 }
 
-// check compares all that can be asked.
+// check compares the results of all queries.
 func (p *player) Check(t *rapid.T) {
 	now := map[uint32]endpoints.Endpoint{}
 	for _, e := range p.r.Endpoints() {

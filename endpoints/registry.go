@@ -12,38 +12,37 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// ErrNoLink is returned for a claim of an interface that is not there.
+// ErrNoLink is returned for a claim of an interface that does not exist.
 var ErrNoLink = errors.New("there is no such interface at this node")
 
-// maxClaims bounds the claims of a node, far above what a node has pods for.
+// maxClaims bounds the claims of a node, far above the possible number of pods.
 const maxClaims = 1 << 14
 
-// Registry knows whose interfaces are. It is a state machine: it calls nothing, and its methods may
-// be called by one goroutine at a time.
+// Registry tracks the pods of interfaces. It is a state machine: it calls nothing, and only one
+// goroutine at a time may call its methods.
 type Registry struct {
 	now    func() time.Time
-	nodes  map[uint32]*node // by index, of interfaces that are there
-	claims map[key]Claim    // of interfaces that are there
+	nodes  map[uint32]*node // existing interfaces by index
+	claims map[key]Claim    // of existing interfaces
 	pods   map[api.PodID]bool
 	uids   map[api.PodID]string // by which policy knows pods of this node
-	dirty  map[uint32]bool      // whose state changed since Changes
+	dirty  map[uint32]bool      // whose state changed since the last Changes
 	sorted *sorted              // nil after a change of claims
-	stale  bool                 // states are not those of what was told
+	stale  bool                 // states are outdated
 }
 
-// node is an interface that is there.
+// node is an existing interface.
 type node struct {
 	link     Link
 	state    Endpoint
-	offered  bool      // for the pod that it is bound to, since its claims changed last
-	enforced api.PodID // whose policy is in force, and was offered; the zero value for none
-	known    bool      // its pod was known to policy since its claims changed last
+	offered  bool      // to policy for its pod, since its claims last changed
+	enforced api.PodID // pod whose policy is in force, and was offered; the zero value for none
+	known    bool      // policy has known its pod since its claims last changed
 	differs  string    // why it was not offered
-	last     Claim     // was withdrawn last
+	last     Claim     // last withdrawn claim
 }
 
-// NewRegistry returns a registry in which nothing is. now is the clock; nil for that of the
-// machine.
+// NewRegistry returns an empty registry. now is the clock; nil means the system clock.
 func NewRegistry(now func() time.Time) *Registry {
 	if now == nil {
 		now = time.Now
@@ -51,8 +50,8 @@ func NewRegistry(now func() time.Time) *Registry {
 	return &Registry{now: now, nodes: map[uint32]*node{}, claims: map[key]Claim{}, pods: map[api.PodID]bool{}, uids: map[api.PodID]string{}, dirty: map[uint32]bool{}}
 }
 
-// Link says that an interface is there, or what it is called now. It is told whenever that changes:
-// what has the index of an interface that was not gone is that interface.
+// Link adds an interface, or updates its name. It must be called for every such change: an index
+// refers to the same interface until Gone.
 func (r *Registry) Link(l Link) {
 	n := r.nodes[l.Index]
 	if n == nil {
@@ -69,10 +68,10 @@ func (r *Registry) Link(l Link) {
 	r.changed()
 }
 
-// changed says that states are to be computed anew.
+// changed marks all states as outdated.
 func (r *Registry) changed() { r.sorted, r.stale = nil, true }
 
-// Gone says that an interface is not there any more. Its claims end.
+// Gone removes an interface. Its claims end.
 func (r *Registry) Gone(index uint32) {
 	if r.nodes[index] == nil {
 		return
@@ -83,8 +82,8 @@ func (r *Registry) Gone(index uint32) {
 	r.changed()
 }
 
-// Resync says which interfaces there are, after changes may have been missed: what has another
-// address is another interface.
+// Resync sets all existing interfaces, after changes may have been missed: a different MAC address
+// means a different interface.
 func (r *Registry) Resync(all []Link) {
 	there := map[uint32]Link{}
 	for _, l := range all {
@@ -100,7 +99,7 @@ func (r *Registry) Resync(all []Link) {
 	}
 }
 
-// Claim says that an interface is a pod's.
+// Claim claims an interface for a pod.
 func (r *Registry) Claim(c Claim) error {
 	n := r.nodes[c.Link.Index]
 	if n == nil || !n.link.is(c.Link) {
@@ -123,15 +122,15 @@ func (r *Registry) Claim(c Claim) error {
 	if known && old.Link.Index != c.Link.Index {
 		r.unbind(old.Link.Index)
 	}
-	// A claim that says again, or also, what the best one says changes nothing.
+	// A claim that agrees with the best one changes nothing.
 	if b, w := r.bound(c.Link.Index); why != "" || w != "" || b.key() != best.key() || !b.samePod(best) || !slices.Equal(b.IPs, best.IPs) {
 		r.unbind(c.Link.Index)
 	}
 	return nil
 }
 
-// Found says all that a source knows of an interface, if it knows anything: its other claims of the
-// interface end. No claims say nothing.
+// Found sets all claims of a source for an interface, if there are any: its other claims for the
+// interface end. An empty list has no effect.
 func (r *Registry) Found(source Source, link Link, claims []Claim) error {
 	if len(claims) == 0 {
 		return nil
@@ -143,7 +142,7 @@ func (r *Registry) Found(source Source, link Link, claims []Claim) error {
 		now[c.key()] = true
 		errs = append(errs, r.Claim(c))
 	}
-	for _, c := range r.Claims() { // the one that is withdrawn last is shown
+	for _, c := range r.Claims() { // the last withdrawn one is shown
 		if c.Source == source && c.Link.is(link) && !now[c.key()] {
 			r.withdraw(c.key())
 		}
@@ -151,8 +150,8 @@ func (r *Registry) Found(source Source, link Link, claims []Claim) error {
 	return errors.Join(errs...)
 }
 
-// Withdraw ends a claim, and reports whether there was one. The interface is blocked, unless it is
-// claimed by others for the same pod.
+// Withdraw ends a claim, and reports whether it existed. The interface is blocked unless other
+// claims name the same pod.
 func (r *Registry) Withdraw(source Source, owner string) bool {
 	return r.withdraw(key{source, owner})
 }
@@ -169,16 +168,17 @@ func (r *Registry) withdraw(k key) bool {
 	return true
 }
 
-// unbind has an interface be enforced only when its pod's policy was asked for and acknowledged
-// anew.
+// unbind makes an interface enforced only after its pod's policy was requested and acknowledged
+// again.
 func (r *Registry) unbind(index uint32) {
 	if n := r.nodes[index]; n != nil {
 		n.offered, n.enforced, n.known, n.differs = false, api.PodID{}, false, ""
 	}
 }
 
-// Offer returns the interfaces at which the policy of a pod is to be enforced, by index. Policy
-// knows the pod by these addresses: what was claimed with others only is of another life of it.
+// Offer returns the interfaces at which the policy of a pod must be enforced, by index. ips are the
+// addresses by which policy knows the pod: a claim with other addresses only belongs to another pod
+// of the same name.
 func (r *Registry) Offer(pod api.PodID, ips []netip.Addr) (out []uint32) {
 	for _, c := range r.order().pod[pod] {
 		index := c.Link.Index
@@ -199,15 +199,15 @@ func (r *Registry) Offer(pod api.PodID, ips []netip.Addr) (out []uint32) {
 	return out
 }
 
-// overlap reports whether two lists of addresses have one in common, or one is not known.
+// overlap reports whether two lists of addresses have one in common, or one of them is not known.
 func overlap(a, b []netip.Addr) bool {
 	return len(a) == 0 || slices.ContainsFunc(a, func(x netip.Addr) bool { return slices.Contains(b, x.Unmap()) })
 }
 
-// Identify says by which UIDs policy knows the pods of the node, beside those that it said before
-// or, with all, only by these. An empty one says that policy does not know the pod, or not its UID.
-// It is told before policy knows the pods so: what was claimed for another life of a pod is not
-// offered.
+// Identify sets the UIDs by which policy knows the pods of the node: in addition to earlier ones
+// or, with all, instead of them. An empty UID means that policy does not know the pod, or not its
+// UID. It must be called before policy uses these UIDs: interfaces claimed for another UID of a pod
+// are not offered.
 func (r *Registry) Identify(uids map[api.PodID]string, all bool) {
 	if all {
 		clear(r.uids)
@@ -225,8 +225,8 @@ func (r *Registry) Identify(uids map[api.PodID]string, all bool) {
 	r.stale = true
 }
 
-// Addresses returns those with which pods were claimed, of interfaces that are bound to them.
-// Policy that knows a pod by another UID does not know it by these addresses.
+// Addresses returns the addresses with which pods were claimed, for interfaces bound to these pods.
+// It omits pods that policy knows by another UID.
 func (r *Registry) Addresses() map[api.PodID][]netip.Addr {
 	out := map[api.PodID][]netip.Addr{}
 	for index := range r.nodes {
@@ -240,7 +240,8 @@ func (r *Registry) Addresses() map[api.PodID][]netip.Addr {
 	return out
 }
 
-// Acknowledge says which pods policy knows, and at which interfaces it is enforced, for which pod.
+// Acknowledge reports which pods policy knows, and at which interfaces it is enforced, for which
+// pod.
 func (r *Registry) Acknowledge(pods map[api.PodID]bool, enforced map[uint32]api.PodID) {
 	r.pods = pods
 	for index, n := range r.nodes {
@@ -255,7 +256,7 @@ func (r *Registry) Acknowledge(pods map[api.PodID]bool, enforced map[uint32]api.
 	r.stale = true
 }
 
-// Claimed reports whether somebody says whose an interface is.
+// Claimed reports whether there is a claim for an interface.
 func (r *Registry) Claimed(index uint32) bool { return len(r.order().link[index]) > 0 }
 
 // Endpoints returns all interfaces, by index.
@@ -268,7 +269,7 @@ func (r *Registry) Endpoints() []Endpoint {
 	return out
 }
 
-// Endpoint returns what is known of an interface.
+// Endpoint returns the endpoint of an interface.
 func (r *Registry) Endpoint(index uint32) (Endpoint, bool) {
 	r.settle()
 	if n := r.nodes[index]; n != nil {
@@ -277,7 +278,7 @@ func (r *Registry) Endpoint(index uint32) (Endpoint, bool) {
 	return Endpoint{}, false
 }
 
-// Owned returns the interface that a claim is about.
+// Owned returns the interface of a claim.
 func (r *Registry) Owned(source Source, owner string) (Endpoint, bool) {
 	c, ok := r.claims[key{source, owner}]
 	if !ok {
@@ -286,13 +287,13 @@ func (r *Registry) Owned(source Source, owner string) (Endpoint, bool) {
 	return r.Endpoint(c.Link.Index)
 }
 
-// Claims returns all claims, in an order that is always the same.
+// Claims returns all claims in a deterministic order.
 func (r *Registry) Claims() []Claim {
 	return slices.SortedFunc(maps.Values(r.claims), compareClaims)
 }
 
-// Changes returns the interfaces whose state changed since the last call, by index. Those that are
-// gone are not among Endpoints.
+// Changes returns the interfaces whose state changed since the last call, by index. Removed ones
+// are not among Endpoints.
 func (r *Registry) Changes() []uint32 {
 	r.settle()
 	out := slices.Sorted(maps.Keys(r.dirty))

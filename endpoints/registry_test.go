@@ -22,7 +22,7 @@ func told(pod api.PodID, container string, l endpoints.Link) endpoints.Claim {
 	return endpoints.Claim{Source: endpoints.SourceTold, Owner: container + "/eth0", Pod: pod, Sandbox: container, Link: l, IPs: []netip.Addr{address}}
 }
 
-// enforced is a registry in which web has the first interface, and its policy is in force.
+// enforced returns a registry in which web has the first interface, and its policy is in force.
 func enforced(t *testing.T) *endpoints.Registry {
 	t.Helper()
 	r := endpoints.NewRegistry(nil)
@@ -36,7 +36,7 @@ func enforced(t *testing.T) *endpoints.Registry {
 	return r
 }
 
-// commit does what a renderer does that is told some pods.
+// commit does what a renderer does with these pods.
 func commit(r *endpoints.Registry, pods ...api.PodID) {
 	known, ends := map[api.PodID]bool{}, map[uint32]api.PodID{}
 	for _, pod := range pods {
@@ -93,8 +93,7 @@ func TestRegistryHasOneSandboxOfAPod(t *testing.T) {
 	want(t, r, 2, endpoints.StateEnforced)
 }
 
-// TestRegistryStaysEnforcedWhenAnotherSourceSaysTheSame: a runtime writes its record of a pod
-// behind ADD.
+// TestRegistryStaysEnforcedWhenAnotherSourceSaysTheSame: a runtime records a pod after ADD.
 func TestRegistryStaysEnforcedWhenAnotherSourceSaysTheSame(t *testing.T) {
 	r := enforced(t)
 	record := told(web, "c1", link1)
@@ -119,7 +118,8 @@ func TestRegistryWaitsForTheCommitThatAskedBehindAClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, r, 1, endpoints.StatePending)
-	r.Acknowledge(map[api.PodID]bool{web: true}, map[uint32]api.PodID{1: web}) // of a Commit that began before
+	// of a Commit that began earlier
+	r.Acknowledge(map[api.PodID]bool{web: true}, map[uint32]api.PodID{1: web})
 	want(t, r, 1, endpoints.StatePending)
 	commit(r, web)
 	want(t, r, 1, endpoints.StateEnforced)
@@ -132,7 +132,7 @@ func TestRegistryWaitsForTheAddressesOfThisLife(t *testing.T) {
 	if err := r.Claim(next); err != nil {
 		t.Fatal(err)
 	}
-	commit(r, web) // with the address that the pod had before
+	commit(r, web) // with the previous address of the pod
 	want(t, r, 2, endpoints.StatePending)
 }
 
@@ -144,7 +144,7 @@ func TestRegistryBlocksAnotherLifeOfThePod(t *testing.T) {
 	if err := r.Claim(next); err != nil {
 		t.Fatal(err)
 	}
-	commit(r, web) // with the labels of the pod before, and the same address
+	commit(r, web) // with the labels of the previous pod, and the same address
 	want(t, r, 2, endpoints.StatePending)
 	if got := r.Addresses(); len(got) != 0 {
 		t.Errorf("policy is to know addresses %v of another life", got)

@@ -8,13 +8,13 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// sorted has all claims of an interface, and of a pod, the best last.
+// sorted holds all claims by interface and by pod, with the best last.
 type sorted struct {
 	link map[uint32][]Claim
 	pod  map[api.PodID][]Claim
 }
 
-// order sorts the claims, unless that is done.
+// order sorts the claims if necessary.
 func (r *Registry) order() *sorted {
 	if r.sorted != nil {
 		return r.sorted
@@ -27,7 +27,7 @@ func (r *Registry) order() *sorted {
 	return r.sorted
 }
 
-// settle brings the states of all interfaces up to date, and notes which changed.
+// settle brings the states of all interfaces up to date, and records which changed.
 func (r *Registry) settle() {
 	if !r.stale {
 		return
@@ -46,8 +46,8 @@ func (r *Registry) settle() {
 	}
 }
 
-// derive returns the state of an interface. It depends on what was told, and not on its order, but
-// for claims that were withdrawn and pods that were known.
+// derive returns the state of an interface. It depends on the current input only, not on its order,
+// except for withdrawn claims and pods that were known before.
 func (r *Registry) derive(index uint32, n *node) Endpoint {
 	c, why := r.bound(index)
 	e := Endpoint{Link: n.link, Pod: c.Pod, UID: c.UID, Source: c.Source, State: StateOrphaned, Reason: why}
@@ -76,7 +76,7 @@ func (r *Registry) derive(index uint32, n *node) Endpoint {
 	return e
 }
 
-// Why an interface is bound to no pod.
+// Reasons why an interface is bound to no pod.
 const (
 	reasonUnclaimed = "nobody says whose it is"
 	reasonSandbox   = "its pod has another sandbox now"
@@ -84,8 +84,8 @@ const (
 	reasonLife      = "policy knows another pod of this name, "
 )
 
-// bound returns the best claim of an interface, and why policy of that pod is not to be enforced
-// there; empty if it is.
+// bound returns the best claim of an interface, and why policy of its pod must not be enforced
+// there; "" if it must.
 func (r *Registry) bound(index uint32) (best Claim, why string) {
 	all := r.order()
 	here := all.link[index]
@@ -107,7 +107,7 @@ func (r *Registry) bound(index uint32) (best Claim, why string) {
 	return best, ""
 }
 
-// sandbox returns the one that the best claim of a pod names.
+// sandbox returns the sandbox in the best claim of a pod.
 func sandbox(claims []Claim) string {
 	for _, c := range slices.Backward(claims) {
 		if c.Sandbox != "" {
@@ -117,7 +117,7 @@ func sandbox(claims []Claim) string {
 	return ""
 }
 
-// uidOf returns the UID that claims of one interface name, which are for one pod.
+// uidOf returns the UID in the claims of one interface, which are for one pod.
 func uidOf(claims []Claim) string {
 	for _, c := range claims {
 		if c.UID != "" {
@@ -127,8 +127,8 @@ func uidOf(claims []Claim) string {
 	return ""
 }
 
-// rivals returns the names of the pods that claims of one interface are for. Two lives of a pod are
-// two pods.
+// rivals returns the names of the pods in the claims of one interface. Pods with different UIDs are
+// different pods.
 func rivals(claims []Claim) (out []string) {
 	uids := map[api.PodID]string{}
 	for _, c := range claims {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What marks our filters. They come before those of the agent's classifier.
+// The handle and priority of our filters. They come before those of the agent's classifier.
 const (
 	filterHandle   = 0x5c1cf
 	filterPriority = 0x5c1b
@@ -21,7 +21,7 @@ func filterAttrs(index, parent uint32) netlink.FilterAttrs {
 	return netlink.FilterAttrs{LinkIndex: int(index), Parent: parent, Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: filterPriority}
 }
 
-// addFilter drops what passes an end of an interface. A filter that is there is replaced.
+// addFilter drops the packets in one direction of an interface. It replaces an existing filter.
 func addFilter(index uint32, dir string, p *ebpf.Program) error {
 	qdisc := &netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{
 		LinkIndex: int(index), Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
@@ -36,7 +36,7 @@ func addFilter(index uint32, dir string, p *ebpf.Program) error {
 	return nil
 }
 
-// removeFilters removes our filters of an interface, if there are any.
+// removeFilters removes our filters from an interface, if there are any.
 func removeFilters(index uint32) error {
 	l, err := netlink.LinkByIndex(int(index))
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -58,7 +58,8 @@ func removeFilters(index uint32) error {
 	return errors.Join(errs...)
 }
 
-// hasFilter reports whether an end of an interface has our filter. What cannot be listed has none.
+// hasFilter reports whether a direction of an interface has our filter. It returns false if the
+// filters cannot be listed.
 func hasFilter(l netlink.Link, parent uint32) bool {
 	filters, err := netlink.FilterList(l, parent)
 	if err != nil {
@@ -72,7 +73,7 @@ func hasFilter(l netlink.Link, parent uint32) bool {
 	return false
 }
 
-// allFilters returns an interface for each of our filters.
+// allFilters returns the interface of each of our filters.
 func allFilters() (out []uint32, err error) {
 	links, err := netlink.LinkList()
 	if err != nil {

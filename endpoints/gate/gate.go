@@ -1,11 +1,11 @@
-// Package gate blocks interfaces of a node: programs that drop everything, in both directions, and
-// that outlive the process. A CNI plugin and the agent use the same gate, at the same time.
+// Package gate blocks interfaces of a node with programs that drop everything in both directions
+// and that outlive the process. A CNI plugin and the agent use the same gates concurrently.
 //
 // # Invariants
 //
-//   - A gate never opens by an error, nor by the end of a process.
-//   - It dies with its interface: another one with the same index is not blocked by it.
-//   - Whoever blocks what is blocked changes nothing.
+//   - Neither an error nor the end of a process opens a gate.
+//   - A gate ends with its interface: a new interface with the same index is not blocked by it.
+//   - Blocking a blocked interface changes nothing.
 package gate
 
 import (
@@ -26,31 +26,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Gate blocks interfaces of the network namespace that the caller is in. Its methods may be called
-// by any goroutine.
+// Gate blocks interfaces in the network namespace of the caller. It is safe for concurrent use.
 type Gate struct {
 	folder string
 	mu     sync.Mutex
-	drop   *ebpf.Program // nil until it is needed
-	next   *ebpf.Program // has the programs behind it asked; the same
+	drop   *ebpf.Program // nil until needed
+	next   *ebpf.Program // passes packets on to the next programs; nil until needed
 	clsact bool          // the kernel has no TCX
 }
 
-// programName is the name of the program in the kernel; pins and filters have it, too.
+// programName is the name of the program in the kernel, and of pins and filters.
 const programName = "sluice_block"
 
 const pinPrefix = "block_"
 
-// directions are the two ends of an interface, by the name in the pin.
+// directions maps the names of directions in pins to attach types.
 var directions = map[string]ebpf.AttachType{"in": ebpf.AttachTCXIngress, "out": ebpf.AttachTCXEgress}
 
 // New returns a gate whose programs are pinned in a folder of a bpf file system: that of the
-// agent's --xdp-pins. The folder is made when something is blocked; it must be root's alone.
-// Nothing is blocked by New. On kernels without TCX (before 6.6) programs are filters, which are
-// not pinned.
+// agent's --xdp-pins. The folder is created when an interface is blocked; it must be accessible
+// only to root. New blocks nothing. On kernels without TCX (before 6.6) programs are filters, which
+// are not pinned.
 func New(folder string) *Gate { return &Gate{folder: filepath.Clean(folder)} }
 
-// Close lets go of the program. What is blocked stays blocked.
+// Close closes the program. Blocked interfaces stay blocked.
 func (g *Gate) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -59,7 +58,7 @@ func (g *Gate) Close() error {
 	return err
 }
 
-// Block lets an interface pass nothing. After an error it may be blocked in one direction only.
+// Block blocks an interface. After an error it may be blocked in one direction only.
 func (g *Gate) Block(index uint32) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -74,7 +73,7 @@ func (g *Gate) Block(index uint32) error {
 	return nil
 }
 
-// load loads the program and makes the folder.
+// load loads the program and creates the folder.
 func (g *Gate) load() (err error) {
 	if err := prepare(g.folder); err != nil {
 		return err
@@ -82,7 +81,7 @@ func (g *Gate) load() (err error) {
 	return g.programs()
 }
 
-// programs loads what is not loaded yet.
+// programs loads the programs that are not loaded yet.
 func (g *Gate) programs() (err error) {
 	if g.drop == nil {
 		g.drop, err = returns(tcxDrop)
@@ -93,7 +92,7 @@ func (g *Gate) programs() (err error) {
 	return err
 }
 
-// What programs return, as TCX knows it, and filters of clsact, too.
+// The return values of programs, for TCX and for filters of clsact.
 const (
 	tcxNext = -1
 	tcxDrop = 2
@@ -122,14 +121,13 @@ func (g *Gate) block(index uint32, dir string) error {
 		return err
 	}
 	err = l.Pin(pin)
-	if errors.Is(err, fs.ErrExist) { // another process was faster, and so is blocking it
+	if errors.Is(err, fs.ErrExist) { // another process was faster, and also blocks it
 		err = nil
 	}
 	return errors.Join(err, l.Close())
 }
 
-// stands reports whether a pin is that of an interface which is there. One whose interface is gone
-// is removed.
+// stands reports whether the interface of a pin exists. It removes a pin whose interface is gone.
 func stands(pin string, index uint32) (bool, error) {
 	l, err := link.LoadPinnedLink(pin, nil)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -148,7 +146,8 @@ func stands(pin string, index uint32) (bool, error) {
 	return false, remove(pin)
 }
 
-// Open has an interface pass again what other programs permit. One that is not blocked is no error.
+// Open allows the packets of an interface again, as far as other programs do. An interface that is
+// not blocked is no error.
 func (g *Gate) Open(index uint32) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -162,8 +161,9 @@ func (g *Gate) Open(index uint32) error {
 	return nil
 }
 
-// open removes a pin, and has its link pass. The kernel takes a grace period to detach a link, for
-// which nobody waits here. The pin goes first: who blocks meanwhile makes a link of its own.
+// open removes a pin, and makes its link pass packets. The kernel takes a grace period to detach a
+// link, for which open does not wait. It removes the pin first, so that a concurrent Block creates
+// a new link.
 func (g *Gate) open(pin string) error {
 	l, err := link.LoadPinnedLink(pin, nil)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -176,7 +176,8 @@ func (g *Gate) open(pin string) error {
 		return errors.Join(err, l.Close())
 	}
 	info, err := l.Info()
-	if err == nil && info.TCX() != nil && info.TCX().Ifindex != 0 { // else its interface is gone
+	// otherwise its interface is gone
+	if err == nil && info.TCX() != nil && info.TCX().Ifindex != 0 {
 		err = l.Update(g.next)
 	}
 	return errors.Join(err, l.Close())
@@ -217,7 +218,7 @@ func (g *Gate) Blocked() ([]uint32, error) {
 	return out, nil
 }
 
-// Cleanup opens all interfaces, and returns how many programs that were.
+// Cleanup opens all interfaces, and returns how many programs it removed.
 func (g *Gate) Cleanup() (removed int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -246,22 +247,22 @@ func (g *Gate) pin(index uint32, dir string) string {
 	return filepath.Join(g.folder, fmt.Sprintf("%s%d_%s", pinPrefix, index, dir))
 }
 
-// indexOf returns the interface of a pin; false when it is not ours.
+// indexOf returns the interface index of a pin; it returns false if the pin is not ours.
 func indexOf(pin string) (uint32, bool) {
 	number, dir, _ := strings.Cut(strings.TrimPrefix(filepath.Base(pin), pinPrefix), "_")
 	index, err := strconv.ParseUint(number, 10, 32)
 	return uint32(index), err == nil && directions[dir] != 0
 }
 
-// remove removes a pin, and has its program run no longer when it returns: what a pin is the last
-// reference of ends some time later.
+// remove removes a pin and stops its program before it returns: an object whose last reference was
+// a pin ends some time later.
 func remove(pin string) error {
 	l, err := link.LoadPinnedLink(pin, nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	gone := os.Remove(pin)
-	if err != nil { // it is no link
+	if err != nil { // it is not a link
 		return gone
 	}
 	if errors.Is(gone, fs.ErrNotExist) { // another process was faster
@@ -273,7 +274,7 @@ func remove(pin string) error {
 	return errors.Join(gone, l.Close())
 }
 
-// prepare makes the folder, and refuses one whose pins others could remove.
+// prepare creates the folder, and rejects one whose pins other users could remove.
 func prepare(folder string) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return fmt.Errorf("folder for pins: %w", err)

@@ -75,8 +75,8 @@ func newPod(c *wires.Cable) *wires.Host {
 	return &h
 }
 
-// TestGateOfAnInterfaceThatIsGoneBlocksNoOther: the pin is left of an interface whose index is used
-// again.
+// TestGateOfAnInterfaceThatIsGoneBlocksNoOther: the pin is left over from an interface whose index
+// is reused.
 func TestGateOfAnInterfaceThatIsGoneBlocksNoOther(t *testing.T) {
 	c, folder := newCable(t)
 	b := c.Pods["b"]
@@ -97,7 +97,7 @@ func TestGateOfAnInterfaceThatIsGoneBlocksNoOther(t *testing.T) {
 	c.Can(false, "what is blocked anew", "b", "a", "icmp", 4, 0)
 }
 
-// TestGateIsSharedByManyProcesses has several gates block and look at once.
+// TestGateIsSharedByManyProcesses lets several gates block and inspect concurrently.
 func TestGateIsSharedByManyProcesses(t *testing.T) {
 	c, folder := newCable(t)
 	index := uint32(c.Pods["b"].Index)

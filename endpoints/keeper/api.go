@@ -14,14 +14,14 @@ import (
 	"github.com/sluice-net/sluice/endpoints/wire"
 )
 
-// ErrUnregistered is returned for an attachment that nobody registered.
+// ErrUnregistered is returned for an attachment that is not registered.
 var ErrUnregistered = errors.New("it is not registered")
 
-// ErrLater is returned when something cannot be done now, and could be later.
+// ErrLater is returned if an operation is not possible now but may be later.
 var ErrLater = errors.New("try again")
 
-// Register claims an interface for a CNI plugin. It is blocked when Register returns without an
-// error, or enforced already.
+// Register claims an interface for a CNI plugin. When Register returns without an error, the
+// interface is blocked or already enforced.
 func (k *Keeper) Register(r wire.Registration) (wire.Endpoint, error) {
 	if err := r.Check(); err != nil {
 		return wire.Endpoint{}, err
@@ -37,8 +37,8 @@ func (k *Keeper) Register(r wire.Registration) (wire.Endpoint, error) {
 	return k.claim(c)
 }
 
-// Claim says for the embedding program that an interface is a pod's; Index and MAC of the link are
-// needed. A claim with the same owner replaces it, and Withdraw ends it.
+// Claim claims an interface for a pod on behalf of the embedding program; it requires Index and MAC
+// of the link. A claim with the same owner replaces it, and Withdraw ends it.
 func (k *Keeper) Claim(c endpoints.Claim) error {
 	c.Source = endpoints.SourceTold
 	_, err := k.claim(c)
@@ -75,19 +75,19 @@ func (k *Keeper) claim(c endpoints.Claim) (wire.Endpoint, error) {
 	return onWire(e), nil
 }
 
-// blockFirst blocks an interface that is to be claimed and is not looked after yet. It does not
-// hold the lock, because that takes the kernel some milliseconds; claim does it again.
+// blockFirst blocks an interface that is about to be claimed and is not managed yet. It does not
+// hold the lock, because the kernel takes some milliseconds; claim blocks it again.
 func (k *Keeper) blockFirst(l endpoints.Link) {
 	k.mu.Lock()
 	_, known := k.reg.Endpoint(l.Index)
 	k.mu.Unlock()
 	if d, err := netlink.LinkByIndex(int(l.Index)); !known && err == nil && deviceOf(d).veth && deviceOf(d).MAC == l.MAC {
-		_ = k.cfg.Gate.Block(l.Index) // claim says what is wrong
+		_ = k.cfg.Gate.Block(l.Index) // claim reports the error
 	}
 }
 
-// Remove ends a claim of a CNI plugin, and Withdraw one of the embedding program. One that is not
-// known is no error. An interface that is there stays blocked.
+// Remove ends a claim of a CNI plugin. An unknown claim is no error. An existing interface stays
+// blocked.
 func (k *Keeper) Remove(a wire.Attachment) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -95,7 +95,8 @@ func (k *Keeper) Remove(a wire.Attachment) error {
 	return k.Withdraw(a.String())
 }
 
-// Withdraw ends a claim that Claim made.
+// Withdraw ends a claim that Claim made. An unknown claim is no error. An existing interface stays
+// blocked.
 func (k *Keeper) Withdraw(owner string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -108,8 +109,8 @@ func (k *Keeper) Withdraw(owner string) error {
 	return nil
 }
 
-// Collect ends the claims of CNI plugins for a network, but for those of attachments that there
-// are. Interfaces that are there stay blocked.
+// Collect ends the claims of CNI plugins for a network, except for those of valid attachments.
+// Existing interfaces stay blocked.
 func (k *Keeper) Collect(v wire.Valid) error {
 	if err := v.Check(); err != nil {
 		return err
@@ -130,8 +131,8 @@ func (k *Keeper) Collect(v wire.Valid) error {
 	return nil
 }
 
-// Wait returns when policy is enforced at an interface that was registered, or when the time or the
-// context is over.
+// Wait returns when policy is enforced at a registered interface, or when the time or the context
+// is over.
 func (k *Keeper) Wait(ctx context.Context, a wire.Attachment, timeout time.Duration) (out wire.Endpoint, err error) {
 	if err := a.Check(); err != nil {
 		return out, err
@@ -150,7 +151,7 @@ func (k *Keeper) Wait(ctx context.Context, a wire.Attachment, timeout time.Durat
 	return out, err
 }
 
-// List returns all interfaces that are looked after, by index.
+// List returns all managed interfaces, by index.
 func (k *Keeper) List() []wire.Endpoint {
 	out := []wire.Endpoint{}
 	for _, e := range k.Endpoints() {

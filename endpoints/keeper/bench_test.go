@@ -17,9 +17,9 @@ import (
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
-// BenchmarkBirth measures for how long a new interface of a pod is open: from the return of the
-// call that makes it, down as it is then, until both directions are blocked. Beside many others
-// that there are.
+// BenchmarkBirth measures how long a new interface of a pod is open: from the return of the call
+// that creates it (it is down then) until both directions are blocked, with many other interfaces
+// present.
 func BenchmarkBirth(b *testing.B) {
 	for _, others := range []int{0, 250} {
 		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
@@ -61,7 +61,7 @@ func BenchmarkBirth(b *testing.B) {
 	}
 }
 
-// birth makes a pair and waits until it is blocked.
+// birth creates a pair and waits until it is blocked.
 func birth(c *wires.Cable, name string) (time.Duration, error) {
 	index, err := newPair(c, name)
 	if err != nil {

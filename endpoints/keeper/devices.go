@@ -15,8 +15,8 @@ import (
 type device struct {
 	endpoints.Link
 	veth   bool
-	master uint32 // the bridge that it is a port of, or 0
-	netns  int    // the id of the network namespace of its other end; -1 for none
+	master uint32 // index of the bridge of which it is a port, or 0
+	netns  int    // id of the network namespace of its peer; -1 for none
 }
 
 func deviceOf(l netlink.Link) device {
@@ -32,7 +32,7 @@ func devices() ([]device, error) {
 	links, err := netlink.LinkList()
 	for range 8 {
 		if !errors.Is(err, netlink.ErrDumpInterrupted) {
-			break // else something came or went meanwhile, and may be missing
+			break // something changed meanwhile, and may be missing
 		}
 		links, err = netlink.LinkList()
 	}
@@ -46,17 +46,17 @@ func devices() ([]device, error) {
 	return out, nil
 }
 
-// isGone reports whether the kernel says that there is no such interface.
+// isGone reports whether the kernel confirms that there is no such interface.
 func isGone(index uint32) bool {
 	_, err := netlink.LinkByIndex(int(index))
 	return errors.As(err, &netlink.LinkNotFoundError{})
 }
 
-// netlinkBuffer is what of the kernel's messages may wait, in bytes: thousands.
+// netlinkBuffer is the size of the receive buffer for kernel messages in bytes: room for thousands.
 const netlinkBuffer = 4 << 20
 
-// subscribe returns what the kernel says of interfaces. The channel is closed when messages may
-// have been lost, and when the context ends.
+// subscribe returns the kernel's notifications about interfaces. The channel is closed when
+// messages may have been lost, and when the context ends.
 func subscribe(ctx context.Context) (<-chan netlink.LinkUpdate, error) {
 	updates := make(chan netlink.LinkUpdate, 256)
 	err := netlink.LinkSubscribeWithOptions(updates, ctx.Done(), netlink.LinkSubscribeOptions{
@@ -68,15 +68,16 @@ func subscribe(ctx context.Context) (<-chan netlink.LinkUpdate, error) {
 	return updates, nil
 }
 
-// update takes over what the kernel says. mu is held. Bridges speak of their ports in a family of
-// their own: a port that leaves its bridge is not gone.
+// update handles a notification of the kernel. mu is held. Bridges report their ports in a separate
+// family: a port that leaves its bridge is not gone.
 func (k *Keeper) update(u netlink.LinkUpdate) {
 	if u.Family == unix.AF_BRIDGE {
 		return
 	}
 	if u.Header.Type == unix.RTM_DELLINK {
 		k.gone(uint32(u.Attrs().Index))
-		if l, err := netlink.LinkByIndex(u.Attrs().Index); err == nil { // another one, with its index
+		// another interface has the index now
+		if l, err := netlink.LinkByIndex(u.Attrs().Index); err == nil {
 			k.see(deviceOf(l))
 		}
 		return
@@ -84,7 +85,7 @@ func (k *Keeper) update(u netlink.LinkUpdate) {
 	d := deviceOf(u.Link)
 	old, known := k.devices[d.Index]
 	k.see(d)
-	if known && old.Name != d.Name && !d.veth { // a bridge: its ports are others now
+	if known && old.Name != d.Name && !d.veth { // a bridge: its ports change
 		for _, port := range k.devices {
 			if port.master == d.Index {
 				k.see(port)
@@ -93,8 +94,8 @@ func (k *Keeper) update(u netlink.LinkUpdate) {
 	}
 }
 
-// discover takes over what is known of a device that the kernel was asked about: what it said
-// before of the index may be of another one. mu is held.
+// discover updates a device that was just queried: earlier messages about the index may concern
+// another device. mu is held.
 func (k *Keeper) discover(d device) {
 	if old, known := k.devices[d.Index]; known && old.MAC != d.MAC {
 		k.gone(d.Index)
@@ -102,7 +103,7 @@ func (k *Keeper) discover(d device) {
 	k.see(d)
 }
 
-// resync reads all interfaces, after messages may have been lost. mu is held.
+// resync reads all interfaces after messages may have been lost. mu is held.
 func (k *Keeper) resync() error {
 	all, err := devices()
 	if err != nil {

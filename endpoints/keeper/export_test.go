@@ -1,6 +1,6 @@
 package keeper
 
-// LookAround does what a keeper does from time to time.
+// LookAround does the periodic work of a keeper.
 func (k *Keeper) LookAround() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

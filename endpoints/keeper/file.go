@@ -16,14 +16,14 @@ import (
 	"github.com/sluice-net/sluice/plugins/statefile"
 )
 
-// claimsFile keeps claims for the next start.
+// claimsFile saves claims for the next start.
 type claimsFile struct {
-	path string // empty: nothing is kept
+	path string // empty: nothing is saved
 	node string
 }
 
-// root is the prefix of all keys of the file: indexes of interfaces mean nothing to another node,
-// and nothing after its next start.
+// root is the prefix of all keys of the file: interface indexes are meaningless on another node and
+// after a reboot.
 func (f claimsFile) root() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -32,7 +32,7 @@ func (f claimsFile) root() string {
 	return fmt.Sprintf("/endpoints/%s/%s/", f.node, strings.TrimSpace(string(boot)))
 }
 
-// load returns what the file has.
+// load returns the content of the file.
 func (f claimsFile) load(log *slog.Logger) (claims []endpoints.Claim) {
 	if f.path == "" {
 		return nil
@@ -70,7 +70,7 @@ func (f claimsFile) save(claims []endpoints.Claim) error {
 	return statefile.Save(f.path, statefile.Header{Root: f.root(), Saved: time.Now().UTC()}, known)
 }
 
-// load claims what was kept, of interfaces that are there. mu is held.
+// load restores saved claims of existing interfaces. mu is held.
 func (k *Keeper) load() {
 	for _, c := range k.file.load(k.log) {
 		d, there := k.devices[c.Link.Index]
@@ -85,7 +85,7 @@ func (k *Keeper) load() {
 	}
 }
 
-// sameClaim reports whether two claims say the same.
+// sameClaim reports whether two claims are equal.
 func sameClaim(a, b endpoints.Claim) bool {
 	return a.Source == b.Source && a.Owner == b.Owner && a.Pod == b.Pod && a.UID == b.UID && a.Sandbox == b.Sandbox && a.Link == b.Link && slices.Equal(a.IPs, b.IPs)
 }

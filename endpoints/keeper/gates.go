@@ -7,26 +7,26 @@ import (
 	"github.com/sluice-net/sluice/endpoints"
 )
 
-// gates are the gates of interfaces, as the keeper knows them. The keeper's lock guards them.
+// gates holds the known state of the gates. The keeper's lock guards it.
 type gates struct {
 	gate   Gate
 	log    *slog.Logger
 	closed map[uint32]bool
-	failed map[uint32]error // those that could not be moved
+	failed map[uint32]error // those that could not be changed
 }
 
 func newGates(g Gate, log *slog.Logger) gates {
 	return gates{gate: g, log: log, closed: map[uint32]bool{}, failed: map[uint32]error{}}
 }
 
-// block closes a gate. That of an interface which is gone needs none.
+// block blocks an interface. An interface that is gone needs no gate.
 func (g *gates) block(index uint32) error {
 	if g.closed[index] {
 		return nil
 	}
 	if err := g.gate.Block(index); err != nil {
 		if isGone(index) {
-			return nil // the kernel will say so
+			return nil // the kernel will report it
 		}
 		return err
 	}
@@ -42,20 +42,20 @@ func (g *gates) open(index uint32) error {
 	return err
 }
 
-// moved takes down whether the gate of an endpoint could be moved. One that could not is tried
-// again.
+// moved records whether the gate of an endpoint could be changed. A failed change is retried.
 func (g *gates) moved(index uint32, e endpoints.Endpoint, err error) {
 	if err == nil {
 		delete(g.failed, index)
 		return
 	}
 	if g.failed[index] == nil {
-		g.log.Warn("gate could not be moved, it is tried again", "interface", e.Link.Name, "index", index, "pod", e.Pod, "error", err)
+		g.log.Warn("gate could not be changed, retrying", "interface", e.Link.Name, "index", index, "pod", e.Pod, "error", err)
 	}
 	g.failed[index] = err
 }
 
-// inspect reads back which gates are closed. One that somebody else moved is to be moved again.
+// inspect reads back which gates are closed. A gate that another process changed is marked for
+// correction.
 func (g *gates) inspect(all []endpoints.Endpoint) error {
 	now, err := g.gate.Blocked()
 	if err != nil {
@@ -77,14 +77,14 @@ func (g *gates) inspect(all []endpoints.Endpoint) error {
 	return nil
 }
 
-// births measures the time from a pod's claim to its enforcement.
-type births struct {
-	pending map[uint32]time.Time // since when
-	waited  func(time.Duration)  // nil: nobody wants to know
+// enforcementTimer measures the time from a pod's claim to its enforcement.
+type enforcementTimer struct {
+	pending map[uint32]time.Time // when the claim was made
+	waited  func(time.Duration)  // nil disables it
 }
 
-// see takes the state of an endpoint down.
-func (b *births) see(index uint32, e endpoints.Endpoint) {
+// see records the state of an endpoint.
+func (b *enforcementTimer) see(index uint32, e endpoints.Endpoint) {
 	since, waits := b.pending[index]
 	if e.State == endpoints.StatePending {
 		if !waits {
@@ -98,13 +98,13 @@ func (b *births) see(index uint32, e endpoints.Endpoint) {
 	delete(b.pending, index)
 }
 
-// problems are what cannot be read, and why.
+// problems holds what cannot be read, and why.
 type problems struct {
 	why map[string]string
 	log *slog.Logger
 }
 
-// note notes what cannot be read, nil that it can.
+// note records that something cannot be read, or with nil that it can.
 func (p *problems) note(what string, err error) {
 	if err == nil {
 		delete(p.why, what)

@@ -1,12 +1,12 @@
-// Package keeper keeps the endpoints of a node whose kernel enforces: it watches interfaces, finds
-// whose they are, closes and opens their gates, and answers a CNI plugin.
+// Package keeper manages the endpoints of a node with the kernel dataplane: it watches interfaces,
+// determines their pods, closes and opens their gates, and serves a CNI plugin.
 //
 // # Invariants
 //
-//   - The gate of an interface is open only while its endpoint is enforced, or nobody looks after
-//     it.
-//   - The gate closes before the classifier lets go of an interface that is there.
-//   - What cannot be read, opened or resolved changes nothing.
+//   - The gate of an interface is open only while its endpoint is enforced, or the interface is
+//     not managed.
+//   - The gate closes before the classifier detaches from an existing interface.
+//   - A failure to read, open or resolve something changes nothing.
 package keeper
 
 import (
@@ -24,41 +24,42 @@ import (
 	"github.com/sluice-net/sluice/endpoints"
 )
 
-// Gate blocks interfaces; package gate has one.
+// Gate blocks interfaces; package gate implements it.
 type Gate interface {
 	Block(index uint32) error
 	Open(index uint32) error
 	Blocked() ([]uint32, error)
 }
 
-// Config of a Keeper. The zero value of a field switches off what it is for.
+// Config of a Keeper. The zero value of an optional field disables its feature.
 type Config struct {
 	Log  *slog.Logger // nil discards
-	Gate Gate         // needed
-	// BlockNew blocks interfaces that Scope or a CNI configuration names until they are a pod's
-	// whose policy is enforced, from when they appear.
+	Gate Gate         // required
+	// BlockNew blocks new interfaces that Scope or a CNI configuration names from their appearance
+	// until the policy of a pod is enforced on them.
 	BlockNew bool
 	Scope    Scope
-	CNIConf  string // folder with the configurations of CNI
+	CNIConf  string // folder with the CNI configurations
 	// Results is the folder of CNI's result cache, and NetNS that with the network namespaces of
-	// pods, for paths in results that do not lead anywhere as they are.
+	// pods, used for paths in results that do not exist as they are.
 	Results string
 	NetNS   string
-	// File keeps claims for the next start. Node is part of what identifies it.
+	// File saves claims for the next start. Node is part of its identity.
 	File string
 	Node string
-	// Attached returns the interfaces at which the classifier of a process before still decides.
+	// Attached returns the interfaces to which the classifier of the previous process is still
+	// attached.
 	Attached func() ([]uint32, error)
-	// OnChange is called when policy is to be enforced elsewhere; a Commit asks Interfaces again.
-	// It may be called by any goroutine, and must not wait.
+	// OnChange is called when policy must be enforced on other interfaces; a Commit calls
+	// Interfaces again. Any goroutine may call it; it must not block.
 	OnChange func()
-	// Waited is called for an interface that is enforced now, with the time since it was a pod's.
-	// It must not wait.
+	// Waited is called when policy is enforced at an interface, with the time since it was claimed
+	// for a pod. It must not block.
 	Waited func(time.Duration)
 }
 
-// Keeper keeps the endpoints of the network namespace in which its methods are called. They may be
-// called by any goroutine.
+// Keeper manages the endpoints of the network namespace in which its methods are called. It is safe
+// for concurrent use.
 type Keeper struct {
 	cfg Config
 	log *slog.Logger
@@ -66,18 +67,18 @@ type Keeper struct {
 	mu        sync.Mutex
 	reg       *endpoints.Registry
 	devices   map[uint32]device
-	scope     Scope // Config.Scope, and what configurations of CNI name
+	scope     Scope // Config.Scope, and the interfaces that CNI configurations name
 	gates     gates
-	births    births
-	held      map[uint32]bool // interfaces that are looked after though Scope does not name them
-	inherited map[uint32]bool // where the classifier of a process before decides still
+	births    enforcementTimer
+	held      map[uint32]bool // managed interfaces that Scope does not name
+	inherited map[uint32]bool // where the classifier of the previous process is still attached
 	problems  problems
 	file      claimsFile
 	changed   chan struct{} // closed after a change
-	unsaved   chan struct{} // holds a token when the file may not have all claims
+	unsaved   chan struct{} // holds a token if the file may lack claims
 }
 
-// New returns a keeper. Nothing is looked at before Start.
+// New returns a keeper. It reads nothing before Start.
 func New(cfg Config) (*Keeper, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -90,15 +91,15 @@ func New(cfg Config) (*Keeper, error) {
 	}
 	return &Keeper{
 		cfg: cfg, log: cfg.Log, reg: endpoints.NewRegistry(nil), devices: map[uint32]device{}, scope: cfg.Scope,
-		gates: newGates(cfg.Gate, cfg.Log), births: births{pending: map[uint32]time.Time{}, waited: cfg.Waited},
+		gates: newGates(cfg.Gate, cfg.Log), births: enforcementTimer{pending: map[uint32]time.Time{}, waited: cfg.Waited},
 		held: map[uint32]bool{}, inherited: map[uint32]bool{}, problems: problems{why: map[string]string{}, log: cfg.Log},
 		file:    claimsFile{cfg.File, cfg.Node},
 		changed: make(chan struct{}), unsaved: make(chan struct{}, 1),
 	}, nil
 }
 
-// Start reads what there is: interfaces, gates, the file, and CNI's results. Interfaces that are
-// nobody's are blocked when it returns. What a process before enforces stays in force.
+// Start reads the existing interfaces, gates, the file, and CNI's results. When it returns,
+// interfaces without a pod are blocked. What the previous process enforces stays in force.
 func (k *Keeper) Start() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -132,7 +133,7 @@ func (k *Keeper) Start() error {
 	return nil
 }
 
-// see takes over what is known of a device. mu is held.
+// see updates a device. mu is held.
 func (k *Keeper) see(d device) {
 	k.devices[d.Index] = d
 	_, known := k.reg.Endpoint(d.Index)
@@ -146,7 +147,7 @@ func (k *Keeper) see(d device) {
 	}
 }
 
-// gone forgets a device. mu is held.
+// gone removes a device. mu is held.
 func (k *Keeper) gone(index uint32) {
 	delete(k.devices, index)
 	delete(k.gates.closed, index)
@@ -155,7 +156,7 @@ func (k *Keeper) gone(index uint32) {
 	k.reg.Gone(index)
 }
 
-// settle moves gates to where they must be, and says that something changed. mu is held.
+// settle opens and closes gates as required, and announces the change. mu is held.
 func (k *Keeper) settle() {
 	changes := k.reg.Changes()
 	for index := range k.gates.failed {
@@ -178,12 +179,12 @@ func (k *Keeper) settle() {
 	k.cfg.OnChange()
 }
 
-// move opens or closes a gate, as the state of its endpoint wants it.
+// move opens or closes a gate according to the state of its endpoint.
 func (k *Keeper) move(index uint32) {
 	e, known := k.reg.Endpoint(index)
 	k.births.see(index, e)
 	if k.inherited[index] && e.State == endpoints.StatePending {
-		return // what a process before enforces is in force until the first Commit
+		return // what the previous process enforces stays in force until the first Commit
 	}
 	var err error
 	switch _, there := k.devices[index]; {
@@ -195,24 +196,24 @@ func (k *Keeper) move(index uint32) {
 	k.gates.moved(index, e, err)
 }
 
-// Interfaces returns the interfaces at which the policy of a pod with some addresses is to be
-// enforced, by index. It asks nobody.
+// Interfaces returns the interfaces at which the policy of a pod with these addresses must be
+// enforced, by index. It makes no queries.
 func (k *Keeper) Interfaces(pod api.PodID, ips []netip.Addr) []uint32 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.reg.Offer(pod, ips)
 }
 
-// Registered returns the addresses with which pods were registered whose interfaces are theirs.
+// Registered returns the addresses with which pods were registered whose interfaces belong to them.
 func (k *Keeper) Registered() map[api.PodID][]netip.Addr {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.reg.Addresses()
 }
 
-// Identify says by which UIDs policy knows pods of the node, all that it knows or some; an empty
-// one says that it does not. It is called before a Commit that enforces policy of these pods:
-// interfaces of other lives of them are blocked when it returns.
+// Identify sets the UIDs by which policy knows pods of the node: all of them, or some; an empty UID
+// means unknown. It is called before a Commit that enforces policy of these pods: when it returns,
+// interfaces of earlier pods of the same names are blocked.
 func (k *Keeper) Identify(uids map[api.PodID]string, all bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -220,9 +221,9 @@ func (k *Keeper) Identify(uids map[api.PodID]string, all bool) {
 	k.settle()
 }
 
-// Release closes the gate of an interface of which the classifier wants to let go. After an error
-// it must not. An interface that is gone needs no gate, and neither does one that is nobody's where
-// new ones are not blocked.
+// Release closes the gate of an interface from which the classifier wants to detach. After an error
+// it must not detach. An interface that is gone needs no gate, and neither does one without a pod
+// if new ones are not blocked.
 func (k *Keeper) Release(index uint32) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -242,20 +243,20 @@ func (k *Keeper) Release(index uint32) error {
 	return nil
 }
 
-// Enforced says which pods policy knows, and at which interfaces it is enforced, for which pod. The
-// gates of these open.
+// Enforced reports which pods policy knows, and at which interfaces it is enforced, for which pod.
+// The gates of these interfaces open.
 func (k *Keeper) Enforced(pods map[api.PodID]bool, ends map[uint32]api.PodID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.reg.Acknowledge(pods, maps.Clone(ends))
 	for index := range k.inherited {
-		k.gates.failed[index] = errMoved // looked at by settle
+		k.gates.failed[index] = errMoved // settle examines it
 	}
 	clear(k.inherited)
 	k.acknowledged()
 }
 
-// acknowledged does what settle does, but prompts nobody: a Commit was just made. mu is held.
+// acknowledged is settle without prompting, because a Commit was just made. mu is held.
 func (k *Keeper) acknowledged() {
 	prompt := k.cfg.OnChange
 	k.cfg.OnChange = func() {}
@@ -263,29 +264,28 @@ func (k *Keeper) acknowledged() {
 	k.cfg.OnChange = prompt
 }
 
-// Endpoints returns all interfaces that are looked after, by index.
+// Endpoints returns all managed interfaces, by index.
 func (k *Keeper) Endpoints() []endpoints.Endpoint {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := k.reg.Endpoints()
 	for i, e := range out {
 		if err := k.gates.failed[e.Link.Index]; err != nil {
-			out[i].Reason = "its gate could not be moved: " + err.Error()
+			out[i].Reason = "its gate could not be changed: " + err.Error()
 		}
 	}
 	return out
 }
 
-// Problems returns what cannot be read, and why. Nothing changes by that, but what cannot be read
-// may say whose an interface is.
+// Problems returns what cannot be read, and why. The state stays as it was, but what cannot be read
+// may determine the pod of an interface.
 func (k *Keeper) Problems() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return maps.Clone(k.problems.why)
 }
 
-// wait returns when something changed since f was called last, or the context ends; f returns true
-// for what is waited for.
+// wait calls f after every change until it returns true, or the context ends.
 func (k *Keeper) wait(ctx context.Context, f func() bool) {
 	for {
 		k.mu.Lock()
@@ -302,8 +302,8 @@ func (k *Keeper) wait(ctx context.Context, f func() bool) {
 	}
 }
 
-// errMoved says that a gate is to be looked at.
+// errMoved marks a gate for examination.
 var errMoved = errors.New("somebody else moved it")
 
-// rescan is how often everything is looked at, in case that nobody said that something changed.
+// rescan is the interval at which everything is read again, in case a notification was missed.
 const rescan = 30 * time.Second

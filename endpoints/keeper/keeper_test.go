@@ -50,7 +50,7 @@ func newStation(t *testing.T, pods ...string) *station {
 	return s
 }
 
-// start starts a keeper, as an agent does that begins, and ends the one before.
+// start starts a keeper, as an agent does at its start, and stops the previous one.
 func (s *station) start() {
 	s.T.Helper()
 	s.stop()
@@ -98,7 +98,7 @@ func (s *station) state(pod string) (out endpoints.Endpoint) {
 	return out
 }
 
-// becomes waits for a state, for some time.
+// becomes waits for a state until a deadline.
 func (s *station) becomes(pod string, want endpoints.State) {
 	s.T.Helper()
 	for end := time.Now().Add(wires.Patience); ; time.Sleep(time.Millisecond) {
@@ -112,7 +112,7 @@ func (s *station) becomes(pod string, want endpoints.State) {
 	}
 }
 
-// enforce does what a Commit does that knows some pods.
+// enforce does what a Commit with these pods does.
 func (s *station) enforce(pods ...string) {
 	s.T.Helper()
 	s.in(func() error {
@@ -171,7 +171,7 @@ func TestKeeperFindsPodsByTheNamespacesThatCNIRecorded(t *testing.T) {
 	s.Can(false, "an orphan", "b", "a", "icmp", 6, 0)
 }
 
-// TestKeeperHasWhatFailsChangeNothing breaks all that a keeper reads.
+// TestKeeperHasWhatFailsChangeNothing breaks everything that a keeper reads.
 func TestKeeperHasWhatFailsChangeNothing(t *testing.T) {
 	s := newStation(t, "a", "b")
 	s.Result(s.cfg.Results, s.netns, "a", "c1")
@@ -181,7 +181,7 @@ func TestKeeperHasWhatFailsChangeNothing(t *testing.T) {
 	s.Must(os.WriteFile(filepath.Join(s.cfg.Results, "pods-c1-eth0"), []byte(`{"kind": "cniCacheV1", "contai`), 0o600))
 	s.Must(os.WriteFile(filepath.Join(s.cfg.Results, "other"), make([]byte, 2<<20), 0o600))
 	for range 2 {
-		s.start() // which reads what it kept
+		s.start() // which reads the saved claims
 		s.enforce("a")
 		s.becomes("a", endpoints.StateEnforced)
 		s.Must(os.RemoveAll(s.cfg.Results))
@@ -189,7 +189,7 @@ func TestKeeperHasWhatFailsChangeNothing(t *testing.T) {
 	if len(s.k.Problems()) == 0 {
 		t.Error("nothing is said of results that are not there")
 	}
-	s.in(func() error { // routes and neighbours mean nothing
+	s.in(func() error { // routes and neighbours are ignored
 		l, err := netlink.LinkByIndex(s.Pods["a"].Index)
 		if err != nil {
 			return err
@@ -231,7 +231,7 @@ func TestKeeperBlocksNewInterfacesOfPods(t *testing.T) {
 			}
 			s.becomes("a", endpoints.StateUnknown)
 			s.blocked("a")
-			if scope == "learned" { // it becomes somebody else's
+			if scope == "learned" { // it gets another owner
 				s.join("other0", "a")
 				for end := time.Now().Add(wires.Patience); s.state("a").State != "" && time.Now().Before(end); {
 					runtime.Gosched()
@@ -263,7 +263,7 @@ func (s *station) gate(pod string, want bool) {
 	}
 }
 
-// bridge makes a bridge with a pod as its port.
+// bridge creates a bridge with a pod as its port.
 func (s *station) bridge(name, pod string) {
 	s.in(func() error {
 		a := netlink.NewLinkAttrs()
@@ -288,7 +288,7 @@ func (s *station) join(bridge, pod string) {
 	})
 }
 
-// TestKeeperKnowsInterfacesFromBirthToDeath is the life of a pod that a plugin registers.
+// TestKeeperKnowsInterfacesFromBirthToDeath covers the life of a pod that a plugin registers.
 func TestKeeperKnowsInterfacesFromBirthToDeath(t *testing.T) {
 	s := newStation(t, "a", "b")
 	s.start()
@@ -316,7 +316,7 @@ func TestKeeperKnowsInterfacesFromBirthToDeath(t *testing.T) {
 		t.Errorf("waiting ended with %+v", e)
 	}
 	s.Can(true, "an enforced pod", "b", "a", "icmp", 4, 0)
-	s.in(func() error { // another name is no other interface
+	s.in(func() error { // a renamed interface stays the same
 		l, err := netlink.LinkByIndex(s.Pods["a"].Index)
 		if err != nil {
 			return err
@@ -403,17 +403,17 @@ func TestKeeperRefusesWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestKeeperReleasesNothingThatStaysOpen lets go of interfaces, as a Commit does.
+// TestKeeperReleasesNothingThatStaysOpen releases interfaces, as a Commit does.
 func TestKeeperReleasesNothingThatStaysOpen(t *testing.T) {
 	s := newStation(t, "a", "b")
 	s.start()
 	s.in(func() error { return s.k.Release(uint32(s.Pods["a"].Index)) })
 	s.Can(false, "what was let go of", "b", "a", "icmp", 4, 0)
 	s.becomes("a", endpoints.StateUnknown)
-	s.in(func() error { return s.k.Release(9999) }) // which is not there
+	s.in(func() error { return s.k.Release(9999) }) // which does not exist
 }
 
-// TestKeeperMovesGatesAgain has somebody else open a gate, and close one.
+// TestKeeperMovesGatesAgain lets another process open a gate, and close one.
 func TestKeeperMovesGatesAgain(t *testing.T) {
 	s := newStation(t, "a", "b")
 	s.start()

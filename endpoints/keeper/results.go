@@ -20,8 +20,8 @@ import (
 	"github.com/sluice-net/sluice/endpoints"
 )
 
-// result is a file of CNI's result cache, as libcni writes it: who runs containers says by it, as
-// root, for which pod it has set up which network namespace.
+// result is a file of CNI's result cache, as libcni writes it: by it a container runtime, as root,
+// records for which pod it has set up which network namespace.
 type result struct {
 	Kind        string      `json:"kind"`
 	ContainerID string      `json:"containerId"`
@@ -44,17 +44,18 @@ type result struct {
 	uid   string
 }
 
-// maxResult bounds a file that is read, in bytes.
+// maxResult bounds the size of a file in bytes.
 const maxResult = 1 << 20
 
-// primary is the name that container runtimes give a pod's first interface, that of its addresses.
+// primary is the name that container runtimes give to a pod's first interface, which has its
+// addresses.
 const primary = "eth0"
 
-// loopback is the name of the interface that container runtimes have set up by CNI, too. It has the
-// same addresses in all pods, and says nothing about the pod.
+// loopback is the name of the loopback interface, which container runtimes also set up through CNI.
+// It has the same addresses in all pods, and does not identify a pod.
 const loopback = "lo"
 
-// readResults reads the cache. What cannot be read is left out, and told.
+// readResults reads the cache. It skips and reports what cannot be read.
 func readResults(folder string) (out []result, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -72,7 +73,8 @@ func readResults(folder string) (out []result, err error) {
 			out = append(out, r)
 		}
 	}
-	first := map[string]bool{} // containers whose first interface is known: policy is for that
+	// containers with a known first interface: policy applies to that one
+	first := map[string]bool{}
 	for _, r := range out {
 		first[r.ContainerID] = first[r.ContainerID] || r.IfName == primary
 	}
@@ -111,19 +113,19 @@ func readResult(path string) (r result, err error) {
 	}
 	for _, i := range r.Result.Interfaces {
 		if r.NetNS == "" {
-			r.NetNS = i.Sandbox // caches of libcni before 1.1 have it here only
+			r.NetNS = i.Sandbox // caches of libcni before 1.1 have it only here
 		}
 	}
 	return r, nil
 }
 
-// readFile reads a file of a limited size, and none that would make it wait.
+// readFile reads a file of a limited size; it rejects files that could block.
 func readFile(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // nothing was written
+	defer func() { _ = f.Close() }() // opened for reading
 	b, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(b)) > limit {
 		err = fmt.Errorf("it has more than %d bytes", limit)
@@ -131,7 +133,7 @@ func readFile(path string, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// addresses are those that the pod got.
+// addresses returns the addresses that the pod received.
 func (r result) addresses() (out []netip.Addr) {
 	for _, ip := range r.Result.IPs {
 		if p, err := netip.ParsePrefix(ip.Address); err == nil {
@@ -141,7 +143,7 @@ func (r result) addresses() (out []netip.Addr) {
 	return out
 }
 
-// owner identifies what is claimed by a result, as wire.Attachment does.
+// owner identifies the claim of a result, as wire.Attachment does.
 func (r result) owner() string { return r.ContainerID + "/" + r.IfName }
 
 // open opens the network namespace of a result.
@@ -170,28 +172,28 @@ func openNamespace(path string) (*os.File, error) {
 	return f, nil
 }
 
-// find reads CNI's results and claims the interfaces that they are about. mu is held.
+// find reads CNI's results and claims their interfaces. mu is held.
 func (k *Keeper) find() {
 	if k.cfg.Results == "" {
 		return
 	}
 	results, err := readResults(k.cfg.Results)
 	k.problems.note("CNI results in "+k.cfg.Results, err)
-	spaces := map[int]*os.File{} // by the place of the result
+	spaces := map[int]*os.File{} // by the index of the result
 	defer func() {
 		for _, f := range spaces {
-			_ = f.Close() // nothing was written
+			_ = f.Close() // opened for reading
 		}
 	}()
 	for i, r := range results {
 		f, err := r.open(k.cfg.NetNS)
 		if err != nil {
 			k.log.Debug("network namespace of a pod could not be opened", "pod", r.pod, "netns", r.NetNS, "error", err)
-			continue // it is gone, or will be there
+			continue // it is gone, or not there yet
 		}
 		spaces[i] = f
 	}
-	all, err := devices() // behind the opening: numbers of namespaces that are open are not used again
+	all, err := devices() // after opening: ids of open namespaces are not reused
 	if err != nil {
 		k.problems.note("interfaces", err)
 		return
@@ -201,7 +203,7 @@ func (k *Keeper) find() {
 	for i, f := range spaces {
 		id, err := netlink.GetNetNsIdByFd(int(f.Fd()))
 		if err != nil || id < 0 {
-			continue // no pair leads there
+			continue // no pair has its peer there
 		}
 		for n, d := range results[i].pairs(all, id) {
 			found[d.Index] = append(found[d.Index], results[i].claim(n, d.Link))
@@ -220,8 +222,8 @@ func (k *Keeper) find() {
 	}
 }
 
-// pairs returns the interfaces of the node whose other ends are in the namespace of a result, by
-// the number that the node has for it. Where there are several the result tells which.
+// pairs returns the interfaces of the node whose peers are in the namespace of a result; id is the
+// node's id of the namespace. If there are several, the result selects one.
 func (r result) pairs(all []device, id int) []device {
 	in := slices.DeleteFunc(slices.Clone(all), func(d device) bool { return !d.veth || d.netns != id })
 	named := slices.DeleteFunc(slices.Clone(in), func(d device) bool {
@@ -238,7 +240,7 @@ func (r result) pairs(all []device, id int) []device {
 	return in
 }
 
-// claim returns what a result claims of the nth of its interfaces.
+// claim returns the claim of a result for its nth interface.
 func (r result) claim(n int, l endpoints.Link) endpoints.Claim {
 	owner := r.owner()
 	if n > 0 {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestResultsOfLoopbackAreOfNoPod has the cache as containerd leaves it while a pod is made: the
-// loopback is set up first. Its address was taken for the pod's, which then had none that counted.
+// TestResultsOfLoopbackAreOfNoPod has the cache as containerd leaves it while a pod is created: the
+// loopback is set up first. Its address was taken for the pod's, so that the pod had no usable one.
 func TestResultsOfLoopbackAreOfNoPod(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, ifName, address string) {

@@ -13,19 +13,19 @@ import (
 	"github.com/sluice-net/sluice/endpoints"
 )
 
-// Run follows interfaces, CNI's results and its configurations, until the context ends. When the
-// kernel has more to say than is read, everything is looked at anew.
+// Run follows interfaces, CNI's results and its configurations, until the context ends. After
+// kernel messages were lost it reads everything again.
 func (k *Keeper) Run(ctx context.Context) error {
 	files, err := fsnotify.NewWatcher()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = files.Close() }() // nobody reads it any more
+	defer func() { _ = files.Close() }() // no longer read
 	f := follower{Keeper: k, files: files}
 	defer f.remember()
 	for ctx.Err() == nil {
 		if err := f.follow(ctx); err != nil {
-			k.log.Warn("interfaces could not be followed, it is tried again", "error", err)
+			k.log.Warn("interfaces could not be followed, retrying", "error", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Second):
@@ -35,11 +35,11 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// follower is what one Run has of its own.
+// follower is the state of one Run.
 type follower struct {
 	*Keeper
 	files *fsnotify.Watcher
-	saved []endpoints.Claim // what the file has
+	saved []endpoints.Claim // claims in the file
 }
 
 // follow follows until messages may have been lost.
@@ -64,7 +64,7 @@ func (f *follower) follow(ctx context.Context) error {
 		case <-tick.C:
 			f.remember() // again, if that failed
 			err = f.lookAround(true)
-			f.cfg.OnChange() // who enforces reads back what is in the kernel, too
+			f.cfg.OnChange() // the renderer also reads back what is in the kernel
 		case <-f.files.Events:
 			err = f.lookAround(false)
 		case lost := <-f.files.Errors:
@@ -82,11 +82,12 @@ func (f *follower) follow(ctx context.Context) error {
 	}
 }
 
-// take takes over what the kernel says of an interface. What is nobody's is looked for in CNI's
-// results if the message was the last one that waits.
+// take handles a notification of the kernel. If it is the last one in the queue, it looks up
+// interfaces without a pod in CNI's results.
 func (f *follower) take(u netlink.LinkUpdate, last bool) {
 	if f.isNewborn(u) {
-		_ = f.cfg.Gate.Block(uint32(u.Attrs().Index)) // without the lock: it waits for the kernel; settle does it again
+		// without the lock: the kernel takes time; settle blocks it again
+		_ = f.cfg.Gate.Block(uint32(u.Attrs().Index))
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,7 +99,7 @@ func (f *follower) take(u netlink.LinkUpdate, last bool) {
 	}
 }
 
-// isNewborn reports whether a message is about an interface that was not known, and is one of pods.
+// isNewborn reports whether a message is about a new interface of a pod.
 func (f *follower) isNewborn(u netlink.LinkUpdate) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,11 +108,11 @@ func (f *follower) isNewborn(u netlink.LinkUpdate) bool {
 	return !known && u.Header.Type == unix.RTM_NEWLINK && u.Family != unix.AF_BRIDGE && d.veth && f.cfg.BlockNew && f.scope.has(d, f.devices[d.master].Name)
 }
 
-// lookAround reads what is on disk, and the interfaces, too, if messages may have been lost.
+// lookAround reads the files and, if messages may have been lost, the interfaces.
 func (f *follower) lookAround(lost bool) error {
 	for _, folder := range []string{f.cfg.Results, f.cfg.CNIConf} {
 		if folder != "" {
-			_ = f.files.Add(folder) // it may come later
+			_ = f.files.Add(folder) // it may be created later
 		}
 	}
 	f.mu.Lock()
@@ -127,7 +128,7 @@ func (f *follower) lookAround(lost bool) error {
 	return nil
 }
 
-// remember keeps the claims for the next start, if they are others than those that were kept last.
+// remember saves the claims for the next start if they changed since the last save.
 func (f *follower) remember() {
 	f.mu.Lock()
 	now := f.reg.Claims()

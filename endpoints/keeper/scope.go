@@ -13,11 +13,11 @@ import (
 
 // Scope names the interfaces of a node that connect pods.
 type Scope struct {
-	Prefixes []string // of their names, where they are no ports of a bridge
-	Bridges  []string // whose ports they are
+	Prefixes []string // of the names of interfaces that are not ports of a bridge
+	Bridges  []string // bridges whose ports are meant
 }
 
-// ParseScope reads names of bridges, and prefixes of names of interfaces, which end with a star.
+// ParseScope parses names of bridges, and prefixes of interface names, which end with a star.
 func ParseScope(names []string) (s Scope, err error) {
 	for _, name := range names {
 		prefix, isPrefix := strings.CutSuffix(name, "*")
@@ -33,10 +33,10 @@ func ParseScope(names []string) (s Scope, err error) {
 	return s, nil
 }
 
-// Empty reports whether nothing is named.
+// Empty reports whether the scope names nothing.
 func (s Scope) Empty() bool { return len(s.Prefixes) == 0 && len(s.Bridges) == 0 }
 
-// has reports whether a pair is that of a pod: by its bridge if it is a port, else by its name.
+// has reports whether a pair belongs to a pod: by its bridge if it is a port, else by its name.
 func (s Scope) has(d device, bridge string) bool {
 	if d.master != 0 {
 		return slices.Contains(s.Bridges, bridge)
@@ -48,7 +48,7 @@ func (s Scope) with(o Scope) Scope {
 	return Scope{append(slices.Clone(s.Prefixes), o.Prefixes...), append(slices.Clone(s.Bridges), o.Bridges...)}
 }
 
-// plugin is what is read of a plugin in a configuration of CNI.
+// plugin holds the relevant fields of a plugin in a CNI configuration.
 type plugin struct {
 	Type     string   `json:"type"`
 	Bridge   string   `json:"bridge"`
@@ -56,10 +56,10 @@ type plugin struct {
 	Plugins  []plugin `json:"plugins"` // of a list
 }
 
-// Plugins make pairs with these names.
+// prefixes are the prefixes of the interface names that plugins create.
 var prefixes = map[string]string{"ptp": "veth", "bridge": "veth", "flannel": "veth", "calico": "cali", "cilium-cni": "lxc"}
 
-// scope returns the interfaces that a plugin makes.
+// scope returns the interfaces that a plugin creates.
 func (p plugin) scope() (s Scope) {
 	if prefix := prefixes[p.Type]; prefix != "" {
 		s.Prefixes = append(s.Prefixes, prefix)
@@ -82,11 +82,11 @@ func (p plugin) scope() (s Scope) {
 	return s
 }
 
-// maxConf bounds a file of CNI that is read, in bytes.
+// maxConf bounds the size of a CNI file in bytes.
 const maxConf = 1 << 20
 
-// scopeOf reads the configurations of CNI in a folder. What one of them names counts, also where
-// another one cannot be read.
+// scopeOf reads the CNI configurations in a folder. It returns what the readable ones name, even if
+// others cannot be read.
 func scopeOf(folder string) (s Scope, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -111,15 +111,15 @@ func scopeOf(folder string) (s Scope, err error) {
 	return s, errors.Join(errs...)
 }
 
-// readScope reads which interfaces connect pods. What was named stays named: a file that is being
-// written says nothing. mu is held.
+// readScope reads which interfaces connect pods. Names stay in the scope: a file may be incomplete
+// while it is written. mu is held.
 func (k *Keeper) readScope() {
 	if k.cfg.CNIConf == "" || !k.cfg.BlockNew {
 		return
 	}
 	s, err := scopeOf(k.cfg.CNIConf)
 	if errors.Is(err, fs.ErrNotExist) && !k.cfg.Scope.Empty() {
-		err = nil // it was said by hand
+		err = nil // the scope is configured
 	}
 	k.problems.note("CNI configurations in "+k.cfg.CNIConf, err)
 	now := k.scope.with(s)

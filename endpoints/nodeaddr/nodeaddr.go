@@ -1,14 +1,15 @@
-// Package nodeaddr knows the addresses of a node whose kernel enforces: those of its interfaces,
-// bridges and gateways of pods included.
+// Package nodeaddr tracks the addresses of a node with the kernel dataplane: those of its
+// interfaces, including bridges and gateways of pods.
 //
 // # Place in the flow
 //
-// Beside the keeper of endpoints: the policy plugin asks for the addresses, and pods may always
-// talk with their own node.
+// Beside the keeper of endpoints: the policy plugin reads the addresses, and pods may always
+// communicate with their own node.
 //
 // # Invariants
 //
-//   - What only pods are told, as the addresses of services that IPVS has at an interface, is none.
+//   - Virtual addresses, such as the addresses of services that IPVS assigns to an interface, are
+//     not included.
 //   - A look-up that fails changes nothing.
 package nodeaddr
 
@@ -26,29 +27,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// services is the interface at which kube-proxy has the addresses of services in IPVS mode.
+// services is the interface to which kube-proxy assigns the addresses of services in IPVS mode.
 const services = "kube-ipvs0"
 
-// retry is how long after a failure it is tried again.
+// retry is the delay after a failure.
 const retry = time.Second
 
-// Addresses are those of the network namespace in which its methods are called first. They may be
-// called by any goroutine.
+// Addresses tracks the addresses of the network namespace in which its methods are first called. It
+// is safe for concurrent use.
 type Addresses struct {
 	log      *slog.Logger
 	onChange func()
 	known    atomic.Pointer[[]netip.Addr]
 }
 
-// New returns addresses that are not known yet. The function is called when they are others; it
-// must not wait.
+// New returns Addresses that have not been read yet. onChange is called when they change; it must
+// not block.
 func New(log *slog.Logger, onChange func()) *Addresses {
 	a := &Addresses{log: log, onChange: onChange}
 	a.known.Store(new([]netip.Addr))
 	return a
 }
 
-// List returns the addresses, sorted. The caller must not change them.
+// List returns the addresses, sorted. The caller must not modify them.
 func (a *Addresses) List() []netip.Addr { return *a.known.Load() }
 
 // Read reads the addresses.
@@ -58,7 +59,7 @@ func (a *Addresses) Read() error {
 		return fmt.Errorf("addresses of the node: %w", err)
 	}
 	if before := a.known.Swap(&now); !slices.Equal(*before, now) {
-		a.log.Info("addresses of the node, which its pods may always talk with", "addresses", now)
+		a.log.Info("addresses of the node, with which its pods may always communicate", "addresses", now)
 		a.onChange()
 	}
 	return nil
@@ -68,7 +69,7 @@ func (a *Addresses) Read() error {
 func (a *Addresses) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := a.follow(ctx); err != nil {
-			a.log.Warn("addresses of the node could not be followed, it is tried again", "error", err)
+			a.log.Warn("addresses of the node could not be followed, retrying", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -78,7 +79,7 @@ func (a *Addresses) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// follow reads the addresses whenever one comes or goes, until messages may have been lost.
+// follow reads the addresses after every change, until messages may have been lost.
 func (a *Addresses) follow(ctx context.Context) error {
 	updates := make(chan netlink.AddrUpdate, 64)
 	options := netlink.AddrSubscribeOptions{ErrorCallback: func(error) {}}
@@ -98,7 +99,7 @@ func (a *Addresses) follow(ctx context.Context) error {
 	}
 }
 
-// read asks the kernel.
+// read queries the kernel.
 func read() ([]netip.Addr, error) {
 	hidden := -1
 	switch l, err := netlink.LinkByName(services); {
@@ -110,7 +111,7 @@ func read() ([]netip.Addr, error) {
 	all, err := netlink.AddrList(nil, unix.AF_UNSPEC)
 	for range 8 {
 		if !errors.Is(err, netlink.ErrDumpInterrupted) {
-			break // else something came or went meanwhile, and may be missing
+			break // something changed meanwhile, and may be missing
 		}
 		all, err = netlink.AddrList(nil, unix.AF_UNSPEC)
 	}
@@ -127,8 +128,8 @@ func read() ([]netip.Addr, error) {
 	return slices.Compact(out), nil
 }
 
-// counts reports whether an address can be a node's for others: it is neither of the node alone,
-// nor of one link alone.
+// counts reports whether an address can be the node's for other hosts: it is neither local to the
+// node nor to one link.
 func counts(a netip.Addr) bool {
 	return a.IsValid() && !a.IsLoopback() && !a.IsUnspecified() && !a.IsMulticast() && (!a.IsLinkLocalUnicast() || a.Is4())
 }

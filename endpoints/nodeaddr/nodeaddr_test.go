@@ -28,9 +28,9 @@ func add(name string, addrs ...string) error {
 	return err
 }
 
-// TestAddressesAreThoseOfTheNode follows addresses that come and go. Those of services, which IPVS
-// has at an interface of its own, are none of the node's, nor are those that mean something else
-// elsewhere.
+// TestAddressesAreThoseOfTheNode follows addresses that come and go. It excludes addresses of
+// services, which IPVS assigns to an interface of its own, and addresses whose meaning differs from
+// host to host.
 func TestAddressesAreThoseOfTheNode(t *testing.T) {
 	c := wires.New(t)
 	told := make(chan struct{}, 100)

@@ -14,24 +14,24 @@ import (
 	"time"
 )
 
-// maxAnswer bounds what is read of an answer, in bytes.
+// maxAnswer bounds the size of an answer in bytes.
 const maxAnswer = 16 << 20
 
-// Error is an answer of the agent that is none to the question. An error that is none of these says
-// that the agent was not reached.
+// Error is an error response of the agent. Any other error means that the agent was not reached.
 type Error struct {
-	Status int    // of HTTP: 400 for a request that is wrong, 404 for what there is not, 503 for later
+	// HTTP status: 400 for an invalid request, 404 for an unknown object, 503 for try again later
+	Status int
 	Text   string // one line
 }
 
 // Error returns the text.
 func (e *Error) Error() string { return e.Text }
 
-// Client talks with the agent of a node. Its methods may be called by any goroutine, and end with
-// their context. A client keeps no connection open.
+// Client talks to the agent of a node. It is safe for concurrent use; calls end with their context.
+// A client keeps no connection open.
 type Client struct{ http http.Client }
 
-// NewClient returns a client of the agent behind a Unix socket; empty for DefaultSocket.
+// NewClient returns a client of the agent behind a Unix socket; empty means DefaultSocket.
 func NewClient(socket string) *Client {
 	if socket == "" {
 		socket = DefaultSocket
@@ -43,35 +43,34 @@ func NewClient(socket string) *Client {
 	return &Client{http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }
 
-// Register registers an interface. It returns when the interface is blocked, or already enforced.
+// Register registers an interface. When it returns, the interface is blocked or already enforced.
 func (c *Client) Register(ctx context.Context, r Registration) (e Endpoint, err error) {
 	err = c.do(ctx, http.MethodPost, PathEndpoints, r, &e)
 	return e, err
 }
 
-// Remove says that an interface is not a pod's any more. If it is there still, it lets nothing pass
-// from then on. One that is not known is no error.
+// Remove ends the registration of an interface. If the interface still exists, it is blocked from
+// then on. An unknown attachment is no error.
 func (c *Client) Remove(ctx context.Context, a Attachment) error {
 	return c.do(ctx, http.MethodDelete, PathEndpoints, a, nil)
 }
 
-// Collect ends the registrations of a network that are not among those that there are. Interfaces
-// that are there still let nothing pass from then on.
+// Collect ends the registrations of a network that are not in the list of valid ones. Existing
+// interfaces are blocked from then on.
 func (c *Client) Collect(ctx context.Context, v Valid) error {
 	return c.do(ctx, http.MethodPost, PathGC, v, nil)
 }
 
-// Wait returns when policy is enforced at a registered interface, and after a time, MaxTimeout at
-// most, when it is not; the state says which. An attachment that is not registered is an Error with
-// status 404.
+// Wait returns when policy is enforced at a registered interface, or after timeout, MaxTimeout at
+// most; check the state. An attachment that is not registered returns an Error with status 404.
 func (c *Client) Wait(ctx context.Context, a Attachment, timeout time.Duration) (e Endpoint, err error) {
 	q := url.Values{"containerId": {a.ContainerID}, "ifName": {a.IfName}, "timeout": {min(timeout, MaxTimeout).String()}}
 	err = c.do(ctx, http.MethodGet, PathEnforced+"?"+q.Encode(), nil, &e)
 	return e, err
 }
 
-// WaitVPP returns when an interface of VPP has the state that is waited for, and after a time when
-// it has not; the state says which. An agent that does not enforce in VPP answers with an Error.
+// WaitVPP returns when an interface of VPP has the requested state, or after the timeout; check the
+// state. An agent without the VPP dataplane returns an Error.
 func (c *Client) WaitVPP(ctx context.Context, v VPP) (e Endpoint, err error) {
 	q := url.Values{
 		"interface": {v.Interface}, "namespace": {v.Namespace}, "name": {v.Name}, "until": {v.Until}, "timeout": {min(v.Timeout, MaxTimeout).String()},
@@ -86,7 +85,7 @@ func (c *Client) List(ctx context.Context) (out []Endpoint, err error) {
 	return out, err
 }
 
-// do asks and reads the answer into out, if it is not nil.
+// do sends a request and decodes the answer into out, if it is not nil.
 func (c *Client) do(ctx context.Context, method, path string, in, out any) (err error) {
 	var body io.Reader
 	if in != nil {

@@ -1,16 +1,16 @@
-// Package wire is how a CNI plugin talks with the agent of its node: HTTP with JSON over the
-// agent's Unix socket, which only root may open. It imports nothing but the standard library, so
-// that a plugin stays small.
+// Package wire is the protocol between a CNI plugin and the agent of its node: HTTP with JSON over
+// the agent's Unix socket, which only root may open. It imports only the standard library, so that
+// a plugin stays small.
 //
 //	POST   /v1/endpoints           Registration -> Endpoint
 //	DELETE /v1/endpoints           Attachment -> nothing
-//	GET    /v1/endpoints           -> []Endpoint; ?namespace= and ?name= choose
+//	GET    /v1/endpoints           -> []Endpoint; ?namespace= and ?name= filter
 //	POST   /v1/endpoints/gc        Valid -> nothing
 //	GET    /v1/endpoints/vpp       ?interface=&namespace=&name=&until=enforced&timeout=5s -> Endpoint
 //	GET    /v1/endpoints/enforced  ?containerId=&ifName=&timeout=5s -> Endpoint
 //
-// Unknown fields are ignored by both sides. What cannot be done has a status of 400 and more, and
-// one line that says why; see Error.
+// Both sides ignore unknown fields. Errors have a status of 400 or more, and one line with the
+// reason; see Error.
 package wire
 
 import (
@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// DefaultSocket is where the agent of a node listens.
+// DefaultSocket is the path of the agent's socket.
 const DefaultSocket = "/run/sluice/agent.sock"
 
 // Paths of the API.
@@ -31,17 +31,18 @@ const (
 	PathVPP       = "/v1/endpoints/vpp"
 )
 
-// MaxTimeout is the longest that the agent lets someone wait for enforcement.
+// MaxTimeout is the maximum time to wait for enforcement.
 const MaxTimeout = time.Minute
 
-// Limits of what a registration may hold.
+// Limits of the fields of a registration.
 const (
-	maxText      = 253 // bytes: a DNS subdomain, as names in Kubernetes
+	maxText      = 253 // bytes: a DNS subdomain, as for names in Kubernetes
 	maxPath      = 4096
 	maxAddresses = 64
 )
 
-// Attachment identifies an interface as CNI does: a container, and the name of the interface in it.
+// Attachment identifies an interface as CNI does: by a container, and the name of the interface in
+// it.
 type Attachment struct {
 	ContainerID string `json:"containerId"`
 	IfName      string `json:"ifName"`
@@ -58,20 +59,22 @@ func (a Attachment) Check() error {
 	return checkText("ifName", a.IfName, true)
 }
 
-// Registration says that an interface of the node is a pod's. From then on the interface lets
-// nothing pass until the pod's policy is enforced there; the agent answers when that is so. Equal
-// registrations may come any number of times. A pod that is registered with another container has
-// its interfaces in that one: those of the container before are blocked.
+// Registration states that an interface of the node belongs to a pod. From then on the interface is
+// blocked until the pod's policy is enforced there; the agent answers once it is blocked.
+// Registration is idempotent. If a pod is registered with another container, its interfaces in the
+// previous container are blocked.
 type Registration struct {
 	Attachment
-	Namespace string       `json:"namespace"`           // of the pod
-	Name      string       `json:"name"`                // of the pod
-	UID       string       `json:"uid,omitempty"`       // of the pod, if it is known
-	Network   string       `json:"network,omitempty"`   // name of CNI's network; empty: GC leaves it alone
-	NetNS     string       `json:"netns,omitempty"`     // path of the network namespace at the node
-	HostIf    string       `json:"hostIf"`              // name of the node's end
-	HostIndex uint32       `json:"hostIndex"`           // its index in the node's network namespace
-	HostMAC   string       `json:"hostMAC"`             // its address, as 02:00:00:00:00:01
+	Namespace string `json:"namespace"`     // of the pod
+	Name      string `json:"name"`          // of the pod
+	UID       string `json:"uid,omitempty"` // of the pod, if known
+	// name of CNI's network; empty: GC ignores the registration
+	Network   string `json:"network,omitempty"`
+	NetNS     string `json:"netns,omitempty"` // path of the network namespace on the node
+	HostIf    string `json:"hostIf"`          // name of the node's end
+	HostIndex uint32 `json:"hostIndex"`       // its index in the node's network namespace
+	// its MAC address, such as 02:00:00:00:00:01
+	HostMAC   string       `json:"hostMAC"`
 	Addresses []netip.Addr `json:"addresses,omitempty"` // that the pod got
 }
 
@@ -101,8 +104,8 @@ func (r Registration) Check() error {
 	return nil
 }
 
-// Valid says which attachments of a network there are, all of them. No interface is attached or
-// detached meanwhile, as CNI demands.
+// Valid lists all attachments of a network. No interface is attached or detached meanwhile, as CNI
+// requires.
 type Valid struct {
 	Network     string       `json:"network"`
 	Attachments []Attachment `json:"attachments"`
@@ -121,8 +124,7 @@ func (v Valid) Check() error {
 	return nil
 }
 
-// checkText checks a field that people read: names have no slash, no blank and nothing that is not
-// ASCII.
+// checkText checks a displayed field: names have no slash, no blank and only ASCII characters.
 func checkText(field, s string, needed bool) error {
 	switch {
 	case s == "" && needed:
@@ -130,12 +132,12 @@ func checkText(field, s string, needed bool) error {
 	case len(s) > maxText:
 		return fmt.Errorf("%s has %d bytes: want %d at most", field, len(s), maxText)
 	case strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '/' }):
-		return fmt.Errorf("%s %q has a character that no name has", field, s)
+		return fmt.Errorf("%s %q has an invalid character", field, s)
 	}
 	return nil
 }
 
-// Endpoint is what the agent knows of an interface of the node.
+// Endpoint is an interface of the node, as the agent knows it.
 type Endpoint struct {
 	Interface string    `json:"interface"`
 	Index     uint32    `json:"index"`
@@ -143,18 +145,18 @@ type Endpoint struct {
 	UID       string    `json:"uid,omitempty"`
 	State     string    `json:"state"`            // unknown, pending, enforced, orphaned or conflicting
 	Source    string    `json:"source,omitempty"` // told, key or namespace; empty in state unknown
-	Since     time.Time `json:"since"`            // of the state
+	Since     time.Time `json:"since"`            // when the state began
 	Reason    string    `json:"reason,omitempty"` // why it is blocked
 }
 
-// VPP asks about an interface of VPP, whose tag says whose it is.
+// VPP is a query about an interface of VPP, whose tag names its pod.
 type VPP struct {
 	Interface string // its name in VPP
 	Namespace string // of the pod
 	Name      string // of the pod
 	// Until is the state to wait for: Enforced, or Pending, which means blocked or enforced.
 	Until   string
-	Timeout time.Duration // MaxTimeout at most
+	Timeout time.Duration // at most MaxTimeout
 }
 
 // Check returns an error that names the first field that is missing, too long, or out of range.
@@ -175,13 +177,13 @@ func (v VPP) Check() error {
 	return nil
 }
 
-// Pending is the state of a pod's interface that is blocked until its policy is enforced, and
-// Unknown that of one that is not known as a pod's.
+// Pending is the state of a pod's interface that is blocked until its policy is enforced; Unknown
+// is the state of one that is not known to belong to a pod.
 const (
 	Pending = "pending"
 	Unknown = "unknown"
 )
 
-// Enforced is the state in which an interface lets pass what policy permits. In every other one it
-// lets nothing pass.
+// Enforced is the state in which an interface passes what policy permits. In every other state it
+// is blocked.
 const Enforced = "enforced"

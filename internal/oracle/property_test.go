@@ -46,8 +46,8 @@ func TestAVerdictDoesNotDependOnTheOrderOfObjects(t *testing.T) {
 	})
 }
 
-// uniqueTiers leaves out policies of administrators whose name is taken: of these the
-// last one counts, so that their order matters.
+// uniqueTiers drops admin policies whose name is in use: the last one wins, so their order would
+// matter.
 func uniqueTiers(s cluster.State) cluster.State {
 	names := map[string]bool{}
 	taken := func(name string) bool {
@@ -104,8 +104,8 @@ func checkDirection(t *rapid.T, d oracle.DirectionVerdict) {
 	}
 }
 
-// checkTiers returns the rules of administrators that match, and those of them that
-// deny. Behind one that matches none is asked.
+// checkTiers returns the matching rules of admin policies, and which of them deny. After a match no
+// further rule is evaluated.
 func checkTiers(t *rapid.T, d oracle.DirectionVerdict) (matched, denies map[api.Origin]bool) {
 	matched, denies = map[api.Origin]bool{}, map[api.Origin]bool{}
 	for _, list := range [][]oracle.TierEval{d.Admin, d.Baseline} {
@@ -174,7 +174,7 @@ func TestEgressPoliciesDoNotTouchIngress(t *testing.T) {
 	})
 }
 
-// only returns the policy with one of its types, nil when it lacks that type.
+// only returns the policy with one of its types, or nil if it lacks that type.
 func only(np *networkingv1.NetworkPolicy, keep networkingv1.PolicyType) *networkingv1.NetworkPolicy {
 	if np.Spec.PolicyTypes != nil && !slices.Contains(np.Spec.PolicyTypes, keep) {
 		return nil
@@ -207,8 +207,8 @@ func TestAnotherPolicyOnlyAddsToWhatAnIsolatedPodMayDo(t *testing.T) {
 	})
 }
 
-// TestOracleWithIsTheOracleOfTheWholeState gives an oracle half of a state, which has old
-// forms of some objects as well, and then all of the state.
+// TestOracleWithIsTheOracleOfTheWholeState gives an oracle half of a state, including old versions
+// of some objects, and then the complete state.
 func TestOracleWithIsTheOracleOfTheWholeState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := uniqueTiers(cluster.Gen(cluster.SmallWithSharedAddresses()).Draw(t, "state"))

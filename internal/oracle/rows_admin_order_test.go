@@ -14,8 +14,8 @@ const (
 	allowAll = `ingress: [{action: Allow, from: ` + shop.AllPods + `}]`
 )
 
-// adminOrderRows are rows 57 to 67, 75, 76, 79 and 80: in which order the tiers, the
-// policies and the rules are asked.
+// adminOrderRows are rows 57 to 67, 75, 76, 79 and 80: the order in which tiers, policies and rules
+// are evaluated.
 var adminOrderRows = []scenario{
 	{row: 57, name: "what the admin tier denies nobody allows", policies: shop.AllowWeb,
 		tiers: shop.Admin("a", 5, shop.ForDB+shop.DenyWeb) + shop.Baseline(shop.ForDB+allowAll), want: []string{"shop/web > shop/db 1/tcp deny", "shop/api > shop/db 1/tcp deny"}},

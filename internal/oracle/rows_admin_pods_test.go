@@ -10,8 +10,7 @@ import (
 
 const denyEverything = shop.ForAll + `ingress: [{action: Deny, from: ` + shop.AllPods + `}], egress: [{action: Deny, to: [{networks: [0.0.0.0/0, "::/0"]}]}]`
 
-// adminPodRows are rows 37 to 46 and 52 for policies of administrators: subjects, and
-// pods and nodes.
+// adminPodRows are rows 37 to 46 and 52 for admin policies: subjects, and pods and nodes.
 var adminPodRows = []scenario{
 	{row: 37, name: "the own address of a pod is no subject of administrators", tiers: shop.Admin("a", 1, denyEverything), want: []string{
 		"shop/db > shop/db 1/tcp allow", "fd00::1:3 > fd00::1:3 1/udp allow", "shop/db > shop/web 1/tcp deny"}},

@@ -7,8 +7,7 @@ import (
 	"github.com/sluice-net/sluice/tests/shop"
 )
 
-// denyPorts is an AdminNetworkPolicy for the database that denies everybody some
-// ports.
+// denyPorts is an AdminNetworkPolicy for the database that denies some ports to everyone.
 func denyPorts(ports string) string {
 	return shop.Admin("a", 1, shop.ForDB+`ingress: [{action: Deny, from: `+shop.AllPods+`, ports: [`+ports+`]}]`)
 }
@@ -18,7 +17,7 @@ func denyProtocols(protocols string) string {
 	return shop.ClusterPolicy("Admin", "a", 1, shop.ForDB+`ingress: [{action: Deny, from: `+shop.AllPods+`, protocols: [`+protocols+`]}]`)
 }
 
-// adminPortRows are rows 71 and 72, and ports that are not understood (row 77).
+// adminPortRows are rows 71 and 72, and invalid ports (row 77).
 var adminPortRows = []scenario{
 	{row: 71, name: "a name stands for ports of every protocol of the subject on ingress", tiers: denyPorts(`{namedPort: dns}`), want: []string{
 		"shop/web > shop/db 53/udp deny", "shop/web > shop/db 5353/tcp deny", "shop/web > shop/db 53/tcp allow", "shop/web > shop/db 5353/udp allow"}},

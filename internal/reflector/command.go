@@ -38,9 +38,9 @@ func NewCommand(errOut io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sluice-ksr",
 		Short: "Reflect the state of a Kubernetes cluster into etcd, where the agents read it",
-		Long: `Follow pods, namespaces, nodes and network policies of a cluster and write what policy needs of them
-to etcd. Every setting is also an environment variable (--etcd-prefix is SLUICE_ETCD_PREFIX) and a
-key in the file of --config.`,
+		Long: `Follow pods, namespaces, nodes and network policies of a cluster and write the fields that policy
+needs to etcd. Every setting is also an environment variable (--etcd-prefix is SLUICE_ETCD_PREFIX)
+and a key in the file of --config.`,
 		Example: `  sluice-ksr --etcd-endpoints 10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379
   sluice-ksr --kubeconfig ~/.kube/config --embedded-etcd --etcd-dir ./etcd`,
 		Args: settings.NoArgs, SilenceUsage: true, SilenceErrors: true,

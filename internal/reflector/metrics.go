@@ -30,21 +30,21 @@ func newMetrics(r *Reflector) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_ksr_events_total", Help: "Objects that were received from the API server.",
+			Name: "sluice_ksr_events_total", Help: "Objects received from the API server.",
 		}, []string{"kind"}),
 		problems: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_ksr_problems_total", Help: "Problems of objects that were reported: what is wrong there permits nothing.",
+			Name: "sluice_ksr_problems_total", Help: "Reported problems of objects; the affected parts permit nothing.",
 		}),
 		terms: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_ksr_terms_total", Help: "How often this replica became the leader.",
 		}),
 		delay: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "sluice_ksr_reflect_seconds", Help: "Time from an object being received to etcd having acknowledged it.",
+			Name: "sluice_ksr_reflect_seconds", Help: "Time from receiving an object until etcd has acknowledged it.",
 			Buckets: prometheus.ExponentialBuckets(1e-4, 2, 18),
 		}),
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "sluice_ksr_build_info", Help: "Always 1; the labels say which build this is.",
+		Name: "sluice_ksr_build_info", Help: "Always 1; the labels identify the build.",
 		ConstLabels: prometheus.Labels{"version": version.Get().Version, "goversion": version.Get().Go},
 	})
 	info.Set(1)
@@ -62,19 +62,19 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	leaderDesc    = desc("leader", "1 while this replica leads, and writes.")
-	syncedDesc    = desc("synced", "1 while etcd was compared with the whole state and nothing has failed since.")
-	pendingDesc   = desc("pending", "Objects that etcd does not hold as the cluster has them; of the leader only.")
-	silenceDesc   = desc("api_silence_seconds", "Time since the API server answered last.")
-	faultyDesc    = desc("objects_with_problems", "Objects of the cluster that something is wrong with.")
+	leaderDesc    = desc("leader", "1 while this replica is the leader, which writes.")
+	syncedDesc    = desc("synced", "1 if etcd was compared with the complete state and nothing has failed since.")
+	pendingDesc   = desc("pending", "Objects that differ between etcd and the cluster; of the leader only.")
+	silenceDesc   = desc("api_silence_seconds", "Time since the last answer of the API server.")
+	faultyDesc    = desc("objects_with_problems", "Objects of the cluster with problems.")
 	objectsDesc   = desc("objects", "Objects of the cluster, by kind.", "kind")
 	servedDesc    = desc("kind_served", "1 for kinds that the API server serves.", "kind")
-	knownDesc     = desc("kind_synced", "1 for kinds whose objects are all known.", "kind")
-	writesDesc    = desc("writes_total", "Objects that were written to etcd.", "op")
-	unchangedDesc = desc("unchanged_total", "Updates of objects that changed nothing that policy needs, and were not written.")
-	driftDesc     = desc("drift_total", "Objects that etcd did not hold any more as they were written.")
-	errorsDesc    = desc("store_errors_total", "Failures of etcd, after which all that it holds was compared.")
-	sweepsDesc    = desc("sweeps_total", "Comparisons of all that etcd holds with the cluster, by reason.", "reason")
+	knownDesc     = desc("kind_synced", "1 for kinds of which all objects are known.", "kind")
+	writesDesc    = desc("writes_total", "Objects written to etcd.", "op")
+	unchangedDesc = desc("unchanged_total", "Updates of objects without a change relevant to policy; they were not written.")
+	driftDesc     = desc("drift_total", "Objects in etcd that differed from what was written.")
+	errorsDesc    = desc("store_errors_total", "Failures of etcd, each followed by a comparison of its content.")
+	sweepsDesc    = desc("sweeps_total", "Comparisons of the content of etcd with the cluster, by reason.", "reason")
 )
 
 // collector reads the gauges on each scrape.

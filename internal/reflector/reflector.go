@@ -102,15 +102,15 @@ func (r *Reflector) lead(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.log.Info("leads", "identity", r.cfg.Identity)
+		r.log.Info("acquired leadership", "identity", r.cfg.Identity)
 		r.metrics.terms.Inc()
 		r.term.Store(term)
 		r.leads.Store(true)
 		err = r.writeDuring(ctx, term)
 		r.leads.Store(false)
-		r.log.Warn("does not lead any more", "identity", r.cfg.Identity, "error", err)
+		r.log.Warn("lost leadership", "identity", r.cfg.Identity, "error", err)
 		if lease := term.Resign(ctx); lease != nil && ctx.Err() == nil {
-			r.log.Warn("lease has to expire", "error", lease)
+			r.log.Warn("lease could not be revoked; the next leader must wait until it expires", "error", lease)
 		}
 		if errors.Is(err, reflect.ErrOtherCluster) && !pause(ctx, otherClusterEvery) {
 			break

@@ -77,7 +77,7 @@ func get(a net.Addr, path string) (int, string, error) {
 	return r.StatusCode, string(b), errors.Join(err, r.Body.Close())
 }
 
-// TestServerCutsWhoIsSlow: a header, a body and the time between requests have their limits.
+// TestServerCutsWhoIsSlow: there are time limits for a header, a body and between requests.
 func TestServerCutsWhoIsSlow(t *testing.T) {
 	read := make(chan error, 1)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -130,7 +130,7 @@ func TestServerRefusesALongHeader(t *testing.T) {
 	}
 }
 
-// TestServerCutsWhoDoesNotReadTheAnswer: but for streams, which extend their time.
+// TestServerCutsWhoDoesNotReadTheAnswer: except streams, which extend their limit.
 func TestServerCutsWhoDoesNotReadTheAnswer(t *testing.T) {
 	for _, extend := range []time.Duration{0, 100 * time.Millisecond} {
 		result := make(chan error, 1)
@@ -159,7 +159,7 @@ func TestServerCutsWhoDoesNotReadTheAnswer(t *testing.T) {
 	}
 }
 
-// TestServerLetsAnswersTakeTheirTime: the limit of a body is none of the answer to it.
+// TestServerLetsAnswersTakeTheirTime: the time limit of a body does not apply to the answer.
 func TestServerLetsAnswersTakeTheirTime(t *testing.T) {
 	limited := long
 	limited.body = short
@@ -239,7 +239,7 @@ type nowhere struct{ net.Listener }
 
 func (nowhere) Addr() net.Addr { return tcp("192.0.2.1:9417") }
 
-// TestPlacesAreShared: whoever takes many keeps out neither others nor the node itself.
+// TestPlacesAreShared: a client with many connections keeps out neither others nor the node itself.
 func TestPlacesAreShared(t *testing.T) {
 	p := &places{Listener: nowhere{}, most: 16, log: slog.New(slog.DiscardHandler)}
 	port := 1000
@@ -308,7 +308,7 @@ func TestPlacesAreShared(t *testing.T) {
 	}
 }
 
-// TestListenWithoutAHostIsLoopback: nobody means all addresses by leaving the host out.
+// TestListenWithoutAHostIsLoopback: leaving the host out never means all addresses.
 func TestListenWithoutAHostIsLoopback(t *testing.T) {
 	l, err := Listen(t.Context(), ":0")
 	if err != nil {

@@ -80,7 +80,7 @@ func (p Peer) In(gid uint32) bool { return p.GID == gid || slices.Contains(p.gro
 type peerKey struct{}
 
 // errNoPeer is the error for a request that did not come over a Unix socket.
-var errNoPeer = errors.New("who asks is not known: this is no Unix socket")
+var errNoPeer = errors.New("the client is unknown: the request did not come over a Unix socket")
 
 // PeerOf returns the peer whose request has the context.
 func PeerOf(ctx context.Context) (Peer, error) {
@@ -104,7 +104,7 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	}
 	p, err := peerOf(u)
 	if err != nil {
-		return context.WithValue(ctx, peerKey{}, fmt.Errorf("who asks cannot be found out: %w", err))
+		return context.WithValue(ctx, peerKey{}, fmt.Errorf("the client cannot be identified: %w", err))
 	}
 	return context.WithValue(ctx, peerKey{}, p)
 }

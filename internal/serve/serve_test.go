@@ -35,7 +35,7 @@ func (b *buffer) String() string {
 // nothing is a map that cannot be written.
 func nothing() map[string]int { return nil }
 
-// TestServerAnswersAPanicInWords: whoever asks gets words and not the end of the connection, the
+// TestServerAnswersAPanicInWords: the client gets an error text instead of a closed connection, the
 // log has the stack, and the next request is answered.
 func TestServerAnswersAPanicInWords(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -30,11 +30,11 @@ func Supervise(ctx context.Context, alive func() bool, log *slog.Logger) error {
 		select {
 		case <-tick:
 			if !alive() {
-				log.Error("not alive: the service manager will start the program again", "within", every)
+				log.Error("program is not alive; the service manager will restart it", "within", every)
 				continue
 			}
 			if err := notify(daemon.SdNotifyWatchdog); err != nil {
-				log.Warn("the service manager cannot be told", "error", err)
+				log.Warn("service manager could not be notified", "error", err)
 			}
 		case <-ctx.Done():
 			return notify(daemon.SdNotifyStopping)

@@ -184,7 +184,7 @@ func TestParseName(t *testing.T) {
 	}
 }
 
-// TestValuesThatNobodyReflectedAreNoPorts: somebody else may write to the store.
+// TestValuesThatNobodyReflectedAreNoPorts: other writers may write to the store.
 func TestValuesThatNobodyReflectedAreNoPorts(t *testing.T) {
 	s := &model.Service{Namespace: "shop", Name: "s", Selector: []*model.Label{{Key: "app", Value: "web"}}, Addresses: []string{"x", ""}, Ports: []*model.Service_Port{
 		{Port: 70000}, {Port: 80, Protocol: 99}, {Port: 80, Name: "a", Target: &model.Service_Port_TargetNumber{TargetNumber: 1 << 20}}, {Port: 0}, nil,
@@ -205,7 +205,7 @@ func TestValuesThatNobodyReflectedAreNoPorts(t *testing.T) {
 	}
 }
 
-// BenchmarkServices is what one question costs among 1 000 services with 100 000 endpoints.
+// BenchmarkServices measures one query among 1 000 services with 100 000 endpoints.
 func BenchmarkServices(b *testing.B) {
 	var c Cluster
 	for i := range 1000 {

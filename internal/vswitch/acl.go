@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch/internal/wire"
 )
 
-// accessList is one content of an ACL. It is immutable but for the counters, which
-// therefore start at zero with each replacement, as in VPP.
+// accessList is one version of an ACL. It is immutable except for the counters, which therefore
+// restart at zero with each replacement, as in VPP.
 type accessList struct {
 	index      uint32
 	tag        string
@@ -23,28 +23,28 @@ type accessList struct {
 	hits       []atomic.Uint64 // by rule
 }
 
-// newACLIndex stands for "no index yet" in acl_add_replace and "all" in dumps.
+// newACLIndex means "no index yet" in acl_add_replace and "all" in dumps.
 const newACLIndex = ^uint32(0)
 
-// maxACLs is how many ACLs one interface can have over both directions: the
-// messages count them in one byte.
+// maxACLs is the maximum number of ACLs of one interface over both directions: the messages count
+// them in one byte.
 const maxACLs = 255
 
 func newACL(tag string, rules []Rule) *accessList {
 	return &accessList{tag: tag, rules: rules, classifier: classify.New(rules), hits: make([]atomic.Uint64, len(rules))}
 }
 
-// aclTable has the ACLs of the ACL plugin.
+// aclTable holds the ACLs of the ACL plugin.
 type aclTable struct {
 	ports      *portTable
 	sessions   *sessionTable
 	quirks     bool
-	hashLookup atomic.Bool // a setting that nothing asks for
+	hashLookup atomic.Bool // a setting without effect
 	changes    atomic.Uint64
 
-	// The rest is guarded by the lock of ports.
+	// The lock of ports guards the fields below.
 	lists      pool.Pool[accessList]
-	reclassify bool // changes make sessions be evaluated again
+	reclassify bool // changes make sessions stale, so that they are evaluated again
 }
 
 func newACLTable(ports *portTable, sessions *sessionTable, quirks bool) *aclTable {
@@ -53,14 +53,14 @@ func newACLTable(ports *portTable, sessions *sessionTable, quirks bool) *aclTabl
 	return t
 }
 
-// resetACLs forgets all ACLs and settings; the lock is held or not needed yet.
+// resetACLs removes all ACLs and resets the settings; the lock is held or not needed yet.
 func (t *aclTable) resetACLs() {
 	t.lists = pool.Pool[accessList]{}
 	t.hashLookup.Store(true)
 	t.setReclassify(!t.quirks)
 }
 
-// addReplace checks a request and does it.
+// addReplace validates a request and applies it.
 func (t *aclTable) addReplace(m *acl.ACLAddReplace) (uint32, govpp.VPPApiError) {
 	if len(m.Tag) > wire.MaxName { // no NUL within the field
 		return m.ACLIndex, govpp.INVALID_VALUE
@@ -75,8 +75,7 @@ func (t *aclTable) addReplace(m *acl.ACLAddReplace) (uint32, govpp.VPPApiError) 
 	return t.putACL(m.ACLIndex, newACL(m.Tag, rules))
 }
 
-// putACL adds an ACL or replaces the content of an existing one in all places
-// where it is bound, at once.
+// putACL adds an ACL, or replaces an existing one atomically at all its bindings.
 func (t *aclTable) putACL(index uint32, a *accessList) (uint32, govpp.VPPApiError) {
 	t.ports.mu.Lock()
 	defer t.ports.mu.Unlock()
@@ -95,8 +94,7 @@ func (t *aclTable) putACL(index uint32, a *accessList) (uint32, govpp.VPPApiErro
 	return index, 0
 }
 
-// nextGeneration returns the generation of a change, or 0 when sessions are not
-// to notice it.
+// nextGeneration returns the generation of a change, or 0 if sessions must ignore the change.
 func (t *aclTable) nextGeneration() uint64 {
 	if !t.reclassify {
 		return 0
@@ -105,7 +103,7 @@ func (t *aclTable) nextGeneration() uint64 {
 	return t.ports.generation
 }
 
-// deleteACL deletes an ACL that is bound nowhere.
+// deleteACL deletes an ACL without bindings.
 func (t *aclTable) deleteACL(index uint32) govpp.VPPApiError {
 	t.ports.mu.Lock()
 	defer t.ports.mu.Unlock()
@@ -125,9 +123,9 @@ func (t *aclTable) deleteACL(index uint32) govpp.VPPApiError {
 	return 0
 }
 
-// setList binds the ACLs of both directions. Return values and partial effects
-// are VPP's: outputs go first, and a duplicate within a direction gives 1 with
-// the directions before it done.
+// setList binds the ACLs of both directions. Return values and partial effects are VPP's: outputs
+// are set first, and a duplicate within a direction returns 1 after the earlier direction was
+// changed.
 func (t *aclTable) setList(index uint32, inputs, outputs []uint32) govpp.VPPApiError {
 	t.ports.mu.Lock()
 	defer t.ports.mu.Unlock()
@@ -205,8 +203,8 @@ func (t *aclTable) removeBinding(u use, aclIndex uint32) govpp.VPPApiError {
 	return 0
 }
 
-// bind sets the list of one direction; the ACLs exist and the lock is held. An
-// equal list changes nothing; with quirks sessions take it for a change.
+// bind sets the list of one direction; the ACLs exist and the lock is held. An equal list changes
+// nothing; with quirks it makes sessions stale.
 func (t *aclTable) bind(u use, list []uint32) {
 	p := t.ports.table.Get(u.port)
 	old := p.bindings[u.dir].indices()
@@ -224,7 +222,7 @@ func (t *aclTable) bind(u use, list []uint32) {
 	t.ports.bind(u, acls, t.nextGeneration())
 }
 
-// get returns an ACL, nil when there is none.
+// get returns an ACL, or nil if it does not exist.
 func (t *aclTable) get(index uint32) *accessList {
 	t.ports.mu.Lock()
 	defer t.ports.mu.Unlock()

@@ -16,14 +16,13 @@ var (
 	errConnected    = errors.New("already connected to the vswitch")
 )
 
-// requestQueue is how many requests of an in-process client wait before SendMsg
-// blocks.
+// requestQueue is how many requests of an in-process client are queued before SendMsg blocks.
 const requestQueue = 64
 
-// Adapter returns a new connection for GoVPP's core.Connect or core.AsyncConnect
-// that needs no socket. Every call returns another, independent one; each can be
-// connected again after it was disconnected. Answers are delivered by a goroutine
-// of the connection, so that SendMsg never waits for its own caller.
+// Adapter returns a new connection for GoVPP's core.Connect or core.AsyncConnect that needs no
+// socket. Every call returns an independent connection, which can be connected again after a
+// disconnect. A goroutine of the connection delivers answers, so SendMsg never waits for its own
+// caller.
 func (s *server) Adapter() adapter.VppAPI { return &inProcess{server: s} }
 
 // inProcess implements adapter.VppAPI.
@@ -32,10 +31,10 @@ type inProcess struct {
 
 	mu       sync.Mutex
 	callback adapter.MsgCallback
-	conn     *inProcessConn // nil when not connected
+	conn     *inProcessConn // nil if not connected
 }
 
-// inProcessConn is what lives from Connect to Disconnect.
+// inProcessConn is the state from Connect to Disconnect.
 type inProcessConn struct {
 	client   *client
 	callback adapter.MsgCallback
@@ -64,8 +63,8 @@ func (a *inProcess) Connect() error {
 	return nil
 }
 
-// Disconnect ends the connection and waits for its goroutine. Requests that were
-// not handled yet are lost. It does nothing when not connected.
+// Disconnect ends the connection and waits for its goroutine. Queued requests are lost. It does
+// nothing if not connected.
 func (a *inProcess) Disconnect() error {
 	a.mu.Lock()
 	conn := a.conn
@@ -111,14 +110,14 @@ func (a *inProcess) SendMsg(context uint32, data []byte) error {
 	}
 }
 
-// SetMsgCallback sets what receives answers and events after the next Connect.
+// SetMsgCallback sets the callback for answers and events after the next Connect.
 func (a *inProcess) SetMsgCallback(cb adapter.MsgCallback) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.callback = cb
 }
 
-// WaitReady fails when the switch was closed.
+// WaitReady fails if the switch was closed.
 func (a *inProcess) WaitReady() error {
 	if a.server.isClosed() {
 		return ErrClosed
@@ -152,7 +151,7 @@ func (conn *inProcessConn) run() {
 	}
 }
 
-// deliver calls back with one payload, which the receiver may keep.
+// deliver passes one payload to the callback, which may keep it.
 func (conn *inProcessConn) deliver(payload []byte) error {
 	if conn.callback == nil {
 		return errNotConnected

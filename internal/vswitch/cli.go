@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch/internal/hoststack"
 )
 
-// command is one command of the CLI that cli_inband offers. Its words may be
-// followed by arguments; run is false when it does not understand them.
+// command is one command of the CLI behind cli_inband. Arguments may follow its words; run returns
+// false if they are invalid.
 type command struct {
 	words string
 	run   func(args []string) (string, bool)
@@ -48,7 +48,7 @@ func newConsole(sw *Switch, f *features) *console {
 	return c
 }
 
-// run runs a command line. What is unknown gives the text of VPP's CLI and -1.
+// run runs a command line. For an unknown command it returns the text of VPP's CLI and -1.
 func (c *console) run(line string) (string, govpp.VPPApiError) {
 	line, _, _ = strings.Cut(line, "\x00")
 	words := strings.Fields(line)
@@ -85,7 +85,7 @@ func (c *console) showVersion(args []string) (string, bool) {
 	return fmt.Sprintf("vpe %s\n", c.sw.version), len(args) == 0
 }
 
-// showClock tells how many seconds the vswitch runs, and the time of day.
+// showClock shows the uptime of the vswitch in seconds, and the time of day.
 func (c *console) showClock(args []string) (string, bool) {
 	now := c.sw.clock()
 	age := now.Sub(*c.sw.started.Load())
@@ -113,7 +113,7 @@ func (c *console) showRoutes(args []string) (string, bool) {
 	return b.String(), len(args) == 0
 }
 
-// option reads "keyword N"; without arguments it is all.
+// option parses "keyword N"; without arguments it returns all.
 func option(args []string, keyword string, all uint32) (uint32, bool) {
 	if len(args) == 0 {
 		return all, true
@@ -166,7 +166,7 @@ func joined(list []uint32) string {
 // maxCLISessions bounds the output of show acl-plugin sessions.
 const maxCLISessions = 1000
 
-// showSessions takes "verbose 1", which lists sessions, and "thread 0 index N", which reports
+// showSessions accepts "verbose 1", which lists sessions, and "thread 0 index N", which reports
 // whether the table has a place N.
 func (c *console) showSessions(args []string) (string, bool) {
 	var b strings.Builder
@@ -218,9 +218,8 @@ func (c *console) clearSessions(args []string) (string, bool) {
 	return "", true
 }
 
-// setReclassify switches whether changes make sessions be evaluated again. A
-// change that is made while it is off leaves existing sessions alone until the
-// next change that is made while it is on.
+// setReclassify sets whether changes make sessions stale. Existing sessions ignore a change that is
+// made while it is off, until the next change that is made while it is on.
 func (c *console) setReclassify(args []string) (string, bool) {
 	if len(args) != 1 || args[0] != "0" && args[0] != "1" {
 		return "", false
@@ -231,7 +230,7 @@ func (c *console) setReclassify(args []string) (string, bool) {
 	return "", true
 }
 
-// setTimeout takes for example "udp idle 600".
+// setTimeout parses for example "udp idle 600".
 func (c *console) setTimeout(args []string) (string, bool) {
 	if len(args) != 3 {
 		return "", false
@@ -247,7 +246,7 @@ func (c *console) setTimeout(args []string) (string, bool) {
 	return "", true
 }
 
-// setSessionLimit takes how many sessions there may be. More than that stay until they end.
+// setSessionLimit sets the maximum number of sessions. Excess sessions stay until they end.
 func (c *console) setSessionLimit(args []string) (string, bool) {
 	if len(args) != 1 {
 		return "", false

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch/internal/events"
 )
 
-// client is one connection of the binary API. Requests are handled by one
-// goroutine; close and event may be called by any.
+// client is one connection of the binary API. One goroutine handles its requests; any goroutine may
+// call close and event.
 type client struct {
 	server  *server
 	index   uint32
@@ -20,16 +20,16 @@ type client struct {
 	greeted bool   // the handshake is done
 	leaving bool   // the client said goodbye
 
-	// write sends one payload to the client. It is called by the goroutine that
-	// handles requests.
+	// write sends one payload to the client. The goroutine that handles requests calls it.
 	write func(payload []byte) error
 
-	events *events.Queue // to be sent by the door
-	done   chan struct{} // closed when the connection is to end
+	events *events.Queue // to be sent by the transport
+	done   chan struct{} // closed when the connection must end
 	ended  chan struct{} // closed when it has ended
 	once   sync.Once
 
-	// The interface events that the client wants; guarded by the lock of the server.
+	// wantsEvents means that the client subscribed to interface events; the lock of the server
+	// guards it.
 	wantsEvents bool
 	eventsPID   uint32
 }
@@ -37,7 +37,7 @@ type client struct {
 // close ends the connection soon.
 func (c *client) close() { c.once.Do(func() { close(c.done) }) }
 
-// isClosed reports whether the connection is to end.
+// isClosed reports whether the connection must end.
 func (c *client) isClosed() bool {
 	select {
 	case <-c.done:
@@ -56,7 +56,7 @@ func (c *client) send(m govpp.Message, context uint32) error {
 	return c.write(b)
 }
 
-// event queues an event. A client that does not read loses events, as with VPP.
+// event queues an event. A client that does not read loses events, as in VPP.
 func (c *client) event(m govpp.Message) {
 	b, err := c.server.messages.encode(m, 0)
 	if err == nil && c.events.Put(b) {
@@ -97,8 +97,8 @@ func (c *client) controlPing(_ *memclnt.ControlPing, reply func(govpp.Message)) 
 	reply(&memclnt.ControlPingReply{ClientIndex: c.index, VpePID: pid()})
 }
 
-// getFirstMsgID answers for names like "acl_5133bba0". Only messages that are
-// implemented have ids, so that offsets from the first one are not VPP's.
+// getFirstMsgID answers for names like "acl_5133bba0". Only implemented messages have ids, so
+// offsets from the first one differ from VPP's.
 func (c *client) getFirstMsgID(m *memclnt.GetFirstMsgID, reply func(govpp.Message)) {
 	for _, mod := range c.server.messages.modules {
 		if m.Name == mod.name+"_"+mod.crc {

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch/internal/events"
 )
 
-// TestClientLosesNoEventWhenManyInterfacesComeAtOnce has all pods of a large node come while the
-// door of a client is busy.
+// TestClientLosesNoEventWhenManyInterfacesComeAtOnce adds all pods of a large node while the
+// client's transport is busy.
 func TestClientLosesNoEventWhenManyInterfacesComeAtOnce(t *testing.T) {
 	var text bytes.Buffer
 	sw, _ := newTestSwitch(t, Options{Log: slog.New(slog.NewTextHandler(&text, nil))})
@@ -34,7 +34,7 @@ func TestClientLosesNoEventWhenManyInterfacesComeAtOnce(t *testing.T) {
 		t.Errorf("%d events of %d interfaces: %s", n, pods, text.String())
 	}
 
-	// One that never reads is reported once.
+	// A client that never reads is reported once.
 	for range events.Max + 1000 {
 		c.event(&interfaces.SwInterfaceEvent{})
 	}

@@ -9,19 +9,19 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// aclFeatures are the arcs of features with the nodes of this vswitch: its ACLs.
+// aclFeatures are the feature arcs of this vswitch and their nodes: its ACLs.
 var aclFeatures = map[string][]string{
 	"ip4-unicast": {"acl-plugin-in-ip4-fa", "ip4-lookup"}, "ip4-output": {"acl-plugin-out-ip4-fa", "interface-output"},
 	"ip6-unicast": {"acl-plugin-in-ip6-fa", "ip6-lookup"}, "ip6-output": {"acl-plugin-out-ip6-fa", "interface-output"},
 }
 
-// features are the nodes of feature arcs, and the commands about them.
+// features holds the nodes of feature arcs, and implements the commands about them.
 type features struct {
 	arcs  map[string][]string // of the whole vswitch
 	ports *portTable
 }
 
-// show lists the arcs with all nodes in the order in which packets meet them.
+// show lists the arcs with all nodes in the order in which packets traverse them.
 func (f *features) show(args []string) (string, bool) {
 	verbose := len(args) == 1 && args[0] == "verbose"
 	var b strings.Builder
@@ -42,7 +42,7 @@ func (f *features) show(args []string) (string, bool) {
 	return b.String(), len(args) == 0 || verbose
 }
 
-// showInterface lists the nodes that are on at an interface.
+// showInterface lists the enabled nodes of an interface.
 func (f *features) showInterface(args []string) (string, bool) {
 	if len(args) != 1 {
 		return "", false
@@ -69,7 +69,7 @@ func (f *features) showInterface(args []string) (string, bool) {
 	return b.String(), true
 }
 
-// has reports whether a node is on. The ACLs are where there is any in their direction.
+// has reports whether a node is enabled. The ACL node is enabled in a direction with ACLs.
 func (p *port) has(arc, node string) bool {
 	dir := api.Ingress
 	if strings.HasSuffix(arc, "-output") {
@@ -81,8 +81,8 @@ func (p *port) has(arc, node string) bool {
 	return slices.Contains(p.features[arc], node)
 }
 
-// set takes "<interface> <node> arc <arc> [disable]". Only nodes of
-// Options.Features can be switched; they do nothing.
+// set parses "<interface> <node> arc <arc> [disable]". Only nodes of Options.Features can be
+// enabled; they do nothing.
 func (f *features) set(args []string) (string, bool) {
 	off := len(args) == 5 && args[4] == "disable"
 	if len(args) != 4 && !off || args[2] != "arc" {

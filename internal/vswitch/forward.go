@@ -16,15 +16,15 @@ type forwarder struct {
 	quirks   bool
 }
 
-// Inject sends a packet into an interface and tells what became of it. A packet
-// that is routed to the interface it came from is processed like any other.
+// Inject sends a packet into an interface and returns a trace of it. A packet that is routed to its
+// incoming interface is processed like any other.
 //
-// Sessions come into being when the packet is delivered: a packet that is
-// dropped on its way out leaves nothing behind that could open a way back.
+// Sessions are created when the packet is delivered: a packet that is dropped on output creates no
+// session that could permit replies.
 func (f *forwarder) Inject(in uint32, p Packet) Trace { return f.trace(in, p, false) }
 
-// Probe reports what would become of a packet if there were no sessions. It is no traffic:
-// rules do not count it, and sessions are neither made nor kept alive nor ended by it.
+// Probe returns the trace that a packet would have without sessions. It is no traffic: rules do not
+// count it, and it neither creates nor refreshes nor ends sessions.
 func (f *forwarder) Probe(in uint32, p Packet) Trace { return f.trace(in, p, true) }
 
 func (f *forwarder) trace(in uint32, p Packet, probe bool) Trace {
@@ -40,9 +40,8 @@ func (f *forwarder) trace(in uint32, p Packet, probe bool) Trace {
 	return t
 }
 
-// Forward does the same as Inject without telling how; it returns the interface
-// that a permitted packet was delivered to. It allocates only where it creates a
-// session.
+// Forward is Inject without a trace; it returns the interface to which a permitted packet was
+// delivered. It allocates only if it creates a session.
 func (f *forwarder) Forward(in uint32, p *Packet) (out uint32, verdict api.Action) {
 	var st [2]step
 	n, reason := f.forward(in, p, &st, false)
@@ -52,7 +51,7 @@ func (f *forwarder) Forward(in uint32, p *Packet) (out uint32, verdict api.Actio
 	return st[n-1].port.index, api.Permit
 }
 
-// step is what one direction of one interface did with a packet.
+// step is the processing of a packet in one direction of one interface.
 type step struct {
 	port    *port
 	dir     api.Direction
@@ -61,12 +60,11 @@ type step struct {
 	acl     *accessList
 	rule    uint32
 	revoked bool
-	creates bool // when the packet is delivered
+	creates bool // if the packet is delivered
 	created bool
 }
 
-// forward fills the steps that were taken and returns their number. A probe leaves
-// nothing behind.
+// forward fills in the steps taken and returns their number. A probe changes no state.
 func (f *forwarder) forward(in uint32, p *Packet, st *[2]step, probe bool) (int, string) {
 	v := f.ports.view.Load()
 	t, ok := p.tuple()
@@ -112,8 +110,7 @@ func (f *forwarder) forward(in uint32, p *Packet, st *[2]step, probe bool) (int,
 	return 2, ReasonDelivered
 }
 
-// remember creates the session of a step that is to have one; false means that there
-// are too many.
+// remember creates the session of a step that requires one; it returns false if there are too many.
 func (f *forwarder) remember(x *step, t *tuple, now *lazyClock) bool {
 	if !x.creates || x.created {
 		return true
@@ -122,15 +119,15 @@ func (f *forwarder) remember(x *step, t *tuple, now *lazyClock) bool {
 	return x.created
 }
 
-// judge asks the sessions, then the ACLs of one direction of an interface. It
-// returns why the packet is dropped, or nothing.
+// judge checks the sessions, then the ACLs of one direction of an interface. It returns why the
+// packet is dropped, or "".
 func (f *forwarder) judge(x *step, p *port, dir api.Direction, t *tuple, now *lazyClock, probe bool) string {
 	x.port, x.dir, x.rule = p, dir, classify.NoRule
 	b := &p.bindings[dir]
 	if !probe && p.sessions.count.Load() > 0 && (!f.quirks || len(b.acls) > 0) {
 		hit := f.sessions.match(p, dir, t, now.time())
 		x.revoked = hit.revoked
-		// An open direction needs no session, but its packets keep one alive.
+		// A direction without ACLs needs no session, but its packets refresh one.
 		if hit.found && len(b.acls) > 0 {
 			x.matched, x.action, x.acl, x.rule = MatchSession, RulePermit, hit.acl, hit.rule
 			return ""

@@ -51,8 +51,8 @@ func seedRequests(t testing.TB, table *messageTable) (list [][]byte) {
 	return list
 }
 
-// FuzzHandleMessage handles two payloads after the handshake, then checks that
-// the configuration is whole.
+// FuzzHandleMessage handles two payloads after the handshake, then checks that the configuration is
+// consistent.
 func FuzzHandleMessage(f *testing.F) {
 	seeds := seedRequests(f, New(Options{}).messages)
 	for i, b := range seeds {
@@ -75,7 +75,7 @@ func FuzzHandleMessage(f *testing.F) {
 	})
 }
 
-// checkWhole checks that bindings and uses agree and name what exists.
+// checkWhole checks that bindings and uses agree and refer to existing objects.
 func checkWhole(t *testing.T, sw *Switch) {
 	t.Helper()
 	bound := 0

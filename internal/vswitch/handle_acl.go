@@ -10,13 +10,13 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// The version of the ACL plugin whose behaviour is followed.
+// The version of the ACL plugin that is emulated.
 const (
 	aclPluginMajor = 1
 	aclPluginMinor = 4
 )
 
-// aclHandlers answer the requests of the ACL plugin.
+// aclHandlers handle the requests of the ACL plugin.
 type aclHandlers struct {
 	acls  *aclTable
 	clock func() time.Time
@@ -85,7 +85,7 @@ func (h aclHandlers) interfaceSetList(m *acl.ACLInterfaceSetACLList, reply func(
 	reply(&acl.ACLInterfaceSetACLListReply{Retval: int32(rv)})
 }
 
-// dump answers with all ACLs or with one; with none if it does not exist.
+// dump returns all ACLs or one; nothing if it does not exist.
 func (h aclHandlers) dump(m *acl.ACLDump, reply func(govpp.Message)) {
 	for _, a := range h.acls.of(m.ACLIndex) {
 		reply(&acl.ACLDetails{ACLIndex: a.index, Tag: a.tag, Count: uint32(len(a.rules)), R: rulesToWire(a.rules)})
@@ -125,13 +125,13 @@ func (h aclHandlers) etypesDump(m *acl.ACLInterfaceEtypeWhitelistDump, reply fun
 	}
 }
 
-// statsEnable has nothing to switch: rules are always counted. The answer has
-// its own id, where VPP has that of another message.
+// statsEnable changes nothing: packets are always counted. Its answer has the right id, while VPP
+// uses that of another message.
 func (h aclHandlers) statsEnable(_ *acl.ACLStatsIntfCountersEnable, reply func(govpp.Message)) {
 	reply(&acl.ACLStatsIntfCountersEnableReply{})
 }
 
-// hashLookupSet remembers the setting; there is only one way to look up here.
+// hashLookupSet stores the setting, which has no effect: there is only one kind of lookup here.
 func (h aclHandlers) hashLookupSet(m *acl.ACLPluginUseHashLookupSet, reply func(govpp.Message)) {
 	h.acls.hashLookup.Store(m.Enable)
 	reply(&acl.ACLPluginUseHashLookupSetReply{})

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch/internal/wire"
 )
 
-// interfaceHandlers answer the requests about interfaces.
+// interfaceHandlers handle the requests about interfaces.
 type interfaceHandlers struct{ ports *portTable }
 
 func (h interfaceHandlers) messages() []*message {
@@ -28,8 +28,7 @@ func (h interfaceHandlers) messages() []*message {
 	}
 }
 
-// dump takes index 0 for all interfaces, like VPP, and a name filter
-// for a part of the name in any case.
+// dump returns all interfaces for index 0, like VPP, and filters by a part of the name in any case.
 func (h interfaceHandlers) dump(m *interfaces.SwInterfaceDump, reply func(govpp.Message)) {
 	index := uint32(m.SwIfIndex)
 	if index == 0 || m.NameFilterValid {
@@ -57,7 +56,7 @@ func (p *port) details() *interfaces.SwInterfaceDetails {
 	return d
 }
 
-// mac is a locally administered address made from the index.
+// mac returns a locally administered address derived from the index.
 func (p *port) mac() (mac ethernet_types.MacAddress) {
 	mac[0], mac[1] = 0x02, 0xfe
 	binary.BigEndian.PutUint32(mac[2:], p.index)
@@ -97,7 +96,7 @@ func (h interfaceHandlers) deleteLoopback(m *interfaces.DeleteLoopback, reply fu
 	reply(&interfaces.DeleteLoopbackReply{Retval: int32(h.ports.deleteLoopback(uint32(m.SwIfIndex)))})
 }
 
-// wantEvents refuses to do what is done already, as VPP does.
+// wantEvents returns an error if it would change nothing, as VPP does.
 func (h interfaceHandlers) wantEvents(c *client, m *interfaces.WantInterfaceEvents, reply func(govpp.Message)) {
 	var rv govpp.VPPApiError
 	if !c.server.wantEvents(c, m.EnableDisable != 0, m.PID) {
@@ -106,7 +105,7 @@ func (h interfaceHandlers) wantEvents(c *client, m *interfaces.WantInterfaceEven
 	reply(&interfaces.WantInterfaceEventsReply{Retval: int32(rv)})
 }
 
-// notifyInterface tells the clients that want events of a change of an interface.
+// notifyInterface notifies the subscribed clients of a change of an interface.
 func (s *server) notifyInterface(index uint32, up, deleted bool) {
 	s.notify(func(pid uint32) govpp.Message {
 		return &interfaces.SwInterfaceEvent{

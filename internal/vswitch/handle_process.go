@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch/internal/wire"
 )
 
-// processHandlers answer the requests about the process: its version, threads and CLI.
+// processHandlers handle the requests about the process: its version, threads and CLI.
 type processHandlers struct {
 	version string
 	cli     *console
@@ -33,8 +33,8 @@ func (h processHandlers) showVersion(_ *vpe.ShowVersion, reply func(govpp.Messag
 	reply(&vpe.ShowVersionReply{Program: "vpe", Version: h.version})
 }
 
-// versionText fits the 32 bytes of the message. What begins with sluice-vswitch
-// matches ports of SCTP.
+// versionText returns a version that fits the 32 bytes of the message. A version that begins with
+// sluice-vswitch means that rules match ports of SCTP.
 func versionText(version string, likeVPP bool) string {
 	if likeVPP {
 		return wire.Cut("like-vpp "+version, 31)

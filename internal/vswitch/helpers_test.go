@@ -27,8 +27,8 @@ func both(action RuleAction) []Rule {
 	}
 }
 
-// lab is a switch with a pod and the rest of the world, and a clock that tests
-// set. ACLs go through a GoVPP client.
+// lab is a switch with a pod and the rest of the world, and a clock that tests set. ACLs are set
+// through a GoVPP client.
 type lab struct {
 	testing.TB
 	sw         *Switch
@@ -59,8 +59,8 @@ func newLab(t testing.TB, o Options) *lab {
 	return l
 }
 
-// apply puts one ACL for each direction of the pod's interface; no rules leave the
-// direction open. It returns their indices, in the order ingress, egress.
+// apply puts one ACL for each direction of the pod's interface; no rules leave the direction
+// unrestricted. It returns their indices, in the order ingress, egress.
 func (l *lab) apply(ingress, egress []Rule) (in, out uint32) {
 	l.Helper()
 	var ins, outs []uint32
@@ -83,7 +83,7 @@ func (l *lab) cli(line string) {
 	}
 }
 
-// send sends a packet from where its source is.
+// send sends a packet from the interface of its source.
 func (l *lab) send(p Packet) Trace {
 	in := l.world
 	if p.Src == netip.MustParseAddr(podV4) || p.Src == netip.MustParseAddr(podV6) {

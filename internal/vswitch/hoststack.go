@@ -6,21 +6,21 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch/internal/hoststack"
 )
 
-// SessionRule is a session rule as the vswitch has it.
+// SessionRule is a session rule of the vswitch.
 type SessionRule = hoststack.Rule
 
-// SessionVerdict is what session rules say of a connection attempt.
+// SessionVerdict is the decision of session rules about a connection attempt.
 type SessionVerdict = hoststack.Verdict
 
-// Actions of session rules. Anything else is the index of an application that takes the
+// Actions of session rules. Any other value is the index of an application that takes the
 // connection.
 const (
-	SessionRuleNone  = hoststack.None  // goes on as if there were no rule
+	SessionRuleNone  = hoststack.None  // continues as if there were no rule
 	SessionRuleDrop  = hoststack.Drop  // refuses the connection
 	SessionRuleAllow = hoststack.Allow // lets it through
 )
 
-// sessionMessages returns the messages about the session layer.
+// sessionMessages returns the messages of the session layer.
 func sessionMessages(h hoststack.Handlers) []*message {
 	return []*message{
 		request(h.EnableDisable), reply(new(hostsession.SessionEnableDisableReply)),

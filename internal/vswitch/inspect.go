@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Interface is what can be known about an interface.
+// Interface describes an interface.
 type Interface struct {
 	Index   uint32   `json:"index"`
 	Name    string   `json:"name"`
@@ -46,12 +46,12 @@ func (t *portTable) Routes() []Route {
 	return list
 }
 
-// ACL is what can be known about an ACL without its rules.
+// ACL describes an ACL without its rules.
 type ACL struct {
 	Index   uint32   `json:"index"`
 	Tag     string   `json:"tag"`
 	Rules   int      `json:"rules"`
-	Inputs  []uint32 `json:"inputs,omitempty"`  // interfaces that have it on ingress, sorted
+	Inputs  []uint32 `json:"inputs,omitempty"`  // interfaces with it on ingress, sorted
 	Outputs []uint32 `json:"outputs,omitempty"` // on egress
 }
 
@@ -79,8 +79,8 @@ func (t *aclTable) ACLs() []ACL {
 	return list
 }
 
-// Rules returns the rules of an ACL in order, which must not be changed; ok is
-// false when there is no such ACL.
+// Rules returns the rules of an ACL in order; the caller must not modify them. ok is false if the
+// ACL does not exist.
 func (t *aclTable) Rules(aclIndex uint32) (rules []Rule, ok bool) {
 	a := t.get(aclIndex)
 	if a == nil {
@@ -89,9 +89,9 @@ func (t *aclTable) Rules(aclIndex uint32) (rules []Rule, ok bool) {
 	return a.rules, true
 }
 
-// Counters returns for each rule of an ACL how many packets it decided since the
-// ACL was created or replaced, over all interfaces. Packets of a session count
-// only when they create it. ok is false when there is no such ACL.
+// Counters returns for each rule of an ACL how many packets it decided since the ACL was created or
+// replaced, over all interfaces. Packets of a session count only when they create it. ok is false
+// if the ACL does not exist.
 func (t *aclTable) Counters(aclIndex uint32) (hits []uint64, ok bool) {
 	a := t.get(aclIndex)
 	if a == nil {
@@ -104,7 +104,7 @@ func (t *aclTable) Counters(aclIndex uint32) (hits []uint64, ok bool) {
 	return hits, true
 }
 
-// Session is one flow that an interface remembers.
+// Session describes one session of an interface.
 type Session struct {
 	SwIfIndex uint32        `json:"swIfIndex"`
 	Interface string        `json:"interface"`
@@ -117,7 +117,7 @@ type Session struct {
 	Expires   time.Time     `json:"expires"`
 }
 
-// Sessions returns the sessions that are not expired, by interface and flow.
+// Sessions returns the sessions that have not expired, by interface and flow.
 func (s *Switch) Sessions() []Session {
 	now := s.clock()
 	var list []Session
@@ -162,5 +162,5 @@ func (p Packet) compare(o Packet) int {
 		cmp.Compare(p.ICMPType, o.ICMPType), cmp.Compare(p.ICMPCode, o.ICMPCode))
 }
 
-// ClearSessions forgets all sessions.
+// ClearSessions removes all sessions.
 func (s *Switch) ClearSessions() { s.sessions.clear() }

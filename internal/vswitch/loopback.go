@@ -8,8 +8,8 @@ import (
 
 const kindLoopback = "Loopback"
 
-// addLoopback creates an interface loopN that is down, as VPP does. instance is
-// negative for the lowest that is free.
+// addLoopback creates an interface loopN that is down, as VPP does. A negative instance selects the
+// lowest free one.
 func (t *portTable) addLoopback(instance int64) (uint32, govpp.VPPApiError) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

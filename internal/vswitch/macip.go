@@ -13,13 +13,15 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch/internal/wire"
 )
 
-// macip is a list of sources. Packets have no Ethernet addresses here: only those of IP count.
+// macip is a list of permitted sources. Packets have no Ethernet addresses here, so only IP
+// addresses are checked.
 type macip struct {
 	tag   string
 	rules []acl_types.MacipACLRule
 }
 
-// permits reports what the first rule says that is about a source; without one, as VPP, no.
+// permits returns the action of the first rule that matches a source; without a match it denies,
+// like VPP.
 func (m *macip) permits(src netip.Addr) bool {
 	i := slices.IndexFunc(m.rules, func(r acl_types.MacipACLRule) bool {
 		p, ok := wire.ReadPrefix(r.SrcPrefix)
@@ -28,8 +30,8 @@ func (m *macip) permits(src netip.Addr) bool {
 	return i >= 0 && m.rules[i].IsPermit == acl_types.ACL_ACTION_API_PERMIT
 }
 
-// macipTable has the lists of sources of the ACL plugin, and answers requests about them. It is
-// guarded by the lock of ports.
+// macipTable holds the MACIP ACLs of the ACL plugin, and handles requests about them. The lock of
+// ports guards it.
 type macipTable struct {
 	ports *portTable
 	lists pool.Pool[macip]
@@ -53,7 +55,7 @@ func (t *macipTable) add(m *acl.MacipACLAdd, reply func(govpp.Message)) {
 	reply(&acl.MacipACLAddReply{ACLIndex: index})
 }
 
-// del takes the list from the interfaces that have it, as VPP does.
+// del also removes the list from its interfaces, as VPP does.
 func (t *macipTable) del(m *acl.MacipACLDel, reply func(govpp.Message)) {
 	t.ports.mu.Lock()
 	defer t.ports.mu.Unlock()

@@ -14,22 +14,22 @@ import (
 	"go.fd.io/govpp/codec"
 )
 
-// Errors of decoding a request. VPP drops such requests without an answer, and so
-// do we; they are logged.
+// Errors of decoding a request. Like VPP, the vswitch drops such requests without an answer; it
+// logs them.
 var (
 	errUnknownMessage = errors.New("unknown message id")
 	errTruncated      = errors.New("message is shorter than its content")
 )
 
-// Ids that are fixed: every client has the first one compiled in, and GoVPP takes
-// the third for the second when it disconnects.
+// Fixed ids: clients have the first one compiled in, and GoVPP uses the third instead of the second
+// when it disconnects.
 const (
 	idSockclntCreate      = 15
 	idSockclntDelete      = 17
 	idSockclntDeleteReply = 18
 )
 
-// firstPluginID is where the messages start that have no fixed id.
+// firstPluginID is the first id of messages without a fixed id.
 const firstPluginID = 100
 
 // message is one entry of the message table.
@@ -37,27 +37,27 @@ type message struct {
 	id    uint16
 	proto govpp.Message
 	size  int // of the shortest payload
-	// serve decodes and answers a request; nil for what only we send.
+	// serve decodes and answers a request; nil for messages that only the vswitch sends.
 	serve func(c *client, payload []byte, context uint32) error
 }
 
-// module is a group of messages with an .api file of its own.
+// module is the group of messages of one .api file.
 type module struct {
 	name, version, crc string
 	first              uint16
 }
 
-// messageTable is the same for all clients. It lists only what is implemented.
+// messageTable is the same for all clients. It contains only implemented messages.
 type messageTable struct {
 	byID    map[uint16]*message
 	byName  map[string]*message // name_crc
-	ids     map[string]uint16   // name only, for what we send
-	list    []*message          // in the order in which clients are told
+	ids     map[string]uint16   // by name only, for sent messages
+	list    []*message          // in the order in which clients receive it
 	modules []module
-	next    uint16 // id of a message that has no fixed one
+	next    uint16 // next id of a message without a fixed one
 }
 
-// request makes the entry of a request whose answer is the same for all clients.
+// request returns the entry of a request whose answer is the same for all clients.
 func request[T any, M interface {
 	*T
 	govpp.Message
@@ -65,7 +65,7 @@ func request[T any, M interface {
 	return clientRequest(func(_ *client, m M, reply func(govpp.Message)) { handle(m, reply) })
 }
 
-// clientRequest makes the entry of a request about the client.
+// clientRequest returns the entry of a request about the client.
 func clientRequest[T any, M interface {
 	*T
 	govpp.Message
@@ -88,7 +88,7 @@ func clientRequest[T any, M interface {
 	return e
 }
 
-// reply makes the entry of a message that only we send.
+// reply returns the entry of a message that only the vswitch sends.
 func reply(proto govpp.Message) *message { return &message{proto: proto} }
 
 // proto2size returns the size of a message without elements of variable length.
@@ -111,7 +111,7 @@ func headerSize(m govpp.Message) int {
 	return 2
 }
 
-// newMessageTable returns a table of the messages about connections.
+// newMessageTable returns a table with the messages about connections.
 func newMessageTable() *messageTable {
 	t := &messageTable{
 		byID: make(map[uint16]*message), byName: make(map[string]*message), ids: make(map[string]uint16),
@@ -130,8 +130,8 @@ func (t *messageTable) addModule(name, version string, crc uint32, messages ...*
 	}
 }
 
-// addMemclnt adds the messages that have the ids of VPP. sockclnt_delete comes
-// after its reply because GoVPP keeps the last name with that prefix.
+// addMemclnt adds the messages with VPP's ids. sockclnt_delete comes after its reply because GoVPP
+// keeps the last name with that prefix.
 func (t *messageTable) addMemclnt() {
 	t.modules = append(t.modules, module{
 		name: memclnt.APIFile, version: memclnt.APIVersion, crc: fmt.Sprintf("%08x", uint32(memclnt.VersionCrc)), first: 1,
@@ -158,8 +158,8 @@ func (t *messageTable) add(id uint16, m *message) {
 	t.list = append(t.list, m)
 }
 
-// handle answers one request. An error says that the request was dropped without
-// an answer, or that the answer could not be sent.
+// handle answers one request. An error means that the request was dropped without an answer, or
+// that the answer could not be sent.
 func (c *client) handle(payload []byte) error {
 	if len(payload) < 2 {
 		return fmt.Errorf("request of %d bytes: %w", len(payload), errTruncated)
@@ -182,8 +182,7 @@ func (c *client) handle(payload []byte) error {
 	return m.serve(c, payload, context)
 }
 
-// check compares the length of a request with what its counts claim, before
-// anything is allocated for them.
+// check compares the length of a request with its counts before anything is allocated for them.
 func (m *message) check(payload []byte) error {
 	need := uint64(m.size)
 	if uint64(len(payload)) >= need {
@@ -195,8 +194,8 @@ func (m *message) check(payload []byte) error {
 	return nil
 }
 
-// variableSize returns how long the elements of variable length are that a
-// request announces; the fixed part of the payload is complete.
+// variableSize returns the length of the variable-length elements that a request announces; the
+// fixed part of the payload is complete.
 func variableSize(proto govpp.Message, payload []byte) uint64 {
 	switch m := proto.(type) {
 	case *acl.ACLAddReplace: // header, acl_index, tag, count
@@ -215,7 +214,7 @@ func variableSize(proto govpp.Message, payload []byte) uint64 {
 	return 0
 }
 
-// encode returns the payload of a message that we send.
+// encode returns the payload of a sent message.
 func (t *messageTable) encode(m govpp.Message, context uint32) ([]byte, error) {
 	b, err := codec.EncodeMsg(m, t.ids[m.GetMessageName()])
 	if err != nil {

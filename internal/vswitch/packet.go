@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Packet is what the vswitch looks at of an IP packet. Fields that the protocol
-// does not have are ignored.
+// Packet holds the fields of an IP packet that the vswitch uses. Fields that the protocol lacks are
+// ignored.
 type Packet struct {
 	Src              netip.Addr   `json:"src"` // of the same family as Dst; zones are ignored
 	Dst              netip.Addr   `json:"dst"`
@@ -39,8 +39,8 @@ func FlowPacket(f api.Flow) Packet {
 	return p
 }
 
-// Reply returns a packet that answers p: SYN and ACK for a SYN, an ACK for other
-// TCP, the answer to an ICMP query, the same type for other ICMP.
+// Reply returns a packet that answers p: SYN and ACK for a SYN, an ACK for other TCP, the answer to
+// an ICMP query, the same type for other ICMP.
 func (p Packet) Reply() Packet {
 	r := p
 	r.Src, r.Dst = p.Dst, p.Src
@@ -60,8 +60,7 @@ func (p Packet) Reply() Packet {
 	return r
 }
 
-// tuple returns what rules match; ok is false when the addresses are not two
-// addresses of one family.
+// tuple returns the fields that rules match; ok is false unless the addresses are of one family.
 func (p *Packet) tuple() (t tuple, ok bool) {
 	t = tuple{Src: p.Src.WithZone(""), Dst: p.Dst.WithZone(""), Protocol: p.Protocol, Fragment: p.NonFirstFragment}
 	if !t.Src.IsValid() || t.Src.BitLen() != t.Dst.BitLen() {

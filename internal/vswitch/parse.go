@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// ErrMalformed is returned for bytes that are not a packet.
+// ErrMalformed is the error for bytes that are not a packet.
 var ErrMalformed = errors.New("malformed packet")
 
 // Header lengths.
@@ -20,8 +20,8 @@ const (
 	maxExtensions = 16
 )
 
-// InjectBytes is Inject for the bytes of an IP packet. Bytes that are not one are
-// denied, and the error says why.
+// InjectBytes is Inject for the bytes of an IP packet. It denies invalid bytes and returns an
+// error.
 func (f *forwarder) InjectBytes(in uint32, b []byte) (Trace, error) {
 	p, err := ParsePacket(b)
 	if err != nil {
@@ -30,10 +30,9 @@ func (f *forwarder) InjectBytes(in uint32, b []byte) (Trace, error) {
 	return f.Inject(in, p), nil
 }
 
-// ParsePacket reads an IPv4 or IPv6 packet that starts with its IP header. Bytes
-// behind the length that the header tells are ignored. The header of the
-// transport protocol must be complete in the first fragment, so that no packet
-// escapes a rule by hiding its ports or flags.
+// ParsePacket parses an IPv4 or IPv6 packet that starts with its IP header. It ignores bytes beyond
+// the length in the header. The header of the transport protocol must be complete in the first
+// fragment, so that no packet evades a rule by hiding its ports or flags.
 func ParsePacket(b []byte) (Packet, error) {
 	if len(b) == 0 {
 		return Packet{}, fmt.Errorf("%w: no bytes", ErrMalformed)
@@ -100,8 +99,8 @@ const (
 	extShim6       = 140
 )
 
-// skipExtensions sets the protocol and returns what follows the extension
-// headers. Behind the header of a fragment that is not the first there are none.
+// skipExtensions sets the protocol and returns what follows the extension headers. It stops at the
+// header of a fragment that is not the first.
 func (p *Packet) skipExtensions(next uint8, b []byte) ([]byte, error) {
 	for range maxExtensions {
 		size := 8
@@ -131,7 +130,7 @@ func (p *Packet) skipExtensions(next uint8, b []byte) ([]byte, error) {
 	return nil, fmt.Errorf("%w: more than %d IPv6 extension headers", ErrMalformed, maxExtensions)
 }
 
-// parseTransport reads what rules look at of the transport header.
+// parseTransport parses the fields of the transport header that rules use.
 func (p *Packet) parseTransport(b []byte) error {
 	if p.NonFirstFragment {
 		return nil
@@ -156,8 +155,8 @@ func (p *Packet) parseTransport(b []byte) error {
 	return nil
 }
 
-// transportHeader is how many bytes a packet of the protocol must have behind its
-// IP header; 0 for protocols that rules do not look into.
+// transportHeader is how many bytes of a protocol's header a packet must contain; 0 for protocols
+// whose header rules do not use.
 func transportHeader(p api.Protocol) int {
 	switch p {
 	case api.TCP:

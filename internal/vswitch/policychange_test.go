@@ -76,8 +76,8 @@ func TestPolicyChangesAndLiveSessions(t *testing.T) {
 	}
 }
 
-// The first packet decides: rules for SYN only must not be asked with the flags
-// of a later packet.
+// The first packet decides: rules for SYN only must not be evaluated with the flags of a later
+// packet.
 func TestAReevaluationAsksWithTheFirstPacket(t *testing.T) {
 	syn := rule(RulePermitReflect, anyV4, anyV4, 6, Range{}, Range{})
 	syn.FlagsMask, syn.FlagsValue = flagSYN|flagACK, flagSYN
@@ -137,9 +137,9 @@ func TestInterfacesThatShareAnACLSwitchTogether(t *testing.T) {
 	traffic.Wait()
 }
 
-// The model is the specification of sessions without timeouts: a flow is answered
-// while a packet of its starter was let through and the starter's direction
-// permitted it ever since, as far as any packet could notice.
+// The model is the specification of sessions without timeouts: replies of a flow pass if a packet
+// of its starter was permitted and the starter's direction has permitted it ever since, as far as
+// any packet could detect.
 func TestRepliesPassOnlyWhileTheStarterIsPermitted(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sw := New(Options{})
@@ -153,8 +153,8 @@ func TestRepliesPassOnlyWhileTheStarterIsPermitted(t *testing.T) {
 			rt.Fatal(rv)
 		}
 
-		permitted := map[uint16]bool{} // ports that the pod may start flows to
-		started := map[uint16]bool{}   // flows that were let through and not cut since
+		permitted := map[uint16]bool{} // ports to which the pod may start flows
+		started := map[uint16]bool{}   // flows that were permitted and not cut since
 		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
 			port := rapid.SampledFrom([]uint16{1, 2, 3}).Draw(rt, "port")
 			p := fromPod(api.UDP, 99, port)

@@ -2,8 +2,8 @@ package vswitch
 
 import "github.com/sluice-net/sluice/internal/vswitch/internal/classify"
 
-// port is the configuration of one interface. It is immutable: a change makes a
-// copy. sessions is the part that all copies share.
+// port is the configuration of one interface. It is immutable: a change makes a copy. All copies
+// share sessions.
 type port struct {
 	index    uint32
 	name     string
@@ -12,19 +12,19 @@ type port struct {
 	up       bool
 	bindings [2]binding          // by direction
 	etypes   [2][]uint16         // ethertype whitelists by direction; stored, not applied: there is no L2 path
-	features map[string][]string // of other plugins that are on, by arc; they do nothing
+	features map[string][]string // enabled nodes of other plugins, by arc; they do nothing
 	sources  *macip              // nil: all
 	sessions *portSessions
 }
 
-// binding is the ordered list of ACLs of one direction of an interface. Without
-// ACLs the direction is open.
+// binding is the ordered list of ACLs of one direction of an interface. A direction without ACLs is
+// unrestricted.
 type binding struct {
 	acls []*accessList
-	gen  uint64 // of the last change that sessions must notice
+	gen  uint64 // of the last change that affects sessions
 }
 
-// changed records a change; 0 is one that sessions are not to notice.
+// changed records a change; generation 0 does not affect sessions.
 func (b *binding) changed(gen uint64) {
 	if gen != 0 {
 		b.gen = gen
@@ -39,8 +39,8 @@ func (b *binding) indices() []uint32 {
 	return list
 }
 
-// classify returns the ACL and the number of the rule that decides, nil when none
-// does. It does not allocate.
+// classify returns the ACL and the number of the deciding rule, or nil if there is none. It does
+// not allocate.
 func (b *binding) classify(t *tuple) (*accessList, uint32) {
 	for _, a := range b.acls {
 		if n := a.classifier.Lookup(t); n != classify.NoRule {
@@ -50,7 +50,7 @@ func (b *binding) classify(t *tuple) (*accessList, uint32) {
 	return nil, classify.NoRule
 }
 
-// permits says what the rules of a direction do with a tuple, without counting.
+// permits applies the rules of a direction to a tuple without counting.
 func (b *binding) permits(t *tuple) bool {
 	if len(b.acls) == 0 {
 		return true

@@ -12,13 +12,13 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch/internal/pool"
 )
 
-// view is what packets see. It is immutable.
+// view is the configuration that packets see. It is immutable.
 type view struct {
-	ports  []*port // by sw_if_index; nil where there is none
+	ports  []*port // by sw_if_index; nil if there is none
 	routes *bart.Table[uint32]
 }
 
-// port returns an interface, nil when there is none.
+// port returns an interface, or nil if it does not exist.
 func (v *view) port(i uint32) *port {
 	if uint64(i) >= uint64(len(v.ports)) {
 		return nil
@@ -32,22 +32,23 @@ type use struct {
 	dir  api.Direction
 }
 
-// portTable has the interfaces with what is bound to them, and the routes. What packets see of
-// them is replaced as a whole.
+// portTable holds the interfaces with their bindings, and the routes. Packets see each change
+// atomically.
 type portTable struct {
 	sessions *sessionTable
 	notify   func(swIfIndex uint32, up, deleted bool) // sends an event to clients
 	view     atomic.Pointer[view]
 
-	mu         sync.Mutex                  // guards the rest, changes of view, and the tables of ACLs
+	// guards the fields below, changes of view, and the tables of ACLs
+	mu         sync.Mutex
 	table      pool.Pool[port]             // the same as view.ports
 	names      map[string]uint32           // sw_if_index by name
 	routes     map[uint32]routeSet         // by sw_if_index
-	uses       map[uint32]map[use]struct{} // by ACL index: where it is bound
+	uses       map[uint32]map[use]struct{} // bindings by ACL index
 	generation uint64                      // of the last change of a binding
 }
 
-// newPortTable returns a table that has the interface local0 and no routes.
+// newPortTable returns a table with the interface local0 and no routes.
 func newPortTable(sessions *sessionTable, notify func(swIfIndex uint32, up, deleted bool)) *portTable {
 	t := &portTable{
 		sessions: sessions, notify: notify,
@@ -58,10 +59,9 @@ func newPortTable(sessions *sessionTable, notify func(swIfIndex uint32, up, dele
 	return t
 }
 
-// AddInterface adds an interface that is up and returns its index. If there is
-// an interface of that name already, it gets the tag and its index is returned.
-// Messages of the binary API have room for the first 63 bytes of names and tags
-// only; here they are kept and compared whole.
+// AddInterface adds an interface that is up and returns its index. If an interface with that name
+// exists, it gets the tag and its index is returned. Messages of the binary API have room only for
+// the first 63 bytes of names and tags; here they are stored and compared completely.
 func (t *portTable) AddInterface(name, tag string) (swIfIndex uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,7 +75,7 @@ func (t *portTable) AddInterface(name, tag string) (swIfIndex uint32) {
 	return p.index
 }
 
-// update changes an interface, if there is one.
+// update changes an interface if it exists.
 func (t *portTable) update(index uint32, change func(*port)) govpp.VPPApiError {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,7 +86,7 @@ func (t *portTable) update(index uint32, change func(*port)) govpp.VPPApiError {
 	return 0
 }
 
-// setUp switches an interface on or off.
+// setUp sets an interface up or down.
 func (t *portTable) setUp(index uint32, up bool) govpp.VPPApiError {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,15 +101,15 @@ func (t *portTable) setUp(index uint32, up bool) govpp.VPPApiError {
 	return 0
 }
 
-// RemoveInterface removes an interface, its bindings, its sessions and the
-// routes to it. It is false when there is none; local0 cannot be removed.
+// RemoveInterface removes an interface, its bindings, its sessions and the routes to it. It returns
+// false if the interface does not exist; local0 cannot be removed.
 func (t *portTable) RemoveInterface(swIfIndex uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.remove(swIfIndex)
 }
 
-// add gives a new port its index; the lock is held.
+// add assigns an index to a new port; the lock is held.
 func (t *portTable) add(p *port) {
 	p.index = t.table.Next()
 	t.generation++
@@ -165,8 +165,8 @@ func (t *portTable) bind(u use, acls []*accessList, gen uint64) {
 	})
 }
 
-// replace replaces the content of an ACL in all places where it is bound, at once; the lock is
-// held. gen is that of the change.
+// replace replaces an ACL atomically at all its bindings; the lock is held. gen is that of the
+// change.
 func (t *portTable) replace(old, a *accessList, gen uint64) {
 	for u := range t.uses[a.index] {
 		p := *t.table.Get(u.port)
@@ -179,8 +179,8 @@ func (t *portTable) replace(old, a *accessList, gen uint64) {
 	t.publish()
 }
 
-// unbindAll takes all that clients bound from the interfaces; the lock is held, and the caller
-// publishes.
+// unbindAll removes everything that clients bound to the interfaces; the lock is held, and the
+// caller publishes.
 func (t *portTable) unbindAll() {
 	clear(t.uses)
 	t.generation++
@@ -199,7 +199,7 @@ func (t *portTable) publish() {
 	t.view.Store(&v)
 }
 
-// allPorts stands for all interfaces in dumps.
+// allPorts means all interfaces in dumps.
 const allPorts = ^uint32(0)
 
 // of returns one interface or, for allPorts, all of them.
@@ -220,7 +220,7 @@ func (t *portTable) of(index uint32) []*port {
 	return list
 }
 
-// named returns an interface by name, nil when there is none.
+// named returns an interface by name, or nil if it does not exist.
 func (t *portTable) named(name string) *port {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -230,7 +230,7 @@ func (t *portTable) named(name string) *port {
 	return nil
 }
 
-// nameOf returns the name of an interface; ok is false when there is none.
+// nameOf returns the name of an interface; ok is false if it does not exist.
 func (t *portTable) nameOf(index uint32) (name string, ok bool) {
 	p := t.view.Load().port(index)
 	if p == nil {

@@ -12,9 +12,8 @@ var ErrNoInterface = errors.New("no such interface")
 // routeSet holds the prefixes that are routed to one interface.
 type routeSet map[netip.Prefix]struct{}
 
-// AddRoute sends packets to destinations in the prefix out of an interface; the
-// longest prefix that holds a destination wins. A route of the same prefix is
-// replaced. Host bits are ignored.
+// AddRoute routes packets with destinations in the prefix to an interface; the longest matching
+// prefix wins. It replaces a route of the same prefix. Host bits are ignored.
 func (t *portTable) AddRoute(prefix netip.Prefix, swIfIndex uint32) error {
 	if !prefix.IsValid() {
 		return fmt.Errorf("%q is not a prefix that can be routed", prefix)
@@ -40,7 +39,7 @@ func (t *portTable) AddRoute(prefix netip.Prefix, swIfIndex uint32) error {
 	return nil
 }
 
-// RemoveRoute removes the route of a prefix; it is false when there is none.
+// RemoveRoute removes the route of a prefix; it returns false if there is none.
 func (t *portTable) RemoveRoute(prefix netip.Prefix) bool {
 	if !prefix.IsValid() {
 		return false

@@ -13,7 +13,7 @@ import (
 // RuleAction is what an ACL rule does with a packet.
 type RuleAction = classify.Action
 
-// The actions have the numbers that they have on the wire.
+// The actions have the numbers of the wire format.
 const (
 	RuleDeny          = classify.Deny
 	RulePermit        = classify.Permit
@@ -26,12 +26,12 @@ type Range = classify.Range
 // Rule is one rule of an ACL.
 type Rule = classify.Rule
 
-// tuple is what rules are matched against.
+// tuple is what rules match.
 type tuple = classify.Tuple
 
-// rulesFromWire checks and converts the rules of a message. VPP accepts actions
-// that it does not know and permits then, which is a quirk; otherwise they are
-// refused, because an unknown action must not open anything.
+// rulesFromWire validates and converts the rules of a message. VPP accepts unknown actions and then
+// permits, which is a quirk; otherwise they are rejected, because an unknown action must not open
+// anything.
 func rulesFromWire(list []acl_types.ACLRule, quirks bool) ([]Rule, govpp.VPPApiError) {
 	rules := make([]Rule, len(list))
 	for i := range list {

@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch/internal/frame"
 )
 
-// Serve accepts clients of the binary API, usually on a Unix stream socket, until
-// the context ends or the switch is closed; both are not errors. It closes the
-// listener and returns when all its connections have ended.
+// Serve accepts clients of the binary API, usually on a Unix stream socket, until the context ends
+// or the switch is closed; neither is an error. It closes the listener and returns when all its
+// connections have ended.
 func (s *server) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var conns sync.WaitGroup
@@ -70,8 +70,7 @@ func (c *client) serveSocket(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// readRequests handles requests in order; answers are flushed when no further
-// request is waiting.
+// readRequests handles requests in order; it flushes answers when no further request is waiting.
 func (c *client) readRequests(r *bufio.Reader, sock *frame.Writer) error {
 	for {
 		payload, err := frame.Read(r)

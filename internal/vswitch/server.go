@@ -13,9 +13,9 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch/internal/events"
 )
 
-// Errors of clients that connect.
+// Errors for connecting clients.
 var (
-	// ErrClosed is returned by what needs a switch that was not closed.
+	// ErrClosed is returned if the switch was closed.
 	ErrClosed = errors.New("the vswitch is closed")
 
 	// errRestarting is returned to a client that connects during Restart.
@@ -25,18 +25,18 @@ var (
 	errTooManyClients = errors.New("too many clients of the binary API")
 )
 
-// server has the clients of the binary API, whichever door they come through.
+// server manages the clients of the binary API, over all transports.
 type server struct {
 	log      *slog.Logger
 	messages *messageTable
-	limit    int           // of clients
+	limit    int           // maximum number of clients
 	done     chan struct{} // closed with the server
 
-	mu      sync.Mutex // guards the rest, and what events clients want
+	mu      sync.Mutex // guards the fields below, and the event subscriptions of clients
 	closed  bool
-	paused  bool // no client is taken
+	paused  bool // no new clients are accepted
 	clients map[uint32]*client
-	last    uint32         // index of a client
+	last    uint32         // last index of a client
 	running sync.WaitGroup // goroutines of clients
 }
 
@@ -47,8 +47,8 @@ func newServer(log *slog.Logger, limit int) *server {
 	}
 }
 
-// Close disconnects all clients and waits until their goroutines have ended.
-// Packets are still forwarded afterwards.
+// Close disconnects all clients and waits until their goroutines have ended. Packets are still
+// forwarded afterwards.
 func (s *server) Close() error {
 	s.mu.Lock()
 	if !s.closed {
@@ -70,7 +70,7 @@ func (s *server) isClosed() bool {
 	return s.closed
 }
 
-// pause disconnects all clients, waits for their ends, and takes no others until resume.
+// pause disconnects all clients, waits until they have ended, and accepts no others until resume.
 func (s *server) pause() {
 	s.mu.Lock()
 	s.paused = true
@@ -82,7 +82,7 @@ func (s *server) pause() {
 	}
 }
 
-// resume takes clients again.
+// resume accepts clients again.
 func (s *server) resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *server) connect() (*client, error) {
 	return c, nil
 }
 
-// release forgets a client; its goroutines have ended.
+// release removes a client; its goroutines have ended.
 func (s *server) release(c *client) {
 	c.close()
 	s.mu.Lock()
@@ -122,8 +122,8 @@ func (s *server) release(c *client) {
 	s.running.Done()
 }
 
-// wantEvents reports whether a client wants events, which name the process pid; false means that
-// nothing changes.
+// wantEvents sets whether a client receives events, which contain the process pid; it returns false
+// if that changes nothing.
 func (s *server) wantEvents(c *client, want bool, pid uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +134,7 @@ func (s *server) wantEvents(c *client, want bool, pid uint32) bool {
 	return true
 }
 
-// notify sends an event to the clients that want events.
+// notify sends an event to the subscribed clients.
 func (s *server) notify(event func(pid uint32) govpp.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,18 +8,19 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Timeouts say how long an idle session lives.
+// Timeouts are the idle timeouts of sessions.
 type Timeouts struct {
 	TCPTransient   time.Duration // not established, or closing; 120 s
 	TCPEstablished time.Duration // 24 h
 	Other          time.Duration // UDP, ICMP queries and the rest; 600 s
 }
 
-// sessionState decides the timeout of a session.
+// sessionState determines the timeout of a session.
 type sessionState uint8
 
 const (
-	stateTransient sessionState = iota // TCP before both sides have acknowledged, or after FIN or RST
+	// TCP before both sides have acknowledged, or after FIN or RST
+	stateTransient sessionState = iota
 	stateEstablished
 	stateOther
 	states
@@ -29,8 +30,8 @@ func (s sessionState) String() string {
 	return [states]string{"tcp transient", "tcp established", "udp idle"}[s]
 }
 
-// session is a flow that a permit+reflect rule let through one interface. It is
-// guarded by the lock of its table.
+// session is a flow that a permit+reflect rule permitted on one interface. The lock of its table
+// guards it.
 type session struct {
 	key        sessionKey
 	port       *portSessions
@@ -39,28 +40,28 @@ type session struct {
 	seen       [2]uint8      // TCP flags seen, by direction
 	state      sessionState
 	last       time.Time
-	gen        uint64      // of the owner's binding when it was last evaluated
-	acl        *accessList // what created it
+	gen        uint64      // of the owner's binding at the last evaluation
+	acl        *accessList // the rule that created it
 	rule       uint32
 	prev, next *session // in the list of its state, oldest first
 }
 
-// sessionTable holds the sessions of all interfaces. Sessions of one state are in
-// a list by time of last use, so that what is expired is always at the front.
+// sessionTable holds the sessions of all interfaces. Sessions of one state are in a list by time of
+// last use, so the expired ones are at the front.
 type sessionTable struct {
 	mu       sync.Mutex
-	limit    int // of sessions
+	limit    int // maximum number of sessions
 	quirks   bool
-	checks   bool // with quirks: packets look whether their session is stale
-	made     int  // places that there are since an interface had an ACL; 0 before
-	adds     int  // sessions that there ever were
+	checks   bool // with quirks: packets check whether their session is stale
+	made     int  // size since the first ACL of an interface; 0 before
+	adds     int  // number of sessions ever created
 	count    int
 	timeouts [states]time.Duration
 	initial  sessionSettings // before the CLI changed them
 	lists    [states]session // ring heads
 }
 
-// sessionSettings are what the CLI changes.
+// sessionSettings are the settings that the CLI changes.
 type sessionSettings struct {
 	limit    int
 	timeouts [states]time.Duration
@@ -95,7 +96,7 @@ func newSessionTable(limit int, t Timeouts, quirks bool) *sessionTable {
 	return st
 }
 
-// sessionHit is what match found.
+// sessionHit is the result of match.
 type sessionHit struct {
 	found, revoked bool
 	owner          api.Direction
@@ -103,10 +104,10 @@ type sessionHit struct {
 	rule           uint32
 }
 
-// match finds the session of a packet and refreshes it. A session that was not
-// evaluated against the current rules of its owner's direction is evaluated now,
-// whichever direction the packet has; if it is no longer permitted it is removed
-// and the packet is to be judged afresh.
+// match finds the session of a packet and refreshes it. If the session was not evaluated against
+// the current rules of its owner's direction, match evaluates it now, in whichever direction the
+// packet goes. If it is no longer permitted, match removes it, and the packet must be checked
+// against the rules.
 func (st *sessionTable) match(p *port, dir api.Direction, t *tuple, now time.Time) (hit sessionHit) {
 	if p.sessions.count.Load() == 0 {
 		return hit
@@ -128,8 +129,8 @@ func (st *sessionTable) match(p *port, dir api.Direction, t *tuple, now time.Tim
 	if st.quirks {
 		return st.matchQuirky(s, p, dir, t, now)
 	}
-	// A packet may still hold an older view than the one that the session was
-	// evaluated with; it must not bring the session back to it.
+	// A packet may still use an older view than the last evaluation of the session; it must not
+	// revert the session to that view.
 	if owner := &p.bindings[s.owner]; owner.gen > s.gen {
 		first := s.key.tuple(s.owner, s.flags)
 		if !owner.permits(&first) {
@@ -142,7 +143,7 @@ func (st *sessionTable) match(p *port, dir api.Direction, t *tuple, now time.Tim
 	return sessionHit{found: true, owner: s.owner, acl: s.acl, rule: s.rule}
 }
 
-// create adds the session of a packet; false means that the table is full.
+// create adds the session of a packet; it returns false if the table is full.
 func (st *sessionTable) create(p *port, dir api.Direction, t *tuple, a *accessList, rule uint32, now time.Time) bool {
 	key, ok := st.key(dir, t)
 	if !ok {
@@ -169,8 +170,7 @@ func (st *sessionTable) create(p *port, dir api.Direction, t *tuple, a *accessLi
 	return true
 }
 
-// touch records a packet of the session and moves it to the end of the list of
-// its state.
+// touch records a packet of the session and moves the session to the end of the list of its state.
 func (st *sessionTable) touch(s *session, dir api.Direction, flags uint8, now time.Time) {
 	s.seen[dir] |= flags
 	s.state = s.currentState()
@@ -181,7 +181,7 @@ func (st *sessionTable) touch(s *session, dir api.Direction, flags uint8, now ti
 	head.prev.next, head.prev = s, s
 }
 
-// TCP flags, and those that decide the state of a session.
+// TCP flags, and those that determine the state of a session.
 const (
 	flagFIN = 1 << 0
 	flagSYN = 1 << 1
@@ -191,8 +191,8 @@ const (
 	stateFlags = flagFIN | flagSYN | flagRST | flagACK
 )
 
-// currentState is VPP's: a TCP session is established while both sides have sent
-// SYN and ACK and none has sent FIN or RST.
+// currentState is VPP's: a TCP session is established while both sides have sent SYN and ACK and
+// none has sent FIN or RST.
 func (s *session) currentState() sessionState {
 	if s.key.proto != uint32(api.TCP) {
 		return stateOther
@@ -204,8 +204,8 @@ func (s *session) currentState() sessionState {
 	return stateTransient
 }
 
-// isOverAt reports whether a packet opens a new connection over one that is closing.
-// It is judged by the rules: if the other side opens it, it is no reply.
+// isOverAt reports whether a packet opens a new connection over one that is closing. Such a packet
+// is checked against the rules: if the other side sends it, it is not a reply.
 func (s *session) isOverAt(t *tuple) bool {
 	return t.Protocol == api.TCP && t.Flags&(flagSYN|flagACK) == flagSYN && (s.seen[0]|s.seen[1])&(flagFIN|flagRST) != 0
 }
@@ -214,7 +214,7 @@ func (st *sessionTable) expired(s *session, now time.Time) bool {
 	return now.Sub(s.last) >= st.timeouts[s.state]
 }
 
-// expire removes what is expired.
+// expire removes the expired sessions.
 func (st *sessionTable) expire(now time.Time) {
 	for i := range st.lists {
 		head := &st.lists[i]
@@ -224,9 +224,9 @@ func (st *sessionTable) expire(now time.Time) {
 	}
 }
 
-// evict makes room: the TCP session that is longest without a handshake goes
-// first, then the longest idle session without a handshake at all. Established
-// TCP is never evicted.
+// evict makes room: it removes the TCP session that has been longest without a handshake or, if
+// there is none, the longest idle session of a protocol without a handshake. It never removes
+// established TCP sessions.
 func (st *sessionTable) evict() bool {
 	if st.quirks {
 		st.recycle()
@@ -250,8 +250,8 @@ func (st *sessionTable) remove(s *session) {
 
 func (s *session) unlink() { s.prev.next, s.next.prev = s.next, s.prev }
 
-// removePort removes the sessions of an interface that is gone; packets that
-// still see it create no new ones.
+// removePort removes the sessions of a removed interface; packets that still see it create no new
+// ones.
 func (st *sessionTable) removePort(p *portSessions) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -261,7 +261,7 @@ func (st *sessionTable) removePort(p *portSessions) {
 	}
 }
 
-// reset removes all sessions and takes back what the CLI changed.
+// reset removes all sessions and reverts the changes of the CLI.
 func (st *sessionTable) reset() {
 	st.clear()
 	st.mu.Lock()
@@ -269,7 +269,7 @@ func (st *sessionTable) reset() {
 	st.limit, st.timeouts, st.made, st.adds = st.initial.limit, st.initial.timeouts, 0, 0
 }
 
-// make makes the table, unless it is there.
+// make creates the table if needed.
 func (st *sessionTable) make() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -278,7 +278,7 @@ func (st *sessionTable) make() {
 	}
 }
 
-// fill returns how many sessions there ever were and are, and the limit.
+// fill returns how many sessions were ever created, how many exist, and the limit.
 func (st *sessionTable) fill(now time.Time) (adds, count, limit int) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// closedExceptSessions lets only what one direction starts through, and replies.
+// closedExceptSessions permits only what one direction starts, and replies.
 func closedExceptSessions(l *lab, owner api.Direction) {
 	if owner == api.Ingress {
 		l.apply(both(RulePermitReflect), both(RuleDeny))

@@ -6,17 +6,17 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// sessionKey is a flow as the ingress direction of an interface sees it, so that
-// both directions of a flow have one key: near is the side of the interface. The
-// fields leave no gaps, which makes hashing fast.
+// sessionKey is a flow as seen by the ingress direction of an interface, so that both directions of
+// a flow have one key: near is the side of the interface. The fields leave no gaps, which makes
+// hashing fast.
 type sessionKey struct {
 	near, far         netip.Addr
 	nearPort, farPort uint16
 	proto             uint32
 }
 
-// newSessionKey returns the key of a packet. It is false for packets that have no
-// sessions: fragments without ports, and ICMP other than queries and answers.
+// newSessionKey returns the key of a packet. It returns false for packets without sessions:
+// fragments without ports, and ICMP other than queries and answers.
 func newSessionKey(dir api.Direction, t *tuple) (sessionKey, bool) {
 	if t.Fragment {
 		return sessionKey{}, false
@@ -27,7 +27,7 @@ func newSessionKey(dir api.Direction, t *tuple) (sessionKey, bool) {
 		if !ok {
 			return sessionKey{}, false
 		}
-		// The type stands in nearPort as the near side sends it.
+		// nearPort holds the type that the near side sends.
 		if dir == api.Egress {
 			sport = answer
 		}
@@ -62,7 +62,7 @@ func (k sessionKey) tuple(dir api.Direction, flags uint8) tuple {
 	return t
 }
 
-// icmpPartner returns the type that answers a query, or that an answer answers.
+// icmpPartner returns the type of the answer to a query, or of the query of an answer.
 func icmpPartner(proto api.Protocol, typ uint16) (partner uint16, query, ok bool) {
 	if proto == api.ICMPv6 {
 		switch typ {
@@ -86,8 +86,7 @@ func icmpPartner(proto api.Protocol, typ uint16) (partner uint16, query, ok bool
 	return 0, false, false
 }
 
-// startsSession reports whether a packet may create a session: an answer of ICMP may
-// not.
+// startsSession reports whether a packet may create a session: an ICMP answer may not.
 func startsSession(t *tuple) bool {
 	if t.Fragment {
 		return false

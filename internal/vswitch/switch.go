@@ -18,32 +18,33 @@ import (
 
 // Options of a Switch. The zero value is usable.
 type Options struct {
-	Log         *slog.Logger     // nil discards
-	Clock       func() time.Time // for session timeouts; nil is time.Now
-	Version     string           // shown after the name of the vswitch in its version; empty is "dev"
-	Timeouts    Timeouts         // of sessions; zero fields have VPP's defaults
-	MaxSessions int              // over all interfaces; 0 is 500 000
-	MaxClients  int              // of the binary API over all doors; 0 is 256
+	Log   *slog.Logger     // nil discards
+	Clock func() time.Time // for session timeouts; nil means time.Now
+	// appended to the name of the vswitch in its version; empty means "dev"
+	Version     string
+	Timeouts    Timeouts // of sessions; zero fields mean VPP's defaults
+	MaxSessions int      // over all interfaces; 0 means 500 000
+	MaxClients  int      // of the binary API over all transports; 0 means 256
 
-	// LikeVPP gives the switch a limit of VPP, and an identity that does not promise
-	// otherwise: ports of SCTP are not looked at, they count as 0. So a rule with such a
-	// port never matches, and a flow between two addresses is any SCTP between them.
+	// LikeVPP gives the switch a limitation of VPP, and an identity that does not promise
+	// otherwise: it ignores ports of SCTP and treats them as 0. So a rule with such a port never
+	// matches, and a flow between two addresses is any SCTP between them.
 	LikeVPP bool
 
-	// Quirks has the switch do what VPP 25.10 does where this one is cleaner otherwise:
-	// with sessions, fragments, unknown actions, and with the setting that it starts
-	// with. It includes LikeVPP. See quirks.go.
+	// Quirks makes the switch behave like VPP 25.10 where it otherwise follows cleaner semantics:
+	// for sessions, fragments, unknown actions, and the initial settings. It includes LikeVPP. See
+	// quirks.go.
 	Quirks bool
 
-	// Features are the nodes of feature arcs, in the order in which packets of a VPP
-	// with other plugins would meet them, for clients that look at it: "show features"
-	// lists them, and "set interface feature" switches those on that are not of the ACL
-	// plugin. They do nothing. Nil is the ACL plugin's own.
+	// Features are the nodes of feature arcs in the order in which packets of a VPP with other
+	// plugins would traverse them, for clients that inspect it: "show features" lists them, and
+	// "set interface feature" enables those that do not belong to the ACL plugin. They do nothing.
+	// nil means only the ACL plugin's own.
 	Features map[string][]string
 }
 
-// Switch is a userspace vswitch. Its methods may be called by any number of
-// goroutines. Most are those of its parts.
+// Switch is a userspace vswitch. It is safe for concurrent use. Most methods are those of its
+// parts.
 type Switch struct {
 	*server          // clients of the binary API
 	*portTable       // interfaces and routes
@@ -54,9 +55,9 @@ type Switch struct {
 	macips           *macipTable
 	cli              *console
 
-	version string // as clients are told it
+	version string // as clients receive it
 	clock   func() time.Time
-	started atomic.Pointer[time.Time] // or restarted
+	started atomic.Pointer[time.Time] // time of the start or the last restart
 }
 
 const (
@@ -64,9 +65,8 @@ const (
 	defaultMaxClients  = 256
 )
 
-// New returns a switch that has the interface local0, no routes and no ACLs. It
-// starts no goroutines; those of clients end when the clients disconnect or the
-// switch is closed.
+// New returns a switch with the interface local0, no routes and no ACLs. It starts no goroutines;
+// those of clients end when the clients disconnect or the switch is closed.
 func New(o Options) *Switch {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -113,17 +113,16 @@ func (s *Switch) addMessages() {
 	t.addModule(hostsession.APIFile, hostsession.APIVersion, hostsession.VersionCrc, sessionMessages(hoststack.Handlers{Stack: s.Stack})...)
 }
 
-// start records that the vswitch runs from now on.
+// start records the start time.
 func (s *Switch) start() {
 	now := s.clock()
 	s.started.Store(&now)
 }
 
-// Restart does what the restart of a VPP process does to its clients: it
-// disconnects them all and forgets ACLs, bindings, sessions and settings made
-// through the API. Interfaces and routes stay, because the embedder would create
-// them again. It returns when clients can connect again; what the old ones still
-// had under way is forgotten too. A client's own callback must not call it.
+// Restart has the effect that a restart of a VPP process has on its clients: it disconnects them
+// all and removes ACLs, bindings, sessions and settings made through the API. Interfaces and routes
+// stay, because the embedder would create them again. It returns when clients can connect again;
+// pending requests of old clients are dropped, too. A client's own callback must not call it.
 func (s *Switch) Restart() {
 	s.pause()
 	defer s.resume()

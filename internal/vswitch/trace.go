@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Trace is what happened to one packet.
+// Trace describes what happened to one packet.
 type Trace struct {
 	Packet  Packet     `json:"packet"`
 	Verdict api.Action `json:"verdict"`
@@ -29,7 +29,7 @@ const (
 	ReasonAddresses       = "source and destination are not addresses of one family"
 )
 
-// Match says what decided about a packet on one direction of an interface.
+// Match is what decided about a packet in one direction of an interface.
 type Match string
 
 // The kinds of Match.
@@ -40,14 +40,13 @@ const (
 	MatchNothing Match = "implicit deny"
 )
 
-// Hop is one direction of one interface that a packet went through. The fields
-// about a rule are set when Matched is acl; for session they name the rule that
-// created the session, as it was then.
+// Hop is one direction of one interface that a packet traversed. The fields about a rule are set if
+// Matched is acl; for session they name the rule that created the session, as it was then.
 type Hop struct {
 	Interface      string        `json:"interface"`
 	SwIfIndex      uint32        `json:"swIfIndex"`
 	Tag            string        `json:"tag,omitempty"` // of the interface
-	Direction      api.Direction `json:"direction"`     // the vswitch's view
+	Direction      api.Direction `json:"direction"`     // seen from the vswitch
 	Matched        Match         `json:"matched"`
 	Action         api.Action    `json:"action"`
 	ACLIndex       uint32        `json:"aclIndex"`
@@ -58,11 +57,11 @@ type Hop struct {
 	SessionRevoked bool          `json:"sessionRevoked,omitzero"` // the packet had a session, which policy no longer permits
 }
 
-// RuleText says a rule in words, which are made when somebody wants them: most packets are asked
-// for their verdict only. The zero value is no rule.
+// RuleText formats a rule lazily: for most packets only the verdict is needed. The zero value is no
+// rule.
 type RuleText struct{ rule *Rule }
 
-// String returns what Rule.String does, nothing for no rule.
+// String returns what Rule.String does, or "" for no rule.
 func (t RuleText) String() string {
 	if t.rule == nil {
 		return ""

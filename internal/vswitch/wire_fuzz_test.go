@@ -12,9 +12,8 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch/internal/classify/classifytest"
 )
 
-// FuzzWireRules: rules that a message brings are refused, or are masked, of one
-// family, and come back in a dump as they are; and the classifier decides as a scan
-// through the rules does.
+// FuzzWireRules checks that rules of a message are rejected, or are masked, of one family and
+// unchanged in a dump, and that the classifier decides like a scan of the rules.
 func FuzzWireRules(f *testing.F) {
 	for _, rules := range [][]Rule{
 		both(RulePermitReflect), both(RuleDeny),
@@ -29,7 +28,7 @@ func FuzzWireRules(f *testing.F) {
 	table := New(Options{}).messages
 	known := table.byID[table.ids[new(acl.ACLAddReplace).GetMessageName()]]
 	f.Fuzz(func(t *testing.T, b []byte, sport, dport uint16) {
-		// The codec allocates whatever a message claims, so that is checked before.
+		// The codec allocates whatever a message claims, so the size is checked first.
 		m := &acl.ACLAddReplace{}
 		if known.check(b) != nil || codec.DecodeMsg(b, m) != nil || len(m.R) > 64 {
 			return
@@ -65,7 +64,7 @@ func FuzzWireRules(f *testing.F) {
 	})
 }
 
-// FuzzCLI: whatever line comes, the answer is of the line, and the switch is whole.
+// FuzzCLI checks that any line gets an answer of its own, and that the switch stays consistent.
 func FuzzCLI(f *testing.F) {
 	for _, c := range New(Options{}).cli.commands {
 		f.Add(c.words)

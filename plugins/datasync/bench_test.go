@@ -28,8 +28,8 @@ func bench(b *testing.B, cfg datasync.Config) (*datasync.Watcher, func()) {
 	}
 }
 
-// BenchmarkSnapshotFromEtcd is from the start of a watcher to the consumer having
-// everything: read over loopback, decode, hand over.
+// BenchmarkSnapshotFromEtcd measures from the start of a watcher until the consumer has everything:
+// read over loopback, decode, hand over.
 func BenchmarkSnapshotFromEtcd(b *testing.B) {
 	s := inprocess.Start(b, embedded.Config{ClientURL: inprocess.Loopback})
 	const n = 10_000
@@ -46,8 +46,8 @@ func BenchmarkSnapshotFromEtcd(b *testing.B) {
 	}
 }
 
-// BenchmarkDeltasFromEtcd is the way of 100 changed pods from a writer through
-// etcd to the consumer.
+// BenchmarkDeltasFromEtcd measures the transfer of 100 changed pods from a writer through etcd to
+// the consumer.
 func BenchmarkDeltasFromEtcd(b *testing.B) {
 	s := inprocess.Start(b, embedded.Config{ClientURL: inprocess.Loopback})
 	writer := dial(b, s)
@@ -71,7 +71,7 @@ func BenchmarkDeltasFromEtcd(b *testing.B) {
 	b.ReportMetric(float64(b.N)*100/b.Elapsed().Seconds(), "deltas/s")
 }
 
-// BenchmarkResync is the work of the watcher alone, from entries to changes.
+// BenchmarkResync measures the work of the watcher alone, from entries to changes.
 func BenchmarkResync(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		entries := entriesOf(b, pods(n, "n1"))

@@ -30,8 +30,8 @@ func (s telling) Watch(ctx context.Context, _ string, _ int64, deliver func([]mo
 	}
 }
 
-// TestTheLastChangeIsThatOfAnObject: neither the whole state, nor what moves elsewhere, nor what is
-// written again without a difference, is one. A deletion is.
+// TestTheLastChangeIsThatOfAnObject: a snapshot, changes elsewhere and writes without a difference
+// do not count. A deletion does.
 func TestTheLastChangeIsThatOfAnObject(t *testing.T) {
 	s := telling{t: t, words: make(chan func(func([]model.Entry, int64)))}
 	c := run(t, datasync.Config{Store: s})
@@ -57,8 +57,8 @@ func TestTheLastChangeIsThatOfAnObject(t *testing.T) {
 	}
 }
 
-// TestAwaitReturnsWhatTheConsumerReaches: the consumer does not hear of revisions that
-// changed nothing, so that to wait for it to reach one of them would never end.
+// TestAwaitReturnsWhatTheConsumerReaches: the consumer does not see revisions that changed nothing,
+// so waiting for it to reach one of them would never end.
 func TestAwaitReturnsWhatTheConsumerReaches(t *testing.T) {
 	s := telling{t: t, words: make(chan func(func([]model.Entry, int64)))}
 	c := run(t, datasync.Config{Store: s})

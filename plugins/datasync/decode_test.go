@@ -121,8 +121,8 @@ func TestTheMarkerIsNoObject(t *testing.T) {
 	}
 }
 
-// FuzzAnyEntry feeds keys and values that nobody wrote: whatever comes, what was
-// good before is still in force, and a delta is what the store holds.
+// FuzzAnyEntry feeds arbitrary keys and values: the last valid value stays in force, and a delta
+// equals the content of the store.
 func FuzzAnyEntry(f *testing.F) {
 	good, err := model.Encode(pod("a", "1"))
 	if err != nil {

@@ -68,7 +68,7 @@ func (f *faulty) listed() int {
 	return f.lists
 }
 
-// breakWatch ends the running watch of a consumer with an error, or the first one when it runs.
+// breakWatch ends the current watch of a consumer with an error, or the first one once it runs.
 func (f *faulty) breakWatch(t testing.TB, c *consumer, err error) {
 	t.Helper()
 	c.await(t, "a watch", func(datasync.Status) bool { return f.breaks(err) })
@@ -131,8 +131,8 @@ func TestFailuresAtEveryCall(t *testing.T) {
 	c.await(t, "the status after the failures", func(s datasync.Status) bool { return s.Resyncs["start"] == 1 && s.LastError != "" })
 }
 
-// TestNothingIsLostHoweverOftenTheWatchBreaks writes all the time and breaks the
-// watch at random moments: in the end the consumer has what the store has.
+// TestNothingIsLostHoweverOftenTheWatchBreaks writes all the time and breaks the watch at random
+// moments: in the end the consumer has the content of the store.
 func TestNothingIsLostHoweverOftenTheWatchBreaks(t *testing.T) {
 	client := inprocess.Start(t, embedded.Config{}).Client()
 	write(t, client, pods(20, "n0"))

@@ -116,7 +116,7 @@ type consumer struct {
 	problems chan api.Problem
 }
 
-// run starts a watcher that ends with the test, over a store that is whole.
+// run starts a watcher on a complete store; it ends with the test.
 func run(t testing.TB, cfg datasync.Config) *consumer {
 	t.Helper()
 	cfg.Store = marked.Store(cfg.Store)

@@ -84,8 +84,8 @@ func TestAResyncOfNothingIsSomethingToTake(t *testing.T) {
 	}
 }
 
-// TestWhenTheConsumerTakesDoesNotMatter applies the same changes to a consumer
-// that takes at random moments and to a plain map.
+// TestWhenTheConsumerTakesDoesNotMatter applies the same changes to a consumer that fetches at
+// random moments and to a plain map.
 func TestWhenTheConsumerTakesDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var p pending

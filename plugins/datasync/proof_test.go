@@ -170,8 +170,8 @@ func meant(s scene) state {
 	return want
 }
 
-// TestDatasyncComparesTheStoreWithItsFile: an agent that starts again knows of which cluster its
-// state is, also where its prefix is wrong. The file stays as it is.
+// TestDatasyncComparesTheStoreWithItsFile: after a restart an agent knows the cluster of its state,
+// even if its prefix is wrong. The file stays unchanged.
 func TestDatasyncComparesTheStoreWithItsFile(t *testing.T) {
 	for name, c := range map[string]struct {
 		prefix string
@@ -219,8 +219,8 @@ func TestDatasyncComparesTheStoreWithItsFile(t *testing.T) {
 	}
 }
 
-// TestDatasyncStopsWhereAWatchTakesTooMuch: keys that go below what the marker promises are not
-// taken away, however they go. The store is etcd.
+// TestDatasyncStopsWhereAWatchTakesTooMuch: deletions that go below what the marker promises have
+// no effect, in whatever form they come. The store is etcd.
 func TestDatasyncStopsWhereAWatchTakesTooMuch(t *testing.T) {
 	for name, wipe := range map[string]func(all []string) []string{
 		"all keys":     func(all []string) []string { return all },
@@ -266,7 +266,7 @@ func TestDatasyncStopsWhereAWatchTakesTooMuch(t *testing.T) {
 	}
 }
 
-// TestDatasyncFollowsAnEmptyingThatIsMeant: whoever deletes the last manifest means it.
+// TestDatasyncFollowsAnEmptyingThatIsMeant: deleting the last manifest is deliberate.
 func TestDatasyncFollowsAnEmptyingThatIsMeant(t *testing.T) {
 	client := inprocess.Start(t, embedded.Config{}).Client()
 	r := reflect.NewReflector(client, model.DefaultPrefix, quiet)

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
-// TestServicesAreNotHandedOn: policy does not depend on them. They count as objects of a whole
-// state, and what is wrong with their values is told.
+// TestServicesAreNotHandedOn: policy does not depend on them. They count as objects of the complete
+// state, and their errors are reported.
 func TestServicesAreNotHandedOn(t *testing.T) {
 	s := inprocess.Start(t, embedded.Config{ClientURL: inprocess.Loopback})
 	client := s.Client()

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/tests/marked"
 )
 
-// script is a store that answers as it is told, to tell what happens when on a
-// clock that is not real. Everything about what etcd does is tested with etcd.
+// script is a store with scripted answers, to test timing on a fake clock. Everything about the
+// behaviour of etcd is tested with etcd.
 type script struct {
 	list  func() ([]model.Entry, int64, error)
 	watch func(ctx context.Context) error

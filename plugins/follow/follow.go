@@ -224,7 +224,7 @@ func (f *follower) list(ctx context.Context, reason string) (int64, error) {
 		f.journal.incomplete(ctx, err)
 		return revision, err
 	}
-	f.mistrust(len(entries), revision)
+	f.updateGrace(len(entries), revision)
 	f.highest, f.read = revision, true
 	f.Snapshot(Snapshot{entries, revision, reason, f.grace})
 	f.journal.wasRead(ctx, reason, "revision", revision, "entries", len(entries), "took", time.Since(start))
@@ -256,18 +256,18 @@ func (f *follower) ask(ctx context.Context) (entries []model.Entry, revision int
 	return entries, revision, err
 }
 
-// mistrust decides whether entries that are missing from a snapshot may have been lost by the
+// updateGrace decides whether entries that are missing from a snapshot may have been lost by the
 // store, and so must stay in force. They do until the end of the grace period, in which writers
 // fill the store again; an empty store has not been filled at all. It also begins and ends the
 // grace period.
-func (f *follower) mistrust(entries int, revision int64) {
+func (f *follower) updateGrace(entries int, revision int64) {
 	now := time.Now()
 	switch {
 	case f.Grace < 0 || f.Known() == 0:
 		f.grace = time.Time{}
 	case entries == 0 || revision < f.highest:
 		if f.grace.IsZero() {
-			f.journal.log.Warn("store has lost data, what it lacks stays in force for the grace period",
+			f.journal.log.Warn("store lost data; missing entries stay in force for the grace period",
 				"revision", revision, "revision_before", f.highest, "entries", entries, "grace", f.Grace)
 		}
 		f.grace = now.Add(f.Grace)

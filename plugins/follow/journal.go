@@ -43,7 +43,7 @@ func (j *journal) wasRead(ctx context.Context, reason string, attrs ...any) {
 		j.log.Info("store was read", attrs...)
 	} else {
 		j.quiet = j.quiet || logged(j.cause)
-		j.log.Log(ctx, j.level(slog.LevelWarn), "watch lost, store was read again", append(attrs, "error", j.cause)...)
+		j.log.Log(ctx, j.level(slog.LevelWarn), "watch lost, resynced", append(attrs, "error", j.cause)...)
 	}
 	j.cause, j.quiet = nil, false
 }

@@ -19,8 +19,8 @@ type outage struct{ error }
 
 func (outage) Logged() bool { return true }
 
-// absent is a store that does not answer until a time. Its watch may break at another one,
-// and then it does not answer for a while.
+// absent is a store that does not answer until a time. Its watch may break at another time, after
+// which it does not answer for a while.
 type absent struct {
 	err    error
 	until  time.Time
@@ -48,7 +48,7 @@ func (a *absent) Watch(ctx context.Context, _ string, _ int64, _ func([]model.En
 	return ctx.Err()
 }
 
-// logOf follows a store for a time and returns what that logs, but for debugging.
+// logOf follows a store for a time and returns the log without debug messages.
 func logOf(t *testing.T, s follow.Store, d time.Duration) string {
 	t.Helper()
 	var text bytes.Buffer
@@ -78,8 +78,7 @@ func TestRunLogsAFailureOnceAMinute(t *testing.T) {
 	})
 }
 
-// TestRunLeavesAnOutageToTheStore: all who follow a store have one line about it together,
-// which is the store's.
+// TestRunLeavesAnOutageToTheStore: the store logs one line for all its followers.
 func TestRunLeavesAnOutageToTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &absent{err: outage{errors.New("no answer")}, breaks: time.Now().Add(time.Minute), away: 10 * time.Minute}

@@ -27,7 +27,7 @@ type state struct {
 	revision int64
 }
 
-// store has one state after the other; each but the last breaks the watch after a second.
+// store has a sequence of states; each but the last breaks the watch after a second.
 type store struct {
 	states  []state
 	entryOf func(pod string) model.Entry
@@ -82,8 +82,8 @@ var watchers = map[string]watcher{
 	},
 }
 
-// TestWatchersKeepTheirStateWhenTheStoreLostItsData: whoever follows the store has the same
-// rules for a store that was emptied or set back.
+// TestWatchersKeepTheirStateWhenTheStoreLostItsData: all followers treat an emptied or restored
+// store alike.
 func TestWatchersKeepTheirStateWhenTheStoreLostItsData(t *testing.T) {
 	full := state{[]string{"a", "b"}, 100}
 	for name, c := range map[string]struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/follow"
 )
 
-// slow is a store that takes its time for the answer, or for the error of a store that is away.
+// slow is a store that answers slowly, or returns the error of an unreachable store slowly.
 type slow struct {
 	takes time.Duration
 	err   error
@@ -31,8 +31,8 @@ func (s slow) Watch(ctx context.Context, _ string, _ int64, _ func([]model.Entry
 	return ctx.Err()
 }
 
-// TestFollowRecallsWhenItIsNeeded: what was saved is used at once where nothing is in force, and
-// not at all where something is. Time is that of the test.
+// TestFollowRecallsWhenItIsNeeded: the saved state is used at once if nothing is in force, and not
+// at all otherwise. The clock is fake.
 func TestFollowRecallsWhenItIsNeeded(t *testing.T) {
 	away := errors.New("the store is away")
 	const never = time.Hour

@@ -29,7 +29,7 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// BenchmarkWriteToWatch is the way of 100 keys from one client to another.
+// BenchmarkWriteToWatch measures the transfer of 100 keys from one client to another.
 func BenchmarkWriteToWatch(b *testing.B) {
 	s := server(b, embedded.Config{})
 	writer, reader := dial(b, s.Endpoints()...), dial(b, s.Endpoints()...)

@@ -39,9 +39,8 @@ func TestTheDeathOfOneMemberLosesNothing(t *testing.T) {
 		}
 		written <- nil
 	}()
-	// A watch that breaks is begun again where it ended, as it may be as long as
-	// the revision is not compacted. An attempt of a write that was repeated may
-	// have taken effect, so keys can come twice.
+	// A broken watch is restarted where it ended, which is possible while the revision is not
+	// compacted. A repeated write may have taken effect already, so keys can come twice.
 	got := map[string]bool{}
 	for deadline := time.Now().Add(patience); len(got) < len(all); {
 		entries, last, err := collectSome(c, "/w/", revision+1, len(all)-len(got))

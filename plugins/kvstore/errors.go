@@ -35,9 +35,9 @@ var (
 	// ErrWentBack: the revision of the store is lower than it was: the store lost data.
 	ErrWentBack error = &fault{"went_back", "the store is older than it was"}
 	// ErrMissed: the store has changes that a watch should have delivered.
-	ErrMissed error = &fault{"missed", "the watch has not told of a change"}
+	ErrMissed error = &fault{"missed", "the watch missed a change"}
 	// ErrNotLeading: the term is over: another process leads, or none.
-	ErrNotLeading error = &fault{"not_leading", "this process does not lead any more"}
+	ErrNotLeading error = &fault{"not_leading", "this process is no longer the leader"}
 )
 
 // codeOf returns the gRPC code of an error of the client library.

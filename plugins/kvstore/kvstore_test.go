@@ -101,8 +101,8 @@ func TestWhatIsWrittenIsListed(t *testing.T) {
 	}
 }
 
-// TestAllPagesOfAListAreOfOneRevision writes the first and the last key together,
-// again and again: every list has to find them equal.
+// TestAllPagesOfAListAreOfOneRevision writes the first and the last key together, again and again:
+// every list must find them equal.
 func TestAllPagesOfAListAreOfOneRevision(t *testing.T) {
 	c := server(t, embedded.Config{}).Client()
 	all := entries("/", 4500) // three pages

@@ -30,7 +30,7 @@ func (c *Client) LeasedKey(key string, ttl time.Duration) *LeasedKey {
 func (k *LeasedKey) Put(ctx context.Context, value []byte) error {
 	if !k.isKept() {
 		if err := k.lend(ctx); err != nil {
-			return fmt.Errorf("tell of this process: %w", err)
+			return fmt.Errorf("publish the key of this process: %w", err)
 		}
 	}
 	err := k.conn.call(ctx, callAttempts, func(ctx context.Context) error {
@@ -40,7 +40,7 @@ func (k *LeasedKey) Put(ctx context.Context, value []byte) error {
 	if err != nil {
 		k.stop()
 		k.kept = nil // the store certainly knows a new lease
-		return fmt.Errorf("tell of this process: %w", err)
+		return fmt.Errorf("publish the key of this process: %w", err)
 	}
 	return nil
 }

@@ -52,8 +52,8 @@ func TestAUserNeedsNoStoreToStart(t *testing.T) {
 	}
 }
 
-// TestAUserIsNotForgottenForLong restarts the store, which forgets all tokens, and
-// changes the rights, which makes tokens old.
+// TestAUserIsNotForgottenForLong restarts the store, which drops all tokens, and changes
+// permissions, which invalidates tokens.
 func TestAUserIsNotForgottenForLong(t *testing.T) {
 	members := etcd.Start(t, etcd.Options{})
 	members.Users(t, "u", "secret", "/mine/")
@@ -106,8 +106,8 @@ func TestAUserOfAStoreThatKnowsNoneYet(t *testing.T) {
 	}
 }
 
-// TestALoginMayTakeLongerThanACall has a store that is as slow as one to which all agents
-// come at once: a password takes it several times as long to check as a call may last.
+// TestALoginMayTakeLongerThanACall uses a store as slow as one in which all agents log in at once:
+// checking a password takes several times as long as a call may.
 func TestALoginMayTakeLongerThanACall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the store needs its processor for it, and with the race detector ten times as long")

@@ -60,8 +60,8 @@ func TestOutageIsOneLineAMinuteForAllWhoCall(t *testing.T) {
 		o := &outage{log: l.log(), name: "a:1, b:2"}
 		o.ends()
 		why := errors.New("connection refused")
-		// fail has several callers without an answer for a time, of which each fails every
-		// half a second.
+		// fail simulates several callers without an answer for a time, each failing every half a
+		// second.
 		fail := func(d time.Duration) {
 			for end := time.Now().Add(d); time.Now().Before(end); {
 				began := time.Now()
@@ -101,7 +101,7 @@ func TestOutageOfAMomentIsNotLogged(t *testing.T) {
 			t.Error("an outage that was not logged counts as logged")
 		}
 
-		// A call that fails although another one, that began later, was answered.
+		// A call that fails although a later one was answered.
 		began = time.Now()
 		time.Sleep(outageAfter)
 		o.ends()
@@ -113,8 +113,8 @@ func TestOutageOfAMomentIsNotLogged(t *testing.T) {
 	})
 }
 
-// TestClientLogsThatItsStoreIsAwayOnce has several calls and watches of a client for which
-// nobody listens, and then somebody does.
+// TestClientLogsThatItsStoreIsAwayOnce runs several calls and watches of a client without a server,
+// and then starts one.
 func TestClientLogsThatItsStoreIsAwayOnce(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -56,7 +56,7 @@ func TestManyWatchesBehindAProxyAreFewOfTheStoreAndLoseNothing(t *testing.T) {
 	started := make(chan struct{}, readers)
 	for range readers {
 		c := dial(t, proxy)
-		list(t, c, "/w/") // as all do who watch: a connection that has not answered yet may count as lost
+		list(t, c, "/w/") // like real watchers: a connection without an answer may count as lost
 		go func() {
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
@@ -114,8 +114,8 @@ func TestManyWatchesBehindAProxyAreFewOfTheStoreAndLoseNothing(t *testing.T) {
 	t.Logf("the watches broke %d times", broken)
 }
 
-// TestAStoreThatIsSetBackBehindAProxyIsNoticed keeps the connection to the proxy while
-// the store behind it is replaced by its past.
+// TestAStoreThatIsSetBackBehindAProxyIsNoticed keeps the connection to the proxy while the store
+// behind it is restored from a backup.
 func TestAStoreThatIsSetBackBehindAProxyIsNoticed(t *testing.T) {
 	members := etcd.Start(t, etcd.Options{})
 	direct := dial(t, members.Endpoints()...)

@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 )
 
-// TestTheLargestValueGoesThrough: what every room accepts, a server with etcd's own
-// settings accepts below the longest key, beside other entries, and what it does not
-// accept is an error that leaves the client usable.
+// TestTheLargestValueGoesThrough: a server with etcd's default settings accepts what all components
+// accept, below the longest key and beside other entries; for larger values it returns an error
+// that leaves the client usable.
 func TestTheLargestValueGoesThrough(t *testing.T) {
 	s := server(t, embedded.Config{})
 	c := dial(t, s.Endpoints()...)

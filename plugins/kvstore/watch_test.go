@@ -40,8 +40,7 @@ func collectSome(c *kvstore.Client, prefix string, from int64, n int) (got []mod
 	return got, last, err
 }
 
-// watching runs a watch that has seen its first change, and returns where its end
-// is reported.
+// watching runs a watch that has received its first change, and returns the channel for its end.
 func watching(t testing.TB, c *kvstore.Client, writer *kvstore.Client) <-chan error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -146,8 +145,8 @@ func TestAWatchEndsWhenTheServerGoesAway(t *testing.T) {
 	}
 }
 
-// deaf is a watcher that swallows what changed, as a proxy does that has joined a watch
-// with one that it had lost.
+// deaf is a watcher that swallows changes, like a proxy that has attached the watch to one that it
+// had lost.
 type deaf struct{ clientv3.Watcher }
 
 func (d deaf) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// TestPluginDoesNotTakeWhatARendererDefersForEnforced: it is no failure either, so nothing is
-// tried again before the renderer prompts.
+// TestPluginDoesNotTakeWhatARendererDefersForEnforced: deferring is not a failure either, so
+// nothing is retried before the renderer prompts.
 func TestPluginDoesNotTakeWhatARendererDefersForEnforced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := renderertest.NewRecorder("one", t)
@@ -53,8 +53,8 @@ func TestPluginDoesNotTakeWhatARendererDefersForEnforced(t *testing.T) {
 	})
 }
 
-// TestPluginTellsWhatRenderersEnforceWhileTheyDeferMore: where changes never end, the revision
-// still goes on.
+// TestPluginTellsWhatRenderersEnforceWhileTheyDeferMore: with continuous changes, the enforced
+// revision still advances.
 func TestPluginTellsWhatRenderersEnforceWhileTheyDeferMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := renderertest.NewRecorder("one", t)

@@ -190,7 +190,7 @@ func (e *engine) quarantine() step {
 			e.retries.schedule(o.at, o.err)
 			if text := fmt.Sprint(o.err); o.err != nil && !o.closing && text != e.unblocked {
 				e.unblocked = text
-				e.deps.Log.Warn("interfaces of pods could not be blocked before the first state; it is tried again", "error", o.err)
+				e.deps.Log.Warn("interfaces of pods could not be blocked before the first state, retrying", "error", o.err)
 			}
 		},
 	}
@@ -219,7 +219,7 @@ func quarantine(ctx context.Context, renderers []renderer.Renderer) (outcomes []
 func (e *engine) sourceEnded(err error) {
 	e.draft.SourceError = err.Error()
 	e.board.snapshot.Store(nil) // it does not show that the source has ended
-	e.deps.Log.Error("source of state has ended, what is enforced stays enforced", "err", err)
+	e.deps.Log.Error("source of state has ended; enforced rules stay in force", "err", err)
 	e.publish()
 }
 
@@ -252,14 +252,14 @@ func (e *engine) report() {
 	e.draft.Problems, e.draft.Unenforced = e.problems.counts()
 	for _, x := range begun {
 		if e.deps.Observer.Known == nil || !e.deps.Observer.Known(x) {
-			e.deps.Log.Warn("not enforced as it is", attributes(x)...)
+			e.deps.Log.Warn("object is partially enforced", attributes(x)...)
 		}
 		if e.deps.Observer.Problem != nil {
 			e.deps.Observer.Problem(x)
 		}
 	}
 	for _, x := range ended {
-		e.deps.Log.Info("problem is solved", attributes(x)...)
+		e.deps.Log.Info("problem solved", attributes(x)...)
 		if e.deps.Observer.Solved != nil {
 			e.deps.Observer.Solved(x)
 		}
@@ -276,9 +276,9 @@ func (e *engine) logRenderers(old, renderers []RendererStatus) {
 	for i, r := range renderers {
 		switch {
 		case r.Error != "" && r.Error != old[i].Error && r.Refused:
-			e.deps.Log.Warn("renderer refused and will be tried again when something changes", "renderer", r.Name, "err", r.Error, "failures", r.Failures)
+			e.deps.Log.Warn("renderer refused the state, will be retried when the state changes", "renderer", r.Name, "err", r.Error, "failures", r.Failures)
 		case r.Error != "" && r.Error != old[i].Error:
-			e.deps.Log.Warn("renderer failed and will be tried again", "renderer", r.Name, "err", r.Error, "failures", r.Failures)
+			e.deps.Log.Warn("renderer failed, retrying", "renderer", r.Name, "err", r.Error, "failures", r.Failures)
 		case r.Error == "" && old[i].Error != "":
 			e.deps.Log.Info("renderer has recovered", "renderer", r.Name, "failures", r.Failures)
 		}

@@ -17,10 +17,9 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// TestTheStateDependsOnTheClusterOnly brings random changes down to a renderer that
-// fails now and then, in batches, with resyncs in between, and compares with a
-// plugin that is told the last state at once. The Recorder reports whatever the
-// layers do against the contract on the way.
+// TestTheStateDependsOnTheClusterOnly passes random changes to a renderer that fails now and then,
+// in batches, with resyncs in between, and compares with a plugin that receives the last state at
+// once. The Recorder reports violations of the contract by the layers.
 func TestTheStateDependsOnTheClusterOnly(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p, r := rapidPlugin(rt)
@@ -60,7 +59,7 @@ func TestTheStateDependsOnTheClusterOnly(t *testing.T) {
 	})
 }
 
-// problemsOfAll returns everything that a plugin says about problems.
+// problemsOfAll returns everything that a plugin reports about problems.
 func problemsOfAll(t *rapid.T, p *Plugin) []any {
 	s, err := p.Snapshot(context.Background())
 	if err != nil {

@@ -30,7 +30,7 @@ func (l *listener) deps() Deps {
 	}}
 }
 
-// lines counts the lines of the log that have all the parts.
+// lines counts the lines of the log that contain all the parts.
 func (l *listener) lines(parts ...string) (n int) {
 	for line := range strings.Lines(l.log.String()) {
 		has := true
@@ -66,7 +66,7 @@ func allowNamed(policy, from string) *model.NetworkPolicy {
 	return p
 }
 
-// outwards turns a policy around: whom it let in it lets be reached.
+// outwards reverses a policy: its ingress peers become egress peers.
 func outwards(p *model.NetworkPolicy) *model.NetworkPolicy {
 	p.IsolatesIngress, p.IsolatesEgress, p.Ingress, p.Egress = false, true, nil, p.Ingress
 	return p
@@ -109,7 +109,7 @@ func TestWhatCannotBeEnforcedIsAProblemOfItsPolicy(t *testing.T) {
 		"a hole outside":          {peer(&model.NetworkPolicy_Peer{IpBlock: ipBlock("10.0.0.0/8", "nonsense")}), "spec.ingress[0].from[1].ipBlock.except[0] object", "the block matches nothing"},
 		"an unknown operator":     {peer(&model.NetworkPolicy_Peer{PodSelector: &model.LabelSelector{MatchExpressions: []*model.LabelSelector_Requirement{{Key: "k"}}}}), "spec.ingress[0].from[1].podSelector object", "unknown operator"},
 		"an inverted range":       {port(&model.NetworkPolicy_Port{Protocol: tcp, Port: &model.NetworkPolicy_Port_Number{Number: 90}, EndPort: 80}), "spec.ingress[0].ports[1] object", "90 to 80"},
-		"a port that was invalid": {port(&model.NetworkPolicy_Port{Protocol: tcp, Invalid: true}), "spec.ingress[0].ports[1] object", "not valid where it came from"},
+		"a port that was invalid": {port(&model.NetworkPolicy_Port{Protocol: tcp, Invalid: true}), "spec.ingress[0].ports[1] object", "want a port name, or 1 to 65535"},
 		"an unknown protocol":     {port(&model.NetworkPolicy_Port{Protocol: 17}), "spec.ingress[0].ports[1] object", "unknown protocol"},
 		"a name of no subject":    {allowNamed("p", "front"), "spec.ingress[0].ports named-port", `no local pod that the policy selects has a tcp port named "http": the port matches nothing (1 pod, for example shop/pod-0)`},
 		"a name of no peer":       {outwards(allowNamed("p", "front")), "spec.egress[0].ports named-port", `no pod that the rule names has a tcp port named "http": the port matches nothing (1 pod, for example shop/pod-1)`},
@@ -142,8 +142,8 @@ func TestWhatCannotBeEnforcedIsAProblemOfItsPolicy(t *testing.T) {
 	}
 }
 
-// Pods that come and go change how many lack a name, and are no news while the name
-// stands for nothing, or for something.
+// Pods that come and go change how many lack a name. That is not reported while the name stays
+// unresolved, or stays resolved.
 func TestANamedPortIsAProblemOnlyWhileNoPodHasIt(t *testing.T) {
 	var l listener
 	p, _ := startRecorded(t, l.deps(), "one")

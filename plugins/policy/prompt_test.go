@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// TestAPromptBeforeTheFirstResyncCommitsNothing keeps what a stack still enforces
-// from before: a commit of nothing would take it away and open every pod.
+// TestAPromptBeforeTheFirstResyncCommitsNothing: a dataplane still enforces rules of an earlier
+// run; an empty commit would remove them and open every pod.
 func TestAPromptBeforeTheFirstResyncCommitsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, rs := startRecorded(t, Deps{}, "one", "two")
@@ -38,8 +38,8 @@ func TestAPromptBeforeTheFirstResyncCommitsNothing(t *testing.T) {
 	})
 }
 
-// TestAPromptDoesNotPutRetriesOff: something has changed, so what failed before may
-// work now, and when it does not, it is tried again soon.
+// TestAPromptDoesNotPutRetriesOff: something has changed, so what failed before may work now, and
+// if not, it is retried soon.
 func TestAPromptDoesNotPutRetriesOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := renderertest.NewRecorder("one", t)
@@ -60,8 +60,8 @@ func TestAPromptDoesNotPutRetriesOff(t *testing.T) {
 	})
 }
 
-// TestAPromptTellsTheAddressesOfTheNode has the node get another address: renderers are told with
-// the next prompt, and not again with one behind which nothing is different.
+// TestAPromptTellsTheAddressesOfTheNode gives the node another address: renderers receive it with
+// the next prompt, and a prompt without a change sends nothing.
 func TestAPromptTellsTheAddressesOfTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var addrs atomic.Pointer[[]netip.Addr]

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// cautious is a renderer that is asked to block interfaces.
+// cautious is a renderer that can block interfaces.
 type cautious struct {
 	*renderertest.Recorder
 	mu     sync.Mutex
@@ -37,7 +37,7 @@ func (c *cautious) asked() int {
 	return c.n
 }
 
-// observe takes down what an observer is given, and told returns it.
+// observe records what an observer receives, and told returns it.
 func (c *cautious) observe(holdsRules bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

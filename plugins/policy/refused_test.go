@@ -25,7 +25,7 @@ func failWith(r *renderertest.Recorder, err error) {
 	r.SetHook(func(context.Context) error { return err })
 }
 
-// pass lets the bubble's clock go on for longer than any pause between retries.
+// pass advances the bubble's clock beyond any delay between retries.
 func pass() {
 	time.Sleep(10 * defaultMaxBackoff)
 	synctest.Wait()
@@ -65,7 +65,7 @@ func TestPluginTriesARefusedCommitAgainOnlyWhenSomethingChanges(t *testing.T) {
 		if err := p.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(log.String(), "tried again when something changes"); n != 1 {
+		if n := strings.Count(log.String(), "retried when the state changes"); n != 1 {
 			t.Errorf("the refusal is logged %d times, want once:\n%s", n, &log)
 		}
 	})

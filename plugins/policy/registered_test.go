@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// TestPluginEnforcesWithRegisteredAddresses: a recommit is enough, and both pods and sets have
-// them.
+// TestPluginEnforcesWithRegisteredAddresses: a recommit is enough; both pods and sets get the
+// addresses.
 func TestPluginEnforcesWithRegisteredAddresses(t *testing.T) {
 	want, full := startHandler(t, Deps{})
 	state := shop(t).Deltas
@@ -52,8 +52,8 @@ func TestPluginEnforcesWithRegisteredAddresses(t *testing.T) {
 	}
 }
 
-// TestPluginLosesNoRegistration that comes while a transaction is under way: whoever has registered
-// an address prompts, and the transaction may have asked before.
+// TestPluginLosesNoRegistration covers a registration during a transaction: its prompt must not be
+// lost, because the transaction may have read the addresses before.
 func TestPluginLosesNoRegistration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var web api.PodID

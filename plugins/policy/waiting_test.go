@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// crowded is some local pods that have a policy each, with so many rules that every pod is a batch
-// of its own.
+// crowded returns local pods with one policy each, with so many rules that every pod is a batch of
+// its own.
 func crowded(t testing.TB, pods int) (state, policies model.Changes) {
 	objects := []proto.Message{ns(), pod(100, "small", true)}
 	var large []proto.Message
@@ -31,8 +31,8 @@ func crowded(t testing.TB, pods int) (state, policies model.Changes) {
 	return changes(t, true, objects...), changes(t, false, large...)
 }
 
-// TestPluginLooksForChangesBetweenBatches: a policy of somebody else does not wait until the lists
-// of one tenant are made, and nothing counts as enforced before its batch.
+// TestPluginLooksForChangesBetweenBatches: a policy of another tenant does not wait until the lists
+// of one tenant are generated, and nothing counts as enforced before its batch.
 func TestPluginLooksForChangesBetweenBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := renderertest.NewRecorder("one", t)
@@ -74,7 +74,7 @@ func TestPluginLooksForChangesBetweenBatches(t *testing.T) {
 	})
 }
 
-// TestHandlerEndsWithNobodyWaiting, unless its context ends before.
+// TestHandlerEndsWithNobodyWaiting: no pod waits at the end, unless the context ends earlier.
 func TestHandlerEndsWithNobodyWaiting(t *testing.T) {
 	r := renderertest.NewRecorder("one", t)
 	h := NewHandler(Deps{Node: node, Renderers: []renderer.Renderer{r}})

@@ -24,8 +24,8 @@ func ns() *model.Namespace {
 	return &model.Namespace{Name: "shop", Labels: []*model.Label{{Key: "kubernetes.io/metadata.name", Value: "shop"}}}
 }
 
-// pod returns a running pod of namespace shop, on the node when local, with an
-// address that its number gives.
+// pod returns a running pod of namespace shop, on the node if local, with an address derived from
+// its number.
 func pod(n int, app string, local bool) *model.Pod {
 	on := node
 	if !local {

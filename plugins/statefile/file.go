@@ -28,7 +28,7 @@ func (f File) Load() (h Header, entries []model.Entry, ok bool) {
 	case errors.Is(err, fs.ErrNotExist):
 		return h, nil, false
 	case err != nil:
-		f.Log.Warn("what was kept cannot be used", "error", err)
+		f.Log.Warn("saved state cannot be used", "error", err)
 		return h, nil, false
 	}
 	f.Log.Info("saved state is in force until the store answers", "file", f.Path, "saved", h.Saved, "revision", h.Revision, "entries", len(entries))
@@ -43,7 +43,7 @@ func (f File) Save(h Header, known map[string][]byte) bool {
 	}
 	h.Root, h.Saved = f.Root, time.Now().UTC()
 	if err := Save(f.Path, h, known); err != nil {
-		f.Log.Warn("state cannot be kept for a start without the store", "error", err)
+		f.Log.Warn("state could not be saved for a start without the store", "error", err)
 		return false
 	}
 	return true

@@ -46,7 +46,7 @@ type Header struct {
 }
 
 // ErrBroken reports that a file was not written by Save or is damaged.
-var ErrBroken = errors.New("is not a state that was saved whole")
+var ErrBroken = errors.New("is not a complete state file")
 
 // Save replaces a file by one with the entries, by key. A reader finds the old file or the new one,
 // even after a crash.

@@ -93,7 +93,7 @@ func TestAnOwnerIsToldOfNothingButTheLog(t *testing.T) {
 		t.Errorf("what is another's is recalled: %v, %s", ok, &log)
 	}
 	other.Path = filepath.Join(f.Path, "below")
-	if other.Save(statefile.Header{Revision: 8}, nil) || !strings.Contains(log.String(), "cannot be kept") {
+	if other.Save(statefile.Header{Revision: 8}, nil) || !strings.Contains(log.String(), "could not be saved") {
 		t.Errorf("a file is a directory: %s", &log)
 	}
 	other.Path = ""

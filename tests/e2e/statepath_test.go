@@ -194,7 +194,7 @@ func TestStatePathBelievesNoTamperedFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := run()
-		a.Line(`level=WARN msg="what was kept cannot be used"`)
+		a.Line(`level=WARN msg="saved state cannot be used"`)
 		for range 20 {
 			if v.permits(friend, server, 80) || v.permits(stranger, server, 80) {
 				t.Fatalf("a state file that is %s opens pods", name)
@@ -237,7 +237,7 @@ func TestStatePathSurvivesAFullDisk(t *testing.T) {
 		t.Error(err)
 	}
 	a.stop(syscall.SIGTERM)
-	if out := a.Output(); !strings.Contains(out, "state cannot be kept for a start without the store") || !strings.Contains(out, "no space left on device") {
+	if out := a.Output(); !strings.Contains(out, "state could not be saved for a start without the store") || !strings.Contains(out, "no space left on device") {
 		t.Errorf("nothing says that the disk is full:\n%s", out)
 	}
 	if left, err := filepath.Glob(filepath.Join(disk, "state*")); err != nil || len(left) > 0 {

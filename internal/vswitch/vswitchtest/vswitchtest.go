@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch"
 )
 
-// New returns an empty switch that is closed when the test ends, behind everything that was to be
-// cleaned up since: what is connected to it is to be closed first.
+// New returns an empty switch that is closed when the test ends, after all later cleanups: whatever
+// is connected to it is closed first.
 func New(t testing.TB, o vswitch.Options) *vswitch.Switch {
 	t.Helper()
 	sw := vswitch.New(o)

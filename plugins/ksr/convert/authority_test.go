@@ -14,10 +14,10 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// admission counts what an API server finds wrong with a policy: ValidateNetworkPolicySpec
-// of Kubernetes 1.36, which is in no module that can be imported, written down from its
-// rules with the functions of apimachinery that it is made of. CIDRs are taken in the
-// legacy form, as they are of objects that were stored before 1.36.
+// admission counts the errors that an API server finds in a policy. ValidateNetworkPolicySpec of
+// Kubernetes 1.36 is in no importable module, so its rules are implemented here with the functions
+// of apimachinery that it uses. CIDRs are accepted in the legacy form, as in objects that were
+// stored before 1.36.
 type admission struct{ errors int }
 
 func (a *admission) want(ok bool) {
@@ -94,9 +94,8 @@ func (a *admission) block(b *networkingv1.IPBlock) {
 	}
 }
 
-// mapped reports whether a block of the policy is IPv4 in IPv6 notation. An API server
-// compares the prefix lengths of such a block with those of IPv4 as they are written;
-// here both are IPv4. This is the only leniency.
+// mapped reports whether a block of the policy is IPv4-mapped IPv6. An API server compares the
+// prefix lengths of such a block as written; here both are IPv4. This is the only leniency.
 func mapped(spec *networkingv1.NetworkPolicySpec) bool {
 	found := false
 	look := func(peers []networkingv1.NetworkPolicyPeer) {
@@ -119,8 +118,8 @@ func mapped(spec *networkingv1.NetworkPolicySpec) bool {
 	return found
 }
 
-// FuzzAdmission: a problem is reported of exactly those policies that an API server
-// refuses, and what it takes is converted.
+// FuzzAdmission checks that problems are reported for exactly those policies that an API server
+// rejects, and that accepted ones are converted.
 func FuzzAdmission(f *testing.F) {
 	for _, spec := range []string{
 		`{"podSelector":{}}`,
@@ -155,8 +154,8 @@ func FuzzAdmission(f *testing.F) {
 	})
 }
 
-// FuzzCIDR: a block is read as net/netip and the API server's parser read it; what is
-// read is masked, and its text is a fixed point.
+// FuzzCIDR checks that a block is parsed like by net/netip and the API server's parser, and that
+// the result is masked and its text is a fixed point.
 func FuzzCIDR(f *testing.F) {
 	for _, s := range []string{
 		"10.0.0.0/8", "10.0.0.5/8", "010.000.000.001/32", "::ffff:10.0.0.0/104", "::ffff:10.0.0.0/95", "::/0", "0.0.0.0/0", "fe80::1%eth0/64",
@@ -187,8 +186,8 @@ func FuzzCIDR(f *testing.F) {
 	})
 }
 
-// FuzzAddress: an address is read as net/netip and the API server's parser read it,
-// but for those that no pod has.
+// FuzzAddress checks that an address is parsed like by net/netip and the API server's parser,
+// except for addresses that no pod has.
 func FuzzAddress(f *testing.F) {
 	for _, s := range []string{"10.0.0.1", "010.0.0.1", "::ffff:10.0.0.1", "fd00::1", "0.0.0.0", "::", "224.0.0.1", "ff02::1", "fe80::1%eth0", "1.2.3", ""} {
 		f.Add(s)

@@ -15,11 +15,11 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
-// checkClusterFailsClosed converts a cluster-scoped policy and checks what must hold
-// whatever it says: no rule is lost or moved; a rule allows only where the source
-// does, and no more peers and ports than the source names; every rule that does not
-// allow keeps all that it matches, or denies everything; and nothing is closed without
-// a Problem. The source is what the author wrote, in the one form.
+// checkClusterFailsClosed converts a cluster-scoped policy and checks what must hold for any
+// policy: no rule is lost or moved; a rule allows only if the source does, and no more peers and
+// ports than the source names; every rule that does not allow keeps all that it matches, or denies
+// everything; and nothing fails closed without a Problem. The source is what the author wrote, in
+// the common form.
 func checkClusterFailsClosed(t fataler, obj any, source clusterSpec) {
 	msg, problems := ToModel(obj)
 	if msg == nil {

@@ -17,8 +17,8 @@ func manyNames(action, portList, port string, n int) string {
 	return "{name: r, action: " + action + ", to: [" + strings.Repeat("{namespaces: {}}, ", n) + "], " + portList + ": [" + strings.Repeat(port+", ", n) + "]}"
 }
 
-// TestNamesTimesPeersOfTheClusterAreLimited: a rule beyond the limit closes, and those
-// around it hold.
+// TestNamesTimesPeersOfTheClusterAreLimited: a rule beyond the limit fails closed, and the other
+// rules are enforced.
 func TestNamesTimesPeersOfTheClusterAreLimited(t *testing.T) {
 	const peer, count = 317, "100489"
 	for kind, k := range clusterKinds {
@@ -51,8 +51,8 @@ func TestNamesTimesPeersOfTheClusterAreLimited(t *testing.T) {
 	}
 }
 
-// TestNamesTimesPeersWithinTheLimitStay: exactly the limit, and rules that have names
-// for nobody.
+// TestNamesTimesPeersWithinTheLimitStay covers exactly the limit, and rules with names that no pod
+// has.
 func TestNamesTimesPeersWithinTheLimitStay(t *testing.T) {
 	k := clusterKinds["AdminNetworkPolicy"]
 	names := strings.Repeat("{namedPort: web}, ", 316)

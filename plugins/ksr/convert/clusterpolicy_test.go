@@ -83,7 +83,7 @@ func TestAStatusOfAClusterScopedPolicyIsPassedOver(t *testing.T) {
 	}
 }
 
-// TestAPolicyOfWhichItIsNotKnownWhereItStandsIsRefused: all that is wrong is told.
+// TestAPolicyOfWhichItIsNotKnownWhereItStandsIsRefused: all errors are reported.
 func TestAPolicyOfWhichItIsNotKnownWhereItStandsIsRefused(t *testing.T) {
 	const subject = "spec.subject: must have exactly one of namespaces and pods"
 	for title, c := range map[string]struct {
@@ -118,8 +118,8 @@ func TestAPolicyOfWhichItIsNotKnownWhereItStandsIsRefused(t *testing.T) {
 	}
 }
 
-// TestManifestsAreRefusedForWhatTheGoTypesCannotShow: a priority that is not there
-// would be the most important one, and a selector that is not there would select all.
+// TestManifestsAreRefusedForWhatTheGoTypesCannotShow: a missing priority would be the most
+// important one, and a missing selector would select everything.
 func TestManifestsAreRefusedForWhatTheGoTypesCannotShow(t *testing.T) {
 	rule := func(egress, rule string) string {
 		return "{tier: Admin, priority: 1, subject: {namespaces: {}}, " + egress + ": [" + rule + "]}"
@@ -201,8 +201,8 @@ func TestConvertDoesNotTakeNilPoliciesAndNodes(t *testing.T) {
 	}
 }
 
-// TestAnEmptyListOfAnotherSourceIsOneThatIsNotThere: the JSON of the types has no
-// empty lists, so a list that a program left empty means what it would mean there.
+// TestAnEmptyListOfAnotherSourceIsOneThatIsNotThere: the JSON of the types has no empty lists, so
+// an empty list in a Go value has the same meaning as a missing one.
 func TestAnEmptyListOfAnotherSourceIsOneThatIsNotThere(t *testing.T) {
 	cnp := &v1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
 	cnp.Spec.Tier, cnp.Spec.Subject.Namespaces = v1alpha2.AdminTier, &metav1.LabelSelector{}

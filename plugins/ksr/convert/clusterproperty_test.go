@@ -14,14 +14,14 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 )
 
-// tree makes JSON, so that whatever the Go types can read is made. A good part of it
-// is wrong.
+// tree generates JSON, so that everything that the Go types can read is generated. Much of it is
+// invalid.
 type tree = rapid.Generator[any]
 
 // fields are what an object may have.
 type fields map[string]*tree
 
-// some makes objects that have mostly one of the fields, and sometimes none, two or all.
+// some generates objects that mostly have one of the fields, and sometimes none, two or all.
 func (f fields) some() *tree {
 	names := slices.Sorted(maps.Keys(f))
 	return rapid.Custom(func(t *rapid.T) any {
@@ -91,8 +91,7 @@ var (
 	})
 )
 
-// clusterPolicies returns the three kinds of policies that say the same, as far as
-// they can.
+// clusterPolicies returns equivalent policies of the three kinds, as far as possible.
 func clusterPolicies(t fataler, spec []byte) (*v1alpha1.AdminNetworkPolicy, *v1alpha1.BaselineAdminNetworkPolicy, *v1alpha2.ClusterNetworkPolicy) {
 	anp, banp, cnp := &v1alpha1.AdminNetworkPolicy{}, &v1alpha1.BaselineAdminNetworkPolicy{}, &v1alpha2.ClusterNetworkPolicy{}
 	anp.Name, banp.Name, cnp.Name = "web", baselineName, "web"
@@ -120,8 +119,8 @@ func TestAClusterScopedPolicyWithAnyMistakesFailsClosed(t *testing.T) {
 	})
 }
 
-// TestClusterScopedPoliciesThatDifferInOrderOnlyHaveEqualBytes: in the order of a set
-// or a map; peers, ports and rules have one.
+// TestClusterScopedPoliciesThatDifferInOrderOnlyHaveEqualBytes: the order of sets and maps is
+// irrelevant; that of peers, ports and rules is not.
 func TestClusterScopedPoliciesThatDifferInOrderOnlyHaveEqualBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		_, _, cnp := clusterPolicies(t, genClusterSpec.Draw(t, "spec"))

@@ -86,8 +86,8 @@ func TestNoPortsAreEveryPort(t *testing.T) {
 	}
 }
 
-// checkUnknown checks a part of a rule that is not known: where the rule allows, it
-// matches nothing by it, and its other parts hold; where it does not, it denies all.
+// checkUnknown checks an unknown part of a rule: a rule that allows ignores it and keeps its other
+// parts; any other rule denies everything.
 func checkUnknown(t *testing.T, kind, rule, allowed string, problems ...string) {
 	t.Helper()
 	k := clusterKinds[kind]
@@ -198,8 +198,7 @@ func TestARuleWithAnUnknownPortCloses(t *testing.T) {
 	}
 }
 
-// TestAPortThatCannotBeMatchesNothing: in rules of every action, because it is known
-// what is meant.
+// TestAPortThatCannotBeMatchesNothing: in rules of every action, because its meaning is known.
 func TestAPortThatCannotBeMatchesNothing(t *testing.T) {
 	const name = ": want at most 15 lower-case letters, digits and '-', with at least one letter"
 	const notPods = "is a name of ports of pods, and the rule has peers that are not pods: it matches nothing"
@@ -280,8 +279,8 @@ func TestIngressRulesAreCheckedLikeThoseOfEgress(t *testing.T) {
 	}
 }
 
-// TestMistakesInARuleThatLeaveItsMeaningClearAreOnlyReported: names that are too long,
-// items of a set that are there twice, and networks that could be shorter.
+// TestMistakesInARuleThatLeaveItsMeaningClearAreOnlyReported: names that are too long, duplicate
+// items of a set, and networks that could be shorter.
 func TestMistakesInARuleThatLeaveItsMeaningClearAreOnlyReported(t *testing.T) {
 	for kind, k := range clusterKinds {
 		t.Run(kind, func(t *testing.T) {
@@ -297,7 +296,7 @@ func TestMistakesInARuleThatLeaveItsMeaningClearAreOnlyReported(t *testing.T) {
 	}
 }
 
-// TestListsAsLongAsTheStoreHoldsAreTaken: the definitions end them at 25 or 100.
+// TestListsAsLongAsTheStoreHoldsAreTaken: the definitions limit them to 25 or 100.
 func TestListsAsLongAsTheStoreHoldsAreTaken(t *testing.T) {
 	for kind, k := range clusterKinds {
 		rule := "{action: Deny, to: [" + strings.Repeat("{namespaces: {}}, ", 200) + "{namespaces: {}}]}"

@@ -14,9 +14,9 @@ import (
 // fataler is a *testing.T or a *rapid.T.
 type fataler interface{ Fatalf(string, ...any) }
 
-// checkFailsClosed converts a policy and checks what must hold whatever the policy
-// says: no peer, port or rule is lost, each is well formed or matches nothing, and
-// nothing matches nothing without a Problem.
+// checkFailsClosed converts a policy and checks what must hold for any policy: no peer, port or
+// rule is lost, each is well formed or matches nothing, and nothing matches nothing without a
+// Problem.
 func checkFailsClosed(t fataler, np *networkingv1.NetworkPolicy) {
 	msg, problems := ToModel(np)
 	if msg == nil {

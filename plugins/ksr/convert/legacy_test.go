@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/tests/samples"
 )
 
-// TestLegacyObjectsAreRefusedUnlessTheyAreAskedFor: and the error says what to do.
+// TestLegacyObjectsAreRefusedUnlessTheyAreAskedFor: and the error names the remedy.
 func TestLegacyObjectsAreRefusedUnlessTheyAreAskedFor(t *testing.T) {
 	const do = `convert the manifests with "sluicectl convert", or accept them with --accept-legacy`
 	objs, problems := decodeText(strings.NewReader(samples.Annotated(samples.DenyAnnotation)+samples.LegacyPolicy("{podSelector: {}}")), "f")

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/tests/samples"
 )
 
-// converted reads one object and returns its message, and everything that is wrong with it.
+// converted reads one object and returns its message, and all its problems.
 func converted(t *testing.T, in string) (proto.Message, []string) {
 	t.Helper()
 	objs, problems := decodeText(strings.NewReader(in), "f")
@@ -146,8 +146,7 @@ func checkConverted(t *testing.T, in, want string, into proto.Message, wantProbl
 	}
 }
 
-// TestASliceOfTheLargestSizeIsOneMessage, and what is larger than the store takes is refused by
-// name.
+// TestASliceOfTheLargestSizeIsOneMessage: and a larger one is rejected with its name.
 func TestASliceOfTheLargestSizeIsOneMessage(t *testing.T) {
 	slice := func(n int) string {
 		var b strings.Builder

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/tests/samples"
 )
 
-// TestNodesOfOthersAreSkipped: what another API group calls a node is none of
-// Kubernetes, and a version that does not exist still is.
+// TestNodesOfOthersAreSkipped: a node of another API group is not one of Kubernetes, but one of an
+// unknown version is.
 func TestNodesOfOthersAreSkipped(t *testing.T) {
 	const foreign = "apiVersion: longhorn.io/v1beta2\nkind: %s\nmetadata: {name: n1, namespace: longhorn-system}\n"
 	for title, c := range map[string]struct {

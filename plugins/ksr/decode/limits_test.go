@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestWhiteSpaceIsNoSize: what people or programs print prettily is not larger for it.
+// TestWhiteSpaceIsNoSize: formatting does not count towards the size.
 func TestWhiteSpaceIsNoSize(t *testing.T) {
 	object := []byte(`{"a b":` + strings.Repeat("\n", maxObject) + `"c \" d"  }`)
 	if got, want := compactSize(object), len(`{"a b":"c \" d"}`); got != want {

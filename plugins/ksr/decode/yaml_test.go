@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/strict"
 )
 
-// FuzzYAML: a document is converted as the library of Kubernetes converts it, unless
-// it is too large; and a list of documents in which it stands keeps what is beside it.
+// FuzzYAML checks that a document is converted like by the library of Kubernetes, unless it is too
+// large, and that the documents next to it are still read.
 func FuzzYAML(f *testing.F) {
 	for _, s := range []string{
 		"a: 1\n", "a: &x [1, 2]\nb: *x\n", "a: &a [x]\nb: &b [*a,*a]\nc: [*b,*b]\n", "a: 1\na: 2\n", "<<: {a: 1}\n", "? [a]\n: b\n",

@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
-// typicalPod is a pod as an API server sends it, with much that policy has no need of.
+// typicalPod is a pod as an API server sends it, with many fields that policy does not need.
 func typicalPod(i int) *corev1.Pod {
 	ip := fmt.Sprintf("10.%d.%d.%d", i>>16&255, i>>8&255, i&255)
 	return &corev1.Pod{
@@ -50,8 +50,8 @@ type owned struct{ *kvstore.Client }
 
 func (owned) Guard(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 
-// BenchmarkPods is what a replica takes for the pods of a cluster: heap per pod once all
-// are in etcd, the first fill of an empty etcd, a sweep, and one change.
+// BenchmarkPods measures a replica with the pods of a cluster: heap per pod once all are in etcd,
+// the first fill of an empty etcd, a sweep, and one change.
 func BenchmarkPods(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -66,7 +66,7 @@ func BenchmarkPods(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			pods := &shelf{s, model.KindPod}
+			pods := &passThroughStore{s, model.KindPod}
 			start := time.Now()
 			list := make([]any, n)
 			for i := range list {

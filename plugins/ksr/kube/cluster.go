@@ -19,7 +19,7 @@ func (s *Source) Cluster(ctx context.Context) (string, error) {
 	err := s.clients.core.Get().Resource("namespaces").Param("fieldSelector", "metadata.name="+metav1.NamespaceSystem).
 		Do(ctx).Into(&list)
 	if err != nil {
-		return "", fmt.Errorf("ask which cluster it is: %w", err)
+		return "", fmt.Errorf("identify the cluster: %w", err)
 	}
 	for i := range list.Items {
 		if ns := &list.Items[i]; ns.Name == metav1.NamespaceSystem && ns.UID != "" {
@@ -47,7 +47,7 @@ func (s *Source) same() error {
 		s.cluster = cluster
 	}
 	if cluster != s.cluster {
-		return fmt.Errorf("the API server serves cluster %q, and served cluster %q before: what was reflected stays; restart sluice-ksr if this is meant",
+		return fmt.Errorf("the API server serves cluster %q, and served cluster %q before: the reflected state stays; restart sluice-ksr if this is intended",
 			cluster, s.cluster)
 	}
 	return nil

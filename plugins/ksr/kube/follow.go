@@ -28,7 +28,7 @@ const (
 
 // follow lists and watches a kind until the context ends.
 func (s *Source) follow(ctx context.Context, r resource) {
-	reflector := cache.NewReflectorWithOptions(s.watched(r), r.expected(), &shelf{s, r.kind}, cache.ReflectorOptions{
+	reflector := cache.NewReflectorWithOptions(s.watched(r), r.expected(), &passThroughStore{s, r.kind}, cache.ReflectorOptions{
 		Name:    r.plural,
 		Backoff: &wait.Backoff{Duration: minWait, Factor: 2, Jitter: 0.5, Steps: 6, Cap: maxWait},
 	})
@@ -55,18 +55,18 @@ func (s *Source) watched(r resource) *cache.ListWatch {
 	}
 }
 
-// shelf is the store of one client-go reflector: it stores nothing and passes everything on. The
-// reflector calls it from one goroutine.
-type shelf struct {
+// passThroughStore is the store of one client-go reflector: it stores nothing and passes everything
+// on. The reflector calls it from one goroutine.
+type passThroughStore struct {
 	*Source
 	kind model.Kind
 }
 
-var _ cache.TransformingStore = (*shelf)(nil)
+var _ cache.TransformingStore = (*passThroughStore)(nil)
 
 // Transformer implements cache.TransformingStore: a streamed list is stripped while it is
 // collected.
-func (*shelf) Transformer() cache.TransformFunc {
+func (*passThroughStore) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		strip(obj)
 		return obj, nil
@@ -74,10 +74,10 @@ func (*shelf) Transformer() cache.TransformFunc {
 }
 
 // Add implements cache.ReflectorStore.
-func (s *shelf) Add(obj any) error { return s.Update(obj) }
+func (s *passThroughStore) Add(obj any) error { return s.Update(obj) }
 
 // Update implements cache.ReflectorStore.
-func (s *shelf) Update(obj any) error {
+func (s *passThroughStore) Update(obj any) error {
 	id, ok := s.idOf(obj)
 	if !ok {
 		return fmt.Errorf("%T is no %s", obj, s.kind)
@@ -92,7 +92,7 @@ func (s *shelf) Update(obj any) error {
 }
 
 // Delete implements cache.ReflectorStore.
-func (s *shelf) Delete(obj any) error {
+func (s *passThroughStore) Delete(obj any) error {
 	id, ok := s.idOf(obj)
 	if !ok {
 		return fmt.Errorf("%T is no %s", obj, s.kind)
@@ -104,7 +104,7 @@ func (s *shelf) Delete(obj any) error {
 }
 
 // Replace implements cache.ReflectorStore.
-func (s *shelf) Replace(list []any, _ string) error {
+func (s *passThroughStore) Replace(list []any, _ string) error {
 	if err := s.same(); err != nil {
 		s.heard(s.kind, err)
 		return err
@@ -138,9 +138,9 @@ func (s *shelf) Replace(list []any, _ string) error {
 }
 
 // Resync implements cache.ReflectorStore. It is unused.
-func (s *shelf) Resync() error { return nil }
+func (s *passThroughStore) Resync() error { return nil }
 
-func (s *shelf) event(n int) {
+func (s *passThroughStore) event(n int) {
 	if s.cfg.OnEvent != nil {
 		for range n {
 			s.cfg.OnEvent(s.kind)
@@ -149,7 +149,7 @@ func (s *shelf) event(n int) {
 }
 
 // idOf returns the ID of an object at the API server.
-func (s *shelf) idOf(obj any) (model.ID, bool) {
+func (s *passThroughStore) idOf(obj any) (model.ID, bool) {
 	meta, ok := obj.(metav1.Object)
 	if !ok {
 		return model.ID{}, false
@@ -203,7 +203,7 @@ func (s *Source) report(id model.ID, problems []api.Problem) {
 		return
 	}
 	for _, p := range problems {
-		s.cfg.Log.Warn("object is not reflected as it is", "object", p.Object, "field", p.Field, "reason", p.Reason)
+		s.cfg.Log.Warn("object is partially reflected", "object", p.Object, "field", p.Field, "reason", p.Reason)
 		if s.cfg.OnProblem != nil {
 			s.cfg.OnProblem(p)
 		}

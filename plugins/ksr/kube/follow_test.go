@@ -52,8 +52,8 @@ func (s *sink) want(t *testing.T, want ...string) {
 	s.told = nil
 }
 
-// newShelf returns the shelf of a kind, what its sink is told, and the problems.
-func newShelf(t *testing.T, kind model.Kind) (*shelf, *sink, *[]api.Problem) {
+// newPassThroughStore returns the store of a kind, what its sink receives, and the problems.
+func newPassThroughStore(t *testing.T, kind model.Kind) (*passThroughStore, *sink, *[]api.Problem) {
 	t.Helper()
 	out, problems := &sink{}, &[]api.Problem{}
 	s, err := New(Config{
@@ -64,7 +64,7 @@ func newShelf(t *testing.T, kind model.Kind) (*shelf, *sink, *[]api.Problem) {
 		t.Fatal(err)
 	}
 	s.asks = func(context.Context) (string, error) { return "c", nil }
-	return &shelf{s, kind}, out, problems
+	return &passThroughStore{s, kind}, out, problems
 }
 
 func policyOf(name, operator string) *networkingv1.NetworkPolicy {
@@ -77,7 +77,7 @@ func policyOf(name, operator string) *networkingv1.NetworkPolicy {
 }
 
 func TestAnObjectThatIsRefusedStaysAsItWasAndIsOneProblem(t *testing.T) {
-	s, out, problems := newShelf(t, model.KindNetworkPolicy)
+	s, out, problems := newPassThroughStore(t, model.KindNetworkPolicy)
 	if err := s.Replace([]any{policyOf("a", "Exists"), policyOf("b", "Sometimes")}, "1"); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func custom(change func(spec map[string]any)) *unstructured.Unstructured {
 }
 
 func TestCustomResourcesAreReadAsStrictlyAsManifests(t *testing.T) {
-	s, out, problems := newShelf(t, model.KindAdminNetworkPolicy)
+	s, out, problems := newPassThroughStore(t, model.KindAdminNetworkPolicy)
 	good := custom(func(map[string]any) {})
 	if err := s.Update(good); err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestCustomResourcesAreReadAsStrictlyAsManifests(t *testing.T) {
 }
 
 func TestAKindThatIsNotServedHasNoObjects(t *testing.T) {
-	s, out, _ := newShelf(t, model.KindAdminNetworkPolicy)
+	s, out, _ := newPassThroughStore(t, model.KindAdminNetworkPolicy)
 	s.absent(s.kind)
 	s.absent(s.kind)
 	out.want(t, "replace AdminNetworkPolicy:")
@@ -176,7 +176,7 @@ func TestPortsKeepTheirPlaces(t *testing.T) {
 // TestSourceTakesNothingFromAnotherCluster: an API server that lost its data lists nothing, and
 // that is not the state of the cluster.
 func TestSourceTakesNothingFromAnotherCluster(t *testing.T) {
-	s, out, _ := newShelf(t, model.KindPod)
+	s, out, _ := newPassThroughStore(t, model.KindPod)
 	if err := s.Replace(nil, ""); err != nil {
 		t.Fatal(err)
 	}

@@ -141,7 +141,7 @@ func (s *Source) discover(ctx context.Context, gv schema.GroupVersion, rs []reso
 				s.serve(ctx, r, served[r.plural], running)
 			}
 		case ctx.Err() == nil:
-			s.cfg.Log.Warn("API server does not say what it serves", "version", gv.String(), "error", err)
+			s.cfg.Log.Warn("kinds served by the API server could not be discovered", "version", gv.String(), "error", err)
 		}
 		select {
 		case <-tick.C:
@@ -156,14 +156,14 @@ func (s *Source) serve(ctx context.Context, r resource, served bool, running map
 	stop, runs := running[r.plural]
 	switch {
 	case served && !runs:
-		s.cfg.Log.Info("kind is served, and followed", "kind", r.kind.String())
+		s.cfg.Log.Info("kind is served, following it", "kind", r.kind.String())
 		s.note(r.kind, func(k *KindStatus) { *k = KindStatus{Served: true} })
 		ctx, cancel := context.WithCancel(ctx)
 		var done sync.WaitGroup
 		done.Go(func() { s.follow(ctx, r) })
 		running[r.plural] = func() { cancel(); done.Wait() }
 	case !served && runs:
-		s.cfg.Log.Warn("kind is not served any more", "kind", r.kind.String())
+		s.cfg.Log.Warn("kind is no longer served", "kind", r.kind.String())
 		stop()
 		delete(running, r.plural)
 		fallthrough
@@ -183,7 +183,7 @@ func (s *Source) absent(kind model.Kind) {
 	}
 	s.forget(kind, nil)
 	if err := s.cfg.Sink.Replace(kind, nil, nil); err != nil {
-		s.cfg.Log.Error("kind cannot be emptied", "kind", kind.String(), "error", err)
+		s.cfg.Log.Error("objects of a kind could not be removed", "kind", kind.String(), "error", err)
 	}
 }
 

@@ -58,9 +58,9 @@ func Refusal() string {
 	return fmt.Sprintf("%s is a legacy version, whose meaning depends on the namespace: %s", model.Quoted(Version), Remedy)
 }
 
-// saysToday reports whether a policy has fields that only Kubernetes 1.7 and later know: its lists
-// and its isolation then have today's meaning, whatever its version.
-func (p *Policy) saysToday() bool {
+// hasNewerFields reports whether a policy has fields that only Kubernetes 1.7 and later know: its
+// lists and its isolation then have today's meaning, whatever its version.
+func (p *Policy) hasNewerFields() bool {
 	if p.Spec.PolicyTypes != nil || p.Spec.Egress != nil {
 		return true
 	}
@@ -112,7 +112,7 @@ func (p *Policy) today() *networkingv1.NetworkPolicy {
 // namespace. It drops rules with an empty list, which matched nothing.
 func (p *Policy) meaning() *networkingv1.NetworkPolicy {
 	out := p.today()
-	if p.saysToday() {
+	if p.hasNewerFields() {
 		return out
 	}
 	out.Spec = networkingv1.NetworkPolicySpec{PodSelector: p.Spec.PodSelector, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}}

@@ -97,7 +97,7 @@ func (m *moderniser) learn(o kinds.Object, ns *corev1.Namespace) {
 
 func (m *moderniser) policy(o kinds.Object, p *Policy) {
 	id := o.ID()
-	if m.cluster == From17 || p.saysToday() {
+	if m.cluster == From17 || p.hasNewerFields() {
 		m.out.Objects = append(m.out.Objects, kinds.Object{Source: o.Source, Object: p.today()})
 		return
 	}

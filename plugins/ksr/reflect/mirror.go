@@ -268,7 +268,7 @@ func (m *Mirror) written(b writes, marker *model.Marker, why mark) {
 func (m *Mirror) readMarker(value []byte) error {
 	stored, err := model.DecodeMarker(value)
 	if err != nil && !errors.Is(err, model.ErrNoMarker) {
-		m.log.Warn("completeness marker is written anew", "error", err)
+		m.log.Warn("completeness marker is invalid, rewriting it", "error", err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -349,8 +349,8 @@ func (m *Mirror) compared(reason string, drift int, revision int64, start time.T
 	return m.objects.left()
 }
 
-// doubt records that the state of the store is no longer known.
-func (m *Mirror) doubt() {
+// markUnknown records that the state of the store is no longer known.
+func (m *Mirror) markUnknown() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.swept = false

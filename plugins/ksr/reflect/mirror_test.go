@@ -240,8 +240,8 @@ func TestWhatIsRefusedStaysAsItWas(t *testing.T) {
 	})
 }
 
-// TestWhatIsTakenBackDuringAWriteIsUndone changes the mind of the source while the store
-// is busy: the write had no use any more, and its time says nothing.
+// TestWhatIsTakenBackDuringAWriteIsUndone reverts a change of the source while the store is busy:
+// the write is then useless, and its duration is not reported.
 func TestWhatIsTakenBackDuringAWriteIsUndone(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		var longest time.Duration

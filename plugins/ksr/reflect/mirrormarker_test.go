@@ -39,8 +39,8 @@ func TestMirrorMarkerComesAfterTheWholeState(t *testing.T) {
 	})
 }
 
-// TestMirrorMarkerIsTrueAtEveryRevision has objects come and go, writes fail half way and terms
-// end: at no revision the store holds less than its marker promises.
+// TestMirrorMarkerIsTrueAtEveryRevision adds and deletes objects, makes writes fail half way and
+// ends terms: at no revision does the store hold less than its marker promises.
 func TestMirrorMarkerIsTrueAtEveryRevision(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		b.store.Each = func() {

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-net/sluice/tests/memstore"
 )
 
-// TestPolicyIsWrittenWithoutServices: who may not list services reflects policy, and leaves alone
-// what the store has of services until they are listed.
+// TestPolicyIsWrittenWithoutServices: without the right to list services, policy is reflected, and
+// services in the store stay until they are listed.
 func TestPolicyIsWrittenWithoutServices(t *testing.T) {
 	service := func(name string) *model.Service { return &model.Service{Namespace: "shop", Name: name} }
 	inBench(t, func(t *testing.T, b *mirrorBench) {

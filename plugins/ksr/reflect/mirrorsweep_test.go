@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-net/sluice/tests/memstore"
 )
 
-// A comparison of a large store takes long, and what changes must not wait for it. What was
-// read is old then: it says nothing about what was written since.
+// A comparison of a large store takes long, and changes must not wait for it. What it read is
+// outdated for objects that were written since.
 func TestChangesDoNotWaitForAComparison(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		b.fill(t)
@@ -64,7 +64,7 @@ func TestAComparisonThatFailsIsMadeAgain(t *testing.T) {
 	})
 }
 
-// manyPods are so many that a comparison takes them over in several parts.
+// manyPods is large enough for a comparison in several parts.
 func manyPods(n int) (out []proto.Message) {
 	for i := range n {
 		out = append(out, &model.Pod{Namespace: "shop", Name: fmt.Sprintf("pod-%06d", i), Ips: []string{fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255)}})

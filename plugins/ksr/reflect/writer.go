@@ -21,7 +21,7 @@ const (
 )
 
 // errNoCluster is the error of a Mirror that runs without Identify.
-var errNoCluster = errors.New("reflect: it is not known which cluster this is")
+var errNoCluster = errors.New("reflect: the cluster is unknown")
 
 // errUnmarked stops writing until the store was compared again.
 var errUnmarked = errors.New("reflect: somebody deleted the completeness marker")
@@ -38,12 +38,12 @@ func (m *Mirror) Run(ctx context.Context, store Target, period time.Duration) er
 		return err
 	}
 	w := writer{m, store, cmp.Or(period, DefaultSweep)}
-	defer m.doubt()
+	defer m.markUnknown()
 	wait := minMirrorWait
 	for reason := sweepStart; ; {
 		began := time.Now()
 		err := w.follow(ctx, reason)
-		m.doubt()
+		m.markUnknown()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -57,7 +57,7 @@ func (m *Mirror) Run(ctx context.Context, store Target, period time.Duration) er
 		m.mu.Lock()
 		m.counts.Errors++
 		m.mu.Unlock()
-		m.log.Warn("store has to be read again", "reason", reason, "error", err, "wait", wait)
+		m.log.Warn("watch lost, resyncing", "reason", reason, "error", err, "wait", wait)
 		select {
 		case <-time.After(wait/2 + rand.N(wait/2+1)):
 		case <-ctx.Done():
@@ -204,7 +204,7 @@ func (w writer) sweep(ctx context.Context, reason string) error {
 	}
 	drift := m.compare(entries)
 	left := m.compared(reason, drift, revision, start)
-	m.log.Info("store compared with the whole state", "reason", reason, "revision", revision, "keys", len(entries),
+	m.log.Info("store compared with the complete state", "reason", reason, "revision", revision, "keys", len(entries),
 		"differ", left, "took", time.Since(start))
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// New indexes the rules of an ACL; it costs O(n log n).
+// New indexes the rules of an ACL in O(n log n).
 func New(rules []Rule) *Classifier {
 	var v4, v6 []uint32
 	for i := range rules {
@@ -60,8 +60,8 @@ func buildFamily(rules []Rule, numbers []uint32) family {
 	return f
 }
 
-// appendBucket appends the rules of one pair of prefixes. What stands behind a
-// rule for any protocol cannot match a packet of this bucket and is left out.
+// appendBucket appends the rules of one pair of prefixes. Rules after a rule for any protocol
+// cannot match a packet of this bucket and are left out.
 func appendBucket(bucket []entry, rules []Rule, order []placed) []entry {
 	for _, p := range order {
 		r := &rules[p.rule]
@@ -96,8 +96,8 @@ func (f *family) addPair(outer, inner int32, bucket []entry) {
 	f.pairs = append(f.pairs, p)
 }
 
-// finish completes the groups and the hash table. Parents have lower numbers than
-// what they cover, so that they are complete first.
+// finish completes the groups and the hash table. Parents have lower numbers than what they cover,
+// so they are completed first.
 func (f *family) finish() {
 	lowest := make([]uint32, len(f.groups)) // of a node and of all that cover it
 	large := 0

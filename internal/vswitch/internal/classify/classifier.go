@@ -7,10 +7,10 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// NoRule is what is returned when no rule matches. It is larger than every rule number.
+// NoRule is returned if no rule matches. It is larger than every rule number.
 const NoRule = ^uint32(0)
 
-// Tuple is what rules are matched against.
+// Tuple is what rules match.
 type Tuple struct {
 	Src, Dst         netip.Addr // of one family
 	Protocol         api.Protocol
@@ -19,13 +19,13 @@ type Tuple struct {
 	SrcPort, DstPort uint16 // for ICMP the type and the code
 }
 
-// Classifier answers which rule of an ordered list is the first to match, without
-// scanning the list. It is immutable, so any number of goroutines may ask it.
+// Classifier finds the first matching rule of an ordered list without scanning the list. It is
+// immutable and safe for concurrent use.
 //
-// The rules of a family with one pair of prefixes are a bucket. A packet is in
-// the buckets of the pairs (covering prefix of its source, covering prefix of its
-// destination); the lowest rule number over the buckets wins. The number of pairs
-// depends on how deeply prefixes are nested, not on the number of rules.
+// The rules of a family with the same pair of prefixes form a bucket. A packet belongs to the
+// buckets of the pairs (covering prefix of its source, covering prefix of its destination); the
+// lowest matching rule number over these buckets wins. The number of pairs depends on how deeply
+// prefixes are nested, not on the number of rules.
 type Classifier struct {
 	v4, v6 family
 }
@@ -38,8 +38,8 @@ func (c *Classifier) Lookup(t *Tuple) uint32 {
 	return c.v6.lookup(t)
 }
 
-// family indexes the rules of one address family. The side with more distinct
-// prefixes is the outer one: it tells more about which rules can match.
+// family indexes the rules of one address family. The side with more distinct prefixes is the outer
+// one: it is more selective.
 type family struct {
 	outer, inner side
 	swapped      bool    // the outer side is the destination
@@ -57,12 +57,12 @@ type group struct {
 	above        uint32 // lowest rule of all nodes that cover this one
 }
 
-// fewPairs is how many pairs of one group are compared one after the other
-// instead of asking the hash table.
+// fewPairs is the number of pairs of one group up to which a linear search is used instead of the
+// hash table.
 const fewPairs = 4
 
-// pair is a pair of prefixes that some rules have, and its bucket. The first rule
-// is here, because most buckets have no other.
+// pair is a pair of prefixes of some rules, and its bucket. It contains the first rule, because
+// most buckets have no other.
 type pair struct {
 	inner, innerEnd int32 // inner node and the end of the nodes it covers
 	head            entry
@@ -116,8 +116,7 @@ func (f *family) lookup(t *Tuple) uint32 {
 	return best
 }
 
-// lookupHash asks for the pairs of an outer node with every node that covers the
-// inner address.
+// lookupHash looks up the pairs of an outer node with every node that covers the inner address.
 func (f *family) lookupHash(t *Tuple, outer, inner int32, best uint32) uint32 {
 	for ; inner >= 0; inner = f.inner.nodes[inner].parent {
 		if i := f.hash.get(outer, inner); i >= 0 && f.pairs[i].head.rule < best {
@@ -149,8 +148,8 @@ func (f *family) lookupPair(t *Tuple, p *pair, best uint32) uint32 {
 	return best
 }
 
-// pairTable is an open hash table from (outer node, inner node) to a pair, for the
-// groups that have many.
+// pairTable is an open-addressing hash table from (outer node, inner node) to a pair, for groups
+// with many pairs.
 type pairTable struct {
 	keys   []uint64
 	values []int32 // -1 is free

@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// fewEntries is how many rules of a bucket are compared one after the other
-// instead of building an index for their protocols and ports.
+// fewEntries is the number of rules of a bucket up to which a linear search is used instead of an
+// index of protocols and ports.
 const fewEntries = 12
 
 // portIndex finds the first rule of a large bucket by protocol and ports.
@@ -16,12 +16,11 @@ type portIndex struct {
 	protos   []protoIndex
 }
 
-// protoIndex holds the rules of one protocol. Rules that restrict one port only
-// are found by binary search; the rest, which restrict both ports or TCP flags,
-// are compared in order.
+// protoIndex holds the rules of one protocol. Rules that restrict one port only are found by binary
+// search; the others, which restrict both ports or TCP flags, are compared in order.
 type protoIndex struct {
 	proto        api.Protocol
-	first        uint32 // lowest rule, which decides for fragments
+	first        uint32 // lowest rule; it decides for fragments
 	dport, sport intervals
 	rest         []entry
 }
@@ -88,22 +87,21 @@ func (x *protoIndex) lookup(t *Tuple) uint32 {
 	return best
 }
 
-// painted is a range and the rule that wants it.
+// painted is a range and its rule.
 type painted struct {
 	Range
 	rule uint32
 }
 
-// intervals cuts the ports into pieces with the first rule of each.
+// intervals splits the ports into intervals, each with its first rule.
 type intervals struct {
-	starts []uint16 // sorted, the first is 0; empty when there are no rules
-	rules  []uint32 // NoRule where no rule is
+	starts []uint16 // sorted, the first is 0; empty if there are no rules
+	rules  []uint32 // NoRule without a rule
 }
 
-// newIntervals takes ranges in the order of their rules. A piece belongs to the
-// first range that holds it: ranges are painted in order, and free leads from a
-// piece to the next one that is not painted yet, so that every piece is painted
-// once.
+// newIntervals takes ranges in the order of their rules. A piece belongs to the first range that
+// contains it: ranges are painted in order, and free links a piece to the next unpainted one, so
+// that every piece is painted once.
 func newIntervals(ranges []painted) intervals {
 	if len(ranges) == 0 {
 		return intervals{}
@@ -135,7 +133,7 @@ func newIntervals(ranges []painted) intervals {
 	return v
 }
 
-// nextFree follows free from i and shortens the path behind it.
+// nextFree follows free from i and compresses the path.
 func nextFree(free []int, i int) int {
 	for free[i] != i {
 		free[i] = free[free[i]]

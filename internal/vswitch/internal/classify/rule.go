@@ -12,7 +12,7 @@ import (
 // Action is what an ACL rule does with a packet.
 type Action uint8
 
-// The actions have the numbers that they have on the wire.
+// The actions have the numbers of the wire format.
 const (
 	Deny          Action = Action(acl_types.ACL_ACTION_API_DENY)
 	Permit        Action = Action(acl_types.ACL_ACTION_API_PERMIT)
@@ -34,8 +34,8 @@ func (a Action) String() string {
 // MarshalText renders the action as String does.
 func (a Action) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// Range is an inclusive range of ports, ICMP types or ICMP codes. Unlike
-// api.PortRange its zero value is the single value 0, as on the wire.
+// Range is an inclusive range of ports, ICMP types or ICMP codes. Unlike api.PortRange its zero
+// value is the single value 0, as on the wire.
 type Range struct {
 	First uint16 `json:"first"`
 	Last  uint16 `json:"last"`
@@ -45,10 +45,10 @@ func (r Range) contains(v uint16) bool { return r.First <= v && v <= r.Last }
 
 func (r Range) isAny() bool { return r == Range{0, 65535} }
 
-// Rule is one rule of an ACL. Both prefixes are masked and of one family; the
-// rule matches that family only. For protocol AnyProtocol ranges and flags are
-// ignored; for ICMP and ICMPv6 SrcPorts is the type and DstPorts the code;
-// protocols without ports count as port 0. Flags are looked at for TCP only.
+// Rule is one rule of an ACL. Both prefixes are masked and of one family; the rule matches that
+// family only. For protocol AnyProtocol ranges and flags are ignored; for ICMP and ICMPv6 SrcPorts
+// is the type and DstPorts the code; protocols without ports count as port 0. Flags are used for
+// TCP only.
 type Rule struct {
 	Action     Action       `json:"action"`
 	Src        netip.Prefix `json:"src"`

@@ -10,14 +10,13 @@ import (
 	"github.com/gaissmai/bart"
 )
 
-// side is the set of distinct prefixes on one side of the rules of a family.
-// Nodes are numbered in the order (address, length), in which a prefix comes
-// before those it covers and these are contiguous: node a covers node b if
-// a <= b < a.end.
+// side is the set of distinct prefixes on one side of the rules of a family. Nodes are numbered in
+// the order (address, length). In this order a prefix precedes those that it covers, and these are
+// contiguous: node a covers node b if a <= b < a.end.
 type side struct {
 	nodes []node
 	hosts hostTable          // nodes of single addresses
-	table *bart.Table[int32] // the other nodes; nil when there are none but perhaps /0
+	table *bart.Table[int32] // the other nodes; nil if there are none except perhaps /0
 	zero  int32              // node of /0, or -1
 }
 
@@ -64,7 +63,7 @@ func buildSide(numbers []uint32, prefix func(uint32) netip.Prefix) (side, []int3
 	return newSide(prefixes), of
 }
 
-// newSide indexes prefixes, which are sorted.
+// newSide indexes sorted prefixes.
 func newSide(prefixes []netip.Prefix) side {
 	s := side{nodes: linkNodes(prefixes), zero: -1}
 	hosts := 0
@@ -90,7 +89,7 @@ func newSide(prefixes []netip.Prefix) side {
 	return s
 }
 
-// linkNodes finds the parent and the end of each prefix.
+// linkNodes determines the parent and the end of each prefix.
 func linkNodes(prefixes []netip.Prefix) []node {
 	nodes := make([]node, len(prefixes))
 	parent := int32(-1)
@@ -110,9 +109,9 @@ func linkNodes(prefixes []netip.Prefix) []node {
 
 func covers(a, b netip.Prefix) bool { return a.Bits() <= b.Bits() && a.Contains(b.Addr()) }
 
-// hostTable is an open hash table from addresses of one family to nodes. A slot
-// holds 32 bits of the key above the node plus one; 0 is free. These 32 bits are
-// the whole of an IPv4 address; IPv6 addresses are compared besides.
+// hostTable is an open-addressing hash table from addresses of one family to nodes. A slot holds 32
+// bits of the key above the node plus one; 0 is free. For IPv4 these 32 bits are the complete
+// address; IPv6 addresses are also compared.
 type hostTable struct {
 	slots []uint64
 	shift uint8
@@ -130,7 +129,7 @@ func newHostTable(n int) hostTable {
 // golden is 2^64 divided by the golden ratio, for multiplicative hashing.
 const golden = 0x9e3779b97f4a7c15
 
-// hostKey returns the bits that are compared and the hash.
+// hostKey returns the bits to compare and the hash.
 func hostKey(a netip.Addr) (key uint32, hash uint64) {
 	if a.Is4() {
 		b := a.As4()

@@ -1,27 +1,26 @@
-// Package events keeps what clients of the binary API are to be told.
+// Package events queues events for clients of the binary API.
 package events
 
 import "sync"
 
-// Max is how many events of a client wait for it before new ones are dropped: more
-// than a node has interfaces, because they come all at once when its pods do.
+// Max is how many events of a client are queued before new ones are dropped: more than a node has
+// interfaces, because pods may come all at once.
 const Max = 1 << 16
 
-// Queue holds the events of a client until its door sends them. Its methods may be called by any
-// number of goroutines.
+// Queue holds the events of a client until they are sent. It is safe for concurrent use.
 type Queue struct {
-	Ready chan struct{} // holds a token while events wait
+	Ready chan struct{} // holds a token while events are queued
 
 	mu      sync.Mutex
 	waiting [][]byte
-	lost    bool // an event, since the queue was taken last
+	lost    bool // an event was dropped since the last Take
 }
 
 // NewQueue returns an empty queue.
 func NewQueue() *Queue { return &Queue{Ready: make(chan struct{}, 1)} }
 
-// Put queues an event, and reports whether it is the first one that is lost because the
-// client does not read.
+// Put queues an event, and reports whether it is the first one dropped because the client does not
+// read.
 func (q *Queue) Put(payload []byte) (firstLost bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -37,7 +36,7 @@ func (q *Queue) Put(payload []byte) (firstLost bool) {
 	return false
 }
 
-// Take returns the events that wait, in their order.
+// Take returns the queued events, in order.
 func (q *Queue) Take() [][]byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()

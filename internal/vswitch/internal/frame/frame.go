@@ -1,4 +1,4 @@
-// Package frame has the framing of the binary API on a stream socket.
+// Package frame implements the framing of the binary API on a stream socket.
 package frame
 
 import (
@@ -13,25 +13,24 @@ import (
 	"time"
 )
 
-// A frame is a header, of which only the big-endian length of the payload in bytes 8 to 11 means
-// something, and the payload.
+// A frame is a header and the payload. The only meaningful field of the header is the big-endian
+// length of the payload in bytes 8 to 11.
 const (
 	HeaderSize = 16 // bytes of the header
 	lengthAt   = 8
-	// Max bounds the payload of what is read; VPP itself cannot hold an ACL of this size.
+	// Max bounds the payload of received frames; VPP itself cannot hold an ACL of this size.
 	Max = 16 << 20
-	// chunk is what is allocated before the bytes of a long frame arrive.
+	// chunk is how much is allocated before the bytes of a long frame arrive.
 	chunk = 64 << 10
 )
 
-// writeTimeout is how long a client may leave its socket unread while an answer
-// waits for it.
+// writeTimeout is how long a client may fail to read its socket while an answer is pending.
 const writeTimeout = 30 * time.Second
 
 var errTooLong = errors.New("frame is too long")
 
-// Read returns the payload of the next frame. It allocates in step with what
-// arrives, whatever length the header claims.
+// Read returns the payload of the next frame. It allocates in step with the received bytes,
+// whatever length the header claims.
 func Read(r io.Reader) ([]byte, error) {
 	var header [HeaderSize]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
@@ -68,13 +67,13 @@ func header(n int) (h [HeaderSize]byte) {
 	return h
 }
 
-// Writer writes frames to a connection; the lock keeps frames of answers and events whole.
+// Writer writes frames to a connection; its lock keeps frames of answers and events apart.
 type Writer struct {
 	mu sync.Mutex
 	w  *bufio.Writer
 }
 
-// NewWriter returns a writer that cuts off a client that does not read.
+// NewWriter returns a writer that disconnects a client which does not read.
 func NewWriter(conn net.Conn) *Writer {
 	return &Writer{w: bufio.NewWriterSize(patient{conn}, 4096)}
 }
@@ -98,10 +97,10 @@ func (w *Writer) Flush() error {
 	return w.w.Flush()
 }
 
-// patient is a connection that waits for a while when its client does not read.
+// patient is a connection with a timeout for writes.
 type patient struct{ net.Conn }
 
-// Write writes bytes; a client that does not read is cut off after a while.
+// Write writes bytes; it fails after a timeout if the client does not read.
 func (c patient) Write(b []byte) (int, error) {
 	if err := c.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return 0, err

@@ -13,17 +13,17 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch/internal/wire"
 )
 
-// Handlers answers the requests of the binary API about a stack, and commands of the CLI.
+// Handlers handles the requests of the binary API about a stack, and commands of the CLI.
 type Handlers struct{ *Stack }
 
-// EnableDisable switches the session layer on, with rules, or off.
+// EnableDisable enables the session layer, with rules, or disables it.
 func (h Handlers) EnableDisable(m *hostsession.SessionEnableDisable, reply func(govpp.Message)) {
 	h.enable(m.IsEnable, true)
 	reply(&hostsession.SessionEnableDisableReply{})
 }
 
-// EnableDisableV2 answers 0 also when it does nothing because sessions are enabled
-// already, without rules.
+// EnableDisableV2 returns 0 even if it does nothing because sessions are already enabled without
+// rules.
 func (h Handlers) EnableDisableV2(m *hostsession.SessionEnableDisableV2, reply func(govpp.Message)) {
 	h.enable(m.RtEngineType != hostsession.RT_BACKEND_ENGINE_API_DISABLE, m.RtEngineType == hostsession.RT_BACKEND_ENGINE_API_RULE_TABLE)
 	reply(&hostsession.SessionEnableDisableV2Reply{})
@@ -40,7 +40,7 @@ func (h Handlers) RuleAddDel(m *hostsession.SessionRuleAddDel, reply func(govpp.
 	reply(&hostsession.SessionRuleAddDelReply{Retval: int32(rv)})
 }
 
-// ruleChange reads a request. What is not UDP counts as TCP.
+// ruleChange parses a request. Any protocol other than UDP counts as TCP.
 func (s *Stack) ruleChange(m *hostsession.SessionRuleAddDel) (ruleChange, bool) {
 	lcl, ok := sessionPrefix(m.Lcl)
 	rmt, ok2 := sessionPrefix(m.Rmt)
@@ -58,7 +58,7 @@ func (s *Stack) ruleChange(m *hostsession.SessionRuleAddDel) (ruleChange, bool) 
 	return c, true
 }
 
-// sessionPrefix reads a prefix; what is behind its length does not count.
+// sessionPrefix parses a prefix; bits after its length are ignored.
 func sessionPrefix(w ip_types.Prefix) (netip.Prefix, bool) {
 	addr := netip.AddrFrom4(w.Address.Un.GetIP4())
 	if w.Address.Af == ip_types.ADDRESS_IP6 {
@@ -68,9 +68,9 @@ func sessionPrefix(w ip_types.Prefix) (netip.Prefix, bool) {
 	return p.Masked(), p.IsValid()
 }
 
-// scopeOf returns the scope that a request means.
+// scopeOf returns the scope in a request.
 func (s *Stack) scopeOf(scope hostsession.SessionRuleScope) uint32 {
-	if s.quirks { // the first byte of what should be the last
+	if s.quirks { // the first byte is used instead of the last
 		return uint32(scope) >> 24
 	}
 	switch scope {
@@ -84,7 +84,7 @@ func (s *Stack) scopeOf(scope hostsession.SessionRuleScope) uint32 {
 	return ^uint32(0)
 }
 
-// scopeToWire is what a dump says.
+// scopeToWire returns a scope for a dump.
 func (s *Stack) scopeToWire(local bool) hostsession.SessionRuleScope {
 	switch {
 	case !local:
@@ -102,7 +102,7 @@ func transportToWire(p api.Protocol) hostsession.TransportProto {
 	return hostsession.TRANSPORT_PROTO_API_TCP
 }
 
-// RulesDump tells of every rule the last namespace of its table only.
+// RulesDump returns for every rule only the last namespace of its table.
 func (h Handlers) RulesDump(_ *hostsession.SessionRulesDump, reply func(govpp.Message)) {
 	for _, r := range h.all() {
 		reply(&hostsession.SessionRulesDetails{
@@ -113,7 +113,7 @@ func (h Handlers) RulesDump(_ *hostsession.SessionRulesDump, reply func(govpp.Me
 	}
 }
 
-// RulesV2Dump tells of every rule all namespaces of its table.
+// RulesV2Dump returns for every rule all namespaces of its table.
 func (h Handlers) RulesV2Dump(_ *hostsession.SessionRulesV2Dump, reply func(govpp.Message)) {
 	for _, r := range h.all() {
 		reply(&hostsession.SessionRulesV2Details{
@@ -124,7 +124,7 @@ func (h Handlers) RulesV2Dump(_ *hostsession.SessionRulesV2Dump, reply func(govp
 	}
 }
 
-// AppNamespaceAddDelV4 takes every routing table to exist; an interface is in table 0.
+// AppNamespaceAddDelV4 assumes that every routing table exists; an interface is in table 0.
 func (h Handlers) AppNamespaceAddDelV4(m *hostsession.AppNamespaceAddDelV4, reply func(govpp.Message)) {
 	var rv govpp.VPPApiError
 	var index uint32
@@ -146,7 +146,7 @@ func (h Handlers) AppNamespaceAddDelV4(m *hostsession.AppNamespaceAddDelV4, repl
 	reply(&hostsession.AppNamespaceAddDelV4Reply{Retval: int32(rv), AppnsIndex: index})
 }
 
-// canBind reports whether there is what a namespace is to be bound to.
+// canBind reports whether the interface to which a namespace is to be bound exists.
 func (s *Stack) canBind(n *appNamespace) bool {
 	if n.port != none {
 		_, ok := s.portName(n.port)

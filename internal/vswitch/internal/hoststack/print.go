@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// ShowNamespaces prints the table of VPP, without its colours. ok is false when it does not
-// understand the arguments.
+// ShowNamespaces prints the table like VPP, without colours. ok is false if the arguments are
+// invalid.
 func (h Handlers) ShowNamespaces(args []string) (text string, ok bool) {
 	var b strings.Builder
 	h.mu.Lock()
@@ -31,8 +31,8 @@ func (h Handlers) ShowNamespaces(args []string) (text string, ok bool) {
 	return b.String(), len(args) == 0
 }
 
-// ShowRules takes for example "tcp appns default scope local". ok is false when it does not
-// understand the arguments.
+// ShowRules parses for example "tcp appns default scope local". ok is false if the arguments are
+// invalid.
 func (h Handlers) ShowRules(args []string) (text string, ok bool) {
 	if len(args) == 0 || args[0] != "tcp" && args[0] != "udp" {
 		return "", false

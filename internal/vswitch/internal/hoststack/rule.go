@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Rule is a session rule as the vswitch has it.
+// Rule is a session rule of the vswitch.
 type Rule struct {
 	Local      bool         `json:"local"`
 	Namespaces []uint32     `json:"namespaces"` // that the table is of
@@ -21,9 +21,9 @@ type Rule struct {
 	Action     uint32       `json:"action"`
 	Tag        string       `json:"tag,omitempty"`
 
-	ports  [2]uint16 // as kept
+	ports  [2]uint16 // as stored
 	index  uint32
-	dumped string // the tag that dumps tell
+	dumped string // the tag in dumps
 }
 
 // ruleAt returns a rule of a table; the lock is held.
@@ -35,7 +35,7 @@ func (s *Stack) ruleAt(g *ruleGroup, p api.Protocol, v6 int, index uint32) Rule 
 		LclPort: s.portOf(n.match.lclPort), RmtPort: s.portOf(n.match.rmtPort), Action: n.action,
 		Tag: t.tagsOf[taggedRule{index, v6}], ports: [2]uint16{n.match.lclPort, n.match.rmtPort}, index: index,
 	}
-	if r.dumped = r.Tag; s.quirks { // looked up as if it were a rule of IPv4
+	if r.dumped = r.Tag; s.quirks { // looked up as if the rule were IPv4
 		r.dumped = t.tagsOf[taggedRule{index, 0}]
 	}
 	return r
@@ -63,7 +63,7 @@ func (s *Stack) all() (out []Rule) {
 	return out
 }
 
-// SessionRules returns the rules that somebody added, by table.
+// SessionRules returns the rules that were added, by table.
 func (s *Stack) SessionRules() (out []Rule) {
 	for _, r := range s.all() {
 		if r.index != 0 || r.Action != None {
@@ -73,7 +73,7 @@ func (s *Stack) SessionRules() (out []Rule) {
 	return out
 }
 
-// String is for people.
+// String describes the rule for users.
 func (r Rule) String() string {
 	scope := "global"
 	if r.Local {
@@ -117,7 +117,7 @@ func (s *Stack) changeRule(c ruleChange) govpp.VPPApiError {
 	if c.scope&scopeLocal == 0 {
 		return 0
 	}
-	// Where an application connects from does not matter there.
+	// The source of a connection is irrelevant there.
 	c.match.lcl, c.match.lclPort = netip.PrefixFrom(c.match.rmt.Addr(), 0).Masked(), 0
 	return n.local.change(c, s.quirks)
 }
@@ -138,8 +138,8 @@ func (g *ruleGroup) change(c ruleChange, quirks bool) govpp.VPPApiError {
 	return 0
 }
 
-// ChangeSessionRule adds a rule to the tables of the first of its namespaces, or removes it,
-// as the API does, and reports whether that was done. Its ports are as applications say them.
+// ChangeSessionRule adds a rule to the tables of the first of its namespaces, or removes it, as the
+// API does, and reports whether that succeeded. Its ports are in host byte order.
 func (s *Stack) ChangeSessionRule(add bool, r Rule) bool {
 	c := ruleChange{
 		add: add, protocol: r.Protocol, match: sessionMatch{r.Lcl, r.Rmt, s.portOf(r.LclPort), s.portOf(r.RmtPort)},

@@ -1,5 +1,5 @@
-// Package hoststack has the session layer of the vswitch: application namespaces, and the session
-// rules that say which connections their applications may have.
+// Package hoststack implements the session layer of the vswitch: application namespaces, and the
+// session rules that determine which connections their applications may have.
 package hoststack
 
 import (
@@ -9,40 +9,39 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch/internal/pool"
 )
 
-// Stack is the configuration of the session layer: applications of a namespace connect
-// and listen in it, and session rules say with whom. Its methods may be called by any number of
-// goroutines.
+// Stack is the configuration of the session layer: applications of a namespace connect and listen
+// in it, and session rules determine with which peers. It is safe for concurrent use.
 //
-// With quirks it does what VPP 25.10 does:
+// With quirks it behaves like VPP 25.10:
 //
 //   - The scope of a rule is read in the wrong byte order, so that every documented value
 //     means "global", and 0x02000000 and 0x03000000 mean "local" and "both".
-//   - Ports of rules are kept in the order of the machine and compared with ports in the
-//     order of the network: a rule for port 80 matches port 20480.
-//   - The tags of IPv6 rules are not dumped; where an IPv4 rule has the same index, its tag
-//     is. One that gets another tag keeps the old one taken.
+//   - Ports of rules are stored in host byte order and compared with ports in
+//     network byte order: a rule for port 80 matches port 20480.
+//   - The tags of IPv6 rules are not dumped; if an IPv4 rule has the same index, its tag
+//     is dumped instead. The old tag of a rule whose tag changes stays in use.
 type Stack struct {
 	quirks   bool
 	portName func(swIfIndex uint32) (name string, ok bool)
 
-	mu         sync.Mutex // guards the rest
+	mu         sync.Mutex // guards the fields below
 	enabled    bool
-	ruleTables bool // rules are the backend
+	ruleTables bool // rules are enabled
 	namespaces pool.Pool[appNamespace]
 	global     [2]map[uint32]*ruleGroup // by family and routing table
-	order      []*ruleGroup             // in which they are dumped
+	order      []*ruleGroup             // order of dumps
 }
 
-// none stands for no interface and for no routing table of a namespace.
+// none means that a namespace has no interface or no routing table.
 const none = ^uint32(0)
 
 // New returns a stack that is not enabled. portName returns the name of an interface; ok is false
-// when there is none.
+// if the interface does not exist.
 func New(quirks bool, portName func(swIfIndex uint32) (name string, ok bool)) *Stack {
 	return &Stack{quirks: quirks, portName: portName}
 }
 
-// appNamespace is what applications attach to.
+// appNamespace is an application namespace, to which applications attach.
 type appNamespace struct {
 	id     string
 	index  uint32
@@ -53,7 +52,7 @@ type appNamespace struct {
 	local  *ruleGroup
 }
 
-// enable switches the session layer on or off. One that is on already stays as it is.
+// enable enables or disables the session layer. An enabled one keeps its mode.
 func (s *Stack) enable(on, rules bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +66,7 @@ func (s *Stack) enable(on, rules bool) {
 	}
 }
 
-// Restart forgets all rules. Namespaces stay, because the embedder would create them again.
+// Restart removes all rules. Namespaces stay, because the embedder would create them again.
 func (s *Stack) Restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +95,7 @@ func (s *Stack) addNamespace(n *appNamespace) uint32 {
 	return n.index
 }
 
-// namespace returns a namespace by its name, nil when there is none; the lock is held.
+// namespace returns a namespace by name, or nil; the lock is held.
 func (s *Stack) namespace(id string) *appNamespace {
 	for _, n := range s.namespaces.All() {
 		if n.id == id {
@@ -106,7 +105,7 @@ func (s *Stack) namespace(id string) *appNamespace {
 	return nil
 }
 
-// enter makes the routing tables of a namespace know it.
+// enter adds a namespace to its routing tables.
 func (s *Stack) enter(n *appNamespace) {
 	for v6, fib := range n.fibs {
 		if fib == none {
@@ -122,7 +121,7 @@ func (s *Stack) enter(n *appNamespace) {
 	}
 }
 
-// leave makes the routing tables of a namespace forget it. One without namespaces goes.
+// leave removes a namespace from its routing tables, and tables without namespaces.
 func (s *Stack) leave(n *appNamespace) {
 	for v6, fib := range n.fibs {
 		g := s.global[v6][fib]
@@ -149,9 +148,9 @@ func (s *Stack) removeNamespace(id string) bool {
 	return true
 }
 
-// AddNamespace adds an application namespace that is bound to the routing table 0 of both
-// families, as a CNI plugin does for a pod whose applications use the host stack. It
-// switches the session layer on, with rules, if it is off.
+// AddNamespace adds an application namespace that is bound to routing table 0 of both families, as
+// a CNI plugin does for a pod whose applications use the host stack. It enables the session layer,
+// with rules, if it is disabled.
 func (s *Stack) AddNamespace(id string) (index uint32) {
 	s.enable(true, true)
 	s.mu.Lock()

@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// ruleTable are the session rules of one transport: of both families of a namespace, or of
-// one routing table. Tags are those of the table, whatever the family.
+// ruleTable holds the session rules of one transport: of both families of a namespace, or of one
+// routing table. Tags belong to the table, regardless of the family.
 type ruleTable struct {
 	trees  [2]*ruleTree      // IPv4, IPv6
 	byTag  map[string]uint32 // index of the rule, of either family
@@ -19,11 +19,11 @@ type taggedRule struct {
 	v6    int
 }
 
-// ruleGroup is what VPP keeps per session table: rules by transport.
+// ruleGroup is the content of one of VPP's session tables: rules by transport.
 type ruleGroup struct {
 	local bool
 	v6    int // family of a routing table
-	// namespaces are those that the table is of, in the order in which they came.
+	// namespaces lists the namespaces of the table, in the order in which they were added.
 	namespaces []uint32
 	tables     map[api.Protocol]*ruleTable // nil before the first rule
 }
@@ -35,15 +35,15 @@ func newRuleTable() *ruleTable {
 	}
 }
 
-// init makes the tables; the first rule does it.
+// init creates the tables; the first rule calls it.
 func (g *ruleGroup) init() {
 	if g.tables == nil {
 		g.tables = map[api.Protocol]*ruleTable{api.TCP: newRuleTable(), api.UDP: newRuleTable()}
 	}
 }
 
-// put adds a rule, or gives another action and tag to the one with its match. It fails when
-// the tag is taken.
+// put adds a rule, or changes the action and tag of the one with the same match. It fails if the
+// tag is in use.
 func (t *ruleTable) put(m sessionMatch, action uint32, tag string, quirks bool) bool {
 	if _, taken := t.byTag[tag]; taken && tag != "" {
 		return false
@@ -62,8 +62,8 @@ func (t *ruleTable) put(m sessionMatch, action uint32, tag string, quirks bool) 
 	return true
 }
 
-// untag forgets the tag of a rule that gets another one. VPP takes every such rule for one of
-// IPv4: an IPv6 rule's old tag stays taken, or the tag of the IPv4 rule with its index goes.
+// untag removes the tag of a rule whose tag changes. VPP treats every such rule as IPv4: an IPv6
+// rule's old tag stays in use, or the tag of the IPv4 rule with its index is removed.
 func (t *ruleTable) untag(tag string, index uint32, v6 int, quirks bool) {
 	if quirks && v6 == 1 {
 		if _, ok := t.tagsOf[taggedRule{index, 0}]; !ok {
@@ -75,8 +75,9 @@ func (t *ruleTable) untag(tag string, index uint32, v6 int, quirks bool) {
 	delete(t.tagsOf, taggedRule{index, v6})
 }
 
-// del removes the rule with a tag; if there is none, that with the match. The tag of a rule
-// that goes by its match stays taken. A tag of the other family names a rule of this one.
+// del removes the rule with a tag; if there is none, the rule with the match. The tag of a rule
+// that is removed by its match stays in use. A tag of the other family selects the rule with the
+// same index in this one.
 func (t *ruleTable) del(m sessionMatch, tag string) {
 	v6 := familyOf(m.rmt)
 	index, ok := t.byTag[tag]
@@ -84,7 +85,7 @@ func (t *ruleTable) del(m sessionMatch, tag string) {
 		t.trees[v6].remove(m)
 		return
 	}
-	if n := t.trees[v6].rules.Get(index); n != nil { // VPP looks at memory that is not there
+	if n := t.trees[v6].rules.Get(index); n != nil { // VPP reads invalid memory here
 		t.trees[v6].remove(n.match)
 	}
 	if _, ok := t.tagsOf[taggedRule{index, v6}]; ok {

@@ -8,29 +8,29 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch/internal/pool"
 )
 
-// Actions of session rules. Anything else is the index of an application that takes the
+// Actions of session rules. Any other value is the index of an application that takes the
 // connection.
 const (
-	None  = ^uint32(0)     // goes on as if there were no rule
+	None  = ^uint32(0)     // continues as if there were no rule
 	Drop  = ^uint32(0) - 1 // refuses the connection
 	Allow = ^uint32(0) - 2 // lets it through
 )
 
-// sessionMatch is what a session rule matches: the local and the remote endpoint, seen
-// from the application. Port 0 is any port. Ports are numbers as the vswitch keeps them.
+// sessionMatch is the match of a session rule: the local and the remote endpoint, seen from the
+// application. Port 0 is any port. Ports are numbers as the vswitch stores them.
 type sessionMatch struct {
 	lcl, rmt         netip.Prefix
 	lclPort, rmtPort uint16
 }
 
-// endpoints is what is looked up.
+// endpoints is a lookup key.
 type endpoints struct {
 	lcl, rmt         netip.Addr
 	lclPort, rmtPort uint16
 }
 
-// base is the key that VPP takes a match for when it looks for the place of a rule: its
-// addresses without their lengths, and its ports, of which 0 is none.
+// base returns the key by which VPP finds the place of a rule with the match: its addresses without
+// their lengths, and its ports, of which 0 is none.
 func (m sessionMatch) base() endpoints {
 	return endpoints{m.lcl.Addr(), m.rmt.Addr(), m.lclPort, m.rmtPort}
 }
@@ -40,8 +40,8 @@ func (m sessionMatch) matches(k endpoints) bool {
 		m.lcl.Contains(k.lcl) && m.rmt.Contains(k.rmt)
 }
 
-// rank is what rules that have one parent are ordered by: the last remote address, the last
-// local address, then ports, of which any is the last.
+// rank is the sort key of the children of a rule: the last remote address, the last local address,
+// then ports, with any last.
 type rank struct {
 	rmt, lcl         netip.Addr
 	rmtPort, lclPort uint16
@@ -55,8 +55,8 @@ func (r rank) compare(o rank) int {
 	return cmp.Or(r.rmt.Compare(o.rmt), r.lcl.Compare(o.lcl), cmp.Compare(r.rmtPort, o.rmtPort), cmp.Compare(r.lclPort, o.lclPort))
 }
 
-// lastAddr is the highest address of a prefix as VPP computes it: of all IPv4 addresses that is
-// the lowest, and of a long IPv6 prefix the first half is missing.
+// lastAddr returns the highest address of a prefix as VPP computes it: for all IPv4 addresses that
+// is the lowest, and for a long IPv6 prefix the first half is missing.
 func lastAddr(p netip.Prefix) netip.Addr {
 	b := p.Addr().AsSlice()
 	switch {
@@ -72,10 +72,10 @@ func lastAddr(p netip.Prefix) netip.Addr {
 	return a
 }
 
-// ruleTree holds the session rules of one table, transport and family. It does what VPP's
-// tree does (vnet/session/mma_template.c), step by step: the place of a rule is looked for
-// by the address of its match alone, so that a rule may come under one that it is not a part
-// of, or be hidden by it, depending on the order in which they came.
+// ruleTree holds the session rules of one table, transport and family. It follows VPP's tree
+// (vnet/session/mma_template.c) step by step. The tree finds the place of a rule only by the
+// address of its match. So, depending on the order of additions, a rule may become the child of one
+// that does not contain it, or be hidden by it.
 type ruleTree struct {
 	rules pool.Pool[sessionNode] // the root has the index 0
 }
@@ -95,8 +95,8 @@ func newRuleTree(family netip.Addr) *ruleTree {
 	return t
 }
 
-// lookup returns the index of the rule that decides, and its action: of the first child
-// that matches and has an action, or of the rule itself.
+// lookup returns the index of the rule that decides, and its action: of the first child that
+// matches and has an action, or of the rule itself.
 func (t *ruleTree) lookup(at uint32, k endpoints) (index, action uint32) {
 	n := t.rules.Get(at)
 	if !n.match.matches(k) {
@@ -110,7 +110,7 @@ func (t *ruleTree) lookup(at uint32, k endpoints) (index, action uint32) {
 	return at, n.action
 }
 
-// place returns the rule that a key leads to, whatever its action.
+// place returns the rule to which a key leads, whatever its action.
 func (t *ruleTree) place(k endpoints) uint32 {
 	at := uint32(0)
 	for {
@@ -123,8 +123,8 @@ func (t *ruleTree) place(k endpoints) uint32 {
 	}
 }
 
-// add adds a rule and returns its index. If the place of the rule is taken by one with the
-// same match, that one changes its action.
+// add adds a rule and returns its index. If a rule with the same match has the place, it gets the
+// new action.
 func (t *ruleTree) add(m sessionMatch, action uint32) (index uint32, added bool) {
 	at := t.place(m.base())
 	parent := t.rules.Get(at)

@@ -7,16 +7,15 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Verdict is what session rules say of a connection attempt.
+// Verdict is the decision of session rules about a connection attempt.
 type Verdict struct {
 	Action api.Action
-	// Rule decided; its Action is None when none did, which permits.
+	// Rule is the deciding rule; its Action is None if there was none, which permits.
 	Rule Rule
 }
 
-// Connect reports whether an application of a namespace may open a connection: by the local
-// rules of the namespace. The application has the local scope, without which VPP does not
-// look at them.
+// Connect decides by the local rules of a namespace whether an application may open a connection.
+// The application has the local scope, without which VPP ignores the rules.
 func (s *Stack) Connect(namespace uint32, f api.Flow) (v Verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,8 +30,8 @@ func (s *Stack) Connect(namespace uint32, f api.Flow) (v Verdict) {
 	return s.evaluate(n.local, f, endpoints{lcl: unspecified, rmt: f.Dst, rmtPort: s.portOf(f.DstPort)})
 }
 
-// Accept reports whether the first packet of a flow reaches the listeners of the routing
-// tables of a namespace: by their rules.
+// Accept decides by the rules of the routing tables of a namespace whether the first packet of a
+// flow reaches its listeners.
 func (s *Stack) Accept(namespace uint32, f api.Flow) (v Verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,10 +44,10 @@ func (s *Stack) Accept(namespace uint32, f api.Flow) (v Verdict) {
 		endpoints{lcl: f.Dst, rmt: f.Src, lclPort: s.portOf(f.DstPort), rmtPort: s.portOf(f.SrcPort)})
 }
 
-// hasTransport reports whether the session layer has the protocol of a flow.
+// hasTransport reports whether the session layer supports the protocol of a flow.
 func hasTransport(f api.Flow) bool { return f.Protocol == api.TCP || f.Protocol == api.UDP }
 
-// portOf returns a port as it is looked up.
+// portOf returns a port as the rules store it.
 func (s *Stack) portOf(p uint16) uint16 {
 	if s.quirks {
 		return bits.ReverseBytes16(p)
@@ -56,7 +55,7 @@ func (s *Stack) portOf(p uint16) uint16 {
 	return p
 }
 
-// evaluate asks the rules of a table; the lock is held.
+// evaluate looks up the rules of a table; the lock is held.
 func (s *Stack) evaluate(g *ruleGroup, f api.Flow, k endpoints) Verdict {
 	v := Verdict{Action: api.Permit, Rule: Rule{Action: None}}
 	if g == nil || g.tables == nil {

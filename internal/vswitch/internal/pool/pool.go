@@ -1,4 +1,4 @@
-// Package pool hands out indices as VPP does.
+// Package pool allocates indices like VPP.
 package pool
 
 import (
@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Pool hands out small indices as VPP does: the index that was freed last is
-// used first, and a pool never shrinks. Clients that keep indices across a
-// deletion therefore meet here the same aliases as with the real thing.
+// Pool allocates small indices like VPP: the last freed index is reused first, and a pool never
+// shrinks. Clients that keep indices across a deletion therefore meet the same aliases here as with
+// VPP.
 type Pool[T any] struct {
 	items []*T
 	free  []uint32
@@ -22,7 +22,7 @@ func (p *Pool[T]) Next() uint32 {
 	return uint32(len(p.items))
 }
 
-// Put stores an item under the index that Next announced.
+// Put stores an item under the index that Next returned.
 func (p *Pool[T]) Put(item *T) {
 	if n := len(p.free); n > 0 {
 		p.items[p.free[n-1]] = item
@@ -32,7 +32,7 @@ func (p *Pool[T]) Put(item *T) {
 	p.items = append(p.items, item)
 }
 
-// Get returns the item, nil when the index is free.
+// Get returns the item, or nil if the index is free.
 func (p *Pool[T]) Get(i uint32) *T {
 	if uint64(i) >= uint64(len(p.items)) {
 		return nil
@@ -49,7 +49,7 @@ func (p *Pool[T]) Remove(i uint32) {
 	p.free = append(p.free, i)
 }
 
-// All iterates over what is in use, by index.
+// All iterates over the used indices in order.
 func (p *Pool[T]) All() iter.Seq2[uint32, *T] {
 	return func(yield func(uint32, *T) bool) {
 		for i, item := range p.items {
@@ -60,5 +60,5 @@ func (p *Pool[T]) All() iter.Seq2[uint32, *T] {
 	}
 }
 
-// Slots returns a copy of the items by index; nil where an index is free.
+// Slots returns a copy of the items by index; free indices are nil.
 func (p *Pool[T]) Slots() []*T { return slices.Clone(p.items) }

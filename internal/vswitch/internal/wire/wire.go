@@ -8,7 +8,7 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// MaxName is the longest name or tag that the messages have room for.
+// MaxName is the maximum length of a name or tag in the messages.
 const MaxName = 63
 
 // Cut returns the first n bytes of a text, up to a NUL.
@@ -20,8 +20,8 @@ func Cut(s string, n int) string {
 	return s
 }
 
-// ReadPrefix reads a prefix. It is false for an unknown family, a length that the family does
-// not have, and for host bits that are not zero.
+// ReadPrefix parses a prefix. It returns false for an unknown family, an invalid length, and host
+// bits that are not zero.
 func ReadPrefix(w ip_types.Prefix) (netip.Prefix, bool) {
 	var addr netip.Addr
 	switch w.Address.Af {

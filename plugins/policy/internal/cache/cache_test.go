@@ -166,8 +166,8 @@ func TestBadAddressesAndPortsAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestCacheLeavesOutAddressesThatNoPodHas: whoever writes the store claims what is a node's, or
-// another address on each host.
+// TestCacheLeavesOutAddressesThatNoPodHas: a writer of the store claims an address of a node, or
+// one whose meaning differs from host to host.
 func TestCacheLeavesOutAddressesThatNoPodHas(t *testing.T) {
 	c := New()
 	p := onePod("p", "1.1.1.1")
@@ -191,7 +191,7 @@ func TestCacheLeavesOutAddressesThatNoPodHas(t *testing.T) {
 	}
 }
 
-// Queries against looking at everything, while objects come and go.
+// Compares queries with full scans while objects come and go.
 func TestQueriesFindWhatLookingAtEverythingFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, r := New(), lcg(rapid.Uint64().Draw(t, "seed"))

@@ -242,7 +242,7 @@ func hasNoNames(m *model.ClusterPolicy_Peer) bool {
 }
 
 // errImpossible is the error for a port that no traffic can use.
-var errImpossible = errors.New("was not valid where it came from, or is no port from 1 to 65535")
+var errImpossible = errors.New("is invalid: want 1 to 65535")
 
 // clusterPort parses a port. A name without a protocol matches every port of that name, whatever
 // its protocol.

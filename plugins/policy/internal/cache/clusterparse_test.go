@@ -51,7 +51,7 @@ func ruleText(r intent.Rule) string {
 	return [...]string{"deny", "allow", "pass"}[r.Action] + " " + strings.Join(parts, " ")
 }
 
-// What is not understood closes: by it nothing is allowed, and everything is denied.
+// Unknown parts fail closed: they allow nothing, and they deny everything.
 func TestRulesOfTheClusterAreUnderstoodOrClose(t *testing.T) {
 	tcp := model.Protocol_PROTOCOL_TCP
 	number := func(first, last uint32) []*model.ClusterPolicy_Port {
@@ -123,8 +123,8 @@ func TestRulesOfTheClusterAreUnderstoodOrClose(t *testing.T) {
 	}
 }
 
-// TestNamesTimesPeersOfTheClusterAreLimitedHereToo: somebody else may have written the
-// value. The rule closes, the next one holds, and no selector is left over.
+// TestNamesTimesPeersOfTheClusterAreLimitedHereToo: another writer may have stored the value. The
+// rule fails closed, the next one is enforced, and no selector is left over.
 func TestNamesTimesPeersOfTheClusterAreLimitedHereToo(t *testing.T) {
 	name := &model.ClusterPolicy_Port{Port: &model.ClusterPolicy_Port_Name{Name: "web"}}
 	large := func(action model.ClusterPolicy_Action) *model.ClusterPolicy_Rule {

@@ -148,7 +148,7 @@ func parsePort(m *model.NetworkPolicy_Port) (intent.Port, error) {
 	port := intent.Port{Protocol: proto}
 	switch {
 	case m == nil || m.GetInvalid():
-		return port, fmt.Errorf("it was not valid where it came from")
+		return port, fmt.Errorf("the port is invalid: want a port name, or 1 to 65535")
 	case !ok:
 		return port, fmt.Errorf("unknown protocol %d", m.GetProtocol())
 	}

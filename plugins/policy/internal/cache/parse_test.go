@@ -93,8 +93,7 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// Whatever arrives, the cache must not panic, and what is left out must not make
-// a rule match more.
+// On any input the cache must not panic, and dropping parts must not make a rule match more.
 func FuzzPolicy(f *testing.F) {
 	seeds := []*model.NetworkPolicy{
 		{IsolatesIngress: true, Ingress: []*model.NetworkPolicy_Rule{{Peers: []*model.NetworkPolicy_Peer{{}}, Ports: []*model.NetworkPolicy_Port{{Invalid: true}}}}},

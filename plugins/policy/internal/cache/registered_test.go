@@ -60,8 +60,8 @@ func TestCacheRegisteredAddressesCountUntilTheStateHasSome(t *testing.T) {
 	step("a[] late[] other[]")
 }
 
-// TestCacheRegisteredAddressOfTheNodeIsNotUsed: of the pod's node, as the pod or the node's object
-// says.
+// TestCacheRegisteredAddressOfTheNodeIsNotUsed: the address of the pod's node, in the pod's status
+// or in the Node object.
 func TestCacheRegisteredAddressOfTheNodeIsNotUsed(t *testing.T) {
 	c := New()
 	a, b := podIn("a", "n1"), podIn("b", "n1")
@@ -117,8 +117,8 @@ func TestCacheRegisteredAddressesAreBounded(t *testing.T) {
 	}
 }
 
-// TestCacheRegisteredAddressesHaveNoHistory compares with what the state and the registrations
-// mean, whatever came before.
+// TestCacheRegisteredAddressesHaveNoHistory compares with the result for the current state and
+// registrations, whatever came before.
 func TestCacheRegisteredAddressesHaveNoHistory(t *testing.T) {
 	names, addrs := []string{"a", "b", "c", "d"}, []string{"10.0.0.1", "10.0.0.2", "fd00::3"}
 	rapid.Check(t, func(t *rapid.T) {

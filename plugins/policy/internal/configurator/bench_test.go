@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// manyBlocks is a policy of n CIDRs with 5 holes each, and 20 ports that do not
-// touch. Every CIDR is a rule of its own if split, as generators of policies do.
+// manyBlocks is a policy of n CIDRs with 5 exceptions each, and 20 ports that do not touch. With
+// split, every CIDR is a separate rule, as policy generators write them.
 func manyBlocks(n int, split bool) *api.ContivPolicy {
 	p := &api.ContivPolicy{ID: policyID("blocks"), Tier: api.TierNetworkPolicy, IsolatesIngress: true}
 	var ports []api.PolicyPort
@@ -56,8 +56,7 @@ func BenchmarkGenerateBlocks(b *testing.B) {
 	}
 }
 
-// selectorPolicies returns n policies like those of applications: peers by set, a
-// few ports.
+// selectorPolicies returns n policies like those of applications: peers by set, a few ports.
 func selectorPolicies(n, salt int) []*api.ContivPolicy {
 	policies := make([]*api.ContivPolicy, n)
 	for i := range policies {

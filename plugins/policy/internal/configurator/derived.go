@@ -12,8 +12,8 @@ import (
 // it.
 type derivedSet struct {
 	addressSet
-	uses int  // number of lists
-	told bool // renderers have its members
+	uses      int  // number of lists
+	published bool // renderers have its members
 
 	// For a set with common: the members that renderers have, and the addresses that have since
 	// joined or left one of its parts.
@@ -26,9 +26,9 @@ func (s *derivedSet) difference(members Sets) (added, removed []netip.Prefix) {
 	switch {
 	case s.common != nil:
 		return s.commonDifference(members)
-	case s.told == (s.uses > 0):
+	case s.published == (s.uses > 0):
 		return nil, nil
-	case s.told:
+	case s.published:
 		return nil, s.members
 	}
 	return s.members, nil
@@ -42,7 +42,7 @@ func (s *derivedSet) commonDifference(members Sets) (added, removed []netip.Pref
 		removed = s.listed()
 		s.current = nil
 		return nil, removed
-	case !s.told:
+	case !s.published:
 		s.current = map[netip.Addr]struct{}{}
 		for _, a := range members.Members(s.common.sets[0]) {
 			moved = append(moved, netip.PrefixFrom(a, a.BitLen()))
@@ -108,7 +108,7 @@ func (x *derivedSets) release(id api.SetID) {
 // forgetPublished makes the next publish send everything, as a resync requires.
 func (x *derivedSets) forgetPublished() {
 	for id, set := range x.byID {
-		set.told, set.current = false, nil
+		set.published, set.current = false, nil
 		x.touched[id] = struct{}{}
 	}
 }
@@ -130,7 +130,7 @@ func (x *derivedSets) publish(members Sets, update func(id api.SetID, added, rem
 		if len(added)+len(removed) > 0 {
 			update(id, added, removed)
 		}
-		set.told = set.uses > 0
+		set.published = set.uses > 0
 		if set.uses == 0 {
 			x.drop(set)
 		}

@@ -123,8 +123,8 @@ func TestACommitEndsWithItsContextAndLosesNothing(t *testing.T) {
 	}
 }
 
-// TestNoHistory drives a Configurator through random transactions, with failing
-// renderers, and compares with one that is told the final state at once.
+// TestNoHistory drives a Configurator through random transactions, with failing renderers, and
+// compares with one that receives the final state at once.
 func TestNoHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, one, two := pair(t)
@@ -142,7 +142,7 @@ func TestNoHistory(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		one.FailNext() // what is left in the queue fails the repair at most once
+		one.FailNext() // a queued failure makes the repair fail at most once
 		for range 11 {
 			if err := c.NewTxn(false).Commit(context.Background()); err == nil && c.Waiting() == 0 {
 				break
@@ -184,7 +184,7 @@ func (w *world) tell(txn *Txn) {
 	}
 }
 
-// drawInto changes the world and tells the changes, or in a resync everything.
+// drawInto changes the world and sends the changes, or everything in a resync.
 func (w *world) drawInto(t *rapid.T, txn *Txn, library [][]*api.ContivPolicy, resync bool) {
 	changes := txn
 	if resync {

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// permitted is what policies mean, straight from the types of package api.
+// permitted evaluates policies directly from the types of package api.
 func permitted(d api.Direction, policies []*api.ContivPolicy, f api.Flow, inSet func(api.SetID, netip.Addr) bool) bool {
 	isolated := false
 	for _, p := range policies {
@@ -108,7 +108,7 @@ func propertyFlows(d api.Direction) (flows []api.Flow) {
 	return flows
 }
 
-// evaluate is the first match of a generated list, with its derived sets.
+// evaluate returns the first match in a generated list, with its derived sets.
 func (g *generated) evaluate(f api.Flow) (permit bool, by int) {
 	if g == nil {
 		return true, -1

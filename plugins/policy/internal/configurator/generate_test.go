@@ -243,8 +243,8 @@ func TestTheNodeIsExempt(t *testing.T) {
 }
 
 func TestManyNestedBlocksTakeNoLongerThanManyBlocks(t *testing.T) {
-	// A peer of 5000 ports around 5000 blocks, each with a port of its own that the
-	// outer one permits: quadratic work would take minutes.
+	// A peer of 5000 ports surrounds 5000 blocks, each with a port of its own that the outer one
+	// permits: quadratic work would take minutes.
 	outer, inner := rule("10.0.0.0/8", ""), make([]api.PolicyRule, 5000)
 	for i := range inner {
 		outer.Ports = append(outer.Ports, tcpPorts(uint16(1000+2*i))...)

@@ -37,7 +37,7 @@ func (t *Txn) Commit(ctx context.Context) error {
 	}
 	t.committed = true
 	t.Prepare()
-	return t.c.targets.commit(ctx, t.txns, t.told)
+	return t.c.targets.commit(ctx, t.txns, t.hasChanges)
 }
 
 // applyPods applies the changes of pods, in the order of their names. It releases profiles after it
@@ -91,7 +91,7 @@ func (t *Txn) removePod(pod api.PodID, old *podState) *profile {
 	}
 	t.c.setPod(pod, nil)
 	if !t.resync { // a resync removes the pods that it does not name
-		t.told = true
+		t.hasChanges = true
 		for _, txn := range t.txns {
 			txn.Remove(pod)
 		}

@@ -19,8 +19,8 @@ func (f *fixture) rules(namespace string, pod int) int {
 	return len(f.r.Pods()[api.PodID{Namespace: namespace, Name: podID(pod).Name}].Egress.Rules())
 }
 
-// TestSharesCloseTheLargestListsOfTheLargestNamespace, name them, and open them again when they
-// fit.
+// TestSharesCloseTheLargestListsOfTheLargestNamespace also checks that they are reported, and
+// opened again when they fit.
 func TestSharesCloseTheLargestListsOfTheLargestNamespace(t *testing.T) {
 	f := newFixture(t)
 	f.c.shares.namespace, f.c.shares.node = 100, 150
@@ -52,8 +52,8 @@ func TestSharesCloseTheLargestListsOfTheLargestNamespace(t *testing.T) {
 	}
 }
 
-// TestSharesCountWhatTenantsName: rules of administrators are nobody's share, and what is named too
-// often is closed before it is made.
+// TestSharesCountWhatTenantsName: rules of admin policies do not count, and a list over the limit
+// is closed before it is generated.
 func TestSharesCountWhatTenantsName(t *testing.T) {
 	f := newFixture(t)
 	f.c.shares.namespace = 200

@@ -51,7 +51,7 @@ func baselineOf(rules ...api.PolicyRule) *api.ContivPolicy {
 var tierTests = []struct {
 	name     string
 	policies []*api.ContivPolicy
-	want     string // 12c is set 300, 12d is set 301; C is what they have in common
+	want     string // 12c is set 300, 12d is set 301; C is their intersection
 }{
 	{"a deny, and everything else is open", []*api.ContivPolicy{adminOf(does(deny, "set:300", "tcp/80"))},
 		"deny tcp set:12c -> any port 80; x0\npermit any any -> any; \n"},
@@ -129,7 +129,7 @@ func TestTiers(t *testing.T) {
 	}
 }
 
-// tierText shortens the IDs of sets, with C for what two have in common.
+// tierText shortens the IDs of sets, with C for an intersection.
 func tierText(g *generated) string {
 	text := g.text()
 	if g == nil {
@@ -142,7 +142,7 @@ func tierText(g *generated) string {
 	return strings.ReplaceAll(text, "set:0000000000000", "set:")
 }
 
-// decided is what policies of all tiers mean, straight from their definition.
+// decided evaluates policies of all tiers directly from their definition.
 func decided(d api.Direction, policies []*api.ContivPolicy, f api.Flow) bool {
 	first := func(tier api.Tier) (api.RuleAction, bool) {
 		var ordered []*api.ContivPolicy
@@ -241,8 +241,8 @@ func TestTooMuchThatIsPassedIsDenied(t *testing.T) {
 	}
 }
 
-// TestOriginsOfWhatIsPassedAreBounded: every rule that passes would come from every rule that
-// permits.
+// TestOriginsOfWhatIsPassedAreBounded: every rule that passes would have every rule that permits as
+// an origin.
 func TestOriginsOfWhatIsPassedAreBounded(t *testing.T) {
 	const many = 2000
 	var passes, permits []api.PolicyRule
@@ -297,20 +297,20 @@ func (testSets) Members(id api.SetID) (dst []netip.Addr) {
 
 func (testSets) Contains(id api.SetID, a netip.Addr) bool { return inTestSet(id, a) }
 
-// toldSets remembers what it is told, as the processor does.
-type toldSets map[api.SetID]map[netip.Addr]bool
+// recordedSets records the sets that it receives, as the processor does.
+type recordedSets map[api.SetID]map[netip.Addr]bool
 
-func (s toldSets) Members(id api.SetID) (dst []netip.Addr) {
+func (s recordedSets) Members(id api.SetID) (dst []netip.Addr) {
 	for a := range s[id] {
 		dst = append(dst, a)
 	}
 	return dst
 }
 
-func (s toldSets) Contains(id api.SetID, a netip.Addr) bool { return s[id][a] }
+func (s recordedSets) Contains(id api.SetID, a netip.Addr) bool { return s[id][a] }
 
 // tell changes a set here and in a transaction.
-func (s toldSets) tell(id api.SetID, added, removed string) func(*Txn) {
+func (s recordedSets) tell(id api.SetID, added, removed string) func(*Txn) {
 	return func(t *Txn) {
 		if s[id] == nil {
 			s[id] = map[netip.Addr]bool{}
@@ -329,10 +329,10 @@ func (s toldSets) tell(id api.SetID, added, removed string) func(*Txn) {
 	}
 }
 
-// TestWhatSetsHaveInCommonFollowsThem changes the parts of a set that stands for
-// what a pass and a NetworkPolicy have in common.
+// TestWhatSetsHaveInCommonFollowsThem changes the parts of the intersection of a pass and a
+// NetworkPolicy.
 func TestWhatSetsHaveInCommonFollowsThem(t *testing.T) {
-	sets := toldSets{}
+	sets := recordedSets{}
 	r := renderertest.NewRecorder("one", t)
 	f := &fixture{t, New(Options{Renderers: []renderer.Renderer{r}, Sets: sets}), r}
 	policies := []*api.ContivPolicy{adminOf(does(pass, "set:300", "any"), does(deny, "any", "any")), ingressOf("a", rule("set:301 10.7.0.0/16", "any"))}

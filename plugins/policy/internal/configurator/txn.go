@@ -11,20 +11,20 @@ import (
 // Txn collects the changes of one step. Every Txn must be committed before the next one begins. It
 // keeps slices that are passed to it; they must not be modified.
 type Txn struct {
-	c         *Configurator
-	resync    bool
-	prepared  bool
-	committed bool
-	told      bool // renderers have changes
-	txns      []renderer.Txn
-	pods      map[api.PodID]podChange // the last change of each pod
-	reclaimed []api.SetID             // dropped sets that are back
+	c          *Configurator
+	resync     bool
+	prepared   bool
+	committed  bool
+	hasChanges bool // renderers have changes
+	txns       []renderer.Txn
+	pods       map[api.PodID]podChange // the last change of each pod
+	reclaimed  []api.SetID             // dropped sets that are back
 }
 
 // NewTxn begins a transaction. With resync, whatever the transaction does not name is removed, here
 // and in the renderers.
 func (c *Configurator) NewTxn(resync bool) *Txn {
-	t := &Txn{c: c, resync: resync, told: resync, txns: make([]renderer.Txn, len(c.targets))}
+	t := &Txn{c: c, resync: resync, hasChanges: resync, txns: make([]renderer.Txn, len(c.targets))}
 	for i, target := range c.targets {
 		t.txns[i] = target.renderer.NewTxn(resync)
 	}
@@ -38,7 +38,7 @@ func (c *Configurator) NewTxn(resync bool) *Txn {
 }
 
 func (t *Txn) updateSet(id api.SetID, added, removed []netip.Prefix) {
-	t.told = true
+	t.hasChanges = true
 	for _, txn := range t.txns {
 		txn.UpdateSet(id, added, removed)
 	}
@@ -70,14 +70,14 @@ func sortedAddrs(ips []netip.Addr) []netip.Addr {
 
 // CommitAll makes Commit include renderers without changes: something may have changed in their
 // dataplanes.
-func (t *Txn) CommitAll() { t.told = true }
+func (t *Txn) CommitAll() { t.hasChanges = true }
 
 // apply sends the state of a pod to renderers.
 func (t *Txn) apply(pod api.PodID, state *podState) {
 	old := t.c.pods[pod]
 	t.c.setPod(pod, state)
 	if old == nil || t.resync || !sameConfig(old.config, state.config) {
-		t.told = true
+		t.hasChanges = true
 		for _, txn := range t.txns {
 			txn.Render(pod, state.config)
 		}

@@ -136,7 +136,7 @@ func TestADerivedSetLivesAsLongAsAList(t *testing.T) {
 	if n := len(f.r.Sets()); n != 0 {
 		t.Errorf("%d sets, want none", n)
 	}
-	// Within one transaction the set changes hands and nothing is told of it.
+	// Within one transaction the set gets another user, and nothing is sent about it.
 	f.commit(false, configure(0, p))
 	f.commit(false, configure(0), configure(1, q))
 	if info := f.r.LastCommit(); info.Operations != 2 {
@@ -185,8 +185,8 @@ func sizes(sets map[api.SetID][]netip.Prefix) map[api.SetID]int {
 	return n
 }
 
-// TestTenThousandUpdatesLeaveNoGarbage changes the policies of pods over and over
-// and requires that no trace is left of what is not in use.
+// TestTenThousandUpdatesLeaveNoGarbage changes the policies of pods over and over and requires that
+// nothing unused is retained.
 func TestTenThousandUpdatesLeaveNoGarbage(t *testing.T) {
 	f := newFixture(t)
 	keep := spread("keep", 9)

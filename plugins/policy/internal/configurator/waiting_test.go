@@ -24,8 +24,8 @@ func (f *fixture) isClosed(pod int) bool {
 	return cfg.Egress == closedRules && cfg.Ingress == closedRules
 }
 
-// TestTxnLetsLargeListsWait: the smallest come first, each transaction goes on, and the one that
-// has waited longest is among its pods, however many small ones come.
+// TestTxnLetsLargeListsWait: the smallest lists come first, each transaction makes progress, and
+// the pod that has waited longest is always included, however many small ones come.
 func TestTxnLetsLargeListsWait(t *testing.T) {
 	f := newFixture(t)
 	f.c.batch = 100
@@ -58,8 +58,8 @@ func TestTxnLetsLargeListsWait(t *testing.T) {
 	}
 }
 
-// TestTxnOfPodsThatWait: a pod that waits keeps its rules, but goes at once when it is removed or
-// has another address; and what it waits for may change.
+// TestTxnOfPodsThatWait: a waiting pod keeps its rules, but is updated at once when it is removed
+// or its address changes; and its pending change may be replaced.
 func TestTxnOfPodsThatWait(t *testing.T) {
 	f := newFixture(t)
 	f.c.batch = 10
@@ -93,8 +93,8 @@ func TestTxnOfPodsThatWait(t *testing.T) {
 	}
 }
 
-// TestTxnHoldsSetsOfPodsThatWait: their rules may deny what is in a set that no policy names any
-// more.
+// TestTxnHoldsSetsOfPodsThatWait: their rules may deny members of a set to which no policy refers
+// any more.
 func TestTxnHoldsSetsOfPodsThatWait(t *testing.T) {
 	f := newFixture(t)
 	f.c.batch = 10
@@ -127,9 +127,8 @@ func TestTxnHoldsSetsOfPodsThatWait(t *testing.T) {
 	}
 }
 
-// TestTxnEmptiesSetsThatAreNamedAgain: a set that was dropped, and that a policy names again while
-// pods wait, has the members that it has now; a pod that waits and denied those of before is
-// closed.
+// TestTxnEmptiesSetsThatAreNamedAgain: a dropped set to which a policy refers again while pods wait
+// gets its current members; a waiting pod that denied the previous members is blocked.
 func TestTxnEmptiesSetsThatAreNamedAgain(t *testing.T) {
 	f := newFixture(t)
 	f.c.batch = 10

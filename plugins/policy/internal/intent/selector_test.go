@@ -164,7 +164,7 @@ func TestTheIndexFindsWhatLookingAtEverySelectorFinds(t *testing.T) {
 	})
 }
 
-// A label that every selector names must not attract them all.
+// A label that every selector requires must not become the pivot of all.
 func TestThePivotIsTheSmallestBucket(t *testing.T) {
 	var x SelectorIndex[int]
 	for i := range 1000 {
@@ -179,8 +179,7 @@ func TestThePivotIsTheSmallestBucket(t *testing.T) {
 	}
 }
 
-// TestManyLabelsAndValuesAreFoundLikeFew: above some number both are searched for in
-// another way.
+// TestManyLabelsAndValuesAreFoundLikeFew: above some number both are looked up differently.
 func TestManyLabelsAndValuesAreFoundLikeFew(t *testing.T) {
 	for n := range 4 * fewStrings {
 		var ls []Label

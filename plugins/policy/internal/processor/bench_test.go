@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy/internal/processor"
 )
 
-// counter is a sink that only counts, so that benchmarks measure the rooms.
+// counter is a sink that only counts, so that benchmarks measure the layers above.
 type counter struct{ sets, members, pods, lists int }
 
 func (c *counter) UpdateSet(_ api.SetID, added, removed []netip.Prefix) {
@@ -58,8 +58,8 @@ func deltas(tb testing.TB, ms ...proto.Message) (ds []model.Delta) {
 	return ds
 }
 
-// cpuTime is what the process has used: on a shared machine it says more than the
-// time that has passed, and it has the garbage collector's share in it.
+// cpuTime returns the CPU time of the process: on a shared machine it is more reliable than elapsed
+// time, and it includes the garbage collector.
 func cpuTime() time.Duration {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
@@ -145,7 +145,7 @@ func BenchmarkLocalPodAddDelete(b *testing.B) {
 	})
 }
 
-// BenchmarkFindings measures what a snapshot asks beyond what events tell.
+// BenchmarkFindings measures the queries of a snapshot that are not answered by events.
 func BenchmarkFindings(b *testing.B) {
 	eachShape(b, func(b *testing.B, r *rooms, _ shape) {
 		r.update(model.Changes{Deltas: deltas(b, egress("ns0/named", sel(), rule(peers(namespaces()), "tcp/nosuch", "udp/nosuch")))})
@@ -171,8 +171,8 @@ func BenchmarkPolicyUpdate(b *testing.B) {
 	})
 }
 
-// BenchmarkNamespaceRelabel toggles a label by which 500 selectors find the 100
-// pods of another namespace.
+// BenchmarkNamespaceRelabel toggles a label by which 500 selectors select the 100 pods of another
+// namespace.
 func BenchmarkNamespaceRelabel(b *testing.B) {
 	eachShape(b, func(b *testing.B, r *rooms, _ shape) {
 		var ms []proto.Message
@@ -193,8 +193,8 @@ func BenchmarkNamespaceRelabel(b *testing.B) {
 	})
 }
 
-// BenchmarkBroadPolicyAddDelete measures a policy that comes and goes and whose
-// peers are half of the pods of the cluster, by a selector that nobody else uses.
+// BenchmarkBroadPolicyAddDelete measures adding and deleting a policy whose peers are half of the
+// pods of the cluster, by a selector without other users.
 func BenchmarkBroadPolicyAddDelete(b *testing.B) {
 	eachShape(b, func(b *testing.B, r *rooms, s shape) {
 		p := ingress("ns0/broad", sel("app=a0"), rule(peers(both(sel(), sel("role:r0|r1|unique"))), "tcp/80"))

@@ -7,8 +7,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// What went wrong in an earlier system of this kind. The numbers are those of the
-// list of its bugs.
+// Bugs of an earlier system of this kind. The numbers are those in the list of its bugs.
 
 // bothWays returns a policy with rules in both directions.
 func bothWays(id string, peer *model.NetworkPolicy_Peer) *model.NetworkPolicy {

@@ -23,11 +23,11 @@ type Findings struct {
 
 // findingsOf computes the findings.
 func findingsOf(state State, t *problemTracker) Findings {
-	f := finder{state: state, local: t.resolver.local, somebody: map[intent.GroupQuery]bool{}}
+	f := finder{state: state, local: t.resolver.local, matched: map[intent.GroupQuery]bool{}}
 	out := Findings{Notes: map[api.PolicyID][]api.Problem{}}
 	details := map[api.Problem]string{}
 	for id, st := range t.resolver.policies {
-		notes := slices.Concat(f.names(st.spec, t.names[id], details), f.nobodies(st.spec))
+		notes := slices.Concat(f.names(st.spec, t.names[id], details), f.emptyPeers(st.spec))
 		slices.SortFunc(notes, api.Problem.Compare)
 		if notes = slices.Compact(notes); len(notes) > 0 {
 			out.Notes[id] = notes
@@ -66,9 +66,9 @@ const maxNames = 64
 
 // finder computes one Findings.
 type finder struct {
-	state    State
-	local    *localPods
-	somebody map[intent.GroupQuery]bool // whether a query has a result
+	state   State
+	local   *localPods
+	matched map[intent.GroupQuery]bool // whether a query has a result
 }
 
 // missingPort counts the pods without a named port.
@@ -170,8 +170,8 @@ func (l *missingPort) cut() {
 	l.few = l.few[:min(len(l.few), maxExamples)]
 }
 
-// nobodies notes the peers that currently select no pod.
-func (f *finder) nobodies(spec *intent.Policy) (notes []api.Problem) {
+// emptyPeers notes the peers that currently select no pod.
+func (f *finder) emptyPeers(spec *intent.Policy) (notes []api.Problem) {
 	look := func(rules []intent.Rule, field string) {
 		for i := range rules {
 			for j := range rules[i].Peers {
@@ -204,7 +204,7 @@ func (f *finder) selectsNone(namespace string, peer *intent.Peer) string {
 }
 
 func (f *finder) selectsSomebody(q intent.GroupQuery) bool {
-	known, ok := f.somebody[q]
+	known, ok := f.matched[q]
 	if ok {
 		return known
 	}
@@ -212,6 +212,6 @@ func (f *finder) selectsSomebody(q intent.GroupQuery) bool {
 		known = true
 		break
 	}
-	f.somebody[q] = known
+	f.matched[q] = known
 	return known
 }

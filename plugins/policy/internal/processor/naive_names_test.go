@@ -10,8 +10,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// checkNames compares the named ports that match nothing with what a look at every
-// pod says.
+// checkNames compares the named ports that match nothing with the result of scanning every pod.
 func (n *naive) checkNames(t tb, problems []api.Problem) {
 	t.Helper()
 	var got, want []string
@@ -51,8 +50,8 @@ func (n *naive) subjects(np *model.NetworkPolicy) []*model.Pod {
 	})
 }
 
-// localPods returns those that have an address and that are wanted, with the pods of
-// other nodes that share one.
+// localPods returns the wanted ones that have an address, with the pods of other nodes that share
+// one.
 func (n *naive) localPods(wanted func(*model.Pod) bool) (out []*model.Pod) {
 	for _, p := range n.pods {
 		if len(p.Ips) > 0 && wanted(p) && slices.ContainsFunc(n.pods, func(q *model.Pod) bool { return n.isLocal(q) && (p == q || overlap(p, q)) }) {
@@ -68,7 +67,7 @@ func overlap(p, q *model.Pod) bool {
 	return slices.ContainsFunc(p.Ips, func(ip string) bool { return slices.Contains(q.Ips, ip) })
 }
 
-// nameless lists the named ports of a rule that are bad, each once.
+// nameless lists the unresolved named ports of a rule, without duplicates.
 func nameless(np *model.NetworkPolicy, d string, i int, r *model.NetworkPolicy_Rule, bad func(*model.NetworkPolicy_Port) bool) (out []string) {
 	if len(r.Peers) > 0 && !slices.ContainsFunc(r.Peers, validPeer) {
 		return nil
@@ -84,8 +83,8 @@ func nameless(np *model.NetworkPolicy, d string, i int, r *model.NetworkPolicy_R
 	return slices.Compact(out)
 }
 
-// unresolved says that no pod that an egress rule names has the port, although it
-// names pods, addresses or everybody.
+// unresolved reports whether no pod that an egress rule selects has the port, although the rule
+// selects pods, addresses or everyone.
 func (n *naive) unresolved(np *model.NetworkPolicy, r *model.NetworkPolicy_Rule, name *model.NetworkPolicy_Port) bool {
 	concerned := len(r.Peers) == 0
 	for _, pe := range r.Peers {

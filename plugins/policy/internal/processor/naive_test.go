@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// naive evaluates policies straight from the messages, pod by pod.
+// naive evaluates policies directly from the messages, pod by pod.
 type naive struct {
 	addrs      []netip.Addr // of the node, beside those that objects tell
 	node       string
@@ -116,7 +116,7 @@ func (n *naive) checkPod(t tb, r *recorder, id api.PodID, p *model.Pod) {
 	}
 }
 
-// allAllow asks for a pod and for those that share an address of the peer's family.
+// allAllow evaluates a pod and those that share an address of the peer's family with it.
 func (n *naive) allAllow(p *model.Pod, d api.Direction, peer netip.Addr, proto api.Protocol, port uint16) bool {
 	for _, q := range n.pods {
 		if (q == p || shares(p, q, peer)) && !n.allows(q, d, peer, proto, port) {
@@ -158,8 +158,8 @@ func (n *naive) allows(p *model.Pod, d api.Direction, peer netip.Addr, proto api
 	return !isolated && n.tier(model.ClusterPolicy_TIER_BASELINE, p, d, peer, proto, port) != denied
 }
 
-// ruleAllows asks for every way to see the peer: as an address, and as every pod
-// that has the address.
+// ruleAllows evaluates every view of the peer: as an address, and as every pod that has the
+// address.
 func (n *naive) ruleAllows(np *model.NetworkPolicy, r *model.NetworkPolicy_Rule, p *model.Pod, d api.Direction, peer netip.Addr, proto api.Protocol, port uint16) bool {
 	as := []*model.Pod{nil}
 	for _, q := range n.pods {

@@ -21,7 +21,7 @@ const (
 	passed
 )
 
-// tier returns what the cluster-scoped policies of a tier say of a pod's traffic: the
+// tier returns the decision of the cluster-scoped policies of a tier about a pod's traffic: the
 // first rule that matches, in the order of priorities, names and kinds.
 func (n *naive) tier(tier model.ClusterPolicy_Tier, p *model.Pod, d api.Direction, peer netip.Addr, proto api.Protocol, port uint16) decision {
 	var policies []*model.ClusterPolicy
@@ -56,7 +56,7 @@ func (n *naive) tier(tier model.ClusterPolicy_Tier, p *model.Pod, d api.Directio
 	return undecided
 }
 
-// riddle reports whether a rule that does not allow has a part that is not understood.
+// riddle reports whether a rule that does not allow has an unknown part.
 func riddle(r *model.ClusterPolicy_Rule, d api.Direction) bool {
 	return r.Action != model.ClusterPolicy_ACTION_ALLOW && (len(r.Peers) == 0 ||
 		slices.ContainsFunc(r.Peers, func(pe *model.ClusterPolicy_Peer) bool { return unknownPeer(pe, d) }))
@@ -78,7 +78,7 @@ func unknownPeer(pe *model.ClusterPolicy_Peer, d api.Direction) bool {
 	return true
 }
 
-// noNames reports whether a peer is something that does not name its ports.
+// noNames reports whether a peer cannot have named ports.
 func noNames(pe *model.ClusterPolicy_Peer) bool { return pe.Peer != nil && !podPeer(pe) }
 
 func podPeer(pe *model.ClusterPolicy_Peer) bool {
@@ -86,7 +86,7 @@ func podPeer(pe *model.ClusterPolicy_Peer) bool {
 	return ok
 }
 
-// clusterRuleMatches asks, as ruleAllows does, for every way to see the peer.
+// clusterRuleMatches evaluates, like ruleAllows, every view of the peer.
 func (n *naive) clusterRuleMatches(r *model.ClusterPolicy_Rule, p *model.Pod, d api.Direction, peer netip.Addr, proto api.Protocol, port uint16) bool {
 	if riddle(r, d) {
 		return true

@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy/internal/processor"
 )
 
-// The generator keeps to few names, labels and addresses, so that objects meet
-// often: addresses are used again, namespaces come late, selectors are equal.
+// The generator uses few names, labels and addresses, so that objects interact often: addresses are
+// reused, namespaces come late, selectors are equal.
 
 var (
 	someNS     = rapid.SampledFrom([]string{"a", "b", "c"})
@@ -123,8 +123,7 @@ var (
 // someNodeAddress may be one that pods name, too.
 var someNodeAddress = rapid.Map(rapid.SampledFrom([]string{"192.168.9.9", "10.0.0.1", "192.168.0.1", "::ffff:192.168.9.9"}), netip.MustParseAddr)
 
-// fresh returns what a new cache and processor make of a state, told in another
-// order.
+// fresh returns a new cache and processor that received a state in another order.
 func fresh(t tb, old *world, opts processor.Options, seed uint64) *world {
 	state, w := old.state, newWorld(t, opts)
 	w.renumber(old.addrs)
@@ -188,8 +187,8 @@ func TestStateDoesNotDependOnHistoryAndMeansWhatKubernetesSays(t *testing.T) {
 	})
 }
 
-// randomStep changes the world: one or several objects change or go, or a resync
-// brings another state.
+// randomStep changes the world: it changes or deletes one or several objects, or a resync brings
+// another state.
 func randomStep(t *rapid.T, w *world) {
 	switch rapid.IntRange(0, 8).Draw(t, "step") {
 	case 8:
@@ -242,8 +241,8 @@ func TestCrowdedStatesDoNotDependOnHistory(t *testing.T) {
 	})
 }
 
-// In large namespaces groups, policies and selectors are found by indexes that
-// small ones do without.
+// In large namespaces groups, policies and selectors are found by indexes that small ones do not
+// have.
 func TestLargeNamespacesDoNotDependOnHistory(t *testing.T) {
 	for seed := range uint64(4) {
 		opts := processor.Options{Node: []string{"n1", ""}[seed%2]}

@@ -77,7 +77,7 @@ func TestNothingIsLeftOfNamesThatWereFollowed(t *testing.T) {
 	if n := len(p.Problems()); n != 1 {
 		t.Errorf("%d problems, want that of b in ingress: %v", n, p.Problems())
 	}
-	put(false, pod("b", "10.0.0.2", 80)) // means the same as a, so the policy is resolved as it was
+	put(false, pod("b", "10.0.0.2", 80)) // equivalent to a, so the policy resolves as before
 	if n := len(p.Problems()); n != 0 {
 		t.Errorf("%d problems are left: %v", n, p.Problems())
 	}

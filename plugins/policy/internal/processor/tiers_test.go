@@ -84,7 +84,7 @@ var (
 	})
 )
 
-// tier returns what the policies of a tier that the sink was told of say.
+// tier describes the policies of a tier that the sink received.
 func (r *recorder) tier(tier api.Tier, list []*api.ContivPolicy, d api.Direction, peer netip.Addr, proto api.Protocol, port uint16) decision {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b *api.ContivPolicy) int {

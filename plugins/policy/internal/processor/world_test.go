@@ -23,8 +23,7 @@ type tb interface {
 	Errorf(format string, args ...any)
 }
 
-// recorder is a sink that keeps what it is told, and checks that it is told
-// differences only.
+// recorder is a sink that records what it receives, and checks that it receives differences only.
 type recorder struct {
 	t     tb
 	sets  map[api.SetID]map[netip.Addr]bool
@@ -214,7 +213,7 @@ func (w *world) replay() *recorder {
 	return again
 }
 
-// renumber gives the node other addresses beside those that its pods and its object tell.
+// renumber sets node addresses in addition to those of its pods and its object.
 func (w *world) renumber(addrs []netip.Addr) {
 	w.t.Helper()
 	w.addrs = addrs
@@ -264,7 +263,7 @@ func (w *world) update(ch model.Changes) {
 	w.keep()
 }
 
-// keep follows what is found and solved, and compares with what there is.
+// keep tracks found and solved problems, and compares them with the current ones.
 func (w *world) keep() {
 	for _, p := range append(w.cache.Solved(), w.proc.Solved()...) {
 		if !w.known[p] {

@@ -1,4 +1,4 @@
-// Package classifytest has the reference of the classifier, and rules to measure it with.
+// Package classifytest has a reference implementation of the classifier, and rules for benchmarks.
 package classifytest
 
 import (
@@ -9,11 +9,11 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch/internal/classify"
 )
 
-// flagSYN is the flag of the first packet of a connection.
+// flagSYN is the TCP flag of the first packet of a connection.
 const flagSYN = 1 << 1
 
-// Scan is the reference: it asks the rules one after the other, as the semantics
-// are written down.
+// Scan is the reference implementation: it checks the rules one after the other, as the semantics
+// are defined.
 func Scan(rules []classify.Rule, t *classify.Tuple) uint32 {
 	for i, r := range rules {
 		if matches(r, t) {
@@ -42,8 +42,8 @@ func matches(r classify.Rule, t *classify.Tuple) bool {
 	return r.SrcPorts.First <= t.SrcPort && t.SrcPort <= r.SrcPorts.Last && r.DstPorts.First <= t.DstPort && t.DstPort <= r.DstPorts.Last
 }
 
-// PolicyRules is shaped like the rules of network policies: mostly single
-// addresses and single ports, some blocks, some ranges, any destination.
+// PolicyRules returns rules that resemble network policies: mostly single addresses and single
+// ports, some blocks, some ranges, any destination.
 func PolicyRules(n int) ([]classify.Rule, []classify.Tuple) {
 	rng := rand.New(rand.NewPCG(1, uint64(n)))
 	rules, packets := make([]classify.Rule, n), make([]classify.Tuple, 0, n)
