@@ -13,7 +13,7 @@ import (
 
 // ErrForeign is returned by Commit while Sluice programs of another pin folder run at interfaces of
 // pods. Their verdicts are not those of this agent's policy.
-var ErrForeign = errors.New("Sluice programs of another agent are attached")
+var ErrForeign = errors.New("programs of another Sluice agent are attached")
 
 // auditEvery is the shortest time between two audits of the kernel's state.
 const auditEvery = 30 * time.Second
