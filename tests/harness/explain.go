@@ -51,7 +51,7 @@ func misexplained(v oracle.Verdict, decisions []renderer.Decision) string {
 	if allowed != v.Allowed {
 		return fmt.Sprintf("explained as %t, but is %t", allowed, v.Allowed)
 	}
-	if isExempt(v) {
+	if v.Allowed && isExempt(v) {
 		return "" // whatever rule lets the node through, it is not for its policy's sake
 	}
 	deciding, passed := reasons(v)
