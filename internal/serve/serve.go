@@ -104,8 +104,7 @@ func (s Server) serve(w http.ResponseWriter, r *http.Request) {
 		if fault == nil {
 			return
 		}
-		// net/http compares with this value itself
-		if fault == http.ErrAbortHandler { //nolint:errorlint
+		if fault == http.ErrAbortHandler { //nolint:errorlint // net/http compares with this value itself
 			panic(fault)
 		}
 		s.Log.Error("handler panicked", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(fault), "stack", string(debug.Stack()))

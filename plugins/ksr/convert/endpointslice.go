@@ -42,7 +42,7 @@ func convertEndpointSlice(s *discoveryv1.EndpointSlice, at place) *model.Endpoin
 }
 
 // convertEndpoints converts the older form to a slice. It ignores readiness, too.
-func convertEndpoints(e *corev1.Endpoints, at place) *model.EndpointSlice { //nolint:staticcheck
+func convertEndpoints(e *corev1.Endpoints, at place) *model.EndpointSlice { //nolint:staticcheck // deprecated, but still written
 	out := &model.EndpointSlice{Namespace: e.Namespace, Name: e.Name, Service: e.Name, FromSelector: true}
 	for i, s := range e.Subsets {
 		at, subset := at.child("subsets").index(i), &model.EndpointSlice_Subset{}

@@ -67,8 +67,7 @@ const Endpoints = "Endpoints"
 
 // ByName maps the names of kinds in manifests to the kinds.
 var ByName = func() map[string]Kind {
-	// deprecated, but still written
-	endpoints := Kind{model.KindEndpointSlice, coreV1, endpointParts, reflect.TypeFor[*corev1.Endpoints]()} //nolint:staticcheck
+	endpoints := Kind{model.KindEndpointSlice, coreV1, endpointParts, reflect.TypeFor[*corev1.Endpoints]()} //nolint:staticcheck // deprecated, but still written
 	out := map[string]Kind{Endpoints: endpoints}
 	for _, k := range all {
 		out[k.Kind.String()] = k
