@@ -59,7 +59,7 @@ func TestCertificatesOpenTheEmbeddedEtcd(t *testing.T) {
 	}
 	defer func() { _ = etcd.Close() }()
 	agent := filepath.Join(dir, "sluice-agent-etcd")
-	right := settings.Etcd{Endpoints: etcd.Endpoints(), CA: filepath.Join(agent, "ca.crt"), Cert: filepath.Join(agent, "tls.crt"), Key: filepath.Join(agent, "tls.key"), Server: storeName}
+	right := settings.Etcd{Endpoints: etcd.Endpoints(), CA: filepath.Join(agent, "ca.crt"), Cert: filepath.Join(agent, "tls.crt"), Key: filepath.Join(agent, "tls.key"), Server: "sluice-store"}
 	stranger := filepath.Join(mounted(t), "sluice-agent-etcd")
 	otherCA := filepath.Join(stranger, "ca.crt")
 	for name, c := range map[string]struct {

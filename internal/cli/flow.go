@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/bundle"
 	"github.com/sluice-net/sluice/internal/cli/explained"
 	"github.com/sluice-net/sluice/internal/expr"
 	"github.com/sluice-net/sluice/internal/matrix"
@@ -115,9 +117,14 @@ for what they name.`,
 		Example: `  sluicectl matrix
   sluicectl matrix -n shop --open
   sluicectl matrix --from shop/web,internet --to data
-  sluicectl matrix --manifests docs/examples/shop -o json`,
+  sluicectl matrix --manifests docs/examples/shop -o json
+  sluicectl matrix --from node-1.tgz -n shop`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			manifests, err := bundleIn(manifests, &selection)
+			if err != nil {
+				return err
+			}
 			m, err := o.whoCanTalk(cmd.Context(), cmd.ErrOrStderr(), manifests, selection)
 			if err != nil {
 				return err
@@ -134,10 +141,26 @@ for what they name.`,
 	}
 	cmd.Flags().BoolVar(&open, "open", false, "also list in words what is open")
 	cmd.Flags().StringVarP(&selection.Namespace, "namespace", "n", "", "only pairs of which one end is in this namespace")
-	cmd.Flags().StringSliceVar(&selection.From, "from", nil, "only these sources (repeatable): NAMESPACE, NAMESPACE/GROUP, internet or a block")
+	cmd.Flags().StringSliceVar(&selection.From, "from", nil, "only these sources (repeatable): NAMESPACE, NAMESPACE/GROUP, internet or a block; the file of a bundle: its state instead of the agent's")
 	cmd.Flags().StringSliceVar(&selection.To, "to", nil, "only these destinations (repeatable)")
-	manifestsFlag(cmd, &manifests)
+	onlyManifestsFlag(cmd, &manifests)
 	return cmd
+}
+
+// bundleIn takes the bundle from among the sources that a matrix is limited to.
+func bundleIn(manifests []string, s *matrix.Selection) ([]string, error) {
+	var bundles []string
+	s.From = slices.DeleteFunc(slices.Clone(s.From), func(from string) bool {
+		if !bundle.Is(from) {
+			return false
+		}
+		bundles = append(bundles, from)
+		return true
+	})
+	if len(bundles) > 1 || len(bundles) > 0 && len(manifests) > 0 {
+		return nil, errors.New("--from and --manifests: want one state, of an agent, a bundle or manifests")
+	}
+	return append(manifests, bundles...), nil
 }
 
 // whoCanTalk asks the agent, or what the manifests describe.

@@ -23,10 +23,15 @@ func noManifest(paths []string) error {
 
 // manifestsFlag has a command ask what manifests describe.
 func manifestsFlag(cmd *cobra.Command, paths *[]string) {
-	cmd.Flags().StringSliceVar(paths, "manifests", nil,
-		"manifest, directory of manifests, or - for the standard input, to judge instead of asking an agent (repeatable)")
+	onlyManifestsFlag(cmd, paths)
 	cmd.Flags().Var((*fromFlag)(paths), "from", "whose state it is: that of the agent, or of a bundle (see sluicectl bundle)")
 	cmd.MarkFlagsMutuallyExclusive("manifests", "from")
+}
+
+// onlyManifestsFlag is manifestsFlag for a command whose --from has another meaning, too.
+func onlyManifestsFlag(cmd *cobra.Command, paths *[]string) {
+	cmd.Flags().StringSliceVar(paths, "manifests", nil,
+		"manifest, directory of manifests, or - for the standard input, to judge instead of asking an agent (repeatable)")
 }
 
 // fromFlag is the source of a state: the paths of --manifests, none for an agent.

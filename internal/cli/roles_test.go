@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sluice-net/sluice/internal/cli/credentials"
 )
 
 // TestRolesAreThoseOfTheGuide: a test of kvstore runs the commands of the guide on a real etcd.
@@ -13,7 +15,7 @@ func TestRolesAreThoseOfTheGuide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands, err := roleCommands("/sluice", []string{"node-1", "node-2"})
+	commands, err := credentials.Roles("/sluice", []string{"node-1", "node-2"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +27,7 @@ func TestRolesAreThoseOfTheGuide(t *testing.T) {
 // TestRolesAreForOneNodeEach: no agent writes what another node reports, also where the name of one
 // begins with that of the other.
 func TestRolesAreForOneNodeEach(t *testing.T) {
-	commands, err := roleCommands("/a/b", []string{"n", "n1"})
+	commands, err := credentials.Roles("/a/b", []string{"n", "n1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +40,7 @@ func TestRolesAreForOneNodeEach(t *testing.T) {
 			t.Errorf("%s has not %q", text, want)
 		}
 	}
-	shared, err := roleCommands("/sluice", nil)
+	shared, err := credentials.Roles("/sluice", nil)
 	if err != nil || !strings.Contains(strings.Join(shared, "\n"), "--prefix=true sluice-agent readwrite /sluice/status/\n") {
 		t.Errorf("one role for all nodes is %q, %v", shared, err)
 	}
@@ -61,7 +63,7 @@ func TestRolesRefuseWhatAShellWouldRun(t *testing.T) {
 		{"/sluice", []string{""}, "--node"},
 		{"/sluice", []string{"n1", "n1"}, "--node \"n1\": want the name of a node, once"},
 	} {
-		if out, err := roleCommands(tc.prefix, tc.nodes); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if out, err := credentials.Roles(tc.prefix, tc.nodes); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%+v: %v, %v", tc, out, err)
 		}
 	}

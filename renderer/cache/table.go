@@ -108,6 +108,6 @@ func setsOf(rules []api.ContivRule) []api.SetID {
 	return slices.Compact(out)
 }
 
-// PodsOf returns the ID of the set of pods that have an opposite list. Rules of tables name it instead
-// of these pods.
+// PodsOf returns the ID of the set of pods that have an opposite list. Rules of tables name it
+// instead of these pods.
 func PodsOf(d renderer.Digest) api.SetID { return api.NewSetID("pods-of " + hex.EncodeToString(d[:])) }

@@ -140,7 +140,7 @@ func (k *Kernel) audit() (f finding, err error) {
 	f.foreign = k.attached.ForeignPrograms()
 	if k.folder.Pins() && k.StateDigest() != (StateDigest{}) { // else a Commit will pin them
 		pinned := maps.Clone(k.shared)
-		pinned[digestPin] = k.digest
+		pinned[digestPin] = k.stored
 		for _, name := range loader.MapNames {
 			pinned[name] = k.maps.All()[name]
 		}

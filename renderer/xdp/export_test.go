@@ -190,7 +190,7 @@ func DropFilters(index uint32) error {
 
 // KernelNames returns the names of maps in the kernel.
 func (k *Kernel) KernelNames() (out []string, err error) {
-	for _, m := range append(slices.Concat(slices.Collect(maps.Values(k.maps.All())), k.grace.Maps()), k.digest) {
+	for _, m := range append(slices.Concat(slices.Collect(maps.Values(k.maps.All())), k.grace.Maps()), k.stored) {
 		info, e := m.Info()
 		if err = errors.Join(err, e); e == nil {
 			out = append(out, info.Name)

@@ -1,7 +1,6 @@
 package xdp
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,7 +30,7 @@ type Kernel struct {
 	grace       *policymap.Grace
 	maps        *policymap.Maps
 	attached    *attach.Attachments
-	digest      *ebpf.Map // the StateDigest, with the version of the loaded programs
+	digests     // of what is enforced
 }
 
 // NewKernel adopts what is pinned, or starts empty. It changes no verdict. A pin folder has one
@@ -127,13 +126,10 @@ func (k *Kernel) openShared() error {
 	return k.loader.Share(k.shared, k.history.Seed())
 }
 
-const digestPin = "mark"
-
 // adopt takes over the policy map in force and the attachments of an earlier process.
 func (k *Kernel) adopt() (err error) {
-	spec := &ebpf.MapSpec{Name: digestPin, Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(StateDigest{}) + len(k.loader.Version())), MaxEntries: 1}
-	if k.digest, err = k.folder.Map(spec); err != nil {
-		return fmt.Errorf("map %s: %w", digestPin, err)
+	if err := k.digests.open(k.folder, k.loader.Version(), k.history.Seed()); err != nil {
+		return err
 	}
 	if k.folder.Pins() { // first, because a policy map is loaded with the programs that are attached
 		if err := k.attached.Adopt(k.uplinks); err != nil {
@@ -167,28 +163,5 @@ func (k *Kernel) Close() error {
 			errs = append(errs, m.Close())
 		}
 	}
-	if k.digest != nil {
-		errs = append(errs, k.digest.Close())
-	}
-	return errors.Join(append(errs, k.folder.Close())...) // last, because the next owner may change everything
-}
-
-// StateDigest implements Dataplane. It returns zero if the loaded programs are of another version
-// or configuration than this process would load, so that they are replaced.
-func (k *Kernel) StateDigest() (m StateDigest) {
-	b, _ := k.digest.LookupBytes(uint32(0))
-	version := k.loader.Version()
-	if digest, ok := bytes.CutSuffix(b, version[:]); ok && len(digest) == len(m) {
-		copy(m[:], digest)
-	}
-	return m
-}
-
-// Secret implements Dataplane.
-func (k *Kernel) Secret() uint64 { return k.history.Seed() }
-
-// SetStateDigest implements Dataplane.
-func (k *Kernel) SetStateDigest(m StateDigest) error {
-	version := k.loader.Version()
-	return k.digest.Put(uint32(0), append(m[:], version[:]...))
+	return errors.Join(append(errs, k.digests.close(), k.folder.Close())...) // last, because the next owner may change everything
 }
