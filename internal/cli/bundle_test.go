@@ -51,11 +51,11 @@ func TestFromWantsABundle(t *testing.T) {
 		broken:         "bundle " + broken + ": it is not packed as a bundle is: unexpected EOF",
 		"agent":        "no agent listens on /nowhere",
 	} {
-		if code, out, errOut := sluicectl("/nowhere", "", "matrix", "--from", path); code != ExitError || out != "" || !strings.Contains(errOut, want) {
+		if code, out, errOut := sluicectl("/nowhere", "", "explain", "shop/web-0", "shop/cart-0:http", "--from", path); code != ExitError || out != "" || !strings.Contains(errOut, want) {
 			t.Errorf("%s: exit code %d, %q, want %q", path, code, out+errOut, want)
 		}
 	}
-	if code, _, errOut := sluicectl("/nowhere", "", "matrix", "--from", broken, "--manifests", shopDir); code != ExitError || !strings.Contains(errOut, "none of the others can be") {
+	if code, _, errOut := sluicectl("/nowhere", "", "matrix", "--from", broken, "--manifests", shopDir); code != ExitError || !strings.Contains(errOut, "want one state, of an agent, a bundle or manifests") {
 		t.Errorf("both: exit code %d, %q", code, errOut)
 	}
 }

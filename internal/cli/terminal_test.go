@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,19 +40,27 @@ func terminal(t *testing.T, columns int) (tty *os.File, written func() string) {
 	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: uint16(columns)}); err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	done := make(chan struct{})
+	done := make(chan string)
 	go func() {
-		defer close(done)
-		_, _ = io.Copy(&out, master) // it ends with an error, once nobody has the other end
+		out, part := []byte{}, make([]byte, 4096)
+		for !bytes.HasSuffix(out, []byte(endOfText)) {
+			n, err := master.Read(part)
+			if out = append(out, part[:n]...); err != nil {
+				break
+			}
+		}
+		done <- string(out)
 	}()
 	return tty, func() string {
-		_ = tty.Close() // twice where a test has failed
-		<-done
-		_ = master.Close() // the same
-		return strings.ReplaceAll(out.String(), "\r\n", "\n")
+		_, _ = tty.WriteString(endOfText) // a closed terminal loses what was not read yet
+		out := strings.TrimSuffix(<-done, endOfText)
+		_, _ = tty.Close(), master.Close()
+		return strings.ReplaceAll(out, "\r\n", "\n")
 	}
 }
+
+// endOfText ends what is read of a terminal.
+const endOfText = "\x03"
 
 // onTerminal runs a command line as a person sees it.
 func onTerminal(t *testing.T, columns int, line string) string {

@@ -312,7 +312,7 @@ func TestMemoriesOfAnySizeCanBeAsked(t *testing.T) {
 		t.Errorf("there are %d lines", lines)
 	}
 	l.want(true, "port 80", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false))
-	if _, err := xdp.NewKernel(xdp.KernelOptions{Mode: xdp.ModeNone, PolicyMaps: xdp.PolicyMaps{MaxBytes: 100}}); err == nil || !strings.Contains(err.Error(), "memories of 100 bytes at most") {
+	if _, err := xdp.NewKernel(xdp.KernelOptions{Mode: xdp.ModeNone, PolicyMaps: xdp.PolicyMaps{MaxBytes: 100}}); err == nil || !strings.Contains(err.Error(), "limit of map sizes: 100 bytes") {
 		t.Errorf("memories of 100 bytes: %v", err)
 	}
 }
