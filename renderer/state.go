@@ -147,7 +147,7 @@ func (s *State) Alive(now time.Time) error {
 	return nil
 }
 
-// Pending is a pod or an uplink whose interface is missing.
+// Pending is a pod or an uplink without an interface.
 type Pending struct {
 	Pod    api.PodID // zero for an uplink
 	Reason string    // one clause that names what is missing

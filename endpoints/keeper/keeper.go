@@ -1,11 +1,11 @@
 // Package keeper manages the endpoints of a node with the kernel dataplane: it watches interfaces,
-// determines their pods, closes and opens their gates, and serves a CNI plugin.
+// determines their pods, blocks and allows their traffic, and serves a CNI plugin.
 //
 // # Invariants
 //
-//   - The gate of an interface is open only while its endpoint is enforced, or the interface is
-//     not managed.
-//   - The gate closes before the classifier detaches from an existing interface.
+//   - The traffic of an interface is allowed only while its endpoint is enforced, or while the
+//     interface is not managed.
+//   - The keeper blocks an existing interface before the classifier detaches from it.
 //   - A failure to read, open or resolve something changes nothing.
 package keeper
 

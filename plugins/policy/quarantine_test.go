@@ -37,7 +37,7 @@ func (c *cautious) asked() int {
 	return c.n
 }
 
-// observe records what an observer receives, and told returns it.
+// observe records the value that an observer receives.
 func (c *cautious) observe(holdsRules bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

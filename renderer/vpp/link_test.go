@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// dial returns a link to an embedded vswitch. Each OnChange call puts a token into told.
+// dial returns a link to an embedded vswitch. Each OnChange call sends a token to the channel.
 func dial(t *testing.T) (l *vpp.Link, changed chan struct{}) {
 	t.Helper()
 	changed = make(chan struct{}, 100)

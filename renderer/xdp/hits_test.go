@@ -51,7 +51,7 @@ func (l *lab) packets(n int, port uint16) {
 	}
 }
 
-// counts checks what is known of hits.
+// counts checks the packet counters of rules.
 func (l *lab) counts(what string, want map[renderer.CounterKey]uint64) {
 	l.t.Helper()
 	if got := l.r.Decisions(); !maps.Equal(got, want) {
@@ -66,7 +66,7 @@ func refused(o api.Origin) renderer.CounterKey {
 	return renderer.CounterKey{Origin: o, Action: api.Deny}
 }
 
-// TestProcessorsCountForThemselves has one after the other count hits and drops.
+// TestProcessorsCountForThemselves counts permitted and dropped packets on each processor in turn.
 func TestProcessorsCountForThemselves(t *testing.T) {
 	l := newLab(t)
 	l.renderList(podWith(webList("web", 80, 443)))

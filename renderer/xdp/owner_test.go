@@ -191,7 +191,7 @@ const ownerProcess = "SLUICE_TEST_OWNER_OF"
 func TestOwnerProcess(t *testing.T) {
 	pins := os.Getenv(ownerProcess)
 	if pins == "" {
-		return // it is started by nobody else
+		return // only that test starts it
 	}
 	k := newKernel(t, ownerOf(pins, "node-1"))
 	fmt.Println("owns")

@@ -108,8 +108,8 @@ func TestSharesFloodTakesNoConnectionOfOthers(t *testing.T) {
 	}
 }
 
-// TestSharesProtectFlowsFromEndpointsAboveTheirs has a bucket be full of another pod's flows, at
-// times, for one that has more than its share.
+// TestSharesProtectFlowsFromEndpointsAboveTheirs floods buckets with flows of a pod that has more
+// than its share: a pod within its share keeps its connections.
 func TestSharesProtectFlowsFromEndpointsAboveTheirs(t *testing.T) {
 	const places, share = 16, 5
 	l := sharesLab(t, places)

@@ -42,7 +42,7 @@ func lists(situation int, peer end) (toPod, fromPod *renderer.RuleList) {
 	return renderer.NewRuleList([]api.ContivRule{{}}, nil), renderer.NewRuleList(append(rules, api.ContivRule{}), nil)
 }
 
-// rig is a kernel with a renderer, for pods whose interfaces are known by name.
+// rig is a kernel with a renderer, for pods that get their interfaces by name.
 type rig struct {
 	t      *testing.T
 	kernel *xdp.Kernel

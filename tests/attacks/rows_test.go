@@ -35,8 +35,8 @@ func (g *rig) want(w *world, reason xdp.Reason, what string, dir compile.Directi
 	}
 }
 
-// TestNeighbourDiscoveryIsNoWayOut has a pod that may send nothing answer who asks from the link,
-// and nobody else.
+// TestNeighbourDiscoveryIsNoWayOut lets a pod that may send nothing answer neighbour solicitations
+// from the link, and only those.
 func TestNeighbourDiscoveryIsNoWayOut(t *testing.T) {
 	g, w := newLab(t, xdp.KernelOptions{})
 	w.family = 6
@@ -110,7 +110,7 @@ func TestICMPErrorsBelongToConnections(t *testing.T) {
 	g.want(w, "", "to the pod, behind too many from it", compile.ToPod, w.from(w.peer, func() []byte { return failure(out) }))
 }
 
-// TestFramesToIsolatedPods are those that nobody sends who has an interface.
+// TestFramesToIsolatedPods sends frames that no sender with an interface produces.
 func TestFramesToIsolatedPods(t *testing.T) {
 	g, w := newLab(t, xdp.KernelOptions{})
 	w.family = 6

@@ -114,7 +114,7 @@ func (w *wire) SetMsgCallback(cb adapter.MsgCallback) {
 	})
 }
 
-// answered ends the time of a change. The context stands behind the number of a reply.
+// answered ends the time of a change. The context follows the message number of a reply.
 func (w *wire) answered(data []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -200,7 +200,7 @@ var lifetimes = []struct {
 	mean  time.Duration
 }{{0.70, 5 * time.Minute}, {0.25, 5 * time.Hour}, {0.05, 21 * 24 * time.Hour}}
 
-// crowd are the members of a set over the years.
+// The members of a set over the years.
 type crowd struct {
 	random *rand.Rand
 	now    time.Duration

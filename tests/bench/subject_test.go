@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 type kind string
 
 const (
-	recorder kind = "recorder" // a renderer that only keeps what it is told
+	recorder kind = "recorder" // a renderer that only records the desired state
 	vpp      kind = "acl"      // the ACL renderer, and the embedded vswitch behind it
 )
 

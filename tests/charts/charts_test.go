@@ -51,8 +51,8 @@ func plain(o object) {
 	byName(pod, "volumes", "name")
 }
 
-// environmentFirst checks that a variable that others use stands ahead of them, and makes the list
-// a map.
+// environmentFirst checks that a variable is defined before the variables that use it, and makes
+// the list a map.
 func environmentFirst(c object) {
 	entries, _ := c["env"].([]any)
 	for i, e := range entries {

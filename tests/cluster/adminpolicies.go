@@ -196,8 +196,7 @@ func (d adminDrawer) networks() []string {
 	return out
 }
 
-// port draws a port, a range, or a name. Names may stand beside peers that have
-// none.
+// port draws a port, a range, or a name. Names may be combined with peers that have none.
 func (d adminDrawer) port(kind string) spec {
 	protocol := string(pick(d, protocols, "protocol"))
 	first := pick(d, portNumbers, "port")

@@ -51,14 +51,14 @@ type Step struct {
 	Cluster *Cluster
 	// NetworkPolicies holds the policies of that kind.
 	NetworkPolicies []*networkingv1.NetworkPolicy
-	// The policies of administrators, by kind.
+	// The admin policies, by kind.
 	AdminPolicies    []*v1alpha1.AdminNetworkPolicy
 	BaselinePolicies []*v1alpha1.BaselineAdminNetworkPolicy
 	ClusterPolicies  []*v1alpha2.ClusterNetworkPolicy
 	Probes           []Probe
 }
 
-// HasAdmin reports whether the step has policies of administrators.
+// HasAdmin reports whether the step has admin policies.
 func (s Step) HasAdmin() bool {
 	return len(s.AdminPolicies)+len(s.BaselinePolicies)+len(s.ClusterPolicies) > 0
 }

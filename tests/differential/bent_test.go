@@ -69,7 +69,7 @@ func (b *bent) Restart() error {
 	return b.Backend.Restart()
 }
 
-// bentRenderer tells the renderer of a stack something else than it is told.
+// bentRenderer passes a changed state to the renderer of a backend.
 type bentRenderer struct {
 	renderer.Renderer
 	txn func(renderer.Txn, bool) renderer.Txn

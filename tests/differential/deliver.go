@@ -61,8 +61,8 @@ func (m *Machine) grow(t turn) error {
 	return nil
 }
 
-// renew replaces the agent of the turn, with its stack or without. It is told
-// everything then.
+// renew replaces the agent of the turn, with its dataplane or without. The new agent then receives
+// everything.
 func (m *Machine) renew(t turn) error {
 	t.isNew[t.Node] = true
 	m.Counts.Restarts++
@@ -72,7 +72,7 @@ func (m *Machine) renew(t turn) error {
 	return m.fleet.Restart(t.Node)
 }
 
-// changes returns what a node is told.
+// changes returns the changes that a node receives.
 func (t turn) changes(node string) []model.Changes {
 	everything := t.objects.Changes(true, t.Seed)
 	if t.isNew[node] {

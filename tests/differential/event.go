@@ -76,7 +76,7 @@ func (e Event) GoString() string { return e.String() }
 // The actions beside those of package cluster.
 const (
 	squash  = "squash"       // several steps come as one change
-	resync  = "resync"       // nothing changes, but everything is told
+	resync  = "resync"       // nothing changes, but everything is sent again
 	restart = "restart"      // of an agent, after which everything is as it was or something is different
 	replace = "replace node" // by an empty one
 	failing = "failing call"
@@ -115,8 +115,8 @@ func Draw(src cluster.Source, cfg cluster.Config, from cluster.State, action str
 	return e
 }
 
-// DrawStart draws the events that make a cluster of nothing: it is told to new agents
-// as a whole, or as changes to those that have heard that there is nothing.
+// DrawStart draws the events that create a cluster from nothing. New agents receive it as a whole;
+// agents that know that the cluster is empty receive changes.
 func DrawStart(src cluster.Source, cfg cluster.Config) []Event {
 	s := cluster.Start(src, cfg)
 	all := Event{Action: start, What: "start", Edits: cluster.Objects(s)}

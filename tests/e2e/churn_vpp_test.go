@@ -387,7 +387,8 @@ func (c *churn) enforced() {
 	}
 }
 
-// becomes has a party be judged otherwise when a change is in force, and not at all until then.
+// becomes expects another verdict of a party from the time when a change is in force, and none
+// until then.
 func (c *churn) becomes(p *party, v verdict, write func() int64) {
 	c.wire.judge(p, undecided)
 	c.waiting = append(c.waiting, pendingChange{write(), time.Now(), func() { c.wire.judge(p, v) }})
@@ -424,7 +425,7 @@ func (c *churn) join() {
 	c.young = append(c.young, p)
 }
 
-// leave has an old or a young peer go. It sends for some time afterwards.
+// leave removes an old or a recent peer. The peer continues to send for some time.
 func (c *churn) leave(old bool) {
 	list := &c.young
 	if old {

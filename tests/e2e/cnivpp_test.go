@@ -251,7 +251,7 @@ func (n *vppNode) left() (out []string) {
 	given, err := filepath.Glob(filepath.Join(n.ipam, "pods", "*[0-9]"))
 	n.Must(err)
 	for _, g := range given {
-		// One that host-local was killed over, between making and writing it, is nobody's.
+		// An empty file has no owner: host-local was killed between creating and writing it.
 		if info, err := os.Stat(g); !strings.Contains(g, "last_reserved") && err == nil && info.Size() > 0 {
 			out = append(out, g)
 		}
@@ -266,7 +266,7 @@ func (n *vppNode) wantNothingLeft(when string) {
 	}
 }
 
-// knockPort is where knock sends to, which policy permits to nobody.
+// knockPort is where knock sends to, which no policy permits.
 const knockPort = 9
 
 // knock sends datagrams to a pod as fast as that pod's namespace can from when it has a way

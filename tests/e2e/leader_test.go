@@ -22,7 +22,7 @@ func TestTheDeathOfTheLeaderLeavesNoGapAndNothingIsWrittenTwice(t *testing.T) {
 	go func() {
 		for i := range n {
 			if i == n/3 {
-				_ = first.Cmd.Process.Signal(syscall.SIGKILL) // nobody else ends it
+				_ = first.Cmd.Process.Signal(syscall.SIGKILL) // the only signal that ends it
 			}
 			if err := s.create(fmt.Sprintf("team-%d", i)); err != nil {
 				failed <- err

@@ -44,7 +44,7 @@ func (m *measured) Next(ctx context.Context) (model.Changes, error) {
 	return c, err
 }
 
-// committed is told of every transaction.
+// committed observes every transaction.
 func (m *measured) committed(st policy.Status) {
 	if !st.InSync() {
 		return
@@ -184,7 +184,7 @@ func beAgents(text string) {
 	}
 }
 
-// listen watches for ever, and one of the sample tells of pods that got an address.
+// listen watches for ever; an agent of the sample also reports pods that got an address.
 func listen(c *kvstore.Client, events *atomic.Int64, sample bool, tell func(pod string)) {
 	root, seen := model.Root(model.DefaultPrefix), map[string]bool{}
 	ctx := context.Background()

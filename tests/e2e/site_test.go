@@ -195,7 +195,7 @@ func (s *site) once() {
 	s.t.Logf("%d objects, %d written more than once", len(keys), twice)
 }
 
-// faulty skips the long tests of faults where nobody asked for them.
+// faulty skips the long tests of faults unless they were requested.
 func faulty(t *testing.T) {
 	t.Helper()
 	if os.Getenv("SLUICE_FAULTS") == "" {
@@ -254,7 +254,7 @@ func (s *site) cleanUp(c *clientv3.Client) {
 	}
 }
 
-// tidy makes the store forget its history, and a member give back the room of it.
+// tidy compacts the store's history and defragments a member.
 func tidy(ctx context.Context, c *clientv3.Client, member string) error {
 	resp, err := c.Get(ctx, "/", clientv3.WithCountOnly())
 	if err != nil {

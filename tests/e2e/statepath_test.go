@@ -111,8 +111,8 @@ func TestStatePathSurvivesHostileEntries(t *testing.T) {
 	}
 }
 
-// TestStatePathSurvivesHostileRequests: nonsense, huge and slow requests at the local socket and
-// over TCP harm nobody else.
+// TestStatePathSurvivesHostileRequests sends invalid, huge and slow requests to the local socket
+// and over TCP. They must not harm other clients.
 func TestStatePathSurvivesHostileRequests(t *testing.T) {
 	t.Parallel()
 	shop := t.TempDir()

@@ -252,7 +252,7 @@ func TestVerdictsOfPacketsAreFollowedInTheKernel(t *testing.T) {
 	n.cleanUp()
 }
 
-// TestAgentDropsWhatPodsMayNotSend by default, and lets it pass where it is told to.
+// TestAgentDropsWhatPodsMayNotSend by default, and lets it pass when configured so.
 func TestAgentDropsWhatPodsMayNotSend(t *testing.T) {
 	n := newKernelNode(t, "auto")
 	for _, port := range []uint16{4789, 5000} {

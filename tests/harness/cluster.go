@@ -69,7 +69,7 @@ func (f *Cluster) Prompt(ctx context.Context) error {
 	return f.each(func(n *Node) error { return n.Prompt(ctx) })
 }
 
-// Restart ends the agent of a node and starts a new one over its stack, which is told
+// Restart ends the agent of a node and starts a new one over its dataplane, which has received
 // nothing yet.
 func (f *Cluster) Restart(name string) error { return f.nodes[name].restart() }
 
@@ -139,8 +139,8 @@ func (f *Cluster) Sees(flow api.Flow) bool {
 	return true
 }
 
-// First sends the first packet of a flow, which leaves its sessions behind, and says
-// whether it arrives. The stacks must be backends.Stateful.
+// First sends the first packet of a flow, which leaves its sessions behind, and reports whether it
+// arrives. The backends must be backends.Stateful.
 func (f *Cluster) First(flow api.Flow) bool {
 	return f.walk(flow, func(s backends.Backend) bool { return s.(backends.Stateful).First(flow) })
 }

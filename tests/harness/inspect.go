@@ -16,7 +16,7 @@ import (
 // Installed is what one node holds, room by room, as text.
 type Installed struct {
 	Plugin  string // pods with their rules, policies, sets with their members, problems
-	Told    string // what renderers were told
+	Told    string // the desired state that renderers received
 	Backend string // what is installed
 }
 
@@ -94,8 +94,8 @@ func differences(got, fresh map[string]Installed) string {
 	return b.String()
 }
 
-// Operations counts what changed in all stacks so far, and what renderers were told
-// that changed anything.
+// Operations counts what changed in all dataplanes so far, and the updates to renderers that
+// changed anything.
 func (f *Cluster) Operations() int {
 	n := 0
 	for _, node := range f.nodes {

@@ -252,8 +252,9 @@ func (s space) askByWhoSends(i int, f family, nodePort, freeNodePort string) {
 	}
 }
 
-// asksKubelets has pods connect to the kubelet of their own node. On VPP the link between VPP and
-// the node's kernel has addresses, too: they are nobody's, so policy says who may send there.
+// asksKubelets lets pods connect to the kubelet of their own node. On VPP the link between VPP and
+// the node's kernel has addresses, too. They belong to no pod and no node, so policy decides which
+// pods may send there.
 func (s space) asksKubelets(f family) {
 	s.t.Helper()
 	addresses := map[string]map[string]bool{f.nodeIP(1): {"server": true, "stranger": true, "friend": true}}

@@ -181,8 +181,8 @@ func TestClusterServesEveryKindOfService(t *testing.T) {
 	s.asksAServiceThatLosesItsEndpoints(ip("alone"))
 }
 
-// asksAServiceThatLosesItsEndpoints: connections that were forwarded go on or end, and nobody else
-// gets them.
+// asksAServiceThatLosesItsEndpoints checks that forwarded connections continue or end, and that no
+// other pod gets them.
 func (s space) asksAServiceThatLosesItsEndpoints(to string) {
 	s.t.Helper()
 	s.must(s.kube("", "-n", s.name, "label", "pod/alone", "one-"))

@@ -25,7 +25,7 @@ const (
 	dataplaneVPP    = "vpp"
 )
 
-// lab is one cluster: what up was told is kept in its folder, for the other commands.
+// lab is one cluster: its folder keeps the arguments of up, for the other commands.
 type lab struct {
 	site
 	settings
@@ -162,7 +162,7 @@ func (l *lab) save() error {
 	return os.WriteFile(l.path("lab.json"), text, 0o600)
 }
 
-// load reads what up was told.
+// load reads the arguments of up.
 func (l *lab) load() error {
 	text, err := os.ReadFile(l.path("lab.json"))
 	if errors.Is(err, os.ErrNotExist) {

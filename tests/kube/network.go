@@ -110,7 +110,7 @@ func loopback(h *netlink.Handle) error {
 	return h.LinkSetUp(lo)
 }
 
-// address gives a link an address that is used at once: nobody else has it.
+// address gives a link an address that is used at once, without duplicate address detection.
 func address(h *netlink.Handle, link netlink.Link, ip string, bits int) error {
 	a, err := netlink.ParseAddr(fmt.Sprintf("%s/%d", ip, bits))
 	if err != nil {

@@ -40,7 +40,7 @@ const (
 	vppReady  = "/run/vpp/ready"
 )
 
-// translator is what that program is told, and what it knows.
+// translator is the configuration of that program, and its state.
 type translator struct {
 	Setup      []string     // commands for a VPP that has just started
 	Kubeconfig string       // of a user who may list services and their endpoints
@@ -205,7 +205,7 @@ func (t *translator) adopt(ctx context.Context) error {
 				v.protocol = name
 			}
 		}
-		t.have[v] = installed{id: d.Translation.ID} // to nowhere, so that it is told anew
+		t.have[v] = installed{id: d.Translation.ID} // without targets, so that VPP receives it again
 	}
 	return nil
 }
@@ -240,7 +240,7 @@ func (t *translator) sync(ctx context.Context, want map[vip][]netip.AddrPort) er
 	return nil
 }
 
-// message returns a translation as VPP is told.
+// message returns a translation in the form for VPP.
 func message(v vip, to []netip.AddrPort) cnat.CnatTranslation {
 	m := cnat.CnatTranslation{Vip: endpoint(v.AddrPort), IPProto: protocols[v.protocol]}
 	if v.node {

@@ -130,7 +130,7 @@ func (n *node) becomes(pod, state string) {
 func TestKernelEnforcementEndsByNothingThatAPodWrites(t *testing.T) {
 	n := newBridgedNode(t)
 	n.up()
-	n.TryDemo() // nobody has spoken with the node before
+	n.TryDemo() // there is no earlier traffic with the node
 	pins := n.files()
 	counts := []*wires.Count{
 		n.Send("friend", "server", 4, 80, true), n.Send("friend", "server", 6, 80, true),
@@ -188,7 +188,7 @@ func (n *node) survives(name, port string, do func()) {
 	n.Can(true, name, "friend", "server", "tcp", 6, 80)
 }
 
-// forge has a pod say on the bridge that the address of a pod is its own, at a MAC that nobody has.
+// forge lets a pod claim on the bridge that it has the address of another pod, at an unused MAC.
 func (n *node) forge(from, whose string, v6 bool) {
 	n.T.Helper()
 	h, target := n.Pods[from], n.Pods[whose]
@@ -317,7 +317,7 @@ func TestKernelPodsAreBlockedFromBirthToDeath(t *testing.T) {
 
 	n.forgetResult("container-2")
 	n.at(func() error { return wires.Unplug(late.Index) })
-	n.Plug(late) // before anybody says whose it is
+	n.Plug(late) // before the agent knows which pod it belongs to
 	n.bridged("stranger")
 	n.becomes("stranger", "unknown")
 	open(false, "an interface of nobody")

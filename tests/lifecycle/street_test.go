@@ -20,9 +20,9 @@ import (
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
-// street is a node with pods at one bridge that sluice-cni stands behind. Each talks from before it
-// has an interface; those whose names begin with "shut" may not, those with "open" may. One pod
-// listens.
+// street is a node with pods at one bridge, with sluice-cni as chained plugin. Each pod sends from
+// before it has an interface. Pods may send if their names begin with "open", and not if they begin
+// with "shut". One pod listens.
 type street struct {
 	*cniNode
 	ear   *listener

@@ -112,7 +112,7 @@ func (c command) report(ctx context.Context, t tree, faults []Fault, progress io
 		return !c.suites.MatchString(s.name()) || !slices.ContainsFunc(faults, func(f Fault) bool { return f.inKernel() == s.Kernel })
 	})
 	start := time.Now()
-	say := func(format string, args ...any) { _, _ = fmt.Fprintf(progress, format, args...) } // nobody can be told
+	say := func(format string, args ...any) { _, _ = fmt.Fprintf(progress, format, args...) } // there is no way to report the error
 	c.Progress = func(done, all int, r Result) {
 		say("[%d/%d] %s/%s %s: %s (%.0f s)\n", done, all, r.Area, r.Fault, r.Verdict, r.describe(), r.Seconds)
 	}

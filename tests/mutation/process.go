@@ -32,7 +32,7 @@ type invocation struct {
 	kernel      bool   // packets run there; then nothing is ended in its middle, which could leave something behind
 }
 
-// environment is what a test binary is told besides what this process was.
+// environment returns the variables that a test binary gets in addition to those of this process.
 func (i invocation) environment() []string {
 	out := []string{"TMPDIR=" + i.tmp, "SLUICE_LONG=" + i.long}
 	if i.kernel { // also where who runs this has set it
@@ -45,8 +45,8 @@ func (i invocation) environment() []string {
 // around it have ended. Such lines begin with a mark.
 const verbose = "-test.v=test2json"
 
-// overtime is what a test binary says when its time is over, before it prints what all
-// goroutines do. One that cannot even do that is killed after a time of grace.
+// overtime is what a test binary prints when its time is over, before the stacks of all goroutines.
+// A binary that does not even do that is killed after a grace period.
 const (
 	overtime = "panic: test timed out after"
 	grace    = 5 * time.Second
@@ -55,8 +55,8 @@ const (
 // failure is how a failed test announces itself; the innermost comes first.
 var failure = regexp.MustCompile(`(?:^|\x16)\s*--- FAIL: (\S+)`)
 
-// run runs a test binary until it ends, or until the first test has failed: nobody needs
-// the others then.
+// run runs a test binary until it ends, or until the first test has failed: the other results do
+// not matter then.
 func (i invocation) run(ctx context.Context) (outcome, error) {
 	ctx, stop := context.WithTimeout(ctx, i.limit+grace)
 	defer stop()

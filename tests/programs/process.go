@@ -81,7 +81,7 @@ func (p *Process) read(r io.ReadCloser) {
 		p.mu.Unlock()
 		select {
 		case p.grown <- struct{}{}:
-		default: // somebody is told already
+		default: // a notification is pending already
 		}
 	}
 	_ = r.Close()    // it was read to its end

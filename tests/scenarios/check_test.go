@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// subject is a running fleet and what it was told.
+// subject is a running fleet and the state that it received.
 type subject struct {
 	kind    backends.Kind
 	options harness.Options
@@ -24,8 +24,8 @@ type subject struct {
 	state   cluster.State
 	objects harness.Objects
 	running *harness.Cluster
-	// wired is a second fleet that is told the same. Sessions last there: a check asks
-	// the first one about flows and forgets them. It exists once a file has sent something.
+	// wired is a second fleet that receives the same. Sessions last there: a check asks the first
+	// one about flows and forgets them. It exists once a file has sent something.
 	wired *harness.Cluster
 }
 
@@ -153,7 +153,7 @@ func (s *subject) restart(ctx context.Context, name string, next cluster.State) 
 	return n.Backend.Operations() - before, err
 }
 
-// away tells changes to all nodes but one, whose new agent is told everything.
+// away sends changes to all nodes but one, which gets a new agent and receives everything.
 func (s *subject) away(ctx context.Context, f *harness.Cluster, name string, changes model.Changes) error {
 	if err := f.Restart(name); err != nil {
 		return err

@@ -22,8 +22,8 @@ type Options struct {
 	Flows int
 }
 
-// Run runs the file over stacks of one kind. What is wrong ends the test and is told
-// with the file and the line.
+// Run runs the file over dataplanes of one kind. A failure ends the test and is reported with the
+// file and the line.
 func Run(t testing.TB, file string, kind backends.Kind, options Options) {
 	t.Helper()
 	r := &runner{kind: kind, options: options}

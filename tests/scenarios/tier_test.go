@@ -37,9 +37,9 @@ var tierKinds = map[string]tierKind{
 		words: []string{"tier", "priority"}, ports: "protocols", port: portOf.alpha2},
 }
 
-// parseTier reads an administrators' policy: "cnp guard tier=Admin priority=10", with
-// its spec as YAML or in the short form, whose first word is for. With YAML the words
-// of the command may stand there instead.
+// parseTier reads an admin policy: "cnp guard tier=Admin priority=10", with its spec as YAML or in
+// the short form, whose first word is for. With YAML the line may have the words of the command
+// instead.
 func parseTier(l line, text string) (metav1.Object, error) {
 	kind, name := tierKinds[l.verb], tierKinds[l.verb].defaults
 	if name == "" || len(l.args) > 0 {

@@ -16,19 +16,19 @@ import (
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// faulty is a stack that keeps a book of what it is told, beside the real one below,
-// and can have a fault.
+// faulty is a backend that records its desired state, in addition to the real backend below, and
+// can have a fault.
 type faulty struct {
 	backends.Backend
 	edit func(renderer.Txn, *faulty) renderer.Txn // nil: nothing is changed
 
-	pods    map[sluice.PodID]renderer.PodConfig // as told
+	pods    map[sluice.PodID]renderer.PodConfig // as received
 	arrived []sluice.PodID                      // in the order in which they came
-	tables  map[renderer.Digest]bool            // of all that was told, unless they are dropped
+	tables  map[renderer.Digest]bool            // all that were received, unless they are dropped
 
 	leaks     bool // tables that no pod has any more stay
-	remembers bool // what is installed tells who came first
-	rewrites  bool // everything that it is told is written, also what is there
+	remembers bool // what is installed depends on which pod came first
+	rewrites  bool // every update is written, even if it changes nothing
 	written   int
 }
 
@@ -141,7 +141,7 @@ func (t forgetsRemovals) UpdateSet(id sluice.SetID, added, _ []netip.Prefix) {
 	t.Txn.UpdateSet(id, added, nil)
 }
 
-// keepsMoved does not hear that a pod is gone, be it to another node.
+// keepsMoved ignores that a pod is gone, even if it moved to another node.
 type keepsMoved struct{ renderer.Txn }
 
 func (keepsMoved) Remove(sluice.PodID) {}

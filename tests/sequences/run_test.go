@@ -62,7 +62,7 @@ type inspection struct {
 	list
 	sequence sequence
 	kind     backends.Kind
-	silent   []*corev1.Node // that nobody is told of
+	silent   []*corev1.Node // nodes that no agent knows
 	known    map[string]met // by digest
 	space    space
 	events   int // so far

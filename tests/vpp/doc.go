@@ -1,8 +1,8 @@
-// Package vpp proves on a real VPP what everything else proves on the embedded
-// vswitch: the whole product, from Kubernetes objects to packets, with a VPP process
-// at its end instead. docs/reference/vpp.md says what came out.
+// Package vpp tests on a real VPP what all other tests show on the embedded vswitch: the whole
+// product, from Kubernetes objects to packets, with a VPP process as the dataplane.
+// docs/reference/vpp.md has the results.
 //
-// It stands beside the flow of rooms and drives it from both ends:
+// The package drives the components from both ends:
 //
 //	manifests -> convert.ToModel -> node.Node -> API socket -> VPP <- packet generator
 //	     |              \-----> node.Node -> embedded vswitch        |

@@ -32,7 +32,7 @@ type plane interface {
 	passes(p vpptest.Packet) bool
 	// idle lets time pass.
 	idle(d time.Duration)
-	// hits returns how often each rule of an ACL has matched; there may be more numbers.
+	// The packet counters of the rules of an ACL; there may be more numbers than rules.
 	hits(index uint32) []uint64
 }
 

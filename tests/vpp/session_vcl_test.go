@@ -79,8 +79,8 @@ func talking(t *testing.T, o rules.Options) (*vpptest.Process, *rules.Renderer) 
 // areOpen reports whether both connections are open, that of control and that of data.
 func areOpen(v *vpptest.Process, own string) bool { return sessions(v, own, "ESTABLISHED") == 2 }
 
-// TestVPPConnectionsOfVCLApplicationsAreRevoked denies what is open. The server closes what it is
-// told to close.
+// TestVPPConnectionsOfVCLApplicationsAreRevoked denies established connections. VPP asks the server
+// to close them, and it does.
 func TestVPPConnectionsOfVCLApplicationsAreRevoked(t *testing.T) {
 	v, r := talking(t, rules.Options{})
 	permitted := api.ContivRule{Action: api.Permit, Src: api.AddrNet(clientIPs[0]), Protocol: api.TCP, DstPort: api.Ports(vclPort, vclPort+1)}

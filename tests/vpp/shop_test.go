@@ -80,8 +80,8 @@ func TestVPPShop(t *testing.T) {
 	atLeast(t, "packets", sent, 100_000)
 }
 
-// TestVPPInterfaceComesLater has a pod rendered before it has an interface: its
-// packets must wait, and nobody else.
+// TestVPPInterfaceComesLater renders a pod before it has an interface: its packets must wait, and
+// those of other pods must not.
 func TestVPPInterfaceComesLater(t *testing.T) {
 	p := vpptest.Plumb(vpptest.Launch(t))
 	l := newLab(t, p, "node-1")

@@ -153,7 +153,7 @@ func (c *cluster) policyEvents(n int) eventLog {
 	return ch.log
 }
 
-// create adds a policy with a selector of peers that nobody has used before.
+// create adds a policy with a selector of peers that no earlier policy has used.
 func (ch *policyChurn) create() {
 	ns, id := ch.rng.below(ch.size.namespaces), len(ch.log)
 	tag, from := ch.newPeer(id)

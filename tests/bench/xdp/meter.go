@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
-// compare measures designs by the same packets. They take turns, so that nobody has all of a time
-// in which the machine is slow.
+// compare measures designs by the same packets. They take turns, so that a time in which the
+// machine is slow affects all designs alike.
 func compare(c *ebpf.Collection, f family, designs []design, peers []netip.Prefix, mode string, reps int, r results) error {
 	m := &meter{c: c, family: f, peers: peers, mode: mode, best: map[string]time.Duration{}}
 	for range (reps + inTurn - 1) / inTurn {
@@ -101,7 +101,7 @@ func (m *meter) turn(program string) error {
 	return nil
 }
 
-// offer has the next packets be of these flows, in this order.
+// offer sets the flows of the next packets, in this order.
 func (m *meter) offer(all []flow) error {
 	if err := table65536(m.c.Maps[m.family.flows], m.family.rows(all)); err != nil {
 		return err

@@ -19,8 +19,8 @@ type Options struct {
 	// Stride asks every n-th probe only, others in every step; 0 and 1 ask all. An odd
 	// one asks both families where there are two.
 	Stride int
-	// Resync compares every n-th step with a new subject that is told the state at
-	// once, which is also asked every ResyncStride-th probe; 0 never does.
+	// Resync compares every n-th step with a new subject that receives the state at once. That
+	// subject is asked every ResyncStride-th probe, too; 0 asks none.
 	Resync, ResyncStride int
 }
 

@@ -120,5 +120,5 @@ func (p *progressLog) done(since time.Time, what func() string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.parts++
-	_, _ = fmt.Fprintf(p.w, "[%d/%d] %5.1fs %s\n", p.parts, p.total, time.Since(since).Seconds(), what()) // nobody waits for it
+	_, _ = fmt.Fprintf(p.w, "[%d/%d] %5.1fs %s\n", p.parts, p.total, time.Since(since).Seconds(), what()) // progress is only informative
 }

@@ -29,8 +29,8 @@ type Kind struct {
 	New func(prompt func()) (Backend, error)
 	// Missing says why this machine can have none of this kind; nil: every machine can.
 	Missing func() error
-	// Slow backends take much longer to be asked than others. They are asked about fewer flows, and
-	// about less of what is drawn at random or is told in another order.
+	// Slow backends need much more time for a verdict than others. They are asked about fewer
+	// flows, and about fewer states that are drawn at random or sent in another order.
 	Slow bool
 }
 

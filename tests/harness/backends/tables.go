@@ -4,8 +4,8 @@ import "github.com/sluice-net/sluice/api"
 
 // Tabled is a Backend whose renderer holds tables, which pods share.
 type Tabled interface {
-	// Tables returns the installed tables, those of pods first, in an order that is a
-	// function of what was told last.
+	// Tables returns the installed tables, those of pods first, in an order that is a function of
+	// the latest desired state.
 	Tables() []Table
 }
 

@@ -11,7 +11,7 @@ import (
 	interfaces "go.fd.io/govpp/binapi/interface"
 )
 
-// errInjected is the error of a call that was told to fail.
+// errInjected is the error of an injected failure.
 var errInjected = errors.New("injected failure")
 
 // messages says what the messages of a renderer mean to a tap.
@@ -65,7 +65,7 @@ func (t *tap) ids(messages []govpp.Message) map[uint16]bool {
 	return out
 }
 
-// SendMsg counts a message, and loses it, or has it refused, when it is told to.
+// SendMsg counts a message. A test can make it lose or refuse the message.
 func (t *tap) SendMsg(ctx uint32, data []byte) error {
 	id := binary.BigEndian.Uint16(data)
 	if t.fails(id, data) {

@@ -100,8 +100,8 @@ func protocol(ip net.IP) string {
 	return "ip6:132"
 }
 
-// associate sets up an association, and ends it. It says os.ErrDeadlineExceeded when nobody
-// answers.
+// associate sets up an association, and ends it. It returns os.ErrDeadlineExceeded when there is no
+// answer.
 func associate(ip net.IP, port uint16, timeout time.Duration) error {
 	c, err := net.DialIP(protocol(ip), nil, &net.IPAddr{IP: ip})
 	if err != nil {
