@@ -79,7 +79,7 @@ func WithRenderer(renderer string, decisions []Decision) []Decision {
 }
 
 // CounterKey identifies a packet counter: the decisions of one rule of a policy, summed over all
-// tables. The zero origin stands for rules without a policy.
+// tables. The zero origin is that of rules without a policy.
 type CounterKey struct {
 	Origin api.Origin
 	Action api.Action

@@ -122,7 +122,7 @@ func (f Foreign) String() string {
 }
 
 // Meets reports whether packets of a flow between two pods may meet the object. The zero PodID
-// stands for an endpoint that is not a pod of this node.
+// means an endpoint that is not a pod of this node.
 func (f Foreign) Meets(from, to api.PodID) bool {
 	if len(f.Pods) == 0 {
 		return f.Direction == api.Egress && to == api.PodID{} || f.Direction == api.Ingress && from == api.PodID{}

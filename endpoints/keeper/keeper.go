@@ -142,7 +142,7 @@ func (k *Keeper) see(d device) {
 	case !d.veth:
 	case k.held[d.Index] || inScope || known && (d.master == 0 || k.reg.Claimed(d.Index)):
 		k.reg.Link(d.Link)
-	case known && bridge != "": // it is somebody else's: the port of another bridge
+	case known && bridge != "": // a port of another bridge, which Sluice does not manage
 		k.reg.Gone(d.Index)
 	}
 }
@@ -172,7 +172,7 @@ func (k *Keeper) settle() {
 	}
 	select {
 	case k.unsaved <- struct{}{}:
-	default: // somebody will look already
+	default: // a check is pending already
 	}
 	close(k.changed)
 	k.changed = make(chan struct{})

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// listener keeps what a plugin tells people.
+// listener records what a plugin reports to users.
 type listener struct {
 	log           bytes.Buffer
 	begun, solved []api.Problem

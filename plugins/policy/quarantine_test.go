@@ -23,7 +23,7 @@ type cautious struct {
 	answer []bool // that observers were given
 }
 
-// answers says what the renderer answers from now on.
+// answers sets the answers of the renderer from now on.
 func (c *cautious) answers(holdsRules bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -72,7 +72,7 @@ func TestLinkDropsTheConnectionOnlyAfterAMissingAnswer(t *testing.T) {
 	}
 }
 
-// silent stands between a link and a vswitch, and holds back answers while it is closed.
+// silent is a proxy between a link and a vswitch that holds back replies while it is closed.
 type silent struct {
 	adapter.VppAPI
 	open sync.RWMutex

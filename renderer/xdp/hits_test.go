@@ -279,8 +279,8 @@ func (c *counting) Switch() ([]uint64, error) {
 	return left, err
 }
 
-// TestCountersAreUsedAgain turns counters without a kernel: whoever has them, everything is
-// counted once, for the rule that had them then.
+// TestCountersAreUsedAgain reuses counters without a kernel: every packet is counted once, for the
+// rule that had the counter at that time.
 func TestCountersAreUsedAgain(t *testing.T) {
 	c := &counting{Dataplane: xdp.NewHeap(), counters: make([]uint64, 1024)}
 	r, err := xdp.New(xdp.Options{Dataplane: c, Interfaces: func(api.PodID, []netip.Addr) []uint32 { return []uint32{labID} }})

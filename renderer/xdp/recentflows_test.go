@@ -179,7 +179,7 @@ func TestRecentFlowsCountAFlowOnceInAUnit(t *testing.T) {
 	}
 }
 
-// countsOnce has a flow go on very often.
+// countsOnce sends very many packets of a flow.
 func (l *lab) countsOnce(f api.Flow) {
 	l.t.Helper()
 	l.forgets(l.kernel.ForgetRecentFlows)

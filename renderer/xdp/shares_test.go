@@ -18,8 +18,8 @@ var (
 	neighbour4 = netip.MustParseAddr("10.0.0.2")
 )
 
-// sharesLab has two pods with permitted egress and permitted ingress to UDP port 53, and a table of
-// so many places.
+// sharesLab has two pods with permitted egress and permitted ingress to UDP port 53, and a
+// connection table of the given size.
 func sharesLab(t *testing.T, places int) *lab {
 	t.Helper()
 	l := newLab(t, func(o *labOptions) {

@@ -22,8 +22,8 @@ type Global struct {
 
 // Part is the desired content of one part of the global table: what its lists permit before they
 // deny anything, sorted as in segments, then the rest of the lists. The lists have different
-// sources, so their order does not matter. The recent permits are in an ACL of their own instead
-//, in front of all parts.
+// sources, so their order does not matter. The recent permits are in an ACL of their own
+// instead, in front of all parts.
 //
 // Segments compare entries by source. In the global table the destination varies, so permits are
 // flipped for comparison: source and destination are exchanged.
