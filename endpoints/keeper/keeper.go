@@ -172,7 +172,7 @@ func (k *Keeper) settle() {
 	}
 	select {
 	case k.unsaved <- struct{}{}:
-	default: // a check is pending already
+	default: // a save is pending already
 	}
 	close(k.changed)
 	k.changed = make(chan struct{})

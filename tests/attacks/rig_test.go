@@ -146,7 +146,7 @@ type street struct {
 	*world
 	cable   *wires.Cable
 	out, in int    // sockets of a, and of b
-	header  []byte // that stands before what settle sends
+	header  []byte // precedes what settle sends
 }
 
 func newStreet(t *testing.T, mode xdp.Mode, bridged bool) *street {

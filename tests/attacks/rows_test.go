@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
-// from has a frame of the pod be one of somebody else: addresses of hardware stay.
+// from changes the source of a frame of the pod; hardware addresses stay.
 func (w *world) from(e end, f func() []byte) []byte {
 	pod, peer := w.pod, w.peer
 	w.pod, w.peer = e, pod
@@ -294,7 +294,7 @@ func TestJumboFrames(t *testing.T) {
 	}
 }
 
-// jumbo has all interfaces of pods take frames of 9 000 bytes, at both ends.
+// jumbo sets the MTU of all interfaces of pods to 9 000 bytes, at both ends.
 func jumbo(c *wires.Cable) {
 	const mtu = 9000
 	for name, h := range c.Pods {

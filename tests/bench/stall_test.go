@@ -34,7 +34,7 @@ const (
 	stallPerNext  = 7 * time.Nanosecond  // for each ACL behind it
 )
 
-// Sizes of messages in bytes: what stands in front of the rules, and a rule.
+// Sizes of messages in bytes: what precedes the rules, and a rule.
 const (
 	putBytes  = 82
 	ruleBytes = 48
@@ -84,7 +84,7 @@ func (w *wire) SendMsg(ctx uint32, data []byte) error {
 		w.count(ctx, data, func() time.Duration {
 			return time.Duration(w.bound(binary.BigEndian.Uint32(data[10:]))) * stallPerBound
 		})
-	case w.addDel: // two flags stand in front of the interface
+	case w.addDel: // two flags precede the interface
 		w.count(ctx, data, func() time.Duration {
 			return time.Duration(w.bound(binary.BigEndian.Uint32(data[12:]))) * stallPerBound
 		})
@@ -182,7 +182,7 @@ type cost struct {
 	stall                  time.Duration
 }
 
-// whole is what the same event costs whoever replaces the whole table of some entries
+// whole is the cost of the same event for a renderer that replaces the whole table of some entries
 // on some interfaces.
 func whole(entries, interfaces int) cost {
 	return cost{1, entries, putBytes + ruleBytes*entries, time.Duration(entries*interfaces) * (stallPerEntry + stallPerLook)}
@@ -314,9 +314,9 @@ func update(b *testing.B, r *acl.Renderer, added, removed []netip.Prefix) {
 	}
 }
 
-// BenchmarkStall has addresses join and leave a set of a size that 100 pods share, and
-// reports what it sends to a vswitch, and for how long a VPP would stop: of joins,
-// of leaves, and of whoever replaces the whole table instead. There is no quiet moment.
+// BenchmarkStall adds addresses to a set that 100 pods share, and removes some. It reports what the
+// renderer sends to a vswitch, and how long VPP's workers would pause: for joins, for leaves, and
+// for a renderer that replaces the whole table instead. There is no idle time.
 func BenchmarkStall(b *testing.B) {
 	const interfaces = 100
 	for _, members := range []int{100, 1_000, 10_000} {

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// kind is what stands at the end of the flow.
+// kind is what is at the end of the flow.
 type kind string
 
 const (

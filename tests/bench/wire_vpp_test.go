@@ -153,7 +153,7 @@ func (s *stream) settle() {
 	}
 }
 
-// joined and left tell the stream who may pass from now on, and who may not.
+// joined and left set which peers of the stream may pass from now on, and which may not.
 func (s *stream) joined(a netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

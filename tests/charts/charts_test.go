@@ -208,7 +208,7 @@ func TestSettingsStartPodsAgain(t *testing.T) {
 	}
 }
 
-// TestCertificatesOfTheChart are signed by the authority that is beside them.
+// TestCertificatesOfTheChart are signed by the authority in the same secret.
 func TestCertificatesOfTheChart(t *testing.T) {
 	all, err := render(values{"etcd": values{"embedded": true}})
 	if err != nil {

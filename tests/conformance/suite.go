@@ -113,9 +113,8 @@ type Probe struct {
 	// not state them.
 	Ingress, Egress *bool
 	Origin          string // how the suite came to the probe
-	// Unstated says that the suite does not know this flow: Addressing put it beside
-	// that of the suite, and a block makes the two differ. Allow, Ingress and Egress
-	// mean nothing then.
+	// Unstated is set if the suite does not define this flow: Addressing added it to that of the
+	// suite, and a block makes the two differ. Allow, Ingress and Egress mean nothing then.
 	Unstated bool
 }
 

@@ -34,7 +34,7 @@ func (m *Machine) deliver(ctx context.Context, t turn) error {
 	return nil
 }
 
-// tell brings the state of a turn to one node.
+// tell sends the state of a turn to one node.
 func (m *Machine) tell(ctx context.Context, n *harness.Node, t turn) error {
 	list := t.changes(n.Name)
 	if n.Name == t.Node && len(t.Fail) > 0 {
@@ -126,7 +126,7 @@ func (m *Machine) fail(ctx context.Context, n *harness.Node, list []model.Change
 	return m.converge(ctx, n, t)
 }
 
-// try tells changes and does not wait for what failed.
+// try sends changes and does not wait for what failed.
 func try(ctx context.Context, n *harness.Node, list []model.Changes) (enforced bool, err error) {
 	for _, c := range list {
 		if enforced, err = n.Try(ctx, c); err != nil {
@@ -136,9 +136,9 @@ func try(ctx context.Context, n *harness.Node, list []model.Changes) (enforced b
 	return enforced, nil
 }
 
-// converge has a node finish what failed, after a restart if the event says so. It is
-// prompted even when nothing seems to have failed: the stack itself prompts as well,
-// and the call that was to fail can have been one of that.
+// converge lets a node finish what failed, after a restart if the event requires one. It is
+// prompted even when nothing seems to have failed: the stack itself prompts as well, and the call
+// that was to fail can have been one of that.
 func (m *Machine) converge(ctx context.Context, n *harness.Node, t turn) error {
 	if t.Fate == GivesUp {
 		if err := m.renew(t); err != nil {

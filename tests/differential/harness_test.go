@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// sourcePort is that of all flows: no policy can tell source ports apart.
+// sourcePort is that of all flows: no policy can distinguish source ports.
 const sourcePort = 49152
 
 // pair is two pods on two nodes, of which web is open on one port only.

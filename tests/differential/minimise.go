@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/tests/harness"
 )
 
-// flowsOfCandidate are asked beside the one that was misjudged.
+// flowsOfCandidate is the number of flows that are asked in addition to the misjudged one.
 const flowsOfCandidate = 12
 
 // Minimise looks for a smaller case in which a like check fails, and returns the
@@ -54,8 +54,8 @@ func firstSmaller(ctx context.Context, c *Case, o Options, from int) (int, *harn
 	return 0, nil
 }
 
-// fails returns the divergence of a case if it is one of the check that matters. A case
-// that is impossible is none, and so is one that was interrupted.
+// fails returns the divergence of a case if it is one of the check that matters. It returns nil for
+// an impossible case, and for one that was interrupted.
 func fails(ctx context.Context, c Case, o Options) *harness.Violation {
 	d := harness.ViolationOf(c.Run(ctx, o))
 	if d == nil || !like(d.Invariant, o.only) || ctx.Err() != nil {

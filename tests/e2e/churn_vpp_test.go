@@ -417,7 +417,7 @@ func (c *churn) event(n int) {
 	}
 }
 
-// join has a peer come.
+// join adds a peer.
 func (c *churn) join() {
 	p := c.bear()
 	p.party = c.wire.add("a young peer", p.addr(), localAddr(0), uint16(8000+p.set()), undecided)
@@ -455,7 +455,7 @@ func (c *churn) toggle(i int) {
 	}
 }
 
-// replaceLocal has a local pod go, and another one come. Neither sends.
+// replaceLocal removes a local pod, and adds another one. Neither sends.
 func (c *churn) replaceLocal() {
 	const at = churnShuts + 1 // the first that no policy of its own selects
 	n := c.locals[at]

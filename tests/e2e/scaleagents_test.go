@@ -104,7 +104,7 @@ func (s *scale) lightAgents() {
 	s.others = cmd.Process.Pid
 	var reading sync.WaitGroup
 	s.t.Cleanup(func() {
-		_ = in.Close() // tells it to end
+		_ = in.Close() // makes it end
 		reading.Wait()
 		if err := cmd.Wait(); err != nil {
 			s.t.Errorf("the agents ended with %v", err)
@@ -130,7 +130,7 @@ func (s *scale) lightAgents() {
 	})
 }
 
-// hear notes that an agent has heard of a change.
+// hear records that an agent has received a change.
 func (s *scale) hear(pod string, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,8 +139,8 @@ func (s *scale) hear(pod string, at time.Time) {
 	}
 }
 
-// beAgents is that process. It writes "ready", then a line "POD 0 NANOSECONDS" when one
-// of a sample of agents hears that a pod got its address, and every second "- EVENTS 0".
+// beAgents is that process. It writes "ready", then a line "POD 0 NANOSECONDS" when one of a sample
+// of agents receives the address of a pod, and every second "- EVENTS 0".
 func beAgents(text string) {
 	words := strings.Fields(text)
 	n, _ := strconv.Atoi(words[0]) // it was a number
@@ -164,7 +164,7 @@ func beAgents(text string) {
 				now := time.Now().UnixNano()
 				writing.Lock()
 				defer writing.Unlock()
-				_, _ = fmt.Fprintln(out, pod, 0, now) // whoever reads it has ended, and ends this
+				_, _ = fmt.Fprintln(out, pod, 0, now) // the reader has ended, and ends this process
 			})
 		}()
 	}

@@ -74,7 +74,7 @@ func (s *site) node(endpoints ...string) {
 	s.probes = watchPackets(s.t, s.vpp)
 }
 
-// halted returns the agent of another vswitch, which has seen everything and stands still.
+// halted returns the agent of another vswitch, which has seen everything and is stopped.
 func (s *site) halted() *process {
 	s.t.Helper()
 	slow := runAgent(s.t, s.members.Endpoints()[0], startVPP(s.t, filepath.Join(socketDir(s.t), "vpp.sock")).socket)
@@ -83,7 +83,7 @@ func (s *site) halted() *process {
 	return slow
 }
 
-// resumed has an agent that stands still go on, and returns how long it takes to see everything.
+// resumed continues a stopped agent, and returns how long it takes to see everything.
 func (s *site) resumed(slow *process) time.Duration {
 	s.t.Helper()
 	start := time.Now()
@@ -120,7 +120,7 @@ func watchPackets(t testing.TB, v *vpp) *probes {
 	return p
 }
 
-// check says what was counted, and fails the test for what must not be.
+// check logs the counts, and fails the test for those that must be zero.
 func (p *probes) check(t testing.TB) {
 	t.Helper()
 	p.end()
@@ -145,8 +145,8 @@ func (s *site) create(name string) error {
 	return err
 }
 
-// converged waits until etcd holds the namespaces that the API server has, and says
-// how long that took.
+// converged waits until etcd holds the namespaces that the API server has, and logs how long that
+// took.
 func (s *site) converged() time.Duration {
 	s.t.Helper()
 	start := time.Now()
@@ -221,8 +221,8 @@ func (s *site) revision() (newest int64) {
 	return newest
 }
 
-// reaches waits until an agent says that it has "enforced" or "seen" the newest state. The
-// revision that it tells may be higher: it is that of all of etcd.
+// reaches waits until an agent says that it has "enforced" or "seen" the newest state. The revision
+// that it reports may be higher: it is that of all of etcd.
 func (s *site) reaches(agent *process, what string) {
 	s.t.Helper()
 	number := regexp.MustCompile(`(\d+) ` + what)

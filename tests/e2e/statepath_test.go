@@ -23,7 +23,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
-// hostileEntries are keys and values that whoever writes etcd may choose.
+// hostileEntries are keys and values that a client with write access to etcd may choose.
 func hostileEntries(t *testing.T) []model.Entry {
 	t.Helper()
 	root := model.Root(model.DefaultPrefix)
@@ -213,8 +213,8 @@ func TestStatePathBelievesNoTamperedFile(t *testing.T) {
 	}
 }
 
-// TestStatePathSurvivesAFullDisk: an agent that cannot save its state enforces all the same, says
-// so once, and leaves the last good file.
+// TestStatePathSurvivesAFullDisk checks that an agent that cannot save its state still enforces it,
+// logs the error once, and keeps the last good file.
 func TestStatePathSurvivesAFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to mount a small disk")

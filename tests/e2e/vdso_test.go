@@ -112,7 +112,7 @@ func (c *wallClock) jump(by time.Duration) {
 	})
 }
 
-// still writes while the process stands still, outside of what is written.
+// still writes while the process is stopped, outside of what is written.
 func (c *wallClock) still(write func(*os.File) error) {
 	c.t.Helper()
 	eventually(c.t, func() error {
@@ -132,7 +132,7 @@ func (c *wallClock) still(write func(*os.File) error) {
 	})
 }
 
-// counter returns where a thread is that stands still; the last word of the line.
+// counter returns the program counter of a stopped thread, which is the last word of the line.
 func counter(line string) (at uint64, ok bool) {
 	words := strings.Fields(line)
 	if len(words) < 3 { // "running"

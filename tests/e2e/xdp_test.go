@@ -281,7 +281,7 @@ func TestAgentDropsWhatPodsMayNotSend(t *testing.T) {
 	}
 }
 
-// frame has a pod send a frame of a type to the node.
+// frame sends a frame of a type from a pod to the node.
 func (n *kernelNode) frame(pod string, etherType uint16) {
 	n.T.Helper()
 	h := n.Pods[pod]

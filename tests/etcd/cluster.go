@@ -90,7 +90,7 @@ func (c *Cluster) Kill(i int) {
 	if err := m.process.Process.Kill(); err != nil {
 		c.t.Error(err)
 	}
-	_ = m.process.Wait() // it was killed, and says so
+	_ = m.process.Wait() // the error reports that it was killed
 	_ = m.stdin.Close()  // the process no longer reads it
 	m.process = nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// Two pods that are there beside whatever the fuzzer writes.
+// Two pods that exist in addition to what the fuzzer writes.
 var residents = []proto.Message{
 	&model.Namespace{Name: "shop"},
 	&model.Pod{Namespace: "shop", Name: "web", Labels: []*model.Label{{Key: "app", Value: "web"}}, Ips: []string{"10.0.0.1", "fd00::1"},

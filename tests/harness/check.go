@@ -33,7 +33,7 @@ type Expected struct {
 	allowed map[api.Flow]bool
 }
 
-// Expect returns what the specification says of a state.
+// Expect returns what the specification requires in a state.
 func (f *Cluster) Expect(s cluster.State) *Expected {
 	o := oracle.New(s, oracle.AllowNodeTraffic(!f.options.DenyNode))
 	return &Expected{Oracle: o, allowed: map[api.Flow]bool{}}
@@ -60,7 +60,7 @@ type Examined struct {
 	Again       int `json:"again"`       // states that were sent again
 }
 
-// Add adds what somebody else counted.
+// Add adds other counts.
 func (e *Examined) Add(o Examined) {
 	e.Verdicts += o.Verdicts
 	e.Denied += o.Denied
@@ -244,7 +244,7 @@ func (x examination) installed(ctx context.Context) error {
 	return nil
 }
 
-// again tells what is there already, in every way, and expects nothing to happen.
+// again sends the current state once more, in every way, and expects no change.
 func (x examination) again(ctx context.Context) error {
 	before := x.Operations()
 	for _, again := range []struct {

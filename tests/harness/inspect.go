@@ -34,7 +34,7 @@ func (n *Node) Inspect(ctx context.Context) (Installed, error) {
 	return out, err
 }
 
-// Diff says how this is not what another one is; empty when it is the same.
+// Diff describes how this differs from another one; empty if they are equal.
 func (i Installed) Diff(other Installed) string {
 	if i == other {
 		return ""

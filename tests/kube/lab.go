@@ -72,7 +72,7 @@ func (l *lab) machines() []string {
 	return out
 }
 
-// check says what is wrong with the settings, and makes paths absolute.
+// check validates the settings, and makes paths absolute.
 func (s *settings) check() error {
 	if !slices.Contains([]string{"ptp", "bridge"}, s.CNI) {
 		return fmt.Errorf("--cni %q is neither ptp nor bridge", s.CNI)
@@ -102,7 +102,7 @@ func (s *settings) check() error {
 	return s.programsThere()
 }
 
-// checkDataplane says what is wrong with the settings of the dataplane.
+// checkDataplane validates the settings of the dataplane.
 func (s *settings) checkDataplane() (err error) {
 	switch {
 	case s.Dataplane == dataplaneKernel:

@@ -54,7 +54,7 @@ func newWatched(t *testing.T, name string) *watched {
 	return w
 }
 
-// begin has the traffic begin.
+// begin starts the traffic.
 func (w *watched) begin() {
 	w.t.Helper()
 	w.permitted = []*traffic{

@@ -49,7 +49,8 @@ func (l *lab) addFabric() error {
 	return errors.Join(errs...)
 }
 
-// plug connects a node with the fabric, and tells it and the control machine where pods are.
+// plug connects a node with the fabric, and adds the routes to pods on it and on the control
+// machine.
 func (n node) plug() error {
 	outside, outer, err := n.handle(control)
 	if err != nil {

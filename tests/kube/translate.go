@@ -31,7 +31,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// servicesCommand makes this program the one that sets up a node's VPP and tells it of services.
+// servicesCommand makes this program the one that sets up a node's VPP and its translations of
+// services.
 const servicesCommand = "services"
 
 // vppSocket and vppReady are on nodes. The second is there when VPP has its routes and services.
@@ -247,7 +248,7 @@ func message(v vip, to []netip.AddrPort) cnat.CnatTranslation {
 		m.IsRealIP = 1
 	}
 	for _, b := range to {
-		from := netip.IPv4Unspecified() // whoever sends stays
+		from := netip.IPv4Unspecified() // keeps the sender's address
 		if b.Addr().Is6() {
 			from = netip.IPv6Unspecified()
 		}

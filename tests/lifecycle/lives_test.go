@@ -23,8 +23,8 @@ import (
 // conflist is a configuration of CNI for pods at a bridge.
 const conflist = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "cni0"}]}`
 
-// newBridgedNode is newNode with all pods at a bridge, which speak with each other without the
-// node hearing of it.
+// newBridgedNode is newNode with all pods at a bridge, which exchange traffic without the node's IP
+// stack.
 func newBridgedNode(t *testing.T) *node {
 	t.Helper()
 	n := newNode(t, wires.Demo, "server", "friend", "stranger")
@@ -238,7 +238,7 @@ func neighbourAdvertisement(mac net.HardwareAddr, a netip.Addr) []byte {
 	return append(append(append(frame, own[:]...), all[:]...), icmp...)
 }
 
-// forget has the node know no neighbour, and the bridge no address.
+// forget flushes the neighbours of the node and the forwarding database of the bridge.
 func (n *node) forget() {
 	n.T.Helper()
 	n.at(func() error {

@@ -180,7 +180,7 @@ func (s *street) dies(name string) {
 	s.lives[name]++
 }
 
-// open waits until more is heard of pods, and shut checks that nothing is.
+// open waits until more frames of pods arrive, and shut checks that none do.
 func (s *street) open(what string, names ...string) {
 	s.T.Helper()
 	before := map[string]int{}

@@ -25,7 +25,7 @@ type Fault struct {
 	File string `json:"file"` // from the root of the module
 	Was  string `json:"was"`  // occurs once in the file
 	Now  string `json:"now"`  // empty: the lines of Was go
-	// Why says how it comes about, and what it does.
+	// Why describes how the fault comes about, and its effect.
 	Why string `json:"why"`
 }
 

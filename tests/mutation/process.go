@@ -117,8 +117,8 @@ func follow(r io.Reader, stop func()) outcome {
 	}
 }
 
-// lastWords says how a process ended in which no test has failed: it panicked in a
-// goroutine, or complained after the tests.
+// lastWords describes how a process ended in which no test has failed: it panicked in a goroutine,
+// or complained after the tests.
 func lastWords(output string, err error) string {
 	for line := range strings.Lines(output) {
 		if line = strings.TrimSpace(line); strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {

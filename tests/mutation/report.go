@@ -66,7 +66,7 @@ func (r Report) missed() int {
 	return n
 }
 
-// describe says in one line what became of a fault.
+// describe returns the result of a fault in one line.
 func (r Result) describe() string {
 	switch {
 	case r.Verdict == Broken:

@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "write the pages of docs/reference/cli anew")
 
-// page writes what a command says of itself, and those below it.
+// page writes the help of a command, and of its subcommands.
 func page(t *testing.T, w io.Writer, cmd *cobra.Command) {
 	t.Helper()
 	var help bytes.Buffer

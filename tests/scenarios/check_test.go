@@ -29,7 +29,7 @@ type subject struct {
 	wired *harness.Cluster
 }
 
-// start makes a fleet and tells it a state.
+// start makes a fleet and sends it a state.
 func (s *subject) start(ctx context.Context, state cluster.State) error {
 	var err error
 	if s.objects, err = harness.Reflect(state); err != nil {
@@ -52,7 +52,7 @@ func (s *subject) close() error {
 	return errors.Join(errs...)
 }
 
-// apply tells the running nodes what is different in the next state.
+// apply sends the differences of the next state to the running nodes.
 func (s *subject) apply(ctx context.Context, next cluster.State) error {
 	objects, err := harness.Reflect(next)
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *subject) check(ctx context.Context, except ...harness.Invariant) error 
 	return err
 }
 
-// allowed asks the stacks about a flow. Of what they cannot tell the specification tells.
+// allowed asks the dataplanes about a flow, and the specification where they cannot judge it.
 func (s *subject) allowed(f api.Flow) bool { return s.running.Does(f, s.expected().Oracle.Allowed(f)) }
 
 // decides reports whether the stacks know an end.

@@ -70,7 +70,7 @@ func holders(t backends.Table) string {
 	return strings.Join(names, ", ")
 }
 
-// meaning puts what sets stand for in the place of their names.
+// meaning replaces the names of sets by their content.
 func meaning(rule string, s *policy.Snapshot) string {
 	for _, set := range s.Sets {
 		rule = strings.ReplaceAll(rule, set.ID.String(), "{"+set.Meaning+"}")

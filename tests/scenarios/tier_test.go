@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// spec is what stands under spec in a manifest of an administrators' policy, or a part
-// of it. Both versions of the API have nearly the same one, but not in Go.
+// spec is the value of spec in a manifest of an admin policy, or a part of it. Both versions of the
+// API have nearly the same one, but not in Go.
 type spec = map[string]any
 
 // tierKind is a kind of administrators' policies. Files name it as kubectl does.

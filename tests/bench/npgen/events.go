@@ -124,8 +124,8 @@ func (c *cluster) namespaceEvents(n int) eventLog {
 	return log
 }
 
-// policyChurn is policies that come, change and go, beside those of the start, which
-// stay as they are.
+// policyChurn creates, changes and deletes policies, in addition to those of the start, which do
+// not change.
 type policyChurn struct {
 	*cluster
 	rng  *rng

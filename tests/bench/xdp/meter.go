@@ -54,7 +54,7 @@ const (
 	inTurn = flowTable / perRun
 )
 
-// meter has the best run of every program.
+// meter records the best run of every program.
 type meter struct {
 	c      *ebpf.Collection
 	family family
@@ -64,8 +64,8 @@ type meter struct {
 	begun  uint64
 }
 
-// turn has a program see all flows, each for the first time where they are new; else they have
-// begun in one order and go on in another, and caches are the program's.
+// turn sends all flows to a program. New flows send their first packets. The others start in one
+// order and continue in another, so that the caches hold only what this program leaves there.
 func (m *meter) turn(program string) error {
 	seed := uint64(2)
 	if m.mode == opening {

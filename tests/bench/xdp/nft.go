@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
-// nftables stands for a program in the table of designs.
+// nftables is in the place of a program in the table of designs.
 const nftables = "nftables"
 
 // errNoNFT says that there is nothing to measure.

@@ -20,7 +20,7 @@ type Subject interface {
 	Tell(ctx context.Context, s cluster.State) (changes int, err error)
 	// Allowed judges the first packet of a flow.
 	Allowed(f api.Flow) bool
-	// Why says in words what becomes of the first packet of a flow.
+	// Why describes what happens to the first packet of a flow.
 	Why(f api.Flow) string
 	Close() error
 }
@@ -29,8 +29,8 @@ type Subject interface {
 type Partial interface {
 	// Sees reports whether it can be asked about a flow.
 	Sees(f api.Flow) bool
-	// Does is Allowed, but for what it denies because it cannot express the rule that permits
-	// it: of that it says what is right.
+	// Does is Allowed, except for flows that the subject denies only because it cannot express the
+	// rule that permits them: for those it returns right.
 	Does(f api.Flow, right bool) bool
 }
 
@@ -127,7 +127,7 @@ func newFleet(kind backends.Kind, nodes []string) (*running, error) {
 	return &running{Cluster: f, kind: kind}, nil
 }
 
-// Tell tells what changed, in another order every time.
+// Tell sends what changed, in another order every time.
 func (r *running) Tell(ctx context.Context, s cluster.State) (int, error) {
 	next, err := harness.Reflect(s)
 	if err != nil {

@@ -53,7 +53,7 @@ func (n notice) public() bool {
 	return false
 }
 
-// run measures everything, and tells how long each part took.
+// run measures everything, and reports how long each part took.
 func (m *measurement) run(ctx context.Context, progress io.Writer) error {
 	p := &progressLog{w: progress, total: len(m.suites)*len(m.kinds)*len(conformance.Addressings) + len(m.faults)}
 	group, ctx := errgroup.WithContext(ctx)
@@ -109,7 +109,7 @@ func (m *measurement) mismatches() int {
 	return n
 }
 
-// progressLog tells what was done.
+// progressLog reports what was done.
 type progressLog struct {
 	mu           sync.Mutex
 	w            io.Writer

@@ -29,10 +29,10 @@ type SessionOptions struct {
 	Rules   session.Options
 }
 
-// Session is the renderer of session rules over the embedded dataplane. Every pod that is
-// rendered is an application on the host stack: its namespace is there before the renderer hears of
-// the pod, and gone before it hears that the pod is. Its addresses are reached once rules are
-// in place.
+// Session is the renderer of session rules over the embedded dataplane. Every pod that is rendered
+// is an application on the host stack: its namespace exists before the renderer receives the pod,
+// and is removed before the renderer receives the pod's removal. Its addresses are reached once
+// rules are in place.
 type Session struct {
 	Switch     *vswitch.Switch
 	Rules      *session.Renderer

@@ -14,11 +14,11 @@ import (
 // errInjected is the error of an injected failure.
 var errInjected = errors.New("injected failure")
 
-// messages says what the messages of a renderer mean to a tap.
+// messages defines what the messages of a renderer mean to a tap.
 type messages struct {
 	changes []govpp.Message // they change something
 	reads   []govpp.Message // they only read, and can fail
-	// passes says of a change that it neither counts nor fails; nil: none does.
+	// passes reports whether a change neither counts nor fails; nil: every change counts.
 	passes func(data []byte) bool
 	// refused makes of a change one that the dataplane refuses; nil: what is to fail is lost.
 	refused func(data []byte) []byte
@@ -30,7 +30,7 @@ var aclMessages = messages{
 	reads:   []govpp.Message{&acl.ACLDump{}, &acl.ACLInterfaceListDump{}, &interfaces.SwInterfaceDump{}},
 }
 
-// tap stands between GoVPP and a dataplane, and counts and fails messages.
+// tap is a proxy between GoVPP and a dataplane that counts and fails messages.
 type tap struct {
 	adapter.VppAPI
 	kinds   messages

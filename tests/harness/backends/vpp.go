@@ -200,7 +200,7 @@ func (s *vppBackend) Passes(p vswitch.Packet) bool {
 	return len(s.ports.Send([]vpptest.Packet{{Packet: p}}).Left) == 1
 }
 
-// Trace is what VPP says of a packet of the flow.
+// Trace returns VPP's trace of a packet of the flow.
 func (s *vppBackend) Trace(f api.Flow) string {
 	s.ports.CLI("clear trace")
 	s.ports.CLI("trace add pg-input 1")

@@ -24,7 +24,7 @@ const (
 
 const (
 	headerLength = 12
-	initLength   = 16 // what stands in INIT and INIT ACK before parameters
+	initLength   = 16 // of INIT and INIT ACK before their parameters
 )
 
 // packet is one with a single chunk.
