@@ -299,8 +299,8 @@ func TestAFlowThatBeginsAgainHasOnePlace(t *testing.T) {
 	}
 }
 
-// TestAFlowIsNotItsOwnAnswer has lists change places: what was permitted to the pod is denied, and
-// all that it sends is permitted. Who began may not go on as if the pod had.
+// TestAFlowIsNotItsOwnAnswer swaps lists: what was permitted to the pod is denied, and all that it
+// sends is permitted. The peer that began a flow may not continue as if the pod had begun it.
 func TestAFlowIsNotItsOwnAnswer(t *testing.T) {
 	for _, f := range []api.Flow{tcpFlow(friend4, own4, 4000, 80), tcpFlow(friend6, own6, 4000, 80)} {
 		l := newLab(t)

@@ -113,7 +113,7 @@ func (w *traffic) judge(p *party, v verdict) {
 	p.epoch++
 }
 
-// remove has a party send no more.
+// remove stops a party.
 func (w *traffic) remove(p *party) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

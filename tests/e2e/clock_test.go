@@ -113,7 +113,7 @@ func (s *site) sweepsPass(k *ksr, n int) {
 	})
 }
 
-// resyncs returns what the agent says of how often it read the whole state.
+// resyncs returns how often the agent has read the whole state, as it reports.
 func (s *site) resyncs() string {
 	s.t.Helper()
 	_, body, err := ask(s.agent.socket, "/metrics")

@@ -75,7 +75,7 @@ func TestFaultTheReplicaIsCutOffFromTheAPIServerOrFromEtcd(t *testing.T) {
 	second.says(200, "ok: stands by")
 	s.node()
 
-	toAPI.flow.Lock() // neither end hears of it
+	toAPI.flow.Lock() // neither end notices it
 	start := time.Now()
 	second.says(200, "ok: leads")
 	t.Logf("cut off from the API server without a word: the other leads after %v", time.Since(start))

@@ -42,7 +42,7 @@ func startProgramBy(t testing.TB, start func(*exec.Cmd) error, name string, args
 	return &process{Process: programs.Start(t, start, name, args...), t: t}
 }
 
-// halt has the process stand still, resume go on.
+// halt stops the process, resume continues it.
 func (p *process) halt()   { p.t.Helper(); p.Signal(syscall.SIGSTOP) }
 func (p *process) resume() { p.t.Helper(); p.Signal(syscall.SIGCONT) }
 

@@ -47,7 +47,7 @@ func (v *realVPP) permits(src, dst string, port uint16) bool {
 	return len(v.Send([]vpptest.Packet{vpptest.First(f, uint32(v.port))}).Left) == 1
 }
 
-// demoEnforced says what is not as the demo's policy wants it.
+// demoEnforced reports every deviation from the demo's policy.
 func (v *realVPP) demoEnforced() error {
 	v.TB.Helper()
 	switch {

@@ -44,7 +44,7 @@ func (v *vpp) plumbDemo() {
 	v.plumb(pod("stranger"), stranger)
 }
 
-// demoEnforced says what is not as the demo's policy wants it.
+// demoEnforced reports every deviation from the demo's policy.
 func (v *vpp) demoEnforced() error {
 	switch {
 	case !v.permits(friend, server, 80):

@@ -85,12 +85,11 @@ func (s *scale) wholeNode(i int) {
 	eventually(s.t, func() error { return settled(n.Plugin.Status()) })
 }
 
-// agentsEnv tells a process that it is many agents, and how many, before the endpoints.
+// agentsEnv makes a process many agents; the value has their number, before the endpoints.
 const agentsEnv = "SLUICE_TEST_AGENTS"
 
-// lightAgents starts agents that hold a connection and a watch each, and do nothing with
-// what they hear. They are one process, and get the processors when nothing else wants
-// them: real ones have processors of their own.
+// lightAgents starts agents that hold a connection and a watch each, and discard what they receive.
+// They are one process with the lowest priority, because real agents have processors of their own.
 func (s *scale) lightAgents() {
 	s.t.Helper()
 	cmd := exec.Command("nice", "-n", "19", os.Args[0]) // becomes it

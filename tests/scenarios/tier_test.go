@@ -23,7 +23,7 @@ type spec = map[string]any
 type tierKind struct {
 	empty    func() metav1.Object
 	defaults string            // the name of a policy that names none
-	words    []string          // fields of the spec that stand in the command
+	words    []string          // fields of the spec that are in the command
 	ports    string            // the field of a rule that holds ports
 	port     func(portOf) spec // an element of it
 }
@@ -67,7 +67,7 @@ func parseTier(l line, text string) (metav1.Object, error) {
 	return kind.object(name, s)
 }
 
-// addWords adds the fields that stand in the command.
+// addWords adds the fields in the command.
 func (k tierKind) addWords(s spec, l line) error {
 	for _, a := range l.args {
 		value, err := one(a)

@@ -44,13 +44,13 @@ func faultyKind(kind backends.Kind, fault func(*faulty)) backends.Kind {
 
 func (f *faulty) Renderer() renderer.Renderer { return faultyRenderer{f.Backend.Renderer(), f} }
 
-// Sees says what the stack below does.
+// Sees returns the answer of the backend below.
 func (f *faulty) Sees(flow sluice.Flow) bool {
 	p, ok := f.Backend.(backends.Partial)
 	return !ok || p.Sees(flow)
 }
 
-// Narrows says what the stack below does.
+// Narrows returns the answer of the backend below.
 func (f *faulty) Narrows(flow sluice.Flow) bool {
 	n, ok := f.Backend.(backends.Narrow)
 	return ok && n.Narrows(flow)
@@ -58,7 +58,7 @@ func (f *faulty) Narrows(flow sluice.Flow) bool {
 
 func (f *faulty) Operations() int { return f.Backend.Operations() + f.written }
 
-// Installed tells more than that of the stack if it has to.
+// Installed adds to that of the backend if the fault requires it.
 func (f *faulty) Installed() (string, error) {
 	text, err := f.Backend.Installed()
 	if f.remembers {
@@ -146,7 +146,7 @@ type keepsMoved struct{ renderer.Txn }
 
 func (keepsMoved) Remove(sluice.PodID) {}
 
-// keepsOrder does not hear of a new pod that comes after one of a later name.
+// keepsOrder ignores a new pod that comes after one of a later name.
 type keepsOrder struct {
 	renderer.Txn
 	f *faulty

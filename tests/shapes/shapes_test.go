@@ -60,7 +60,7 @@ func newNode(t *testing.T, memory uint64) *node {
 	return n
 }
 
-// apply tells objects; without del they are added to the state.
+// apply sends objects; without del they are added to the state.
 func (n *node) apply(resync, del bool, objects ...any) {
 	n.t.Helper()
 	c := model.Changes{Resync: resync}
@@ -131,7 +131,7 @@ func TestShapesAreEnforcedAsTheyAreWritten(t *testing.T) {
 		t.Run(s.Name, func(t *testing.T) {
 			n := newNode(t, 0)
 			size := small
-			if s.Name == shapes.All[0].Name { // 67 policies of so many
+			if s.Name == shapes.All[0].Name { // 67 policies of this size each
 				size = 4
 			}
 			objects := s.Objects(size)

@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-net/sluice/internal/oracle"
 )
 
-// Question is a first packet that somebody asks about, and what the answer must be.
+// Question is a first packet, and the expected verdict.
 type Question struct {
 	Src, Dst oracle.Endpoint
 	Protocol api.Protocol

@@ -9,8 +9,8 @@
 //	     |                            \------- equal ACLs? ---------/|
 //	     +-> oracle.New -------------- equal verdicts? -------------/
 //
-// An embedded node runs beside the one with VPP. Its interfaces and routes are made
-// in VPP too, as a CNI plugin would, so that both have the same work to do.
+// An embedded node runs in parallel to the one with VPP. Its interfaces and routes are made in VPP
+// too, as a CNI plugin would, so that both have the same work to do.
 //
 // Below that, scenarios ask what the ACL plugin does by itself (TestVPPScenarios): each
 // is a list of calls and packets with their outcomes, in a plane that is a VPP or the

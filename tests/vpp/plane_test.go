@@ -307,7 +307,7 @@ func (x *trial) deleteLoopback(swIfIndex uint32) {
 	x.code("delete a loopback", x.codeOf(err), 0)
 }
 
-// pass and drop send a packet and say what must become of it.
+// pass and drop send a packet and require that verdict.
 func (x *trial) pass(what string, p vswitch.Packet) {
 	x.Helper()
 	x.passAs(what, vpptest.Packet{Packet: p})

@@ -93,8 +93,8 @@ func NewMirror(prefix string, kinds []model.Kind, log *slog.Logger) *Mirror {
 func (m *Mirror) OnWritten(f func(time.Duration)) { m.delays = f }
 
 // OnBatch registers f, which is called for every batch of objects that was written or deleted, with
-// their number and the time since when the source wanted the first of them. It must be called before
-// Run.
+// their number and the time since when the source wanted the first of them. It must be called
+// before Run.
 func (m *Mirror) OnBatch(f func(objects int, since time.Time)) { m.wrote = f }
 
 // Identify sets the identity of the mirrored cluster. It must be called before Run, and not while

@@ -223,8 +223,8 @@ func TestBudgetDependsOnWhatIsWantedOnly(t *testing.T) {
 	}
 }
 
-// TestArenaGrowsWithWrittenLines: twice as many rules about nearly everybody take twice the
-// lines.
+// TestArenaGrowsWithWrittenLines checks that twice as many rules about nearly all addresses take
+// twice the lines.
 func TestArenaGrowsWithWrittenLines(t *testing.T) {
 	lines := func(n int) int {
 		m := NewImage(Options{})
