@@ -73,7 +73,7 @@ func (g *rig) must(err error) {
 	}
 }
 
-// apply has one pod be in a situation, and others without policy.
+// apply puts one pod into a situation, and leaves the others without policy.
 func (g *rig) apply(name string, toPod, fromPod *renderer.RuleList) {
 	g.t.Helper()
 	txn := g.r.NewTxn(true)

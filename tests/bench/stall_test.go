@@ -222,8 +222,8 @@ func newCrowd(members int) *crowd {
 	return &crowd{random: rand.New(rand.NewPCG(1, 1)), births: time.Duration(mean / float64(members) * float64(time.Second))}
 }
 
-// settle has as many members of every kind as there are at any time, and returns who
-// lives for weeks, and who does not.
+// settle has as many members of every kind as there are at any time, and returns those that live
+// for weeks, and the others.
 func (c *crowd) settle() (old, others []netip.Prefix) {
 	for i, l := range lifetimes {
 		for range int(float64(l.mean) * l.share / float64(c.births)) {

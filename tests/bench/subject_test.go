@@ -92,7 +92,7 @@ func (s *subject) apply(c model.Changes) {
 	}
 }
 
-// judge returns who decides flows from what is installed now.
+// judge returns a function that decides flows by what is installed now.
 func (s *subject) judge(local map[netip.Addr]api.PodID) func(api.Flow) api.Action {
 	if s.recorder != nil {
 		return s.recorder.Verdict

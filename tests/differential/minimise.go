@@ -21,7 +21,7 @@ func Minimise(ctx context.Context, c Case, o Options, d *harness.Violation, budg
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
 	o.Stride, o.Flows, o.only, o.ask = 1, flowsOfCandidate, d.Invariant, d.Flow
-	from := 0 // the candidate to go on with
+	from := 0 // the candidate to continue with
 	for {
 		i, found := firstSmaller(ctx, &c, o, from)
 		if found == nil && from == 0 || ctx.Err() != nil {

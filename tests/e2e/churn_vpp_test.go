@@ -235,7 +235,7 @@ func localPod(n int) *model.Pod {
 		Phase: model.Pod_PHASE_RUNNING, NodeName: "node-1"}
 }
 
-// ingressPolicy opens a port of all local pods; who is let in is for the caller to say.
+// ingressPolicy opens a port of all local pods to every peer; callers may restrict the peers.
 func ingressPolicy(name string, port int) *model.NetworkPolicy {
 	return &model.NetworkPolicy{Namespace: "shop", Name: name, PodSelector: labelled("role", 0), IsolatesIngress: true,
 		Ingress: []*model.NetworkPolicy_Rule{{Ports: []*model.NetworkPolicy_Port{{Protocol: model.Protocol_PROTOCOL_TCP, Port: &model.NetworkPolicy_Port_Number{Number: uint32(port)}}}}}}
@@ -289,7 +289,7 @@ func (c *churn) key(m proto.Message) string {
 	return model.Key(model.DefaultPrefix, id)
 }
 
-// population adds those who send from the start: peers that stay, one of each set; others at a
+// population adds the peers that send from the start: peers that stay, one of each set; others at a
 // port that is another set's; strangers; and two connections that live as long as the test.
 func (c *churn) population() {
 	server := localAddr(0)

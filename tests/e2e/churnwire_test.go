@@ -24,7 +24,7 @@ const (
 	denied
 )
 
-// party is who opens connections that policy judges alike.
+// party is a sender of connections that get the same verdict.
 type party struct {
 	name    string
 	flow    api.Flow

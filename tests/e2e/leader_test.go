@@ -43,8 +43,8 @@ func TestTheDeathOfTheLeaderLeavesNoGapAndNothingIsWrittenTwice(t *testing.T) {
 	s.probes.check(t)
 }
 
-// TestALeaderThatWasPausedDoesNotWriteOn stops a leader for longer than its lease, and
-// lets it go on with writes in hand.
+// TestALeaderThatWasPausedDoesNotWriteOn stops a leader for longer than its lease, and continues it
+// with pending writes.
 func TestALeaderThatWasPausedDoesNotWriteOn(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, etcd.Options{})

@@ -36,7 +36,8 @@ func startProgram(t testing.TB, name string, args ...string) *process {
 	return startProgramBy(t, (*exec.Cmd).Start, name, args...)
 }
 
-// startProgramBy is startProgram where it matters who starts it.
+// startProgramBy is startProgram with a start function, for example one that changes the user or
+// the namespace.
 func startProgramBy(t testing.TB, start func(*exec.Cmd) error, name string, args ...string) *process {
 	t.Helper()
 	return &process{Process: programs.Start(t, start, name, args...), t: t}

@@ -56,9 +56,9 @@ func hostileEntries(t *testing.T) []model.Entry {
 	return out
 }
 
-// TestStatePathSurvivesHostileEntries: keys and values of etcd that no program of ours writes
-// change no verdict; a policy whose value is nonsense stays in force; what is printed and logged
-// obeys none of them; and good changes go on.
+// TestStatePathSurvivesHostileEntries writes keys and values to etcd that no program of Sluice
+// writes. They change no verdict; a policy whose value becomes invalid stays in force; output and
+// logs are escaped; and valid changes are still enforced.
 func TestStatePathSurvivesHostileEntries(t *testing.T) {
 	t.Parallel()
 	v, etcd, a := startDemo(t)

@@ -15,11 +15,10 @@ import (
 	"time"
 )
 
-// wallClock is the wall clock of one process, which can be set while the process runs:
-// that of the machine belongs to others, and namespaces have none of their own. The
-// program is not changed. It asks for the time in the vDSO, a page of code that the kernel
-// maps into every process, and a process's own copy of that page can be written.
-// Monotonic time goes on as it is.
+// wallClock is the wall clock of one process, which can be set while the process runs: that of the
+// machine belongs to others, and namespaces have none of their own. The program is not changed. It
+// asks for the time in the vDSO, a page of code that the kernel maps into every process, and a
+// process's own copy of that page can be written. Monotonic time does not change.
 type wallClock struct {
 	t      testing.TB
 	pid    int

@@ -20,7 +20,7 @@ type State struct {
 	Seed    uint64     // of the orders in which they are sent again
 	Flows   []api.Flow // that are asked
 	Except  []Invariant
-	// All has Check go on after a violation.
+	// All makes Check continue after a violation.
 	All bool
 }
 

@@ -104,7 +104,7 @@ func (f *Cluster) Operations() int {
 	return n
 }
 
-// Written counts what changed in all dataplanes. Unlike Operations it goes on when agents are
+// Written counts what changed in all dataplanes. Unlike Operations it continues when agents are
 // replaced.
 func (f *Cluster) Written() int {
 	n := 0

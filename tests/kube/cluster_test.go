@@ -129,7 +129,7 @@ spec: {type: NodePort, ipFamilyPolicy: PreferDualStack, selector: {app: server},
 `
 
 // shop lets friends in to servers, whose own connections are all forbidden, and friends out to
-// servers. Those who are barred may send to all but pods. Strangers have no policy.
+// servers. Barred pods may send to all addresses but those of pods. Strangers have no policy.
 const shop = `
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy

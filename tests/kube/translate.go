@@ -79,9 +79,8 @@ func translate(ctx context.Context, spec string) error {
 	return t.follow(ctx)
 }
 
-// setup gives a VPP that has no interfaces what Setup says. Commands print only what is wrong, or
-// the name of what they made. A VPP that is set up in part is ended, and comes again without
-// anything.
+// setup gives a VPP that has no interfaces what Setup says. Commands print only errors, or the name
+// of what they created. A VPP that is only partly set up is ended, and starts again empty.
 func (t *translator) setup(ctx context.Context) error {
 	there, err := t.cli(ctx, "show interface")
 	if err != nil || strings.Contains(there, "host-"+hostLink) {

@@ -15,9 +15,9 @@ import (
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
-// A talker sends datagrams to everybody at its bridge, from before its pod has an interface until
-// the pod ends. It sends frames, so it needs no address, route or neighbour. Each says who sent it,
-// and whether that was behind ADD.
+// A talker sends datagrams to all pods at its bridge, from before its pod has an interface until
+// the pod ends. It sends frames, so it needs no address, route or neighbour. Each datagram has its
+// sender, and whether it was sent after ADD.
 type talker struct {
 	name  string
 	fd    int

@@ -1,4 +1,4 @@
-// Package memstore is a store in memory for tests of those who write state to one.
+// Package memstore is a store in memory for tests of programs that write state to one.
 package memstore
 
 import (

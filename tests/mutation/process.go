@@ -35,7 +35,7 @@ type invocation struct {
 // environment returns the variables that a test binary gets in addition to those of this process.
 func (i invocation) environment() []string {
 	out := []string{"TMPDIR=" + i.tmp, "SLUICE_LONG=" + i.long}
-	if i.kernel { // also where who runs this has set it
+	if i.kernel { // even if the caller has set it
 		return append(out, "SLUICE_STACK=xdp-kernel", "SLUICE_NO_KERNEL=")
 	}
 	return append(out, "SLUICE_NO_KERNEL=1")
@@ -92,7 +92,7 @@ func (i invocation) run(ctx context.Context) (outcome, error) {
 	return out, nil
 }
 
-// keptLines is how much of the output is kept for those who wonder.
+// keptLines is how much of the output is kept for diagnosis.
 const keptLines = 400
 
 // follow reads the output and stops the process at the first failure.

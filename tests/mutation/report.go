@@ -96,7 +96,7 @@ func cut(s string, n int) string {
 	return s
 }
 
-// table prints the report for people.
+// table prints the report as text.
 func (r Report) table(w io.Writer, unit bool) error {
 	var b strings.Builder
 	head := "AREA\tFAULT\tVERDICT\tBY\n"

@@ -18,7 +18,7 @@ import (
 // Options of a run.
 type Options struct {
 	Parallel int
-	Every    bool          // go on after the first suite that fails
+	Every    bool          // continue after the first suite that fails
 	Unit     bool          // run the tests of the mutated package, too
 	Seed     uint64        // of random tests; 0 draws one for each run
 	Limit    time.Duration // of one run of a suite, at least; slow suites get more
@@ -38,7 +38,7 @@ const (
 	Broken   Verdict = "broken"
 )
 
-// Result is a fault and who caught it.
+// Result is a fault and the suites that caught it.
 type Result struct {
 	Fault   string  `json:"fault"`
 	Area    string  `json:"area"`

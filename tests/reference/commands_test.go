@@ -47,7 +47,7 @@ func page(t *testing.T, w io.Writer, cmd *cobra.Command) {
 }
 
 func TestPagesOfCommandsAreTheirHelp(t *testing.T) {
-	t.Setenv(view.SocketEnv, view.RootSocket) // the default depends on who asks
+	t.Setenv(view.SocketEnv, view.RootSocket) // the default depends on the user
 	for _, cmd := range []*cobra.Command{
 		agent.NewCommand(io.Discard, io.Discard), reflector.NewCommand(io.Discard), cli.NewCommand(nil, io.Discard, io.Discard),
 	} {

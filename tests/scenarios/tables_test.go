@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// tables prints the tables of every node: who shares them and how many rules they
-// have, or with the word rules all of them.
+// tables prints the tables of every node: the pods that share them and the number of their rules,
+// or with the word rules all of them.
 func (i inspection) tables(ctx context.Context, c command) (string, error) {
 	full := false
 	if n := len(c.CmdArgs) - 1; n >= 0 && c.CmdArgs[n].String() == "rules" {

@@ -215,8 +215,8 @@ func TestShapesInBatchesEndAsTheyAreWritten(t *testing.T) {
 	n.check(renderertest.Extent(300, 3000, 10_000), "")
 }
 
-// TestShapesGrowAsTheyAreWritten: twice the rules take about twice the memory in the kernel, also
-// where every rule is about nearly everybody.
+// TestShapesGrowAsTheyAreWritten checks that twice the rules take about twice the memory in the
+// kernel, also where every rule is about nearly all pods.
 func TestShapesGrowAsTheyAreWritten(t *testing.T) {
 	product := map[string]bool{"NotIn by pods": true, "wide ranges by pods": true, "selectors by ports": true} // of rules and pods
 	lines := func(s shapes.Shape, size int) int {

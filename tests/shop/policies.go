@@ -39,7 +39,7 @@ func FromPods(expression string) string {
 	return `spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchExpressions: [` + expression + `]}}]}]}`
 }
 
-// DBPorts is a policy for the database that allows everybody on some ports.
+// DBPorts is a policy for the database that allows all peers on some ports.
 func DBPorts(ports string) string {
 	return `spec: {podSelector: {matchLabels: {app: db}}, ingress: [{ports: [` + ports + `]}]}`
 }

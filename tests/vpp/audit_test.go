@@ -231,7 +231,7 @@ func TestVPPAuditRepairsSessionRules(t *testing.T) {
 	}
 }
 
-// removeRule removes a rule that says who may reach an IPv4 address over TCP.
+// removeRule removes a rule about the peers of an IPv4 address over TCP.
 func removeRule(t *testing.T, v *vpptest.Process) {
 	t.Helper()
 	client := session.NewServiceClient(v.Conn)

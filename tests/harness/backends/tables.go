@@ -11,7 +11,7 @@ type Tabled interface {
 
 // Table is one table.
 type Table struct {
-	Pods  []api.PodID // who has it, sorted; none: the node
+	Pods  []api.PodID // the pods that have it, sorted; none: the node
 	Rules []string    // in their order
 }
 

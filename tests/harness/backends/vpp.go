@@ -100,7 +100,7 @@ func (v *VPPs) take() (*vppPorts, error) {
 	return newVPPPorts(process), nil
 }
 
-// loud panics when something is wrong with a VPP: no backend can go on then.
+// loud panics after an error of a VPP: no backend can continue then.
 type loud struct{}
 
 func (loud) Helper()                           {}

@@ -124,7 +124,7 @@ func (s xdpKernel) sends(src, dst netip.Addr, frame []byte) bool {
 		for _, id := range s.ends(src, dst, dir) {
 			ok, err := s.kernel.Probe(id, dir, frame)
 			if err != nil {
-				panic(fmt.Sprintf("the kernel does not answer: %v", err)) // no backend can go on then
+				panic(fmt.Sprintf("the kernel does not answer: %v", err)) // no backend can continue then
 			}
 			if !ok {
 				return false

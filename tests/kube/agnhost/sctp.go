@@ -203,6 +203,6 @@ func serve(c *net.IPConn, port uint16) {
 		default:
 			continue
 		}
-		_, _ = c.WriteToIP(answer.marshal(), from) // who asks asks again
+		_, _ = c.WriteToIP(answer.marshal(), from) // the client repeats the request
 	}
 }
