@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// texts are the types that have a text, as they stand in JSON, questions and files.
+// texts are the types that have a text form in JSON, questions and files.
 func texts() []encoding.TextUnmarshaler {
 	return []encoding.TextUnmarshaler{
 		new(PodID), new(PolicyKind), new(Direction), new(Action), new(Protocol), new(PortRange), new(SetID),

@@ -13,7 +13,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/endpoints"
-	_ "github.com/sluice-net/sluice/renderer/renderertest" // says how much rapid draws
+	_ "github.com/sluice-net/sluice/renderer/renderertest" // defines how much rapid draws
 )
 
 // model is the simplest implementation of a registry: a list of claims, which queries scan.

@@ -17,7 +17,7 @@ var (
 	address = netip.MustParseAddr("10.0.0.1")
 )
 
-// told is a claim of a CNI plugin for a container.
+// A claim of a CNI plugin for a container.
 func told(pod api.PodID, container string, l endpoints.Link) endpoints.Claim {
 	return endpoints.Claim{Source: endpoints.SourceTold, Owner: container + "/eth0", Pod: pod, Sandbox: container, Link: l, IPs: []netip.Addr{address}}
 }

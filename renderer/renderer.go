@@ -51,10 +51,10 @@ type Txn interface {
 	Commit(ctx context.Context) error
 }
 
-// PodConfig is what a dataplane must enforce for one pod. The lists are shared; nobody may change
-// them. Rules in Ingress (traffic that leaves the pod) name only the destination. Rules in Egress
-// (traffic to the pod) name only the source. The pod's side matches any address. A nil list does
-// not restrict its direction. Every list ends with a rule that matches everything.
+// PodConfig is what a dataplane must enforce for one pod. The lists are shared and must not be
+// changed. Rules in Ingress (traffic that leaves the pod) name only the destination. Rules in
+// Egress (traffic to the pod) name only the source. The pod's side matches any address. A nil list
+// does not restrict its direction. Every list ends with a rule that matches everything.
 type PodConfig struct {
 	IPs             []netip.Addr // sorted, at least one
 	Ingress, Egress *RuleList
@@ -79,7 +79,7 @@ func WithRenderer(renderer string, decisions []Decision) []Decision {
 }
 
 // CounterKey identifies a packet counter: the decisions of one rule of a policy, summed over all
-// tables. The zero origin stands for rules without a policy.
+// tables. The zero origin is that of rules without a policy.
 type CounterKey struct {
 	Origin api.Origin
 	Action api.Action

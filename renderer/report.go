@@ -21,7 +21,7 @@ type Reporter interface {
 // Unenforced is a rule of a policy that the dataplane cannot enforce exactly. It never means that
 // more is permitted than the policies permit.
 type Unenforced struct {
-	Origin api.Origin // of the rule; IsolationRule stands for the whole policy
+	Origin api.Origin // of the rule; IsolationRule means the whole policy
 	Class  api.Class  // ClassStack or ClassLimit
 	// Reason is one lower-case clause about the dataplane, for example "VPP does not match ports of
 	// SCTP". It contains nothing that differs between pods.

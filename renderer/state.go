@@ -122,7 +122,7 @@ func (f Foreign) String() string {
 }
 
 // Meets reports whether packets of a flow between two pods may meet the object. The zero PodID
-// stands for an endpoint that is not a pod of this node.
+// means an endpoint that is not a pod of this node.
 func (f Foreign) Meets(from, to api.PodID) bool {
 	if len(f.Pods) == 0 {
 		return f.Direction == api.Egress && to == api.PodID{} || f.Direction == api.Ingress && from == api.PodID{}
@@ -147,7 +147,7 @@ func (s *State) Alive(now time.Time) error {
 	return nil
 }
 
-// Pending is a pod or an uplink whose interface is missing.
+// Pending is a pod or an uplink without an interface.
 type Pending struct {
 	Pod    api.PodID // zero for an uplink
 	Reason string    // one clause that names what is missing

@@ -6,6 +6,6 @@ package model
 // write a state that agents which report could not enforce.
 //
 // Raise it by one with a field, a kind of object or a value that a reader has to know in order to
-// enforce all that a policy says. Do not with what only says more, such as a name for people.
-// TestLevelIsThatOfTheModel asks, whenever model.proto changes.
+// enforce all that a policy says. Do not raise it for additional information, such as a display
+// name. TestLevelIsThatOfTheModel asks, whenever model.proto changes.
 const Level = 0

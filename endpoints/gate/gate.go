@@ -127,7 +127,8 @@ func (g *Gate) block(index uint32, dir string) error {
 	return errors.Join(err, l.Close())
 }
 
-// stands reports whether the interface of a pin exists. It removes a pin whose interface is gone.
+// stands reports whether the interface of a pin exists. It removes the pin of an interface that is
+// gone.
 func stands(pin string, index uint32) (bool, error) {
 	l, err := link.LoadPinnedLink(pin, nil)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -247,7 +248,7 @@ func (g *Gate) pin(index uint32, dir string) string {
 	return filepath.Join(g.folder, fmt.Sprintf("%s%d_%s", pinPrefix, index, dir))
 }
 
-// indexOf returns the interface index of a pin; it returns false if the pin is not ours.
+// indexOf returns the interface index of a pin; it returns false if Sluice did not create the pin.
 func indexOf(pin string) (uint32, bool) {
 	number, dir, _ := strings.Cut(strings.TrimPrefix(filepath.Base(pin), pinPrefix), "_")
 	index, err := strconv.ParseUint(number, 10, 32)

@@ -1,11 +1,11 @@
 // Package keeper manages the endpoints of a node with the kernel dataplane: it watches interfaces,
-// determines their pods, closes and opens their gates, and serves a CNI plugin.
+// determines their pods, blocks and allows their traffic, and serves a CNI plugin.
 //
 // # Invariants
 //
-//   - The gate of an interface is open only while its endpoint is enforced, or the interface is
-//     not managed.
-//   - The gate closes before the classifier detaches from an existing interface.
+//   - The traffic of an interface is allowed only while its endpoint is enforced, or while the
+//     interface is not managed.
+//   - The keeper blocks an existing interface before the classifier detaches from it.
 //   - A failure to read, open or resolve something changes nothing.
 package keeper
 
@@ -142,7 +142,7 @@ func (k *Keeper) see(d device) {
 	case !d.veth:
 	case k.held[d.Index] || inScope || known && (d.master == 0 || k.reg.Claimed(d.Index)):
 		k.reg.Link(d.Link)
-	case known && bridge != "": // it is somebody else's: the port of another bridge
+	case known && bridge != "": // a port of another bridge, which Sluice does not manage
 		k.reg.Gone(d.Index)
 	}
 }
@@ -172,7 +172,7 @@ func (k *Keeper) settle() {
 	}
 	select {
 	case k.unsaved <- struct{}{}:
-	default: // somebody will look already
+	default: // a save is pending already
 	}
 	close(k.changed)
 	k.changed = make(chan struct{})

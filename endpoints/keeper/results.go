@@ -65,7 +65,7 @@ func readResults(folder string) (out []result, err error) {
 	for _, e := range entries {
 		r, err := readResult(filepath.Join(folder, e.Name()))
 		switch {
-		case errors.Is(err, fs.ErrNotExist), err != nil && isFresh(e): // it went, or is being written: its end will be heard of
+		case errors.Is(err, fs.ErrNotExist), err != nil && isFresh(e): // it is gone, or is being written: an event will report its completion
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", e.Name(), err))
 		case r.IfName == loopback:

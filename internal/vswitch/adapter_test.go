@@ -53,7 +53,7 @@ func newTestSwitch(t testing.TB, o Options) (*Switch, *core.Connection) {
 	return sw, connect(t, sw.Adapter())
 }
 
-// code returns the return value that an error of a GoVPP client stands for.
+// code returns the return value in an error of a GoVPP client.
 func code(t testing.TB, err error) govpp.VPPApiError {
 	t.Helper()
 	if err == nil {

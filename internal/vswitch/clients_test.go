@@ -170,7 +170,7 @@ func TestClosingTheSwitchEndsEverything(t *testing.T) {
 		if err != nil {
 			return
 		}
-		_ = c.Close() // which nobody serves
+		_ = c.Close() // the switch does not serve it
 		if time.Now().After(deadline) {
 			t.Fatal("the listener is still open")
 		}

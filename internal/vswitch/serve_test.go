@@ -49,7 +49,7 @@ func TestAnUnmodifiedGoVPPClientWorksOverTheSocket(t *testing.T) {
 	exercise(t, connect(t, socketclient.NewVppClient(path)), pod)
 }
 
-// rawClient speaks frames without GoVPP.
+// rawClient exchanges frames without GoVPP.
 type rawClient struct {
 	t    *testing.T
 	conn net.Conn

@@ -92,7 +92,7 @@ func BenchmarkResync(b *testing.B) {
 	}
 }
 
-// memory has its entries at hand and breaks a watch when it is told.
+// memory holds its entries in memory and ends a watch on request.
 type memory struct {
 	entries []model.Entry
 	again   <-chan struct{}

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/datasync"
 )
 
-// telling is a store with one pod, whose watch tells what a test wants.
+// telling is a store with one pod, whose watch reports the changes that a test chooses.
 type telling struct {
 	t     *testing.T
 	words chan func(deliver func([]model.Entry, int64))

@@ -219,8 +219,8 @@ func TestDatasyncComparesTheStoreWithItsFile(t *testing.T) {
 	}
 }
 
-// TestDatasyncStopsWhereAWatchTakesTooMuch: deletions that go below what the marker promises have
-// no effect, in whatever form they come. The store is etcd.
+// TestDatasyncStopsWhereAWatchTakesTooMuch checks that deletions below the marker's counts have no
+// effect, in any form. The store is etcd.
 func TestDatasyncStopsWhereAWatchTakesTooMuch(t *testing.T) {
 	for name, wipe := range map[string]func(all []string) []string{
 		"all keys":     func(all []string) []string { return all },

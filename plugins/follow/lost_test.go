@@ -56,7 +56,7 @@ func (s *store) Watch(ctx context.Context, _ string, _ int64, _ func([]model.Ent
 	}
 }
 
-// watcher is one of those who follow a store: it runs, and knows pods.
+// watcher is one follower of a store: it runs, and knows pods.
 type watcher struct {
 	entryOf func(t *testing.T, pod string) model.Entry
 	follow  func(t *testing.T, s follow.Store, grace time.Duration) (run func(context.Context) error, known func() []string)

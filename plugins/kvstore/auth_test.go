@@ -91,7 +91,7 @@ func ctl(ctx context.Context, c *clientv3.Client, args []string) (err error) {
 		_, err = c.UserAddWithOptions(ctx, args[2], "", &clientv3.UserAddOptions{NoPassword: true})
 	case verb == "user grant-role":
 		if args[3] == "root" {
-			_, _ = c.RoleAdd(ctx, "root") // etcdctl is told by the server that it exists
+			_, _ = c.RoleAdd(ctx, "root") // the server reports to etcdctl, too, that the role exists
 		}
 		_, err = c.UserGrantRole(ctx, args[2], args[3])
 	case verb == "auth enable":

@@ -235,5 +235,5 @@ func TestAClientOpenedBeforeItsStoreWorksOnceItIsThere(t *testing.T) {
 	}
 	t.Cleanup(func() { closing(t, c) })
 	server(t, embedded.Config{ClientURL: "http://" + addr})
-	write(t, c, []model.Entry{{Key: "/a"}}) // repeated until the connection stands
+	write(t, c, []model.Entry{{Key: "/a"}}) // repeated until the connection is established
 }

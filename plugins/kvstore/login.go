@@ -177,7 +177,7 @@ func (l *login) answered(q *question, state connectivity.State) {
 	}
 }
 
-// withToken adds a token to a call. An empty token stands for a store without users.
+// withToken adds a token to a call. An empty token means that the store has no users.
 func withToken(ctx context.Context, token *string) context.Context {
 	if *token == "" {
 		return ctx

@@ -197,7 +197,7 @@ func TestWatchIsHeardInAStoreThatNobodyWrites(t *testing.T) {
 				if heard = append(heard, revision); len(entries) > 0 {
 					cancel()
 				}
-				if len(heard) == 20 { // it goes on with what is written
+				if len(heard) == 20 { // the watch continues with what is written
 					write(t, c, []model.Entry{{Key: "/w/a"}})
 				}
 			})

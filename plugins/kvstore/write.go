@@ -15,10 +15,10 @@ const (
 	maxTxnBytes = 1 << 20
 )
 
-// Write puts the entries and then deletes the keys, in the given order. It is atomic per
-// transaction of at most 100 operations, not as a whole: after an error a first part may be
-// written. Writing existing values again only creates a new revision, so the call may be repeated
-// as long as nobody else writes the same keys.
+// Write puts the entries and then deletes the keys, in the given order. Each transaction of at most
+// 100 operations is atomic, but the whole is not: after an error some transactions may be
+// committed. Writing existing values again only creates a new revision, so the call may be repeated
+// as long as no other client writes the same keys.
 func (c *Client) Write(ctx context.Context, puts []model.Entry, deletes []string) error {
 	return (&batch{conn: c.conn}).write(ctx, puts, deletes)
 }

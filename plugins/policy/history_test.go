@@ -78,7 +78,7 @@ func problemsOfAll(t *rapid.T, p *Plugin) []any {
 	return all
 }
 
-// inconsistent says what a problemTracker counts wrongly.
+// inconsistent returns the wrong counts of a problemTracker.
 func (t *problemTracker) inconsistent() string {
 	classes, policies := map[api.Class]int{}, map[string]bool{}
 	for problem := range t.present {

@@ -27,7 +27,7 @@ func TestManyLivesLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// lives runs a Plugin that is closed while it works, one that is never started, and a Handler.
+// lives runs a Plugin that is closed during its work, one that is never started, and a Handler.
 func lives(t *testing.T, n int) {
 	t.Helper()
 	deps := func() Deps {

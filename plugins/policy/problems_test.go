@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// listener keeps what a plugin tells people.
+// listener records what a plugin reports to users.
 type listener struct {
 	log           bytes.Buffer
 	begun, solved []api.Problem
@@ -162,7 +162,7 @@ func TestANamedPortIsAProblemOnlyWhileNoPodHasIt(t *testing.T) {
 	if got := policyOf(t, snapshot(t, p), "p"); len(got.Problems)+len(got.Notes) > 0 {
 		t.Errorf("problems %q, notes %q", describe(got.Problems), describe(got.Notes))
 	}
-	for n := range 5 { // nobody is selected, then it is nothing at all
+	for n := range 5 { // a policy that selects no pod has no problem
 		mustApply(t, p, deletion(model.KindPod, podID(n).Name))
 	}
 	if got := policyOf(t, snapshot(t, p), "p"); len(got.Problems) > 0 || p.Status().Unenforced > 0 {

@@ -23,7 +23,7 @@ type cautious struct {
 	answer []bool // that observers were given
 }
 
-// answers says what the renderer answers from now on.
+// answers sets the answers of the renderer from now on.
 func (c *cautious) answers(holdsRules bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,7 +37,7 @@ func (c *cautious) asked() int {
 	return c.n
 }
 
-// observe records what an observer receives, and told returns it.
+// observe records the value that an observer receives.
 func (c *cautious) observe(holdsRules bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

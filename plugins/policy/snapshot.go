@@ -90,7 +90,7 @@ type Set struct {
 	ID      api.SetID      `json:"id"`
 	Meaning string         `json:"meaning"` // a selector, or what it was made of
 	Members []netip.Prefix `json:"members,omitempty"`
-	Users   []api.PolicyID `json:"users,omitempty"` // of sets that selectors stand for
+	Users   []api.PolicyID `json:"users,omitempty"` // of sets that represent selectors
 }
 
 // layers are the layers of the pipeline, in order. They do not know each other.

@@ -46,7 +46,7 @@ func (b *bindings) ours(n *mirror.Interface) mirror.Lists {
 	return to
 }
 
-// oursSplit is ours for Orientation Split.
+// oursSplit returns the lists that an interface should have with Orientation Split.
 func (b *bindings) oursSplit(n *mirror.Interface) mirror.Lists {
 	in, out := b.ownership.senders[n.Index], b.ownership.tables[n.Index]
 	switch {

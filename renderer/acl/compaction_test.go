@@ -45,7 +45,8 @@ func inIdleBubble(t *testing.T, test func(t *testing.T, s *subject, wakes func()
 	})
 }
 
-// youngest returns the number of entries of the young ACLs of local tables and of the global table.
+// youngest returns the number of recent entries: the largest of a local table, and that of the
+// global table.
 func (s *subject) youngest() (local, global int) {
 	for _, a := range s.r.Dump().ACLs {
 		switch {

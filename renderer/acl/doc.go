@@ -6,14 +6,15 @@
 //
 // # What is installed
 //
-// The interface of a pod has the input list [infra, guard, reflect] and the output list [infra,
-// table], or [infra, open] while the pod has no table. If there is a global table, every uplink has
-// the output list [infra, young, 16 parts of the table, final], and [infra, open] otherwise; its
-// input list is [reflect]. The infra ACL permits exempt traffic, such as neighbour discovery and
-// ICMP errors. Packets that a table permits create a session, so that replies pass. The guard of an
-// interface denies what the pod is certain not to be permitted to send, so that it creates no
-// sessions (see guard.go). The reflect ACL permits all input and creates sessions for flows that
-// begin there. Input lists do not change, because VPP would drop established flows.
+// The interface of a pod has the input list `[infra, guard, reflect]` and the output list `[infra,
+// table]`, or `[infra, open]` while the pod has no table. If there is a global table, every uplink
+// has the output list `[infra, young, 16 parts of the table, final]`, and `[infra, open]`
+// otherwise; its input list is `[reflect]`. The `infra` ACL permits exempt traffic, such as
+// neighbour discovery and ICMP errors. The `young` ACL has the recent permits of the global table.
+// Packets that a table permits create a session, so that replies pass. The guard of an interface
+// denies what the pod is certain not to be permitted to send, so that it creates no sessions (see
+// guard.go). The reflect ACL permits all input and creates sessions for flows that begin there.
+// Input lists do not change, because VPP would drop established flows.
 //
 // A table is held by a slot: one ACL, or several for a large table, with tags
 // "sluice:<slot>:<n>:<digest>". Slots keep their ACLs while the content changes. The

@@ -39,7 +39,7 @@ const (
 	answerBody  = 6
 )
 
-// faulty stands between GoVPP and the vswitch and injects a fault into one call. It counts all
+// faulty is a proxy between GoVPP and the vswitch that injects a fault into one call. It counts all
 // messages of the renderer except health checks.
 type faulty struct {
 	adapter.VppAPI

@@ -46,7 +46,8 @@ func (w *wanted) prepareGlobal(changed []layout.Part) {
 	w.orderGlobal()
 }
 
-// prepareYoung sets the content of the parts that may have changed and of the young slot.
+// prepareYoung sets the content of the parts that may have changed and of the slot for recent
+// permits.
 func (w *wanted) prepareYoung(changed []layout.Part) {
 	s := w.slots.get(youngSlot)
 	w.plan.live[s] = true

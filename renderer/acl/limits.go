@@ -27,9 +27,9 @@ const (
 )
 
 // embeddedVersion is the version prefix of the embedded vswitch, which matches SCTP ports.
-// Everything else is treated as VPP, because the API does not tell. VPP parses only ports of TCP,
-// UDP and ICMP, and takes every SCTP port for 0. There, a rule that permits some SCTP ports must
-// permit none, and a rule that denies some must deny all.
+// Everything else is treated as VPP, because the API does not report it. VPP parses only ports of
+// TCP, UDP and ICMP, and takes every SCTP port for 0. There, a rule that permits some SCTP ports
+// must permit none, and a rule that denies some must deny all.
 const embeddedVersion = "sluice-vswitch "
 
 // isEmbedded reports whether a version is that of the embedded vswitch.

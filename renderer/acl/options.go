@@ -74,7 +74,7 @@ type Pods struct {
 
 	// BlockUnknown blocks interfaces that belong to a pod, by tag or by Bindings, until the pod is
 	// known. A pod that is created, or recreated, then exchanges no traffic before its policy is
-	// enforced. Without it such interfaces are open.
+	// enforced. Without BlockUnknown the traffic of such interfaces passes.
 	BlockUnknown bool
 }
 

@@ -15,9 +15,9 @@ import (
 // aPause is how long the vswitch takes for each call that changes it.
 const aPause = 10 * time.Millisecond
 
-// withABudget runs a test with 1 000 peers and a budget of 1 %, in a bubble with
-// fake time. tell commits a transaction and returns whether a part of it waits, and the number of
-// calls. At the start nothing waits.
+// withABudget runs a test with 1 000 peers and a budget of 1 %, in a bubble with fake time. tell
+// commits a transaction and reports whether a part of it waits, with the number of calls. At the
+// start nothing waits.
 func withABudget(t *testing.T, test func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (deferred bool, calls int))) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, peerPods...)

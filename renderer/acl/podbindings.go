@@ -69,8 +69,8 @@ func (i *interfaces) noteBlocked(w *wanted) {
 // UplinkTag is the tag of interfaces that connect the node with other nodes.
 const UplinkTag = "sluice/uplink"
 
-// ReleasedTag is the tag that opens an interface that was a pod's. Without any tag such an
-// interface stays blocked.
+// ReleasedTag is the tag that allows the traffic of an interface that belonged to a pod. Without
+// any tag such an interface stays blocked.
 const ReleasedTag = "sluice/released"
 
 // InterfaceTag returns the tag that identifies the interface of a pod. A name that is too long for

@@ -24,7 +24,7 @@ type slot struct {
 
 	table  renderer.Digest       // table from which want was expanded
 	turn   turn                  // for a slot with long changes
-	owners map[entries.Entry]int // of the young slot: the part that each class of its entries belongs to
+	owners map[entries.Entry]int // of the slot for recent entries: the part that each class of its entries belongs to
 }
 
 // Names of slots. A local table is named "l" and a number, a guard "i" and a number.

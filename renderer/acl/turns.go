@@ -11,8 +11,8 @@ import (
 
 // A change of a large table that switches interfaces one by one takes seconds when there are many.
 // Therefore a Commit stops between two slots after some time. The next Commit, which knows newer
-// input, continues with the slots that have the oldest content. Changes that only add to young
-// segments are not affected: every Commit makes them for all slots.
+// input, continues with the slots that have the oldest content. Changes that only add to segments
+// of recent entries are not affected: every Commit makes them for all slots.
 
 // maxTurns is how long a Commit starts further slots.
 const maxTurns = 700 * time.Millisecond
@@ -94,9 +94,9 @@ func (s *slot) keep(m *mirror.Mirror) {
 	s.table = renderer.Digest{}
 }
 
-// awaitIdle starts the timer for idle compaction when a young segment is more than half full. It is
-// called after every commit. A commit for compaction does all the work, so it does not start the
-// timer again.
+// awaitIdle starts the timer for idle compaction when a segment of recent entries is more than half
+// full. It is called after every commit. A commit for compaction does all the work, so it does not
+// start the timer again.
 func (r *Renderer) awaitIdle() {
 	if r.options.Pacing.CompactAfter < 0 || r.pace.compacting || r.mirror == nil || !r.slots.isDue(&r.bounds) {
 		r.pace.idle.Cancel()
@@ -116,6 +116,6 @@ func (a *slots) isDue(b *bounds) bool {
 	return false
 }
 
-// defaultCompactAfter is short compared with the time in which young segments fill up, and long
-// compared with the gaps in a burst of changes.
+// defaultCompactAfter is short compared with the time in which segments of recent entries fill up,
+// and long compared with the gaps in a burst of changes.
 const defaultCompactAfter = 10 * time.Second

@@ -71,7 +71,7 @@ func TestTurnsDoNotDelayJoins(t *testing.T) {
 	}
 	wantOn(5000, sharingPods)
 	wantOn(10, sharingPods-2*sharers)
-	step(nil, []int{20, 5000}) // one old and one young address
+	step(nil, []int{20, 5000}) // one older and one recent address
 	wantOn(5000, 0)
 	wantOn(10, sharingPods-3*sharers)
 	wantOn(20, sharingPods-sharers)

@@ -80,7 +80,7 @@ func sctpPod(name, address string) *model.Pod {
 		Labels: []*model.Label{{Key: "app", Value: name[:1]}}}
 }
 
-// sctpPolicy lets everybody reach app a by SCTP on some ports, and lets app a reach everybody.
+// sctpPolicy lets every pod reach app a by SCTP on some ports, and lets app a reach every pod.
 func sctpPolicy(ports ...*model.NetworkPolicy_Port) *model.NetworkPolicy {
 	rules := []*model.NetworkPolicy_Rule{{Ports: []*model.NetworkPolicy_Port{{Protocol: model.Protocol_PROTOCOL_TCP}}}, {Ports: ports}}
 	return &model.NetworkPolicy{

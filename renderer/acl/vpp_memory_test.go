@@ -73,7 +73,7 @@ func spaced(n, apart int) (out []netip.Prefix) {
 }
 
 // about renders every pod with a policy about a set. With isolated, one of the members may send to
-// nobody.
+// no pod.
 func (x *heapTest) about(t renderer.Txn, member netip.Addr, isolated bool) {
 	for i, p := range x.pods {
 		t.Render(p, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, Egress: list(from(api.SetNet(throng), 80))})

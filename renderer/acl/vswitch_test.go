@@ -26,7 +26,7 @@ import (
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// tap stands between GoVPP and the vswitch; it counts calls and makes them fail.
+// tap is a proxy between GoVPP and the vswitch; it counts calls and makes them fail.
 type tap struct {
 	adapter.VppAPI
 

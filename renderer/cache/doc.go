@@ -1,6 +1,6 @@
 // Package cache combines the ingress and egress rules that a renderer receives into the one
-// direction that its dataplane can apply, and computes the changes to install. It stands between
-// the renderer contract and the renderers for VPP ACLs and VPP session rules.
+// direction that its dataplane can apply, and computes the changes to install. The renderers for
+// VPP ACLs and VPP session rules use it to implement the renderer contract.
 //
 // The result is a local table per pod and one global table. With egress
 // orientation (ACLs) a local table is asked about traffic that leaves the

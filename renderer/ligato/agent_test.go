@@ -20,9 +20,9 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch"
 )
 
-// vppAgent stands in for a ligato vpp-agent. It takes keys one by one, as the agent takes them from
-// etcd, and programs a vswitch through VPP's binary API. It has the pitfalls of the real agent:
-// input that would crash the agent, or that the agent would ignore, fails the test.
+// vppAgent is a substitute for a ligato vpp-agent. It takes keys one by one, as the agent takes
+// them from etcd, and programs a vswitch through VPP's binary API. It has the pitfalls of the real
+// agent: input that would crash the agent, or that the agent would ignore, fails the test.
 type vppAgent struct {
 	t      testing.TB
 	prefix string

@@ -47,7 +47,7 @@ func (w *wanted) sortedGroups() []*group {
 }
 
 // isTaken reports whether the n-th name is in use before or after. A freed name is reused only
-// later, so that it never stands for two tables at once.
+// later, so that it never names two tables at once.
 func (w *wanted) isTaken(names map[string]*group, n int) bool {
 	name := tablePrefix + strconv.Itoa(n)
 	_, held := w.r.held[name]

@@ -123,8 +123,8 @@ func (r *Renderer) warn(name string, p published) {
 	}
 }
 
-// Invalidate tells the renderer that the store may not hold what was written: another program has
-// written, or the host could not apply the writes. The next Commit reads the store. Invalidate
+// Invalidate notifies the renderer that the store may not hold what was written: another program
+// has written, or the host could not apply the writes. The next Commit reads the store. Invalidate
 // waits for a running Commit.
 func (r *Renderer) Invalidate() {
 	r.mu.Lock()

@@ -48,8 +48,8 @@ func (s stored) Run() int {
 
 var errInjected = errors.New("injected failure")
 
-// tap stands between the renderer and etcd. It counts calls (each written key is one), makes them
-// fail, and passes writes to the agent.
+// tap is a proxy between the renderer and etcd. It counts calls (each written key is one), makes
+// them fail, and passes writes to the agent.
 type tap struct {
 	agent  *vppAgent
 	ops    int

@@ -21,7 +21,7 @@ type audits struct {
 	every   time.Duration // negative: never
 	last    time.Time
 	drifts  map[string]uint64  // foreign changes that were found, by kind; replaced, never modified
-	foreign []renderer.Foreign // rules of other owners beside ours; replaced, never modified
+	foreign []renderer.Foreign // rules of other owners; replaced, never modified
 }
 
 // begin reports whether an audit is due. A fresh read replaces an audit.

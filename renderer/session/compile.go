@@ -21,7 +21,7 @@ type line struct {
 // any reports whether the line matches all ports.
 func (l line) any() bool { return l.others && len(l.ports) == 0 }
 
-// matches reports whether the line matches a port. Port 0 stands for the ports that no line lists.
+// matches reports whether the line matches a port. Port 0 means the ports that no line lists.
 func (l line) matches(port uint16) bool { return slices.Contains(l.ports, port) != l.others }
 
 // compile returns rules whose most specific match decides in the same way as the first match of the
@@ -71,9 +71,9 @@ func cover(only, bulk *netipx.IPSet) []netip.Prefix {
 }
 
 // region returns the addresses for which the first line that matches a port has another action than
-// the rest. Port 0 stands for all ports that no line lists. For port 0 the unspecified address is
-// left to the rest: a rule with this address would hide top from VPP, and there are no connections
-// to or from it.
+// the rest. Port 0 means all ports that no line lists. For port 0 the unspecified address is left
+// to the rest: a rule with this address would hide top from VPP, and there are no connections to or
+// from it.
 func region(lines []line, port uint16, family int, rest api.Action) *netipx.IPSet {
 	var b netipx.IPSetBuilder
 	for _, l := range slices.Backward(lines) {

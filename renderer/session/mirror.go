@@ -75,7 +75,7 @@ func (l *link) read(ctx context.Context, namespaces map[string]uint32, mine func
 	return m, nil
 }
 
-// found converts a dumped rule. ok is false for the roots of tables, which nobody has added.
+// found converts a dumped rule. ok is false for the roots of tables, which VPP itself creates.
 func (l *link) found(d *session.SessionRulesV2Details) (found, bool) {
 	f := found{section: section{local: isLocal(d.Scope), transport: api.TCP, own: vpp.FromPrefix(d.Lcl)}, action: d.ActionIndex, namespaces: d.AppnsIndex}
 	f.place.peer, f.tag = vpp.FromPrefix(d.Rmt), strings.TrimRight(d.Tag, "\x00")
@@ -150,7 +150,7 @@ type tagTable struct {
 	local     bool
 }
 
-// isOurs reports whether a rule is ours, and fills in its tag.
+// isOurs reports whether this renderer owns a rule, and fills in its tag.
 func (r *tagReader) isOurs(ctx context.Context, f *found, mine func(section) bool) (bool, error) {
 	if f.family == 0 {
 		return strings.HasPrefix(f.tag, ownTag), nil

@@ -15,7 +15,7 @@ import (
 // Errors of Commit. Everything else is installed.
 var (
 	// ErrSharedNamespace is returned when two pods claim one application namespace. Its
-	// applications may then connect to nobody. Like ErrTooLarge it is a renderer.Refusal.
+	// applications may then not connect to any address. Like ErrTooLarge it is a renderer.Refusal.
 	ErrSharedNamespace = renderer.Refusal("two pods claim one application namespace")
 	// ErrForeignRule is returned when a session rule of another owner is in the place of one of
 	// ours. The foreign rule stays.

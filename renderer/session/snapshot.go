@@ -35,7 +35,7 @@ func (s *snapshot) onStack(a netip.Addr) (stack, pod bool) {
 type space struct {
 	pod       api.PodID
 	namespace uint32
-	table     string // empty when the pod may connect to everybody
+	table     string // empty when the pod may connect to every address
 	rules     int    // number of local rules
 }
 

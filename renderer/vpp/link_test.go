@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// dial returns a link to an embedded vswitch. Each OnChange call puts a token into told.
+// dial returns a link to an embedded vswitch. Each OnChange call sends a token to the channel.
 func dial(t *testing.T) (l *vpp.Link, changed chan struct{}) {
 	t.Helper()
 	changed = make(chan struct{}, 100)
@@ -72,7 +72,7 @@ func TestLinkDropsTheConnectionOnlyAfterAMissingAnswer(t *testing.T) {
 	}
 }
 
-// silent stands between a link and a vswitch, and holds back answers while it is closed.
+// silent is a proxy between a link and a vswitch that holds back replies while it is closed.
 type silent struct {
 	adapter.VppAPI
 	open sync.RWMutex

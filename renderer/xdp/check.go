@@ -36,7 +36,8 @@ func (r *Renderer) Check(ctx context.Context) (objects int, drift []string, err 
 	return objects, drift, nil
 }
 
-// differs says how an interface is not as it was installed, empty when it is.
+// differs describes how an interface differs from what was installed; it is empty if there is no
+// difference.
 func (r *Renderer) differs(id uint32, attached []uint32) string {
 	if _, found := slices.BinarySearch(attached, id); !found {
 		return "is not attached"

@@ -12,8 +12,9 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// TestClosedListsAreNamedAndExplained: a namespace whose rules take more than its share of the
-// policy memory has its list closed, readers are told so, and nobody else looksUp.
+// TestClosedListsAreNamedAndExplained renders a namespace whose rules take more than its share of
+// the policy memory: its traffic is denied, and Unenforced reports the rules. Other namespaces are
+// not affected.
 func TestClosedListsAreNamedAndExplained(t *testing.T) {
 	t.Parallel()
 	r, err := xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), PolicyMemory: 1 << 20, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {

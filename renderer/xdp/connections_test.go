@@ -19,7 +19,7 @@ type wired struct {
 	sets map[api.SetID][]netip.Prefix
 	*wires.Cable
 	options xdp.KernelOptions
-	uplink  string // the pod whose interface is an uplink as well
+	uplink  string // the pod with an interface that is an uplink as well
 	kernel  *xdp.Kernel
 	r       *xdp.Renderer
 }

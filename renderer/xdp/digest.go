@@ -13,9 +13,9 @@ import (
 // StateDigest identifies what a dataplane enforces. The zero value is what is not known.
 //
 // It is the exclusive or of a keyed hash of every part of the state, so that a change costs what it
-// changes. The key is the dataplane's secret: with a hash that everybody can compute, whoever
-// chooses labels and addresses of a few hundred pods finds memberships whose hashes cancel out, and
-// an agent that starts would take an old state for the present one.
+// changes. The key is the dataplane's secret. With a public hash, an attacker who chooses labels
+// and addresses of a few hundred pods finds memberships whose hashes cancel out, and an agent that
+// starts would mistake an old state for the current one.
 type StateDigest [aes.BlockSize]byte
 
 func (m *StateDigest) toggle(part StateDigest) {
@@ -24,8 +24,8 @@ func (m *StateDigest) toggle(part StateDigest) {
 	}
 }
 
-// digester hashes parts of a state: AES-128 in CBC-MAC over two blocks, the first of which says
-// what kind of part it is. One goroutine at a time may use it.
+// digester hashes parts of a state: AES-128 in CBC-MAC over two blocks, the first of which has the
+// kind of the part. One goroutine at a time may use it.
 type digester struct {
 	block cipher.Block
 	buf   [2 * aes.BlockSize]byte

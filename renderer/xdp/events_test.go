@@ -104,13 +104,13 @@ func awaitTick(t *testing.T) {
 	}
 }
 
-// onOneProcessor has a test run where one count of events is.
+// onOneProcessor runs a test on one processor, so that there is one count of events.
 func onOneProcessor(t *testing.T) {
 	t.Helper()
 	runOn(t, processors(t)[0])
 }
 
-// runOn has a test run on a processor from now on.
+// runOn runs a test on a processor from now on.
 func runOn(t *testing.T, cpu int) {
 	t.Helper()
 	runtime.LockOSThread() // the thread ends with the test

@@ -183,8 +183,8 @@ func TestErrorsPassWithThePacketThatTheyAreAbout(t *testing.T) {
 	}
 }
 
-// TestAKeptFlowIsAnsweredAlsoWhereBothListsPermit has the answers of a flow, which a list permits
-// too, do not refresh a connection. The connection was answered, so it lives long.
+// TestAKeptFlowIsAnsweredAlsoWhereBothListsPermit answers a flow with packets that a list permits,
+// too, so that they do not refresh the connection. The connection was answered, so it lives long.
 func TestAKeptFlowIsAnsweredAlsoWhereBothListsPermit(t *testing.T) {
 	l := newLab(t, func(o *labOptions) { o.options.Keep = true })
 	open := []api.ContivRule{{Action: api.Permit}}
@@ -283,8 +283,8 @@ func TestFlowsThatDifferInProtocolAloneAreAllNoted(t *testing.T) {
 	}
 }
 
-// TestAFlowThatBeginsAgainHasOnePlace sends first packets several times, of so many that some are
-// in their second bucket.
+// TestAFlowThatBeginsAgainHasOnePlace sends first packets several times, of so many flows that some
+// are in their second bucket.
 func TestAFlowThatBeginsAgainHasOnePlace(t *testing.T) {
 	const flows = 12
 	l := newLab(t, func(o *labOptions) { o.kernel.Flows = 16 })
@@ -299,8 +299,8 @@ func TestAFlowThatBeginsAgainHasOnePlace(t *testing.T) {
 	}
 }
 
-// TestAFlowIsNotItsOwnAnswer has lists change places: what was permitted to the pod is denied, and
-// all that it sends is permitted. Who began may not go on as if the pod had.
+// TestAFlowIsNotItsOwnAnswer swaps lists: what was permitted to the pod is denied, and all that it
+// sends is permitted. The peer that began a flow may not continue as if the pod had begun it.
 func TestAFlowIsNotItsOwnAnswer(t *testing.T) {
 	for _, f := range []api.Flow{tcpFlow(friend4, own4, 4000, 80), tcpFlow(friend6, own6, 4000, 80)} {
 		l := newLab(t)

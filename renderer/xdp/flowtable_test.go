@@ -22,7 +22,8 @@ func nthFlow(i int) api.Flow {
 	return f
 }
 
-// tableLab has a pod with permitted egress and denied ingress, and a table of so many entries.
+// tableLab has a pod with permitted egress and denied ingress, and a connection table of the given
+// size.
 func tableLab(t *testing.T, places int) *lab {
 	t.Helper()
 	l := newLab(t, func(o *labOptions) { o.kernel.Flows = places })

@@ -51,7 +51,7 @@ func (l *lab) packets(n int, port uint16) {
 	}
 }
 
-// counts checks what is known of hits.
+// counts checks the packet counters of rules.
 func (l *lab) counts(what string, want map[renderer.CounterKey]uint64) {
 	l.t.Helper()
 	if got := l.r.Decisions(); !maps.Equal(got, want) {
@@ -66,7 +66,7 @@ func refused(o api.Origin) renderer.CounterKey {
 	return renderer.CounterKey{Origin: o, Action: api.Deny}
 }
 
-// TestProcessorsCountForThemselves has one after the other count hits and drops.
+// TestProcessorsCountForThemselves counts permitted and dropped packets on each processor in turn.
 func TestProcessorsCountForThemselves(t *testing.T) {
 	l := newLab(t)
 	l.renderList(podWith(webList("web", 80, 443)))
@@ -279,8 +279,8 @@ func (c *counting) Switch() ([]uint64, error) {
 	return left, err
 }
 
-// TestCountersAreUsedAgain turns counters without a kernel: whoever has them, everything is
-// counted once, for the rule that had them then.
+// TestCountersAreUsedAgain reuses counters without a kernel: every packet is counted once, for the
+// rule that had the counter at that time.
 func TestCountersAreUsedAgain(t *testing.T) {
 	c := &counting{Dataplane: xdp.NewHeap(), counters: make([]uint64, 1024)}
 	r, err := xdp.New(xdp.Options{Dataplane: c, Interfaces: func(api.PodID, []netip.Addr) []uint32 { return []uint32{labID} }})

@@ -34,7 +34,7 @@ type Kernel struct {
 }
 
 // NewKernel adopts what is pinned, or starts empty. It changes no verdict. A pin folder has one
-// owner at a time; a PinsError says why this process cannot be it.
+// owner at a time; a PinsError says why this process cannot own it.
 func NewKernel(o KernelOptions) (*Kernel, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -111,7 +111,8 @@ func TestPortsOfFragmentsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestATableOfFlowsThatIsFullForgetsOldOnes: what is forgotten is closed, and new flows go on.
+// TestATableOfFlowsThatIsFullForgetsOldOnes checks that evicted flows are denied, and that new
+// flows pass.
 func TestATableOfFlowsThatIsFullForgetsOldOnes(t *testing.T) {
 	const room, flows = 256, 3000
 	l := newLab(t, func(o *labOptions) { o.kernel.Flows = room })

@@ -133,8 +133,8 @@ func TestPolicyMapGrowsWithoutLosingPackets(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotFitIsRefused: the last good policy stays, and everything goes on when there
-// is less.
+// TestWhatDoesNotFitIsRefused checks that the last good policy stays, and that updates succeed
+// again when the policy is smaller.
 func TestWhatDoesNotFitIsRefused(t *testing.T) {
 	l := newLab(t, func(o *labOptions) { o.options.MaxLines = 1 << 15 })
 	origin := []api.Origin{{Policy: api.PolicyID{Namespace: "lab", Name: "large"}}}

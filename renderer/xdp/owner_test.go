@@ -32,7 +32,8 @@ func start(t *testing.T, o xdp.KernelOptions) (end func()) {
 	}
 }
 
-// isRefused checks that no agent starts, and that the one line that says why has all of the texts.
+// isRefused checks that no agent starts, and that the one line with the reason has all of the
+// texts.
 func isRefused(t *testing.T, o xdp.KernelOptions, texts ...string) {
 	t.Helper()
 	k, err := xdp.NewKernel(o)
@@ -191,7 +192,7 @@ const ownerProcess = "SLUICE_TEST_OWNER_OF"
 func TestOwnerProcess(t *testing.T) {
 	pins := os.Getenv(ownerProcess)
 	if pins == "" {
-		return // it is started by nobody else
+		return // only that test starts it
 	}
 	k := newKernel(t, ownerOf(pins, "node-1"))
 	fmt.Println("owns")

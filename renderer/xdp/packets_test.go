@@ -95,7 +95,7 @@ func (l *lab) send(dir compile.Direction, frame []byte) bool {
 	return ok
 }
 
-// want checks what becomes of a packet to the pod or from it.
+// want checks the verdict on a packet to the pod or from it.
 func (l *lab) want(permitted bool, what string, dir compile.Direction, frame []byte) {
 	l.t.Helper()
 	if got := l.send(dir, frame); got != permitted {
@@ -196,8 +196,8 @@ func TestFragmentsOfALongPacketPass(t *testing.T) {
 	l.want(true, "its later fragment", compile.ToPod, fragment(frame, 3, 2, false, []byte("hello wo")))
 }
 
-// TestFragmentsOfTheOtherDirectionAreOfAnotherPacket has the pod send one with the number of what
-// it was sent.
+// TestFragmentsOfTheOtherDirectionAreOfAnotherPacket lets the pod send a fragment with the
+// identification of a packet that it received.
 func TestFragmentsOfTheOtherDirectionAreOfAnotherPacket(t *testing.T) {
 	l := newLab(t)
 	udp := func(port uint16) []api.ContivRule {
@@ -318,8 +318,7 @@ func TestPodsSendFromTheirOwnAddresses(t *testing.T) {
 	l.want(true, "any source is allowed", compile.FromPod, xdp.Frame(tcpFlow(friend4, other4, 1, 2), false))
 }
 
-// TestPodsSendFromAllTheirAddresses and from none beside them, also to themselves, whatever their
-// lists say.
+// TestPodsSendFromAllTheirAddresses and from no others, also to themselves, with any lists.
 func TestPodsSendFromAllTheirAddresses(t *testing.T) {
 	four := []string{"10.0.0.1", "10.0.0.4", "10.0.1.4"}
 	six := []string{"fd00::1", "fd00::4", "fd00::1:4", "fd00::1:0:0:4", "fd01::4", "fd02::7"}

@@ -97,7 +97,7 @@ func sameList(a, b *renderer.RuleList) bool {
 func (p *policy) current() bool { return p.state == policyInstalled || p.state == policyAdopted }
 
 // plan returns the plan that brings the dataplane to the desired policy. With anew, the plan needs
-// a new policy map. The error says why no policy map is large enough.
+// a new policy map. The error explains why no policy map is large enough.
 func (p *policy) plan() (plan compile.Plan, anew bool, err error) {
 	plan = p.image.Plan(p.state != policyInstalled)
 	lines, slots := p.dataplane.Size()

@@ -164,7 +164,8 @@ func TestRecentFlowsSkipConnectionsThatAreNotNeeded(t *testing.T) {
 	l.countsOnce(f)
 }
 
-// TestRecentFlowsCountAFlowOnceInAUnit finds a flow that is counted, and has it go on very often.
+// TestRecentFlowsCountAFlowOnceInAUnit finds a flow that is counted, and sends very many of its
+// packets.
 func TestRecentFlowsCountAFlowOnceInAUnit(t *testing.T) {
 	for name, toPod := range map[string][]api.ContivRule{"needs evidence": closed, "needs none": everything} {
 		for crowds, crowd := range map[string]int{"few": 0, "many": -1} {
@@ -179,7 +180,7 @@ func TestRecentFlowsCountAFlowOnceInAUnit(t *testing.T) {
 	}
 }
 
-// countsOnce has a flow go on very often.
+// countsOnce sends very many packets of a flow.
 func (l *lab) countsOnce(f api.Flow) {
 	l.t.Helper()
 	l.forgets(l.kernel.ForgetRecentFlows)

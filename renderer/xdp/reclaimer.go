@@ -26,7 +26,8 @@ type reclaimer struct {
 	idle    sync.WaitGroup
 }
 
-// add queues retired memory for a grace period. Another goroutine calls grace, which waits.
+// add queues retired memory for a grace period. Another goroutine calls the given function, which
+// waits for the end of the grace period.
 func (g *reclaimer) add(x compile.Retired, grace func() error, log *slog.Logger) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -18,8 +18,8 @@ var (
 	neighbour4 = netip.MustParseAddr("10.0.0.2")
 )
 
-// sharesLab has two pods with permitted egress and permitted ingress to UDP port 53, and a table of
-// so many places.
+// sharesLab has two pods with permitted egress and permitted ingress to UDP port 53, and a
+// connection table of the given size.
 func sharesLab(t *testing.T, places int) *lab {
 	t.Helper()
 	l := newLab(t, func(o *labOptions) {
@@ -108,8 +108,8 @@ func TestSharesFloodTakesNoConnectionOfOthers(t *testing.T) {
 	}
 }
 
-// TestSharesProtectFlowsFromEndpointsAboveTheirs has a bucket be full of another pod's flows, at
-// times, for one that has more than its share.
+// TestSharesProtectFlowsFromEndpointsAboveTheirs floods buckets with flows of a pod that has more
+// than its share: a pod within its share keeps its connections.
 func TestSharesProtectFlowsFromEndpointsAboveTheirs(t *testing.T) {
 	const places, share = 16, 5
 	l := sharesLab(t, places)

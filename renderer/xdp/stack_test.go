@@ -61,8 +61,8 @@ func (w *wired) mac(ns netns.NsHandle, name string) (mac net.HardwareAddr) {
 	return mac
 }
 
-// hears returns a function that reports whether a datagram came to a pod's port before one that is
-// sent by last, which must come.
+// hears returns a function that reports whether a datagram arrived at a pod's port before the one
+// that last sends, which must arrive.
 func (w *wired) hears(pod string, port uint16, last func()) func() bool {
 	w.T.Helper()
 	var l net.PacketConn
@@ -100,7 +100,7 @@ func (w *wired) says(from string, to netip.AddrPort) {
 	}))
 }
 
-// TestAFrameToAnotherPodIsJudgedWhereItGoes has a pod send to a service by the hardware address of
+// TestAFrameToAnotherPodIsJudgedWhereItGoes lets a pod send to a service by the hardware address of
 // another pod. A bridge whose frames are filtered translates it.
 func TestAFrameToAnotherPodIsJudgedWhereItGoes(t *testing.T) {
 	t.Parallel()
@@ -176,9 +176,8 @@ func (w *wired) tagged(ns netns.NsHandle, name string, tag uint16) {
 	}))
 }
 
-// TestTagsOfOtherNodesMeanNothing has a host outside that sends packets with every kind of tag of
-// this node's pods: they pass where policy permits them, and nowhere else, whoever they say sent
-// them.
+// TestTagsOfOtherNodesMeanNothing lets an outside host send packets with every kind of tag of this
+// node's pods: they pass only where policy permits them, whatever sender the tag claims.
 func TestTagsOfOtherNodesMeanNothing(t *testing.T) {
 	t.Parallel()
 	const later, judged = 1 << 15, 1 << 14

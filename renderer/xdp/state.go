@@ -69,8 +69,8 @@ const (
 	attachmentBegun
 	// attachmentDone: the program judges its packets.
 	attachmentDone
-	// attachmentLost: the program does not judge its packets any more. The interface was recreated,
-	// or somebody detached the program.
+	// attachmentLost: the program no longer filters its packets. The interface was recreated, or
+	// another program detached it.
 	attachmentLost
 )
 

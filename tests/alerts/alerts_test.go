@@ -320,7 +320,7 @@ func TestDashboardNamesMetricsThatExist(t *testing.T) {
 	}
 }
 
-// TestGuidesNameEveryAlert: what an alert means stands where people look.
+// TestGuidesNameEveryAlert checks that the guides explain every alert.
 func TestGuidesNameEveryAlert(t *testing.T) {
 	var guides strings.Builder
 	for _, name := range []string{"agent.md", "ksr.md"} {

@@ -25,13 +25,13 @@ var mayImport = []struct {
 	{"plugins/ksr/convert", []string{"api/...", "plugins/ksr/strict", "plugins/ksr/kinds", "plugins/ksr/legacy"}},
 	{"plugins/ksr/reflect", []string{"api/..."}},
 	{"plugins/ksr/kube", []string{"api/...", "plugins/ksr/decode", "plugins/ksr/convert"}},
-	{"plugins/kvstore", []string{"api/..."}}, // etcd, for whoever embeds a source
+	{"plugins/kvstore", []string{"api/..."}}, // etcd, for programs that embed a source
 	{"plugins/statefile", []string{"api/..."}},
 	{"plugins/follow", []string{"api/..."}}, // the loop of all that follow the store
 	{"plugins/datasync", []string{"api/...", "plugins/follow", "plugins/statefile"}},
 	{"plugins/bindings", []string{"api/...", "plugins/follow", "plugins/statefile"}},
 	{"plugins/policy", []string{"api/...", "renderer", "plugins/policy/..."}}, // wires, so knows its layers
-	{"plugins/policy/internal/intent", []string{"api/..."}},                   // what users wrote: cache and processor speak of it
+	{"plugins/policy/internal/intent", []string{"api/..."}},                   // what users wrote: cache and processor share it
 	{"plugins/policy/internal/configurator", []string{"api/...", "renderer"}},
 	{"plugins/policy/internal/processor", []string{"api/...", "plugins/policy/internal/intent", "plugins/policy/internal/membership"}},
 	{"plugins/policy/...", []string{"api/...", "plugins/policy/internal/intent"}}, // layers do not know each other
@@ -194,7 +194,7 @@ var exempt = map[string]bool{
 	"internal/cli/output k8s.io/client-go/util/jsonpath": true, // needs nothing but the standard library
 }
 
-// TestTheLawCatches feeds violations to the check: a law that catches nothing is none.
+// TestTheLawCatches feeds violations to the check, which must report them.
 func TestTheLawCatches(t *testing.T) {
 	for _, tc := range []struct {
 		pkg, dep string

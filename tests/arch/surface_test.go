@@ -18,7 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/surface.txt anew")
 
-// embedder is what somebody imports who embeds the plugin with one dataplane, or writes a renderer.
+// embedder lists the imports of a program that embeds the plugin with one dataplane, or of a
+// renderer.
 var embedder = []string{"api", "api/model", "plugins/policy", "renderer", "renderer/acl", "renderer/renderertest"}
 
 // maxIdentifiers bounds the identifiers of these packages, without methods and generated code: a

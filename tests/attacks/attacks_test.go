@@ -95,8 +95,8 @@ func (s *street) attack(situation int) {
 	}
 }
 
-// attackClosed sends everything to a pod that nobody but a third one may send to, from one without
-// policy: only what shows where hosts are arrives.
+// attackClosed sends every attack, from a pod without policy, to a pod that only a third pod may
+// send to. Only neighbour discovery may arrive.
 func (s *street) attackClosed() {
 	s.t.Helper()
 	third := s.cable.Pods["c"]

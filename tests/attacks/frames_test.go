@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// end is who sends or receives.
+// end is a sender or a receiver.
 type end struct {
 	mac    []byte
 	v4, v6 netip.Addr
@@ -221,7 +221,7 @@ var (
 	nobody6    = netip.IPv6Unspecified()
 )
 
-// solicited is the multicast address at which who has an address is asked.
+// solicited returns the solicited-node multicast address of an address.
 func solicited(a netip.Addr) netip.Addr {
 	b := netip.MustParseAddr("ff02::1:ff00:0").As16()
 	last := a.As16()

@@ -42,7 +42,7 @@ func lists(situation int, peer end) (toPod, fromPod *renderer.RuleList) {
 	return renderer.NewRuleList([]api.ContivRule{{}}, nil), renderer.NewRuleList(append(rules, api.ContivRule{}), nil)
 }
 
-// rig is a kernel with a renderer, for pods whose interfaces are known by name.
+// rig is a kernel with a renderer, for pods that get their interfaces by name.
 type rig struct {
 	t      *testing.T
 	kernel *xdp.Kernel
@@ -73,7 +73,7 @@ func (g *rig) must(err error) {
 	}
 }
 
-// apply has one pod be in a situation, and others without policy.
+// apply puts one pod into a situation, and leaves the others without policy.
 func (g *rig) apply(name string, toPod, fromPod *renderer.RuleList) {
 	g.t.Helper()
 	txn := g.r.NewTxn(true)
@@ -146,7 +146,7 @@ type street struct {
 	*world
 	cable   *wires.Cable
 	out, in int    // sockets of a, and of b
-	header  []byte // that stands before what settle sends
+	header  []byte // precedes what settle sends
 }
 
 func newStreet(t *testing.T, mode xdp.Mode, bridged bool) *street {

@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
-// from has a frame of the pod be one of somebody else: addresses of hardware stay.
+// from changes the source of a frame of the pod; hardware addresses stay.
 func (w *world) from(e end, f func() []byte) []byte {
 	pod, peer := w.pod, w.peer
 	w.pod, w.peer = e, pod
@@ -35,8 +35,8 @@ func (g *rig) want(w *world, reason xdp.Reason, what string, dir compile.Directi
 	}
 }
 
-// TestNeighbourDiscoveryIsNoWayOut has a pod that may send nothing answer who asks from the link,
-// and nobody else.
+// TestNeighbourDiscoveryIsNoWayOut lets a pod that may send nothing answer neighbour solicitations
+// from the link, and only those.
 func TestNeighbourDiscoveryIsNoWayOut(t *testing.T) {
 	g, w := newLab(t, xdp.KernelOptions{})
 	w.family = 6
@@ -110,7 +110,7 @@ func TestICMPErrorsBelongToConnections(t *testing.T) {
 	g.want(w, "", "to the pod, behind too many from it", compile.ToPod, w.from(w.peer, func() []byte { return failure(out) }))
 }
 
-// TestFramesToIsolatedPods are those that nobody sends who has an interface.
+// TestFramesToIsolatedPods sends frames that no sender with an interface produces.
 func TestFramesToIsolatedPods(t *testing.T) {
 	g, w := newLab(t, xdp.KernelOptions{})
 	w.family = 6
@@ -294,7 +294,7 @@ func TestJumboFrames(t *testing.T) {
 	}
 }
 
-// jumbo has all interfaces of pods take frames of 9 000 bytes, at both ends.
+// jumbo sets the MTU of all interfaces of pods to 9 000 bytes, at both ends.
 func jumbo(c *wires.Cable) {
 	const mtu = 9000
 	for name, h := range c.Pods {

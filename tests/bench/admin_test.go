@@ -62,8 +62,7 @@ func last(policy any) any {
 	return policy
 }
 
-// BenchmarkAdminEvent measures single events on a workload with policies of
-// administrators.
+// BenchmarkAdminEvent measures single events on a workload with admin policies.
 func BenchmarkAdminEvent(b *testing.B) {
 	for _, w := range workloads(b) {
 		if w.stats(b).AdminPolicies == 0 {

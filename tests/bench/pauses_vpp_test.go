@@ -18,7 +18,7 @@ import (
 // pausesFor is how long pods come and go.
 const pausesFor = 20 * time.Second
 
-// load is who the peers are, and how many of them come and go.
+// load is the number of peers and sets, and the rate of joins and leaves.
 type load struct {
 	peers, sets int     // sets share the peers, each with a rule of its own
 	rate        int     // pods that come or go in a second

@@ -18,9 +18,9 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/convert"
 )
 
-// sampler draws flows with one end at least on a node. Drawn blindly in a large
-// cluster nearly all would be denied by isolation alone, so most are aimed at a
-// peer and a port of some rule, and some right beside it.
+// sampler draws flows with one end at least on a node. Drawn blindly in a large cluster nearly all
+// would be denied by isolation alone, so most are aimed at a peer and a port of some rule, and some
+// just outside of it.
 type sampler struct {
 	r        *rand.Rand
 	pods     []*corev1.Pod // with an address of their own
@@ -289,8 +289,8 @@ func (s *sampler) inBlock(b *networkingv1.IPBlock) netip.Addr {
 	return a
 }
 
-// port draws a port that the list matches, or one beside it. Names are looked up
-// at the pod that is the destination.
+// port draws a port that the list matches, or one next to it. Names are looked up at the pod that
+// is the destination.
 func (s *sampler) port(ports []networkingv1.NetworkPolicyPort, destination *corev1.Pod) (api.Protocol, uint16) {
 	if len(ports) == 0 {
 		return api.UDP, uint16(1 + s.r.IntN(65535))

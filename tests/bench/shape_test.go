@@ -40,8 +40,7 @@ func (s shape) namespaces() int { return max(1, s.pods/podsPerNamespace) }
 
 func namespaceOf(i int) string { return fmt.Sprintf("ns-%d", i) }
 
-// world makes the objects anew, so that nobody has to keep them while something is
-// measured.
+// world makes the objects anew, so that they need not stay in memory during a measurement.
 func (s shape) world() world {
 	w := world{}
 	for i := range s.namespaces() {

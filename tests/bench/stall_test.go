@@ -34,7 +34,7 @@ const (
 	stallPerNext  = 7 * time.Nanosecond  // for each ACL behind it
 )
 
-// Sizes of messages in bytes: what stands in front of the rules, and a rule.
+// Sizes of messages in bytes: what precedes the rules, and a rule.
 const (
 	putBytes  = 82
 	ruleBytes = 48
@@ -84,7 +84,7 @@ func (w *wire) SendMsg(ctx uint32, data []byte) error {
 		w.count(ctx, data, func() time.Duration {
 			return time.Duration(w.bound(binary.BigEndian.Uint32(data[10:]))) * stallPerBound
 		})
-	case w.addDel: // two flags stand in front of the interface
+	case w.addDel: // two flags precede the interface
 		w.count(ctx, data, func() time.Duration {
 			return time.Duration(w.bound(binary.BigEndian.Uint32(data[12:]))) * stallPerBound
 		})
@@ -114,7 +114,7 @@ func (w *wire) SetMsgCallback(cb adapter.MsgCallback) {
 	})
 }
 
-// answered ends the time of a change. The context stands behind the number of a reply.
+// answered ends the time of a change. The context follows the message number of a reply.
 func (w *wire) answered(data []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,7 +182,7 @@ type cost struct {
 	stall                  time.Duration
 }
 
-// whole is what the same event costs whoever replaces the whole table of some entries
+// whole is the cost of the same event for a renderer that replaces the whole table of some entries
 // on some interfaces.
 func whole(entries, interfaces int) cost {
 	return cost{1, entries, putBytes + ruleBytes*entries, time.Duration(entries*interfaces) * (stallPerEntry + stallPerLook)}
@@ -200,7 +200,7 @@ var lifetimes = []struct {
 	mean  time.Duration
 }{{0.70, 5 * time.Minute}, {0.25, 5 * time.Hour}, {0.05, 21 * 24 * time.Hour}}
 
-// crowd are the members of a set over the years.
+// The members of a set over the years.
 type crowd struct {
 	random *rand.Rand
 	now    time.Duration
@@ -222,8 +222,8 @@ func newCrowd(members int) *crowd {
 	return &crowd{random: rand.New(rand.NewPCG(1, 1)), births: time.Duration(mean / float64(members) * float64(time.Second))}
 }
 
-// settle has as many members of every kind as there are at any time, and returns who
-// lives for weeks, and who does not.
+// settle has as many members of every kind as there are at any time, and returns those that live
+// for weeks, and the others.
 func (c *crowd) settle() (old, others []netip.Prefix) {
 	for i, l := range lifetimes {
 		for range int(float64(l.mean) * l.share / float64(c.births)) {
@@ -314,9 +314,9 @@ func update(b *testing.B, r *acl.Renderer, added, removed []netip.Prefix) {
 	}
 }
 
-// BenchmarkStall has addresses join and leave a set of a size that 100 pods share, and
-// reports what it sends to a vswitch, and for how long a VPP would stop: of joins,
-// of leaves, and of whoever replaces the whole table instead. There is no quiet moment.
+// BenchmarkStall adds addresses to a set that 100 pods share, and removes some. It reports what the
+// renderer sends to a vswitch, and how long VPP's workers would pause: for joins, for leaves, and
+// for a renderer that replaces the whole table instead. There is no idle time.
 func BenchmarkStall(b *testing.B) {
 	const interfaces = 100
 	for _, members := range []int{100, 1_000, 10_000} {

@@ -14,9 +14,8 @@ import (
 	"github.com/sluice-net/sluice/tests/marked"
 )
 
-// BenchmarkPropagation measures one object from the call that writes it into etcd,
-// embedded in this process, until every renderer enforces it. The writing alone is
-// reported beside it.
+// BenchmarkPropagation measures one object from the call that writes it into etcd, embedded in this
+// process, until every renderer enforces it. The time of the write alone is reported, too.
 func BenchmarkPropagation(b *testing.B) {
 	s := shapes[1]
 	for _, t := range s.toggles() {

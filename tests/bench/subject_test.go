@@ -20,11 +20,11 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// kind is what stands at the end of the flow.
+// kind is what is at the end of the flow.
 type kind string
 
 const (
-	recorder kind = "recorder" // a renderer that only keeps what it is told
+	recorder kind = "recorder" // a renderer that only records the desired state
 	vpp      kind = "acl"      // the ACL renderer, and the embedded vswitch behind it
 )
 
@@ -92,7 +92,7 @@ func (s *subject) apply(c model.Changes) {
 	}
 }
 
-// judge returns who decides flows from what is installed now.
+// judge returns a function that decides flows by what is installed now.
 func (s *subject) judge(local map[netip.Addr]api.PodID) func(api.Flow) api.Action {
 	if s.recorder != nil {
 		return s.recorder.Verdict

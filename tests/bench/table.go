@@ -152,7 +152,7 @@ func text(rows []*row) string {
 	return out.String()
 }
 
-// first are the units that stand in front.
+// first are the units of the first columns.
 var first = []string{"ns/op", "cpu-us/op", "p50-us", "p99-us", "max-us"}
 
 func rank(unit string) int {

@@ -18,9 +18,9 @@ type stream struct {
 	dst netip.Addr
 
 	mu      sync.Mutex
-	denied  []netip.Addr // who must not get through
-	allowed []netip.Addr // who must
-	hoped   []netip.Addr // who is to get through soon
+	denied  []netip.Addr // peers that must be denied
+	allowed []netip.Addr // peers that must be permitted
+	hoped   []netip.Addr // peers that must be permitted soon
 	hopedAt map[netip.Addr]time.Time
 	joins   []time.Duration // from then until the first packet got through
 	sent    map[uint32]probe
@@ -153,7 +153,7 @@ func (s *stream) settle() {
 	}
 }
 
-// joined and left tell the stream who may pass from now on, and who may not.
+// joined and left set which peers of the stream may pass from now on, and which may not.
 func (s *stream) joined(a netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,8 +28,8 @@ const workloadEnv = "SLUICE_WORKLOAD"
 // workloadNode is the node whose view is measured.
 const workloadNode = "node-0000"
 
-// workload is one directory. Nothing is kept of what is read, so that it does not
-// stand in the heap while something is measured.
+// workload is one directory. What is read is not kept, so that it does not occupy the heap during a
+// measurement.
 type workload struct{ dir string }
 
 // String names the workload in benchmarks.
@@ -101,7 +101,7 @@ var kindsOfWorkloads = map[string]func() any{
 	"ClusterNetworkPolicy":       func() any { return new(v1alpha2.ClusterNetworkPolicy) },
 }
 
-// decode reads one object. Its kind stands at its beginning.
+// decode reads one object, which begins with its kind.
 func decode(tb testing.TB, line []byte) any {
 	tb.Helper()
 	head := line[:min(len(line), 100)]

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
-// world is the Kubernetes objects of a cluster: what the plugin is told, converted,
-// and what the oracle judges by, as it is.
+// world is the Kubernetes objects of a cluster. The plugin receives them converted; the oracle
+// judges by the objects themselves.
 type world map[model.ID]any
 
 // change puts objects in place and takes others away.

@@ -51,8 +51,8 @@ func plain(o object) {
 	byName(pod, "volumes", "name")
 }
 
-// environmentFirst checks that a variable that others use stands ahead of them, and makes the list
-// a map.
+// environmentFirst checks that a variable is defined before the variables that use it, and makes
+// the list a map.
 func environmentFirst(c object) {
 	entries, _ := c["env"].([]any)
 	for i, e := range entries {
@@ -208,7 +208,7 @@ func TestSettingsStartPodsAgain(t *testing.T) {
 	}
 }
 
-// TestCertificatesOfTheChart are signed by the authority that is beside them.
+// TestCertificatesOfTheChart are signed by the authority in the same secret.
 func TestCertificatesOfTheChart(t *testing.T) {
 	all, err := render(values{"etcd": values{"embedded": true}})
 	if err != nil {

@@ -20,7 +20,7 @@ func networks(s State) (out []string) {
 	return out
 }
 
-// adminPorts adds every number that stands in the ports of administrators' policies.
+// adminPorts adds every number in the ports of admin policies.
 func adminPorts(s State, add func(int32)) {
 	var numbers func(v any)
 	numbers = func(v any) {

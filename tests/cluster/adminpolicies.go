@@ -19,8 +19,8 @@ const (
 // adminKinds are drawn from; the first is the simplest.
 var adminKinds = []string{clusterKind, clusterKind, adminKind, baselineKind}
 
-// spec is what stands under spec in a manifest. Both versions of the API have nearly
-// the same one, but not in Go.
+// spec is the value of spec in a manifest. Both versions of the API have nearly the same one, but
+// not in Go.
 type spec = map[string]any
 
 // manifestOf returns the object of a kind with a spec.
@@ -196,8 +196,7 @@ func (d adminDrawer) networks() []string {
 	return out
 }
 
-// port draws a port, a range, or a name. Names may stand beside peers that have
-// none.
+// port draws a port, a range, or a name. Names may be combined with peers that have none.
 func (d adminDrawer) port(kind string) spec {
 	protocol := string(pick(d, protocols, "protocol"))
 	first := pick(d, portNumbers, "port")

@@ -89,8 +89,8 @@ func (d adminDrawer) delete(s *State) string {
 	return "delete " + kindOf(o) + " " + o.GetName()
 }
 
-// tweak changes one thing that an administrator would: where a policy
-// stands, whom it is for, or one rule.
+// tweak changes one thing that an administrator would: the position of a policy, its subject, or
+// one rule.
 func (d adminDrawer) tweak(s *State) string {
 	o := d.any(s)
 	if o == nil {

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 )
 
-// Edit is what becomes of one object, whatever it was before. Edits can be left out
-// or put into another order, which makes sequences of them easy to shrink.
+// Edit is the new state of one object, independent of the earlier one. Edits can be left out or put
+// into another order, which makes sequences of them easy to shrink.
 type Edit struct {
 	Kind            string // of the object, as manifests call it
 	Namespace, Name string

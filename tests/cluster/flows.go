@@ -174,8 +174,8 @@ func prefixes(policies []*networkingv1.NetworkPolicy) []string {
 	return out
 }
 
-// edges returns the first and last address of a prefix and those beside it. The
-// unspecified address is no end of a flow.
+// edges returns the first and last address of a prefix and their neighbours outside of it, without
+// the unspecified address, which no flow has.
 func edges(text string) []netip.Addr {
 	p, err := netip.ParsePrefix(text)
 	if err != nil {

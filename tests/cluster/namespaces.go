@@ -45,8 +45,8 @@ func (d namespaceDrawer) delete(s *State) string {
 	return "delete namespace " + name
 }
 
-// forget takes away the object of a namespace only, as an agent sees it
-// that hears of it first.
+// forget takes away the object of a namespace only, as for an agent that receives the namespace's
+// deletion first.
 func (d namespaceDrawer) forget(s *State) string {
 	name := d.anyNamespace()
 	s.Namespaces = slices.DeleteFunc(s.Namespaces, func(n *corev1.Namespace) bool { return n.Name == name })

@@ -33,8 +33,8 @@ func newNode(i int) *corev1.Node {
 	return n
 }
 
-// add adds a node that no pod is on yet; clusters grow to half more than they are
-// told to have, and one.
+// add adds a node that has no pods yet. Clusters grow to at most one and a half times their
+// configured size, plus one.
 func (d nodeDrawer) add(s *State) string {
 	if len(s.Nodes) > d.cfg.Nodes+d.cfg.Nodes/2 {
 		return ""

@@ -145,8 +145,8 @@ func (d podDrawer) initContainers() []corev1.Container {
 	return nil
 }
 
-// sidecar draws an init container that runs on. Each of its ports has a name, as rules
-// that mean a port by number do not ask who has it.
+// sidecar draws an init container that runs on. Each of its ports has a name, because rules with a
+// port number do not depend on the pod.
 func (d podDrawer) sidecar() corev1.Container {
 	always := corev1.ContainerRestartPolicyAlways
 	c := corev1.Container{Name: "sidecar", RestartPolicy: &always}

@@ -122,8 +122,8 @@ func (d podDrawer) changeFamilies(s *State) string {
 	})
 }
 
-// changePorts gives a pod other containers, as when it is replaced by one of its name
-// and nobody saw it go.
+// changePorts gives a pod other containers, as when a pod of the same name replaces it and its
+// deletion is not observed.
 func (d podDrawer) changePorts(s *State) string {
 	return d.change(s, "change ports of pod", func(p *corev1.Pod) {
 		p.Spec.Containers, p.Spec.InitContainers = []corev1.Container{d.container("main")}, d.initContainers()

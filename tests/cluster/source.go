@@ -29,8 +29,8 @@ type Config struct {
 	SharedAddresses bool
 }
 
-// Source draws numbers in 0..n-1, n being at least one. Zero is the simplest choice:
-// generators that shrink do so towards it. What says what the number is for.
+// Source draws numbers in 0..n-1, n being at least one. Zero is the simplest choice: generators
+// that shrink do so towards it. The argument what describes the purpose of the number.
 type Source interface {
 	Below(n int, what string) int
 }

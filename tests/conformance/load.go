@@ -21,7 +21,7 @@ import (
 const (
 	Cyclonus   = "cyclonus-cases.json.gz"
 	Kubernetes = "k8s135-e2e-cases.json.gz"
-	Admin      = "anp-cases.json.gz" // policies of administrators
+	Admin      = "anp-cases.json.gz" // admin policies
 )
 
 // Policies lists the files that are replayed.

@@ -24,8 +24,7 @@ type network struct {
 	set  func(string)
 }
 
-// admin copies the policies of administrators of a step, moves their networks, and
-// counts these.
+// admin copies the admin policies of a step, moves their networks, and counts these.
 func (a Addressing) admin(s *Step) (networks int, err error) {
 	s.AdminPolicies = copies(s.AdminPolicies)
 	s.BaselinePolicies = copies(s.BaselinePolicies)
@@ -52,8 +51,7 @@ func copies[T interface{ DeepCopy() T }](list []T) []T {
 	return out
 }
 
-// networksOf returns every network of the policies of administrators. Only egress has
-// some.
+// networksOf returns every network of the admin policies. Only egress has some.
 func networksOf(s Step) []network {
 	var out []network
 	for _, p := range s.AdminPolicies {

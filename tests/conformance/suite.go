@@ -51,14 +51,14 @@ type Step struct {
 	Cluster *Cluster
 	// NetworkPolicies holds the policies of that kind.
 	NetworkPolicies []*networkingv1.NetworkPolicy
-	// The policies of administrators, by kind.
+	// The admin policies, by kind.
 	AdminPolicies    []*v1alpha1.AdminNetworkPolicy
 	BaselinePolicies []*v1alpha1.BaselineAdminNetworkPolicy
 	ClusterPolicies  []*v1alpha2.ClusterNetworkPolicy
 	Probes           []Probe
 }
 
-// HasAdmin reports whether the step has policies of administrators.
+// HasAdmin reports whether the step has admin policies.
 func (s Step) HasAdmin() bool {
 	return len(s.AdminPolicies)+len(s.BaselinePolicies)+len(s.ClusterPolicies) > 0
 }
@@ -113,9 +113,8 @@ type Probe struct {
 	// not state them.
 	Ingress, Egress *bool
 	Origin          string // how the suite came to the probe
-	// Unstated says that the suite does not know this flow: Addressing put it beside
-	// that of the suite, and a block makes the two differ. Allow, Ingress and Egress
-	// mean nothing then.
+	// Unstated is set if the suite does not define this flow: Addressing added it to that of the
+	// suite, and a block makes the two differ. Allow, Ingress and Egress mean nothing then.
 	Unstated bool
 }
 

@@ -19,8 +19,8 @@ import (
 // ofNoPod are addresses that a pod may claim and never has.
 var ofNoPod = []string{"127.0.0.1", "169.254.9.9", "224.0.0.1", "255.255.255.255", "0.0.0.0", "::1", "fe80::9", "ff02::1", "::", "::ffff:127.0.0.1"}
 
-// claims returns a state in which pods claim such addresses beside their own, and those of their
-// nodes.
+// claims returns a state in which pods claim such addresses in addition to their own, and those of
+// their nodes.
 func claims(s cluster.State) cluster.State {
 	s.Pods = slices.Clone(s.Pods)
 	for i, p := range s.Pods {
@@ -42,8 +42,8 @@ func claims(s cluster.State) cluster.State {
 	return s
 }
 
-// TestAddressesThatNoPodHasChangeNothing: what is claimed beside a pod's own addresses makes no
-// verdict another one, on any dataplane and in the specification, also for packets with these
+// TestAddressesThatNoPodHasChangeNothing checks that claimed addresses other than a pod's own
+// change no verdict, on any dataplane and in the specification, also for packets with these
 // addresses.
 func TestAddressesThatNoPodHasChangeNothing(t *testing.T) {
 	t.Parallel()

@@ -69,7 +69,7 @@ func (b *bent) Restart() error {
 	return b.Backend.Restart()
 }
 
-// bentRenderer tells the renderer of a stack something else than it is told.
+// bentRenderer passes a changed state to the renderer of a backend.
 type bentRenderer struct {
 	renderer.Renderer
 	txn func(renderer.Txn, bool) renderer.Txn
@@ -79,7 +79,7 @@ func (r bentRenderer) NewTxn(resync bool) renderer.Txn {
 	return r.txn(r.Renderer.NewTxn(resync), resync)
 }
 
-// bentTxn is a transaction that does not tell everything. What is nil works.
+// bentTxn is a transaction that does not pass everything on. A nil field changes nothing.
 type bentTxn struct {
 	renderer.Txn
 	updateSet func(id api.SetID, added, removed []netip.Prefix)

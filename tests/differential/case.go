@@ -71,8 +71,8 @@ func (c Case) Run(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// String prints the case for whoever has to understand it: the events in words, each
-// with the manifests of what is different then.
+// String prints the case for readers: the events in words, each with the manifests of what is
+// different then.
 func (c Case) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d events", len(c.Events))

@@ -42,7 +42,7 @@ func TestRandomClusters(t *testing.T) {
 
 // drawn is a cluster and all that is needed to ask about it.
 type drawn struct {
-	machine *Machine // that was told the state at once
+	machine *Machine // that received the state at once
 	oracle  *oracle.Oracle
 	seed    uint64 // of flows
 }
@@ -76,8 +76,8 @@ const (
 	flowsPerStep  = 100
 )
 
-// TestFabricsFollowSequences asks the clusters that policy tests run on: nodes come
-// with their pods, and nothing is ever told as a whole.
+// TestFabricsFollowSequences tests the clusters that policy tests run on: nodes come with their
+// pods, and the state is never sent as a whole.
 func TestFabricsFollowSequences(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"two nodes", "deny node"} {

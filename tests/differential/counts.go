@@ -2,7 +2,7 @@ package differential
 
 import "github.com/sluice-net/sluice/tests/harness"
 
-// Counts says how much was compared.
+// Counts counts what was compared.
 type Counts struct {
 	Sequences int            `json:"sequences"`
 	Events    int            `json:"events"`
@@ -22,7 +22,7 @@ func (c *Counts) event(e Event) {
 	}
 }
 
-// Add adds what somebody else counted.
+// Add adds other counts.
 func (c *Counts) Add(o Counts) {
 	c.Sequences += o.Sequences
 	c.Events += o.Events

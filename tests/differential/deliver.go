@@ -34,7 +34,7 @@ func (m *Machine) deliver(ctx context.Context, t turn) error {
 	return nil
 }
 
-// tell brings the state of a turn to one node.
+// tell sends the state of a turn to one node.
 func (m *Machine) tell(ctx context.Context, n *harness.Node, t turn) error {
 	list := t.changes(n.Name)
 	if n.Name == t.Node && len(t.Fail) > 0 {
@@ -61,8 +61,8 @@ func (m *Machine) grow(t turn) error {
 	return nil
 }
 
-// renew replaces the agent of the turn, with its stack or without. It is told
-// everything then.
+// renew replaces the agent of the turn, with its dataplane or without. The new agent then receives
+// everything.
 func (m *Machine) renew(t turn) error {
 	t.isNew[t.Node] = true
 	m.Counts.Restarts++
@@ -72,7 +72,7 @@ func (m *Machine) renew(t turn) error {
 	return m.fleet.Restart(t.Node)
 }
 
-// changes returns what a node is told.
+// changes returns the changes that a node receives.
 func (t turn) changes(node string) []model.Changes {
 	everything := t.objects.Changes(true, t.Seed)
 	if t.isNew[node] {
@@ -126,7 +126,7 @@ func (m *Machine) fail(ctx context.Context, n *harness.Node, list []model.Change
 	return m.converge(ctx, n, t)
 }
 
-// try tells changes and does not wait for what failed.
+// try sends changes and does not wait for what failed.
 func try(ctx context.Context, n *harness.Node, list []model.Changes) (enforced bool, err error) {
 	for _, c := range list {
 		if enforced, err = n.Try(ctx, c); err != nil {
@@ -136,9 +136,9 @@ func try(ctx context.Context, n *harness.Node, list []model.Changes) (enforced b
 	return enforced, nil
 }
 
-// converge has a node finish what failed, after a restart if the event says so. It is
-// prompted even when nothing seems to have failed: the stack itself prompts as well,
-// and the call that was to fail can have been one of that.
+// converge lets a node finish what failed, after a restart if the event requires one. It is
+// prompted even when nothing seems to have failed: the stack itself prompts as well, and the call
+// that was to fail can have been one of that.
 func (m *Machine) converge(ctx context.Context, n *harness.Node, t turn) error {
 	if t.Fate == GivesUp {
 		if err := m.renew(t); err != nil {

@@ -6,10 +6,10 @@
 //	            |                                                         +-> equal?
 //	            +---> state ----> internal/oracle ------------------------+
 //
-// An Event is data: edits of a cluster, how agents hear of them, which of them restart,
-// and which calls to a stack fail. A Case is a list of events that can be played again,
-// and Minimise makes it small. Machines are driven by rapid (TestStateMachine), by seeds
-// (TestSeeds), and for as long as one likes by tests/soak.
+// An Event is data: edits of a cluster, how agents receive them, which of them restart, and which
+// calls to a stack fail. A Case is a list of events that can be played again, and Minimise makes it
+// small. Machines are driven by rapid (TestStateMachine), by seeds (TestSeeds), and for as long as
+// one likes by tests/soak.
 //
 // Single states are asked more closely than sequences (TestRandomClusters,
 // TestExplanations). What was once wrong has a name in named_test.go.

@@ -13,7 +13,7 @@ type Event struct {
 	Action string         // one of Actions, or "start"
 	What   string         // in words
 	Edits  []cluster.Edit // of the state, all at once
-	How    Delivery       // how running agents hear of it
+	How    Delivery       // how running agents receive it
 	Node   string         // whose agent something happens to
 	Fate   Fate           // what that is
 	// Fail are the calls that fail, each in one attempt of Node to enforce the event:
@@ -22,7 +22,7 @@ type Event struct {
 	Seed uint64 // of the order of changes, and of the flows that are asked
 }
 
-// Delivery is how agents hear of a state.
+// Delivery is how agents receive a state.
 type Delivery int
 
 // The deliveries. All of them lead to one result.
@@ -48,7 +48,7 @@ const (
 	GivesUp       // restarts after calls have failed, before it could finish
 )
 
-// String says in one line what happens.
+// String describes the event in one line.
 func (e Event) String() string {
 	parts := []string{e.What}
 	if e.How != AsChanges {
@@ -73,10 +73,10 @@ func (e Event) String() string {
 // GoString is what rapid prints of an event that it drew.
 func (e Event) GoString() string { return e.String() }
 
-// The actions beside those of package cluster.
+// The actions in addition to those of package cluster.
 const (
 	squash  = "squash"       // several steps come as one change
-	resync  = "resync"       // nothing changes, but everything is told
+	resync  = "resync"       // nothing changes, but everything is sent again
 	restart = "restart"      // of an agent, after which everything is as it was or something is different
 	replace = "replace node" // by an empty one
 	failing = "failing call"
@@ -115,8 +115,8 @@ func Draw(src cluster.Source, cfg cluster.Config, from cluster.State, action str
 	return e
 }
 
-// DrawStart draws the events that make a cluster of nothing: it is told to new agents
-// as a whole, or as changes to those that have heard that there is nothing.
+// DrawStart draws the events that create a cluster from nothing. New agents receive it as a whole;
+// agents that know that the cluster is empty receive changes.
 func DrawStart(src cluster.Source, cfg cluster.Config) []Event {
 	s := cluster.Start(src, cfg)
 	all := Event{Action: start, What: "start", Edits: cluster.Objects(s)}

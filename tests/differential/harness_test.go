@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// sourcePort is that of all flows: no policy can tell source ports apart.
+// sourcePort is that of all flows: no policy can distinguish source ports.
 const sourcePort = 49152
 
 // pair is two pods on two nodes, of which web is open on one port only.
@@ -98,7 +98,7 @@ func TestVerdictsThatDifferAreFound(t *testing.T) {
 	s := pair(80)
 	for _, tt := range []struct {
 		name   string
-		told   cluster.State // what the fabric is told
+		told   cluster.State // the state that the fabric received
 		asked  *oracle.Oracle
 		differ bool
 	}{
@@ -185,8 +185,8 @@ func TestEveryOperationCounts(t *testing.T) {
 	})
 }
 
-// TestSessionsAreSeen lets api, which nobody may reach, call web: the reply passes
-// for its session's sake only, and the session ends with its permission.
+// TestSessionsAreSeen lets api, which no pod may connect to, call web: the reply passes only
+// because of its session, and the session ends with its permission.
 func TestSessionsAreSeen(t *testing.T) {
 	told := func(port int32) cluster.State {
 		s := pair(port)

@@ -53,7 +53,7 @@ type turn struct {
 	Event
 	before, after cluster.State
 	old, objects  harness.Objects
-	isNew         map[string]bool // nodes that were told nothing yet
+	isNew         map[string]bool // nodes that have received nothing yet
 }
 
 // New returns a machine; Close must be called.

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/tests/harness"
 )
 
-// flowsOfCandidate are asked beside the one that was misjudged.
+// flowsOfCandidate is the number of flows that are asked in addition to the misjudged one.
 const flowsOfCandidate = 12
 
 // Minimise looks for a smaller case in which a like check fails, and returns the
@@ -21,7 +21,7 @@ func Minimise(ctx context.Context, c Case, o Options, d *harness.Violation, budg
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
 	o.Stride, o.Flows, o.only, o.ask = 1, flowsOfCandidate, d.Invariant, d.Flow
-	from := 0 // the candidate to go on with
+	from := 0 // the candidate to continue with
 	for {
 		i, found := firstSmaller(ctx, &c, o, from)
 		if found == nil && from == 0 || ctx.Err() != nil {
@@ -54,8 +54,8 @@ func firstSmaller(ctx context.Context, c *Case, o Options, from int) (int, *harn
 	return 0, nil
 }
 
-// fails returns the divergence of a case if it is one of the check that matters. A case
-// that is impossible is none, and so is one that was interrupted.
+// fails returns the divergence of a case if it is one of the check that matters. It returns nil for
+// an impossible case, and for one that was interrupted.
 func fails(ctx context.Context, c Case, o Options) *harness.Violation {
 	d := harness.ViolationOf(c.Run(ctx, o))
 	if d == nil || !like(d.Invariant, o.only) || ctx.Err() != nil {

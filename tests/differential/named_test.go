@@ -27,8 +27,8 @@ func closed() cluster.State {
 	return s
 }
 
-// TestAPodReachesItselfWithoutTheDataplane is decision D1: traffic of a pod to
-// itself is allowed whatever policies say, and never gets to the vswitch.
+// TestAPodReachesItselfWithoutTheDataplane is decision D1: policies never restrict traffic of a pod
+// to itself, and this traffic never gets to the vswitch.
 func TestAPodReachesItselfWithoutTheDataplane(t *testing.T) {
 	s := closed()
 	f, o := fabricOf(t, s), oracle.New(s)
@@ -52,8 +52,9 @@ func TestAPodReachesItselfWithoutTheDataplane(t *testing.T) {
 	}
 }
 
-// TestChangesBeforeTheFirstResyncAreToldAgain: the renderers forget what was told before
-// it, and that includes the sets that the configurator makes of others.
+// TestChangesBeforeTheFirstResyncAreToldAgain sends changes before the first resync: the renderers
+// discard them, including the sets that the configurator derives, so that the resync must repeat
+// them.
 func TestChangesBeforeTheFirstResyncAreToldAgain(t *testing.T) {
 	s := pair(80)
 	everyPod := v1alpha2.ClusterNetworkPolicyIngressPeer{Namespaces: &metav1.LabelSelector{}}

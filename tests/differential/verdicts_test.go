@@ -21,7 +21,7 @@ func byFabric(f *node.Fabric) evaluation {
 	return func(flow api.Flow) bool { return f.Ask(flow).Verdict == api.Permit }
 }
 
-// byFleet asks the stacks of a fleet. Of what they cannot tell an oracle tells.
+// byFleet asks the dataplanes of a fleet; for flows that they cannot judge it asks an oracle.
 func byFleet(f *harness.Cluster, o *oracle.Oracle) evaluation {
 	return func(flow api.Flow) bool { return f.Does(flow, o.Allowed(flow)) }
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/sluice-net/sluice/tests/deployed"
 )
 
-// manifest says what a file of deploy/ runs.
+// manifest describes what a file of deploy/ runs.
 type manifest struct {
 	program string
 	command []string // of the program; empty where it has none
 	caps    []corev1.Capability
 	root    bool
-	beside  []string // containers that run the same program beside it, as root without capabilities
+	beside  []string // further containers that run the same program, as root without capabilities
 }
 
 var manifests = map[string]manifest{
@@ -113,8 +113,8 @@ func isMounted(c corev1.Container, file string) bool {
 	return slices.ContainsFunc(c.VolumeMounts, func(v corev1.VolumeMount) bool { return strings.HasPrefix(file+"/", v.MountPath+"/") })
 }
 
-// checkVolumes checks that what is mounted is a volume, and that the kubelet makes no folder on
-// the node that somebody else should have made.
+// checkVolumes checks that what is mounted is a volume, and that the kubelet creates no folder on
+// the node that another program should have created.
 func checkVolumes(pod corev1.PodSpec, c corev1.Container) (problems []string) {
 	for _, m := range c.VolumeMounts {
 		i := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })

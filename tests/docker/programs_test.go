@@ -72,8 +72,8 @@ func checkSetting(program string, command []string, name string) []string {
 // registry matches image names that begin with the host of a registry.
 var registry = regexp.MustCompile(`^(localhost|[^/]*[.:][^/]*)/`)
 
-// checkImage returns what is wrong with the name of an image. The project names no
-// registry: whoever builds decides where images come from.
+// checkImage returns what is wrong with the name of an image. The project names no registry: the
+// builder decides where images come from.
 func checkImage(name string) []string {
 	switch {
 	case registry.MatchString(name):

@@ -48,8 +48,8 @@ func TestFaultTheAPIServerDiesAndForgetsItsHistory(t *testing.T) {
 	}
 }
 
-// TestFaultTenThousandPodsComeInOneBurst makes them as fast as the API server takes them,
-// while one of two agents stands still.
+// TestFaultTenThousandPodsComeInOneBurst makes them as fast as the API server takes them, while one
+// of two agents is stopped.
 func TestFaultTenThousandPodsComeInOneBurst(t *testing.T) {
 	faulty(t)
 	const n = 10_000

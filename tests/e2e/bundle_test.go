@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// bundled has the agent write a bundle, and returns its path and what was said.
+// bundled makes the agent write a bundle, and returns its path and the output.
 func (p *process) bundled(code int) (path, said string) {
 	p.t.Helper()
 	path = filepath.Join(p.t.TempDir(), "bundle.tgz")

@@ -12,7 +12,7 @@ import (
 	"go.fd.io/govpp/core"
 )
 
-// unbind takes all ACLs off the interface of an address, as somebody else might.
+// unbind removes all ACLs from the interface of an address, as another client might.
 func (v *vpp) unbind(ip string) {
 	v.t.Helper()
 	conn, err := core.Connect(socketclient.NewVppClient(v.socket))

@@ -235,7 +235,7 @@ func localPod(n int) *model.Pod {
 		Phase: model.Pod_PHASE_RUNNING, NodeName: "node-1"}
 }
 
-// ingressPolicy opens a port of all local pods; who is let in is for the caller to say.
+// ingressPolicy opens a port of all local pods to every peer; callers may restrict the peers.
 func ingressPolicy(name string, port int) *model.NetworkPolicy {
 	return &model.NetworkPolicy{Namespace: "shop", Name: name, PodSelector: labelled("role", 0), IsolatesIngress: true,
 		Ingress: []*model.NetworkPolicy_Rule{{Ports: []*model.NetworkPolicy_Port{{Protocol: model.Protocol_PROTOCOL_TCP, Port: &model.NetworkPolicy_Port_Number{Number: uint32(port)}}}}}}
@@ -289,7 +289,7 @@ func (c *churn) key(m proto.Message) string {
 	return model.Key(model.DefaultPrefix, id)
 }
 
-// population adds those who send from the start: peers that stay, one of each set; others at a
+// population adds the peers that send from the start: peers that stay, one of each set; others at a
 // port that is another set's; strangers; and two connections that live as long as the test.
 func (c *churn) population() {
 	server := localAddr(0)
@@ -387,7 +387,8 @@ func (c *churn) enforced() {
 	}
 }
 
-// becomes has a party be judged otherwise when a change is in force, and not at all until then.
+// becomes expects another verdict of a party from the time when a change is in force, and none
+// until then.
 func (c *churn) becomes(p *party, v verdict, write func() int64) {
 	c.wire.judge(p, undecided)
 	c.waiting = append(c.waiting, pendingChange{write(), time.Now(), func() { c.wire.judge(p, v) }})
@@ -416,7 +417,7 @@ func (c *churn) event(n int) {
 	}
 }
 
-// join has a peer come.
+// join adds a peer.
 func (c *churn) join() {
 	p := c.bear()
 	p.party = c.wire.add("a young peer", p.addr(), localAddr(0), uint16(8000+p.set()), undecided)
@@ -424,7 +425,7 @@ func (c *churn) join() {
 	c.young = append(c.young, p)
 }
 
-// leave has an old or a young peer go. It sends for some time afterwards.
+// leave removes an old or a recent peer. The peer continues to send for some time.
 func (c *churn) leave(old bool) {
 	list := &c.young
 	if old {
@@ -454,7 +455,7 @@ func (c *churn) toggle(i int) {
 	}
 }
 
-// replaceLocal has a local pod go, and another one come. Neither sends.
+// replaceLocal removes a local pod, and adds another one. Neither sends.
 func (c *churn) replaceLocal() {
 	const at = churnShuts + 1 // the first that no policy of its own selects
 	n := c.locals[at]

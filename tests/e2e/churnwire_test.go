@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
-// verdict is what policy says of a flow for certain.
+// verdict is the certain verdict of policy on a flow.
 type verdict int
 
 const (
@@ -24,7 +24,7 @@ const (
 	denied
 )
 
-// party is who opens connections that policy judges alike.
+// party is a sender of connections that get the same verdict.
 type party struct {
 	name    string
 	flow    api.Flow
@@ -88,7 +88,7 @@ func (o outcome) String() string {
 		o.answered, o.repeated, o.slowest.took.Round(time.Millisecond), o.slowest.at.Format(time.TimeOnly), o.slowest.name, o.lost, o.refused, o.passed, o.unjudged)
 }
 
-// add has a party send from now on.
+// add starts a party that sends from now on.
 func (w *traffic) add(name string, src, dst netip.Addr, port uint16, v verdict) *party {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,7 +105,7 @@ func (w *traffic) keep(name string, inside bool, src, dst netip.Addr) {
 	p.keeps, p.inside = true, inside
 }
 
-// judge says what policy says of a party from now on.
+// judge sets the expected verdict on a party from now on.
 func (w *traffic) judge(p *party, v verdict) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,7 +113,7 @@ func (w *traffic) judge(p *party, v verdict) {
 	p.epoch++
 }
 
-// remove has a party send no more.
+// remove stops a party.
 func (w *traffic) remove(p *party) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -31,9 +31,9 @@ func wallOf(network, address string) (time.Time, error) {
 	return at, errors.Join(err, resp.Body.Close())
 }
 
-// TestFaultTheClocksOfAllJump sets the wall clocks of all programs forward and back by
-// up to years, each by another amount. Nobody may lose a lease or the lead for that, take
-// his state for stale, or keep a lease that nobody renews.
+// TestFaultTheClocksOfAllJump sets the wall clocks of all programs forward and back by up to years,
+// each by another amount. No program may lose a lease or leadership for that, report current state
+// as stale, or keep a lease that its owner no longer renews.
 func TestFaultTheClocksOfAllJump(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{Members: 3})
@@ -75,7 +75,7 @@ func TestFaultTheClocksOfAllJump(t *testing.T) {
 	if now := s.resyncs(); now != resyncs {
 		t.Errorf("the agent read the state again:\n%s\nbefore:\n%s", now, resyncs)
 	}
-	eventually(t, func() error { // what the agent tells of itself is on a lease, too
+	eventually(t, func() error { // what the agent publishes about itself is on a lease, too
 		if out, code := s.agent.ctl("get", "nodes", "--policy", "demo/server"); code != 0 || !strings.Contains(out, "node-1") {
 			return fmt.Errorf("get nodes: exit code %d:\n%s", code, out)
 		}
@@ -87,7 +87,7 @@ func TestFaultTheClocksOfAllJump(t *testing.T) {
 		p.clock.jump(p.by[0])
 	}
 	start := time.Now()
-	_ = first.Cmd.Process.Signal(syscall.SIGKILL) // nobody else ends it
+	_ = first.Cmd.Process.Signal(syscall.SIGKILL) // the only signal that ends it
 	second.says(200, "ok: leads")
 	t.Logf("%d jumps of %d clocks; after them the leader was killed, and the other one led after %v", jumps, len(programs), time.Since(start))
 	s.grow("last", 10)
@@ -113,7 +113,7 @@ func (s *site) sweepsPass(k *ksr, n int) {
 	})
 }
 
-// resyncs returns what the agent says of how often it read the whole state.
+// resyncs returns how often the agent has read the whole state, as it reports.
 func (s *site) resyncs() string {
 	s.t.Helper()
 	_, body, err := ask(s.agent.socket, "/metrics")

@@ -26,8 +26,8 @@ import (
 // memifOf returns the folder of a pod's sockets.
 func (n *vppNode) memifOf(pod string) string { return filepath.Join(n.memif, "uid-"+pod) }
 
-// application has the pod talk by memif: a second VPP is the application, and the pod's kernel is
-// behind it, with the addresses that the application is told.
+// application makes the pod an application that uses memif: a second VPP is the application. The
+// pod's kernel is behind that VPP, with the addresses that the application receives.
 func (n *vppNode) application(pod string) *vpptest.Process {
 	n.T.Helper()
 	text, err := os.ReadFile(filepath.Join(n.memifOf(pod), "eth0.json"))
@@ -120,7 +120,7 @@ func TestCNIConnectsAnApplicationByMemif(t *testing.T) {
 		return conn.Close() == nil
 	})
 	n.demo()
-	n.bulk("friend", "web", 6) // ADR 0050 says what VPP does in IPv4
+	n.bulk("friend", "web", 6) // ADR 0050 describes what VPP does in IPv4
 	n.forge("stranger", "web")
 	n.forge("web", "stranger")
 	if heard.Load() != 0 {

@@ -251,7 +251,7 @@ func (n *vppNode) left() (out []string) {
 	given, err := filepath.Glob(filepath.Join(n.ipam, "pods", "*[0-9]"))
 	n.Must(err)
 	for _, g := range given {
-		// One that host-local was killed over, between making and writing it, is nobody's.
+		// An empty file has no owner: host-local was killed between creating and writing it.
 		if info, err := os.Stat(g); !strings.Contains(g, "last_reserved") && err == nil && info.Size() > 0 {
 			out = append(out, g)
 		}
@@ -266,7 +266,7 @@ func (n *vppNode) wantNothingLeft(when string) {
 	}
 }
 
-// knockPort is where knock sends to, which policy permits to nobody.
+// knockPort is where knock sends to, which no policy permits.
 const knockPort = 9
 
 // knock sends datagrams to a pod as fast as that pod's namespace can from when it has a way
@@ -300,7 +300,7 @@ func (n *vppNode) knock(from, to string) *atomic.Int64 {
 	return &sent
 }
 
-// hears counts the datagrams that knock sends to a pod, and that come.
+// hears counts the datagrams from knock that arrive at a pod.
 func (n *vppNode) hears(pod string) *atomic.Int64 {
 	n.T.Helper()
 	var got atomic.Int64
@@ -333,8 +333,8 @@ func (n *vppNode) demo() {
 	}
 }
 
-// forge has a pod with NET_ADMIN send from addresses of another one to the friend, who may get
-// datagrams from both. Then the other one does. Only those come.
+// forge sends datagrams from a pod with NET_ADMIN, with addresses of another pod, to the friend,
+// which may receive from both. Then the other pod sends. Only the latter datagrams may arrive.
 func (n *vppNode) forge(forger, victim string) {
 	n.T.Helper()
 	for _, family := range []int{4, 6} {
@@ -485,8 +485,8 @@ func TestCNIWithoutAnAgentLeavesPodsOfVPPDown(t *testing.T) {
 	n.wantNothingLeft("after an ADD that failed")
 }
 
-// aroundVPP has a pod with NET_ADMIN send to the node's end of its pair, past VPP, to an address of
-// the node, and counts what comes.
+// aroundVPP sends from a pod with NET_ADMIN to the node's end of its pair, past VPP, to an address
+// of the node, and counts the datagrams that arrive.
 func (n *vppNode) aroundVPP(pod string) *atomic.Int64 {
 	n.T.Helper()
 	var got atomic.Int64

@@ -55,9 +55,9 @@ func TestASmallClusterNeedsNoOtherEtcd(t *testing.T) {
 	})
 }
 
-// TestFaultTheDiskOfTheEmbeddedEtcdIsFull gives it a small file system, which something
-// else fills. etcd cannot go on without its log: the process ends, and whoever runs it
-// starts it again. Policy is held meanwhile.
+// TestFaultTheDiskOfTheEmbeddedEtcdIsFull gives it a small file system, which another process
+// fills. etcd cannot continue without its log: the process ends, and its supervisor starts it
+// again. Policy stays in force meanwhile.
 func TestFaultTheDiskOfTheEmbeddedEtcdIsFull(t *testing.T) {
 	faulty(t)
 	dir := t.TempDir()

@@ -166,7 +166,7 @@ func TestFaultTheDiskOfEtcdIsFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }() // nothing is pending
-	for i := 0; err == nil; i++ {    // somebody else fills it
+	for i := 0; err == nil; i++ {    // another process fills it
 		_, err = c.Put(t.Context(), fmt.Sprint("/other/", i), strings.Repeat("x", 1<<18))
 	}
 	s.grow("full", 20)

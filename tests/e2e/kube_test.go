@@ -96,7 +96,7 @@ ingress: [{from: [{namespaceSelector: {matchLabels: {tier: front}}}]}]}}`)
 		t.Errorf("an annotation made %s writes of %s", after, before)
 	}
 
-	// The agent knows who writes the state, and that nobody does any more.
+	// The agent knows the active reflector, and notices that there is none any more.
 	if out, _ := a.ctl("get", "status"); !strings.Contains(out, "ksr-0 leads for ") || !strings.Contains(out, "followed, heard ") {
 		t.Errorf("status:\n%s", out)
 	}

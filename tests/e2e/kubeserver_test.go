@@ -59,7 +59,7 @@ func startClusterAt(t testing.TB, data string) *cluster {
 	return c
 }
 
-// secrets writes the keys of service accounts, and the tokens of those who come.
+// secrets writes the keys of service accounts, and the tokens of the clients.
 func (c *cluster) secrets() {
 	c.t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)

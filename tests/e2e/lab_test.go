@@ -127,7 +127,7 @@ func (v *vpp) permits(src, dst string, port uint16) bool {
 	return v.sw.Inject(v.ports[src], vswitch.FlowPacket(f)).Verdict == api.Permit
 }
 
-// installed is what a vswitch holds; hits are lost when an ACL is replaced.
+// installed is what a vswitch holds; packet counters are lost when an ACL is replaced.
 type installed struct {
 	ACLs       []vswitch.ACL
 	Interfaces []vswitch.Interface

@@ -22,7 +22,7 @@ func TestTheDeathOfTheLeaderLeavesNoGapAndNothingIsWrittenTwice(t *testing.T) {
 	go func() {
 		for i := range n {
 			if i == n/3 {
-				_ = first.Cmd.Process.Signal(syscall.SIGKILL) // nobody else ends it
+				_ = first.Cmd.Process.Signal(syscall.SIGKILL) // the only signal that ends it
 			}
 			if err := s.create(fmt.Sprintf("team-%d", i)); err != nil {
 				failed <- err
@@ -43,8 +43,8 @@ func TestTheDeathOfTheLeaderLeavesNoGapAndNothingIsWrittenTwice(t *testing.T) {
 	s.probes.check(t)
 }
 
-// TestALeaderThatWasPausedDoesNotWriteOn stops a leader for longer than its lease, and
-// lets it go on with writes in hand.
+// TestALeaderThatWasPausedDoesNotWriteOn stops a leader for longer than its lease, and continues it
+// with pending writes.
 func TestALeaderThatWasPausedDoesNotWriteOn(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, etcd.Options{})
@@ -75,7 +75,7 @@ func TestFaultTheReplicaIsCutOffFromTheAPIServerOrFromEtcd(t *testing.T) {
 	second.says(200, "ok: stands by")
 	s.node()
 
-	toAPI.flow.Lock() // neither end hears of it
+	toAPI.flow.Lock() // neither end notices it
 	start := time.Now()
 	second.says(200, "ok: leads")
 	t.Logf("cut off from the API server without a word: the other leads after %v", time.Since(start))

@@ -54,7 +54,7 @@ func TestRunPublishesForAVPPAgent(t *testing.T) {
 		return nil
 	})
 
-	// What somebody else deletes comes back.
+	// What another client deletes is restored.
 	change(t, etcd, func(c *kvstore.Client) error { return c.Write(t.Context(), nil, []string{prefix + "sluice-table-1"}) })
 	eventually(t, func() error {
 		if table := publishedFor(t, etcd)[prefix+"sluice-table-1"]; !strings.Contains(table, rule(stranger)) {

@@ -47,8 +47,8 @@ func (w *warnings) take() (text string) {
 	return text
 }
 
-// podSecurity is what each workload does that the level "restricted" of PodSecurity does not let
-// it; docs/guide/containers.md#podsecurity says why it has to.
+// podSecurity is what each workload does that the level "restricted" of PodSecurity forbids;
+// docs/guide/containers.md#podsecurity explains why the workload needs it.
 var podSecurity = map[string]string{
 	"Deployment sluice-ksr": `would violate PodSecurity "restricted:latest": host namespaces (hostNetwork=true)`,
 	"DaemonSet sluice-agent-xdp": `would violate PodSecurity "restricted:latest": host namespaces (hostNetwork=true), ` +
@@ -62,8 +62,8 @@ var podSecurity = map[string]string{
 }
 
 // TestTheAPIServerTakesWhatIsDeployed asks it about every object of the overlays and of the chart,
-// strictly, without creating anything. It also says in what pods differ from PodSecurity's
-// strictest level.
+// strictly, without creating anything. It also reports how pods differ from PodSecurity's strictest
+// level.
 func TestTheAPIServerTakesWhatIsDeployed(t *testing.T) {
 	folder := os.Getenv(manifestsEnv)
 	if folder == "" {

@@ -36,13 +36,14 @@ func startProgram(t testing.TB, name string, args ...string) *process {
 	return startProgramBy(t, (*exec.Cmd).Start, name, args...)
 }
 
-// startProgramBy is startProgram where it matters who starts it.
+// startProgramBy is startProgram with a start function, for example one that changes the user or
+// the namespace.
 func startProgramBy(t testing.TB, start func(*exec.Cmd) error, name string, args ...string) *process {
 	t.Helper()
 	return &process{Process: programs.Start(t, start, name, args...), t: t}
 }
 
-// halt has the process stand still, resume go on.
+// halt stops the process, resume continues it.
 func (p *process) halt()   { p.t.Helper(); p.Signal(syscall.SIGSTOP) }
 func (p *process) resume() { p.t.Helper(); p.Signal(syscall.SIGCONT) }
 

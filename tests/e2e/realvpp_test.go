@@ -47,7 +47,7 @@ func (v *realVPP) permits(src, dst string, port uint16) bool {
 	return len(v.Send([]vpptest.Packet{vpptest.First(f, uint32(v.port))}).Left) == 1
 }
 
-// demoEnforced says what is not as the demo's policy wants it.
+// demoEnforced reports every deviation from the demo's policy.
 func (v *realVPP) demoEnforced() error {
 	v.TB.Helper()
 	switch {
@@ -164,7 +164,8 @@ func TestVPPKeepsItsRulesWhileAnAgentStarts(t *testing.T) {
 	}
 }
 
-// TestVPPThatIsGoneIsNotReady: it was killed, also while it owes an answer, and nobody starts it.
+// TestVPPThatIsGoneIsNotReady kills VPP, idle or during a pending request. It stays down for a
+// while.
 func TestVPPThatIsGoneIsNotReady(t *testing.T) {
 	for _, pending := range []bool{false, true} {
 		t.Run(fmt.Sprintf("a commit is pending %t", pending), func(t *testing.T) {
@@ -192,7 +193,8 @@ func TestVPPThatIsGoneIsNotReady(t *testing.T) {
 	}
 }
 
-// TestVPPThatStandsStillIsNotReady: a commit is pending, and nobody who asks waits for it.
+// TestVPPThatStandsStillIsNotReady stops VPP during a commit. Requests for status do not wait for
+// that.
 func TestVPPThatStandsStillIsNotReady(t *testing.T) {
 	v, etcd := startRealVPP(t), startEtcd(t)
 	store(t, etcd, demo)

@@ -44,7 +44,7 @@ func (v *vpp) plumbDemo() {
 	v.plumb(pod("stranger"), stranger)
 }
 
-// demoEnforced says what is not as the demo's policy wants it.
+// demoEnforced reports every deviation from the demo's policy.
 func (v *vpp) demoEnforced() error {
 	switch {
 	case !v.permits(friend, server, 80):
@@ -63,7 +63,7 @@ func runAgent(t testing.TB, etcd, vppSocket string) *process {
 	return startAgent(t, "run", "--node", "node-1", "--etcd-endpoints", etcd, "--vpp-socket", vppSocket)
 }
 
-// startDemo has the demo be enforced in a VPP.
+// startDemo enforces the demo in a VPP.
 func startDemo(t testing.TB) (v *vpp, etcd string, a *process) {
 	t.Helper()
 	v = startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))

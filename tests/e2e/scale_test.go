@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-net/sluice/tests/etcd"
 )
 
-// scaleEnv says how large TestScale is: "pods=10000 agents=1000 rate=100 seconds=20", and
-// with "disk=0" that etcd does not wait for a disk.
+// scaleEnv is the size of TestScale: "pods=10000 agents=1000 rate=100 seconds=20", and with
+// "disk=0" that etcd does not wait for a disk.
 const scaleEnv = "SLUICE_SCALE"
 
 // scale is a cluster that is measured from its API server to the tables of nodes.
@@ -26,12 +26,12 @@ type scale struct {
 	*site
 	pods, agents, rate, seconds, disk int
 
-	events atomic.Int64 // that agents heard
-	others int          // process of the agents; 0 while there are none
+	events atomic.Int64 // that agents received
+	others int          // process of the agents; 0 before they run
 
 	mu      sync.Mutex
 	changes map[string]*journey // by "namespace/name" of the pod
-	heard   []time.Duration     // until a sample of agents had heard of a change
+	heard   []time.Duration     // until a sample of agents had received a change
 }
 
 func scaleOf(t *testing.T) *scale {

@@ -44,7 +44,7 @@ func (m *measured) Next(ctx context.Context) (model.Changes, error) {
 	return c, err
 }
 
-// committed is told of every transaction.
+// committed observes every transaction.
 func (m *measured) committed(st policy.Status) {
 	if !st.InSync() {
 		return
@@ -85,12 +85,11 @@ func (s *scale) wholeNode(i int) {
 	eventually(s.t, func() error { return settled(n.Plugin.Status()) })
 }
 
-// agentsEnv tells a process that it is many agents, and how many, before the endpoints.
+// agentsEnv makes a process many agents; the value has their number, before the endpoints.
 const agentsEnv = "SLUICE_TEST_AGENTS"
 
-// lightAgents starts agents that hold a connection and a watch each, and do nothing with
-// what they hear. They are one process, and get the processors when nothing else wants
-// them: real ones have processors of their own.
+// lightAgents starts agents that hold a connection and a watch each, and discard what they receive.
+// They are one process with the lowest priority, because real agents have processors of their own.
 func (s *scale) lightAgents() {
 	s.t.Helper()
 	cmd := exec.Command("nice", "-n", "19", os.Args[0]) // becomes it
@@ -104,7 +103,7 @@ func (s *scale) lightAgents() {
 	s.others = cmd.Process.Pid
 	var reading sync.WaitGroup
 	s.t.Cleanup(func() {
-		_ = in.Close() // tells it to end
+		_ = in.Close() // makes it end
 		reading.Wait()
 		if err := cmd.Wait(); err != nil {
 			s.t.Errorf("the agents ended with %v", err)
@@ -130,7 +129,7 @@ func (s *scale) lightAgents() {
 	})
 }
 
-// hear notes that an agent has heard of a change.
+// hear records that an agent has received a change.
 func (s *scale) hear(pod string, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,8 +138,8 @@ func (s *scale) hear(pod string, at time.Time) {
 	}
 }
 
-// beAgents is that process. It writes "ready", then a line "POD 0 NANOSECONDS" when one
-// of a sample of agents hears that a pod got its address, and every second "- EVENTS 0".
+// beAgents is that process. It writes "ready", then a line "POD 0 NANOSECONDS" when one of a sample
+// of agents receives the address of a pod, and every second "- EVENTS 0".
 func beAgents(text string) {
 	words := strings.Fields(text)
 	n, _ := strconv.Atoi(words[0]) // it was a number
@@ -164,7 +163,7 @@ func beAgents(text string) {
 				now := time.Now().UnixNano()
 				writing.Lock()
 				defer writing.Unlock()
-				_, _ = fmt.Fprintln(out, pod, 0, now) // whoever reads it has ended, and ends this
+				_, _ = fmt.Fprintln(out, pod, 0, now) // the reader has ended, and ends this process
 			})
 		}()
 	}
@@ -184,7 +183,7 @@ func beAgents(text string) {
 	}
 }
 
-// listen watches for ever, and one of the sample tells of pods that got an address.
+// listen watches for ever; an agent of the sample also reports pods that got an address.
 func listen(c *kvstore.Client, events *atomic.Int64, sample bool, tell func(pod string)) {
 	root, seen := model.Root(model.DefaultPrefix), map[string]bool{}
 	ctx := context.Background()

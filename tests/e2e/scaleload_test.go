@@ -42,8 +42,7 @@ spec: {podSelector: {}, ingress: [{from: [{namespaceSelector: {}, podSelector: {
 	}
 }
 
-// machines makes nodes with addresses that tell every 10 s that they live, until the
-// test ends.
+// machines makes nodes with addresses that send a heartbeat every 10 s, until the test ends.
 func (s *scale) machines() {
 	s.t.Helper()
 	for i := range scaleMachines {

@@ -87,7 +87,7 @@ var stages = []struct {
 	{"and commits it, after that", func(c *journey, n int) time.Duration { return c.committed[n].Sub(c.taken[n]) }},
 }
 
-// report says how long it all took, and where the slowest hundredth lost its time.
+// report logs how long it all took, and where the slowest hundredth lost its time.
 func (s *scale) report() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,7 @@ func percentile(d []time.Duration, p float64) time.Duration {
 	return d[min(len(d)-1, int(float64(len(d))*p))].Round(100 * time.Microsecond)
 }
 
-// watchAPI notes what a watch of all pods tells.
+// watchAPI records the events of a watch of all pods.
 func (s *scale) watchAPI() {
 	s.t.Helper()
 	last, err := s.cluster.of("Pod", "").List(s.t.Context(), metav1.ListOptions{Limit: 1})
@@ -147,7 +147,7 @@ func (s *scale) watchAPI() {
 	}()
 }
 
-// watchEtcd notes what a watch of all pods tells.
+// watchEtcd records the events of a watch of all pods.
 func (s *scale) watchEtcd() {
 	s.t.Helper()
 	client := reader(s.t, s.members.Endpoints())

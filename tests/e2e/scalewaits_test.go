@@ -26,8 +26,8 @@ func inMemory(t testing.TB) string {
 	return dir
 }
 
-// waits is how long something on this machine has waited for a processor or a disk since
-// it started: what it does beside the test is in there.
+// waits is how long something on this machine has waited for a processor or a disk since it
+// started: the time includes work other than the test.
 type waits struct{ processor, disk time.Duration }
 
 func waitsOf(t testing.TB) (w waits) {

@@ -65,7 +65,7 @@ func stores(ts *testscript.TestScript) map[string]*embedded.Server {
 	return ts.Value(storesKey{}).(map[string]*embedded.Server)
 }
 
-// poll calls until it is satisfied; its error says what it still waits for.
+// poll calls until there is no error; the error describes what is still missing.
 func poll(satisfied func() error) error { return pollFor(patience, satisfied) }
 
 // isReady is nil when the agent behind a socket enforces something that was in the

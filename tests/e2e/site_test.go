@@ -74,7 +74,7 @@ func (s *site) node(endpoints ...string) {
 	s.probes = watchPackets(s.t, s.vpp)
 }
 
-// halted returns the agent of another vswitch, which has seen everything and stands still.
+// halted returns the agent of another vswitch, which has seen everything and is stopped.
 func (s *site) halted() *process {
 	s.t.Helper()
 	slow := runAgent(s.t, s.members.Endpoints()[0], startVPP(s.t, filepath.Join(socketDir(s.t), "vpp.sock")).socket)
@@ -83,7 +83,7 @@ func (s *site) halted() *process {
 	return slow
 }
 
-// resumed has an agent that stands still go on, and returns how long it takes to see everything.
+// resumed continues a stopped agent, and returns how long it takes to see everything.
 func (s *site) resumed(slow *process) time.Duration {
 	s.t.Helper()
 	start := time.Now()
@@ -120,7 +120,7 @@ func watchPackets(t testing.TB, v *vpp) *probes {
 	return p
 }
 
-// check says what was counted, and fails the test for what must not be.
+// check logs the counts, and fails the test for those that must be zero.
 func (p *probes) check(t testing.TB) {
 	t.Helper()
 	p.end()
@@ -145,8 +145,8 @@ func (s *site) create(name string) error {
 	return err
 }
 
-// converged waits until etcd holds the namespaces that the API server has, and says
-// how long that took.
+// converged waits until etcd holds the namespaces that the API server has, and logs how long that
+// took.
 func (s *site) converged() time.Duration {
 	s.t.Helper()
 	start := time.Now()
@@ -195,7 +195,7 @@ func (s *site) once() {
 	s.t.Logf("%d objects, %d written more than once", len(keys), twice)
 }
 
-// faulty skips the long tests of faults where nobody asked for them.
+// faulty skips the long tests of faults unless they were requested.
 func faulty(t *testing.T) {
 	t.Helper()
 	if os.Getenv("SLUICE_FAULTS") == "" {
@@ -221,8 +221,8 @@ func (s *site) revision() (newest int64) {
 	return newest
 }
 
-// reaches waits until an agent says that it has "enforced" or "seen" the newest state. The
-// revision that it tells may be higher: it is that of all of etcd.
+// reaches waits until an agent says that it has "enforced" or "seen" the newest state. The revision
+// that it reports may be higher: it is that of all of etcd.
 func (s *site) reaches(agent *process, what string) {
 	s.t.Helper()
 	number := regexp.MustCompile(`(\d+) ` + what)
@@ -254,7 +254,7 @@ func (s *site) cleanUp(c *clientv3.Client) {
 	}
 }
 
-// tidy makes the store forget its history, and a member give back the room of it.
+// tidy compacts the store's history and defragments a member.
 func tidy(ctx context.Context, c *clientv3.Client, member string) error {
 	resp, err := c.Get(ctx, "/", clientv3.WithCountOnly())
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
-// hostileEntries are keys and values that whoever writes etcd may choose.
+// hostileEntries are keys and values that a client with write access to etcd may choose.
 func hostileEntries(t *testing.T) []model.Entry {
 	t.Helper()
 	root := model.Root(model.DefaultPrefix)
@@ -56,9 +56,9 @@ func hostileEntries(t *testing.T) []model.Entry {
 	return out
 }
 
-// TestStatePathSurvivesHostileEntries: keys and values of etcd that no program of ours writes
-// change no verdict; a policy whose value is nonsense stays in force; what is printed and logged
-// obeys none of them; and good changes go on.
+// TestStatePathSurvivesHostileEntries writes keys and values to etcd that no program of Sluice
+// writes. They change no verdict; a policy whose value becomes invalid stays in force; output and
+// logs are escaped; and valid changes are still enforced.
 func TestStatePathSurvivesHostileEntries(t *testing.T) {
 	t.Parallel()
 	v, etcd, a := startDemo(t)
@@ -111,8 +111,8 @@ func TestStatePathSurvivesHostileEntries(t *testing.T) {
 	}
 }
 
-// TestStatePathSurvivesHostileRequests: nonsense, huge and slow requests at the local socket and
-// over TCP harm nobody else.
+// TestStatePathSurvivesHostileRequests sends invalid, huge and slow requests to the local socket
+// and over TCP. They must not harm other clients.
 func TestStatePathSurvivesHostileRequests(t *testing.T) {
 	t.Parallel()
 	shop := t.TempDir()
@@ -213,8 +213,8 @@ func TestStatePathBelievesNoTamperedFile(t *testing.T) {
 	}
 }
 
-// TestStatePathSurvivesAFullDisk: an agent that cannot save its state enforces all the same, says
-// so once, and leaves the last good file.
+// TestStatePathSurvivesAFullDisk checks that an agent that cannot save its state still enforces it,
+// logs the error once, and keeps the last good file.
 func TestStatePathSurvivesAFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to mount a small disk")

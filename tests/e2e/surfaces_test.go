@@ -29,9 +29,9 @@ func rss(t *testing.T, pid int) int {
 	return pages * os.Getpagesize()
 }
 
-// TestIdleConnectionsCostLittle: whoever opens thousands of connections, over TCP and at the local
-// socket, of an agent that has few descriptors takes a bounded number of them and little memory,
-// and the agent goes on.
+// TestIdleConnectionsCostLittle opens thousands of connections, over TCP and at the local socket,
+// to an agent that has few descriptors. They take a bounded number of descriptors and little
+// memory, and the agent continues to work.
 func TestIdleConnectionsCostLittle(t *testing.T) {
 	t.Parallel()
 	const few = 1024

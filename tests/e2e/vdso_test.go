@@ -15,11 +15,10 @@ import (
 	"time"
 )
 
-// wallClock is the wall clock of one process, which can be set while the process runs:
-// that of the machine belongs to others, and namespaces have none of their own. The
-// program is not changed. It asks for the time in the vDSO, a page of code that the kernel
-// maps into every process, and a process's own copy of that page can be written.
-// Monotonic time goes on as it is.
+// wallClock is the wall clock of one process, which can be set while the process runs: that of the
+// machine belongs to others, and namespaces have none of their own. The program is not changed. It
+// asks for the time in the vDSO, a page of code that the kernel maps into every process, and a
+// process's own copy of that page can be written. Monotonic time does not change.
 type wallClock struct {
 	t      testing.TB
 	pid    int
@@ -112,7 +111,7 @@ func (c *wallClock) jump(by time.Duration) {
 	})
 }
 
-// still writes while the process stands still, outside of what is written.
+// still writes while the process is stopped, outside of what is written.
 func (c *wallClock) still(write func(*os.File) error) {
 	c.t.Helper()
 	eventually(c.t, func() error {
@@ -132,7 +131,7 @@ func (c *wallClock) still(write func(*os.File) error) {
 	})
 }
 
-// counter returns where a thread is that stands still; the last word of the line.
+// counter returns the program counter of a stopped thread, which is the last word of the line.
 func counter(line string) (at uint64, ok bool) {
 	words := strings.Fields(line)
 	if len(words) < 3 { // "running"

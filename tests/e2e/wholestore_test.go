@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
-// doubts waits until an agent says why it does not believe its store.
+// doubts waits until an agent reports why it does not trust its store.
 func (p *process) doubts(why string) {
 	p.t.Helper()
 	eventually(p.t, func() error {

@@ -252,7 +252,7 @@ func TestVerdictsOfPacketsAreFollowedInTheKernel(t *testing.T) {
 	n.cleanUp()
 }
 
-// TestAgentDropsWhatPodsMayNotSend by default, and lets it pass where it is told to.
+// TestAgentDropsWhatPodsMayNotSend by default, and lets it pass when configured so.
 func TestAgentDropsWhatPodsMayNotSend(t *testing.T) {
 	n := newKernelNode(t, "auto")
 	for _, port := range []uint16{4789, 5000} {
@@ -281,7 +281,7 @@ func TestAgentDropsWhatPodsMayNotSend(t *testing.T) {
 	}
 }
 
-// frame has a pod send a frame of a type to the node.
+// frame sends a frame of a type from a pod to the node.
 func (n *kernelNode) frame(pod string, etherType uint16) {
 	n.T.Helper()
 	h := n.Pods[pod]

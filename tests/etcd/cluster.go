@@ -90,8 +90,8 @@ func (c *Cluster) Kill(i int) {
 	if err := m.process.Process.Kill(); err != nil {
 		c.t.Error(err)
 	}
-	_ = m.process.Wait() // it was killed, and says so
-	_ = m.stdin.Close()  // nobody reads it any more
+	_ = m.process.Wait() // the error reports that it was killed
+	_ = m.stdin.Close()  // the process no longer reads it
 	m.process = nil
 }
 
@@ -159,7 +159,7 @@ func (c *Cluster) stopped(do func(i int, dir string) error) {
 	}
 }
 
-// FreeAddress returns an address on loopback where nobody listens.
+// FreeAddress returns an address on loopback where no process listens.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

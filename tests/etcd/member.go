@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
-// memberEnv tells a process that it is a member, and which.
+// memberEnv makes a process a member; its value is which.
 const memberEnv = "SLUICE_TEST_ETCD_MEMBER"
 
 // settings of a member, as JSON in its environment.

@@ -9,8 +9,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdmain"
 )
 
-// proxyEnv tells a process that it is a gRPC proxy: the addresses of the members follow,
-// after its own.
+// proxyEnv makes a process a gRPC proxy: the addresses of the members follow, after its own.
 const proxyEnv = "SLUICE_TEST_ETCD_PROXY"
 
 // serveProxy runs "etcd grpc-proxy" until the process is killed.

@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Users makes the members ask who comes: a user with a password, who may do everything
-// below a prefix and nothing else, and root with the same password.
+// Users enables authentication: there are a user with a password, with all rights below a prefix
+// and no others, and root with the same password.
 func (c *Cluster) Users(t testing.TB, name, password, prefix string) {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: c.Endpoints(), DialTimeout: 20 * time.Second})

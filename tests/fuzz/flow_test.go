@@ -31,8 +31,8 @@ const (
 	nodeAddr = "192.0.2.1"
 )
 
-// rooms is the policy plugin without its event loop, so that an input always takes
-// the same path: the fuzzer learns from paths.
+// The components of the policy plugin without its event loop, so that an input always takes the
+// same path: the fuzzer learns from paths.
 type rooms struct {
 	t        testing.TB
 	handler  *policy.Handler
@@ -40,8 +40,8 @@ type rooms struct {
 	found    []api.Problem // by the last apply
 }
 
-// newRooms returns the rooms of a node with a recorder, which fails the test when the
-// contract of renderers is violated.
+// newRooms returns the components of a node with a recorder, which fails the test when the renderer
+// contract is violated.
 func newRooms(t testing.TB) *rooms {
 	t.Helper()
 	r := &rooms{t: t, recorder: renderertest.NewRecorder("recorder", t)}

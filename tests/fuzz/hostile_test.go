@@ -40,8 +40,8 @@ func toWeb(port uint16) api.Flow {
 	return api.Flow{Src: netip.MustParseAddr("10.0.0.2"), Dst: netip.MustParseAddr("10.0.0.1"), Protocol: api.TCP, SrcPort: 1, DstPort: port}
 }
 
-// verdicts tells whether db reaches web on two ports, web reaches db, and a host of
-// the outside reaches web.
+// verdicts reports whether db reaches web on two ports, web reaches db, and an outside host reaches
+// web.
 func verdicts(r *rooms) string {
 	flows := []api.Flow{toWeb(1000), toWeb(9), toWeb(9).Reverse(), toWeb(9)}
 	flows[3].Src = netip.MustParseAddr(hostText(4))

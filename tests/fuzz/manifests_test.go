@@ -29,10 +29,10 @@ spec: {containers: [{name: c, ports: [{name: sql, containerPort: 5432}, {name: d
 status: {phase: Running, podIPs: [{ip: 10.0.0.2}, {ip: 'fd00::2'}]}
 `
 
-// FuzzManifests sends the text of manifests down the flow: decode, convert, the bytes
-// of the store and back, cache, processor, configurator, recorder. The verdicts are
-// never more open than the oracle's for the objects that were accepted, and equal
-// to them when no problem was reported. Two pods are there beside what the text says.
+// FuzzManifests sends the text of manifests down the flow: decode, convert, the bytes of the store
+// and back, cache, processor, configurator, recorder. The verdicts are never more open than the
+// oracle's for the objects that were accepted, and equal to them when no problem was reported.
+// There are two pods in addition to the objects of the text.
 func FuzzManifests(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		objects, problems := manifests.Decode(io.MultiReader(bytes.NewReader(text), strings.NewReader(beside)), "f")

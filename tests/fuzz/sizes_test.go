@@ -117,7 +117,7 @@ func families(n int) *networkingv1.NetworkPolicy {
 	return np
 }
 
-// bigPod is a pod beside web and db.
+// bigPod is a third pod, in addition to web and db.
 func bigPod() *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "big", Labels: map[string]string{"app": "web"}}}
 	p.Spec.NodeName, p.Status.Phase, p.Status.PodIP = node, corev1.PodRunning, "10.0.0.9"

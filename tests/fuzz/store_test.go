@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// Two pods that are there beside whatever the fuzzer writes.
+// Two pods that exist in addition to what the fuzzer writes.
 var residents = []proto.Message{
 	&model.Namespace{Name: "shop"},
 	&model.Pod{Namespace: "shop", Name: "web", Labels: []*model.Label{{Key: "app", Value: "web"}}, Ips: []string{"10.0.0.1", "fd00::1"},
@@ -48,10 +48,9 @@ func clusterPolicyOf(r *model.ClusterPolicy_Rule) *model.ClusterPolicy {
 		Ingress: []*model.ClusterPolicy_Rule{r}, Egress: []*model.ClusterPolicy_Rule{r}}
 }
 
-// FuzzStoreEntries puts two entries that nobody wrote into a store with two pods:
-// datasync, the plugin, a recorder. The verdicts are never more open than the
-// oracle's for the objects that are in force, whatever their values say that no
-// source writes.
+// FuzzStoreEntries puts two arbitrary entries into a store with two pods; datasync, the plugin and
+// a recorder follow. The verdicts never permit more than the oracle does for the objects that are
+// in force, even if values have content that no event source writes.
 func FuzzStoreEntries(f *testing.F) {
 	named := &model.NetworkPolicy_Port{Protocol: model.Protocol_PROTOCOL_TCP, Port: &model.NetworkPolicy_Port_Name{Name: "sql"}}
 	for _, r := range []*model.NetworkPolicy_Rule{

@@ -13,7 +13,7 @@ import (
 // errFailed ends the waiting for a transaction that failed.
 var errFailed = errors.New("the transaction failed")
 
-// Grow starts a node of another name, which is told nothing yet.
+// Grow starts a node of another name, which has received nothing yet.
 func (f *Cluster) Grow(name string) error {
 	if f.nodes[name] != nil {
 		return fmt.Errorf("node %s is there already", name)
@@ -26,8 +26,8 @@ func (f *Cluster) Grow(name string) error {
 	return nil
 }
 
-// Replace ends a node with its stack and starts an empty one of its name, which is
-// told nothing yet.
+// Replace ends a node with its dataplane and starts an empty one of its name, which has received
+// nothing yet.
 func (f *Cluster) Replace(name string) error {
 	old := f.nodes[name]
 	delete(f.nodes, name)
@@ -49,8 +49,8 @@ func (n *Node) Try(ctx context.Context, c model.Changes) (enforced bool, err err
 	return err == nil, err
 }
 
-// TryAgain prompts the renderers of the node once, and reports whether the node enforces
-// now what it was told.
+// TryAgain prompts the renderers of the node once, and reports whether the node now enforces its
+// desired state.
 func (n *Node) TryAgain(ctx context.Context) (enforced bool, err error) {
 	n.Plugin.Prompt()
 	return n.Try(ctx, model.Changes{})
@@ -62,7 +62,7 @@ type trial struct {
 	fail context.CancelCauseFunc
 }
 
-// observe is told of every transaction by the event loop.
+// observe receives every transaction from the event loop.
 func (n *Node) observe(s policy.Status) {
 	if t := n.trial.Load(); t != nil && s.Seen >= t.seen && !s.InSync() {
 		t.fail(errFailed)

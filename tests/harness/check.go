@@ -13,14 +13,14 @@ import (
 	"github.com/sluice-net/sluice/tests/cluster"
 )
 
-// State is what a cluster was told, and what Check asks about it.
+// State is the state that a cluster received, and what Check asks about it.
 type State struct {
 	*Expected
-	Objects Objects    // that the nodes were told
-	Seed    uint64     // of the orders in which they are told again
+	Objects Objects    // that the nodes received
+	Seed    uint64     // of the orders in which they are sent again
 	Flows   []api.Flow // that are asked
 	Except  []Invariant
-	// All has Check go on after a violation.
+	// All makes Check continue after a violation.
 	All bool
 }
 
@@ -33,7 +33,7 @@ type Expected struct {
 	allowed map[api.Flow]bool
 }
 
-// Expect returns what the specification says of a state.
+// Expect returns what the specification requires in a state.
 func (f *Cluster) Expect(s cluster.State) *Expected {
 	o := oracle.New(s, oracle.AllowNodeTraffic(!f.options.DenyNode))
 	return &Expected{Oracle: o, allowed: map[api.Flow]bool{}}
@@ -57,10 +57,10 @@ type Examined struct {
 	Explained   int `json:"-"`           // flows whose reasons were compared
 	Between     int `json:"between"`     // flows that were judged between two states
 	Fresh       int `json:"fresh"`       // nodes that were compared with new ones
-	Again       int `json:"again"`       // states that were told again
+	Again       int `json:"again"`       // states that were sent again
 }
 
-// Add adds what somebody else counted.
+// Add adds other counts.
 func (e *Examined) Add(o Examined) {
 	e.Verdicts += o.Verdicts
 	e.Denied += o.Denied
@@ -168,7 +168,7 @@ func (x examination) wrong(i Invariant, flow api.Flow) error {
 	return misjudged(i, flow, "%sthe specification:\n%s", x.Trace(flow), reason.Of(x.state.Oracle.Verdict(flow)))
 }
 
-// told evaluates what renderers were told.
+// This invariant compares the desired state that renderers received with the specification.
 func (x examination) told(_ context.Context) error {
 	for _, flow := range x.state.Flows {
 		// A Recorder restricts its own pods only, so that all are asked.
@@ -200,14 +200,14 @@ func (x examination) explained(_ context.Context) error {
 	return nil
 }
 
-// contract names what renderers were told against the contract.
+// contract reports violations of the renderer contract.
 func (x examination) contract(context.Context) error {
 	return x.none(Contract, func(n *Node) []string { return n.Told.Violations() })
 }
 
-// dangling names every reference that leads to nothing in what is installed. A set that no
-// rule names is none: the contract permits it, for rules that others make superfluous; one that a
-// new node does not have is found by Fresh.
+// dangling reports every reference to a missing object in what is installed. A set that no rule
+// names is not reported: the contract permits it, for rules that others make superfluous. Fresh
+// finds a set that a new node does not have.
 func (x examination) dangling(context.Context) error {
 	return x.none(Dangling, func(n *Node) []string { return n.Backend.Dangling() })
 }
@@ -221,7 +221,7 @@ func (x examination) none(i Invariant, of func(*Node) []string) error {
 	return nil
 }
 
-// installed compares every node with a new one that is told the same at once, in another order.
+// installed compares every node with a new one that receives the same at once, in another order.
 func (x examination) installed(ctx context.Context) error {
 	if x.state.Fresh == nil {
 		fresh, err := x.Anew(ctx, x.state.Objects, x.state.Seed+1)
@@ -244,7 +244,7 @@ func (x examination) installed(ctx context.Context) error {
 	return nil
 }
 
-// again tells what is there already, in every way, and expects nothing to happen.
+// again sends the current state once more, in every way, and expects no change.
 func (x examination) again(ctx context.Context) error {
 	before := x.Operations()
 	for _, again := range []struct {
@@ -307,7 +307,7 @@ func (f *Cluster) Between(old, next *Expected, flows []api.Flow, moves map[netip
 	return nil
 }
 
-// Anew starts a cluster of the same kind and names, which is told some objects at once.
+// Anew starts a cluster of the same kind and names, which receives some objects at once.
 func (f *Cluster) Anew(ctx context.Context, o Objects, seed uint64) (*Cluster, error) {
 	out, err := New(f.kind, f.Names(), f.options)
 	if err != nil {

@@ -59,7 +59,7 @@ func (f *Cluster) Names() []string { return slices.Sorted(maps.Keys(f.nodes)) }
 // Node returns a node, nil for one that the fleet does not have.
 func (f *Cluster) Node(name string) *Node { return f.nodes[name] }
 
-// Apply tells every node and waits until all enforce it.
+// Apply sends the changes to every node and waits until all enforce them.
 func (f *Cluster) Apply(ctx context.Context, c model.Changes) error {
 	return f.each(func(n *Node) error { return n.Plugin.Apply(ctx, c) })
 }
@@ -69,7 +69,7 @@ func (f *Cluster) Prompt(ctx context.Context) error {
 	return f.each(func(n *Node) error { return n.Prompt(ctx) })
 }
 
-// Restart ends the agent of a node and starts a new one over its stack, which is told
+// Restart ends the agent of a node and starts a new one over its dataplane, which has received
 // nothing yet.
 func (f *Cluster) Restart(name string) error { return f.nodes[name].restart() }
 
@@ -92,8 +92,8 @@ func (f *Cluster) Allowed(flow api.Flow) bool {
 	return f.walk(flow, func(s backends.Backend) bool { return s.Verdict(flow) == api.Permit })
 }
 
-// Does reports whether the first packet of a flow arrives, as far as the stacks can tell: they may
-// not see it, or deny it because they cannot express the rule that permits it. Then that
+// Does reports whether the first packet of a flow arrives, as far as the dataplanes can judge it:
+// they may not see it, or deny it because they cannot express the rule that permits it. Then that
 // is right, and right is returned.
 func (f *Cluster) Does(flow api.Flow, right bool) bool {
 	if !f.Sees(flow) {
@@ -139,8 +139,8 @@ func (f *Cluster) Sees(flow api.Flow) bool {
 	return true
 }
 
-// First sends the first packet of a flow, which leaves its sessions behind, and says
-// whether it arrives. The stacks must be backends.Stateful.
+// First sends the first packet of a flow, which leaves its sessions behind, and reports whether it
+// arrives. The backends must be backends.Stateful.
 func (f *Cluster) First(flow api.Flow) bool {
 	return f.walk(flow, func(s backends.Backend) bool { return s.(backends.Stateful).First(flow) })
 }
@@ -193,7 +193,7 @@ func (f *Cluster) way(flow api.Flow) []*Node {
 	return out
 }
 
-// Trace says in words what happens to the first packet of a flow.
+// Trace describes what happens to the first packet of a flow.
 func (f *Cluster) Trace(flow api.Flow) string {
 	var b strings.Builder
 	for _, n := range f.way(flow) {

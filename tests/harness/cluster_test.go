@@ -35,7 +35,7 @@ func start(t *testing.T, kind backends.Kind, s cluster.State) (*harness.Cluster,
 	return f, objects
 }
 
-// checked examines every invariant of a state that a cluster was told.
+// checked examines every invariant of a state that a cluster received.
 func checked(t *testing.T, f *harness.Cluster, s cluster.State, objects harness.Objects, flows int) {
 	t.Helper()
 	asked := cluster.FlowSpace(s).Random(cluster.NewRand(1), flows)
@@ -100,7 +100,7 @@ func newLying(prompt func()) (backends.Backend, error) {
 	return lying{s}, err
 }
 
-// told tells the recorder of a node what the plugin has not told.
+// A change that the recorder of a node receives, but that the plugin did not send.
 func told(t *testing.T, n *harness.Node, change func(renderer.Txn)) {
 	t.Helper()
 	txn := n.Told.NewTxn(false)

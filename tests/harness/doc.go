@@ -6,12 +6,12 @@
 //
 // # Invariants
 //
-//   - What must hold of clusters is examined here, has a name in Invariants, and is the same for
+//   - The invariants of clusters are examined here, have names in Invariants, and are the same for
 //     all that supply states: scenarios, sequences, random events, recorded suites.
-//   - A verdict is that of the dataplanes that a packet meets on its way: the one of its
-//     source's node, then the one of its destination's.
-//   - What Inspect prints is what must be a function of the state: two clusters that
-//     were told the same state print the same, whatever they were told before.
-//   - Beside its backend every node tells a Recorder, which knows the contract of
-//     package renderer.
+//   - A verdict is that of the dataplanes that a packet meets on its way: the one of its source's
+//     node, then the one of its destination's.
+//   - What Inspect prints is a function of the desired state: two clusters that received the same
+//     state print the same, whatever states preceded it.
+//   - Besides its backend every node notifies a Recorder, which knows the contract of package
+//     renderer.
 package harness

@@ -30,10 +30,10 @@ func (f *Cluster) Explains() bool {
 	return false
 }
 
-// misexplained compares decisions with a verdict. Whoever is said to deny must deny
-// according to the oracle, or have passed the flow on to what does. Of the rules that
-// are said to permit one must be a reason: a rule can stand for more than what this
-// flow needs, and a pod that is open in effect has no table that could name one.
+// misexplained compares decisions with a verdict. A policy that is reported to deny must deny
+// according to the oracle, or have passed the flow on to what does. Of the rules that are said to
+// permit one must be a reason: a rule can combine more than what this flow needs, and a pod that is
+// open in effect has no table that could name one.
 func misexplained(v oracle.Verdict, decisions []renderer.Decision) string {
 	allowed := true
 	var named []api.Origin

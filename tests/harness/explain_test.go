@@ -65,7 +65,7 @@ func TestWrongExplanationsAreFound(t *testing.T) {
 	}
 }
 
-// TestInvariantsAllHaveAMeaning: whoever reads the name of one in a failure can look it up.
+// TestInvariantsAllHaveAMeaning checks that every invariant that a failure can name is explained.
 func TestInvariantsAllHaveAMeaning(t *testing.T) {
 	for _, c := range checks {
 		if Invariants[c.Invariant] == "" {

@@ -16,7 +16,7 @@ import (
 // Installed is what one node holds, room by room, as text.
 type Installed struct {
 	Plugin  string // pods with their rules, policies, sets with their members, problems
-	Told    string // what renderers were told
+	Told    string // the desired state that renderers received
 	Backend string // what is installed
 }
 
@@ -34,7 +34,7 @@ func (n *Node) Inspect(ctx context.Context) (Installed, error) {
 	return out, err
 }
 
-// Diff says how this is not what another one is; empty when it is the same.
+// Diff describes how this differs from another one; empty if they are equal.
 func (i Installed) Diff(other Installed) string {
 	if i == other {
 		return ""
@@ -94,8 +94,8 @@ func differences(got, fresh map[string]Installed) string {
 	return b.String()
 }
 
-// Operations counts what changed in all stacks so far, and what renderers were told
-// that changed anything.
+// Operations counts what changed in all dataplanes so far, and the updates to renderers that
+// changed anything.
 func (f *Cluster) Operations() int {
 	n := 0
 	for _, node := range f.nodes {
@@ -104,7 +104,7 @@ func (f *Cluster) Operations() int {
 	return n
 }
 
-// Written counts what changed in all dataplanes. Unlike Operations it goes on when agents are
+// Written counts what changed in all dataplanes. Unlike Operations it continues when agents are
 // replaced.
 func (f *Cluster) Written() int {
 	n := 0

@@ -30,7 +30,7 @@ const (
 	NeverFewer Invariant = "never fewer"
 )
 
-// Invariants says what each invariant means.
+// Invariants explains each invariant.
 var Invariants = map[Invariant]string{
 	Established: "flows that have sessions are judged by the rules of now",
 	Verdict:     "the dataplanes and the specification agree about first packets",

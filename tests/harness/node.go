@@ -13,8 +13,7 @@ import (
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// Node is one node: the policy plugin, which tells a stack and, beside it, a
-// Recorder.
+// Node is one node: the policy plugin with a renderer and a Recorder.
 type Node struct {
 	Name    string
 	Plugin  *policy.Plugin
@@ -26,8 +25,8 @@ type Node struct {
 	trial   atomic.Pointer[trial]          // nil: no Try is under way
 }
 
-// noBackoff puts retries off for longer than any test: what failed is tried again when
-// the test says so.
+// noBackoff puts retries off for longer than any test: what failed is tried again when the test
+// requests it.
 const noBackoff = time.Hour
 
 func newNode(name string, kind backends.Kind, options Options) (*Node, error) {

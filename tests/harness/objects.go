@@ -79,7 +79,7 @@ func compareDeltas(a, b model.Delta) int {
 		strings.Compare(a.ID.Namespace, b.ID.Namespace), strings.Compare(a.ID.Name, b.ID.Name))
 }
 
-// Manifests prints a state for whoever has to understand a failure.
+// Manifests prints a state for readers of a failure.
 func Manifests(s cluster.State) string {
 	var b strings.Builder
 	for _, e := range cluster.Objects(s) {

@@ -129,7 +129,7 @@ spec: {type: NodePort, ipFamilyPolicy: PreferDualStack, selector: {app: server},
 `
 
 // shop lets friends in to servers, whose own connections are all forbidden, and friends out to
-// servers. Those who are barred may send to all but pods. Strangers have no policy.
+// servers. Barred pods may send to all addresses but those of pods. Strangers have no policy.
 const shop = `
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -252,8 +252,9 @@ func (s space) askByWhoSends(i int, f family, nodePort, freeNodePort string) {
 	}
 }
 
-// asksKubelets has pods connect to the kubelet of their own node. On VPP the link between VPP and
-// the node's kernel has addresses, too: they are nobody's, so policy says who may send there.
+// asksKubelets lets pods connect to the kubelet of their own node. On VPP the link between VPP and
+// the node's kernel has addresses, too. They belong to no pod and no node, so policy decides which
+// pods may send there.
 func (s space) asksKubelets(f family) {
 	s.t.Helper()
 	addresses := map[string]map[string]bool{f.nodeIP(1): {"server": true, "stranger": true, "friend": true}}

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names of images, as those who ask for them name them: containerd and the upstream tests.
+// Names of images, as containerd and the upstream tests use them.
 const (
 	pauseImage   = "registry.k8s.io/pause:3.10.2"
 	agnhostImage = "registry.k8s.io/e2e-test-images/agnhost:2.63.0"

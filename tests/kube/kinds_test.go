@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// kinds has a service of each kind, and who may use them: friends may connect to servers, and
-// servers let friends in, and the outside by its own address. "far" and "near" are the nodes of
-// pods.
+// kinds has a service of each kind, and policies about their clients: friends may connect to
+// servers, and servers let friends in, and the outside by its own address. "far" and "near" are the
+// nodes of pods.
 const kinds = `
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -95,7 +95,8 @@ func hosted(name string, node int) string {
 	return strings.Replace(strings.ReplaceAll(text, "8080", "18080"), "netexec,", "netexec, --udp-port=18081,", 1)
 }
 
-// TestClusterServesEveryKindOfService asks by services of each kind who may and who may not.
+// TestClusterServesEveryKindOfService connects through services of each kind, from permitted and
+// from denied pods.
 func TestClusterServesEveryKindOfService(t *testing.T) {
 	const external, hostPort = 77, "18090"
 	s := newSpace(t, "kinds")
@@ -181,8 +182,8 @@ func TestClusterServesEveryKindOfService(t *testing.T) {
 	s.asksAServiceThatLosesItsEndpoints(ip("alone"))
 }
 
-// asksAServiceThatLosesItsEndpoints: connections that were forwarded go on or end, and nobody else
-// gets them.
+// asksAServiceThatLosesItsEndpoints checks that forwarded connections continue or end, and that no
+// other pod gets them.
 func (s space) asksAServiceThatLosesItsEndpoints(to string) {
 	s.t.Helper()
 	s.must(s.kube("", "-n", s.name, "label", "pod/alone", "one-"))

@@ -25,7 +25,7 @@ const (
 	dataplaneVPP    = "vpp"
 )
 
-// lab is one cluster: what up was told is kept in its folder, for the other commands.
+// lab is one cluster: its folder keeps the arguments of up, for the other commands.
 type lab struct {
 	site
 	settings
@@ -72,7 +72,7 @@ func (l *lab) machines() []string {
 	return out
 }
 
-// check says what is wrong with the settings, and makes paths absolute.
+// check validates the settings, and makes paths absolute.
 func (s *settings) check() error {
 	if !slices.Contains([]string{"ptp", "bridge"}, s.CNI) {
 		return fmt.Errorf("--cni %q is neither ptp nor bridge", s.CNI)
@@ -102,7 +102,7 @@ func (s *settings) check() error {
 	return s.programsThere()
 }
 
-// checkDataplane says what is wrong with the settings of the dataplane.
+// checkDataplane validates the settings of the dataplane.
 func (s *settings) checkDataplane() (err error) {
 	switch {
 	case s.Dataplane == dataplaneKernel:
@@ -162,7 +162,7 @@ func (l *lab) save() error {
 	return os.WriteFile(l.path("lab.json"), text, 0o600)
 }
 
-// load reads what up was told.
+// load reads the arguments of up.
 func (l *lab) load() error {
 	text, err := os.ReadFile(l.path("lab.json"))
 	if errors.Is(err, os.ErrNotExist) {

@@ -54,7 +54,7 @@ func newWatched(t *testing.T, name string) *watched {
 	return w
 }
 
-// begin has the traffic begin.
+// begin starts the traffic.
 func (w *watched) begin() {
 	w.t.Helper()
 	w.permitted = []*traffic{
@@ -304,9 +304,9 @@ spec:
 	}
 }
 
-// TestClusterForgetsJobs has pods that end keep nothing: who gets the address of one is judged by
-// its own labels, while the object of the one that ended is still there. No agent reports a
-// failure.
+// TestClusterForgetsJobs checks that ended pods keep no rules: a pod that gets the address of an
+// ended one is judged by its own labels, while the object of the ended pod still exists. No agent
+// reports a failure.
 func TestClusterForgetsJobs(t *testing.T) {
 	s := newSpace(t, "jobs")
 	s.apply(shop + server("server", "server", 1))

@@ -49,7 +49,8 @@ func (l *lab) addFabric() error {
 	return errors.Join(errs...)
 }
 
-// plug connects a node with the fabric, and tells it and the control machine where pods are.
+// plug connects a node with the fabric, and adds the routes to pods on it and on the control
+// machine.
 func (n node) plug() error {
 	outside, outer, err := n.handle(control)
 	if err != nil {
@@ -110,7 +111,7 @@ func loopback(h *netlink.Handle) error {
 	return h.LinkSetUp(lo)
 }
 
-// address gives a link an address that is used at once: nobody else has it.
+// address gives a link an address that is used at once, without duplicate address detection.
 func address(h *netlink.Handle, link netlink.Link, ip string, bits int) error {
 	a, err := netlink.ParseAddr(fmt.Sprintf("%s/%d", ip, bits))
 	if err != nil {

@@ -16,8 +16,9 @@ type vip struct {
 	node     bool // the address is the node's: what is no service goes there
 }
 
-// translations says where packets of pods to services go, as VPP is told: for addresses of a
-// cluster, and node ports at the own node's addresses. Services without a ready endpoint have none.
+// translations returns where packets of pods to services go, in the form for VPP: for addresses of
+// a cluster, and node ports at the own node's addresses. Services without a ready endpoint have
+// none.
 func translations(services []*corev1.Service, endpoints []*discoveryv1.EndpointSlice, node []netip.Addr) map[vip][]netip.AddrPort {
 	out := map[vip][]netip.AddrPort{}
 	byService := map[[2]string][]*discoveryv1.EndpointSlice{}

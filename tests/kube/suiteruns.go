@@ -67,7 +67,7 @@ func (s *suites) gone(prefix string) error {
 	})
 }
 
-// cyclonusPart says what of Cyclonus is run: 230 cases with 81 probes of 3 protocols and 2 ports
+// cyclonusPart selects what is run of Cyclonus: 230 cases with 81 probes of 3 protocols and 2 ports
 // each take hours.
 const cyclonusPart = "its default choice, 112 of 230 cases, by TCP: without those tagged multi-peer, upstream-e2e, example, end-port, namespaces-by-default-label"
 

@@ -16,7 +16,7 @@ import (
 // initCommand makes this program the first process of a machine.
 const initCommand = "init"
 
-// machine is what the first process of a machine is told.
+// machine is the configuration of the first process of a machine.
 type machine struct {
 	Name     string
 	Dir      string // its folder, below that of the lab

@@ -35,7 +35,7 @@ func networkOf(uid string) (netns.NsHandle, error) {
 	for _, f := range files {
 		text, err := os.ReadFile(f)
 		if err != nil || !strings.Contains(string(text), "pod"+uid) {
-			continue // it ended, or is none of the pod
+			continue // it ended, or is not of the pod
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
 		if err != nil {
@@ -158,7 +158,7 @@ func (s space) keepAsking(from, network, to string, want bool) *traffic {
 	return t
 }
 
-// check ends traffic, and says what was wrong with it. There must have been some.
+// check ends traffic, and reports errors. There must have been some traffic.
 func (t *traffic) check(test testing.TB) {
 	test.Helper()
 	t.stop()

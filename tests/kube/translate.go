@@ -31,7 +31,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// servicesCommand makes this program the one that sets up a node's VPP and tells it of services.
+// servicesCommand makes this program the one that sets up a node's VPP and its translations of
+// services.
 const servicesCommand = "services"
 
 // vppSocket and vppReady are on nodes. The second is there when VPP has its routes and services.
@@ -40,7 +41,7 @@ const (
 	vppReady  = "/run/vpp/ready"
 )
 
-// translator is what that program is told, and what it knows.
+// translator is the configuration of that program, and its state.
 type translator struct {
 	Setup      []string     // commands for a VPP that has just started
 	Kubeconfig string       // of a user who may list services and their endpoints
@@ -78,9 +79,8 @@ func translate(ctx context.Context, spec string) error {
 	return t.follow(ctx)
 }
 
-// setup gives a VPP that has no interfaces what Setup says. Commands print only what is wrong, or
-// the name of what they made. A VPP that is set up in part is ended, and comes again without
-// anything.
+// setup gives a VPP that has no interfaces what Setup says. Commands print only errors, or the name
+// of what they created. A VPP that is only partly set up is ended, and starts again empty.
 func (t *translator) setup(ctx context.Context) error {
 	there, err := t.cli(ctx, "show interface")
 	if err != nil || strings.Contains(there, "host-"+hostLink) {
@@ -205,7 +205,7 @@ func (t *translator) adopt(ctx context.Context) error {
 				v.protocol = name
 			}
 		}
-		t.have[v] = installed{id: d.Translation.ID} // to nowhere, so that it is told anew
+		t.have[v] = installed{id: d.Translation.ID} // without targets, so that VPP receives it again
 	}
 	return nil
 }
@@ -240,14 +240,14 @@ func (t *translator) sync(ctx context.Context, want map[vip][]netip.AddrPort) er
 	return nil
 }
 
-// message returns a translation as VPP is told.
+// message returns a translation in the form for VPP.
 func message(v vip, to []netip.AddrPort) cnat.CnatTranslation {
 	m := cnat.CnatTranslation{Vip: endpoint(v.AddrPort), IPProto: protocols[v.protocol]}
 	if v.node {
 		m.IsRealIP = 1
 	}
 	for _, b := range to {
-		from := netip.IPv4Unspecified() // whoever sends stays
+		from := netip.IPv4Unspecified() // keeps the sender's address
 		if b.Addr().Is6() {
 			from = netip.IPv6Unspecified()
 		}

@@ -112,9 +112,9 @@ func (n node) fill() error {
 	})
 }
 
-// edits are what a user changes in the manifests: where etcd is, and where services are that VPP
-// translates. The last one is for containerd before 1.7, whose default profile lets nobody without
-// CAP_SYS_ADMIN call bpf().
+// edits are the changes of a user to the manifests: where etcd is, and where services are that VPP
+// translates. The last one is for containerd before 1.7, whose default profile allows bpf() only
+// with CAP_SYS_ADMIN.
 func (l *lab) edits() *strings.Replacer {
 	return strings.NewReplacer(
 		`["10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"]`, `["`+l.at("2379")+`"]`,

@@ -76,7 +76,7 @@ func (n node) vppSetup() []string {
 			fmt.Sprintf("ip route add %s via %s %s", f.all, f.control(), up),
 			fmt.Sprintf("ip route add %s/%d via %s %s", f.nodeIP(n.number), f.length, f.hostLink(n.number, 1), host),
 			fmt.Sprintf("ip route add %s via drop", f.podNet(n.number)), // of pods that are gone
-			fmt.Sprintf("ip route add %s via drop", f.services),         // of services that are none
+			fmt.Sprintf("ip route add %s via drop", f.services),         // of addresses without a service
 			fmt.Sprintf("set urpf %s rx strict %s", f.name, up),
 		)
 		for other := range n.Nodes {

@@ -7,8 +7,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience bounds how long goroutines may take to end. On a busy machine those of a library,
-// for which nobody can wait, take longer than the half second that goleak grants.
+// patience bounds how long goroutines may take to end. On a busy machine those of a library, which
+// offers no way to wait for them, take longer than the half second that goleak grants.
 const patience = time.Minute
 
 // Main is goleak.VerifyTestMain with patience.

@@ -173,7 +173,7 @@ var (
 				annotation: rapid.SampledFrom([]string{`{"ingress": {"isolation": "DefaultDeny"}}`, "", "{}", `{"ingress":{}}`}).Draw(t, "annotation"),
 			}
 			if ns.absent {
-				ns.labels = nil // nobody knows them
+				ns.labels = nil // the labels are unknown
 			}
 			w.namespaces[name] = ns
 			for i := range rapid.IntRange(0, 3).Draw(t, "pods") {

@@ -102,7 +102,7 @@ metadata: {name: web, namespace: cni}
 spec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}
 `
 
-// sandbox is a network namespace of a pod, and what the runtime says of it.
+// sandbox is a network namespace of a pod, and what the runtime knows about it.
 func (n *cniNode) sandbox(name string) *libcni.RuntimeConf {
 	n.T.Helper()
 	var ns netns.NsHandle
@@ -118,7 +118,7 @@ func (n *cniNode) sandbox(name string) *libcni.RuntimeConf {
 	return n.sandboxIn(ns, name)
 }
 
-// sandboxIn is what the runtime says of a pod in a network namespace.
+// sandboxIn returns what the runtime knows about a pod in a network namespace.
 func (n *cniNode) sandboxIn(ns netns.NsHandle, name string) *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{
 		ContainerID: "sandbox-" + name, IfName: "eth0", NetNS: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), int(ns)),

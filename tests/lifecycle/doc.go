@@ -1,14 +1,14 @@
 // Package lifecycle follows pods from birth to death on a node whose kernel enforces, with the real
 // agent, the real CNI plugins and real packets, each node in network namespaces of its own. It
 // needs root, and Debian's containernetworking-plugins; without them its tests are skipped, with a
-// line that says why. "make lifecycle" runs it whole, "make test" a part.
+// line that gives the reason. "make lifecycle" runs it whole, "make test" a part.
 //
 // # What is asked
 //
 // Pods at one bridge talk all the time, by frames from raw sockets that are older than their
-// interfaces (talker). Of those whom policy denies nothing may arrive once ADD has returned: no
-// process of a pod runs before that. What arrives earlier is logged. Those whom policy permits must
-// be heard again behind everything that happens.
+// interfaces (talker). After ADD has returned, no frame of a denied pod may arrive: no process of a
+// pod runs before that. Earlier frames are logged. Frames of permitted pods must arrive again after
+// every event.
 //
 //	pods that send from their first instruction     TestLifeFirstInstruction
 //	agent absent                                    TestLifeAgentAbsent, TestCNIWithoutAnAgentBlocksUntilOneIsThere

@@ -92,7 +92,7 @@ func TestLifeAgentIsKilledAtRandomPoints(t *testing.T) {
 	s.shut("in the end")
 }
 
-// TestLifeStateIsLate has the state know pods a second after ADD.
+// TestLifeStateIsLate adds pods to the state a second after ADD.
 func TestLifeStateIsLate(t *testing.T) {
 	s := newStreet(t, `"timeout": "100ms"`)
 	s.up()

@@ -23,8 +23,8 @@ import (
 // conflist is a configuration of CNI for pods at a bridge.
 const conflist = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "cni0"}]}`
 
-// newBridgedNode is newNode with all pods at a bridge, which speak with each other without the
-// node hearing of it.
+// newBridgedNode is newNode with all pods at a bridge, which exchange traffic without the node's IP
+// stack.
 func newBridgedNode(t *testing.T) *node {
 	t.Helper()
 	n := newNode(t, wires.Demo, "server", "friend", "stranger")
@@ -130,7 +130,7 @@ func (n *node) becomes(pod, state string) {
 func TestKernelEnforcementEndsByNothingThatAPodWrites(t *testing.T) {
 	n := newBridgedNode(t)
 	n.up()
-	n.TryDemo() // nobody has spoken with the node before
+	n.TryDemo() // there is no earlier traffic with the node
 	pins := n.files()
 	counts := []*wires.Count{
 		n.Send("friend", "server", 4, 80, true), n.Send("friend", "server", 6, 80, true),
@@ -188,7 +188,7 @@ func (n *node) survives(name, port string, do func()) {
 	n.Can(true, name, "friend", "server", "tcp", 6, 80)
 }
 
-// forge has a pod say on the bridge that the address of a pod is its own, at a MAC that nobody has.
+// forge lets a pod claim on the bridge that it has the address of another pod, at an unused MAC.
 func (n *node) forge(from, whose string, v6 bool) {
 	n.T.Helper()
 	h, target := n.Pods[from], n.Pods[whose]
@@ -238,7 +238,7 @@ func neighbourAdvertisement(mac net.HardwareAddr, a netip.Addr) []byte {
 	return append(append(append(frame, own[:]...), all[:]...), icmp...)
 }
 
-// forget has the node know no neighbour, and the bridge no address.
+// forget flushes the neighbours of the node and the forwarding database of the bridge.
 func (n *node) forget() {
 	n.T.Helper()
 	n.at(func() error {
@@ -317,7 +317,7 @@ func TestKernelPodsAreBlockedFromBirthToDeath(t *testing.T) {
 
 	n.forgetResult("container-2")
 	n.at(func() error { return wires.Unplug(late.Index) })
-	n.Plug(late) // before anybody says whose it is
+	n.Plug(late) // before the agent knows which pod it belongs to
 	n.bridged("stranger")
 	n.becomes("stranger", "unknown")
 	open(false, "an interface of nobody")

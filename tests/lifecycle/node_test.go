@@ -116,7 +116,7 @@ func (n *node) isReady() error {
 	return err
 }
 
-// doubts waits until the agent says why it does not believe its store.
+// doubts waits until the agent reports why it does not trust its store.
 func (n *node) doubts(why string) {
 	n.T.Helper()
 	eventually(n.T, func() error {

@@ -13,8 +13,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// TestLifePinsAreSquatted puts into the place of pins what is none of ours. Nothing starts that
-// way, no pod is made open, and what is enforced goes on.
+// TestLifePinsAreSquatted puts foreign objects into the place of pins. The agent does not start, no
+// pod is allowed, and enforcement continues.
 func TestLifePinsAreSquatted(t *testing.T) {
 	s := newStreet(t, `"timeout": "300ms"`, "shut-1", "open-1", "shut-2", "open-2")
 	s.up()
@@ -55,7 +55,7 @@ func TestLifePinsAreSquatted(t *testing.T) {
 	s.shut("in the end")
 }
 
-// refuses checks that the agent does not start, and says why.
+// refuses checks that the agent does not start, and that it reports why.
 func (n *node) refuses(what, why string) {
 	n.T.Helper()
 	agent := n.begin(n.args()...)

@@ -20,9 +20,9 @@ import (
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
-// street is a node with pods at one bridge that sluice-cni stands behind. Each talks from before it
-// has an interface; those whose names begin with "shut" may not, those with "open" may. One pod
-// listens.
+// street is a node with pods at one bridge, with sluice-cni as chained plugin. Each pod sends from
+// before it has an interface. Pods may send if their names begin with "open", and not if they begin
+// with "shut". One pod listens.
 type street struct {
 	*cniNode
 	ear   *listener
@@ -180,7 +180,7 @@ func (s *street) dies(name string) {
 	s.lives[name]++
 }
 
-// open waits until more is heard of pods, and shut checks that nothing is.
+// open waits until more frames of pods arrive, and shut checks that none do.
 func (s *street) open(what string, names ...string) {
 	s.T.Helper()
 	before := map[string]int{}

@@ -15,9 +15,9 @@ import (
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
-// A talker sends datagrams to everybody at its bridge, from before its pod has an interface until
-// the pod ends. It sends frames, so it needs no address, route or neighbour. Each says who sent it,
-// and whether that was behind ADD.
+// A talker sends datagrams to all pods at its bridge, from before its pod has an interface until
+// the pod ends. It sends frames, so it needs no address, route or neighbour. Each datagram has its
+// sender, and whether it was sent after ADD.
 type talker struct {
 	name  string
 	fd    int
@@ -100,7 +100,7 @@ func (t *talker) frame(from netip.Addr) []byte {
 	return append(f, payload...)
 }
 
-// listener counts what it hears of talkers, by their names.
+// listener counts the frames that it receives from talkers, by their names.
 type listener struct {
 	fd    int
 	mu    sync.Mutex
@@ -108,7 +108,7 @@ type listener struct {
 	early map[string]int // before ADD returned
 }
 
-// listen hears everything that arrives at a pod.
+// listen receives everything that arrives at a pod.
 func listen(ns netns.NsHandle) (*listener, error) {
 	l := &listener{heard: map[string]int{}, early: map[string]int{}}
 	err := wires.Inside(ns, func() (err error) {
@@ -149,7 +149,7 @@ func (l *listener) hear(end chan struct{}) {
 	}
 }
 
-// of returns how much was heard of a talker behind ADD.
+// of returns the number of frames that arrived from a talker after ADD.
 func (l *listener) of(name string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -44,8 +44,8 @@ type rig struct {
 	sw     *vswitch.Switch
 }
 
-// newRig starts everything: the plugins are those of Ligato, those of this package, and
-// ours, which knows of none of them.
+// newRig starts everything: the plugins are those of Ligato, those of this package, and Sluice's,
+// which does not know the others.
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	logging.DefaultRegistry.ClearRegistry() // its names are those of the process, and of the rig before

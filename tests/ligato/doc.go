@@ -5,7 +5,7 @@
 //	policy plugin -> renderer/ligato -> etcd (embedded) -> feed -> orchestrator
 //	  -> KVScheduler -> descriptors of this package -> VPP's binary API -> internal/vswitch
 //
-// Two parts of the vpp-agent cannot be built today: its etcd plugin, in whose place feed
-// stands, and everything that talks to VPP, in whose place the descriptors of this package
-// stand. Values are decoded by cn-infra's own serializer into vpp-agent's own model.
+// Two parts of the vpp-agent cannot be built today: its etcd plugin, which feed replaces, and
+// everything that talks to VPP, which the descriptors of this package replace. Values are decoded
+// by cn-infra's own serializer into vpp-agent's own model.
 package ligato

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
-// feed stands in for the agent's etcd plugin: it follows the keys of the agent in etcd and
-// gives the orchestrator one event per key, in the order of etcd.
+// feed replaces the agent's etcd plugin: it follows the keys of the agent in etcd and gives the
+// orchestrator one event per key, in the order of etcd.
 type feed struct {
 	etcd     *kvstore.Client
 	prefix   string // of the agent, up to its label
@@ -57,7 +57,7 @@ func (f *feed) Close() error {
 	return nil
 }
 
-// one tells the orchestrator of one key.
+// one sends an event about one key to the orchestrator.
 func (f *feed) one(ctx context.Context, e model.Entry) error {
 	key := strings.TrimPrefix(e.Key, f.prefix)
 	txn := local.NewProtoTxn(f.registry.PropagateChanges)

@@ -1,4 +1,4 @@
-// Package memstore is a store in memory for tests of those who write state to one.
+// Package memstore is a store in memory for tests of programs that write state to one.
 package memstore
 
 import (
@@ -131,7 +131,7 @@ func (s *Store) TakeOps() []string {
 	return ops
 }
 
-// Put stores a value, as somebody else would.
+// Put stores a value, as another client would.
 func (s *Store) Put(key string, value []byte) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()

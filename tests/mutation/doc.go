@@ -18,6 +18,6 @@
 //   - A fault that does not compile is a mistake in the list and never counts as caught.
 //   - Runs can be repeated: random tests get a fixed seed.
 //
-// The list is part of the ordinary tests: list_test.go fails when a fault no longer fits
-// its file. docs/design/mutation.md says how to add one.
+// The list is part of the ordinary tests: list_test.go fails when a fault no longer fits its file.
+// docs/design/mutation.md describes how to add one.
 package main

@@ -19,13 +19,13 @@ import (
 // Fault is one mistake that a developer could make, as an edit of one file.
 type Fault struct {
 	Name string `json:"name"`
-	// Area is the part of the semantics that the fault is about, or the job of the room
-	// that it is in. It is the name of the file that lists the fault.
+	// Area is the part of the semantics that the fault is about, or the job of the component that
+	// it is in. It is the name of the file that lists the fault.
 	Area string `json:"-"`
 	File string `json:"file"` // from the root of the module
 	Was  string `json:"was"`  // occurs once in the file
 	Now  string `json:"now"`  // empty: the lines of Was go
-	// Why says how it comes about, and what it does.
+	// Why describes how the fault comes about, and its effect.
 	Why string `json:"why"`
 }
 

@@ -69,7 +69,7 @@ func made(module string) (map[string]string, error) {
 	return out, nil
 }
 
-// needs says what is missing for faults in the kernel's program; nil: nothing.
+// needs returns what is missing for faults in the kernel's program; nil: nothing.
 func needs() error {
 	var missing []string
 	for _, tool := range []string{"clang-14", "llvm-strip-14"} {
@@ -86,7 +86,7 @@ func needs() error {
 	return errors.New("missing: " + strings.Join(missing, ", "))
 }
 
-// possible leaves those faults that can be tried here, and says what is left out.
+// possible returns the faults that can be tried here, and reports the others.
 func possible(faults []Fault, progress io.Writer) ([]Fault, error) {
 	missing := needs()
 	if missing == nil || !slices.ContainsFunc(faults, Fault.inKernel) {

@@ -18,7 +18,7 @@ var areas = []string{
 	"combine", "install", "conversion", "dataplane", "oracle", "tier", "session", "xdp", "kernel", "state", "endpoints", "cni", "surfaces", "batch",
 }
 
-// rooms that must have faults.
+// The components that must have faults.
 var rooms = []string{
 	"plugins/ksr/convert", "plugins/ksr/reflect", "plugins/policy/internal/cache", "plugins/policy/internal/membership", "plugins/policy/internal/processor", "plugins/policy/internal/configurator",
 	"renderer/cache", "renderer/acl", "renderer/session", "renderer/xdp", "renderer/xdp/bpf", "renderer/xdp/compile", "internal/vswitch", "internal/oracle",

@@ -106,13 +106,13 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	return err
 }
 
-// report runs the faults and tells how it goes.
+// report runs the faults and prints the progress.
 func (c command) report(ctx context.Context, t tree, faults []Fault, progress io.Writer) (out Report, err error) {
 	suites := slices.DeleteFunc(slices.Clone(harness), func(s Suite) bool {
 		return !c.suites.MatchString(s.name()) || !slices.ContainsFunc(faults, func(f Fault) bool { return f.inKernel() == s.Kernel })
 	})
 	start := time.Now()
-	say := func(format string, args ...any) { _, _ = fmt.Fprintf(progress, format, args...) } // nobody can be told
+	say := func(format string, args ...any) { _, _ = fmt.Fprintf(progress, format, args...) } // there is no way to report the error
 	c.Progress = func(done, all int, r Result) {
 		say("[%d/%d] %s/%s %s: %s (%.0f s)\n", done, all, r.Area, r.Fault, r.Verdict, r.describe(), r.Seconds)
 	}

@@ -32,10 +32,10 @@ type invocation struct {
 	kernel      bool   // packets run there; then nothing is ended in its middle, which could leave something behind
 }
 
-// environment is what a test binary is told besides what this process was.
+// environment returns the variables that a test binary gets in addition to those of this process.
 func (i invocation) environment() []string {
 	out := []string{"TMPDIR=" + i.tmp, "SLUICE_LONG=" + i.long}
-	if i.kernel { // also where who runs this has set it
+	if i.kernel { // even if the caller has set it
 		return append(out, "SLUICE_STACK=xdp-kernel", "SLUICE_NO_KERNEL=")
 	}
 	return append(out, "SLUICE_NO_KERNEL=1")
@@ -45,8 +45,8 @@ func (i invocation) environment() []string {
 // around it have ended. Such lines begin with a mark.
 const verbose = "-test.v=test2json"
 
-// overtime is what a test binary says when its time is over, before it prints what all
-// goroutines do. One that cannot even do that is killed after a time of grace.
+// overtime is what a test binary prints when its time is over, before the stacks of all goroutines.
+// A binary that does not even do that is killed after a grace period.
 const (
 	overtime = "panic: test timed out after"
 	grace    = 5 * time.Second
@@ -55,8 +55,8 @@ const (
 // failure is how a failed test announces itself; the innermost comes first.
 var failure = regexp.MustCompile(`(?:^|\x16)\s*--- FAIL: (\S+)`)
 
-// run runs a test binary until it ends, or until the first test has failed: nobody needs
-// the others then.
+// run runs a test binary until it ends, or until the first test has failed: the other results do
+// not matter then.
 func (i invocation) run(ctx context.Context) (outcome, error) {
 	ctx, stop := context.WithTimeout(ctx, i.limit+grace)
 	defer stop()
@@ -92,7 +92,7 @@ func (i invocation) run(ctx context.Context) (outcome, error) {
 	return out, nil
 }
 
-// keptLines is how much of the output is kept for those who wonder.
+// keptLines is how much of the output is kept for diagnosis.
 const keptLines = 400
 
 // follow reads the output and stops the process at the first failure.
@@ -117,8 +117,8 @@ func follow(r io.Reader, stop func()) outcome {
 	}
 }
 
-// lastWords says how a process ended in which no test has failed: it panicked in a
-// goroutine, or complained after the tests.
+// lastWords describes how a process ended in which no test has failed: it panicked in a goroutine,
+// or complained after the tests.
 func lastWords(output string, err error) string {
 	for line := range strings.Lines(output) {
 		if line = strings.TrimSpace(line); strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {

@@ -66,7 +66,7 @@ func (r Report) missed() int {
 	return n
 }
 
-// describe says in one line what became of a fault.
+// describe returns the result of a fault in one line.
 func (r Result) describe() string {
 	switch {
 	case r.Verdict == Broken:
@@ -96,7 +96,7 @@ func cut(s string, n int) string {
 	return s
 }
 
-// table prints the report for people.
+// table prints the report as text.
 func (r Report) table(w io.Writer, unit bool) error {
 	var b strings.Builder
 	head := "AREA\tFAULT\tVERDICT\tBY\n"

@@ -18,7 +18,7 @@ import (
 // Options of a run.
 type Options struct {
 	Parallel int
-	Every    bool          // go on after the first suite that fails
+	Every    bool          // continue after the first suite that fails
 	Unit     bool          // run the tests of the mutated package, too
 	Seed     uint64        // of random tests; 0 draws one for each run
 	Limit    time.Duration // of one run of a suite, at least; slow suites get more
@@ -29,8 +29,8 @@ type Options struct {
 // Verdict is what became of a fault.
 type Verdict string
 
-// The verdicts. TimedOut means that nothing but a suite that did not end speaks against
-// the fault; Broken that it does not fit or does not compile.
+// The verdicts. TimedOut means that the only sign of the fault is a suite that did not end; Broken
+// that it does not fit or does not compile.
 const (
 	Caught   Verdict = "caught"
 	TimedOut Verdict = "timed out"
@@ -38,7 +38,7 @@ const (
 	Broken   Verdict = "broken"
 )
 
-// Result is a fault and who caught it.
+// Result is a fault and the suites that caught it.
 type Result struct {
 	Fault   string  `json:"fault"`
 	Area    string  `json:"area"`
@@ -142,7 +142,7 @@ func (r *runner) baseline(ctx context.Context, c *contestant, m mode) (time.Dura
 	return out.took, nil
 }
 
-// invoke says how a binary of a suite is run.
+// invoke returns how a binary of a suite is run.
 func (r *runner) invoke(c *contestant, binary string, m mode, limit time.Duration) invocation {
 	i := invocation{binary: binary, dir: filepath.Join(r.root, filepath.FromSlash(c.Folder)), tmp: r.tmp, limit: limit, kernel: c.Kernel}
 	if m == short {

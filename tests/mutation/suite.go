@@ -25,7 +25,7 @@ type Suite struct {
 	Long string
 }
 
-// name tells the suite from others in reports.
+// name identifies the suite in reports.
 func (s Suite) name() string {
 	if s.Kernel {
 		return s.Folder + " (kernel)"

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// PublicFolder returns a new folder below one in which everybody may write. The test removes it.
+// PublicFolder returns a new folder below one that is writable for all users. The test removes it.
 // Its path is short enough for sockets.
 func PublicFolder(t testing.TB) string {
 	t.Helper()

@@ -53,7 +53,7 @@ func Start(t testing.TB, start func(*exec.Cmd) error, name string, args ...strin
 func (p *Process) end(name string, args []string) {
 	sig := syscall.SIGKILL
 	if p.t.Failed() {
-		sig = syscall.SIGQUIT // a program that hangs tells where
+		sig = syscall.SIGQUIT // a program that hangs prints where
 	}
 	_ = p.Cmd.Process.Signal(sig) // it may have ended
 	_ = p.Cmd.Process.Signal(syscall.SIGCONT)
@@ -81,7 +81,7 @@ func (p *Process) read(r io.ReadCloser) {
 		p.mu.Unlock()
 		select {
 		case p.grown <- struct{}{}:
-		default: // somebody is told already
+		default: // a notification is pending already
 		}
 	}
 	_ = r.Close()    // it was read to its end

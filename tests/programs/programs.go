@@ -101,7 +101,8 @@ func SocketDir(t testing.TB) string {
 	return dir.Path
 }
 
-// Poll calls until it is satisfied, for so long at most; its error says what it still waits for.
+// Poll calls until there is no error, up to a time limit; the error describes what is still
+// missing.
 func Poll(most time.Duration, satisfied func() error) error {
 	deadline := time.Now().Add(most)
 	for tick := time.NewTicker(10 * time.Millisecond); ; <-tick.C {

@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "write the pages of docs/reference/cli anew")
 
-// page writes what a command says of itself, and those below it.
+// page writes the help of a command, and of its subcommands.
 func page(t *testing.T, w io.Writer, cmd *cobra.Command) {
 	t.Helper()
 	var help bytes.Buffer
@@ -47,7 +47,7 @@ func page(t *testing.T, w io.Writer, cmd *cobra.Command) {
 }
 
 func TestPagesOfCommandsAreTheirHelp(t *testing.T) {
-	t.Setenv(view.SocketEnv, view.RootSocket) // the default depends on who asks
+	t.Setenv(view.SocketEnv, view.RootSocket) // the default depends on the user
 	for _, cmd := range []*cobra.Command{
 		agent.NewCommand(io.Discard, io.Discard), reflector.NewCommand(io.Discard), cli.NewCommand(nil, io.Discard, io.Discard),
 	} {

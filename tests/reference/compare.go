@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Check has a test fail where the page differs from the metrics of a program; root is the top of
-// the repository as the test sees it.
+// Check fails a test where the page differs from the metrics of a program; root is the top of the
+// repository as the test sees it.
 func Check(t testing.TB, root, program string, registry *prometheus.Registry) {
 	t.Helper()
 	page, err := Read(root)
@@ -75,7 +75,7 @@ func differences(documented, registered []metric) (out []string) {
 	return out
 }
 
-// description matches what prometheus.Desc says of itself: it has no methods for that.
+// description matches the text form of prometheus.Desc, which has no accessors.
 var (
 	description = regexp.MustCompile(`fqName: "([^"]*)".*constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 	constant    = regexp.MustCompile(`(\w+)="(?:[^"\\]|\\.)*"`)
@@ -101,7 +101,7 @@ func described(registry *prometheus.Registry) (out []metric, err error) {
 		m, e := parse(d.String())
 		if e != nil {
 			err = e
-			continue // whoever describes must be able to end
+			continue // lets Describe end
 		}
 		m.kind = kinds[m.name]
 		out = append(out, m)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// metric is what the page says of a metric, or a registry.
+// metric is a metric as described by the page, or by a registry.
 type metric struct {
 	name, kind string   // kind: counter, gauge, histogram; empty when no series says it
 	labels     []string // sorted

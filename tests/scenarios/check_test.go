@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// subject is a running fleet and what it was told.
+// subject is a running fleet and the state that it received.
 type subject struct {
 	kind    backends.Kind
 	options harness.Options
@@ -24,12 +24,12 @@ type subject struct {
 	state   cluster.State
 	objects harness.Objects
 	running *harness.Cluster
-	// wired is a second fleet that is told the same. Sessions last there: a check asks
-	// the first one about flows and forgets them. It exists once a file has sent something.
+	// wired is a second fleet that receives the same. Sessions last there: a check asks the first
+	// one about flows and forgets them. It exists once a file has sent something.
 	wired *harness.Cluster
 }
 
-// start makes a fleet and tells it a state.
+// start makes a fleet and sends it a state.
 func (s *subject) start(ctx context.Context, state cluster.State) error {
 	var err error
 	if s.objects, err = harness.Reflect(state); err != nil {
@@ -52,7 +52,7 @@ func (s *subject) close() error {
 	return errors.Join(errs...)
 }
 
-// apply tells the running nodes what is different in the next state.
+// apply sends the differences of the next state to the running nodes.
 func (s *subject) apply(ctx context.Context, next cluster.State) error {
 	objects, err := harness.Reflect(next)
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *subject) check(ctx context.Context, except ...harness.Invariant) error 
 	return err
 }
 
-// allowed asks the stacks about a flow. Of what they cannot tell the specification tells.
+// allowed asks the dataplanes about a flow, and the specification where they cannot judge it.
 func (s *subject) allowed(f api.Flow) bool { return s.running.Does(f, s.expected().Oracle.Allowed(f)) }
 
 // decides reports whether the stacks know an end.
@@ -153,7 +153,7 @@ func (s *subject) restart(ctx context.Context, name string, next cluster.State) 
 	return n.Backend.Operations() - before, err
 }
 
-// away tells changes to all nodes but one, whose new agent is told everything.
+// away sends changes to all nodes but one, which gets a new agent and receives everything.
 func (s *subject) away(ctx context.Context, f *harness.Cluster, name string, changes model.Changes) error {
 	if err := f.Restart(name); err != nil {
 		return err

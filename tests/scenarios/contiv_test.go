@@ -61,8 +61,8 @@ func often(kind backends.Kind, n int) int {
 	return n
 }
 
-// TestContiv33EveryOrderGivesTheSameTables tells the world of bug B1 in 1000 orders, at
-// once and object by object.
+// TestContiv33EveryOrderGivesTheSameTables sends the world of bug B1 in 1000 orders, at once and
+// object by object.
 func TestContiv33EveryOrderGivesTheSameTables(t *testing.T) {
 	t.Parallel()
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {
@@ -166,8 +166,8 @@ func updated(i int) *networkingv1.NetworkPolicy {
 	return np
 }
 
-// TestContiv36AnAgentConvergesFromAnyStaleState replaces agents over stacks that hold one
-// random state, and tells them another one.
+// TestContiv36AnAgentConvergesFromAnyStaleState replaces agents over dataplanes that hold one
+// random state, and sends them another one.
 func TestContiv36AnAgentConvergesFromAnyStaleState(t *testing.T) {
 	t.Parallel()
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {

@@ -1,6 +1,5 @@
-// Package scenarios runs text files that say, for small clusters, what policies mean:
-// people read them, and every renderer is tested by them. docs/guide/scenarios.md
-// documents the commands.
+// Package scenarios runs text files that define, for small clusters, what policies mean: they are
+// readable, and every renderer is tested by them. docs/guide/scenarios.md documents the commands.
 //
 //	file -> datadriven -> commands -> world -> fleet of nodes over stacks of one kind
 //	                                    |                 |

@@ -14,10 +14,10 @@ import (
 	"github.com/sluice-net/sluice/tests/cluster"
 )
 
-// sourcePort is that of all flows: no policy can tell source ports apart.
+// sourcePort is that of all flows: no policy can distinguish source ports.
 const sourcePort = 49152
 
-// end is what a name of a file stands for: one party at one or more addresses.
+// end is the meaning of a name in a file: one party at one or more addresses.
 type end struct {
 	name  string
 	addrs []netip.Addr
@@ -27,7 +27,7 @@ type end struct {
 // port is a destination port, or a protocol without ports.
 type port struct {
 	number   uint16
-	protocol api.Protocol // ICMP stands for that of the flow's family
+	protocol api.Protocol // ICMP means that of the flow's family
 }
 
 // String returns "80/TCP" or "icmp".
@@ -71,8 +71,8 @@ type flowReader struct {
 
 func (w *world) reader() flowReader { return flowReader{w.state, w.parties} }
 
-// ends returns what an expression stands for: a name, a pattern of names with *, or
-// an address. name@4 and name@6 are the addresses of one family.
+// ends returns the meaning of an expression: a name, a pattern of names with *, or an address.
+// name@4 and name@6 are the addresses of one family.
 func (r flowReader) ends(expr string) ([]end, error) {
 	name, family, _ := strings.Cut(expr, "@")
 	if addr, err := netip.ParseAddr(expr); err == nil {

@@ -16,8 +16,8 @@ import (
 
 // operations is how much one node has done.
 type operations struct {
-	told  int // changes that its renderers were told
-	stack int // changes in its stack
+	told  int // changes that its renderers received
+	stack int // changes in its dataplane
 }
 
 // inspection are the commands that look into nodes.
@@ -26,9 +26,8 @@ type inspection struct {
 	log operationLog
 }
 
-// operations prints what every node did since the last time a file asked: the pods
-// and members of sets that renderers were told of, and with the name of a kind of
-// stack the changes in it.
+// operations prints what every node did since the last time a file asked: the updates of pods and
+// set members that renderers received, and with the name of a dataplane the changes in it.
 func (i inspection) operations(_ context.Context, c command) (string, error) {
 	kind, here, err := i.ofKind(c)
 	if err != nil {
@@ -84,8 +83,8 @@ func (i inspection) ofKind(c command) (kind string, here bool, err error) {
 	return kind, kind == i.subject.kind.Name, l.end()
 }
 
-// problems prints where objects are wrong, as users are told; the reasons in words are
-// the business of other tests.
+// problems prints where objects are wrong, as users see it; other tests compare the reasons in
+// words.
 func (i inspection) problems(ctx context.Context, c command) (string, error) {
 	problems, err := i.allProblems(ctx)
 	if err := errors.Join(err, c.plain()); err != nil {
@@ -97,8 +96,8 @@ func (i inspection) problems(ctx context.Context, c command) (string, error) {
 	return strings.Join(problems, "\n"), nil
 }
 
-// notes prints which policies users are told something about that is not wrong, but may
-// not be what they expect.
+// notes prints which policies have notes: they are not wrong, but may have effects that users do
+// not expect.
 func (i inspection) notes(ctx context.Context, c command) (string, error) {
 	if err := c.plain(); err != nil {
 		return "", err

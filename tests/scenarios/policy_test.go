@@ -175,7 +175,7 @@ func selectors(text string) (namespaces, pods *metav1.LabelSelector, err error) 
 	return namespaces, pods, err
 }
 
-// within returns what stands in the parentheses of a word.
+// within returns the text in the parentheses of a word.
 func within(text, word string) (inside string, ok bool) {
 	inside, ok = strings.CutPrefix(text, word+"(")
 	if !ok {

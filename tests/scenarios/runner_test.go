@@ -22,8 +22,8 @@ type Options struct {
 	Flows int
 }
 
-// Run runs the file over stacks of one kind. What is wrong ends the test and is told
-// with the file and the line.
+// Run runs the file over dataplanes of one kind. A failure ends the test and is reported with the
+// file and the line.
 func Run(t testing.TB, file string, kind backends.Kind, options Options) {
 	t.Helper()
 	r := &runner{kind: kind, options: options}
@@ -144,7 +144,7 @@ func (r *runner) change(ctx context.Context, c command) (string, error) {
 	return r.apply(ctx, lines)
 }
 
-// apply changes the world and tells it.
+// apply changes the world and sends the changes.
 func (r *runner) apply(ctx context.Context, lines []line) (string, error) {
 	next := r.world.clone()
 	if err := next.change(lines); err != nil {
@@ -174,7 +174,7 @@ func (r *runner) policy(ctx context.Context, c command) (string, error) {
 	return r.tell(ctx, next)
 }
 
-// tell brings the next world to the nodes.
+// tell sends the next world to the nodes.
 func (r *runner) tell(ctx context.Context, next *world) (string, error) {
 	r.world = next
 	if err := r.subject.apply(ctx, next.state); err != nil {
@@ -209,7 +209,7 @@ func (c command) plain() error {
 	return l.end()
 }
 
-// resync tells all nodes the whole state.
+// resync sends the whole state to all nodes.
 func (r *runner) resync(ctx context.Context, c command) (string, error) {
 	before := r.subject.running.Operations()
 	if err := errors.Join(c.plain(), r.subject.resync(ctx)); err != nil {
@@ -258,7 +258,7 @@ func count(n int) string {
 	return fmt.Sprintf("%d operations", n)
 }
 
-// sameAsFresh says what every change proves, where a reader is to see it.
+// sameAsFresh checks explicitly, for readers, what every change checks anyway.
 func (r *runner) sameAsFresh(ctx context.Context, c command) (string, error) {
 	if err := errors.Join(c.plain(), r.subject.check(ctx, harness.Verdict, harness.Again)); err != nil {
 		return "", err

@@ -71,8 +71,8 @@ func (s sessions) reply(ctx context.Context, c command) (string, error) {
 	return s.talk(ctx, c, func(f *harness.Cluster, flow api.Flow) string { return arrives(f.Reply(flow)) })
 }
 
-// collide has both ends send all that could open or answer the flow, twice, as ends do that work
-// together. None of it arrives where policy denies both directions.
+// collide sends from both ends all packets that could open or answer the flow, twice, as colluding
+// ends would. None of them arrives where policy denies both directions.
 func (s sessions) collide(ctx context.Context, c command) (string, error) {
 	return s.talk(ctx, c, func(f *harness.Cluster, flow api.Flow) string {
 		back, there, here := flow.Reverse(), false, false

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// tables prints the tables of every node: who shares them and how many rules they
-// have, or with the word rules all of them.
+// tables prints the tables of every node: the pods that share them and the number of their rules,
+// or with the word rules all of them.
 func (i inspection) tables(ctx context.Context, c command) (string, error) {
 	full := false
 	if n := len(c.CmdArgs) - 1; n >= 0 && c.CmdArgs[n].String() == "rules" {
@@ -70,7 +70,7 @@ func holders(t backends.Table) string {
 	return strings.Join(names, ", ")
 }
 
-// meaning puts what sets stand for in the place of their names.
+// meaning replaces the names of sets by their content.
 func meaning(rule string, s *policy.Snapshot) string {
 	for _, set := range s.Sets {
 		rule = strings.ReplaceAll(rule, set.ID.String(), "{"+set.Meaning+"}")

@@ -15,15 +15,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// spec is what stands under spec in a manifest of an administrators' policy, or a part
-// of it. Both versions of the API have nearly the same one, but not in Go.
+// spec is the value of spec in a manifest of an admin policy, or a part of it. Both versions of the
+// API have nearly the same one, but not in Go.
 type spec = map[string]any
 
 // tierKind is a kind of administrators' policies. Files name it as kubectl does.
 type tierKind struct {
 	empty    func() metav1.Object
 	defaults string            // the name of a policy that names none
-	words    []string          // fields of the spec that stand in the command
+	words    []string          // fields of the spec that are in the command
 	ports    string            // the field of a rule that holds ports
 	port     func(portOf) spec // an element of it
 }
@@ -37,9 +37,9 @@ var tierKinds = map[string]tierKind{
 		words: []string{"tier", "priority"}, ports: "protocols", port: portOf.alpha2},
 }
 
-// parseTier reads an administrators' policy: "cnp guard tier=Admin priority=10", with
-// its spec as YAML or in the short form, whose first word is for. With YAML the words
-// of the command may stand there instead.
+// parseTier reads an admin policy: "cnp guard tier=Admin priority=10", with its spec as YAML or in
+// the short form, whose first word is for. With YAML the line may have the words of the command
+// instead.
 func parseTier(l line, text string) (metav1.Object, error) {
 	kind, name := tierKinds[l.verb], tierKinds[l.verb].defaults
 	if name == "" || len(l.args) > 0 {
@@ -67,7 +67,7 @@ func parseTier(l line, text string) (metav1.Object, error) {
 	return kind.object(name, s)
 }
 
-// addWords adds the fields that stand in the command.
+// addWords adds the fields in the command.
 func (k tierKind) addWords(s spec, l line) error {
 	for _, a := range l.args {
 		value, err := one(a)

@@ -197,8 +197,8 @@ func (w *world) forgetNamespace(name string) error {
 	return nil
 }
 
-// forget reads "forget namespace shop": its object goes, what is in it stays, as a
-// node sees a cluster that hears of the namespace last.
+// forget reads "forget namespace shop": the namespace's object is removed, but what is in it stays,
+// as for a node that receives the namespace last.
 func (w *world) forget(l line) error {
 	kind, err := l.take("namespace")
 	if err != nil || kind != "namespace" {

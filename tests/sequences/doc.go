@@ -1,18 +1,18 @@
-// Package sequences brings running clusters through lists of states, by every way that
-// can lead to them, and looks at everything after each event.
+// Package sequences brings running clusters through lists of states, on every path that can lead to
+// them, and examines the cluster after each event.
 //
 //	lists -> renderertest.Expanders -> events -> fleet over every kind of stack -> harness.Check
 //
 // The lists are written in lists_test.go and tiers_test.go, taken from recorded suites, and drawn.
-// An expander turns a list into events: changes in another order, split, squashed, taken back, told
+// An expander turns a list into events: changes in another order, split, squashed, reverted, sent
 // twice, as resyncs, with restarts between.
 //
 // # Invariants
 //
 //   - After an event every invariant of tests/harness holds.
-//   - A state that is on the way only is judged as all others: the oracle gets the
-//     Kubernetes objects of that moment.
-//   - No list and no expander knows a stack.
+//   - An intermediate state is judged as all others: the oracle gets the Kubernetes objects of that
+//     moment.
+//   - Lists and expanders do not depend on a dataplane.
 //
 // # Cost
 //

@@ -16,19 +16,19 @@ import (
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// faulty is a stack that keeps a book of what it is told, beside the real one below,
-// and can have a fault.
+// faulty is a backend that records its desired state, in addition to the real backend below, and
+// can have a fault.
 type faulty struct {
 	backends.Backend
 	edit func(renderer.Txn, *faulty) renderer.Txn // nil: nothing is changed
 
-	pods    map[sluice.PodID]renderer.PodConfig // as told
+	pods    map[sluice.PodID]renderer.PodConfig // as received
 	arrived []sluice.PodID                      // in the order in which they came
-	tables  map[renderer.Digest]bool            // of all that was told, unless they are dropped
+	tables  map[renderer.Digest]bool            // all that were received, unless they are dropped
 
 	leaks     bool // tables that no pod has any more stay
-	remembers bool // what is installed tells who came first
-	rewrites  bool // everything that it is told is written, also what is there
+	remembers bool // what is installed depends on which pod came first
+	rewrites  bool // every update is written, even if it changes nothing
 	written   int
 }
 
@@ -44,13 +44,13 @@ func faultyKind(kind backends.Kind, fault func(*faulty)) backends.Kind {
 
 func (f *faulty) Renderer() renderer.Renderer { return faultyRenderer{f.Backend.Renderer(), f} }
 
-// Sees says what the stack below does.
+// Sees returns the answer of the backend below.
 func (f *faulty) Sees(flow sluice.Flow) bool {
 	p, ok := f.Backend.(backends.Partial)
 	return !ok || p.Sees(flow)
 }
 
-// Narrows says what the stack below does.
+// Narrows returns the answer of the backend below.
 func (f *faulty) Narrows(flow sluice.Flow) bool {
 	n, ok := f.Backend.(backends.Narrow)
 	return ok && n.Narrows(flow)
@@ -58,7 +58,7 @@ func (f *faulty) Narrows(flow sluice.Flow) bool {
 
 func (f *faulty) Operations() int { return f.Backend.Operations() + f.written }
 
-// Installed tells more than that of the stack if it has to.
+// Installed adds to that of the backend if the fault requires it.
 func (f *faulty) Installed() (string, error) {
 	text, err := f.Backend.Installed()
 	if f.remembers {
@@ -141,12 +141,12 @@ func (t forgetsRemovals) UpdateSet(id sluice.SetID, added, _ []netip.Prefix) {
 	t.Txn.UpdateSet(id, added, nil)
 }
 
-// keepsMoved does not hear that a pod is gone, be it to another node.
+// keepsMoved ignores that a pod is gone, even if it moved to another node.
 type keepsMoved struct{ renderer.Txn }
 
 func (keepsMoved) Remove(sluice.PodID) {}
 
-// keepsOrder does not hear of a new pod that comes after one of a later name.
+// keepsOrder ignores a new pod that comes after one of a later name.
 type keepsOrder struct {
 	renderer.Txn
 	f *faulty

@@ -34,7 +34,7 @@ func (f *failure) String() string {
 	return b.String()
 }
 
-// describe says what an event tells.
+// describe returns the changes of an event as text.
 func describe(e event) string {
 	var words []string
 	if e.Restart {
@@ -62,7 +62,7 @@ type inspection struct {
 	list
 	sequence sequence
 	kind     backends.Kind
-	silent   []*corev1.Node // that nobody is told of
+	silent   []*corev1.Node // nodes that no agent knows
 	known    map[string]met // by digest
 	space    space
 	events   int // so far
@@ -104,7 +104,7 @@ func (x *inspection) run(ctx context.Context, expander renderertest.Expander[mod
 			out = fail(len(events), event{}, r.now, fmt.Errorf("close: %w", err))
 		}
 	}()
-	// A node that has heard of nothing resyncs first, as all sources do.
+	// A node that has received nothing resyncs first, as with all event sources.
 	if err := f.Apply(ctx, model.Changes{Resync: true}); err != nil {
 		return fail(0, event{}, nil, err)
 	}
@@ -117,7 +117,7 @@ func (x *inspection) run(ctx context.Context, expander renderertest.Expander[mod
 	return nil
 }
 
-// step tells an event and returns what is wrong then.
+// step applies an event and returns the violation, if any.
 func (r *runner) step(ctx context.Context, e event) error {
 	before, operations := digestOf(r.now), r.fleet.Written()
 	r.now = e.After(r.now)

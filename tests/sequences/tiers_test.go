@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/tests/cluster"
 )
 
-// The words for policies of administrators: their specs are YAML, in which from and to
-// are peers and on is a list of ports.
+// The words for admin policies: their specs are YAML, in which from and to are peers and on is a
+// list of ports.
 
 // cnp is a ClusterNetworkPolicy ("Admin 10") of rules.
 func cnp(name, standing, subject string, rules ...rule) *v1alpha2.ClusterNetworkPolicy {
@@ -98,7 +98,7 @@ func host(name, set string, addrs ...string) *corev1.Node {
 	return n
 }
 
-// tierLists have policies of administrators.
+// tierLists have admin policies.
 func tierLists() []list {
 	onlyAPI := policy("shop/web", "app=web", in(pods("app=api"), port("tcp/80")))
 	allow := cnp("m", "Admin 10", ofTeamA, from("Accept", everyPod, onTCP80), to("Accept", appAPI, allPorts))

@@ -100,8 +100,8 @@ func compareIDs(a, b model.ID) int {
 		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// stateOf returns the Kubernetes objects of a moment, for the oracle; nodes are there
-// although nobody is told of them.
+// stateOf returns the Kubernetes objects of a moment, for the oracle. It includes nodes, although
+// agents do not receive them.
 func stateOf(m moment, nodes []*corev1.Node) cluster.State {
 	objects := []any{}
 	for _, n := range nodes {
@@ -123,7 +123,7 @@ func digestOf(m moment) string {
 	return fmt.Sprint(numbers)
 }
 
-// told returns an event as nodes hear of it, in its order.
+// The changes of an event as nodes receive them, in its order.
 func told(e event) model.Changes {
 	c := model.Changes{Resync: e.Resync}
 	for _, d := range e.Deltas {
@@ -137,7 +137,7 @@ func told(e event) model.Changes {
 	return c
 }
 
-// storedOf returns what nodes were told of a moment; what is refused is without a value.
+// storedOf returns what nodes received of a moment; a refused object has no value.
 func storedOf(m moment) harness.Objects {
 	out := harness.Objects{}
 	for id, v := range m {

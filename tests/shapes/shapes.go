@@ -20,7 +20,7 @@ const Node = "n1"
 // Tenant is the namespace of the shape.
 const Tenant = "tenant"
 
-// Other is the namespace of a tenant beside it.
+// Other is the namespace of another tenant.
 const Other = "other"
 
 // Shape is some manifests of one size.

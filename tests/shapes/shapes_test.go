@@ -60,7 +60,7 @@ func newNode(t *testing.T, memory uint64) *node {
 	return n
 }
 
-// apply tells objects; without del they are added to the state.
+// apply sends objects; without del they are added to the state.
 func (n *node) apply(resync, del bool, objects ...any) {
 	n.t.Helper()
 	c := model.Changes{Resync: resync}
@@ -131,7 +131,7 @@ func TestShapesAreEnforcedAsTheyAreWritten(t *testing.T) {
 		t.Run(s.Name, func(t *testing.T) {
 			n := newNode(t, 0)
 			size := small
-			if s.Name == shapes.All[0].Name { // 67 policies of so many
+			if s.Name == shapes.All[0].Name { // 67 policies of this size each
 				size = 4
 			}
 			objects := s.Objects(size)
@@ -215,8 +215,8 @@ func TestShapesInBatchesEndAsTheyAreWritten(t *testing.T) {
 	n.check(renderertest.Extent(300, 3000, 10_000), "")
 }
 
-// TestShapesGrowAsTheyAreWritten: twice the rules take about twice the memory in the kernel, also
-// where every rule is about nearly everybody.
+// TestShapesGrowAsTheyAreWritten checks that twice the rules take about twice the memory in the
+// kernel, also where every rule is about nearly all pods.
 func TestShapesGrowAsTheyAreWritten(t *testing.T) {
 	product := map[string]bool{"NotIn by pods": true, "wide ranges by pods": true, "selectors by ports": true} // of rules and pods
 	lines := func(s shapes.Shape, size int) int {

@@ -39,7 +39,7 @@ func FromPods(expression string) string {
 	return `spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchExpressions: [` + expression + `]}}]}]}`
 }
 
-// DBPorts is a policy for the database that allows everybody on some ports.
+// DBPorts is a policy for the database that allows all peers on some ports.
 func DBPorts(ports string) string {
 	return `spec: {podSelector: {matchLabels: {app: db}}, ingress: [{ports: [` + ports + `]}]}`
 }
@@ -54,7 +54,7 @@ func DBFrom(peers string) string {
 	return `spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [` + peers + `]}]}`
 }
 
-// Parts of policies of administrators.
+// Parts of admin policies.
 const (
 	ForAll  = `subject: {namespaces: {}}, `
 	ForShop = `subject: {namespaces: {matchLabels: {kubernetes.io/metadata.name: shop}}}, `
@@ -83,7 +83,7 @@ func ClusterPolicy(tier, name string, priority int, spec string) string {
 	return fmt.Sprintf("{kind: ClusterNetworkPolicy, metadata: {name: %s}, spec: {tier: %s, priority: %d, %s}}\n---\n", name, tier, priority, spec)
 }
 
-// AddAdmin adds policies of administrators to a state.
+// AddAdmin adds admin policies to a state.
 func AddAdmin(t *testing.T, s *oracle.State, text string) {
 	t.Helper()
 	for doc := range strings.SplitSeq(text, "\n---") {

@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-net/sluice/internal/oracle"
 )
 
-// Question is a first packet that somebody asks about, and what the answer must be.
+// Question is a first packet, and the expected verdict.
 type Question struct {
 	Src, Dst oracle.Endpoint
 	Protocol api.Protocol
@@ -114,8 +114,8 @@ func Cluster() oracle.State {
 	}
 }
 
-// Under returns the cluster under policies of namespace shop and policies of administrators,
-// with a pod that waits for its address.
+// Under returns the cluster under policies of namespace shop and admin policies, with a pod that
+// waits for its address.
 func Under(t *testing.T, policies, admin string) oracle.State {
 	t.Helper()
 	s := Cluster()
@@ -196,7 +196,7 @@ func Explained(t *testing.T, policies, question string) reason.Verdict {
 	return ExplainedInTiers(t, policies, "", question)
 }
 
-// ExplainedInTiers does so where policies of administrators are in force, too.
+// ExplainedInTiers explains a flow where admin policies are in force, too.
 func ExplainedInTiers(t *testing.T, policies, tiers, question string) reason.Verdict {
 	t.Helper()
 	q := Ask(t, question+" deny")

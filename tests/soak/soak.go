@@ -110,7 +110,7 @@ func (s *soak) diverged(ctx context.Context, seed uint64, played differential.Ca
 	s.divergences[mine] = divergence{Seed: seed, Check: string(d.Invariant), Text: d.Text, Case: small.String(), Events: len(small.Events)}
 }
 
-// progress says in one line how far it is.
+// progress returns the progress in one line.
 func (s *soak) progress() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

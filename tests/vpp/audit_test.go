@@ -139,8 +139,9 @@ func TestVPPAuditRepairsContentUnderTheSameTag(t *testing.T) {
 	}
 }
 
-// TestVPPForeignACLsStayWhereTheyStand has somebody else bind an ACL that permits all: behind ours,
-// where no commit moves it and nothing passes by it, and then in front, where it decides.
+// TestVPPForeignACLsStayWhereTheyStand binds an ACL of another owner that permits all: first behind
+// Sluice's ACLs, where no commit moves it and it has no effect, and then in front, where it
+// decides.
 func TestVPPForeignACLsStayWhereTheyStand(t *testing.T) {
 	x := newAudited(t)
 	x.render(onPort(80), nil)
@@ -230,7 +231,7 @@ func TestVPPAuditRepairsSessionRules(t *testing.T) {
 	}
 }
 
-// removeRule removes a rule that says who may reach an IPv4 address over TCP.
+// removeRule removes a rule about the peers of an IPv4 address over TCP.
 func removeRule(t *testing.T, v *vpptest.Process) {
 	t.Helper()
 	client := session.NewServiceClient(v.Conn)

@@ -51,7 +51,7 @@ func (x *bench) tell(n half, c model.Changes) {
 	}
 }
 
-// start starts the node with VPP and tells it everything.
+// start starts the node with VPP and sends it everything.
 func (x *bench) start() {
 	x.b.Helper()
 	x.real = startNode(x.b, measuredNode, acl.Options{Socket: x.Socket()})
@@ -69,8 +69,8 @@ func (x *bench) check() {
 	x.sample()
 }
 
-// sample sends, to every local pod, a packet that some policy permits, and one to a
-// port beside it.
+// sample sends, to every local pod, a packet that some policy permits, and one to a neighbouring
+// port.
 func (x *bench) sample() {
 	x.b.Helper()
 	s := x.world.state()
@@ -124,9 +124,8 @@ func eachShape(b *testing.B, run func(*testing.B, shape)) {
 	}
 }
 
-// BenchmarkVPPStart measures a node that starts beside an empty VPP which has the
-// interfaces of all its pods: from the connection, with the objects decoded, until
-// everything is enforced.
+// BenchmarkVPPStart measures a node that starts with an empty VPP which has the interfaces of all
+// its pods: from the connection, with the objects decoded, until everything is enforced.
 func BenchmarkVPPStart(b *testing.B) {
 	eachShape(b, func(b *testing.B, s shape) {
 		x := newBench(b, s)
@@ -144,8 +143,8 @@ func BenchmarkVPPStart(b *testing.B) {
 	})
 }
 
-// BenchmarkVPPAgentRestart measures a node that starts beside a VPP which holds
-// everything already. It must change nothing.
+// BenchmarkVPPAgentRestart measures a node that starts with a VPP which holds everything already.
+// It must change nothing.
 func BenchmarkVPPAgentRestart(b *testing.B) {
 	eachShape(b, func(b *testing.B, s shape) {
 		x := newBench(b, s)

@@ -1,16 +1,16 @@
-// Package vpp proves on a real VPP what everything else proves on the embedded
-// vswitch: the whole product, from Kubernetes objects to packets, with a VPP process
-// at its end instead. docs/reference/vpp.md says what came out.
+// Package vpp tests on a real VPP what all other tests show on the embedded vswitch: the whole
+// product, from Kubernetes objects to packets, with a VPP process as the dataplane.
+// docs/reference/vpp.md has the results.
 //
-// It stands beside the flow of rooms and drives it from both ends:
+// The package drives the components from both ends:
 //
 //	manifests -> convert.ToModel -> node.Node -> API socket -> VPP <- packet generator
 //	     |              \-----> node.Node -> embedded vswitch        |
 //	     |                            \------- equal ACLs? ---------/|
 //	     +-> oracle.New -------------- equal verdicts? -------------/
 //
-// An embedded node runs beside the one with VPP. Its interfaces and routes are made
-// in VPP too, as a CNI plugin would, so that both have the same work to do.
+// An embedded node runs in parallel to the one with VPP. Its interfaces and routes are made in VPP
+// too, as a CNI plugin would, so that both have the same work to do.
 //
 // Below that, scenarios ask what the ACL plugin does by itself (TestVPPScenarios): each
 // is a list of calls and packets with their outcomes, in a plane that is a VPP or the

@@ -116,7 +116,7 @@ func TestVPPEndsThatSendAtOnceStayApart(t *testing.T) {
 	}
 }
 
-// TestVPPDeniedPacketsTakeNoSessions has a pod that may send nothing send a lot.
+// TestVPPDeniedPacketsTakeNoSessions sends many packets from a pod that may send nothing.
 func TestVPPDeniedPacketsTakeNoSessions(t *testing.T) {
 	const sent = 2000
 	g := newGuarded(t, acl.Options{})
@@ -167,8 +167,8 @@ func TestVPPFirstPolicyKeepsFlowsThatThePodOpened(t *testing.T) {
 	}
 }
 
-// TestVPPForbiddenUDPEndsWithItsSession has a pod go on to send to a peer that may not reach it any
-// more: that keeps the way open, but only until the session was idle for as long as it may be.
+// TestVPPForbiddenUDPEndsWithItsSession lets a pod continue to send to a peer that may no longer
+// reach it: that keeps the session open, but only until its idle timeout.
 func TestVPPForbiddenUDPEndsWithItsSession(t *testing.T) {
 	g := newGuarded(t, acl.Options{Flows: acl.Flows{UDPIdle: time.Second}})
 	udp := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Protocol: api.UDP, DstPort: api.Port(53)}, {Action: api.Deny}}, nil)

@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
-// world is the Kubernetes objects of a cluster: what nodes are told, converted, and
-// what the oracle judges by, as it is.
+// world is the Kubernetes objects of a cluster. Nodes receive them converted; the oracle judges by
+// the objects themselves.
 type world map[model.ID]any
 
 // shop reads the example of the documentation. All of its pods are on node-1.

@@ -54,8 +54,8 @@ func TestVPPAddressTranslation(t *testing.T) {
 	vpptest.Eventually(t, "the agent to go on", func() bool { return l.real.ACL.State().Err == nil })
 }
 
-// TestVPPSplit has VPP give pods another source as their packets enter, where only the
-// ACLs of the pod's own interface see who sends. It goes on with the flows that it has.
+// TestVPPSplit makes VPP translate the source of pods' packets on input, so that only the ACLs of
+// the pod's own interface see the sender. Established flows continue.
 func TestVPPSplit(t *testing.T) {
 	p := vpptest.Plumb(vpptest.Launch(t, "nat_plugin.so"))
 	l := newLabWith(t, p, "node-1", acl.Options{Orientation: acl.Split, Flows: acl.Flows{Established: acl.Keep}})

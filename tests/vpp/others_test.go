@@ -27,8 +27,8 @@ type guards struct {
 	client vppacl.RPCService
 }
 
-// guard has the interface of web take nothing but what comes from its own Ethernet and IP
-// address, and that of db one type of frame besides IP.
+// guard restricts the interface of web to its own Ethernet and IP source address, and that of db to
+// IP and one other type of frame.
 func guard(t *testing.T, b bridge) guards {
 	g := guards{b, vppacl.NewServiceClient(b.Conn)}
 	own := acl_types.MacipACLRule{

@@ -32,7 +32,7 @@ type plane interface {
 	passes(p vpptest.Packet) bool
 	// idle lets time pass.
 	idle(d time.Duration)
-	// hits returns how often each rule of an ACL has matched; there may be more numbers.
+	// The packet counters of the rules of an ACL; there may be more numbers than rules.
 	hits(index uint32) []uint64
 }
 
@@ -307,7 +307,7 @@ func (x *trial) deleteLoopback(swIfIndex uint32) {
 	x.code("delete a loopback", x.codeOf(err), 0)
 }
 
-// pass and drop send a packet and say what must become of it.
+// pass and drop send a packet and require that verdict.
 func (x *trial) pass(what string, p vswitch.Packet) {
 	x.Helper()
 	x.passAs(what, vpptest.Packet{Packet: p})

@@ -38,7 +38,7 @@ func (f tcpFlow) opens() bool {
 	return f.passes(f.syn) && f.passes(synAck) && f.passes(f.ack)
 }
 
-// lives reports whether both ends hear each other.
+// lives reports whether data passes in both directions.
 func (f tcpFlow) lives() bool { return f.passes(f.ack) && f.passes(f.ans) && f.passes(f.ack) }
 
 // moved returns a world in which the first rule of a policy opens another port.
@@ -58,9 +58,9 @@ func moved(w world, namespace, name string, d api.Direction) world {
 	return out
 }
 
-// TestVPPRevocation has policies change under open TCP connections: the client's next
-// packet meets the new policy, whoever opened a connection that is still permitted
-// keeps it, and what is permitted again resumes.
+// TestVPPRevocation changes policies under open TCP connections: the client's next packet meets the
+// new policy, connections that are still permitted stay open, and those that are permitted again
+// resume.
 func TestVPPRevocation(t *testing.T) {
 	l := newLab(t, vpptest.Plumb(vpptest.Launch(t)), "node-1")
 	w := shop(t)

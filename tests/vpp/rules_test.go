@@ -49,7 +49,7 @@ func (x *trial) icmp() (protocol api.Protocol, echo, unreachable uint8) {
 	return api.ICMP, 8, 3
 }
 
-// owned are the rules of an input list that leaves sessions to who opens a flow.
+// owned are the rules of an input list that leaves sessions to the side that opens a flow.
 func (x *trial) owned() []acl_types.ACLRule {
 	syn := x.proto(reflect, api.TCP)
 	syn.TCPFlagsMask, syn.TCPFlagsValue = 18, 2
@@ -79,7 +79,7 @@ const (
 	syn = 2
 )
 
-// direction is what a scenario is about when it holds for both: who starts.
+// direction is the direction of a flow, for scenarios that hold for both.
 type direction struct {
 	name  string
 	input bool // the pod starts

@@ -68,7 +68,7 @@ var policyScenarios = []scenario{
 	}},
 	{"a change of the input list that sessions do not see cuts nothing", func(x *trial) {
 		x.reclassify(true)
-		in := x.add(x.rule(reflect)) // grace
+		in := x.add(x.rule(reflect)) // during the grace period
 		x.bind(in, x.add(x.rule(deny)))
 		p := flags(x.from(api.TCP, 5000, 443), ack)
 		x.pass("in grace: a flow of which nothing is known", p)

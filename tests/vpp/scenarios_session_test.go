@@ -173,7 +173,7 @@ func (x *trial) placesFor(n int) {
 	x.cli(fmt.Sprintf("set acl-plugin session table max-entries %d", n+1))
 }
 
-// eventuallyDrop is for what VPP does by itself soon after it was told.
+// eventuallyDrop is for what VPP does by itself soon after a request.
 func (x *trial) eventuallyDrop(what string, p vswitch.Packet) {
 	x.Helper()
 	vpptest.Eventually(x, what+" to be dropped", func() bool { return !x.passes(vpptest.Packet{Packet: p}) })

@@ -167,8 +167,8 @@ func embeddedStack(t *testing.T) *vswitch.Switch {
 	return sw
 }
 
-// TestVPPSessionRulesAreReadBack compares what VPP holds with what the embedded vswitch holds that
-// was told the same, and starts the renderer anew.
+// TestVPPSessionRulesAreReadBack compares what VPP holds with what the embedded vswitch holds after
+// the same updates, and starts the renderer anew.
 func TestVPPSessionRulesAreReadBack(t *testing.T) {
 	v := hostStack(t)
 	sw := embeddedStack(t)

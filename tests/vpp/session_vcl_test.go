@@ -79,8 +79,8 @@ func talking(t *testing.T, o rules.Options) (*vpptest.Process, *rules.Renderer) 
 // areOpen reports whether both connections are open, that of control and that of data.
 func areOpen(v *vpptest.Process, own string) bool { return sessions(v, own, "ESTABLISHED") == 2 }
 
-// TestVPPConnectionsOfVCLApplicationsAreRevoked denies what is open. The server closes what it is
-// told to close.
+// TestVPPConnectionsOfVCLApplicationsAreRevoked denies established connections. VPP asks the server
+// to close them, and it does.
 func TestVPPConnectionsOfVCLApplicationsAreRevoked(t *testing.T) {
 	v, r := talking(t, rules.Options{})
 	permitted := api.ContivRule{Action: api.Permit, Src: api.AddrNet(clientIPs[0]), Protocol: api.TCP, DstPort: api.Ports(vclPort, vclPort+1)}
@@ -98,7 +98,7 @@ func TestVPPConnectionsOfVCLApplicationsAreRevoked(t *testing.T) {
 }
 
 // TestVPPConnectionsThatAnApplicationDoesNotCloseAreCounted denies what the client may connect to.
-// It never stops writing, and does not hear that it is to close.
+// It never stops writing, and ignores the request to close.
 func TestVPPConnectionsThatAnApplicationDoesNotCloseAreCounted(t *testing.T) {
 	v, r := talking(t, rules.Options{})
 	tell(t, r, []api.ContivRule{denyRest}, nil)
@@ -119,7 +119,8 @@ func TestVPPConnectionsAreKept(t *testing.T) {
 }
 
 // TestVPPConnectionsThatCutThroughAreClosed has client and server on one routing table, so that
-// they talk by shared memory. The client never hears that it is to close; the server does.
+// they exchange data through shared memory. The client never gets the request to close; the server
+// does.
 func TestVPPConnectionsThatCutThroughAreClosed(t *testing.T) {
 	v, run := vclStack(t, oneRouter)
 	r := openRules(t, rules.Options{Socket: v.Socket()})

@@ -25,7 +25,7 @@ func questions(n int) []vpptest.Packet {
 	return out
 }
 
-// TestVPPSessionTableFillsAndEmpties has a pod that may send take all places.
+// TestVPPSessionTableFillsAndEmpties fills all places from a pod that may send.
 func TestVPPSessionTableFillsAndEmpties(t *testing.T) {
 	x := newAudited(t)
 	const limit = 2000

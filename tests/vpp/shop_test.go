@@ -80,8 +80,8 @@ func TestVPPShop(t *testing.T) {
 	atLeast(t, "packets", sent, 100_000)
 }
 
-// TestVPPInterfaceComesLater has a pod rendered before it has an interface: its
-// packets must wait, and nobody else.
+// TestVPPInterfaceComesLater renders a pod before it has an interface: its packets must wait, and
+// those of other pods must not.
 func TestVPPInterfaceComesLater(t *testing.T) {
 	p := vpptest.Plumb(vpptest.Launch(t))
 	l := newLab(t, p, "node-1")
@@ -133,7 +133,7 @@ func TestVPPKeepsWhatItHolds(t *testing.T) {
 	t.Run("while no agent runs", same)
 	l.real = startNode(t, "node-1", acl.Options{Socket: l.Socket()})
 	vpptest.Eventually(t, "the agent to connect", func() bool { return l.real.ACL.State().Connected })
-	for range 20 { // and to hear of interfaces, each time with its event loop having run
+	for range 20 { // and to get events of interfaces, each time after its event loop has run
 		l.Do("set interface state loop0 down")
 		l.Do("set interface state loop0 up")
 		if _, err := l.real.Plugin.Snapshot(t.Context()); err != nil {

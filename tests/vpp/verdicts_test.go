@@ -96,7 +96,7 @@ func (n *tally) count(f api.Flow, left bool) {
 	}
 }
 
-// verify says what is wrong with one verdict, or with where the packet went.
+// verify reports a wrong verdict, or a packet on the wrong interface.
 func (l *lab) verify(truth *oracle.Oracle, f api.Flow, left bool, tag string) string {
 	if want := l.expected(truth, f); left != want {
 		return fmt.Sprintf("%s: vpp permits it: %t, the oracle: %t", f, left, want)
@@ -123,9 +123,9 @@ func (l *lab) passes(f api.Flow) bool {
 	return f.Src != f.Dst && l.Routes[f.Src]+l.Routes[f.Dst] != "" && vpptest.Routable(f.Src) && vpptest.Routable(f.Dst)
 }
 
-// TestVPPRandomClusters has one VPP go from one random cluster to the next, and
-// through what happens to each, with a new agent for every one. VPP remembers each
-// flow that a pod tries, so not all of them are asked: it has room for 500 000.
+// TestVPPRandomClusters brings one VPP from one random cluster to the next, and through the events
+// of each, with a new agent for every one. VPP remembers each flow that a pod tries, so not all of
+// them are asked: it has room for 500 000.
 func TestVPPRandomClusters(t *testing.T) {
 	clusters, steps := 12, 4
 	if testing.Short() {

@@ -350,7 +350,7 @@ func (c *Cable) Names() string {
 		path := filepath.Join(folder, name)
 		c.Must(os.WriteFile(path, nil, 0o600))
 		c.Must(unix.Mount(fmt.Sprintf("/proc/self/fd/%d", int(h.NS)), path, "", unix.MS_BIND, ""))
-		c.T.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) }) // else the folder cannot be removed, which is told of
+		c.T.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) }) // else the folder cannot be removed, and the test reports that
 	}
 	return folder
 }

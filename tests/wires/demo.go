@@ -49,7 +49,7 @@ func (c *Cable) TryDemo() {
 }
 
 // Lead listens inside the namespace of the node, until the test ends, and leads to what listens at
-// an address outside of it. While the address is nil, or nobody listens, connections end.
+// an address outside of it. While the address is nil, or no process listens, connections end.
 func (c *Cable) Lead(target *atomic.Pointer[string]) (near string) {
 	var l net.Listener
 	c.Must(Inside(c.Node, func() (err error) {

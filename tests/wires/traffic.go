@@ -26,7 +26,8 @@ func (c *Count) Stop() { c.stop() }
 // pause is between packets that are not answered.
 const pause = time.Millisecond
 
-// Send has a pod send datagrams to a server until Stop is called: each must be answered, or none.
+// Send sends datagrams from a pod to a server until Stop is called: either all must be answered, or
+// none.
 func (c *Cable) Send(from, to string, family int, port uint16, answered bool) *Count {
 	c.T.Helper()
 	conn, err := c.Dial(from, to, "udp", family, port, Patience)

@@ -14,8 +14,8 @@ import (
 const listKind = "List"
 
 // irrelevantKinds are the other kinds that Kubernetes itself serves. Policy needs none of them, and
-// manifests commonly contain them beside policies, so they are skipped silently. A kind that is
-// neither here nor supported is reported, because it may be a policy on which somebody relies.
+// manifests commonly contain them together with policies, so they are skipped silently. A kind that
+// is neither here nor supported is reported, because it may be a policy on which users rely.
 var irrelevantKinds = kindSet(`
 	Binding ComponentStatus ConfigMap Event LimitRange PersistentVolume PersistentVolumeClaim
 	PodTemplate ReplicationController ResourceQuota Secret ServiceAccount
@@ -54,7 +54,7 @@ func irrelevant(kind string) bool {
 // foreign reports whether an object, or a list, shares only the name of its kind with nodes,
 // services or endpoints of Kubernetes: storage systems have nodes, and serverless platforms have
 // services, in groups of their own. They are skipped. Kinds of policies are not: a policy of
-// another group may be one on which somebody relies.
+// another group may be one on which users rely.
 func foreign(env envelope) bool {
 	kind := strings.TrimSuffix(env.kind, listKind)
 	switch kind {

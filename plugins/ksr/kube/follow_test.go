@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// sink notes what it is told, as text.
+// sink records the changes that it receives, as text.
 type sink struct{ told []string }
 
 func (s *sink) Put(v proto.Message) error {

@@ -50,7 +50,7 @@ func Is(version, kind string) bool {
 	return version == Version && strings.TrimSuffix(kind, "List") == model.KindNetworkPolicy.String()
 }
 
-// Remedy tells users what to do with legacy manifests.
+// Remedy describes what users can do with legacy manifests.
 const Remedy = `convert the manifests with "sluicectl convert", or accept them with --accept-legacy`
 
 // Refusal explains why a legacy policy is not converted.

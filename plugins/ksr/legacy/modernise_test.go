@@ -34,7 +34,7 @@ func readLegacy(t *testing.T, in string) []kinds.Object {
 	return p.Objects
 }
 
-// specsOf tells the policies with their specs, and the names of everything else.
+// specsOf returns the policies with their specs, and the names of everything else.
 func specsOf(t *testing.T, objs []kinds.Object) []string {
 	t.Helper()
 	var out []string

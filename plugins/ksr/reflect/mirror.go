@@ -43,7 +43,7 @@ type MirrorCounts struct {
 	Put       uint64 // objects written
 	Deleted   uint64 // objects deleted
 	Unchanged uint64 // updates of the source that changed nothing relevant to policy
-	// Drift counts objects that a sweep found different from what was written: somebody else
+	// Drift counts objects that a sweep found different from what was written: another client
 	// changed them, or the store lost them.
 	Drift  uint64
 	Errors uint64

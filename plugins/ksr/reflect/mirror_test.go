@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/tests/memstore"
 )
 
-// guarded is a store whose guard ends when it is told to.
+// guarded is a store whose guard ends when a test sends an error.
 type guarded struct {
 	*memstore.Store
 	lost chan error

@@ -62,7 +62,8 @@ func (m *addresses) build(apart bool) (stores []Store) {
 	return stores
 }
 
-// marked returns which of so many classes an address has, by a prefix or in the written cells.
+// marked returns the class of an address, among the given number of classes, by a prefix or in the
+// written cells.
 func (m *addresses) marked(count int) []bool {
 	marked := make([]bool, count)
 	for _, t := range []*trie{m.v4, m.v6} {

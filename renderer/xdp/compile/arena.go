@@ -26,7 +26,7 @@ type arena struct {
 // Store is an atomic change of a word.
 type Store struct{ Word, Value uint32 }
 
-// newArena returns an arena whose line 0 is taken: it stands for no line, and denies.
+// newArena returns an arena whose line 0 is taken: it means "no line", and denies.
 func newArena(lines int) *arena {
 	a := &arena{spent: new(int)}
 	a.buddy.grow(orderOf(lines))

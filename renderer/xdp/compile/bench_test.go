@@ -62,7 +62,7 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-// BenchmarkOneAddress has one member come or go, among n others.
+// BenchmarkOneAddress adds or removes one member, among n others.
 func BenchmarkOneAddress(b *testing.B) {
 	l := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.SetNet(300), Protocol: api.TCP, DstPort: api.Port(80)}, {}}, nil)
 	for name, members := range map[string]func(int) []netip.Prefix{"pods": podAddresses, "pods6": podAddresses6, "blocks": blocks} {

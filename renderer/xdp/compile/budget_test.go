@@ -32,7 +32,7 @@ func hostOf(i int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, byte(i >> 8), byte(i)}), 32)
 }
 
-// permits says what a list of an endpoint says about TCP from the i-th host.
+// permits reports whether a list of an endpoint permits TCP from the i-th host.
 func permits(m *Image, id uint32, i int, port uint16) bool {
 	f := api.Flow{Src: hostOf(i).Addr(), Dst: netip.MustParseAddr("10.0.0.1"), Protocol: api.TCP, SrcPort: 1, DstPort: port}
 	return Reader{m.Words()}.Verdict(m.Record(id), ToPod, f)&Allow != 0
@@ -223,8 +223,8 @@ func TestBudgetDependsOnWhatIsWantedOnly(t *testing.T) {
 	}
 }
 
-// TestArenaGrowsWithWrittenLines: twice as many rules about nearly everybody take twice the
-// lines.
+// TestArenaGrowsWithWrittenLines checks that twice as many rules about nearly all addresses take
+// twice the lines.
 func TestArenaGrowsWithWrittenLines(t *testing.T) {
 	lines := func(n int) int {
 		m := NewImage(Options{})

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// TestABlockAroundManyAddressesReachesEachOfThem: what is written of so many addresses is
-// divided, and a block that comes later and goes again is around all parts.
+// TestABlockAroundManyAddressesReachesEachOfThem: the entries of many addresses are divided, and a
+// block that is added later and removed again encloses all parts.
 func TestABlockAroundManyAddressesReachesEachOfThem(t *testing.T) {
 	const addresses, block = api.SetID(300), api.SetID(301)
 	m := NewImage(Options{})

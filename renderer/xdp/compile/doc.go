@@ -10,13 +10,12 @@
 //
 // # The policy map
 //
-// A cell is a word that stands for a total function of a 16-bit key: a leaf, a sorted list
-// of up to 8 or up to 32 runs, or a node with 256 cells for the high byte, whose cells may
-// be nodes for the low byte. Addresses lead through cells to a class, which is the set of
-// the nets (prefixes and address sets) that hold the address. A list has a row for every
-// class: one cell each for the ports of TCP, UDP and SCTP and for the numbers of all other
-// protocols, whose values are verdicts. The order of rules, tiers and ranges is resolved when
-// a row is made. layout.go has the details.
+// A cell is a word that encodes a total function of a 16-bit key: a leaf, a sorted list of up to 8
+// or up to 32 runs, or a node with 256 cells for the high byte, whose cells may be nodes for the
+// low byte. Addresses lead through cells to a class, which is the set of the nets (prefixes and
+// address sets) that hold the address. A list has a row for every class: one cell each for the
+// ports of TCP, UDP and SCTP and for the numbers of all other protocols, whose values are verdicts.
+// The order of rules, tiers and ranges is resolved when a row is made. layout.go has the details.
 //
 // # Invariants
 //

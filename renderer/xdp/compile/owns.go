@@ -86,7 +86,7 @@ func (o *owns) letGo(id own) {
 	o.free = append(o.free, id)
 }
 
-// joined says whether an atom gets or loses a prefix.
+// joined is an atom that gets (in) or loses a prefix.
 type joined struct {
 	atom atom
 	in   bool

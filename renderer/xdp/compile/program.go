@@ -174,8 +174,7 @@ func (p *program) matching(c class) []int {
 	return slices.Compact(out)
 }
 
-// infra returns the row of addresses that may talk to every pod. No set of a list's atoms has its
-// sum.
+// This row has the addresses that may talk to every pod. No set of a list's atoms has its sum.
 func (p *program) infra() *row {
 	s := p.writer.classes.all[infraClass].sum
 	if r := p.rows[s]; r != nil {

@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// How many policies of cluster scope there are beside the baseline, and how many
-// rules in each, half of them in either direction.
+// How many policies of cluster scope there are in addition to the baseline, and how many rules each
+// has, half of them in either direction.
 const (
 	adminPolicies     = 100
 	rulesPerDirection = 50

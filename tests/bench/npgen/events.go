@@ -124,8 +124,8 @@ func (c *cluster) namespaceEvents(n int) eventLog {
 	return log
 }
 
-// policyChurn is policies that come, change and go, beside those of the start, which
-// stay as they are.
+// policyChurn creates, changes and deletes policies, in addition to those of the start, which do
+// not change.
 type policyChurn struct {
 	*cluster
 	rng  *rng
@@ -153,7 +153,7 @@ func (c *cluster) policyEvents(n int) eventLog {
 	return ch.log
 }
 
-// create adds a policy with a selector of peers that nobody has used before.
+// create adds a policy with a selector of peers that no earlier policy has used.
 func (ch *policyChurn) create() {
 	ns, id := ch.rng.below(ch.size.namespaces), len(ch.log)
 	tag, from := ch.newPeer(id)

@@ -1,8 +1,8 @@
 // Command npgen generates inputs of the size of clusters for the benchmarks: objects,
 // events and the counts that an engine must come to. See npgen -h.
 //
-// It stands before the flow and shares nothing with it: neither the types of its
-// objects nor the code that matches selectors, so that its counts are a second opinion.
+// It only produces input for the flow and shares nothing with it, neither the types of its objects
+// nor the code that matches selectors, so that its counts are independent.
 //
 // # Invariants
 //

@@ -97,7 +97,7 @@ func parse(args []string, w io.Writer) (options, error) {
 	err := fs.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		fs.SetOutput(w)
-		_, _ = io.WriteString(w, usageHead) // there is no one to tell
+		_, _ = io.WriteString(w, usageHead) // there is no way to report the error
 		fs.PrintDefaults()
 		_, _ = io.WriteString(w, usageExamples)
 	}

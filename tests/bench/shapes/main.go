@@ -331,7 +331,7 @@ func measure(objects []any, o options) (r result, err error) {
 	return r, p.Close()
 }
 
-// newRenderer returns who enforces; none is nobody.
+// newRenderer returns the dataplane's renderer; the name none selects no renderer.
 func newRenderer(name string, memory uint64) (r []renderer.Renderer, done func() error, err error) {
 	done = func() error { return nil }
 	switch name {

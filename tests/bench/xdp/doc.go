@@ -4,13 +4,13 @@
 //
 //	go run -C tests/bench/xdp . > table.md
 //
-// It is a module of its own, so that nobody compiles other designs who works on this one.
+// It is a module of its own, so that builds of Sluice do not compile the other designs.
 //
 // # Invariants
 //
-//   - Every figure is the least of several short runs, less that of a program that only
-//     writes the flow into the packet, measured in the same run.
-//   - What other designs do beside the lookups is left out: products do more.
+//   - Every figure is the least of several short runs, minus that of a program that only writes the
+//     flow into the packet, measured in the same run.
+//   - What other designs do besides the lookups is left out: the real products do more.
 package main
 
 //go:generate clang-14 -O2 -g -Wall -Werror -mcpu=v3 -fno-ident -fdebug-compilation-dir . -target bpfel -c src/bench.bpf.c -o bench_bpfel.o

@@ -52,8 +52,8 @@ type design struct {
 type kind int
 
 const (
-	own       kind = iota // one direction is isolated: what the pod sends passes, and answers need no evidence
-	ownBoth               // the pod's own traffic is closed, too, so that answers need evidence
+	own       kind = iota // one direction is isolated: what the pod sends passes, and replies need no tracked connection
+	ownBoth               // the pod's own traffic is restricted, too, so that replies need a tracked connection
 	stateless             // does not know answers
 	stateful
 	floor // no design

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
-// compare measures designs by the same packets. They take turns, so that nobody has all of a time
-// in which the machine is slow.
+// compare measures designs by the same packets. They take turns, so that a time in which the
+// machine is slow affects all designs alike.
 func compare(c *ebpf.Collection, f family, designs []design, peers []netip.Prefix, mode string, reps int, r results) error {
 	m := &meter{c: c, family: f, peers: peers, mode: mode, best: map[string]time.Duration{}}
 	for range (reps + inTurn - 1) / inTurn {
@@ -54,7 +54,7 @@ const (
 	inTurn = flowTable / perRun
 )
 
-// meter has the best run of every program.
+// meter records the best run of every program.
 type meter struct {
 	c      *ebpf.Collection
 	family family
@@ -64,8 +64,8 @@ type meter struct {
 	begun  uint64
 }
 
-// turn has a program see all flows, each for the first time where they are new; else they have
-// begun in one order and go on in another, and caches are the program's.
+// turn sends all flows to a program. New flows send their first packets. The others start in one
+// order and continue in another, so that the caches hold only what this program leaves there.
 func (m *meter) turn(program string) error {
 	seed := uint64(2)
 	if m.mode == opening {
@@ -101,7 +101,7 @@ func (m *meter) turn(program string) error {
 	return nil
 }
 
-// offer has the next packets be of these flows, in this order.
+// offer sets the flows of the next packets, in this order.
 func (m *meter) offer(all []flow) error {
 	if err := table65536(m.c.Maps[m.family.flows], m.family.rows(all)); err != nil {
 		return err

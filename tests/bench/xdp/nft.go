@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
-// nftables stands for a program in the table of designs.
+// nftables is in the place of a program in the table of designs.
 const nftables = "nftables"
 
 // errNoNFT says that there is nothing to measure.
@@ -166,7 +166,7 @@ func (r nftRun) load(rules string) error {
 	return nil
 }
 
-// liveFrames has the packets of a test run go on as if they had been received.
+// liveFrames makes the packets of a test run continue as if they had been received.
 const liveFrames = 1 << 1
 
 // inject sends packets into the network and returns how long that took of this thread.

@@ -16,7 +16,7 @@ type results struct {
 	bytes map[key]uint64 // of memory
 }
 
-// took is what a packet took by a program, and by an empty one beside it, in ns.
+// took is the time of a packet in a program, and in an empty one, in ns.
 type took struct{ whole, empty float64 }
 
 type key struct {

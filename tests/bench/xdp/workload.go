@@ -90,7 +90,7 @@ func familyOf(kind string) family {
 const (
 	established = "established" // 1k flows, again and again
 	many        = "64k flows"   // 64k flows, again and again
-	opening     = "new"         // SYNs of flows that nobody has seen
+	opening     = "new"         // SYNs of new flows
 	denied      = "denied"      // SYNs to a port that is closed
 	flowTable   = 65536
 	endpoint    = 7
@@ -157,7 +157,7 @@ func within(p netip.Prefix, rng *rand.Rand) netip.Addr {
 // of maps each has its policy in.
 func fill(c *ebpf.Collection, peers []netip.Prefix) (map[string]uint64, error) {
 	one, both := endpointOf(endpoint), endpointOf(endpoint+1)
-	both.FromPod = renderer.NewRuleList([]api.ContivRule{{}}, nil) // closed, so that answers need evidence
+	both.FromPod = renderer.NewRuleList([]api.ContivRule{{}}, nil) // restricted, so that replies need a tracked connection
 	if err := fillSluice(c, peers, one, both); err != nil {
 		return nil, err
 	}

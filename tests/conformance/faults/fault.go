@@ -15,8 +15,8 @@ import (
 type Fault struct {
 	Name string // what is wrong, in words
 	Rows string // of the semantics, for example "21" or "33, 46"
-	// admin says that only policies of administrators can show it: without them a
-	// faulty oracle is the oracle.
+	// admin is set if only admin policies can show the fault: without them the faulty oracle gives
+	// the same verdicts as the correct one.
 	admin bool
 
 	// begin returns the judgement at the beginning of a replay. Faults that forget or

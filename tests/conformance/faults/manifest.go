@@ -14,8 +14,8 @@ import (
 // tree is a part of a manifest.
 type tree = map[string]any
 
-// manifest is a policy of administrators of any kind: what stands in the manifests of
-// the kinds is nearly equal, other than in Go.
+// manifest is an admin policy of any kind: the manifests of the kinds are nearly equal, unlike
+// their Go types.
 type manifest struct {
 	baseline bool // of that tier
 	alpha1   bool // of v1alpha1
@@ -149,7 +149,7 @@ func ranked(before func(a, b place) int) edit {
 	}
 }
 
-// place is where a policy stands in its tier.
+// place is the position of a policy in its tier.
 type place struct {
 	name           string
 	kind, priority int

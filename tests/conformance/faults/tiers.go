@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/tests/cluster"
 )
 
-// tierFaults are those of policies of administrators.
+// tierFaults are the faults of admin policies.
 var tierFaults = administrators(slices.Concat(orderFaults, actionFaults, subjectFaults, tierPeerFaults, tierPortFaults, tierHistories))
 
 func administrators(list []Fault) []Fault {

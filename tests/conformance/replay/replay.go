@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/tests/conformance"
 )
 
-// sourcePort is that of all flows: no policy can tell source ports apart.
+// sourcePort is that of all flows: no policy can distinguish source ports.
 const sourcePort = 49152
 
 // Options of a replay.
@@ -19,13 +19,13 @@ type Options struct {
 	// Stride asks every n-th probe only, others in every step; 0 and 1 ask all. An odd
 	// one asks both families where there are two.
 	Stride int
-	// Resync compares every n-th step with a new subject that is told the state at
-	// once, which is also asked every ResyncStride-th probe; 0 never does.
+	// Resync compares every n-th step with a new subject that receives the state at once. That
+	// subject is asked every ResyncStride-th probe, too; 0 asks none.
 	Resync, ResyncStride int
 }
 
-// Run replays a suite on a new subject. The name is that of the suite in the result. An
-// error means that the replay did not come to its end; mismatches are none.
+// Run replays a suite on a new subject. The name is that of the suite in the result. An error means
+// that the replay did not complete; mismatches are not errors.
 func Run(ctx context.Context, name string, s *conformance.Suite, a conformance.Addressing, k Kind, o Options) (Result, error) {
 	r := run{options: o, tracker: tracker{Result: Result{
 		Suite: name, Subject: k.Name, Addressing: a.Name,
@@ -81,7 +81,7 @@ func (r *run) suite(ctx context.Context, s *conformance.Suite, a conformance.Add
 	return nil
 }
 
-// one tells the subject a step, and asks.
+// one sends a step to the subject, and asks.
 func (r *run) one(ctx context.Context, recorded conformance.Step, a conformance.Addressing) error {
 	step, err := a.Step(recorded)
 	if err != nil {
@@ -107,7 +107,7 @@ func (r *run) one(ctx context.Context, recorded conformance.Step, a conformance.
 	return nil
 }
 
-// unasked says why a step is not asked.
+// unasked returns the reason why a step is not asked.
 func unasked(s conformance.Step) string {
 	switch {
 	case s.Skipped != "":
@@ -211,7 +211,7 @@ func word(allowed bool) string {
 	return "denied"
 }
 
-// Summary says in one line what came out.
+// Summary returns the result in one line.
 func (r Result) Summary() string {
 	return fmt.Sprintf("%s on %s, %s: %d cases, %d steps, %d changes, %d probes (%d of a pod to itself, %d judged by the oracle), %d directions, %d that it cannot see, %d closed, %d resyncs with %d probes, %d mismatches in %d cases",
 		r.Suite, r.Subject, r.Addressing, r.Cases, r.Steps, r.Changes, r.Probes, r.Loopbacks, r.Unstated, r.Directions, r.Unseen, r.Closed, r.Resyncs, r.ResyncProbes, r.Mismatches, r.Failed)

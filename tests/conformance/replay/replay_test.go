@@ -67,7 +67,7 @@ func numbers(r Result) []int {
 // wrapped is a subject with something wrong.
 type wrapped struct {
 	Subject
-	misread func(*cluster.State)           // before it is told
+	misread func(*cluster.State)           // before the subject receives it
 	bend    func(f api.Flow, is bool) bool // the answer
 	fresh   func(Subject) Subject          // after a resync
 }
@@ -224,7 +224,7 @@ func TestAResyncThatDiffersIsNoticed(t *testing.T) {
 			if r.Mismatches != 10 || !strings.Contains(r.Reports[0].What, "after a resync") {
 				t.Errorf("%d mismatches: %v", r.Mismatches, r.Reports)
 			}
-			// A fleet that was never told of a pod holds less than a new one.
+			// A fleet that never received a pod holds less than a new one.
 			held := replayed(t, conformance.Hand(t), conformance.Addressings[0], Kind{Name: kind.Name, New: func(nodes []string) (Subject, error) {
 				s, err := kind.New(nodes)
 				return forgetful{s.(*running)}, err
@@ -236,7 +236,7 @@ func TestAResyncThatDiffersIsNoticed(t *testing.T) {
 	}
 }
 
-// forgetful is a fleet that is not told of the first policy it should know.
+// forgetful is a fleet that does not receive the first policy.
 type forgetful struct{ *running }
 
 func (f forgetful) Tell(ctx context.Context, s cluster.State) (int, error) {

@@ -14,8 +14,8 @@ type Result struct {
 	Suite, Subject, Addressing string
 
 	Cases   int // of which at least one step was asked
-	Steps   int // that the subject was told
-	Changes int // objects that were told in all steps; 0 for a subject without a memory
+	Steps   int // that the subject received
+	Changes int // objects that the subject received in all steps; 0 for a stateless subject
 	Asked
 	// Skipped counts steps that were not asked, by reason.
 	Skipped map[string]int

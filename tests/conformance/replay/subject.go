@@ -16,21 +16,21 @@ import (
 
 // Subject is what judges flows. One goroutine uses it at a time.
 type Subject interface {
-	// Tell brings the subject to a state, and returns how many objects it was told.
+	// Tell brings the subject to a state, and returns the number of objects that it sent.
 	Tell(ctx context.Context, s cluster.State) (changes int, err error)
 	// Allowed judges the first packet of a flow.
 	Allowed(f api.Flow) bool
-	// Why says in words what becomes of the first packet of a flow.
+	// Why describes what happens to the first packet of a flow.
 	Why(f api.Flow) string
 	Close() error
 }
 
-// Partial is a Subject that cannot tell everything.
+// Partial is a Subject that does not judge all flows.
 type Partial interface {
 	// Sees reports whether it can be asked about a flow.
 	Sees(f api.Flow) bool
-	// Does is Allowed, but for what it denies because it cannot express the rule that permits
-	// it: of that it says what is right.
+	// Does is Allowed, except for flows that the subject denies only because it cannot express the
+	// rule that permits them: for those it returns right.
 	Does(f api.Flow, right bool) bool
 }
 
@@ -39,10 +39,10 @@ type Directional interface {
 	Directions(f api.Flow) (egress, ingress bool)
 }
 
-// Resyncer is a Subject with a memory.
+// Resyncer is a Subject with state.
 type Resyncer interface {
-	// Resynced returns a new subject that is told at once what this one was told by
-	// and by, and what the two hold differently, in words.
+	// Resynced returns a new subject that receives at once the state that this one received step by
+	// step, and describes the differences between what the two hold.
 	Resynced(ctx context.Context) (Subject, string, error)
 }
 
@@ -109,7 +109,7 @@ func (j *judge) Directions(f api.Flow) (egress, ingress bool) {
 type running struct {
 	*harness.Cluster
 	kind    backends.Kind
-	objects harness.Objects // what it was told; nil before the first resync
+	objects harness.Objects // objects that it received; nil before the first resync
 	steps   uint64
 }
 
@@ -127,7 +127,7 @@ func newFleet(kind backends.Kind, nodes []string) (*running, error) {
 	return &running{Cluster: f, kind: kind}, nil
 }
 
-// Tell tells what changed, in another order every time.
+// Tell sends what changed, in another order every time.
 func (r *running) Tell(ctx context.Context, s cluster.State) (int, error) {
 	next, err := harness.Reflect(s)
 	if err != nil {

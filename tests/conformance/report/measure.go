@@ -53,7 +53,7 @@ func (n notice) public() bool {
 	return false
 }
 
-// run measures everything, and tells how long each part took.
+// run measures everything, and reports how long each part took.
 func (m *measurement) run(ctx context.Context, progress io.Writer) error {
 	p := &progressLog{w: progress, total: len(m.suites)*len(m.kinds)*len(conformance.Addressings) + len(m.faults)}
 	group, ctx := errgroup.WithContext(ctx)
@@ -109,7 +109,7 @@ func (m *measurement) mismatches() int {
 	return n
 }
 
-// progressLog tells what was done.
+// progressLog reports what was done.
 type progressLog struct {
 	mu           sync.Mutex
 	w            io.Writer
@@ -120,5 +120,5 @@ func (p *progressLog) done(since time.Time, what func() string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.parts++
-	_, _ = fmt.Fprintf(p.w, "[%d/%d] %5.1fs %s\n", p.parts, p.total, time.Since(since).Seconds(), what()) // nobody waits for it
+	_, _ = fmt.Fprintf(p.w, "[%d/%d] %5.1fs %s\n", p.parts, p.total, time.Since(since).Seconds(), what()) // progress is only informative
 }

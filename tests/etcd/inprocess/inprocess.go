@@ -17,8 +17,8 @@ const patience = time.Minute
 // Loopback is the address of clients where the store must be reached by network: any free port.
 const Loopback = "http://127.0.0.1:0"
 
-// Start starts an etcd that ends with the test, which fails if it does not end well. It logs
-// nothing unless it is told where to.
+// Start starts an etcd that ends with the test. The test fails if etcd does not end cleanly.
+// Without a log output in the configuration, etcd logs nothing.
 func Start(t testing.TB, cfg embedded.Config) *embedded.Server {
 	t.Helper()
 	if cfg.Log == nil {

@@ -27,10 +27,10 @@ type Kind struct {
 	// New returns an empty backend with its renderer. Whenever something in the backend
 	// changes that the renderer must look at, prompt is called.
 	New func(prompt func()) (Backend, error)
-	// Missing says why this machine can have none of this kind; nil: every machine can.
+	// Missing returns the reason why this machine cannot run the kind; nil: every machine can.
 	Missing func() error
-	// Slow backends take much longer to be asked than others. They are asked about fewer flows, and
-	// about less of what is drawn at random or is told in another order.
+	// Slow backends need much more time for a verdict than others. They are asked about fewer
+	// flows, and about fewer states that are drawn at random or sent in another order.
 	Slow bool
 }
 
@@ -56,7 +56,7 @@ type Backend interface {
 	renderertest.Restarter
 	// Has reports whether a pod of this node has the address.
 	Has(a netip.Addr) bool
-	// Trace says in words what becomes of the first packet of a flow.
+	// Trace describes what happens to the first packet of a flow.
 	Trace(f api.Flow) string
 	Close() error
 }
@@ -82,7 +82,7 @@ type Strict interface {
 	Drops(p vswitch.Packet) bool
 }
 
-// What backends may be beside that.
+// Optional interfaces of backends.
 type (
 	// Batched is a Backend that wants to know what it will be asked.
 	Batched = renderertest.Batched

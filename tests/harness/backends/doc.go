@@ -5,11 +5,11 @@
 //
 // # Invariants
 //
-//   - A new renderer is one line in All. Tests ask nothing of a backend but what
-//     Backend says, and ask for more by type assertion.
-//   - Where a machine cannot have a kind, its tests skip and say why. SLUICE_STACK names the
-//     only kind that is tested; with a name that no kind has, tests fail.
-//   - A real VPP is none of All, since not every machine has one: NewVPPs makes its kind.
-//   - A verdict is that of the dataplane, by its own matching rules; nothing is answered
-//     from what the renderer was told.
+//   - A new renderer is one line in All. Tests assume nothing about a backend but what Backend
+//     declares, and use type assertions for more.
+//   - Where a machine cannot run a kind, its tests skip and say why. SLUICE_STACK names the only
+//     kind that is tested; with a name that no kind has, tests fail.
+//   - All does not include a real VPP, since not every machine has one: NewVPPs makes its kind.
+//   - A verdict is that of the dataplane, by its own matching rules; no verdict is derived from the
+//     state that the renderer received.
 package backends

@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// narrow knows which flows session rules may deny although they are permitted: those that
-// are decided by rules that they cannot express. It keeps what pods were told since the last
-// Commit that worked, because until the next one any of that may be in force.
+// narrow knows which flows session rules may deny although they are permitted: those that are
+// decided by rules that session rules cannot express. It keeps all states of pods since the last
+// Commit that succeeded, because until the next one any of them may be in force.
 type narrow struct {
 	pods map[api.PodID][]renderer.PodConfig // the last one is that of now
 	gone map[api.PodID]bool                 // since then
@@ -38,7 +38,7 @@ func (n narrow) committed() {
 	}
 }
 
-// has reports whether a pod has an address by what it was told last.
+// has reports whether a pod has an address in its latest state.
 func (n narrow) has(pod api.PodID, a netip.Addr) bool {
 	told := n.pods[pod]
 	return len(told) > 0 && slices.Contains(told[len(told)-1].IPs, a)

@@ -29,10 +29,10 @@ type SessionOptions struct {
 	Rules   session.Options
 }
 
-// Session is the renderer of session rules over the embedded dataplane. Every pod that is
-// rendered is an application on the host stack: its namespace is there before the renderer hears of
-// the pod, and gone before it hears that the pod is. Its addresses are reached once rules are
-// in place.
+// Session is the renderer of session rules over the embedded dataplane. Every pod that is rendered
+// is an application on the host stack: its namespace exists before the renderer receives the pod,
+// and is removed before the renderer receives the pod's removal. Its addresses are reached once
+// rules are in place.
 type Session struct {
 	Switch     *vswitch.Switch
 	Rules      *session.Renderer
@@ -129,8 +129,8 @@ func (s *Session) Has(a netip.Addr) bool {
 	return ok
 }
 
-// Sees implements Partial: the host stack has two transports. What applications say to themselves
-// by loopback addresses no rule is about, and nobody connects to the address of nothing.
+// Sees implements Partial: the host stack has two transports. No rule is about traffic of
+// applications to loopback addresses, and no application connects to an unspecified address.
 func (s *Session) Sees(f api.Flow) bool {
 	return (f.Protocol == api.TCP || f.Protocol == api.UDP) && !f.Src.IsLoopback() && !f.Dst.IsLoopback() &&
 		!f.Src.IsUnspecified() && !f.Dst.IsUnspecified()
@@ -168,8 +168,8 @@ func (s *Session) attempt(f api.Flow) (out []vswitch.SessionVerdict) {
 	return out
 }
 
-// pods returns the pods that have an address: the one that is reached there, and others that were
-// told to have it. Called with the lock held.
+// pods returns the pods that have an address: first the one that is reached there, then others that
+// have it in their desired state. Called with the lock held.
 func (s *Session) pods(a netip.Addr) []api.PodID {
 	at, ok := s.router.Attached[a]
 	if !ok {

@@ -4,14 +4,14 @@ import "github.com/sluice-net/sluice/api"
 
 // Tabled is a Backend whose renderer holds tables, which pods share.
 type Tabled interface {
-	// Tables returns the installed tables, those of pods first, in an order that is a
-	// function of what was told last.
+	// Tables returns the installed tables, those of pods first, in an order that is a function of
+	// the latest desired state.
 	Tables() []Table
 }
 
 // Table is one table.
 type Table struct {
-	Pods  []api.PodID // who has it, sorted; none: the node
+	Pods  []api.PodID // the pods that have it, sorted; none: the node
 	Rules []string    // in their order
 }
 

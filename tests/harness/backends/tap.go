@@ -11,14 +11,14 @@ import (
 	interfaces "go.fd.io/govpp/binapi/interface"
 )
 
-// errInjected is the error of a call that was told to fail.
+// errInjected is the error of an injected failure.
 var errInjected = errors.New("injected failure")
 
-// messages says what the messages of a renderer mean to a tap.
+// messages defines what the messages of a renderer mean to a tap.
 type messages struct {
 	changes []govpp.Message // they change something
 	reads   []govpp.Message // they only read, and can fail
-	// passes says of a change that it neither counts nor fails; nil: none does.
+	// passes reports whether a change neither counts nor fails; nil: every change counts.
 	passes func(data []byte) bool
 	// refused makes of a change one that the dataplane refuses; nil: what is to fail is lost.
 	refused func(data []byte) []byte
@@ -30,7 +30,7 @@ var aclMessages = messages{
 	reads:   []govpp.Message{&acl.ACLDump{}, &acl.ACLInterfaceListDump{}, &interfaces.SwInterfaceDump{}},
 }
 
-// tap stands between GoVPP and a dataplane, and counts and fails messages.
+// tap is a proxy between GoVPP and a dataplane that counts and fails messages.
 type tap struct {
 	adapter.VppAPI
 	kinds   messages
@@ -65,7 +65,7 @@ func (t *tap) ids(messages []govpp.Message) map[uint16]bool {
 	return out
 }
 
-// SendMsg counts a message, and loses it, or has it refused, when it is told to.
+// SendMsg counts a message. A test can make it lose or refuse the message.
 func (t *tap) SendMsg(ctx uint32, data []byte) error {
 	id := binary.BigEndian.Uint16(data)
 	if t.fails(id, data) {

@@ -100,7 +100,7 @@ func (v *VPPs) take() (*vppPorts, error) {
 	return newVPPPorts(process), nil
 }
 
-// loud panics when something is wrong with a VPP: no backend can go on then.
+// loud panics after an error of a VPP: no backend can continue then.
 type loud struct{}
 
 func (loud) Helper()                           {}
@@ -200,7 +200,7 @@ func (s *vppBackend) Passes(p vswitch.Packet) bool {
 	return len(s.ports.Send([]vpptest.Packet{{Packet: p}}).Left) == 1
 }
 
-// Trace is what VPP says of a packet of the flow.
+// Trace returns VPP's trace of a packet of the flow.
 func (s *vppBackend) Trace(f api.Flow) string {
 	s.ports.CLI("clear trace")
 	s.ports.CLI("trace add pg-input 1")

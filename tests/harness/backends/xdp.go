@@ -47,7 +47,7 @@ func (s *xdpBackend) FailNext(n int)              { s.tap.FailNext(n) }
 func (s *xdpBackend) Verdict(f api.Flow) api.Action {
 	a, err := s.xdp.Verdict(f)
 	if err != nil {
-		panic(fmt.Sprintf("the plane does not answer: %v", err)) // no backend can go on then
+		panic(fmt.Sprintf("the plane does not answer: %v", err)) // no backend can continue then
 	}
 	return a
 }

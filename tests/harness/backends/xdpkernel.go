@@ -114,8 +114,8 @@ func (s xdpKernel) begun(src, dst netip.Addr) api.Flow {
 	return f
 }
 
-// sends has a packet judged at all endpoints that it meets, the sender's first. It leaves its
-// evidence there.
+// sends judges a packet at all endpoints on its way, the sender's first. The packet leaves its
+// tracked connection there.
 func (s xdpKernel) sends(src, dst netip.Addr, frame []byte) bool {
 	if src == dst {
 		return true
@@ -124,7 +124,7 @@ func (s xdpKernel) sends(src, dst netip.Addr, frame []byte) bool {
 		for _, id := range s.ends(src, dst, dir) {
 			ok, err := s.kernel.Probe(id, dir, frame)
 			if err != nil {
-				panic(fmt.Sprintf("the kernel does not answer: %v", err)) // no backend can go on then
+				panic(fmt.Sprintf("the kernel does not answer: %v", err)) // no backend can continue then
 			}
 			if !ok {
 				return false

@@ -1,8 +1,7 @@
-// Command agnhost stands in for the upstream suites' agnhost where the kernel has no SCTP. It sets
-// up associations of SCTP by itself, on raw sockets, for "connect --protocol=sctp" and for the
-// servers of "porter"; everything else is done by the real agnhost, which is beside it. What is
-// sent is SCTP (RFC 9260, section 5.1), so policies and translation see what they see of a
-// kernel's.
+// Command agnhost replaces the upstream suites' agnhost where the kernel has no SCTP. It sets up
+// associations of SCTP by itself, on raw sockets, for "connect --protocol=sctp" and for the servers
+// of "porter"; the real agnhost, in the same folder, does everything else. What is sent is SCTP
+// (RFC 9260, section 5.1), so policies and translation see what they see of a kernel's.
 package main
 
 import (

@@ -24,7 +24,7 @@ const (
 
 const (
 	headerLength = 12
-	initLength   = 16 // what stands in INIT and INIT ACK before parameters
+	initLength   = 16 // of INIT and INIT ACK before their parameters
 )
 
 // packet is one with a single chunk.
@@ -100,8 +100,8 @@ func protocol(ip net.IP) string {
 	return "ip6:132"
 }
 
-// associate sets up an association, and ends it. It says os.ErrDeadlineExceeded when nobody
-// answers.
+// associate sets up an association, and ends it. It returns os.ErrDeadlineExceeded when there is no
+// answer.
 func associate(ip net.IP, port uint16, timeout time.Duration) error {
 	c, err := net.DialIP(protocol(ip), nil, &net.IPAddr{IP: ip})
 	if err != nil {
@@ -203,6 +203,6 @@ func serve(c *net.IPConn, port uint16) {
 		default:
 			continue
 		}
-		_, _ = c.WriteToIP(answer.marshal(), from) // who asks asks again
+		_, _ = c.WriteToIP(answer.marshal(), from) // the client repeats the request
 	}
 }

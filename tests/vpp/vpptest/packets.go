@@ -26,7 +26,7 @@ type Packet struct {
 	Type uint16 // of a frame that says to hold something else than IP
 }
 
-// nobody sends frames whose sender does not matter.
+// This sender is for frames whose sender does not matter.
 var nobody = MAC{0x02, 0, 0, 0, 0, 0x09}
 
 // MAC is an Ethernet address.
@@ -101,8 +101,7 @@ func (p Packet) bytes() []byte {
 // fragmentOffset is where fragments that are not the first begin, in units of 8 bytes.
 const fragmentOffset = 185
 
-// transport returns the header of the transport protocol. Nobody between the ends
-// looks at its checksum.
+// transport returns the header of the transport protocol. No node on the way checks its checksum.
 func (p Packet) transport() []byte {
 	ports := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, p.SrcPort), p.DstPort)
 	switch p.Protocol {

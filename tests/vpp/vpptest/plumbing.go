@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl"
 )
 
-// Plumbing stands in for a CNI plugin: it gives a VPP the interfaces and routes
-// that an embedded dataplane has. The interfaces are those of VPP's packet generator,
-// so that packets can be sent from every pod and captured on their way to it.
+// Plumbing replaces a CNI plugin: it gives a VPP the interfaces and routes that an embedded
+// dataplane has. The interfaces are those of VPP's packet generator, so that packets can be sent
+// from every pod and captured on their way to it.
 type Plumbing struct {
 	*Process
 	Links  map[string]Link       // by tag
@@ -56,8 +56,8 @@ func Plumb(v *Process) *Plumbing {
 	return p
 }
 
-// Add makes an interface with a tag. It is tagged before it goes up, because VPP
-// tells its clients of the latter only.
+// Add makes an interface with a tag. It is tagged before it goes up, because VPP notifies its
+// clients only of the latter.
 func (p *Plumbing) Add(tag string) Link {
 	p.TB.Helper()
 	ctx, cancel := Bounded(p.TB)

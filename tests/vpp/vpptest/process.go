@@ -42,7 +42,7 @@ type Process struct {
 
 	binary  string
 	dir     string
-	plugins []string // beside that of ACLs
+	plugins []string // in addition to that of ACLs
 	config  string   // further text of the start-up file
 	heap    string   // the size of the main heap
 	by      func(*exec.Cmd) error
@@ -52,8 +52,8 @@ type Process struct {
 // started counts processes, whose shared memory needs names of its own.
 var started atomic.Int32
 
-// Launch starts the VPP that the environment names, with plugins beside that of ACLs;
-// it ends with the test. A test is skipped where one of them is not built.
+// Launch starts the VPP that the environment names, with plugins in addition to that of ACLs; it
+// ends with the test. A test is skipped where one of them is not built.
 func Launch(tb testing.TB, plugins ...string) *Process {
 	tb.Helper()
 	return LaunchWith(tb, "", plugins...)
@@ -107,8 +107,8 @@ func Binary(tb testing.TB) string {
 	return binary
 }
 
-// New starts a VPP that keeps its files in a folder, with plugins beside that of ACLs.
-// The caller must Stop it.
+// New starts a VPP that keeps its files in a folder, with plugins in addition to that of ACLs. The
+// caller must Stop it.
 func New(tb TB, binary, dir string, plugins ...string) *Process {
 	tb.Helper()
 	v := &Process{TB: tb, binary: binary, dir: dir, plugins: plugins, heap: "512M"}
@@ -171,7 +171,7 @@ func (v *Process) Stop() { v.end(syscall.SIGTERM) }
 // Kill ends the process as a crash does: its socket stays.
 func (v *Process) Kill() { v.end(syscall.SIGKILL) }
 
-// end has a signal end the process, also one that stands still.
+// end ends the process by a signal, even if it is stopped.
 func (v *Process) end(by syscall.Signal) {
 	if v.cmd != nil {
 		_ = v.cmd.Process.Signal(syscall.SIGCONT)
@@ -190,10 +190,10 @@ func (v *Process) end(by syscall.Signal) {
 	}
 }
 
-// Halt has the process stand still until Resume.
+// Halt stops the process until Resume.
 func (v *Process) Halt() { v.TB.Helper(); v.signal(syscall.SIGSTOP) }
 
-// Resume has the process go on.
+// Resume continues the process.
 func (v *Process) Resume() { v.TB.Helper(); v.signal(syscall.SIGCONT) }
 
 func (v *Process) signal(s syscall.Signal) {

@@ -32,7 +32,7 @@ func (p *Plumbing) Send(packets []Packet) Outcome {
 	return out
 }
 
-// Inject sends packets whatever becomes of them.
+// Inject sends packets and ignores what happens to them.
 func (p *Plumbing) Inject(packets []Packet) Outcome {
 	p.TB.Helper()
 	dir, err := os.MkdirTemp(p.dir, "packets")

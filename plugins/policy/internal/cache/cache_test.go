@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// diary writes down what a watcher is told.
+// diary records the notifications that a watcher receives.
 type diary struct{ lines []string }
 
 func (d *diary) note(format string, args ...any) {

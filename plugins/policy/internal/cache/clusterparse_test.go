@@ -25,7 +25,7 @@ func invalidSelector() *model.LabelSelector {
 	return &model.LabelSelector{MatchExpressions: []*model.LabelSelector_Requirement{{Key: "a"}}}
 }
 
-// ruleText says what a rule came to.
+// ruleText returns the result of a rule as text.
 func ruleText(r intent.Rule) string {
 	var parts []string
 	if r.AnyPeer {

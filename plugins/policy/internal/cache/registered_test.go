@@ -12,7 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	_ "github.com/sluice-net/sluice/renderer/renderertest" // says how much rapid draws
+	_ "github.com/sluice-net/sluice/renderer/renderertest" // defines how much rapid draws
 )
 
 func registeredAs(ips ...string) map[api.PodID][]netip.Addr {

@@ -169,7 +169,7 @@ func TestNoHistory(t *testing.T) {
 	})
 }
 
-// world is the state that a Configurator is told of.
+// world is the desired state of a Configurator.
 type world struct {
 	pods map[int][]*api.ContivPolicy
 	sets map[api.SetID]netip.Prefix // one member each
@@ -188,7 +188,7 @@ func (w *world) tell(txn *Txn) {
 func (w *world) drawInto(t *rapid.T, txn *Txn, library [][]*api.ContivPolicy, resync bool) {
 	changes := txn
 	if resync {
-		changes = New(Options{}).NewTxn(false) // nobody hears of the changes themselves
+		changes = New(Options{}).NewTxn(false) // a transaction that is never committed
 	}
 	for range rapid.IntRange(0, 4).Draw(t, "pods") {
 		pod := rapid.IntRange(0, 4).Draw(t, "pod")

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// in tells a pod of a namespace.
+// in returns a change that configures a pod of a namespace.
 func in(namespace string, pod int, policies ...*api.ContivPolicy) func(*Txn) {
 	return func(t *Txn) {
 		t.Configure(api.PodID{Namespace: namespace, Name: podID(pod).Name}, podAddrs(pod), policies, nil)

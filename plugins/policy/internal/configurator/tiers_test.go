@@ -309,7 +309,7 @@ func (s recordedSets) Members(id api.SetID) (dst []netip.Addr) {
 
 func (s recordedSets) Contains(id api.SetID, a netip.Addr) bool { return s[id][a] }
 
-// tell changes a set here and in a transaction.
+// tell changes a set in the model and in a transaction.
 func (s recordedSets) tell(id api.SetID, added, removed string) func(*Txn) {
 	return func(t *Txn) {
 		if s[id] == nil {

@@ -24,7 +24,7 @@ type key struct {
 	pods     string       // text of the pod part
 	port     api.PortName // zero: no named port
 	block    string       // text of the block that must contain the addresses; empty: any
-	presence bool         // only tells whether there are such pods, see Peer.Presence
+	presence bool         // reports only whether there are such pods, see Peer.Presence
 }
 
 // scopeKey identifies a scope. The zero value is the whole cluster.

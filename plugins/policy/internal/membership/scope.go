@@ -76,8 +76,8 @@ func (x *scopes) covering(namespace string, labels intent.Labels) iter.Seq[*scop
 	}
 }
 
-// index returns the index of the selectors with a port name; the zero name stands for selectors
-// without one.
+// index returns the index of the selectors with a port name; the zero name selects those without
+// one.
 func (sc *scope) index(name api.PortName) *intent.SelectorIndex[*Selector] {
 	if name == (api.PortName{}) {
 		return &sc.plain

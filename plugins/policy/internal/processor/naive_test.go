@@ -14,7 +14,7 @@ import (
 
 // naive evaluates policies directly from the messages, pod by pod.
 type naive struct {
-	addrs      []netip.Addr // of the node, beside those that objects tell
+	addrs      []netip.Addr // of the node, in addition to those in objects
 	node       string
 	pods       []*model.Pod
 	namespaces map[string]map[string]string

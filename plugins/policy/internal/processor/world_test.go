@@ -206,7 +206,7 @@ func newWorld(t tb, opts processor.Options) *world {
 	return w
 }
 
-// replay returns a sink that was told the whole state.
+// replay returns a recorder that has received the whole state.
 func (w *world) replay() *recorder {
 	again := newRecorder(w.t)
 	w.proc.Replay(again)

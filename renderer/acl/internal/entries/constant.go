@@ -47,8 +47,8 @@ func Owning(e Entry) []Entry {
 	return []Entry{e}
 }
 
-// Infra returns the entries of the infra ACL, on the output of pods and uplinks. Without exempt
-// traffic the ACL matches nothing.
+// Infra returns the entries of the ACL for exempt traffic, on the output of pods and uplinks.
+// Without exempt traffic the ACL matches nothing.
 func Infra(i renderer.Infra) []Entry {
 	var out []Entry
 	for _, m := range i.Messages() {

@@ -12,8 +12,8 @@ import (
 
 // A policy with many prefixes and many ports expands to a cross product: every prefix with every
 // port. VPP stores each pair as an entry. If these pairs are the last permits before everything
-// else is denied, a sum of entries is equivalent: first deny the complement of the ports to
-// everybody, then permit the prefixes with any port.
+// else is denied, a sum of entries is equivalent: first deny the complement of the ports to all
+// addresses, then permit the prefixes with any port.
 //
 // In a table
 //

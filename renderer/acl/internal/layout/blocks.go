@@ -40,7 +40,7 @@ func cellsOf(roles []Role) ([]cell, bool) {
 		open := len(out) > 0 && out[len(out)-1].isGroup && roles[n-1].Kind != Young
 		switch {
 		case open && (r.Kind < roles[n-1].Kind || r.Verdict != out[len(out)-1].verdict):
-			return nil, false // not cold... warm young
+			return nil, false // the order is cold... warm recent
 		case open, r.Kind == Mixed && len(out) > 0 && !out[len(out)-1].isGroup:
 			out[len(out)-1].last++
 		default:

@@ -52,7 +52,7 @@ type How int
 // The ways to take a table over.
 const (
 	Usual      How = iota
-	Compacting     // compact young segments
+	Compacting     // compact the segments of recent entries
 	OnlyEqual      // only if nothing changes
 )
 
@@ -233,7 +233,8 @@ func (z Sizes) Holds(held Content, x Table) bool {
 	return ok && slices.EqualFunc(held.Pieces, c.Pieces, func(a, b entries.Piece) bool { return a.Digest == b.Digest })
 }
 
-// IsDue reports whether idle compaction has work to do: a young segment is more than half full.
+// IsDue reports whether idle compaction has work to do: a segment of recent entries is more than
+// half full.
 func (z Sizes) IsDue(c Content) bool {
 	for n, r := range c.Roles {
 		if r.Kind == Young && n < len(c.Pieces) && c.Pieces[n].Count > z.Young/2 {
@@ -243,5 +244,5 @@ func (z Sizes) IsDue(c Content) bool {
 	return false
 }
 
-// IsDueGlobally is IsDue for the young ACL of the global table.
+// IsDueGlobally is IsDue for the ACL of recent entries of the global table.
 func (z Sizes) IsDueGlobally(young entries.Piece) bool { return young.Count > z.Peers/2 }

@@ -16,14 +16,14 @@ const Parts = 16
 // Global is the current or desired content of the ACLs of the global table.
 type Global struct {
 	Young  []entries.Piece        // the latest permits; one piece, or none before there is an ACL
-	Owners map[entries.Entry]int  // part to which each class of young entries belongs
+	Owners map[entries.Entry]int  // part to which each class of recent entries belongs
 	Parts  [Parts][]entries.Piece // with rules, where known
 }
 
 // Part is the desired content of one part of the global table: what its lists permit before they
 // deny anything, sorted as in segments, then the rest of the lists. The lists have different
-// sources, so their order does not matter. The latest permits are in the young ACL instead, in
-// front of all parts.
+// sources, so their order does not matter. The recent permits are in an ACL of their own
+// instead, in front of all parts.
 //
 // Segments compare entries by source. In the global table the destination varies, so permits are
 // flipped for comparison: source and destination are exchanged.
@@ -57,7 +57,7 @@ type partFit struct {
 	isKept bool // it has several ACLs and did not change: nothing can be added to it
 }
 
-// openPart compares a part with its held content, and takes over its young entries.
+// openPart compares a part with its current content, and takes over its recent entries.
 func openPart(p Part, held []entries.Piece, young *segment, mine []int) *partFit {
 	f := &partFit{Part: p, held: held}
 	var flipped []entries.Entry
@@ -85,8 +85,8 @@ func openPart(p Part, held []entries.Piece, young *segment, mine []int) *partFit
 	return f
 }
 
-// fit decides where missing entries go: to the part's ACL if that changes anyway, else to the young
-// ACL.
+// fit decides where missing entries go: to the part's ACL if that changes anyway, otherwise to the
+// ACL of recent entries.
 func (f *partFit) fit(classes []class) {
 	g := group{warm: f.older, young: f.young}
 	missing := g.compare(classes)
@@ -104,14 +104,14 @@ func (f *partFit) fit(classes []class) {
 
 func (f *partFit) restChanges() bool { return !slices.Equal(f.old.Entries[f.split:], f.rest.Entries) }
 
-// keepRest keeps the held content of the part, apart from what is young.
+// keepRest keeps the current content of the part, except for recent entries.
 func (f *partFit) keepRest() {
 	if f.isKept = len(f.held) != 1; !f.isKept {
 		f.rest = entries.List{Entries: f.old.Entries[f.split:], Rules: f.old.Rules[f.split:]}
 	}
 }
 
-// age moves the part's young entries to the part.
+// age moves the part's recent entries to the part.
 func (f *partFit) age() {
 	if f.young.size() > 0 && !f.isKept {
 		f.older.hold(merge(append(f.older.entries(), f.young.entries()...)))
@@ -184,7 +184,7 @@ func youngEntries(fits []*partFit) (out []ruled) {
 	return out
 }
 
-// youngOf returns the held content of the young ACL, flipped.
+// youngOf returns the current content of the ACL of recent entries, flipped.
 func youngOf(held []entries.Piece) *segment {
 	if len(held) != 1 {
 		return newSegment(entries.Piece{}, nil)
@@ -214,7 +214,7 @@ func ownersOf(changed []Part, before map[entries.Entry]int) ([][]class, map[entr
 	return classes, owners
 }
 
-// holdYoung sets the desired content of the young ACL.
+// holdYoung sets the desired content of the ACL of recent entries.
 func (g *Global) holdYoung(young []ruled, owners map[entries.Entry]int) {
 	x := entries.List{Entries: make([]entries.Entry, len(young)), Rules: make([]int32, len(young))}
 	g.Owners = make(map[entries.Entry]int)

@@ -10,15 +10,15 @@ import (
 type Sizes struct {
 	Whole int // of a table that is one ACL, and of an ACL between groups
 	Young int // of the segment that changes with every address that joins
-	Peers int // of the young ACL of the global table: few interfaces have it, and many entries are behind it
-	Warm  int // of the segment for older young entries
+	Peers int // of the global table's ACL of recent entries: few interfaces have it, and many entries are behind it
+	Warm  int // of the segment of older recent entries
 	Full  int // of any other ACL of a new slot, which leaves room for more
 	Most  int // of any ACL
 }
 
 // DefaultSizes returns the sizes for VPP. The pause for a change grows with the number of entries
-// behind the changed ACL in interface lists, and with the size of the message. Therefore the young
-// segment is small and the last of its block, and the cold segments come first.
+// behind the changed ACL in interface lists, and with the size of the message. Therefore the
+// segment of recent entries is small and the last of its block, and the cold segments come first.
 // docs/reference/performance.md explains how the sizes were chosen.
 func DefaultSizes() Sizes {
 	return Sizes{Whole: 256, Young: 128, Peers: 256, Warm: 2048, Full: 12_000, Most: entries.MaxEntries}
@@ -160,9 +160,9 @@ type group struct {
 
 func (g *group) segments() []*segment { return append(slices.Clone(g.colds), g.warm, g.young) }
 
-// fit changes the segments so that they hold the same addresses as the classes, in whatever
-// prefixes. Missing addresses go to the young segment. It returns false when there is no room. With
-// quiet it also compacts.
+// fit changes the segments so that they hold the same addresses as the classes; the prefixes may
+// differ. Missing addresses go to the segment of recent entries. With compact it also compacts. It
+// returns false when the entries do not fit.
 func (g *group) fit(classes []class, compact bool) bool {
 	missing := g.compare(classes)
 	if g.onlyEqual && (len(missing) > 0 || slices.ContainsFunc(g.segments(), (*segment).isEdited)) {
@@ -209,7 +209,7 @@ func (g *group) warmUp() {
 // isDue reports whether idle compaction has work to do.
 func (g *group) isDue() bool { return g.young.size() > g.max.Young/2 }
 
-// add adds new entries to the young segment, or to older ones when there is no room.
+// add adds new entries to the segment of recent entries, or to older segments when that is full.
 func (g *group) add(entries []ruled) bool {
 	switch {
 	case g.young.size()+len(entries) <= g.max.Young:
@@ -224,8 +224,8 @@ func (g *group) add(entries []ruled) bool {
 	return true
 }
 
-// age moves the young entries, and more, to the warm segment, and the warm ones to cold segments
-// when there are too many.
+// age moves the recent entries, and more, to the warm segment, and the warm entries to cold
+// segments when there are too many.
 func (g *group) age(more []ruled) bool {
 	all := more
 	if g.warm.size()+g.young.size() > 0 {

@@ -210,8 +210,8 @@ func (m *Memory) askCommandLine(ctx context.Context, applied int, now uint64) er
 	return nil
 }
 
-// errFull is returned instead of making a call when VPP's heap is nearly exhausted, whoever uses
-// it.
+// errFull is returned instead of making a call when VPP's heap is nearly exhausted, even if other
+// plugins use it.
 var errFull = fmt.Errorf("vpp's heap is nearly exhausted and no rules are added: %w (%w)", entries.ErrTooLarge, entries.ErrMayPass)
 
 // errFullSegment is the same for the statistics segment, which contains the counters of entries.

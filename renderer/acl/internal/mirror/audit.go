@@ -59,8 +59,8 @@ func (x *ContentAudit) Audit(ctx context.Context, link *Link, m *Mirror, rounds 
 // errNotRead is the error of a check of no mirror: there was no commit yet, or the last one failed.
 var errNotRead = errors.New("it is not known what vpp should have: it was not read since the last failure")
 
-// Check reads interfaces and all of our ACLs, and says what differs from the mirror, which stays as
-// it is. It returns how many of both were read.
+// Check reads interfaces and all of the renderer's ACLs, and reports what differs from the mirror,
+// which it does not change. It returns how many interfaces and ACLs were read.
 func (m *Mirror) Check(ctx context.Context) (objects int, drift []string, err error) {
 	if m == nil {
 		return 0, nil, errNotRead

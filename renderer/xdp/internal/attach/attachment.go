@@ -27,7 +27,7 @@ type attachment interface {
 	update(Programs) error
 	detach() error
 	close() error // releases what does not outlive the process
-	// repair restores the program and its pin if somebody changed them, and counts that.
+	// repair restores the program and its pin if another program changed them, and counts that.
 	repair(p *ebpf.Program, found Drift) error
 	at() place
 	gone() bool // its device does not exist any more

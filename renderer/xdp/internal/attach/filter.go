@@ -113,7 +113,7 @@ func OwnFilters() (out []Filter, err error) {
 			for _, f := range filters {
 				b, ok := f.(*netlink.BpfFilter)
 				if !ok || b.Handle != filterHandle || b.Priority != filterPriority || !strings.HasPrefix(b.Name, filterName) {
-					continue // somebody else's
+					continue // of another program
 				}
 				out = append(out, Filter{index: uint32(l.Attrs().Index), parent: parent, program: strings.TrimPrefix(b.Name, filterName)})
 			}

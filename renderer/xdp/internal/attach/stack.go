@@ -113,7 +113,8 @@ func (s *Stack) attachPoint(p point, program *ebpf.Program) (stackProgram, error
 	return stackProgram{}, errors.New("8 programs of others have the priorities of this point")
 }
 
-// Audit attaches all programs anew if somebody changed one. It does nothing if the Stack is empty.
+// Audit attaches all programs anew if another program changed one. It does nothing if the Stack is
+// empty.
 func (s *Stack) Audit(programs Programs, found Drift) error {
 	if s.Empty() || s.complete(programs) {
 		return nil

@@ -45,8 +45,8 @@ func (t *Table) Share(id uint32) *bpf.SluiceShare {
 	return (*bpf.SluiceShare)(unsafe.Pointer(&t.shares[uint64(id%bpf.Places)*uint64(unsafe.Sizeof(bpf.SluiceShare{}))]))
 }
 
-// Divide sets the share of the table to an equal part for each of so many endpoints. An endpoint
-// may have more than its share while others leave room.
+// Divide sets the share of the table to an equal part for each of the given number of endpoints. An
+// endpoint may have more than its share while others leave room.
 func (t *Table) Divide(endpoints int) error {
 	limits := bpf.SluiceQuota{Flows: uint32(t.Places() / max(endpoints, 1))}
 	if err := t.limits.Put(uint32(0), limits); err != nil {

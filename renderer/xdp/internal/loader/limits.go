@@ -81,9 +81,9 @@ func (l limits) slots() int { return l.maxBytes / bpf.CounterBytes / l.cpus &^ (
 // floorPower returns the largest power of two that is at most n, which must be positive.
 func floorPower(n int) int { return 1 << (bits.Len(uint(n)) - 1) }
 
-// apply sets the sizes of maps for a policy map of so many lines and slots. It returns ErrTooLarge
-// if that exceeds the limits. It rounds lines up to a power of two, because older verifiers can
-// bound an index only then.
+// apply sets the sizes of maps for a policy map with the given numbers of lines and slots. It
+// returns ErrTooLarge if that exceeds the limits. It rounds lines up to a power of two, because
+// older verifiers can bound an index only then.
 func (l limits) apply(spec *ebpf.CollectionSpec, lines, slots int) error {
 	if lines > floorPower(lines) {
 		lines = 2 * floorPower(lines)

@@ -26,7 +26,8 @@ func (e *endpoints) place(place uint32) *uint64 {
 	return (*uint64)(unsafe.Pointer(&e.table[8*uint64(place)]))
 }
 
-// flip sets the record of an endpoint; 0 removes it. grace waits for packets in flight.
+// flip sets the record of an endpoint; 0 removes it. The given function waits for packets in
+// flight.
 func (e *endpoints) flip(id, record uint32, grace func() error) error {
 	place := id % bpf.Places
 	owner, taken := e.owners[place]

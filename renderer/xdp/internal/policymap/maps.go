@@ -2,7 +2,7 @@
 // addresses of pods, and the counters of rules.
 //
 // A policy map is changed word by word while programs read it, or replaced by a new one that is put
-// in force when it is complete. Package compile says what must be written in which order.
+// in force when it is complete. Package compile determines what must be written in which order.
 package policymap
 
 import (
