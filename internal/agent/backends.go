@@ -17,7 +17,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl"
 )
 
-// backendList is who enforces. What one of them can do beside that, each, able and find tell.
+// backendList is the backends that enforce policy. each, able and find return those of them with an
+// optional interface.
 type backendList []node.Backend
 
 // each calls f for every backend that is a T.
@@ -86,8 +87,8 @@ func (all backendList) problems() (out []api.Problem) {
 	return out
 }
 
-// registered returns what tells the addresses with which interfaces of pods were made, nil where
-// nobody knows them.
+// registered returns a function for the addresses with which the CNI plugin made pods' interfaces,
+// or nil if no backend knows them.
 func (all backendList) registered() func() map[api.PodID][]netip.Addr {
 	if find[backends.Identifier](all) == nil {
 		return nil

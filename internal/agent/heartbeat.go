@@ -19,7 +19,7 @@ type heartbeat struct {
 	since  time.Time // since when there is none; zero when it is not known
 }
 
-// get returns who writes the state, or since when nobody does.
+// get returns the active reflector, or since when there is none.
 func (h *heartbeat) get() (*view.Reflector, time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-// describers are the kinds that describe tells more of than get.
+// describers are the kinds for which describe shows more than get.
 var describers = map[string]func(r *getRun, names []string) error{
 	"pods":     func(r *getRun, names []string) error { return describeAll(r, podList, names, r.podDescription) },
 	"policies": func(r *getRun, names []string) error { return describeAll(r, policyList, names, r.policyDescription) },
@@ -27,7 +27,7 @@ var describers = map[string]func(r *getRun, names []string) error{
 	},
 }
 
-// described is what is told of one thing.
+// described is the description of one object.
 type described interface{ write(w *term.Writer) }
 
 func newDescribe(o *options) *cobra.Command {
@@ -76,7 +76,7 @@ Exit codes: 0 done, 1 something that is named is not there, 2 error.`,
 	return cmd
 }
 
-// describeAll tells of what is named.
+// describeAll describes the named objects.
 func describeAll[T any, D described](r *getRun, l listing[T], names []string, about func(T) (D, error)) error {
 	if l.check != nil {
 		if err := l.check(names); err != nil {

@@ -26,8 +26,8 @@ func resources() []resource {
 	return []resource{podList, policyList, setList, tableList, ruleList, endpointList, nodeList(), status{}}
 }
 
-// resourceOf returns what a word asks for. A name may stand behind it and a slash, as -o name
-// writes it.
+// resourceOf returns the resource that a word names. A slash and a name may follow, as -o name
+// prints it.
 func resourceOf(word string) (found resource, name string, err error) {
 	word, name, _ = strings.Cut(word, "/")
 	var plurals, all []string

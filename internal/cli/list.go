@@ -37,13 +37,13 @@ type listing[T any] struct {
 	aliases []string
 	short   string
 	table   func(items []T, wide bool) *term.Table
-	// name is what a thing is told from others by, and reference what it is asked for by, where
-	// that is something else.
+	// name identifies an object, and reference is what commands call it by, where that
+	// differs.
 	name      func(T) string
 	reference func(T) string
 	// named reports whether a thing has a name, in a namespace or, where that is empty, in any.
 	named      func(item T, namespace, name string) bool
-	namespaced bool   // a name may stand behind its namespace
+	namespaced bool   // a namespace may precede a name
 	prefix     string // that a name may have, because rules write it so
 
 	special[T]

@@ -107,7 +107,7 @@ func ruleTable(rules []view.Rule, wide bool) *term.Table {
 	return t
 }
 
-// hits says how many flows a rule decided.
+// How many flows a rule decided, as text.
 func hits(r view.Rule) string {
 	switch {
 	case r.Hits != nil:

@@ -45,7 +45,7 @@ func terminal(t *testing.T, columns int) (tty *os.File, written func() string) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = io.Copy(&out, master) // it ends with an error, once nobody has the other end
+		_, _ = io.Copy(&out, master) // it ends with an error, once the other end is closed
 	}()
 	return tty, func() string {
 		_ = tty.Close() // twice where a test has failed

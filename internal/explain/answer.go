@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Node is a node as it is asked: what it has to enforce, and who enforces it.
+// Node is a node to be asked: what it must enforce, and its dataplanes.
 type Node struct {
 	Name string // empty where all pods are those of one node
 	Specification
@@ -20,7 +20,7 @@ type Node struct {
 	// Send sends the first packet of a flow through the embedded dataplane of the
 	// node; nil without one.
 	Send func(api.Flow) (verdict api.Action, reason string)
-	// Pending says that the newest state is not enforced, so that nobody need agree.
+	// Pending reports that the newest state is not enforced yet, so that answers may differ.
 	Pending bool
 	// Meanings are what its sets stand for; nil: rules have their names.
 	Meanings Meanings

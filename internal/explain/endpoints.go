@@ -59,7 +59,7 @@ func GroupName(p *model.Pod) string {
 	return p.GetNamespace() + "/" + app
 }
 
-// internet is an address that is documented to be nobody's.
+// internet is an address of a range that is reserved for documentation (RFC 5737).
 var internet = netip.MustParseAddr("198.51.100.7")
 
 // maxOutside bounds the rows for blocks that policies name.

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// Subjects, peers and ports of policies of administrators.
+// Subjects, peers and ports of admin policies.
 
 // adminPods returns neither field for pods that are not known: both selectors have to
 // be there. Every pod of some namespaces is said by the namespaces alone.

@@ -25,8 +25,8 @@ func (o *Oracle) Rules(id api.PolicyID) []RuleText {
 	return outline{}.rules(o, func(other api.PolicyID) bool { return other == id })
 }
 
-// Naming returns the rules that name a pod as a peer, with the peers that do: by a selector, or by
-// a block that has one of its addresses. Rules without peers name nobody.
+// Naming returns the rules that name a pod as a peer, with the peers that match it: by a selector,
+// or by a block that contains one of its addresses. Rules without peers name no pod.
 func (o *Oracle) Naming(id api.PodID) []RuleText {
 	s, err := o.side(Endpoint{Pod: id})
 	if err != nil {

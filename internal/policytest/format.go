@@ -17,8 +17,8 @@ const (
 // Verdict is what a probe expects, and what a subject said.
 type Verdict string
 
-// The verdicts. NoFlow is never expected: two ends without an address of one
-// family cannot talk, whatever policies say.
+// The verdicts. NoFlow is never expected: two ends without addresses of the same family cannot
+// communicate under any policy.
 const (
 	Allow  Verdict = "allow"
 	Deny   Verdict = "deny"

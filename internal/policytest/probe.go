@@ -79,8 +79,8 @@ func (x *expansion) probe(path string, p Probe, yield func(check) bool) bool {
 	return true
 }
 
-// meansItself reports whether a pod stands at both ends because a selection put it there: that is
-// always permitted, and nobody means it.
+// meansItself reports whether a selection made a pod both source and destination. Such a flow is
+// always permitted, and not intended.
 func (p party) meansItself(dst party) bool {
 	return p.pod != nil && p.pod == dst.pod && (!p.single || !dst.single)
 }

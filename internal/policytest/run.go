@@ -35,7 +35,7 @@ func Run(ctx context.Context, f *File, subjects []Subject, o Options) (Report, e
 // from where the one before ended. It is used by one goroutine at a time.
 type Runner struct {
 	subjects []Subject
-	world    *world // what every subject was told
+	world    *world // what every subject has received
 	failed   error  // of a subject, whose state is not known since
 }
 

@@ -150,7 +150,7 @@ func (w *world) serviceState() *services.Cluster {
 		if id.Kind != model.KindPod && !id.Kind.IsOfServices() {
 			continue
 		}
-		msg, _ := convert.ToModel(w.objects[id]) // what is wrong was told when it was read
+		msg, _ := convert.ToModel(w.objects[id]) // problems were reported when it was read
 		switch m := msg.(type) {
 		case *model.Pod:
 			w.services.Pods = append(w.services.Pods, m)

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
-// Subject answers the questions of a test about the state that it was told. A
-// subject is used by one goroutine at a time.
+// Subject answers the questions of a test about the state that it has received. It is used by one
+// goroutine at a time.
 type Subject interface {
 	// Name says who answers, for example "oracle" or "acl".
 	Name() string

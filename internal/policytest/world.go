@@ -189,7 +189,7 @@ type pod struct {
 	labels      labels.Set
 	addrs       []netip.Addr // in the order of the status
 	hostNetwork bool         // policies do not see it, and its addresses are the node's
-	finished    bool         // its addresses are nobody's
+	finished    bool         // its addresses belong to no pod
 	ports       []Port       // every declared port, of containers and sidecars; may lack a name
 }
 

@@ -193,7 +193,7 @@ func (c *comparison) jobs() (out []job) {
 }
 
 // outside returns addresses outside of the cluster, one for each way in which the rules of a class
-// treat them, and of nodes where policies of administrators may name them.
+// treat them, and addresses of nodes where admin policies may name them.
 func (c *comparison) outside(x *class, d api.Direction) (out []party) {
 	tree, blocks := newBlockTree(), []blockTerm(nil)
 	for _, p := range x.first.policies() {

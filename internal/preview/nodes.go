@@ -247,7 +247,7 @@ func (x *rehearsal) on(name, kind string, do func(*node.Node, dataplane) error) 
 	return do(n, d)
 }
 
-// trouble says why a node does not enforce everything that it was told, empty if it does.
+// trouble returns why a node does not enforce its whole desired state, or "" if it does.
 func trouble(n *node.Node, refused error) string {
 	if refused != nil {
 		return few(strings.Split(refused.Error(), "\n"), 1)
@@ -284,7 +284,7 @@ func (x *rehearsal) ask(d dataplane, out *run, after bool) {
 	}
 }
 
-// mostDisagreements bounds how many are told of.
+// mostDisagreements limits how many are reported.
 const mostDisagreements = 20
 
 // compare compares what the dataplanes did with what the specification says. A node that does not

@@ -68,16 +68,17 @@ type Hop struct {
 	Origins   []api.Origin   `json:"origins,omitempty"`
 }
 
-// Watch asks for verdicts of packets as they are made. Empty fields ask for all, but for Action.
+// Watch requests verdicts of packets as they are made. An empty field, except Action, matches all
+// packets.
 type Watch struct {
-	// Action is "deny" (also when it is empty), "permit", or "all". Of what is permitted only
-	// packets that begin a flow are told of.
+	// Action is "deny" (also when it is empty), "permit", or "all". Of permitted packets, only
+	// those that begin a flow are reported.
 	Action    string         `json:"action,omitempty"`
 	Namespace string         `json:"namespace,omitempty"` // of a pod at either end
 	Pod       string         `json:"pod,omitempty"`       // part of the name of a pod at either end
 	Policy    string         `json:"policy,omitempty"`    // name, or namespace/name, of a policy that the rule is of
 	Direction *api.Direction `json:"direction,omitempty"` // the pod's view
-	Peer      netip.Prefix   `json:"peer,omitzero"`       // that holds either end
+	Peer      netip.Prefix   `json:"peer,omitzero"`       // that contains either end
 	Protocol  api.Protocol   `json:"protocol,omitzero"`
 	Port      uint16         `json:"port,omitzero"` // of the destination
 }
@@ -113,8 +114,8 @@ type PacketVerdict struct {
 	Dst       Party         `json:"dst"`
 	Bytes     uint32        `json:"bytes"`
 	MatchedRule
-	// Missed is how many packets are not told of since the one before, because there were too
-	// many, or because only a sample is told of. Filters do not apply to it.
+	// Missed is how many packets have not been reported since the previous one, because there
+	// were too many, or because only a sample is reported. Filters do not apply to it.
 	Missed uint64 `json:"missed,omitempty"`
 }
 

@@ -102,8 +102,8 @@ type Rule struct {
 	// Hits is how many flows the rule has decided since its table is there; absent
 	// when the vswitch does not count.
 	Hits *uint64 `json:"hits,omitempty"`
-	// CountedWith is the index of the rule whose hits include those of this one, because
-	// both share what they take in the stack; absent for a rule with hits of its own.
+	// CountedWith is the index of the rule whose counter includes that of this one, because
+	// both share entries in the dataplane; absent for a rule with its own counter.
 	CountedWith *int `json:"countedWith,omitempty"`
 }
 
@@ -117,7 +117,7 @@ type Status struct {
 	Pods     int    `json:"pods"`
 	Local    int    `json:"local"`
 	Policies int    `json:"policies"`
-	// Unenforced is the number of policies that are not enforced in full.
+	// Unenforced is the number of policies that are not or only partially enforced.
 	Unenforced int `json:"unenforced"`
 	// Waiting names the pods of the node whose new rules take so long to make that others come
 	// first.
@@ -147,16 +147,16 @@ type StoreStatus struct {
 	Incomplete string `json:"incomplete,omitempty"`
 	// Cluster is the cluster whose state is in force, as the store names it.
 	Cluster string `json:"cluster,omitempty"`
-	// Reflector is who writes the state; absent while nobody does, since Unwritten.
+	// Reflector is the active reflector; absent while there is none, since Unwritten.
 	Reflector *Reflector `json:"reflector,omitempty"`
 	Unwritten time.Time  `json:"unwritten,omitzero"`
 }
 
-// AcceptedStore is what an operator accepted of a store.
+// AcceptedStore is a state of a store that an operator accepted.
 type AcceptedStore struct {
 	Prefix     string       `json:"prefix"`
 	Cluster    string       `json:"cluster"`
-	Generation int64        `json:"generation"` // from which on agents take it for meant
+	Generation int64        `json:"generation"` // from which on agents trust it
 	Objects    model.Counts `json:"objects"`
 }
 
@@ -167,7 +167,7 @@ type Reflector struct {
 	Since    time.Time `json:"since,omitzero"`
 }
 
-// NodeStatus is what an agent tells all others of itself, through the store.
+// NodeStatus is what an agent publishes about itself in the store.
 type NodeStatus struct {
 	Node      string             `json:"node"`
 	Version   string             `json:"version"`
@@ -177,8 +177,8 @@ type NodeStatus struct {
 	Following bool               `json:"following"`
 	Time      time.Time          `json:"time"`
 	Renderers []NodeRenderer     `json:"renderers,omitempty"`
-	Policies  []UnenforcedPolicy `json:"policies,omitempty"` // not enforced in full, the first 100
-	More      int                `json:"more,omitempty"`     // that are not named
+	Policies  []UnenforcedPolicy `json:"policies,omitempty"` // not or only partially enforced, the first 100
+	More      int                `json:"more,omitempty"`     // policies that are not in Policies
 }
 
 // NodeRenderer is the state of a renderer of a node.
@@ -217,7 +217,7 @@ type RendererStatus struct {
 	// commit is not retried before.
 	Refused bool `json:"refused,omitempty"`
 	// Open counts connections that policy no longer permits and that the renderer could not
-	// end: their applications were told to close them.
+	// end: their applications were notified to close them.
 	Open int `json:"open,omitempty"`
 	// Foreign says what somebody else has installed where the renderer enforces policy, and what
 	// that means.
@@ -249,7 +249,7 @@ type Deferred struct {
 	Behind time.Time `json:"behind,omitzero"`
 }
 
-// SessionTable is how full the table of flows of a dataplane is.
+// SessionTable is how full the connection table of a dataplane is.
 type SessionTable struct {
 	// Sessions counts the flows that the dataplane remembers, and SessionsMax those that it may; 0
 	// where that is not known.

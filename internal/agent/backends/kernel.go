@@ -30,7 +30,7 @@ import (
 // Kernel is the kernel of the node: what decides there, and who looks after interfaces.
 type Kernel struct {
 	node.Kernel
-	*keeper.Keeper // knows whose interfaces are; made by Open, as what follows
+	*keeper.Keeper // knows the owners of interfaces; made by Open, like the following fields
 
 	config    config.Config
 	log       *slog.Logger
@@ -85,7 +85,7 @@ func (k *Kernel) open(infra renderer.Infra, log *slog.Logger) error {
 	return nil
 }
 
-// keep makes what knows whose interfaces are.
+// keep makes the keeper, which knows the owners of interfaces.
 func (k *Kernel) keep(h node.Host) error {
 	c := k.config.Endpoints
 	scope, err := c.Scope()
@@ -145,7 +145,7 @@ func (k *Kernel) Blocked() (out []string) {
 	return out
 }
 
-// Problems are what cannot be read that may say whose interfaces are.
+// Problems returns the records of interfaces' owners that cannot be read.
 func (k *Kernel) Problems() (out []api.Problem) {
 	problems := k.Keeper.Problems()
 	for _, what := range slices.Sorted(maps.Keys(problems)) {

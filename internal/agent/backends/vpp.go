@@ -114,10 +114,10 @@ func endpointOf(v wire.VPP, b acl.Bound, known bool) wire.Endpoint {
 	return e
 }
 
-// broadcast wakes all who wait. Its zero value is ready.
+// broadcast wakes all waiting goroutines. Its zero value is ready.
 type broadcast struct {
 	mu   sync.Mutex
-	next chan struct{} // nil while nobody waits
+	next chan struct{} // nil while no goroutine waits
 }
 
 // wait returns a channel that the next wake closes.

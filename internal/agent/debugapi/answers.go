@@ -64,9 +64,9 @@ const (
 	quickCommit = 5 * time.Millisecond
 )
 
-// compare reads the state and has it compared with what is installed. While the two differ and
-// changes are on their way, it waits a moment for them and repeats that. A difference that it
-// leaves is one, unless the comparison was told that changes are pending.
+// compare reads the state and calls differs, which compares it with what is installed. While they
+// differ and changes are pending, it waits a moment and repeats that. A remaining difference is
+// real, unless the last call of differs had pending set.
 func (a *Answers) compare(ctx context.Context, differs func(s cluster.State, pending bool) (bool, error)) error {
 	moment, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()

@@ -1,10 +1,10 @@
-// Package debugapi answers what is asked of an agent: on the socket of its node, and for the
-// network what names no pods.
+// Package debugapi serves the agent's API: all of it on the socket of the node, and on the network
+// only what names no pods.
 //
 // # Invariants
 //
 // It decides nothing. Explanations come from the specification's oracle on what is in the store;
-// whether a packet passes is asked of the dataplane. Nobody who asks waits for a commit.
+// the dataplane reports whether a packet passes. No request waits for a commit.
 package debugapi
 
 import (
@@ -58,8 +58,8 @@ func (a About) log(context.Context, Filter) (view.Log, error) {
 	return l, nil
 }
 
-// Local answers on the socket: root and the agent's own user whatever they ask, members of a group
-// what changes nothing, and nobody else.
+// Local returns the handler for the socket. Root and the agent's own user may send any request,
+// members of the group requests that change nothing, all others none.
 func (a *API) Local(group int) http.Handler {
 	owner, reader := a.Owner().Mux(), a.Reader().Mux()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -128,7 +128,8 @@ func await(_ http.ResponseWriter, r *http.Request, k Registrar) (any, error) {
 	return k.Wait(r.Context(), wire.Attachment{ContainerID: q.Get("containerId"), IfName: q.Get("ifName")}, timeout)
 }
 
-// list returns whose interfaces are. The filter's name is part of that of a pod or of an interface.
+// list returns the interfaces with their owners. The filter's name matches part of the name of a
+// pod or of an interface.
 func (a Endpoints) list(_ context.Context, f Filter) ([]wire.Endpoint, error) {
 	out := []wire.Endpoint{}
 	for _, e := range a.List() {
