@@ -127,7 +127,7 @@ func (r *getRun) podDescription(p view.Pod) (d podDescription, err error) {
 	if err := r.client.get(r.ctx(), "/v1/pods/relations?"+q, &d.PodRelations); err != nil {
 		return d, err
 	}
-	policies, err := policyList.ask(r.ctx(), r, "", "") // those of administrators have no namespace
+	policies, err := policyList.ask(r.ctx(), r, "", "") // admin policies have no namespace
 	if err != nil {
 		return d, err
 	}
@@ -172,7 +172,7 @@ func writeEndpoints(w *term.Writer, endpoints []wire.Endpoint) {
 	t.Print(w)
 }
 
-// writeSelecting lists the policies that select a pod, and what the agent knows of each.
+// writeSelecting lists the policies that select a pod, with the agent's information about each.
 func writeSelecting(w *term.Writer, title string, ids []api.PolicyID, known []view.Policy) {
 	if len(ids) == 0 {
 		w.Printf("%s no policy\n", title)
@@ -227,7 +227,7 @@ func ruleName(r oracle.RuleText, named bool) string {
 	return name
 }
 
-// does says what a rule does, or why it does not.
+// does returns what a rule does, or why it has no effect.
 func does(r oracle.RuleText) string {
 	switch {
 	case r.Note != "":
@@ -271,7 +271,7 @@ func (d policyDescription) write(w *term.Writer) {
 	writeRules(w, "Rules:", d.RuleTexts, false)
 }
 
-// nodeDescription is what a node says of itself, and its pods.
+// nodeDescription is the status of a node, and its pods.
 type nodeDescription struct {
 	view.NodeEnforcement
 	Pods []api.PodID `json:"pods,omitempty"`

@@ -38,7 +38,7 @@ func tierOf(p view.Policy) string {
 
 func policyName(p view.Policy) string { return p.Policy.Short() }
 
-// enforced says in one line how far a policy is enforced.
+// enforced returns in one line how far a policy is enforced.
 func enforced(p view.Policy) term.Cell {
 	switch p.Enforced {
 	case view.EnforcedPending:

@@ -15,14 +15,14 @@ import (
 type Node struct {
 	Name string // empty where all pods are those of one node
 	Specification
-	// Renderers are asked where they are a renderer.Explainer.
+	// Renderers are asked if they implement renderer.Explainer.
 	Renderers []renderer.Renderer
 	// Send sends the first packet of a flow through the embedded dataplane of the
 	// node; nil without one.
 	Send func(api.Flow) (verdict api.Action, reason string)
 	// Pending reports that the newest state is not enforced yet, so that answers may differ.
 	Pending bool
-	// Meanings are what its sets stand for; nil: rules have their names.
+	// Meanings is the content of its sets; if nil, rules have their names.
 	Meanings Meanings
 }
 
@@ -99,7 +99,7 @@ func (n Node) foreign(r renderer.Renderer, q Question, decides []api.Direction) 
 	return out
 }
 
-// unasked says why no table meets a flow.
+// unasked returns why no table applies to a flow.
 func unasked(q Question) string {
 	for _, p := range []view.Party{q.Src, q.Dst} {
 		if !p.Address.IsValid() {
@@ -112,7 +112,7 @@ func unasked(q Question) string {
 	return ""
 }
 
-// notApplicable says why the stack of a renderer does not decide about a flow.
+// notApplicable returns why a renderer's dataplane does not decide about a flow.
 func notApplicable(r renderer.Renderer, f api.Flow) string {
 	if x, ok := renderer.As[renderer.Scope](r); ok {
 		return x.NotApplicable(f)

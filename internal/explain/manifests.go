@@ -31,7 +31,7 @@ type Manifests struct {
 	// every node; nil for none.
 	Beside func() []renderer.Renderer
 
-	// DenyNode says that traffic between a pod and its own node is judged by policies.
+	// DenyNode applies policies to traffic between a pod and its own node.
 	DenyNode bool
 
 	state   oracle.State
@@ -43,7 +43,7 @@ type Manifests struct {
 type resource struct {
 	id      model.ID
 	message proto.Message
-	object  any  // what the oracle works on; nil for what has no effect, and for services
+	object  any  // for the oracle; nil for objects without effect, and for services
 	implied bool // a namespace that no manifest defines
 }
 
@@ -205,7 +205,7 @@ func (m Manifests) Explain(ctx context.Context, question view.Question) (out []v
 	return out, nil
 }
 
-// Matrix says who can talk to whom on a node that has all pods.
+// Matrix returns which pods can talk to which, on a node that has all pods.
 func (m Manifests) Matrix(ctx context.Context, s matrix.Selection) (out view.Matrix, err error) {
 	state := m.state
 	state.Pods = OnNodes(state.Pods, func(*corev1.Pod) (string, bool) { return "", true }, map[string][]string{"": m.HostAddresses()})

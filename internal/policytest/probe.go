@@ -14,7 +14,7 @@ type check struct {
 	port     Port // with the name by which it was found
 	expect   Verdict
 	position string // of the probe in the file
-	// noFlow says why there is nothing to ask; the check has failed then.
+	// noFlow is why there is no flow to probe; the check has failed then.
 	noFlow string
 }
 
@@ -133,7 +133,7 @@ func (c check) between(src, dst party) []check {
 	return out
 }
 
-// without returns the check as one that has failed, because there is nothing to ask.
+// without returns the check as a failed one, because there is no flow to probe.
 func (c check) without(src, dst party, why string) check {
 	at := func(p party) Endpoint {
 		e := Endpoint{Name: p.name}
