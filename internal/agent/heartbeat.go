@@ -66,7 +66,7 @@ func (h *heartbeat) follow(ctx context.Context, s follow.Store, key string, log 
 	})
 }
 
-// storeStatus says how fresh the state is.
+// storeStatus returns how fresh the state is.
 func (a *Agent) storeStatus() view.StoreStatus {
 	s := a.watcher.Status()
 	v := view.StoreStatus{Following: s.Following, Since: s.Since, Heard: s.Heard, Saved: s.Saved, Incomplete: s.Incomplete}

@@ -52,7 +52,7 @@ func (c Cluster) Endpoints() []matrix.Endpoint {
 	return append(out, c.outside()...)
 }
 
-// GroupName says what a pod is shown as: its namespace and application.
+// GroupName returns the name under which a pod is shown: its namespace and application.
 func GroupName(p *model.Pod) string {
 	set := Labels(p)
 	app := cmp.Or(set["app.kubernetes.io/name"], set["app"], set["k8s-app"], p.GetName())

@@ -62,7 +62,7 @@ func domain[T ~string](m *model.ClusterPolicy_Peer) []T {
 	return nil
 }
 
-// portKind says how a port of a message is said in Kubernetes.
+// portKind returns the form of a message's port in Kubernetes.
 type portKind int
 
 const (

@@ -11,7 +11,7 @@
 //
 // # Invariants
 //
-//   - An error names the text, cut where it is long, and says what is wanted instead.
+//   - An error names the text, cut where it is long, and the valid forms.
 //   - No text makes the package panic.
 package expr
 

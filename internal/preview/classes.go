@@ -180,7 +180,7 @@ func (s *state) hostsOf(p *pod) []netip.Addr {
 	return addrsOf(texts)
 }
 
-// shareAddresses has pods with one address be treated alike: a packet is about all of them.
+// shareAddresses treats pods with one address alike: a packet is about all of them.
 func (s *state) shareAddresses() {
 	shared := map[api.PodID]string{}
 	for id, p := range s.pods {

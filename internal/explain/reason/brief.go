@@ -77,7 +77,7 @@ func (d end) nearest() string {
 	return ruleText(origin) + ": " + failed(best.Ports)
 }
 
-// failed says why the first of some terms does not match, and how many more do not.
+// failed returns why the first of the terms does not match, and how many more do not.
 func failed(terms []oracle.TermEval) string {
 	i := slices.IndexFunc(terms, func(t oracle.TermEval) bool { return !t.Matched })
 	if i < 0 {

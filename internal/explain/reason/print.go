@@ -154,7 +154,7 @@ func (p *printer) direction(d oracle.DirectionVerdict, end oracle.Endpoint, widt
 	}
 }
 
-// withoutText says what would be, and why.
+// withoutText returns what the verdict would be, and why.
 func withoutText(w oracle.Without) string {
 	if because, ok := strings.CutPrefix(w.Reason, did(w.Allowed)+" "); ok {
 		return did(w.Allowed) + " " + because

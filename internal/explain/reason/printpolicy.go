@@ -52,7 +52,7 @@ func (p *printer) policy(pe oracle.PolicyEval, shared bool) {
 	}
 }
 
-// other says why a policy that selects the pod plays no part.
+// other returns why a policy that selects the pod does not matter.
 func (p *printer) other(d api.Direction, o oracle.OtherPolicy, shared bool) {
 	ignored := ""
 	switch {

@@ -109,7 +109,7 @@ func (d end) denying() end {
 	return d
 }
 
-// nothingMatches says what the policies of a denied direction lack.
+// nothingMatches returns what the policies of a denied direction lack.
 func (d end) nothingMatches() string {
 	rules := 0
 	for _, pe := range d.Policies {
@@ -124,7 +124,7 @@ func (d end) nothingMatches() string {
 	return fmt.Sprintf("none of %d rules matches", rules)
 }
 
-// allowedBecause says what each direction lets a flow through by.
+// allowedBecause returns why each direction allows a flow.
 func (v Verdict) allowedBecause() string {
 	var by, open []string
 	for _, d := range []api.Direction{api.Egress, api.Ingress} {

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/internal/oracle"
 )
 
-// Kind says what a Change changes.
+// Kind is what a Change changes.
 type Kind string
 
 // The kinds of change that allow a flow, then those that deny one. Of changes of
