@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-// policyTable lists policies. Their tiers are shown where some are of administrators;
+// policyTable lists policies. Their tiers are shown if some are admin policies;
 // then they come in the order in which they are asked.
 func policyTable(policies []view.Policy, _ bool) *term.Table {
 	columns := []string{"POLICY", "SELECTS", "ISOLATES", "RULES", "LOCAL PODS", "ENFORCED"}

@@ -188,7 +188,7 @@ func Role(v oracle.Verdict, g api.Origin) view.OriginRole {
 	return role
 }
 
-// tierRole returns the part of a rule of administrators that does not decide.
+// tierRole returns the part of an admin rule that does not decide.
 func tierRole(dv oracle.DirectionVerdict, g api.Origin) view.OriginRole {
 	for _, r := range dv.Subjects {
 		if slices.Contains(r.PassedBy, g) {

@@ -30,7 +30,7 @@ func addTiers(s *oracle.State, nodes []*model.Node, policies []*model.ClusterPol
 	}
 }
 
-// clusterObject returns the Kubernetes object of a policy of administrators, nil for one without
+// clusterObject returns the Kubernetes object of an admin policy, nil for one without
 // effect.
 func clusterObject(m *model.ClusterPolicy) any {
 	admin, baseline := m.GetTier() == model.ClusterPolicy_TIER_ADMIN, m.GetTier() == model.ClusterPolicy_TIER_BASELINE

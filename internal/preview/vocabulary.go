@@ -130,7 +130,7 @@ func (v *vocabulary) peer(p *policy, d api.Direction, rule int, namespace string
 	v.selectors = append(v.selectors, s)
 }
 
-// clusterPolicy takes a policy of administrators up.
+// clusterPolicy adds an admin policy.
 func (v *vocabulary) clusterPolicy(m *model.ClusterPolicy) *policy {
 	v.tiers = true
 	n, isNew := v.number("clusterpolicy %s", text(m))

@@ -114,7 +114,7 @@ func (v Verdict) Fix() (out []string) {
 	return append(out, "no small change was found that would allow it")
 }
 
-// deniedBy returns the rules of administrators that deny the flow, each once.
+// deniedBy returns the admin rules that deny the flow, each once.
 func (v Verdict) deniedBy() (named []api.Origin) {
 	for _, s := range slices.Concat(v.Egress.Subjects, v.Ingress.Subjects) {
 		if !s.Allowed && s.Rule != nil && !slices.Contains(named, *s.Rule) {

@@ -219,7 +219,7 @@ func (p *printer) changes(v Verdict) {
 	}
 }
 
-// owners names the rules of administrators that deny the flow: whoever asks is not who may
+// owners names the admin rules that deny the flow: whoever asks is not who may
 // change them.
 func (p *printer) owners(v Verdict) {
 	for _, rule := range v.deniedBy() {

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/internal/oracle"
 )
 
-// tier writes a policy of administrators, as far as it was asked.
+// tier writes an admin policy, as far as it was evaluated.
 func (p *printer) tier(te oracle.TierEval, shared bool) {
 	priority := fmt.Sprintf("priority %d", te.Priority)
 	if te.Policy.Kind == api.BaselineAdminNetworkPolicy {

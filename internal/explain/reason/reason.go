@@ -39,7 +39,7 @@ func did(allowed bool) string {
 	return "denied"
 }
 
-// passed says which rules of administrators left the decision to the next tier, if
+// passed says which admin rules left the decision to the next tier, if
 // some did.
 func (d end) passed() string {
 	var by []api.Origin
@@ -90,7 +90,7 @@ func (v Verdict) sentence() string {
 		case dv.Allowed:
 		case parts != nil:
 			parts = append(parts, fmt.Sprintf("%s denies it too", v.named(d)))
-		case len(ruleNames(dv.Deciding)) > 0: // only rules of administrators deny
+		case len(ruleNames(dv.Deciding)) > 0: // only admin rules deny
 			parts = append(parts, fmt.Sprintf("%s is denied by %s", v.named(d), some(ruleNames(dv.Deciding), " and ")))
 		default:
 			dv = dv.denying()

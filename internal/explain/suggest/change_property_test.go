@@ -111,7 +111,7 @@ func keepsPromises(t failing, s cluster.State, q asked, seen map[suggest.Kind]bo
 	}
 }
 
-// keepsWithout takes away every rule of administrators that decides, and asks again.
+// keepsWithout removes every admin rule that decides, and evaluates the flow again.
 func keepsWithout(t failing, s cluster.State, q asked, v reason.Verdict) {
 	for _, d := range []api.Direction{api.Egress, api.Ingress} {
 		for i, r := range v.Direction(d).Subjects {
