@@ -351,8 +351,8 @@ func TestAnAgentThatCannotServeEnds(t *testing.T) {
 	}
 }
 
-// TestListsAreThoseOfEachRenderer: status, tables, rules and counters of session rules stand beside
-// those of ACLs, and are not theirs.
+// TestListsAreThoseOfEachRenderer: status, tables, rules and counters of session rules are
+// listed separately from those of ACLs.
 func TestListsAreThoseOfEachRenderer(t *testing.T) {
 	a := prepared(t, func(c *config.Config) { c.Enforce.Renderers = []string{config.RendererACL, config.RendererSession} })
 	for _, name := range []string{"server", "friend", "stranger"} {

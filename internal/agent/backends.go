@@ -17,7 +17,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl"
 )
 
-// backendList is who enforces. What one of them can do beside that, each, able and find tell.
+// backendList is the backends that enforce policy. each, able and find return those of them with an
+// optional interface.
 type backendList []node.Backend
 
 // each calls f for every backend that is a T.
@@ -43,7 +44,7 @@ func find[T any](all backendList) (first T) {
 	return first
 }
 
-// start starts those that begin before the node.
+// start starts the backends that must run before the node.
 func (all backendList) start() (err error) {
 	each(all, func(s backends.Starter) { err = errors.Join(err, s.Start()) })
 	return err
@@ -68,26 +69,26 @@ func (all backendList) blocked(renderer string) (names []string, known bool) {
 	return names, known
 }
 
-// collectors returns metrics of the dataplanes.
+// collectors returns the metrics of the dataplanes.
 func (all backendList) collectors() (out []prometheus.Collector) {
 	each(all, func(c interface{ Collectors() []prometheus.Collector }) { out = append(out, c.Collectors()...) })
 	return out
 }
 
-// addresses returns those of the node that backends find.
+// addresses returns the addresses of the node that backends have found.
 func (all backendList) addresses() (out []netip.Addr) {
 	each(all, func(n interface{ Addresses() []netip.Addr }) { out = append(out, n.Addresses()...) })
 	return out
 }
 
-// problems are what backends cannot read.
+// problems returns what backends cannot read.
 func (all backendList) problems() (out []api.Problem) {
 	each(all, func(p interface{ Problems() []api.Problem }) { out = append(out, p.Problems()...) })
 	return out
 }
 
-// registered returns what tells the addresses with which interfaces of pods were made, nil where
-// nobody knows them.
+// registered returns a function for the addresses with which the CNI plugin made pods' interfaces,
+// or nil if no backend knows them.
 func (all backendList) registered() func() map[api.PodID][]netip.Addr {
 	if find[backends.Identifier](all) == nil {
 		return nil
@@ -99,9 +100,9 @@ func (all backendList) registered() func() map[api.PodID][]netip.Addr {
 	}
 }
 
-// source returns a source that has nothing before the backends know the interfaces of pods, and
-// that tells them who the pods of a node are before policy knows them so. Interfaces of other lives
-// of these pods are blocked from then on.
+// source returns a source that delivers nothing before the backends know the interfaces of pods. It
+// passes the identities of the node's pods to the backends before the policy plugin gets them. From
+// then on interfaces of earlier pods with the same names are blocked.
 func (all backendList) source(s policy.Source, node string) policy.Source {
 	return identified{s, all, node}
 }
@@ -135,7 +136,8 @@ func (s identified) Next(ctx context.Context) (model.Changes, error) {
 	return changes, nil
 }
 
-// identities returns what changes say of pods of the node, nil for one that is gone, or elsewhere.
+// identities returns the identities of the node's pods in changes, nil for one that is gone or on
+// another node.
 func (s identified) identities(changes model.Changes) map[api.PodID]*acl.PodIdentity {
 	out := map[api.PodID]*acl.PodIdentity{}
 	for _, d := range changes.Deltas {
@@ -154,7 +156,7 @@ func (s identified) identities(changes model.Changes) map[api.PodID]*acl.PodIden
 	return out
 }
 
-// identityOf returns by what a pod is known. What is no address says nothing.
+// identityOf returns the identity of a pod. Invalid addresses are ignored.
 func identityOf(p *model.Pod) *acl.PodIdentity {
 	life := &acl.PodIdentity{UID: p.GetUid()}
 	for _, text := range p.GetIps() {

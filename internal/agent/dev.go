@@ -273,7 +273,7 @@ func (d *devSession) changes(status view.Status, differ int, changed []policyCha
 	}
 }
 
-// installed says what the policies take in the dataplane.
+// installed returns what the policies take in the dataplane.
 func installed(r view.RendererStatus) string {
 	return fmt.Sprintf("%s, %s, %s", term.Count(r.Tables, "table"), term.Count(r.Rules, "rule"), term.Count(r.Entries, "ACL entry"))
 }

@@ -73,7 +73,7 @@ func (a *Agent) tableCounts() map[string]int {
 	return counts
 }
 
-// logEnforcement logs what is enforced, and once a node that nobody names, until ctx ends.
+// logEnforcement logs what is enforced, and once that no object names the node, until ctx ends.
 func (a *Agent) logEnforcement(ctx context.Context) error {
 	e := enforcementLog{log: a.log, tables: a.tableCounts}
 	named := namedNode{ask: a.cfg.Node.Name != ""}
@@ -93,9 +93,9 @@ func (a *Agent) logEnforcement(ctx context.Context) error {
 	}
 }
 
-// namedNode looks whether the store knows the node, as long as no pod of it is there.
+// namedNode checks whether the store knows the node, while it has no pod.
 type namedNode struct {
-	ask   bool // it is not known yet
+	ask   bool // the node is not known yet
 	asked time.Time
 }
 

@@ -65,8 +65,8 @@ func TestWhatIsNoOrdinaryPodIsExplainedToo(t *testing.T) {
 	}
 }
 
-// TestWhereAllPodsAreLocalTheyShareOneNode has the pods of two nodes on one: what the
-// tables permit to the addresses of both is what the specification is told as well.
+// TestWhereAllPodsAreLocalTheyShareOneNode puts the pods of two nodes on one. Tables and
+// specification permit the same to the addresses of both nodes.
 func TestWhereAllPodsAreLocalTheyShareOneNode(t *testing.T) {
 	a := running(t, nil)
 	for src, want := range map[string]bool{"192.168.0.1": true, "192.168.0.2": true, "192.168.0.3": false} {

@@ -184,7 +184,7 @@ func TestALoopThatStandsStillIsNeitherReadyNorAlive(t *testing.T) {
 	}
 }
 
-// TestAgentEndsWhileACommitHangs: what a vswitch does not answer holds up nobody who ends.
+// TestAgentEndsWhileACommitHangs: a vswitch that does not answer does not delay the agent's end.
 func TestAgentEndsWhileACommitHangs(t *testing.T) {
 	_, stop := hanging(t)
 	began := time.Now()
@@ -223,8 +223,7 @@ func TestReadinessNamesADataplaneThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestCommitEndsWithTheDataplane: nobody answers any more, and the next dataplane waits for its
-// rules.
+// TestCommitEndsWithTheDataplane: the dataplane is gone, and the next one waits for its rules.
 func TestCommitEndsWithTheDataplane(t *testing.T) {
 	a, r, stop := relayed(t)
 	r.hang(true)

@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// discard is a log for nobody.
+// discard is a logger that discards everything.
 var discard = slog.New(slog.DiscardHandler)
 
 // socketPath returns a path that is short enough for a Unix socket.

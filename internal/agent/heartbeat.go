@@ -19,7 +19,7 @@ type heartbeat struct {
 	since  time.Time // since when there is none; zero when it is not known
 }
 
-// get returns who writes the state, or since when nobody does.
+// get returns the active reflector, or since when there is none.
 func (h *heartbeat) get() (*view.Reflector, time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,7 +66,7 @@ func (h *heartbeat) follow(ctx context.Context, s follow.Store, key string, log 
 	})
 }
 
-// storeStatus says how fresh the state is.
+// storeStatus returns how fresh the state is.
 func (a *Agent) storeStatus() view.StoreStatus {
 	s := a.watcher.Status()
 	v := view.StoreStatus{Following: s.Following, Since: s.Since, Heard: s.Heard, Saved: s.Saved, Incomplete: s.Incomplete}

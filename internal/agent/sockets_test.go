@@ -96,7 +96,7 @@ func askAs(socket string, uid, gid int, groups []uint32, method, path string) (i
 	return answer.StatusCode, string(text), errors.Join(err, answer.Body.Close(), c.Close())
 }
 
-// TestSocketAnswersOnlyItsUsers: whatever the mode of the socket is, the kernel says who asks.
+// TestSocketAnswersOnlyItsUsers: the kernel reports the user, whatever the mode of the socket.
 func TestSocketAnswersOnlyItsUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to be somebody else")

@@ -23,7 +23,7 @@ import (
 )
 
 // cleanUp runs sluice-agent cleanup where there are no interfaces but those of an empty network
-// namespace, for root; nobody else can remove anything.
+// namespace. It needs root, since no other user can remove anything.
 func cleanUp(t *testing.T, args ...string) (code int, out string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -97,7 +97,7 @@ func TestCleanupWhileAnAgentRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }() // nobody speaks
+	defer func() { _ = l.Close() }() // no client connects
 	if err := os.WriteFile(state, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

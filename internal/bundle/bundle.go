@@ -3,7 +3,7 @@
 //
 // # Invariants
 //
-//   - Names in an archive are known: whoever reads one writes nothing to a disk, and refuses what
+//   - Names in an archive are known: a reader writes nothing to a disk, and refuses what
 //     it does not know.
 //   - An archive is bounded, in its files and as a whole, when it is written and when it is read,
 //     however small it is packed.
@@ -44,7 +44,7 @@ const (
 // format is the version of archives.
 const format = 1
 
-// About says what an archive is.
+// About describes an archive.
 type About struct {
 	Format  int          `json:"format"`
 	Version version.Info `json:"version"` // of sluicectl

@@ -50,7 +50,7 @@ Exit codes: 0 done, 1 something is missing in the bundle, 2 error.`,
 	return cmd
 }
 
-// collect writes a bundle, and says what is missing in it.
+// collect writes a bundle, and reports what is missing in it.
 func (o *options) collect(ctx context.Context, path string, errOut io.Writer, timeout time.Duration) error {
 	out, done := o.out, func(failed error) error { return failed }
 	if path != "-" {

@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-// client asks an agent over the Unix socket of its debug API.
+// client sends requests to an agent over the Unix socket of its debug API.
 type client struct {
 	socket string
 	http   *http.Client
@@ -107,7 +107,7 @@ func isCutOff(err error) bool {
 	return slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE}, func(end error) bool { return errors.Is(err, end) })
 }
 
-// remedy says how a user comes to an agent where none listens on a socket.
+// remedy is how a user reaches an agent if none listens on the socket.
 func remedy(socket string, user int, there func(path string) bool) string {
 	if user != 0 && socket != view.RootSocket && there(view.RootSocket) {
 		return "use sudo, root's is on " + view.RootSocket
@@ -121,7 +121,7 @@ func there(path string) bool {
 	return err == nil || errors.Is(err, fs.ErrPermission)
 }
 
-// unreachable says what to do when there is no agent.
+// unreachable returns an error with what to do if there is no agent.
 func (c *client) unreachable(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err // the URL is made up

@@ -16,10 +16,10 @@ import (
 // completionTime bounds how long an agent may take to complete a word.
 const completionTime = 2 * time.Second
 
-// words are what a word may be completed to, as an agent knows them.
+// words returns the possible completions, as the agent knows them.
 type words func(r *getRun) ([]string, error)
 
-// flagWords are what flags may be, of whichever command.
+// flagWords are the values of flags, of all commands.
 var flagWords = map[string]words{
 	"namespace": namespaces,
 	"from":      namespaces,
@@ -89,7 +89,7 @@ func (o *options) complete(cmd *cobra.Command, f getFlags, w words) ([]string, c
 	return slices.DeleteFunc(slices.Clone(found), func(s string) bool { return !isPlain(s) }), cobra.ShellCompDirectiveNoFileComp
 }
 
-// isPlain reports whether a word means to a shell what it is.
+// isPlain reports whether a word has no special meaning to a shell.
 func isPlain(word string) bool {
 	return len(word) < 300 && strings.IndexFunc(word, func(r rune) bool {
 		return !strings.ContainsRune("-._/=: ", r) && (r > 'z' || r < '0' || r > '9' && r < 'A' || r > 'Z' && r < 'a')

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-// describers are the kinds that describe tells more of than get.
+// describers are the kinds for which describe shows more than get.
 var describers = map[string]func(r *getRun, names []string) error{
 	"pods":     func(r *getRun, names []string) error { return describeAll(r, podList, names, r.podDescription) },
 	"policies": func(r *getRun, names []string) error { return describeAll(r, policyList, names, r.policyDescription) },
@@ -27,7 +27,7 @@ var describers = map[string]func(r *getRun, names []string) error{
 	},
 }
 
-// described is what is told of one thing.
+// described is the description of one object.
 type described interface{ write(w *term.Writer) }
 
 func newDescribe(o *options) *cobra.Command {
@@ -76,7 +76,7 @@ Exit codes: 0 done, 1 something that is named is not there, 2 error.`,
 	return cmd
 }
 
-// describeAll tells of what is named.
+// describeAll describes the named objects.
 func describeAll[T any, D described](r *getRun, l listing[T], names []string, about func(T) (D, error)) error {
 	if l.check != nil {
 		if err := l.check(names); err != nil {
@@ -127,7 +127,7 @@ func (r *getRun) podDescription(p view.Pod) (d podDescription, err error) {
 	if err := r.client.get(r.ctx(), "/v1/pods/relations?"+q, &d.PodRelations); err != nil {
 		return d, err
 	}
-	policies, err := policyList.ask(r.ctx(), r, "", "") // those of administrators have no namespace
+	policies, err := policyList.ask(r.ctx(), r, "", "") // admin policies have no namespace
 	if err != nil {
 		return d, err
 	}
@@ -172,7 +172,7 @@ func writeEndpoints(w *term.Writer, endpoints []wire.Endpoint) {
 	t.Print(w)
 }
 
-// writeSelecting lists the policies that select a pod, and what the agent knows of each.
+// writeSelecting lists the policies that select a pod, with the agent's information about each.
 func writeSelecting(w *term.Writer, title string, ids []api.PolicyID, known []view.Policy) {
 	if len(ids) == 0 {
 		w.Printf("%s no policy\n", title)
@@ -227,7 +227,7 @@ func ruleName(r oracle.RuleText, named bool) string {
 	return name
 }
 
-// does says what a rule does, or why it does not.
+// does returns what a rule does, or why it has no effect.
 func does(r oracle.RuleText) string {
 	switch {
 	case r.Note != "":
@@ -271,7 +271,7 @@ func (d policyDescription) write(w *term.Writer) {
 	writeRules(w, "Rules:", d.RuleTexts, false)
 }
 
-// nodeDescription is what a node says of itself, and its pods.
+// nodeDescription is the status of a node, and its pods.
 type nodeDescription struct {
 	view.NodeEnforcement
 	Pods []api.PodID `json:"pods,omitempty"`

@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-net/sluice/internal/term"
 )
 
-// diffRun is what diff is asked for.
+// diffRun has the options of diff.
 type diffRun struct {
 	files, gone []string // changed, and deleted
 	base        []string // manifests, or a bundle; none: the agent
@@ -32,7 +32,7 @@ type diffRun struct {
 	timeout     time.Duration
 }
 
-// causes are what --fail-on can name.
+// causes are the values of --fail-on.
 var causes = []string{"opened", "closed", "memory"}
 
 func newDiff(o *options) *cobra.Command {
@@ -241,7 +241,8 @@ func writeProblems(w *term.Writer, problems []api.Problem) {
 	}
 }
 
-// problemsError names what is wrong in the manifests of a change, nil if nothing is.
+// problemsError returns an error with the problems in the manifests of a change, nil if there are
+// none.
 func problemsError(problems []api.Problem) error {
 	var errs []error
 	for _, p := range problems[:min(len(problems), maxSkipped)] {

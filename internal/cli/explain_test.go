@@ -70,8 +70,8 @@ var explanations = map[string]struct {
 	"as-yaml":              {args: []string{"shop/web", "shop/cart:8081", "-o", "yaml"}},
 }
 
-// tiers are policies of administrators: the database is for the web, what the cart may
-// is left to its namespace, nobody else may anything.
+// tiers are admin policies: the web may reach the database, the policies of the cart's namespace
+// decide about the cart, all other pods are denied.
 const tiers = `
 {apiVersion: v1, kind: Node, metadata: {name: node-1, labels: {role: edge}}, status: {addresses: [{type: InternalIP, address: 192.168.0.1}]}}
 ---
@@ -184,13 +184,13 @@ func TestExplanationsOfManifestsRead(t *testing.T) {
 	}
 }
 
-// open answers that no table restricts anything, whatever it was told.
+// open answers that no table restricts anything, whatever its state.
 type open struct{ *renderertest.Recorder }
 
 func (open) Explain(api.Flow) []renderer.Decision { return nil }
 
-// TestEveryRendererIsHeard has nodes with two renderers: each one's deciding rule and
-// table is told, and whether they agree with each other.
+// TestEveryRendererIsHeard: on nodes with two renderers, the answer has the deciding rule and table
+// of each, and whether they agree.
 func TestEveryRendererIsHeard(t *testing.T) {
 	load, err := manifests.LoadFiles([]string{filepath.Join("testdata", "explain", "cluster.yaml")}, nil)
 	if err != nil {

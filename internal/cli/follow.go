@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/internal/term"
 )
 
-// followEvery is how often --watch asks an agent for what changed.
+// followEvery is how often --watch asks an agent for changes.
 const followEvery = time.Second
 
 // What can become of a thing, as kubectl names it.
@@ -23,13 +23,13 @@ const (
 	deleted  = "DELETED"
 )
 
-// event is what became of a thing.
+// event is a change of an object.
 type event[T any] struct {
 	Type   string `json:"type"`
 	Object T      `json:"object"`
 }
 
-// follow prints what is there, and then what changes, until whoever reads has enough.
+// follow prints the objects and then their changes, until the reader closes the output.
 func (l listing[T]) follow(r *getRun, names []string, items []T) error {
 	ctx, stop := signal.NotifyContext(r.ctx(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -53,7 +53,7 @@ func (l listing[T]) follow(r *getRun, names []string, items []T) error {
 	}
 }
 
-// follower knows what was printed.
+// follower stores what was printed.
 type follower[T any] struct {
 	listing[T]
 	run   *getRun
@@ -62,7 +62,7 @@ type follower[T any] struct {
 	first *term.Table
 }
 
-// changes returns what became of things since it was called before.
+// changes returns the changes of objects since its last call.
 func (f *follower[T]) changes(items []T) (out []event[T]) {
 	now, order := map[string]T{}, []string{}
 	for _, item := range items {
@@ -84,7 +84,7 @@ func (f *follower[T]) changes(items []T) (out []event[T]) {
 	return out
 }
 
-// same compares what is printed of two things.
+// same reports whether two objects are printed equally.
 func (f *follower[T]) same(a, b T) bool {
 	if f.still != nil {
 		a, b = f.still(a), f.still(b)

@@ -29,7 +29,7 @@ func following(t *testing.T, socket string, args ...string) (printed func() stri
 	go func() {
 		err := cmd.ExecuteContext(ctx)
 		if err != nil {
-			_, _ = io.WriteString(&out, err.Error()) // which the test waits for in vain
+			_, _ = io.WriteString(&out, err.Error()) // so the test fails: it waits for another text
 		}
 		done <- err
 	}()

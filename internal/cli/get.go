@@ -10,14 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// resource is what get lists.
+// resource is a kind of object that get lists.
 type resource interface {
-	// names are those that it is asked for by, the plural first.
+	// names are its names on the command line, the plural first.
 	names() []string
 	about() string
-	// get lists all, or what is named.
+	// get lists all objects, or the named ones.
 	get(r *getRun, names []string) error
-	// known returns the names of what there is, for the completion of words.
+	// known returns the names of existing objects, for completion.
 	known(r *getRun) ([]string, error)
 }
 
@@ -26,8 +26,8 @@ func resources() []resource {
 	return []resource{podList, policyList, setList, tableList, ruleList, endpointList, nodeList(), status{}}
 }
 
-// resourceOf returns what a word asks for. A name may stand behind it and a slash, as -o name
-// writes it.
+// resourceOf returns the resource that a word names. A slash and a name may follow, as -o name
+// prints it.
 func resourceOf(word string) (found resource, name string, err error) {
 	word, name, _ = strings.Cut(word, "/")
 	var plurals, all []string
@@ -75,7 +75,7 @@ type getRun struct {
 	cmd    *cobra.Command
 	client *client
 	labels labels.Selector // nil: any
-	word   string          // that the kind was asked for by
+	word   string          // the name of the kind on the command line
 	errOut io.Writer
 }
 

@@ -37,27 +37,27 @@ type listing[T any] struct {
 	aliases []string
 	short   string
 	table   func(items []T, wide bool) *term.Table
-	// name is what a thing is told from others by, and reference what it is asked for by, where
-	// that is something else.
+	// name identifies an object, and reference is what commands call it by, where that
+	// differs.
 	name      func(T) string
 	reference func(T) string
 	// named reports whether a thing has a name, in a namespace or, where that is empty, in any.
 	named      func(item T, namespace, name string) bool
-	namespaced bool   // a name may stand behind its namespace
+	namespaced bool   // a namespace may precede a name
 	prefix     string // that a name may have, because rules write it so
 
 	special[T]
 }
 
-// special is what only some kinds have.
+// special has the features of some kinds only.
 type special[T any] struct {
 	details  func(w *term.Writer, items []T)         // below a wide table
 	labelled func(r *getRun, items []T) ([]T, error) // those that --selector wants
-	still    func(T) T                               // without what changes without meaning
-	query    func(r *getRun) (url.Values, error)     // what is asked, in place of names
-	empty    string                                  // what is said where there are none
+	still    func(T) T                               // without fields whose changes are not significant
+	query    func(r *getRun) (url.Values, error)     // the query, in place of names
+	empty    string                                  // the message for an empty list
 	negative func(items []T) bool                    // whether the answer is no
-	check    func(names []string) error              // of what is no name
+	check    func(names []string) error              // rejects invalid names
 	askedBy  words                                   // names that people ask by, where its own say nothing
 }
 
@@ -127,7 +127,7 @@ func (l listing[T]) printNames(out io.Writer, items []T) error {
 	return w.Err()
 }
 
-// ref is what a thing is asked for by.
+// ref is what commands call an object by.
 func (l listing[T]) ref(item T) string {
 	if l.reference != nil {
 		return l.reference(item)

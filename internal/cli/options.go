@@ -8,14 +8,14 @@ import (
 // Exit codes.
 const (
 	ExitOK     = 0
-	ExitDenied = 1 // the flow is denied, a test failed, or what is named is not there
+	ExitDenied = 1 // the flow is denied, a test failed, or a named object does not exist
 	ExitError  = 2
 )
 
-// errNegative ends a command that worked and whose answer is no.
+// errNegative ends a command that succeeded with a negative answer.
 var errNegative = errors.New("negative answer")
 
-// options are what every command shares.
+// options are the options of all commands.
 type options struct {
 	socket string
 	output format

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-// policyTable lists policies. Their tiers are shown where some are of administrators;
+// policyTable lists policies. Their tiers are shown if some are admin policies;
 // then they come in the order in which they are asked.
 func policyTable(policies []view.Policy, _ bool) *term.Table {
 	columns := []string{"POLICY", "SELECTS", "ISOLATES", "RULES", "LOCAL PODS", "ENFORCED"}
@@ -38,7 +38,7 @@ func tierOf(p view.Policy) string {
 
 func policyName(p view.Policy) string { return p.Policy.Short() }
 
-// enforced says in one line how far a policy is enforced.
+// enforced returns in one line how far a policy is enforced.
 func enforced(p view.Policy) term.Cell {
 	switch p.Enforced {
 	case view.EnforcedPending:

@@ -96,7 +96,7 @@ func (f *format) print(w io.Writer, value any, table func(*term.Writer)) error {
 	case formatJSON:
 		enc := json.NewEncoder(term.JSON(w))
 		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false) // nobody puts it into a page, and "->" is to be read
+		enc.SetEscapeHTML(false) // the output is not HTML, and "->" must stay readable
 		if err := enc.Encode(value); err != nil {
 			return fmt.Errorf("write the answer: %w", err)
 		}

@@ -92,7 +92,7 @@ func writeStatus(w *term.Writer, s view.Status) {
 	}
 }
 
-// writeStore says how fresh the state is.
+// writeStore writes how fresh the state is.
 func writeStore(t *term.Table, s view.StoreStatus, now time.Time) {
 	switch {
 	case s.Incomplete != "":

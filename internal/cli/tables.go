@@ -54,7 +54,7 @@ func setTable(sets []view.Set, wide bool) *term.Table {
 	return t
 }
 
-// holders says which pods have a table.
+// holders returns the pods that have a table, as text.
 func holders(table string, pods []api.PodID) string {
 	switch {
 	case table == "global":
@@ -107,7 +107,7 @@ func ruleTable(rules []view.Rule, wide bool) *term.Table {
 	return t
 }
 
-// hits says how many flows a rule decided.
+// How many flows a rule decided, as text.
 func hits(r view.Rule) string {
 	switch {
 	case r.Hits != nil:

@@ -119,7 +119,7 @@ func TestTerminalHasColours(t *testing.T) {
 	}
 }
 
-// runVariable has the binary of the tests be sluicectl, with what it says as the command line.
+// runVariable makes the test binary run as sluicectl, with its value as the command line.
 const runVariable = "SLUICE_TEST_RUN"
 
 // TestTerminalIsThatOfTmux: what a person sees in tmux is what a pseudo-terminal shows.

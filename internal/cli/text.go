@@ -47,7 +47,7 @@ func dash(s string) string {
 	return s
 }
 
-// side names a party with its address, when that says more.
+// side names a party, with its address if that adds information.
 func side(p view.Party) string {
 	if p.Pod == (api.PodID{}) {
 		return p.Name
@@ -63,7 +63,7 @@ func agreement(w *term.Writer, differ int) term.Text {
 	return w.Styled(term.Red, term.Count(differ, "verdict")+" not as the specification says: see \"sluicectl get status\"")
 }
 
-// lasting says for how long something is so, when that is known.
+// lasting returns how long a state has lasted, if known.
 func lasting(since, now time.Time) string {
 	if since.IsZero() {
 		return ""
@@ -71,7 +71,7 @@ func lasting(since, now time.Time) string {
 	return " for " + now.Sub(since).Round(time.Second).String()
 }
 
-// ago says how long ago something was.
+// ago returns how long ago something happened.
 func ago(at, now time.Time) string {
 	if at.IsZero() {
 		return "-"

@@ -124,7 +124,7 @@ func (f *watchFlags) parse() error {
 // errEnough ends a stream of which enough was seen.
 var errEnough = errors.New("enough was seen")
 
-// watchVerdicts prints verdicts until there were enough, or whoever reads has.
+// watchVerdicts prints verdicts until the limit is reached, or the reader closes the output.
 func (o *options) watchVerdicts(ctx context.Context, f watchFlags) error {
 	if ctx == nil {
 		ctx = context.Background()
@@ -163,7 +163,7 @@ func (o *options) watchVerdicts(ctx context.Context, f watchFlags) error {
 	return err
 }
 
-// verdictPrinter returns what writes the heading and one verdict in the format that is asked for.
+// verdictPrinter returns the functions that write the heading and one verdict in the wanted format.
 func (o *options) verdictPrinter() (heading func(), print func(view.PacketVerdict) error) {
 	switch o.output {
 	case formatJSON:

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-// told are verdicts as an agent tells of them.
+// Verdicts as an agent reports them.
 func told() []view.PacketVerdict {
 	rule := 1
 	web, db := api.PodID{Namespace: "shop", Name: "web-0"}, api.PodID{Namespace: "data", Name: "postgres-0"}

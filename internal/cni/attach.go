@@ -73,7 +73,7 @@ func (a *attaching) block() error {
 		return nil
 	}
 	g := gate.New(a.Pins)
-	_, _ = g.Blocked() // which removes pins of interfaces that are gone; those of others harm nobody
+	_, _ = g.Blocked() // which removes pins of interfaces that are gone; others are harmless
 	if err := errors.Join(g.Block(a.registration.HostIndex), g.Close()); err != nil {
 		return types.NewError(types.ErrInternal, "the agent does not answer, and the interface cannot be blocked", err.Error())
 	}

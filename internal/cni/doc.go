@@ -1,13 +1,13 @@
-// Package cni is sluice-cni, a chained CNI plugin (specification 1.1.0). It stands behind the
-// plugin that makes a pod's veth pair, tells the agent of the node whose interface that is, and
-// returns once the interface lets nothing pass, or what the pod's policy permits. For VPP it also
+// Package cni is sluice-cni, a chained CNI plugin (specification 1.1.0). It follows the plugin that
+// makes a pod's veth pair, reports to the agent of the node which pod has the interface, and
+// returns once the interface is blocked or the pod's policy is enforced there. For VPP it also
 // makes the interface.
 //
 // # Invariants
 //
 //   - An ADD that succeeds leaves the interface blocked or enforced, never open, whether an agent
 //     runs or not.
-//   - Which interface is the node's end is asked of the kernel, not read from names or results.
-//   - The plugin never opens an interface: the agent does, when policy is enforced.
+//   - The kernel reports which interface is the node's end; names and results are not used.
+//   - The plugin never unblocks an interface: the agent does, when policy is enforced.
 //   - DEL succeeds without an agent and without a namespace.
 package cni

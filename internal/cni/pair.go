@@ -76,7 +76,7 @@ func (p *pair) look(c *config, ifName string) error {
 	}
 	p.index = uint32(outer.Attrs().Index)
 	g := gate.New(c.Pins)
-	_, _ = g.Blocked() // which removes pins of interfaces that are gone; those of others harm nobody
+	_, _ = g.Blocked() // which removes pins of interfaces that are gone; others are harmless
 	if err := errors.Join(g.Block(p.index), g.Close()); err != nil {
 		return err
 	}

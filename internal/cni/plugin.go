@@ -52,7 +52,7 @@ func add(args *skel.CmdArgs) error {
 	return types.PrintResult(prev, c.CNIVersion)
 }
 
-// registration says what there is to say of an attachment.
+// registration returns the report about an attachment.
 func registration(args *skel.CmdArgs, network string, prev *current.Result) (wire.Registration, error) {
 	p, err := readPod(args.Args)
 	if err != nil {

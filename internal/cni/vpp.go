@@ -214,7 +214,7 @@ func (a *vppAttaching) prepare(ends *pair, p *vppport.Port) (err error) {
 // vhost is what a tap of VPP needs of the node's kernel.
 const vhost = "/dev/vhost-net"
 
-// missing says what an interface needs that the node does not have.
+// missing returns what an interface needs that the node does not have.
 func missing(k vppport.Kind) string {
 	if _, err := os.Stat(vhost); k == vppport.Tap && err != nil {
 		return ": a tap needs " + vhost + ", which is not there: load the kernel's module vhost_net, or set \"interface\" to \"host\""

@@ -213,8 +213,8 @@ func TestInstallerBringsSettingsUpToDate(t *testing.T) {
 	}
 }
 
-// TestInstallerLeavesANetworkThatThePluginMakes: it installs the program, and nobody but its owner
-// changes the list.
+// TestInstallerLeavesANetworkThatThePluginMakes: it installs the program, and only the
+// plugin that owns the list changes it.
 func TestInstallerLeavesANetworkThatThePluginMakes(t *testing.T) {
 	for file, text := range map[string]string{
 		"10-a.conflist": `{"name": "pods", "plugins": [{"type": "sluice-cni", "dataplane": "vpp", "ipam": {"type": "host-local"}}, {"type": "portmap"}]}`,

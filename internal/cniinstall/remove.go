@@ -44,7 +44,8 @@ func (r *removal) note(format string, args ...any) {
 	r.done = append(r.done, fmt.Sprintf(format, args...))
 }
 
-// configurations restores the configurations, and what stands beside them.
+// configurations restores the configurations from their backups, and then deals with the backups
+// that are left.
 func (r *removal) configurations(folder string) error {
 	files, err := configurations(folder)
 	errs := []error{err}

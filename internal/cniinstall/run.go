@@ -13,7 +13,7 @@ import (
 const (
 	settleTime = 100 * time.Millisecond // for files that are being written
 	retryTime  = time.Second            // after an error
-	lookTime   = 30 * time.Second       // in case that nobody said that something changed
+	lookTime   = 30 * time.Second       // in case a notification of a change was lost
 )
 
 // state is what others may ask of an Installer that runs.
@@ -37,7 +37,7 @@ func (i *Installer) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = files.Close() }() // nobody reads it any more
+	defer func() { _ = files.Close() }() // the watcher is no longer needed
 	for ctx.Err() == nil {
 		l, err := lock(i.ConfDir)
 		if err == nil {

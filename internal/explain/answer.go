@@ -11,18 +11,18 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Node is a node as it is asked: what it has to enforce, and who enforces it.
+// Node is a node to be asked: what it must enforce, and its dataplanes.
 type Node struct {
 	Name string // empty where all pods are those of one node
 	Specification
-	// Renderers are asked where they are a renderer.Explainer.
+	// Renderers are asked if they implement renderer.Explainer.
 	Renderers []renderer.Renderer
 	// Send sends the first packet of a flow through the embedded dataplane of the
 	// node; nil without one.
 	Send func(api.Flow) (verdict api.Action, reason string)
-	// Pending says that the newest state is not enforced, so that nobody need agree.
+	// Pending reports that the newest state is not enforced yet, so that answers may differ.
 	Pending bool
-	// Meanings are what its sets stand for; nil: rules have their names.
+	// Meanings is the content of its sets; if nil, rules have their names.
 	Meanings Meanings
 }
 
@@ -99,7 +99,7 @@ func (n Node) foreign(r renderer.Renderer, q Question, decides []api.Direction) 
 	return out
 }
 
-// unasked says why no table meets a flow.
+// unasked returns why no table applies to a flow.
 func unasked(q Question) string {
 	for _, p := range []view.Party{q.Src, q.Dst} {
 		if !p.Address.IsValid() {
@@ -112,7 +112,7 @@ func unasked(q Question) string {
 	return ""
 }
 
-// notApplicable says why the stack of a renderer does not decide about a flow.
+// notApplicable returns why a renderer's dataplane does not decide about a flow.
 func notApplicable(r renderer.Renderer, f api.Flow) string {
 	if x, ok := renderer.As[renderer.Scope](r); ok {
 		return x.NotApplicable(f)
@@ -188,7 +188,7 @@ func Role(v oracle.Verdict, g api.Origin) view.OriginRole {
 	return role
 }
 
-// tierRole returns the part of a rule of administrators that does not decide.
+// tierRole returns the part of an admin rule that does not decide.
 func tierRole(dv oracle.DirectionVerdict, g api.Origin) view.OriginRole {
 	for _, r := range dv.Subjects {
 		if slices.Contains(r.PassedBy, g) {

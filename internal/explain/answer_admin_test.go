@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-// untrueOfTier says what is wrong with what is said of a rule of administrators. It
+// untrueOfTier says what is wrong with what is said of an admin rule. It
 // asks about a state that has this rule and nothing else.
 func untrueOfTier(s oracle.State, e view.Explanation, n view.NamedOrigin) string {
 	only := oracle.State{Nodes: s.Nodes, Namespaces: s.Namespaces, Pods: s.Pods}
@@ -34,7 +34,7 @@ func untrueOfTier(s oracle.State, e view.Explanation, n view.NamedOrigin) string
 	return ""
 }
 
-// addAlone adds a policy of administrators with one of its rules.
+// addAlone adds an admin policy with one of its rules.
 func addAlone(from oracle.State, to *oracle.State, g api.Origin) bool {
 	for _, p := range from.AdminPolicies {
 		if g.Policy.Kind == api.AdminNetworkPolicy && p.Name == g.Policy.Name {

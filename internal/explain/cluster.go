@@ -22,7 +22,7 @@ type Cluster struct {
 	Namespaces []*model.Namespace
 	Pods       []*model.Pod
 	Policies   []*model.NetworkPolicy
-	// ClusterPolicies are those of administrators.
+	// ClusterPolicies are the admin policies.
 	ClusterPolicies []*model.ClusterPolicy
 	// Services and Slices say where packets to services go; no policy depends on them.
 	Services []*model.Service

@@ -52,14 +52,14 @@ func (c Cluster) Endpoints() []matrix.Endpoint {
 	return append(out, c.outside()...)
 }
 
-// GroupName says what a pod is shown as: its namespace and application.
+// GroupName returns the name under which a pod is shown: its namespace and application.
 func GroupName(p *model.Pod) string {
 	set := Labels(p)
 	app := cmp.Or(set["app.kubernetes.io/name"], set["app"], set["k8s-app"], p.GetName())
 	return p.GetNamespace() + "/" + app
 }
 
-// internet is an address that is documented to be nobody's.
+// internet is an address of a range that is reserved for documentation (RFC 5737).
 var internet = netip.MustParseAddr("198.51.100.7")
 
 // maxOutside bounds the rows for blocks that policies name.

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/internal/oracle"
 )
 
-// tierOf returns a policy of administrators for every pod with rules of ingress.
+// tierOf returns an admin policy for every pod with rules of ingress.
 func tierOf(kind model.ClusterPolicy_Kind, rules ...*model.ClusterPolicy_Rule) *model.ClusterPolicy {
 	p := &model.ClusterPolicy{
 		Kind: kind, Name: "default", Tier: model.ClusterPolicy_TIER_ADMIN, Priority: 5,

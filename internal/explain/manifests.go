@@ -23,15 +23,15 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Manifests is a cluster that is only described. The specification works on the
-// objects themselves; the nodes are told what a store would hold of them.
+// Manifests is a cluster that exists only as manifests. The specification works on the objects
+// themselves; the nodes receive what a store would hold of them.
 type Manifests struct {
 	Cluster
 	// Beside returns the renderers that a node has beside the ACL renderer, new for
 	// every node; nil for none.
 	Beside func() []renderer.Renderer
 
-	// DenyNode says that traffic between a pod and its own node is judged by policies.
+	// DenyNode applies policies to traffic between a pod and its own node.
 	DenyNode bool
 
 	state   oracle.State
@@ -43,13 +43,13 @@ type Manifests struct {
 type resource struct {
 	id      model.ID
 	message proto.Message
-	object  any  // what the oracle works on; nil for what has no effect, and for services
-	implied bool // a namespace that nobody defines
+	object  any  // for the oracle; nil for objects without effect, and for services
+	implied bool // a namespace that no manifest defines
 }
 
-// FromManifests reads what was loaded, as an API server would hold it: namespaces
-// that nobody defines exist, and objects that are refused do not. The problems are
-// those of the load and of the objects.
+// FromManifests returns the cluster that an API server would hold after the load: namespaces that
+// no manifest defines exist, and rejected objects do not. The problems are those of the load and of
+// the objects.
 func FromManifests(load manifests.Load, log *slog.Logger) (Manifests, []api.Problem) {
 	var all []resource
 	problems := slices.Clone(load.Problems)
@@ -133,7 +133,7 @@ func (m Manifests) oracle(s oracle.State) *oracle.Oracle {
 	return oracle.New(s, oracle.AllowNodeTraffic(!m.DenyNode))
 }
 
-// IDs returns the objects of the cluster, without the namespaces that nobody defines.
+// IDs returns the objects of the cluster, without the namespaces that no manifest defines.
 func (m Manifests) IDs() (out []model.ID) {
 	for _, d := range m.objects {
 		if !d.implied {
@@ -205,7 +205,7 @@ func (m Manifests) Explain(ctx context.Context, question view.Question) (out []v
 	return out, nil
 }
 
-// Matrix says who can talk to whom on a node that has all pods.
+// Matrix returns which pods can talk to which, on a node that has all pods.
 func (m Manifests) Matrix(ctx context.Context, s matrix.Selection) (out view.Matrix, err error) {
 	state := m.state
 	state.Pods = OnNodes(state.Pods, func(*corev1.Pod) (string, bool) { return "", true }, map[string][]string{"": m.HostAddresses()})
@@ -241,7 +241,7 @@ func (m Manifests) nodesOf(questions []Question) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// start runs a node that is told the whole state, and returns when it enforces it.
+// start runs a node, sends it the whole state, and returns when the node enforces it.
 func (m Manifests) start(ctx context.Context, name string, spec *oracle.Oracle) (Node, func() error, error) {
 	dataplane := &node.Vswitch{}
 	cfg := node.Config{Name: name, AllowNode: !m.DenyNode, Log: m.log, Backends: []node.Backend{dataplane}}

@@ -6,10 +6,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// OnNodes returns the pods with all the addresses of their nodes: those that any pod
-// names that runs there and that policies see, and more. A pod's own node is exempt
-// at each of them (SEMANTICS D2), which is what a node is told as well. A pod for
-// which nodeOf returns false keeps what it has. The pods are not changed.
+// OnNodes returns the pods with all addresses of their nodes as host addresses: those that
+// any pod of the node names and that policies see, and those in more. A pod's own node is exempt at
+// each of them (SEMANTICS D2); agents receive the same addresses. A pod for which nodeOf returns
+// false keeps its own. The pods are not changed.
 func OnNodes(pods []*corev1.Pod, nodeOf func(*corev1.Pod) (string, bool), more map[string][]string) []*corev1.Pod {
 	known := map[string][]string{}
 	for _, p := range pods {

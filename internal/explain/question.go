@@ -203,7 +203,7 @@ func (c Cluster) ports(q view.Question, dsts []view.Party) (map[api.PodID][]uint
 	return out, nil
 }
 
-// noPort says why a port cannot be resolved, and which could.
+// noPort returns why a port cannot be resolved, and which ports could.
 func noPort(q view.Question, dst view.Party, others []string) error {
 	text := fmt.Sprintf("%s has no %s port that is named %q, and it is not a number from 0 to 65535", dst.Name, q.Protocol, q.Port)
 	switch isNumber := strings.Trim(q.Port, "0123456789") == ""; {

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// Subjects, peers and ports of policies of administrators.
+// Subjects, peers and ports of admin policies.
 
 // adminPods returns neither field for pods that are not known: both selectors have to
 // be there. Every pod of some namespaces is said by the namespaces alone.
@@ -62,7 +62,7 @@ func domain[T ~string](m *model.ClusterPolicy_Peer) []T {
 	return nil
 }
 
-// portKind says how a port of a message is said in Kubernetes.
+// portKind returns the form of a message's port in Kubernetes.
 type portKind int
 
 const (

@@ -15,11 +15,10 @@ import (
 // none.
 const baselinePriority = 1001
 
-// addTiers turns nodes and the policies of administrators back into Kubernetes
-// objects. What is not known in a message is not known in its object either, so that
-// a rule with it means the same: where it allows it matches nothing by that, otherwise
-// it denies everything. What says of itself that it stands where its kind cannot has
-// no effect, and is left out.
+// addTiers converts nodes and admin policies back into Kubernetes objects. An unknown part of a
+// message becomes an unknown part of its object, so that the rule keeps its meaning: if it allows,
+// it matches nothing by that part, otherwise it denies everything. A policy in a tier that its kind
+// cannot have has no effect, and is omitted.
 func addTiers(s *oracle.State, nodes []*model.Node, policies []*model.ClusterPolicy) {
 	for _, m := range nodes {
 		if m != nil {
@@ -31,7 +30,7 @@ func addTiers(s *oracle.State, nodes []*model.Node, policies []*model.ClusterPol
 	}
 }
 
-// clusterObject returns the Kubernetes object of a policy of administrators, nil for one without
+// clusterObject returns the Kubernetes object of an admin policy, nil for one without
 // effect.
 func clusterObject(m *model.ClusterPolicy) any {
 	admin, baseline := m.GetTier() == model.ClusterPolicy_TIER_ADMIN, m.GetTier() == model.ClusterPolicy_TIER_BASELINE

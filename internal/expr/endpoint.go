@@ -1,17 +1,17 @@
 // Package expr reads what people type of flows: endpoints, ports, and questions of both. The
-// commands, policy tests and scenarios share it, so that a text means the same everywhere. What an
-// expression stands for in a cluster is a matter of those who have one.
+// commands, policy tests and scenarios share it, so that a text means the same everywhere. Callers
+// resolve expressions against their cluster.
 //
 //	shop/web-0                       one pod
 //	shop/app=web  shop/app in (a,b)  the pods of a namespace with these labels
 //	app=web                          the pods of every namespace with these labels
 //	shop/*  */*  */web-0             the pods of a namespace, of all, of one name in all
 //	10.10.1.10                       an address
-//	8080  8080/udp  http/tcp  icmp   a port with its protocol, tcp unless told otherwise
+//	8080  8080/udp  http/tcp  icmp   a port with its protocol, tcp by default
 //
 // # Invariants
 //
-//   - An error names the text, cut where it is long, and says what is wanted instead.
+//   - An error names the text, cut where it is long, and the valid forms.
 //   - No text makes the package panic.
 package expr
 

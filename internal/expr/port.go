@@ -26,7 +26,7 @@ func (p Port) Text() string {
 	return strconv.Itoa(int(p.Number))
 }
 
-// WantPort says how a port with its protocol is written.
+// WantPort is how a port with its protocol is written.
 const WantPort = "want for example 8080/TCP, http/TCP, 53/UDP or ICMP"
 
 // ParsePort reads a port with its protocol: "8080/tcp", "http/udp", "8080" and "http" for TCP,

@@ -51,9 +51,9 @@ func withoutPort(dst, host string, proto api.Protocol) error {
 	return fmt.Errorf("%w; where %s is the port, %s:%s/%s", err, host[i+1:], bracketed(host[:i]), host[i+1:], proto)
 }
 
-// cutProtocol splits "/tcp" from the end. What stands behind the last slash is
-// the protocol only when it is the name of one, and when what stands before it can
-// be a whole destination, so that "shop/tcp" is a pod.
+// cutProtocol splits "/tcp" from the end. The text after the last slash is the protocol only if it
+// is the name of one, and if the text before it can be a whole destination, so that "shop/tcp" is a
+// pod.
 func cutProtocol(dst string) (string, api.Protocol, error) {
 	i := strings.LastIndexByte(dst, '/')
 	if i < 0 || !strings.ContainsAny(dst[:i], ":/=(") && !isAddr(dst[:i]) {

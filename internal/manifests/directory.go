@@ -27,16 +27,17 @@ import (
 // Directory reflects a directory of manifests and follows its edits.
 //
 // An object that was good and whose manifest is now wrong stays in force in its
-// last good version: a mistake in a manifest deletes nothing. When it cannot be
-// told which object a wrong document was meant to be, all objects of its file
-// stay. The same holds for a file that cannot be read or has become empty, which
-// is what an editor may leave for a moment. An object goes when its file goes, or
-// when the file is right and no longer names it. A legacy policy also goes when its
-// namespace is no longer isolated, and what isolates a namespace goes with the
-// annotation; but not with the manifest of the namespace while policies are left.
+// last good version: a mistake in a manifest deletes nothing. If it is unknown
+// which object a wrong document was meant to be, all objects of its file stay. The
+// same holds for a file that cannot be read or has become empty, as editors may
+// leave it for a moment. An object is deleted when its file is deleted, or when the
+// file is valid and no longer names it. A legacy policy is also deleted when its
+// namespace is no longer isolated. The policy that isolates a namespace is deleted
+// with the annotation, but not with the manifest of the namespace while policies
+// are left.
 //
-// It changes and deletes only objects that it gave to the store itself since it
-// was made. Its methods may be called by several goroutines.
+// It changes and deletes only objects that it has itself written to the store. Its
+// methods may be called by several goroutines.
 type Directory struct {
 	dir       string
 	reading   decode.Reading

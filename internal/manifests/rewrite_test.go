@@ -23,8 +23,8 @@ import (
 // fataler is a *testing.T or a *rapid.T.
 type fataler interface{ Fatalf(string, ...any) }
 
-// rewrite brings manifests to the form of today and writes them down. Their notes and
-// problems are told without the source.
+// rewrite converts manifests to the present form and returns them as text, with their notes and
+// problems without the source.
 func rewrite(t fataler, in string, cluster legacy.Cluster) (out string, notes, problems []string) {
 	m, err := ModerniseFiles([]string{Stdin}, strings.NewReader(in), cluster)
 	if err != nil {

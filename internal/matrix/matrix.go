@@ -34,7 +34,7 @@ type Port struct {
 // Judge reports whether the first packet of a flow is let through.
 type Judge func(api.Flow) bool
 
-// Reach says how much of a group is reached.
+// Reach is how much of a group is reached.
 type Reach uint8
 
 // None, some or all of the pairs of pods.
@@ -85,7 +85,7 @@ type Matrix struct {
 	Groups []Group  `json:"groups"`
 	Cells  [][]Cell `json:"cells"`
 	Probes int      `json:"probes"`
-	// Left says how many groups were left out because there were too many.
+	// Left is how many groups were omitted because there were too many.
 	Left int `json:"left,omitempty"`
 	// Namespaces says that groups are namespaces, because there are too many of what their pods
 	// run. Of each a few pods were asked.

@@ -181,7 +181,7 @@ func TestSelectionRefusesWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// crowd are pods of two namespaces with so many groups each.
+// Pods of two namespaces, with the given number of groups each.
 func crowd(groups int) (out []Endpoint) {
 	for n := range 2 {
 		for g := range groups {

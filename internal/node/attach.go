@@ -61,7 +61,8 @@ type port struct {
 	ips       []netip.Addr
 }
 
-// NewAttacher attaches the pods that the renderer is told of to a dataplane that has none.
+// NewAttacher returns a renderer that attaches the pods of its transactions to the dataplane, and
+// passes the transactions to r.
 func NewAttacher(r renderer.Renderer, dataplane Ports) *Attacher {
 	return &Attacher{
 		Renderer: r, dataplane: dataplane, ports: map[api.PodID]*port{}, claims: map[netip.Addr][]api.PodID{},

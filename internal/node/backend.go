@@ -30,7 +30,7 @@ type Host struct {
 	Served func(pod api.PodID) bool
 }
 
-// Prober is a Backend whose dataplane can be asked about packets that nobody sends.
+// Prober is a Backend whose dataplane can report its verdict about a packet without sending it.
 type Prober interface {
 	// Has reports whether an address is that of a pod of this dataplane.
 	Has(a netip.Addr) bool

@@ -30,7 +30,7 @@ func running(name, node, app string, addrs ...string) *model.Pod {
 
 func label(app string) []*model.Label { return []*model.Label{{Key: "app", Value: app}} }
 
-// allow lets one app, and nobody else, reach a TCP port of another.
+// allow lets only one app reach a TCP port of another.
 func allow(from, to string, port uint32) *model.NetworkPolicy {
 	return &model.NetworkPolicy{
 		Namespace: "demo", Name: to, PodSelector: &model.LabelSelector{MatchLabels: label(to)}, IsolatesIngress: true,
@@ -113,7 +113,7 @@ func TestAPacketBetweenTwoNodesPassesBoth(t *testing.T) {
 func TestANodeAppearsWithItsFirstPodAndKnowsEverything(t *testing.T) {
 	f := newFabric(t)
 	f.apply(t, puts(t, running("web", "node-1", "web", "10.0.1.1"), allow("web", "db", 5432))...)
-	f.verdict(t, tcp("198.51.100.7", "10.0.2.1", 22), api.Permit, 0) // nobody is there yet
+	f.verdict(t, tcp("198.51.100.7", "10.0.2.1", 22), api.Permit, 0) // no pod has the address yet
 	f.apply(t, puts(t, running("db", "node-2", "db", "10.0.2.1"))...)
 	f.verdict(t, tcp("10.0.1.1", "10.0.2.1", 5432), api.Permit, 2)
 	f.verdict(t, tcp("198.51.100.7", "10.0.2.1", 22), api.Deny, 1)
@@ -160,8 +160,8 @@ func TestSendIsAlwaysTheFirstPacket(t *testing.T) {
 	}
 }
 
-// TestARestartLeavesWhatIsInstalledUntilTheStateIsKnown: a node that has connected to a
-// VPP, and was told nothing yet, must not take away what protects the pods there.
+// TestARestartLeavesWhatIsInstalledUntilTheStateIsKnown: a node that has connected to a VPP, and
+// has received no state yet, must not remove the rules that protect the pods there.
 func TestARestartLeavesWhatIsInstalledUntilTheStateIsKnown(t *testing.T) {
 	sw := vswitch.New(vswitch.Options{})
 	sw.AddInterface("uplink0", acl.UplinkTag)

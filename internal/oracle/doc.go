@@ -4,7 +4,7 @@
 //
 // It is not part of the pipeline. It works on the Kubernetes objects themselves, directly from the
 // specification, slowly and simply, and shares no code with the product. Because the two have
-// nothing in common, their agreement is evidence that the product's tables are right. The same
+// nothing in common, their agreement indicates that the product's tables are right. The same
 // evaluator answers "why is this flow allowed?" for users, so explanations never differ from what
 // the tests check.
 //
@@ -26,6 +26,6 @@
 //     objects in its State must not be modified while it is in use.
 //
 // Pods in the host network and finished pods (Succeeded, Failed) are neither subjects of policies
-// nor peers of selectors; the address of such a pod belongs to the node or to nobody. The address
+// nor peers of selectors; the address of such a pod belongs to the node or to no one. The address
 // of a pod therefore counts as the pod's only while the pod runs in its own network.
 package oracle

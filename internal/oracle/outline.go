@@ -12,8 +12,8 @@ import (
 // RuleText is a rule of a policy in words, without a flow that it is asked about.
 type RuleText struct {
 	api.Origin
-	Name   string   `json:"name,omitempty"`   // that administrators gave it
-	Action Action   `json:"action,omitempty"` // of administrators; a NetworkPolicy allows
+	Name   string   `json:"name,omitempty"`   // of an admin rule
+	Action Action   `json:"action,omitempty"` // of an admin rule; a NetworkPolicy allows
 	Peers  []string `json:"peers"`            // for example "from app=api"
 	Ports  []string `json:"ports"`            // for example "port 9187/tcp"
 	Note   string   `json:"note,omitempty"`   // why it does not do what it seems to
@@ -25,8 +25,8 @@ func (o *Oracle) Rules(id api.PolicyID) []RuleText {
 	return outline{}.rules(o, func(other api.PolicyID) bool { return other == id })
 }
 
-// Naming returns the rules that name a pod as a peer, with the peers that do: by a selector, or by
-// a block that has one of its addresses. Rules without peers name nobody.
+// Naming returns the rules that name a pod as a peer, with the peers that match it: by a selector,
+// or by a block that contains one of its addresses. Rules without peers name no pod.
 func (o *Oracle) Naming(id api.PodID) []RuleText {
 	s, err := o.side(Endpoint{Pod: id})
 	if err != nil {
@@ -129,7 +129,7 @@ func (l outline) add(out []RuleText, t RuleText) []RuleText {
 	return append(out, t)
 }
 
-// Selecting returns the policies that select a pod: those of administrators in the order in which
+// Selecting returns the policies that select a pod: admin policies in the order in which
 // they are asked, then NetworkPolicies by name.
 func (o *Oracle) Selecting(id api.PodID) []api.PolicyID {
 	p := o.pods[id]

@@ -16,7 +16,7 @@ type scenario struct {
 	row      int
 	name     string
 	policies string // YAML documents of NetworkPolicies, without kind
-	tiers    string // YAML documents of administrators' policies, see anp, banp and cnp
+	tiers    string // YAML documents of admin policies, see anp, banp and cnp
 	edit     func(*oracle.State)
 	opts     []oracle.Option
 	want     []string // "src > dst port/protocol allow" or "... deny"

@@ -2,12 +2,12 @@
 // Kubernetes objects, steps that change them, and flows with the verdict that is
 // expected. docs/guide/policy-tests.md documents the format.
 //
-// It stands beside the flow of rooms and drives it from outside:
+// It is not part of the pipeline, but drives it from outside:
 //
 //	file -> Parse -> File -> Runner -> Subject (oracle, or a node with its dataplane) -> Report
 //
-// A Subject is whoever answers. All subjects get the same changes and the same
-// questions, so a report tells both whether the policies do what their author
+// A Subject answers questions about flows. All subjects get the same changes and the same
+// questions, so a report shows both whether the policies do what their author
 // expects and whether the subjects agree with each other.
 //
 // # Invariants

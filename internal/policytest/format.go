@@ -14,11 +14,11 @@ const (
 	Kind       = "PolicyTest"
 )
 
-// Verdict is what a probe expects, and what a subject said.
+// Verdict is what a probe expects, or what a subject answered.
 type Verdict string
 
-// The verdicts. NoFlow is never expected: two ends without an address of one
-// family cannot talk, whatever policies say.
+// The verdicts. NoFlow is never expected: two ends without addresses of the same family cannot
+// communicate under any policy.
 const (
 	Allow  Verdict = "allow"
 	Deny   Verdict = "deny"
@@ -47,10 +47,10 @@ type File struct {
 	// Start is what stands at the top level: the first state, and what is asked
 	// of it. Its Objects are the file's "objects".
 	Start Step
-	Steps []Step // in order, each on top of what was before
+	Steps []Step // in order, each applied to the state before it
 }
 
-// Step is one change of the cluster and what is asked after it.
+// Step is one change of the cluster, and the probes after it.
 type Step struct {
 	Name string
 	// Path is where the step stands in the file: "steps[2]", "" for Start.
@@ -89,7 +89,7 @@ type Probe struct {
 	Expect   Verdict
 }
 
-// Matrix expects that exactly what Allow lists is allowed.
+// Matrix expects that exactly the flows that Allow lists are allowed.
 type Matrix struct {
 	Pods []Expr // none: every live pod
 	// Externals are names of the file's externals.

@@ -9,7 +9,7 @@ import (
 )
 
 // HostStack is the product as a Subject in which pods are applications on the host stack of
-// VPP: their connections are asked about, one by one, in the session rules of the embedded
+// VPP: each of their connections is checked by the session rules of the embedded
 // dataplane.
 type HostStack struct{ Fabric }
 
@@ -20,7 +20,7 @@ func NewHostStack(log *slog.Logger) *HostStack {
 	return &HostStack{Fabric{"session", node.NewHostStackFabric(log, true)}}
 }
 
-// NotApplicable implements Abstainer: the host stack has TCP and UDP only.
+// NotApplicable implements Scope: the host stack has TCP and UDP only.
 func (*HostStack) NotApplicable(q Question) bool {
 	return q.Flow.Protocol != api.TCP && q.Flow.Protocol != api.UDP
 }

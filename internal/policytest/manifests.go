@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
-// brought is what a step brings.
+// brought is the objects of a step.
 type brought struct {
 	objects  []kinds.Object // each ID once
 	problems Problems

@@ -172,8 +172,7 @@ func (pl *matrixPlan) declared(allow []AllowEntry) []Port {
 	return out
 }
 
-// requireNames reports ports of the matrix whose name stands for nothing at any
-// of its ends.
+// requireNames reports ports of the matrix whose name cannot be resolved at any of its ends.
 func (x *expansion) requireNames(pl *matrixPlan) {
 	for _, port := range pl.ports {
 		if port.Name != "" && !slices.ContainsFunc(pl.ends, func(e end) bool {

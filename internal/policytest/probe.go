@@ -14,7 +14,7 @@ type check struct {
 	port     Port // with the name by which it was found
 	expect   Verdict
 	position string // of the probe in the file
-	// noFlow says why there is nothing to ask; the check has failed then.
+	// noFlow is why there is no flow to probe; the check has failed then.
 	noFlow string
 }
 
@@ -79,8 +79,8 @@ func (x *expansion) probe(path string, p Probe, yield func(check) bool) bool {
 	return true
 }
 
-// meansItself reports whether a pod stands at both ends because a selection put it there: that is
-// always permitted, and nobody means it.
+// meansItself reports whether a selection made a pod both source and destination. Such a flow is
+// always permitted, and not intended.
 func (p party) meansItself(dst party) bool {
 	return p.pod != nil && p.pod == dst.pod && (!p.single || !dst.single)
 }
@@ -133,7 +133,7 @@ func (c check) between(src, dst party) []check {
 	return out
 }
 
-// without returns the check as one that has failed, because there is nothing to ask.
+// without returns the check as a failed one, because there is no flow to probe.
 func (c check) without(src, dst party, why string) check {
 	at := func(p party) Endpoint {
 		e := Endpoint{Name: p.name}

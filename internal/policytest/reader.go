@@ -72,7 +72,7 @@ func (r *reader) mapping(path string, value any) (*mapping, bool) {
 	return &mapping{reader: r, path: path, values: values}, true
 }
 
-// close reports the fields that nobody asked for.
+// close reports the fields that were not read.
 func (m *mapping) close() {
 	for _, key := range slices.Sorted(maps.Keys(m.values)) {
 		if !slices.Contains(m.known, key) {

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// fabricReason is what is known of why a dataplane did something with a flow.
+// fabricReason is the known reason for a dataplane's verdict about a flow.
 type fabricReason struct {
 	q          Question
 	allowed    bool

@@ -6,13 +6,13 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Report is what came out of one test. Its JSON form is stable.
+// Report is the result of one test. Its JSON form is stable.
 type Report struct {
 	File string `json:"file"`
 	Name string `json:"name"`
 	// Steps counts the states that were reached, the first included.
 	Steps int `json:"steps"`
-	// Probes counts the flows that were asked about, each once for all subjects.
+	// Probes counts the flows that were probed, each once for all subjects.
 	Probes   int             `json:"probes"`
 	Subjects []SubjectReport `json:"subjects"`
 	// MismatchCount counts verdicts that were not the expected one, and flows that
@@ -24,7 +24,7 @@ type Report struct {
 	Disagreements     []Disagreement `json:"disagreements,omitempty"`
 	// Problems of the manifests of a file that allows them.
 	Problems []api.Problem `json:"problems,omitempty"`
-	// Errors say why the test could not be carried out, wholly or in part.
+	// Errors are why the test could not be run, completely or in part.
 	Errors []string `json:"errors,omitempty"`
 }
 
@@ -34,11 +34,11 @@ type SubjectReport struct {
 	Probes     int           `json:"probes"` // that it answered
 	Mismatches int           `json:"mismatches"`
 	Applying   time.Duration `json:"applyingNs"`        // until all changes were enforced
-	Unasked    int           `json:"unasked,omitempty"` // that it abstained from
-	Asking     time.Duration `json:"askingNs"`          // of all Probes; explanations are not counted
+	Unasked    int           `json:"unasked,omitempty"` // probes that do not apply to it
+	Asking     time.Duration `json:"askingNs"`          // time for all Probes, without explanations
 }
 
-// Rate returns the probes per second of asking.
+// Rate returns the probes per second.
 func (s SubjectReport) Rate() float64 {
 	if s.Asking <= 0 {
 		return 0
@@ -46,12 +46,12 @@ func (s SubjectReport) Rate() float64 {
 	return float64(s.Probes) / s.Asking.Seconds()
 }
 
-// Place says which flow was asked about.
+// Place identifies the probed flow.
 type Place struct {
 	From     string   `json:"from"` // as the test calls it, for selections the pod
 	To       string   `json:"to"`
 	Port     uint16   `json:"port,omitempty"`
-	PortName string   `json:"portName,omitempty"` // by which the test asked for Port
+	PortName string   `json:"portName,omitempty"` // the name that the test gives for Port
 	Protocol string   `json:"protocol"`           // TCP, UDP, SCTP or ICMP
 	Flow     api.Flow `json:"flow"`               // without addresses where there is no flow
 }
@@ -63,7 +63,7 @@ type Mismatch struct {
 	Place
 	Expected Verdict `json:"expected"`
 	Got      Verdict `json:"got"`
-	Subject  string  `json:"subject,omitempty"` // empty where there was nothing to ask
+	Subject  string  `json:"subject,omitempty"` // empty if there was nothing to probe
 	Why      string  `json:"why,omitempty"`
 }
 

@@ -15,7 +15,7 @@ type Options struct {
 	// MaxListed is how many mismatches, and how many disagreements, a report lists
 	// and explains; all of them are counted. 0 means 1000, a negative number all.
 	MaxListed int
-	// Timeout bounds the whole test; 0 does not. What was found until then is reported.
+	// Timeout limits the whole test; 0 is no limit. Results until then are reported.
 	Timeout time.Duration
 }
 
@@ -35,8 +35,8 @@ func Run(ctx context.Context, f *File, subjects []Subject, o Options) (Report, e
 // from where the one before ended. It is used by one goroutine at a time.
 type Runner struct {
 	subjects []Subject
-	world    *world // what every subject was told
-	failed   error  // of a subject, whose state is not known since
+	world    *world // what every subject has received
+	failed   error  // of a subject, whose state is unknown since then
 }
 
 // NewRunner returns a runner of subjects that know of no object yet. They are
@@ -99,7 +99,7 @@ type run struct {
 	halted bool // a state could not be built, so later ones would mean nothing
 }
 
-// step changes the state and asks what the step asks.
+// step changes the state and runs the probes of the step.
 func (r *run) step(ctx context.Context, s Step) (Problems, error) {
 	c, problems, err := r.change(s)
 	if err != nil || len(problems) > 0 {
@@ -222,7 +222,7 @@ func (r *run) differ(ctx context.Context, s Step, c check, answers []Verdict, sp
 	return nil
 }
 
-// why asks again for the words, as long as somebody will read them.
+// why asks again for the reason, while the report still has room for it.
 func (r *run) why(ctx context.Context, i int, q Question, split bool) (string, error) {
 	full := func(n int) bool { return r.limit >= 0 && n >= r.limit }
 	if full(len(r.report.Mismatches)) && (!split || full(len(r.report.Disagreements))) {

@@ -46,7 +46,7 @@ func parseService(text string) (_ *servicePort, ok bool, err error) {
 	return s, true, nil
 }
 
-// ofServices reports whether a probe asks about services only, which have their ports.
+// ofServices reports whether all destinations of a probe are services, which define the ports.
 func (p Probe) ofServices() bool {
 	return len(p.To) > 0 && !slices.ContainsFunc(p.To, func(e Expr) bool { return e.service == nil })
 }
@@ -74,7 +74,7 @@ func (p parser) withoutServices(path string, exprs []Expr) []Expr {
 	return slices.DeleteFunc(exprs, func(e Expr) bool { return e.service != nil })
 }
 
-// aim is what a probe asks about: a party on ports, or the endpoints of a service.
+// aim is the destination of a probe: a party with ports, or the endpoints of a service.
 type aim struct {
 	party
 	ports    []Port
@@ -140,7 +140,7 @@ func (w *world) hasServices() bool {
 	return len(w.serviceState().Services) > 0
 }
 
-// serviceState returns what services are resolved by.
+// serviceState returns the state from which services are resolved.
 func (w *world) serviceState() *services.Cluster {
 	if w.services != nil {
 		return w.services
@@ -150,7 +150,7 @@ func (w *world) serviceState() *services.Cluster {
 		if id.Kind != model.KindPod && !id.Kind.IsOfServices() {
 			continue
 		}
-		msg, _ := convert.ToModel(w.objects[id]) // what is wrong was told when it was read
+		msg, _ := convert.ToModel(w.objects[id]) // problems were reported when it was read
 		switch m := msg.(type) {
 		case *model.Pod:
 			w.services.Pods = append(w.services.Pods, m)
@@ -182,7 +182,7 @@ func (w *world) backends(t services.Target) *backends {
 	return b
 }
 
-// end returns who is at an endpoint: several pods, where they share the address of a slice.
+// end returns the parties at an endpoint: several pods if they share the address of a slice.
 func (w *world) end(e services.Endpoint, service string) (out []party) {
 	if e.Pod == nil {
 		out = w.at(e.Address.String(), e.Address)

@@ -47,7 +47,7 @@ func TestProbesOfServicesAskAboutEndpoints(t *testing.T) {
 		"{from: infra/six-0, to: 'fd00:96::1', port: http, expect: allow}": "infra/six-0 -> shop/web-0 (svc/shop/web:80) [fd00::6]:49152 -> [fd00::1]:8080/tcp",
 		// A pod of the service is left out of its own endpoints.
 		"{from: ['shop/app=web', shop/db-0], to: svc/shop/web:80, expect: allow}": "shop/db-0 -> shop/web-0 (svc/shop/web:80) 10.0.0.2:49152 -> 10.0.0.1:8080/tcp",
-		// What stands beside a service has the port of the probe.
+		// Other destinations than services have the port of the probe.
 		"{from: internet, to: [svc/shop/db:sql, shop/db-0], port: 9, expect: deny}": "internet -> shop/db-0 (svc/shop/db:1) 198.51.100.7:49152 -> 10.0.0.2:5432/tcp; internet -> shop/db-0 198.51.100.7:49152 -> 10.0.0.2:9/tcp",
 	} {
 		got, report, err := askedOf(t, probe)

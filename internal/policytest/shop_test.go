@@ -35,9 +35,9 @@ func TestTheShopExampleHoldsForTheOracle(t *testing.T) {
 	}
 }
 
-// TestOnePolicyLessIsNoticed takes the policies away from the shop, one at a time:
-// a test that does not fail then protects nobody. Only the default denials are
-// not missed, because every pod has another policy that isolates it.
+// TestOnePolicyLessIsNoticed removes the policies of the shop, one at a time: a test that does not
+// fail then protects nothing. Only the removal of a default deny changes nothing, because every pod
+// has another policy that isolates it.
 func TestOnePolicyLessIsNoticed(t *testing.T) {
 	files, err := Load(shopFile, nil)
 	if err != nil {

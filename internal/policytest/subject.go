@@ -9,10 +9,10 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
-// Subject answers the questions of a test about the state that it was told. A
-// subject is used by one goroutine at a time.
+// Subject answers the questions of a test about the state that it has received. It is used by one
+// goroutine at a time.
 type Subject interface {
-	// Name says who answers, for example "oracle" or "acl".
+	// Name identifies the subject, for example "oracle" or "acl".
 	Name() string
 	// Apply changes the state that the subject answers for: objects that come or
 	// change, sorted so that what is referred to comes first, and objects that go.
@@ -27,7 +27,7 @@ type Subject interface {
 
 // Scope is a Subject that has nothing to say about some questions.
 type Scope interface {
-	// NotApplicable reports whether the subject is not to be asked.
+	// NotApplicable reports whether the question does not apply to the subject.
 	NotApplicable(q Question) bool
 }
 
@@ -36,7 +36,7 @@ type Question struct {
 	Src, Dst Endpoint
 	// Flow has the addresses of Src and Dst, of one family.
 	Flow api.Flow
-	// Explain says that the answer is to have a Why.
+	// Explain requests a Why in the answer.
 	Explain bool
 }
 

@@ -105,7 +105,7 @@ func (w *world) imply(namespace string, delta map[model.ID]kinds.Object) {
 	}
 }
 
-// sortedChange leaves out what no policy depends on: subjects need not know it.
+// sortedChange omits objects that no policy depends on: subjects do not need them.
 func sortedChange(delta map[model.ID]kinds.Object) change {
 	var c change
 	for _, id := range slices.SortedFunc(maps.Keys(delta), compareIDs) {
@@ -121,7 +121,7 @@ func sortedChange(delta map[model.ID]kinds.Object) change {
 	return c
 }
 
-// compareIDs orders what is referred to before what refers to it.
+// compareIDs orders referenced objects before those that refer to them.
 func compareIDs(a, b model.ID) int {
 	return cmp.Or(cmp.Compare(slices.Index(model.Kinds, a.Kind), slices.Index(model.Kinds, b.Kind)),
 		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
@@ -183,13 +183,13 @@ func (w *world) exists(id model.ID) bool {
 	return ok && id.Kind == model.KindNamespace
 }
 
-// pod is what a test needs to know of a pod.
+// pod is the part of a pod that a test needs.
 type pod struct {
 	id          api.PodID
 	labels      labels.Set
 	addrs       []netip.Addr // in the order of the status
 	hostNetwork bool         // policies do not see it, and its addresses are the node's
-	finished    bool         // its addresses are nobody's
+	finished    bool         // its addresses belong to no pod
 	ports       []Port       // every declared port, of containers and sidecars; may lack a name
 }
 

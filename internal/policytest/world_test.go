@@ -202,7 +202,7 @@ func TestPortNamesStandForNumbersOfTheDestination(t *testing.T) {
 	}
 }
 
-// recorder is a Subject that keeps what it is told, and answers by a function.
+// recorder is a Subject that keeps what it receives, and answers by a function.
 type recorder struct {
 	name    string
 	held    map[model.ID]kinds.Object

@@ -159,8 +159,7 @@ func WriteTotal(w *term.Writer, reports []Report, unread int, took time.Duration
 func (p Place) from() string { return withAddr(p.From, p.Flow.Src.String(), p.Flow.Src.Is6()) }
 func (p Place) to() string   { return withAddr(p.To, p.Flow.Dst.String(), p.Flow.Dst.Is6()) }
 
-// withAddr adds the address of an IPv6 flow, so that the two families of a pod
-// can be told apart.
+// withAddr adds the address of an IPv6 flow, to distinguish the two families of a pod.
 func withAddr(name, addr string, is6 bool) string {
 	if !is6 || name == addr {
 		return name
@@ -208,8 +207,8 @@ func roundTo3(f float64) float64 {
 	return float64(int64(f/unit+0.5)) * unit
 }
 
-// state returns the word for one subject. A flow that cannot exist is nobody's
-// mismatch and fails all of them.
+// state returns the word for one subject. A flow that cannot exist is no subject's mismatch, and
+// fails all of them.
 func (r Report) state(s SubjectReport) term.Cell {
 	ofSubjects := 0
 	for _, other := range r.Subjects {

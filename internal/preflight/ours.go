@@ -17,7 +17,7 @@ const maxLinks = 40
 const OursRemedy = "choose a folder of the agent's user or of root, in which nobody else may write"
 
 // Ours returns nil if only root and the user of this process control what is at a path: they own
-// every folder on the way and the file itself, nobody else may write there, and the file is not a
+// every folder on the way and the file itself, no other user may write there, and the file is not a
 // symbolic link. Folders with the sticky bit, such as /tmp, may be on the way, but must not contain
 // the file. Missing folders would be created by this process.
 func Ours(path string) error {

@@ -44,7 +44,7 @@ func (p *pod) at(is4 bool) (netip.Addr, bool) {
 	return p.addrs[i], true
 }
 
-// newState reads a state. Its pods are told apart by describe, when the vocabulary has both states.
+// newState reads a state. describe sorts its pods into classes once the vocabulary has both states.
 func newState(m explain.Manifests, v *vocabulary) *state {
 	s := &state{Manifests: m, Oracle: oracle.New(m.State(), oracle.AllowNodeTraffic(!m.DenyNode)), pods: map[api.PodID]*pod{}}
 	for _, p := range m.Policies {
@@ -120,9 +120,9 @@ func (v *vocabulary) match(policies []*policy, namespace string, set, namespaces
 	return out
 }
 
-// own says what verdicts about a pod depend on beside its labels: its addresses as far as blocks
-// tell them apart, its named ports as far as rules name them, and its node where policies of
-// administrators may be about it.
+// own describes what verdicts about a pod depend on besides its labels: its addresses as far as
+// blocks distinguish them, its named ports as far as rules name them, and its node where admin
+// policies may name it.
 func (v *vocabulary) own(s *state, p *pod) string {
 	var b strings.Builder
 	for _, a := range p.addrs {
@@ -180,7 +180,7 @@ func (s *state) hostsOf(p *pod) []netip.Addr {
 	return addrsOf(texts)
 }
 
-// shareAddresses has pods with one address be treated alike: a packet is about all of them.
+// shareAddresses treats pods with one address alike: a packet is about all of them.
 func (s *state) shareAddresses() {
 	shared := map[api.PodID]string{}
 	for id, p := range s.pods {

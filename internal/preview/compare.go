@@ -108,7 +108,7 @@ func between(from, to party, is4 bool) (was, is ends) {
 
 func (e ends) exist() bool { return e.src.IsValid() }
 
-// probe is a question that both states were asked.
+// probe is a flow that both states have decided about.
 type probe struct {
 	atom            atom
 	was, is         ends
@@ -129,7 +129,7 @@ type flows struct {
 // job is all flows between some parties, from the first to the second of each pair.
 type job [][2]party
 
-// result is what a job found.
+// result is the result of a job.
 type result struct {
 	flows  []flows
 	probes []probe // of flows that neither open nor close, some of them
@@ -193,7 +193,7 @@ func (c *comparison) jobs() (out []job) {
 }
 
 // outside returns addresses outside of the cluster, one for each way in which the rules of a class
-// treat them, and of nodes where policies of administrators may name them.
+// treat them, and addresses of nodes where admin policies may name them.
 func (c *comparison) outside(x *class, d api.Direction) (out []party) {
 	tree, blocks := newBlockTree(), []blockTerm(nil)
 	for _, p := range x.first.policies() {

@@ -49,7 +49,7 @@ type pairs struct {
 	sides map[string]party
 }
 
-// rows returns what opens and what closes, in few rows.
+// rows returns the opened and closed flows, in few rows.
 func (g *grouping) rows(results []result) []Difference {
 	byReason := map[reason]*pairs{}
 	var order []reason
@@ -165,7 +165,7 @@ func (g *grouping) split(k reason, p *pairs) (out []Difference) {
 
 func (d decision) view() Decision { return Decision{Text: d.text, Rules: d.origins} }
 
-// name says by meaning who is on a side.
+// name describes the parties on a side.
 func (g *grouping) name(p *pairs, keys []string) (s Side) {
 	pods := map[api.PodID]bool{}
 	for _, k := range keys {
@@ -222,7 +222,7 @@ func ofNamespace(workloads map[string]int, namespace string) (n int) {
 	return n
 }
 
-// compare orders what opens before what closes, then by the sides.
+// compare orders opened flows before closed ones, then by the sides.
 func (d Difference) compare(o Difference) int {
 	return cmp.Or(-strings.Compare(string(d.Change), string(o.Change)), strings.Compare(d.To.String(), o.To.String()),
 		strings.Compare(d.From.String(), o.From.String()), slices.Compare(d.Ports, o.Ports))

@@ -21,28 +21,28 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Node is what a change takes of a node.
+// Node is the cost of a change for a node.
 type Node struct {
 	Node       string      `json:"node"`
 	Pods       int         `json:"pods"` // after the change
 	Dataplanes []Dataplane `json:"dataplanes"`
 }
 
-// Dataplane is what a change takes of one dataplane of a node.
+// Dataplane is the cost of a change for one dataplane of a node.
 type Dataplane struct {
 	Renderer string `json:"renderer"`
-	// Operations counts what changes the dataplane: calls to VPP, writes to the policy map.
+	// Operations counts the changes of the dataplane: calls to VPP, writes to the policy map.
 	Operations int   `json:"operations"`
 	Before     Usage `json:"before"`
 	After      Usage `json:"after"`
 	// Budget is how many bytes rules may take; 0 where there is no limit.
 	Budget uint64 `json:"budget,omitempty"`
-	// Fits is false where the dataplane refuses rules; Error says why.
+	// Fits is false if the dataplane rejects rules; Error is the reason.
 	Fits  bool   `json:"fits"`
 	Error string `json:"error,omitempty"`
 }
 
-// Usage is what rules take of a dataplane.
+// Usage is how much of a dataplane's resources rules take.
 type Usage struct {
 	Tables  int    `json:"tables"`
 	Rules   int    `json:"rules"`
@@ -169,7 +169,7 @@ func changes(before, after explain.Manifests) (whole, change, end model.Changes,
 	return model.Changes{Resync: true, Deltas: was, Revision: 1}, change, model.Changes{Resync: true, Deltas: is, Revision: 1}, nil
 }
 
-// run is what one dataplane of a node said.
+// run is the result of one dataplane of a node.
 type run struct {
 	node      string
 	dataplane Dataplane
@@ -247,7 +247,7 @@ func (x *rehearsal) on(name, kind string, do func(*node.Node, dataplane) error) 
 	return do(n, d)
 }
 
-// trouble says why a node does not enforce everything that it was told, empty if it does.
+// trouble returns why a node does not enforce its whole desired state, or "" if it does.
 func trouble(n *node.Node, refused error) string {
 	if refused != nil {
 		return few(strings.Split(refused.Error(), "\n"), 1)
@@ -275,7 +275,7 @@ func usage(n *node.Node) (u Usage, budget uint64) {
 	return u, budget
 }
 
-// ask asks the dataplane about the flows that its node decides.
+// ask gets the dataplane's verdicts about the flows that its node decides.
 func (x *rehearsal) ask(d dataplane, out *run, after bool) {
 	for i, k := range x.checks {
 		if k.after == after && slices.Contains(k.nodes, out.node) {
@@ -284,7 +284,7 @@ func (x *rehearsal) ask(d dataplane, out *run, after bool) {
 	}
 }
 
-// mostDisagreements bounds how many are told of.
+// mostDisagreements limits how many are reported.
 const mostDisagreements = 20
 
 // compare compares what the dataplanes did with what the specification says. A node that does not

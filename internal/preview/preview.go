@@ -24,7 +24,7 @@ type Options struct {
 
 const mostPairs = 2_000_000
 
-// Compare says what becomes of a cluster by a change.
+// Compare returns the effects of a change on a cluster.
 func Compare(ctx context.Context, before, after explain.Manifests, o Options) (Report, error) {
 	c, results, err := compare(ctx, before, after, o)
 	if err != nil {

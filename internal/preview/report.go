@@ -1,5 +1,5 @@
-// Package preview says what a change does before it is made: which flows open and close, by whose
-// rules, and what the dataplanes of the nodes have to do for it.
+// Package preview computes the effects of a change before it is made: which flows open and close,
+// by whose rules, and what the dataplanes of the nodes have to do for it.
 //
 //	two states -> vocabulary -> classes of pods, addresses, ports   (vocabulary.go, classes.go, ...)
 //	           -> every flow that either state tells apart          (compare.go)
@@ -23,7 +23,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Report is what a change does.
+// Report is the effects of a change.
 type Report struct {
 	Differences []Difference `json:"differences"`
 	Nodes       []Node       `json:"nodes,omitempty"`
@@ -36,7 +36,7 @@ type Report struct {
 	// one of them did not do what the specification says.
 	Checked       int      `json:"checked"`
 	Disagreements []string `json:"disagreements,omitempty"`
-	// Notes say what the report leaves out.
+	// Notes are what the report leaves out.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -62,7 +62,7 @@ type Difference struct {
 	Is     Decision `json:"is"`
 }
 
-// Side is who is at one end of flows.
+// Side is the parties at one end of flows.
 type Side struct {
 	Pods      int      `json:"pods,omitempty"`
 	Workloads []string `json:"workloads,omitempty"` // of the pods: "shop/web", "every pod in shop"
@@ -81,7 +81,7 @@ func (s Side) String() string {
 	return strings.Join(append(parts, s.Outside...), ", ")
 }
 
-// Decision is what decides about flows before the change, or after it.
+// Decision is the rules that decide about flows before the change, or after it.
 type Decision struct {
 	Text  string       `json:"text"`
 	Rules []api.Origin `json:"rules,omitempty"`

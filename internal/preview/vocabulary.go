@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-net/sluice/internal/services"
 )
 
-// vocabulary is all that policies of either state tell pods and addresses apart by. It is the same
-// for both states, so that a pod which is told apart otherwise has changed itself.
+// vocabulary is everything by which the policies of either state distinguish pods and addresses. It
+// is the same for both states, so that a pod whose class differs has itself changed.
 type vocabulary struct {
 	ids       map[string]int // numbers of texts
 	selectors []selector     // of peers, by number
@@ -23,7 +23,7 @@ type vocabulary struct {
 	blocks    *blockTree // of all rules
 	names     map[string]bool
 	policies  map[int]*policy // by number
-	tiers     bool            // there are policies of administrators
+	tiers     bool            // there are admin policies
 }
 
 func newVocabulary() *vocabulary {
@@ -130,7 +130,7 @@ func (v *vocabulary) peer(p *policy, d api.Direction, rule int, namespace string
 	v.selectors = append(v.selectors, s)
 }
 
-// clusterPolicy takes a policy of administrators up.
+// clusterPolicy adds an admin policy.
 func (v *vocabulary) clusterPolicy(m *model.ClusterPolicy) *policy {
 	v.tiers = true
 	n, isNew := v.number("clusterpolicy %s", text(m))

@@ -171,7 +171,7 @@ func markdown(text string) term.Text {
 			b.WriteByte('\\')
 		}
 		if b.WriteRune(c); c == '@' {
-			b.WriteString("\u200b") // nobody is mentioned
+			b.WriteString("\u200b") // so that no user is mentioned
 		}
 	}
 	if len(runes) > longest {

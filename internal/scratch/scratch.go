@@ -1,12 +1,12 @@
-// Package scratch makes temporary folders that do not outlive their process for long: one that is
-// killed cannot remove what it has made, so the next process that makes a folder of that kind does.
+// Package scratch makes temporary folders that do not outlive their process for long. A killed
+// process cannot remove its folder, so the next process that makes a folder of that kind does.
 //
 // # Invariants
 //
-//   - A folder is locked as long as its process lives. The kernel gives the lock back, however the
+//   - A folder is locked as long as its process lives. The kernel releases the lock, however the
 //     process ends.
-//   - Only folders of the same user that have a lock which nobody holds are removed. A folder
-//     without one may be somebody else's, or not be ready.
+//   - Only folders of the same user whose lock no process holds are removed. A folder without a
+//     lock file may belong to another program, or not be ready.
 package scratch
 
 import (
@@ -67,8 +67,8 @@ func lock(folder string) (*os.File, error) {
 	return f, nil
 }
 
-// sweep removes what processes that are gone have left. Nobody waits for it: what cannot be removed
-// stays.
+// sweep removes the folders of processes that have ended. It does not wait for locks, and leaves
+// what cannot be removed.
 func sweep(pattern string) {
 	folders, _ := filepath.Glob(pattern) // the pattern is one of ours
 	for _, folder := range folders {
@@ -92,7 +92,7 @@ func removeUnlocked(folder string) error {
 	const flags = os.O_RDONLY | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 	f, err := os.OpenFile(filepath.Join(folder, lockName), flags, 0)
 	if err != nil {
-		return err // nobody has locked it yet, or it is not one of these
+		return err // it is not locked yet, or not one of these
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if err == nil { // the lock goes last: what is interrupted is found by the next sweep

@@ -109,7 +109,7 @@ func TestNewLeavesWhatIsNotOurs(t *testing.T) {
 	}
 }
 
-// TestNewDoesNotWaitForAPipe has a lock that nobody writes to: to open it would block.
+// TestNewDoesNotWaitForAPipe has a lock that is a pipe without a writer: to open it would block.
 func TestNewDoesNotWaitForAPipe(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

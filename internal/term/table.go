@@ -111,7 +111,7 @@ func (t *Table) Print(w *Writer) {
 	}
 }
 
-// measured returns how wide columns would be if they had all the room.
+// measured returns how wide columns would be with unlimited space.
 func (t *Table) measured() []int {
 	widths := slices.Clone(t.widths)
 	all := t.rows

@@ -66,7 +66,7 @@ func widthOf(w io.Writer) int {
 // Width returns how many characters a line may have; 0 for any number.
 func (w *Writer) Width() int { return w.width }
 
-// SetWidth says how many characters a line may have; 0: any number.
+// SetWidth sets how many characters a line may have; 0 is no limit.
 func (w *Writer) SetWidth(width int) { w.width = width }
 
 // IsTerminal reports whether w is a terminal.

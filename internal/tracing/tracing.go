@@ -40,8 +40,9 @@ type Tracer struct {
 // closeWait is how long the end of a program waits for what was not sent yet.
 const closeWait = 2 * time.Second
 
-// Start returns what sends spans of a program to an endpoint, nil where that is empty. Its error
-// names what is wrong with --traces-endpoint. That nobody answers is no error; the log says it.
+// Start returns a Tracer that sends spans of a program to an endpoint, or nil if the endpoint is
+// empty. Its error names what is wrong with --traces-endpoint. A receiver that does not answer is
+// not an error, but is logged.
 func Start(ctx context.Context, endpoint, program string, log *slog.Logger) (*Tracer, error) {
 	if endpoint == "" {
 		return nil, nil
@@ -82,8 +83,8 @@ type Change struct {
 	Revision int64  // of etcd
 }
 
-// Reflected says that changes are in etcd, of which the first was told by the API server at a time.
-// It is the root of the trace.
+// Reflected records that changes are in etcd. since is when the API server delivered the first of
+// them. The span is the root of the trace.
 func (t *Tracer) Reflected(c Change, since time.Time, objects int) {
 	if t == nil {
 		return

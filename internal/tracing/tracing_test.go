@@ -116,7 +116,7 @@ func TestTracerRefusesEndpointsThatAreNone(t *testing.T) {
 	}
 }
 
-// TestTracerWithoutAReceiver holds nobody up: neither one that is off, nor one that nobody answers.
+// TestTracerWithoutAReceiver: a tracer does not block, whether it is off or has no receiver.
 func TestTracerWithoutAReceiver(t *testing.T) {
 	if off := start(t, "", "p"); off != nil {
 		t.Error("without an endpoint there is a tracer")

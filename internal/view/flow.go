@@ -14,7 +14,7 @@ import (
 // Question asks about one flow. Src and Dst are "namespace/pod",
 // "namespace/selector", a selector, or an address; Dst may be "svc/namespace/name".
 // Port is a number, a port name of the destination, or empty for protocols without
-// ports. The protocol "any" is that of the port of a service.
+// ports. The protocol "any" stands for that of the service's port.
 type Question struct {
 	Src      string       `json:"src"`
 	Dst      string       `json:"dst"`
@@ -25,21 +25,21 @@ type Question struct {
 // Party is one side of a flow.
 type Party struct {
 	Name    string     `json:"name"`
-	Pod     api.PodID  `json:"pod,omitzero"`   // zero for what is not a pod
-	Address netip.Addr `json:"address"`        // empty for a pod that waits for one
+	Pod     api.PodID  `json:"pod,omitzero"`   // zero if it is not a pod
+	Address netip.Addr `json:"address"`        // empty for a pod without an address yet
 	Node    string     `json:"node,omitempty"` // of the pod
 }
 
-// Service is a service that was asked about: the flow is one that its packets become. It
-// is absent where the destination is no service.
+// Service is the service that a question names: the flow is the one after service translation. It
+// is absent if the destination is not a service.
 type Service struct {
 	Name      string       `json:"name"`             // namespace/name
-	Address   netip.Addr   `json:"address,omitzero"` // that was asked about, where it was not the name
+	Address   netip.Addr   `json:"address,omitzero"` // that the question names, if it has no service name
 	Port      uint16       `json:"port"`             // of the service
 	PortName  string       `json:"portName,omitempty"`
 	Protocol  api.Protocol `json:"protocol"`
 	Endpoints int          `json:"endpoints"` // addresses, of both families; when 0 nothing is allowed
-	// Note says why there is no endpoint, or what else is to be known of them.
+	// Note is why there is no endpoint, or another remark about them.
 	Note string `json:"note,omitempty"`
 }
 
@@ -55,7 +55,7 @@ type Injection struct {
 	Service  *Service   `json:"service,omitempty"`
 }
 
-// Hop is one interface and direction that a packet passed or was dropped at.
+// Hop is one interface and direction at which a packet passed or was dropped.
 type Hop struct {
 	Interface string         `json:"interface"`
 	Pod       api.PodID      `json:"pod,omitzero"` // whose interface it is; zero at an uplink
@@ -68,28 +68,29 @@ type Hop struct {
 	Origins   []api.Origin   `json:"origins,omitempty"`
 }
 
-// Watch asks for verdicts of packets as they are made. Empty fields ask for all, but for Action.
+// Watch requests verdicts of packets as they are made. An empty field, except Action, matches all
+// packets.
 type Watch struct {
-	// Action is "deny" (also when it is empty), "permit", or "all". Of what is permitted only
-	// packets that begin a flow are told of.
+	// Action is "deny" (also when it is empty), "permit", or "all". Of permitted packets, only
+	// those that begin a flow are reported.
 	Action    string         `json:"action,omitempty"`
 	Namespace string         `json:"namespace,omitempty"` // of a pod at either end
 	Pod       string         `json:"pod,omitempty"`       // part of the name of a pod at either end
 	Policy    string         `json:"policy,omitempty"`    // name, or namespace/name, of a policy that the rule is of
 	Direction *api.Direction `json:"direction,omitempty"` // the pod's view
-	Peer      netip.Prefix   `json:"peer,omitzero"`       // that holds either end
+	Peer      netip.Prefix   `json:"peer,omitzero"`       // that contains either end
 	Protocol  api.Protocol   `json:"protocol,omitzero"`
 	Port      uint16         `json:"port,omitzero"` // of the destination
 }
 
-// What Watch.Action can be.
+// The values of Watch.Action.
 const (
 	WatchDenied    = "deny"
 	WatchPermitted = "permit"
 	WatchAll       = "all"
 )
 
-// Check returns an error that names what has no meaning, and what would have one.
+// Check returns an error that names an invalid value and the valid ones.
 func (w Watch) Check() error {
 	switch w.Action {
 	case "", WatchDenied, WatchPermitted, WatchAll:
@@ -98,7 +99,7 @@ func (w Watch) Check() error {
 	return fmt.Errorf("action %q: want %s, %s or %s", w.Action, WatchDenied, WatchPermitted, WatchAll)
 }
 
-// PacketVerdict is what became of one packet at the interface of a pod.
+// PacketVerdict is the verdict about one packet at the interface of a pod.
 type PacketVerdict struct {
 	Time      time.Time     `json:"time"`
 	Node      string        `json:"node,omitempty"`
@@ -113,13 +114,13 @@ type PacketVerdict struct {
 	Dst       Party         `json:"dst"`
 	Bytes     uint32        `json:"bytes"`
 	MatchedRule
-	// Missed is how many packets are not told of since the one before, because there were too
-	// many, or because only a sample is told of. Filters do not apply to it.
+	// Missed is how many packets have not been reported since the previous one, because there
+	// were too many, or because only a sample is reported. Filters do not apply to it.
 	Missed uint64 `json:"missed,omitempty"`
 }
 
-// MatchedRule is the rule that decided about a packet; empty when none did, or when it is not known
-// any more.
+// MatchedRule is the rule that decided about a packet; empty if none did, or if it no longer
+// exists.
 type MatchedRule struct {
 	Table   string       `json:"table,omitempty"`
 	Rule    *int         `json:"rule,omitempty"`
@@ -127,7 +128,7 @@ type MatchedRule struct {
 	Origins []api.Origin `json:"origins,omitempty"`
 }
 
-// WatchEnd is the last line of what is watched, where the agent goes on and cannot tell any more.
+// WatchEnd is the last line of a watch that fails while the agent keeps running.
 type WatchEnd struct {
 	Error string `json:"error"` // why, and what to do
 }
@@ -140,13 +141,13 @@ type Applied struct {
 	Enforced  bool          `json:"enforced"`          // by every renderer of the agent, before it answered
 	Pending   string        `json:"pending,omitempty"` // why the agent does not enforce it yet
 	Problems  []api.Problem `json:"problems,omitempty"`
-	// Objects are what the change names, in its order.
+	// Objects are the objects of the change, in its order.
 	Objects []AppliedObject `json:"objects,omitempty"`
 	// Skipped are the objects of the manifests that policy does not use, as kubectl names them.
 	Skipped []string `json:"skipped,omitempty"`
 }
 
-// AppliedObject is what became of one object of a change.
+// AppliedObject is the outcome for one object of a change.
 type AppliedObject struct {
 	Kind      string `json:"kind"` // as in keys, for example "networkpolicy"
 	Namespace string `json:"namespace,omitempty"`
@@ -162,12 +163,12 @@ type Explanation struct {
 	Flow    api.Flow       `json:"flow"`
 	Allowed bool           `json:"allowed"`
 	Oracle  reason.Verdict `json:"oracle"`
-	// Renderers say what the installed tables answer: every renderer of every node
-	// that was asked.
+	// Renderers are the answers of the installed tables: of every renderer of every node that was
+	// asked.
 	Renderers []Answer `json:"renderers"`
-	// RenderersDiffer says that two renderers of one node give different answers.
+	// RenderersDiffer reports whether two renderers of one node give different answers.
 	RenderersDiffer bool `json:"renderersDiffer,omitempty"`
-	// Packets say what the embedded dataplanes did with the first packet of the flow.
+	// Packets are what the embedded dataplanes did with the first packet of the flow.
 	Packets []Packet `json:"packets,omitempty"`
 	Service *Service `json:"service,omitempty"`
 }
@@ -176,26 +177,26 @@ type Explanation struct {
 type Answer struct {
 	Renderer string `json:"renderer"`
 	Allowed  bool   `json:"allowed"`
-	// Decides lists the directions (the pod's view) that this node decides: of a
-	// flow from or to pods of other nodes not all, or none.
+	// Decides lists the directions (the pod's view) that this node decides. For a flow from or to
+	// pods of other nodes these are not all, or none.
 	Decides   []api.Direction     `json:"decides,omitempty"`
 	Agrees    bool                `json:"agrees"`            // with the oracle, about these directions
 	Pending   bool                `json:"pending,omitempty"` // the newest state is not enforced, so it need not agree
 	Decisions []renderer.Decision `json:"decisions,omitempty"`
-	// Meanings are the rules of Decisions for people, with what sets stand for in place of their
+	// Meanings are the rules of Decisions in words, with the content of sets in place of their
 	// names; empty from an older agent.
 	Meanings []string `json:"meanings,omitempty"`
 	Node     string   `json:"node,omitempty"` // empty where all pods are those of one node
-	// Unasked says why the renderer was not asked; then it neither agrees nor not.
+	// Unasked is why the renderer was not asked; Agrees has no meaning then.
 	Unasked string `json:"unasked,omitempty"`
-	// Foreign says what somebody else has installed in the dataplane that decides before the
-	// decisions do.
+	// Foreign is what other programs have installed in the dataplane that takes effect before the
+	// decisions.
 	Foreign []string `json:"foreign,omitempty"`
-	// Origins are what the decisions name, each compared with the specification.
+	// Origins are the policy rules that the decisions name, each compared with the specification.
 	// When one table denies, only tables that deny count.
 	Origins []NamedOrigin `json:"origins,omitempty"`
-	// Unnamed are what decides by the specification, as far as this node decides,
-	// and no decision names.
+	// Unnamed are the policy rules that decide according to the specification, as far as this node
+	// decides, but that no decision names.
 	Unnamed []api.Origin `json:"unnamed,omitempty"`
 }
 
@@ -205,11 +206,11 @@ type NamedOrigin struct {
 	Role OriginRole `json:"role"`
 }
 
-// OriginRole is the part that the specification gives to what a renderer names.
+// OriginRole is the role of a named rule according to the specification.
 type OriginRole string
 
-// The roles. A table's rule may stand for several rules of policies, of which only
-// some match the flow.
+// The roles. A table's rule may represent several rules of policies, of which only some match the
+// flow.
 const (
 	OriginDecides OriginRole = "decides" // by the specification as well
 	OriginMatches OriginRole = "matches" // the flow, or isolates the pod, and yet does not decide
@@ -230,10 +231,10 @@ type Packet struct {
 	Unsent string `json:"unsent,omitempty"`
 }
 
-// Matrix says who can talk to whom.
+// Matrix is which pods can talk to which.
 type Matrix struct {
 	matrix.Matrix
-	// Differ counts the packets that the dataplane did not treat as the oracle says.
+	// Differ counts the packets whose verdict differs from the oracle's.
 	Differ int `json:"differ"`
 }
 
@@ -244,14 +245,14 @@ type Change struct {
 	Delete []ChangedObject `json:"delete,omitempty"`
 }
 
-// Check is what a renderer's dataplane holds, compared with what was installed.
+// Check is the result of comparing a renderer's dataplane with what was installed.
 type Check struct {
 	Renderer string   `json:"renderer"`
 	Objects  int      `json:"objects"` // that were read back
 	Drift    []string `json:"drift,omitempty"`
-	// Repaired counts by kind what differed before and was repaired, since the agent started.
+	// Repaired counts the differences repaired since the agent started, by kind.
 	Repaired map[string]uint64 `json:"repaired,omitempty"`
-	Foreign  []string          `json:"foreign,omitempty"` // what somebody else has installed
+	Foreign  []string          `json:"foreign,omitempty"` // what other programs have installed
 	Error    string            `json:"error,omitempty"`   // why it could not be read
 }
 
@@ -264,9 +265,9 @@ type Log struct {
 // none.
 type Objects struct {
 	Node string `json:"node,omitempty"` // of the agent
-	// DenyNode says that traffic between a pod and its own node is judged by policies.
+	// DenyNode reports whether policies apply to traffic between a pod and its own node.
 	DenyNode bool `json:"denyNode,omitempty"`
-	// Stale says why the state is the one that the agent goes by, and not that of the store.
+	// Stale is why this is the state that the agent enforces, and not that of the store.
 	Stale   string          `json:"stale,omitempty"`
 	Objects []ChangedObject `json:"objects"`
 }

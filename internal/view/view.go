@@ -1,5 +1,5 @@
-// Package view is what the agent shows: the JSON that its debug API serves and
-// that sluicectl prints. Fields are only ever added.
+// Package view defines the JSON that the agent's debug API serves and sluicectl prints. Fields are
+// only ever added.
 package view
 
 import (
@@ -25,7 +25,7 @@ type Pod struct {
 	// for local pods only.
 	Isolated []api.Direction `json:"isolated,omitempty"`
 	Policies []api.PolicyID  `json:"policies,omitempty"`
-	// Problems are what is wrong with the pod's object.
+	// Problems are the errors in the pod's object.
 	Problems []api.Problem `json:"problems,omitempty"`
 	// InterfaceTag is the tag by which the ACL renderer finds the interface.
 	InterfaceTag string `json:"interfaceTag,omitempty"`
@@ -43,28 +43,28 @@ type Policy struct {
 	Rules    int             `json:"rules"`
 	// Pods are the local pods it applies to.
 	Pods []api.PodID `json:"pods,omitempty"`
-	// Enforced reports whether the agent's node enforces the policy as it is written.
+	// Enforced is how far the agent's node enforces the policy.
 	Enforced Enforcement `json:"enforced"`
-	// Pending says what is waited for; empty unless Enforced is EnforcedPending.
+	// Pending is what enforcement waits for; empty unless Enforced is EnforcedPending.
 	Pending string `json:"pending,omitempty"`
-	// Problems say what is not enforced and why.
+	// Problems are the parts that are not enforced, and why.
 	Problems []api.Problem `json:"problems,omitempty"`
-	// Notes say what matches less than it might, without being a mistake.
+	// Notes are parts that match less than one might expect, but are not errors.
 	Notes []api.Problem `json:"notes,omitempty"`
 }
 
-// Enforcement says how far a policy is enforced.
+// Enforcement is how far a policy is enforced.
 type Enforcement string
 
-// What Enforcement can be. A policy that selects no pod of the node is enforced.
+// The values of Enforcement. A policy that selects no pod of the node is enforced.
 const (
 	EnforcedFully   Enforcement = "yes"
-	EnforcedPartly  Enforcement = "in part" // there are problems; what they are about is closed
-	EnforcedPending Enforcement = "pending" // a renderer, or the interface of a pod, is waited for
-	EnforcedUnknown Enforcement = "unknown" // of a node: no agent reports on it
+	EnforcedPartly  Enforcement = "in part" // there are problems; the traffic that they concern is denied
+	EnforcedPending Enforcement = "pending" // enforcement waits for a renderer, or for a pod's interface
+	EnforcedUnknown Enforcement = "unknown" // of a node: it has no agent that reports
 )
 
-// PodRelations are what policies have to do with a pod.
+// PodRelations are the policies that select a pod, and the rules that name it as a peer.
 type PodRelations struct {
 	Selecting []api.PolicyID    `json:"selecting,omitempty"`
 	Naming    []oracle.RuleText `json:"naming,omitempty"` // the rules that name it as a peer
@@ -84,8 +84,8 @@ type Table struct {
 	Kind     string      `json:"kind"` // local or global
 	Pods     []api.PodID `json:"pods,omitempty"`
 	Rules    int         `json:"rules"`
-	Entries  int         `json:"entries"` // what the rules take in the stack
-	// Objects name what holds the table in the stack, for example "acl 3".
+	Entries  int         `json:"entries"` // that the rules take in the dataplane
+	// Objects are the names of the dataplane's objects that hold the table, for example "acl 3".
 	Objects []string `json:"objects,omitempty"`
 }
 
@@ -95,15 +95,15 @@ type Rule struct {
 	Table    string         `json:"table"`
 	Index    int            `json:"index"`
 	Rule     api.ContivRule `json:"rule"`
-	// Meaning is the rule for people, with what its sets stand for in place of their names.
+	// Meaning is the rule in words, with the content of sets in place of their names.
 	Meaning string       `json:"meaning,omitempty"`
 	Pods    []api.PodID  `json:"pods,omitempty"` // that have the table
 	Origins []api.Origin `json:"origins,omitempty"`
-	// Hits is how many flows the rule has decided since its table is there; absent
-	// when the vswitch does not count.
+	// Hits is how many flows the rule has decided since its table was installed; absent if the
+	// vswitch does not count.
 	Hits *uint64 `json:"hits,omitempty"`
-	// CountedWith is the index of the rule whose hits include those of this one, because
-	// both share what they take in the stack; absent for a rule with hits of its own.
+	// CountedWith is the index of the rule whose counter includes that of this one, because
+	// both share entries in the dataplane; absent for a rule with its own counter.
 	CountedWith *int `json:"countedWith,omitempty"`
 }
 
@@ -117,46 +117,46 @@ type Status struct {
 	Pods     int    `json:"pods"`
 	Local    int    `json:"local"`
 	Policies int    `json:"policies"`
-	// Unenforced is the number of policies that are not enforced in full.
+	// Unenforced is the number of policies that are not or only partially enforced.
 	Unenforced int `json:"unenforced"`
-	// Waiting names the pods of the node whose new rules take so long to make that others come
-	// first.
+	// Waiting names the pods of the node whose new rules take so long to compute that other pods
+	// are served first.
 	Waiting   []string         `json:"waiting,omitempty"`
 	Sets      int              `json:"sets"`
 	Renderers []RendererStatus `json:"renderers"`
 	Problems  []api.Problem    `json:"problems,omitempty"`
-	// Store says how well the source of the state is followed.
+	// Store is the state of the watch on the source of the state.
 	Store StoreStatus `json:"store"`
 }
 
-// StoreStatus says how fresh the state is that is enforced.
+// StoreStatus is how fresh the enforced state is.
 type StoreStatus struct {
-	// Following reports whether changes of the store are received, Since since when that is
-	// as it is, Heard when the store said something last.
+	// Following reports whether changes of the store are received, Since is when that last changed,
+	// and Heard when the store answered last.
 	Following bool      `json:"following"`
 	Since     time.Time `json:"since,omitzero"`
 	Heard     time.Time `json:"heard,omitzero"`
 	Error     string    `json:"error,omitempty"` // why it is not followed
-	// Saved is from when the state is that is enforced, when it is that of a file because
-	// the store has not answered since the agent started.
+	// Saved is the time from which the enforced state is. It is set only if that state is from a
+	// file, because the store has not answered since the agent started.
 	Saved time.Time `json:"saved,omitzero"`
-	// Retained is not set any more.
+	// Retained is obsolete and never set.
 	Retained time.Time `json:"retained,omitzero"`
-	// Incomplete is why the store is not believed to hold the whole state of the cluster; what
-	// was known stays in force. It is empty while the store is believed.
+	// Incomplete is why the agent does not accept the store as the whole state of the cluster; the
+	// last accepted state stays in force. It is empty while the store is accepted.
 	Incomplete string `json:"incomplete,omitempty"`
 	// Cluster is the cluster whose state is in force, as the store names it.
 	Cluster string `json:"cluster,omitempty"`
-	// Reflector is who writes the state; absent while nobody does, since Unwritten.
+	// Reflector is the active reflector; absent while there is none, since Unwritten.
 	Reflector *Reflector `json:"reflector,omitempty"`
 	Unwritten time.Time  `json:"unwritten,omitzero"`
 }
 
-// AcceptedStore is what an operator accepted of a store.
+// AcceptedStore is a state of a store that an operator accepted.
 type AcceptedStore struct {
 	Prefix     string       `json:"prefix"`
 	Cluster    string       `json:"cluster"`
-	Generation int64        `json:"generation"` // from which on agents take it for meant
+	Generation int64        `json:"generation"` // from which on agents trust it
 	Objects    model.Counts `json:"objects"`
 }
 
@@ -167,7 +167,7 @@ type Reflector struct {
 	Since    time.Time `json:"since,omitzero"`
 }
 
-// NodeStatus is what an agent tells all others of itself, through the store.
+// NodeStatus is what an agent publishes about itself in the store.
 type NodeStatus struct {
 	Node      string             `json:"node"`
 	Version   string             `json:"version"`
@@ -177,8 +177,8 @@ type NodeStatus struct {
 	Following bool               `json:"following"`
 	Time      time.Time          `json:"time"`
 	Renderers []NodeRenderer     `json:"renderers,omitempty"`
-	Policies  []UnenforcedPolicy `json:"policies,omitempty"` // not enforced in full, the first 100
-	More      int                `json:"more,omitempty"`     // that are not named
+	Policies  []UnenforcedPolicy `json:"policies,omitempty"` // not or only partially enforced, the first 100
+	More      int                `json:"more,omitempty"`     // policies that are not in Policies
 }
 
 // NodeRenderer is the state of a renderer of a node.
@@ -195,11 +195,11 @@ type UnenforcedPolicy struct {
 	Why      string       `json:"why,omitempty"`
 }
 
-// NodeEnforcement reports whether a node enforces what was asked for.
+// NodeEnforcement is whether a node enforces a revision.
 type NodeEnforcement struct {
 	NodeStatus
-	// Wanted is the revision of the store that is asked for: that of a policy, or of the
-	// newest change of any object.
+	// Wanted is that revision of the store: that of a policy, or of the newest change of any
+	// object.
 	Wanted   int64       `json:"wanted"`
 	Enforced Enforcement `json:"enforced"`
 	Why      string      `json:"why,omitempty"`
@@ -213,21 +213,20 @@ type RendererStatus struct {
 	Error   string    `json:"error,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
 	Installed
-	// Refused reports whether only a change of policies, or of the dataplane, mends Error: the
+	// Refused reports whether only a change of policies or of the dataplane can resolve Error: the
 	// commit is not retried before.
 	Refused bool `json:"refused,omitempty"`
 	// Open counts connections that policy no longer permits and that the renderer could not
-	// end: their applications were told to close them.
+	// end: their applications were notified to close them.
 	Open int `json:"open,omitempty"`
-	// Foreign says what somebody else has installed where the renderer enforces policy, and what
-	// that means.
+	// Foreign is what other programs have installed where the renderer enforces policy, and the
+	// consequence.
 	Foreign []string `json:"foreign,omitempty"`
 	Deferred
 	SessionTable
-	// Dataplane says what is wrong while the dataplane is gone, or does not answer.
+	// Dataplane is the error while the dataplane is gone or does not answer.
 	Dataplane string `json:"dataplane,omitempty"`
-	// Blocked names the interfaces that let nothing pass, because the pod that they belong to is
-	// not known.
+	// Blocked names the interfaces that are blocked because their pod is unknown.
 	Blocked []string `json:"blocked,omitempty"`
 }
 
@@ -238,21 +237,21 @@ type Installed struct {
 	Entries int `json:"entries"` // what the rules take in the dataplane
 }
 
-// Deferred is what waits so that changes do not pause the dataplane too often.
+// Deferred is what is delayed so that changes do not pause the dataplane too often.
 type Deferred struct {
-	// Waiting counts members that are to join sets, and that wait because changes have paused the
-	// dataplane; WaitingSince is since when the oldest does.
+	// Waiting counts members that are not added to their sets yet, because changes have paused the
+	// dataplane; WaitingSince is since when the oldest waits.
 	Waiting      int       `json:"waiting,omitempty"`
 	WaitingSince time.Time `json:"waitingSince,omitzero"`
-	// Behind is since when some interfaces have older rules, because their turn to be changed has
-	// not come.
+	// Behind is since when some interfaces have older rules, because interfaces are changed in
+	// turns.
 	Behind time.Time `json:"behind,omitzero"`
 }
 
-// SessionTable is how full the table of flows of a dataplane is.
+// SessionTable is how full the connection table of a dataplane is.
 type SessionTable struct {
-	// Sessions counts the flows that the dataplane remembers, and SessionsMax those that it may; 0
-	// where that is not known.
+	// Sessions counts the tracked connections, and SessionsMax is the size of the table; 0 if
+	// unknown.
 	Sessions    uint64 `json:"sessions,omitempty"`
 	SessionsMax uint64 `json:"sessionsMax,omitempty"`
 }

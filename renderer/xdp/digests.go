@@ -28,7 +28,7 @@ func (d *digests) open(folder *pins.Folder, version [16]byte, secret uint64) (er
 	return nil
 }
 
-func (d *digests) close() error {
+func (d *digests) closeDigests() error {
 	if d.stored == nil {
 		return nil
 	}

@@ -163,5 +163,5 @@ func (k *Kernel) Close() error {
 			errs = append(errs, m.Close())
 		}
 	}
-	return errors.Join(append(errs, k.digests.close(), k.folder.Close())...) // last, because the next owner may change everything
+	return errors.Join(append(errs, k.closeDigests(), k.folder.Close())...) // last, because the next owner may change everything
 }

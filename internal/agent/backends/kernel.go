@@ -27,10 +27,10 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
-// Kernel is the kernel of the node: what decides there, and who looks after interfaces.
+// Kernel is the backend in the kernel of the node: its renderer, and the keeper of interfaces.
 type Kernel struct {
 	node.Kernel
-	*keeper.Keeper // knows whose interfaces are; made by Open, as what follows
+	*keeper.Keeper // knows the owners of interfaces; made by Open, like the following fields
 
 	config    config.Config
 	log       *slog.Logger
@@ -85,7 +85,7 @@ func (k *Kernel) open(infra renderer.Infra, log *slog.Logger) error {
 	return nil
 }
 
-// keep makes what knows whose interfaces are.
+// keep makes the keeper, which knows the owners of interfaces.
 func (k *Kernel) keep(h node.Host) error {
 	c := k.config.Endpoints
 	scope, err := c.Scope()
@@ -121,7 +121,7 @@ func (k *Kernel) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Addresses returns those of the node.
+// Addresses returns the addresses of the node.
 func (k *Kernel) Addresses() []netip.Addr { return k.addresses.List() }
 
 // Identify implements Identifier.
@@ -135,7 +135,8 @@ func (k *Kernel) Identify(lives map[api.PodID]*acl.PodIdentity, all bool) {
 	k.Keeper.Identify(uids, all)
 }
 
-// Blocked returns the names of interfaces that are blocked and are no pod's that waits.
+// Blocked returns the names of interfaces that are blocked, without those of pods that wait for
+// policy.
 func (k *Kernel) Blocked() (out []string) {
 	for _, e := range k.Endpoints() {
 		if e.State != endpoints.StateEnforced && e.State != endpoints.StatePending {
@@ -145,7 +146,7 @@ func (k *Kernel) Blocked() (out []string) {
 	return out
 }
 
-// Problems are what cannot be read that may say whose interfaces are.
+// Problems returns the records of interfaces' owners that cannot be read.
 func (k *Kernel) Problems() (out []api.Problem) {
 	problems := k.Keeper.Problems()
 	for _, what := range slices.Sorted(maps.Keys(problems)) {
@@ -159,7 +160,7 @@ func (k *Kernel) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{metrics.Drops(k.kernel.Drops), metrics.PolicyMemory(k.XDP.State), k.waited}
 }
 
-// SetEventFilter has the kernel report packets.
+// SetEventFilter sets which packets the kernel reports.
 func (k *Kernel) SetEventFilter(t xdp.EventFilter) error { return k.kernel.SetEventFilter(t) }
 
 // Events calls f with the packets that the kernel reports, until ctx ends.

@@ -44,7 +44,7 @@ func (v *VPP) Open(h node.Host) error {
 	return v.VPP.Open(h)
 }
 
-// interfacesChanged has the renderer look for the interfaces of pods again.
+// interfacesChanged makes the renderer look for the interfaces of pods again.
 func (v *VPP) interfacesChanged() {
 	v.ACL.InterfacesChanged()
 	v.prompt()
@@ -80,8 +80,8 @@ func (v *VPP) List() (out []wire.Endpoint) {
 	return out
 }
 
-// AwaitVPP has the renderer look at the interfaces of VPP, and returns what it did with one, when
-// that is what is waited for or the time is over.
+// AwaitVPP makes the renderer look at the interfaces of VPP. It returns the state of one interface
+// once that is enforced or the awaited state, or when the time is over.
 func (v *VPP) AwaitVPP(ctx context.Context, q wire.VPP) wire.Endpoint {
 	ctx, cancel := context.WithTimeout(ctx, min(q.Timeout, wire.MaxTimeout))
 	defer cancel()
@@ -114,10 +114,10 @@ func endpointOf(v wire.VPP, b acl.Bound, known bool) wire.Endpoint {
 	return e
 }
 
-// broadcast wakes all who wait. Its zero value is ready.
+// broadcast wakes all waiting goroutines. Its zero value is ready.
 type broadcast struct {
 	mu   sync.Mutex
-	next chan struct{} // nil while nobody waits
+	next chan struct{} // nil while no goroutine waits
 }
 
 // wait returns a channel that the next wake closes.

@@ -31,7 +31,7 @@ func (v *Vswitch) Serve(ctx context.Context, l net.Listener) error { return v.Sw
 // Pods returns how many interfaces of pods there are.
 func (v *Vswitch) Pods() int { return len(v.Switch.Interfaces()) - 1 }
 
-// Hop says what decided at an interface, in the words of tables and policies where it was a rule.
+// Hop describes what decided at an interface; if it was a rule, by its table and policies.
 func (v *Vswitch) Hop(h vswitch.Hop) view.Hop {
 	out := view.Hop{Interface: h.Interface, Action: h.Action, By: node.Entry(h)}
 	out.Pod, out.Direction = node.PodAt(h)

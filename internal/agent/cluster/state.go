@@ -42,7 +42,7 @@ func Decode(prefix string, entries []model.Entry, inForce func(key string) ([]by
 // NoneInForce is for who does not follow the store.
 func NoneInForce(string) ([]byte, bool) { return nil, false }
 
-// Counts says how many of each kind the state has, for people.
+// Counts returns how many objects of each kind the state has, as text.
 func (s State) Counts() string {
 	nodes := map[string]bool{}
 	for _, p := range s.Pods {

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// secrets are the settings whose values nobody is shown.
+// secrets are the settings whose values are never shown.
 var secrets = []string{"etcd-password"}
 
-// hidden stands for a value that nobody is shown.
+// hidden replaces the value of a secret.
 const hidden = "(hidden)"
 
 // Shown returns the settings in force by their names, as people may see them: without passwords.

@@ -24,7 +24,7 @@ type Store struct {
 	StatusInterval time.Duration `koanf:"status-interval"`
 }
 
-// Where an agent keeps what the next start needs, unless it is told otherwise.
+// The default paths of what an agent keeps for its next start.
 const (
 	DefaultStateFile     = "/var/lib/sluice/agent/state"
 	DefaultEndpointsFile = "/var/lib/sluice/agent/endpoints"

@@ -20,14 +20,14 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Dataplane is one that packets can be sent through which are no traffic.
+// Dataplane is a dataplane that can be probed with packets that are not traffic.
 type Dataplane interface {
 	Probe(f api.Flow) node.Walk
-	// Hop puts in words what decided at an interface.
+	// Hop describes what decided at an interface.
 	Hop(h vswitch.Hop) view.Hop
 }
 
-// Answers says why flows are allowed or denied, and changes the state.
+// Answers explains why flows are allowed or denied, and changes the state.
 type Answers struct {
 	Name      string   // of the node; empty: all pods are local
 	Addresses []string // of the node, as settings name them
@@ -43,10 +43,10 @@ type Answers struct {
 	Reflector *reflect.Reflector
 }
 
-// errNoDataplane says that packets cannot be sent through a VPP of its own.
+// errNoDataplane is the error of a probe if the agent runs with an external VPP.
 var errNoDataplane = errors.New("packets can be injected into the embedded dataplane only (sluice-agent dev)")
 
-// probes returns an error where packets cannot be sent.
+// probes returns an error if packets cannot be sent.
 func (a *Answers) probes() error {
 	if a.Dataplane == nil {
 		return errNoDataplane
@@ -54,19 +54,19 @@ func (a *Answers) probes() error {
 	return nil
 }
 
-// maxTries bounds how often a comparison is repeated.
+// maxTries limits how often a comparison is repeated.
 const maxTries = 3
 
-// settleTime is how long an answer waits for changes that are on their way, altogether, and
-// quickCommit how long a commit takes that is worth waiting for.
+// settleTime is how long an answer waits for pending changes altogether, and quickCommit the
+// longest commit that it waits for.
 const (
 	settleTime  = 50 * time.Millisecond
 	quickCommit = 5 * time.Millisecond
 )
 
-// compare reads the state and has it compared with what is installed. While the two differ and
-// changes are on their way, it waits a moment for them and repeats that. A difference that it
-// leaves is one, unless the comparison was told that changes are pending.
+// compare reads the state and calls differs, which compares it with what is installed. While they
+// differ and changes are pending, it waits a moment and repeats that. A remaining difference is
+// real, unless the last call of differs had pending set.
 func (a *Answers) compare(ctx context.Context, differs func(s cluster.State, pending bool) (bool, error)) error {
 	moment, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -86,8 +86,7 @@ func (a *Answers) compare(ctx context.Context, differs func(s cluster.State, pen
 	}
 }
 
-// stuck reports whether nothing is gained by waiting: a commit takes long, or a renderer has
-// failed.
+// stuck reports whether waiting is pointless: a commit takes long, or a renderer has failed.
 func (a *Answers) stuck() bool {
 	s := a.Pipeline()
 	if !s.Committing.IsZero() && time.Since(s.Committing) > quickCommit {
@@ -170,8 +169,7 @@ func action(allowed bool) api.Action {
 	return api.Deny
 }
 
-// Matrix asks who can talk to whom, and how often the dataplane and the
-// specification differ.
+// Matrix returns which pods can talk to which, and how often dataplane and specification differ.
 func (a *Answers) Matrix(ctx context.Context, s matrix.Selection) (m view.Matrix, err error) {
 	if err := a.probes(); err != nil {
 		return m, err
@@ -194,8 +192,8 @@ func (a *Answers) objects(ctx context.Context, _ Filter) (view.Objects, error) {
 	return out, err
 }
 
-// change writes to the store and waits until it is enforced. That it is written and
-// not enforced yet is no error.
+// change writes to the store and waits until the change is enforced. A change that is written but
+// not enforced yet is not an error.
 func (a *Answers) change(ctx context.Context, c view.Change) (view.Applied, error) {
 	if a.Reflector == nil {
 		return view.Applied{}, errors.New("this agent only reads its store; write to etcd with --etcd-endpoints")

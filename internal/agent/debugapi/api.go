@@ -1,10 +1,10 @@
-// Package debugapi answers what is asked of an agent: on the socket of its node, and for the
-// network what names no pods.
+// Package debugapi serves the agent's API: all of it on the socket of the node, and on the network
+// only what names no pods.
 //
 // # Invariants
 //
 // It decides nothing. Explanations come from the specification's oracle on what is in the store;
-// whether a packet passes is asked of the dataplane. Nobody who asks waits for a commit.
+// the dataplane reports whether a packet passes. No request waits for a commit.
 package debugapi
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-// API is all that can be asked.
+// API is the whole debug API.
 type API struct {
 	Metrics   http.Handler
 	Health    Health
@@ -40,7 +40,7 @@ type API struct {
 	About     About
 }
 
-// About is what is asked of the agent itself.
+// About has the settings and the log of the agent.
 type About struct {
 	Settings func() map[string]any // by name, without secrets
 	Log      func() []byte         // the last lines; nil where none are kept
@@ -58,8 +58,8 @@ func (a About) log(context.Context, Filter) (view.Log, error) {
 	return l, nil
 }
 
-// Local answers on the socket: root and the agent's own user whatever they ask, members of a group
-// what changes nothing, and nobody else.
+// Local returns the handler for the socket. Root and the agent's own user may send any request,
+// members of the group requests that change nothing, all others none.
 func (a *API) Local(group int) http.Handler {
 	owner, reader := a.Owner().Mux(), a.Reader().Mux()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -83,7 +83,7 @@ func (a *API) Local(group int) http.Handler {
 	})
 }
 
-// Public is what may be seen from other hosts.
+// Public returns the routes for other hosts.
 func (a *API) Public() Routes {
 	return Routes{
 		"GET /metrics": a.Metrics.ServeHTTP,
@@ -92,7 +92,7 @@ func (a *API) Public() Routes {
 	}
 }
 
-// Reader is what changes nothing.
+// Reader returns the routes that change nothing.
 func (a *API) Reader() Routes {
 	all := a.Public()
 	maps.Copy(all, Routes{
@@ -116,7 +116,7 @@ func (a *API) Reader() Routes {
 	return all
 }
 
-// Owner is what the owner of the socket may ask.
+// Owner returns the routes for the owner of the socket.
 func (a *API) Owner() Routes {
 	all := a.Reader()
 	maps.Copy(all, a.Endpoints.routes())
@@ -129,21 +129,22 @@ func (a *API) Owner() Routes {
 	return all
 }
 
-// matrix answers who can talk to whom. The filter may name a namespace, sources and destinations.
+// matrix returns which pods can talk to which. The filter may name a namespace, sources and
+// destinations.
 func (a *API) matrix(ctx context.Context, f Filter) (view.Matrix, error) {
 	return a.Answers.Matrix(ctx, matrix.Selection{Namespace: f.namespace, From: f.from, To: f.to})
 }
 
-// nodes answers how far other nodes are. The filter's name is that of a policy, and its namespace.
+// nodes returns what other nodes enforce. Name and namespace of the filter are those of a policy.
 func (a *API) nodes(ctx context.Context, f Filter) ([]view.NodeEnforcement, error) {
 	return a.Nodes.List(ctx, nodestatus.Policy{Namespace: f.namespace, Name: f.name})
 }
 
-// patience is for how long whoever watches may read nothing.
+// patience is how long a watching client may read nothing.
 const patience = 30 * time.Second
 
-// watch streams verdicts of packets, a JSON value per line, until whoever asked goes or the agent
-// ends.
+// watch streams verdicts of packets, one JSON value per line, until the client disconnects or the
+// agent ends.
 func (a *API) watch(w http.ResponseWriter, r *http.Request) {
 	q, err := decodeQuestion[view.Watch](w, r)
 	if err == nil {
@@ -157,7 +158,7 @@ func (a *API) watch(w http.ResponseWriter, r *http.Request) {
 	err = a.Verdicts.Watch(r.Context(), q, func() {
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		serve.Extend(w, patience)
-		_ = out.Flush() // so that whoever asked knows that it begins
+		_ = out.Flush() // so that the client knows that the watch has begun
 	}, func(v any) error {
 		serve.Extend(w, patience)
 		return errors.Join(enc.Encode(v), out.Flush())

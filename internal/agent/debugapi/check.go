@@ -8,10 +8,10 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// checkTime bounds the calls that read a dataplane back.
+// checkTime limits the calls that read back a dataplane.
 const checkTime = 2 * time.Minute
 
-// check reads back what the dataplanes hold, and compares it with what was installed.
+// check reads back the dataplanes, and compares them with what was installed.
 func (a *Answers) check(ctx context.Context, _ Filter) ([]view.Check, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()

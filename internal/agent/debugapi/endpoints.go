@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/internal/serve"
 )
 
-// Registrar takes what CNI plugins say of interfaces in the kernel.
+// Registrar accepts the reports of CNI plugins about interfaces in the kernel.
 type Registrar interface {
 	Register(r wire.Registration) (wire.Endpoint, error)
 	Remove(a wire.Attachment) error
@@ -27,21 +27,21 @@ type VPP interface {
 	AwaitVPP(ctx context.Context, v wire.VPP) wire.Endpoint
 }
 
-// Endpoints answers CNI plugins, as package wire says. Of each list the first one answers; a list
-// is empty where no dataplane has such interfaces.
+// Endpoints answers CNI plugins as package wire specifies. The first of each list answers; a list
+// is empty if no dataplane has such interfaces.
 type Endpoints struct {
 	Registrars []Registrar
 	VPPs       []VPP
 	List       func() []wire.Endpoint
 }
 
-// What agents answer that look after no such interfaces.
+// The answers of agents that do not handle such interfaces.
 const (
 	noEndpoints = "interfaces are registered with agents that enforce in the kernel (--renderers xdp); this one does not"
 	noVPP       = "this agent does not enforce in VPP (--renderers acl)"
 )
 
-// routes are what a CNI plugin asks, as package wire says.
+// routes returns the routes for CNI plugins, as package wire specifies.
 func (a Endpoints) routes() Routes {
 	return Routes{
 		"GET " + wire.PathEndpoints:    list(a.list),
@@ -53,10 +53,10 @@ func (a Endpoints) routes() Routes {
 	}
 }
 
-// asked answers a question by one of a dataplane.
+// asked is a handler that uses an implementation of a dataplane.
 type asked[T any] func(w http.ResponseWriter, r *http.Request, by T)
 
-// first has the first of a list answer, or says that there is none.
+// first answers by the first of a list, or with an error if it is empty.
 func first[T any](all []T, none string, do asked[T]) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if len(all) == 0 {
@@ -84,10 +84,10 @@ func change(do func(w http.ResponseWriter, r *http.Request, k Registrar) (any, e
 	}
 }
 
-// maxWire bounds what a CNI plugin may say at once, in bytes.
+// maxWire is the largest request of a CNI plugin, in bytes.
 const maxWire = 1 << 20
 
-// decodeWire reads what a CNI plugin says, which may be of another version.
+// decodeWire decodes the request of a CNI plugin, which may have another version.
 func decodeWire[Q any](w http.ResponseWriter, r *http.Request) (q Q, err error) {
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWire)).Decode(&q); err != nil {
 		return q, fmt.Errorf("the question is not understood: %w", err)
@@ -128,7 +128,8 @@ func await(_ http.ResponseWriter, r *http.Request, k Registrar) (any, error) {
 	return k.Wait(r.Context(), wire.Attachment{ContainerID: q.Get("containerId"), IfName: q.Get("ifName")}, timeout)
 }
 
-// list returns whose interfaces are. The filter's name is part of that of a pod or of an interface.
+// list returns the interfaces with their owners. The filter's name matches part of the name of a
+// pod or of an interface.
 func (a Endpoints) list(_ context.Context, f Filter) ([]wire.Endpoint, error) {
 	out := []wire.Endpoint{}
 	for _, e := range a.List() {

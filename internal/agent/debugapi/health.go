@@ -10,21 +10,21 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Health is what tells whether the agent is alive, and ready.
+// Health reports whether the agent is alive, and ready.
 type Health struct {
 	Node interface {
 		Status() policy.Status
 		States() []*renderer.State
 	}
-	AtWork     func() time.Time // since when the event loop works without a look for changes
-	Incomplete func() string    // why the store is not believed
+	AtWork     func() time.Time // since when the event loop works without looking for changes
+	Incomplete func() string    // why the store is not accepted
 }
 
-// SlowTurn and Standstill are bounds of the time for which the event loop works without looking for
+// SlowTurn and Standstill are limits of the time that the event loop works without looking for
 // changes.
 const (
 	SlowTurn   = 10 * time.Second // longer: not ready
-	Standstill = 3 * time.Minute  // longer: not alive, so that a kubelet starts the agent anew
+	Standstill = 3 * time.Minute  // longer: not alive, so that the kubelet restarts the agent
 )
 
 // AtWork reports that the event loop has worked for longer than some time since it last looked for
@@ -36,8 +36,8 @@ func AtWork(since, now time.Time, most time.Duration) string {
 	return ""
 }
 
-// Alive returns why the agent has to be started anew: its event loop does not go round. Empty when
-// it does.
+// Alive returns why the agent must be restarted: its event loop is stuck. It returns "" if it is
+// not.
 func (h Health) Alive() string { return AtWork(h.AtWork(), time.Now(), Standstill) }
 
 func (h Health) alive(w http.ResponseWriter, _ *http.Request) {
@@ -67,8 +67,8 @@ func (h Health) readyInBrief(w http.ResponseWriter, _ *http.Request) {
 	serve.Say(w, http.StatusOK, "ok\n")
 }
 
-// notReady returns why the agent is not ready, without names of objects and with them; nothing when
-// it is.
+// notReady returns why the agent is not ready, without names of objects and with them; both are
+// empty if it is ready.
 func (h Health) notReady() (brief, why string) {
 	if why := h.Incomplete(); why != "" {
 		brief = "the store is not believed, what was known stays in force"
@@ -93,8 +93,8 @@ func (h Health) notReady() (brief, why string) {
 	return why, why
 }
 
-// blocked names, behind a text, the interfaces of pods that are blocked, or says why they are not;
-// empty when none is.
+// blocked returns a text and the names of pods' interfaces that are blocked, or why they are not
+// blocked; empty if none is.
 func (h Health) blocked() string {
 	var names []string
 	for _, s := range h.Node.States() {

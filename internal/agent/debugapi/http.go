@@ -14,7 +14,7 @@ import (
 // Routes are the handlers of an API, by their patterns.
 type Routes map[string]http.HandlerFunc
 
-// Mux returns what answers.
+// Mux returns the handler of the routes.
 func (all Routes) Mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for pattern, handler := range all {
@@ -32,7 +32,7 @@ func list[T any](get func(context.Context, Filter) (T, error)) http.HandlerFunc 
 	}
 }
 
-// ask serves an answer to a question in JSON.
+// ask serves the answer to a request in JSON.
 func ask[Q, A any](get func(context.Context, Q) (A, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q, err := decodeQuestion[Q](w, r)
@@ -56,10 +56,10 @@ func answer(w http.ResponseWriter, v any, err error) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(b) // whoever asked may have gone
+	_, _ = w.Write(b) // the client may be gone
 }
 
-// decodeQuestion reads a question in JSON.
+// decodeQuestion decodes a request in JSON.
 func decodeQuestion[Q any](w http.ResponseWriter, r *http.Request) (q Q, err error) {
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxQuestion))
 	dec.DisallowUnknownFields()
@@ -76,7 +76,7 @@ const maxQuestion = 64 << 20 // bytes of a request; changes carry objects
 
 var errMore = errors.New("something follows the JSON value")
 
-// Filter says which items a list is to have.
+// Filter selects the items of a list.
 type Filter struct {
 	namespace, name string
 	from, to        []string // of a matrix

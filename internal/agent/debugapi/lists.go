@@ -18,20 +18,20 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl"
 )
 
-// Node is what is asked of a node. None of it waits for a commit.
+// Node is what the API reads of a node. No method waits for a commit.
 type Node interface {
 	Snapshot(ctx context.Context) (*policy.Snapshot, error)
 	States() []*renderer.State
 	Counters() []*renderer.State
 }
 
-// Lists answers what there is.
+// Lists serves the lists of objects.
 type Lists struct {
 	Name, Source string // of the node, and where state comes from
 	Node         Node
 	Problems     *problems.Known
 	Store        func() view.StoreStatus
-	// Blocked returns the interfaces that a renderer's dataplane blocks, where somebody else than
+	// Blocked returns the interfaces that a renderer's dataplane blocks, if the backend and not
 	// the renderer knows them.
 	Blocked func(renderer string) (names []string, known bool)
 }

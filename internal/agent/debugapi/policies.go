@@ -114,7 +114,7 @@ func newWaits(states []*renderer.State, status policy.Status, pods []policy.Pod)
 	return w
 }
 
-// of says what a policy that applies to local pods waits for.
+// of returns what a policy that applies to local pods waits for.
 func (w waits) of(p policy.Policy) string {
 	missing, unmade := 0, 0
 	for _, pod := range p.Pods {

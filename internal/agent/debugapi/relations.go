@@ -20,8 +20,8 @@ func (a *Answers) relations(ctx context.Context, f Filter) (view.PodRelations, e
 	return view.PodRelations{Selecting: spec.Selecting(id), Naming: spec.Naming(id)}, nil
 }
 
-// rulesOf answers what the rules of a policy are, in words; of administrators those of every policy
-// of the name. The filter has the whole name.
+// rulesOf returns the rules of a policy in words, and of all admin policies with the name. The
+// filter has the whole name.
 func (a *Answers) rulesOf(ctx context.Context, f Filter) ([]oracle.RuleText, error) {
 	state, err := a.Cluster.State(ctx)
 	if err != nil {

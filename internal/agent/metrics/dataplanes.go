@@ -27,14 +27,14 @@ var (
 	policyBudgetDesc = prometheus.NewDesc("sluice_policy_memory_budget_bytes", "Memory of the kernel that rules and the addresses that they name may take; 0 without a limit.", nil, nil)
 )
 
-// memoryCollector tells what rules take of a dataplane's memory.
+// memoryCollector reports how much of a dataplane's memory rules take.
 type memoryCollector struct {
 	needed, budget *prometheus.Desc
-	known          bool // both are told, be they 0
+	known          bool // report both, even if they are 0
 	state          func() *renderer.State
 }
 
-// PolicyMemory tells what policy takes of the kernel's memory.
+// PolicyMemory reports how much of the kernel's memory policy takes.
 func PolicyMemory(state func() *renderer.State) prometheus.Collector {
 	return memoryCollector{policyNeededDesc, policyBudgetDesc, true, state}
 }

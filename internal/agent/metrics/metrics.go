@@ -116,7 +116,7 @@ func (m *Metrics) Observer(known func(api.Problem) bool) policy.Observer {
 			m.received, m.spent = time.Time{}, 0
 			select {
 			case m.happened <- struct{}{}:
-			default: // somebody is told already
+			default: // a signal is pending already
 			}
 		},
 	}

@@ -55,7 +55,7 @@ var (
 var policyProblemsDesc = prometheus.NewDesc("sluice_policy_problems",
 	"What keeps policies in force from being enforced in full, by the class of the reason.", []string{"class"}, nil)
 
-// problemCollector counts problems by class; every class has a value, be it zero.
+// problemCollector counts problems by class; every class has a value, even if it is zero.
 type problemCollector struct{ node Node }
 
 // Describe implements prometheus.Collector.

@@ -27,7 +27,7 @@ type Own struct {
 	Watch func() (policy.Status, <-chan struct{})
 }
 
-// Key is a key in the store that vanishes when nobody renews it.
+// Key is a key in the store that expires unless it is renewed.
 type Key interface {
 	Put(ctx context.Context, value []byte) error
 	Revoke(ctx context.Context) error

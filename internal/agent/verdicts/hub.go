@@ -23,13 +23,13 @@ type Source interface {
 	Explained(e xdp.Event) (api.PodID, renderer.Decision)
 }
 
-// Explain puts an event in words.
+// Explain describes an event.
 type Explain func(ctx context.Context, e xdp.Event, pod api.PodID, d renderer.Decision) view.PacketVerdict
 
-// Hub shares what is reported of packets among those who watch. While nobody does, nothing is
-// reported, and packets cost nothing more.
+// Hub distributes verdicts of packets to its subscribers. While there are none, the kernel reports
+// nothing, and packets cost nothing more.
 type Hub struct {
-	kernel  Source // nil when nobody reports
+	kernel  Source // nil without a dataplane that reports verdicts
 	most    xdp.EventFilter
 	explain Explain
 	log     *slog.Logger
@@ -42,15 +42,15 @@ type Hub struct {
 	closed chan struct{}
 }
 
-// subscriber is one who watches. What comes while its queue is full is counted.
+// subscriber is a client that watches. Verdicts that arrive while its queue is full are counted.
 type subscriber struct {
 	permitted bool
-	queue     chan view.PacketVerdict // closed when nothing more is told
-	broke     error                   // why; set before the queue is closed
+	queue     chan view.PacketVerdict // closed after the last verdict
+	broke     error                   // the error that ended it; set before the queue is closed
 	missed    atomic.Uint64
 }
 
-// queued is how many verdicts may wait for one who watches.
+// queued is how many verdicts may wait for a subscriber.
 const queued = 1024
 
 var (
@@ -59,15 +59,15 @@ var (
 	errBroken      = errors.New("verdicts of packets cannot be read any more, policy is enforced as before; watch again, and restart the agent if this comes again")
 )
 
-// New returns a hub of what a source reports, of so many packets at most, as explain puts it. The
-// source is nil where nobody reports.
+// New returns a hub for the events of a source, described by explain. most limits which events and
+// how many are reported. The source is nil if no dataplane reports verdicts.
 func New(kernel Source, most xdp.EventFilter, explain Explain, log *slog.Logger) *Hub {
 	s := &Hub{kernel: kernel, most: most, explain: explain, log: log, all: map[*subscriber]struct{}{}, ended: make(chan struct{}), closed: make(chan struct{})}
 	close(s.ended)
 	return s
 }
 
-// join begins to watch, and leave ends it.
+// join adds a subscriber, and leave removes it.
 func (s *Hub) join(permitted bool) (l *subscriber, leave func(), err error) {
 	if s.kernel == nil || s.most.PerSecond == 0 {
 		return nil, nil, errNobodyTells
@@ -89,20 +89,20 @@ func (s *Hub) join(permitted bool) (l *subscriber, leave func(), err error) {
 	return l, func() { s.leave(l) }, nil
 }
 
-// leave waits until nothing is read any more for whoever was the last.
+// leave removes a subscriber. After the last one it waits until the reader has ended.
 func (s *Hub) leave(l *subscriber) {
 	if ended := s.drop(l); ended != nil {
 		<-ended
 	}
 }
 
-// drop forgets a listener. After the last one it stops the reader, and returns what is
-// closed when that has ended; nil while there is nothing to wait for.
+// drop removes a subscriber. After the last one it stops the reader, and returns a channel that is
+// closed when the reader has ended; nil if there is nothing to wait for.
 func (s *Hub) drop(l *subscriber) (ended <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.all[l]; !ok || s.isClosed() {
-		return nil // it gets nothing any more
+		return nil // it is removed already
 	}
 	delete(s.all, l)
 	if err := s.setFilter(); err != nil {
@@ -124,7 +124,7 @@ func (s *Hub) isClosed() bool {
 	}
 }
 
-// setFilter asks for what those who watch want to know.
+// setFilter requests the events that any subscriber wants.
 func (s *Hub) setFilter() error {
 	want := s.most
 	want.Permitted = false
@@ -137,7 +137,7 @@ func (s *Hub) setFilter() error {
 	return s.kernel.SetEventFilter(want)
 }
 
-// startReader has events read once the reader before has ended.
+// startReader starts to read events once the previous reader has ended.
 func (s *Hub) startReader() {
 	ctx, cancel := context.WithCancel(context.Background())
 	before, ended := s.ended, make(chan struct{})
@@ -149,9 +149,8 @@ func (s *Hub) startReader() {
 	}()
 }
 
-// stopReader has the reader end, if there is one. What it returns is closed when it has
-// ended, for which the reader needs the lock: the caller has to let go of it before it
-// waits.
+// stopReader stops the reader, if there is one. The returned channel is closed when the reader has
+// ended. The reader needs the lock for that, so the caller must release it before it waits.
 func (s *Hub) stopReader() (ended <-chan struct{}) {
 	if s.stop != nil {
 		s.stop()
@@ -160,7 +159,7 @@ func (s *Hub) stopReader() (ended <-chan struct{}) {
 	return s.ended
 }
 
-// read hands out events until the context ends.
+// read passes events to the subscribers until the context ends.
 func (s *Hub) read(ctx context.Context) {
 	err := s.kernel.Events(ctx, func(e xdp.Event) { s.report(ctx, e) })
 	if ctx.Err() == nil {
@@ -169,13 +168,13 @@ func (s *Hub) read(ctx context.Context) {
 	}
 }
 
-// broke ends what all are told who watch: silence would look like a node that drops nothing. Who
-// joins then has it tried again.
+// broke ends all subscriptions with an error: silence would look like a node that drops nothing.
+// The next join tries to read again.
 func (s *Hub) broke(ctx context.Context, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ctx.Err() != nil {
-		return // this reader was ended meanwhile; who watches now has another one
+		return // this reader was stopped meanwhile; present subscribers have another one
 	}
 	s.stop()
 	s.stop = nil
@@ -190,7 +189,7 @@ func (s *Hub) broke(ctx context.Context, err error) {
 	}
 }
 
-// report hands out an event in words.
+// report describes an event and passes it to the subscribers.
 func (s *Hub) report(ctx context.Context, e xdp.Event) {
 	pod, d := s.kernel.Explained(e)
 	s.hand(s.explain(ctx, e, pod, d), e.Reason == "")
@@ -211,11 +210,11 @@ func (s *Hub) hand(v view.PacketVerdict, permitted bool) {
 	}
 }
 
-// End stops the reader and waits for it, before the kernel is let go of. It may be called
-// any number of times.
+// End stops the reader and waits for it. Call it before the source is closed. It may be called any
+// number of times.
 func (s *Hub) End() { <-s.finish() }
 
-// finish has nobody watch any more. What it returns is closed when the reader has ended.
+// finish ends all watching. The returned channel is closed when the reader has ended.
 func (s *Hub) finish() (ended <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

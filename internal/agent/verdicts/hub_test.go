@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// discard is a log for nobody.
+// discard is a logger that discards everything.
 var discard = slog.New(slog.DiscardHandler)
 
 // flood is a kernel that reports packets all the time.
@@ -67,8 +67,8 @@ func TestHubEndAnyNumberOfTimes(t *testing.T) {
 	New(nil, xdp.EventFilter{}, nil, discard).End()
 }
 
-// TestHubComeAndGoWhilePacketsAreReported has many join and leave at once, and the
-// agent end among them: no reader is left, and nobody waits for ever.
+// TestHubComeAndGoWhilePacketsAreReported: many subscribers join and leave at once while the agent
+// ends. No reader is left, and no subscriber waits for ever.
 func TestHubComeAndGoWhilePacketsAreReported(t *testing.T) {
 	s := hubOf(flood{})
 	var all sync.WaitGroup

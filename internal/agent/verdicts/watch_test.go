@@ -52,7 +52,7 @@ func TestVerdictsAreFiltered(t *testing.T) {
 	}
 }
 
-// scripted tells of what a test gives it.
+// scripted is a Source of the events that a test gives it.
 type scripted struct {
 	told   []xdp.EventFilter
 	events chan xdp.Event

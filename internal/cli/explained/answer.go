@@ -126,7 +126,7 @@ func writeAnswer(w *term.Writer, e view.Explanation, a view.Answer, named, wide 
 	}
 }
 
-// standing says how a renderer stands to the specification.
+// standing returns whether a renderer agrees with the specification, as text.
 func standing(a view.Answer) term.Cell {
 	switch {
 	case a.Agrees:

@@ -132,7 +132,7 @@ func fixLines(e view.Explanation, width, most int) (out []briefLine) {
 
 // wrapped breaks a text at spaces into lines of so many characters, where there is a width.
 func wrapped(text string, width int) []string {
-	const least = 20 // of what is narrower nobody reads anything
+	const least = 20 // narrower text is unreadable
 	if width < least || len(text) <= width {
 		return []string{text}
 	}

@@ -83,7 +83,7 @@ func serviceText(s view.Service) string {
 	return text
 }
 
-// reachedOf says how much of a service is reached. From one source each flow is an endpoint.
+// reachedOf returns how much of a service is reached. From one source each flow is an endpoint.
 func reachedOf(s view.Service, allowed, flows int, one bool) string {
 	if s.Endpoints == 0 {
 		return "it has no endpoints"

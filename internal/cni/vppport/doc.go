@@ -1,12 +1,13 @@
-// Package vppport makes and removes interfaces of pods in VPP, for one command of a CNI plugin.
+// Package vppport creates and removes pods' interfaces in VPP, for one command of a CNI plugin.
 //
 //	internal/cni -> Client -> GoVPP -> VPP's API socket
 //
 // # Invariants
 //
-//   - An interface is down, and has its tag, when it can be seen; nothing here sets it up that was
-//     made here.
-//   - Everything that is made can be found again by the name of the attachment alone, whatever its
-//     kind.
-//   - What does not answer is an error, and nobody is there only where nothing listens.
+//   - An interface is down and has its tag as soon as it is visible; this package never sets an
+//     interface up that it created.
+//   - Everything that it creates, of whatever kind, can be found by the name of the attachment
+//     alone.
+//   - A VPP that does not answer is an error. A VPP counts as absent only if no process listens on
+//     its socket.
 package vppport

@@ -24,7 +24,7 @@ var (
 	Gateway6 = netip.MustParseAddr("fe80::1")
 )
 
-// undoTimeout bounds how long VPP has to remove what could not be made whole.
+// undoTimeout limits how long VPP may take to remove an interface that could not be completed.
 const undoTimeout = 5 * time.Second
 
 // gatewayTag is the tag of the loopback interface that has Gateway4.

@@ -31,7 +31,7 @@ var tierExplanations = map[string]struct{ policies, tiers, question string }{
 	"two-denials":      {shop.AllowWeb, shop.Admin("a", 1, shop.ForDB+shop.DenyWeb) + shop.ClusterPolicy("Admin", "b", 2, shop.ForDB+`ingress: [{action: Deny, from: `+shop.AllPods+`}]`), "shop/web > shop/db 80/tcp"},
 	"both-ends-denied": {"", shop.Admin("a", 1, shop.ForAll+`ingress: [{action: Deny, from: `+shop.WebPods+`}], egress: [{action: Deny, to: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: db}}}}]}]`), "shop/web > shop/db 80/tcp"},
 	"denied-and-isolated": {shop.DenyDB, shop.Admin("a", 1, shop.ForDB+`ingress: [{action: Deny, from: [{}]}]`),
-		"203.0.113.9 > shop/db 80/tcp"}, // not understood, and behind it nobody allows the flow either
+		"203.0.113.9 > shop/db 80/tcp"}, // not understood, and no later rule allows the flow either
 	"networks-and-nodes": {"", shop.Admin("out", 3, shop.ForDB+`egress: [{action: Allow, to: [{networks: [198.51.100.0/24, 192.0.2.0/24]}], ports: [{namedPort: http}, {portRange: {protocol: TCP, start: 80, end: 90}}]}, {action: Deny, to: [{nodes: {}}, {networks: [0.0.0.0/0]}]}]`),
 		"shop/db > 192.168.0.2 10250/tcp"},
 	"odd-rules": {"", shop.ClusterPolicy("Admin", "odd", 3, shop.ForDB+`egress: [{action: Accept, to: [{domainNames: [example.org]}, {networks: [x, 198.51.100.0/24]}, {}]}, {action: Accept, to: []}, {action: Log, to: [{networks: [203.0.113.0/24]}], protocols: [{destinationNamedPort: http}, {tcp: {destinationPort: {number: 443}}}]}]`) +

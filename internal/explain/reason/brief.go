@@ -77,7 +77,7 @@ func (d end) nearest() string {
 	return ruleText(origin) + ": " + failed(best.Ports)
 }
 
-// failed says why the first of some terms does not match, and how many more do not.
+// failed returns why the first of the terms does not match, and how many more do not.
 func failed(terms []oracle.TermEval) string {
 	i := slices.IndexFunc(terms, func(t oracle.TermEval) bool { return !t.Matched })
 	if i < 0 {
@@ -114,7 +114,7 @@ func (v Verdict) Fix() (out []string) {
 	return append(out, "no small change was found that would allow it")
 }
 
-// deniedBy returns the rules of administrators that deny the flow, each once.
+// deniedBy returns the admin rules that deny the flow, each once.
 func (v Verdict) deniedBy() (named []api.Origin) {
 	for _, s := range slices.Concat(v.Egress.Subjects, v.Ingress.Subjects) {
 		if !s.Allowed && s.Rule != nil && !slices.Contains(named, *s.Rule) {

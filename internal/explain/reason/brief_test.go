@@ -32,7 +32,8 @@ func TestSidesNameTheNearestRule(t *testing.T) {
 	}
 }
 
-// TestFixIsOneChange: that of administrators is theirs to make, and an allowed flow needs none.
+// TestFixIsOneChange: a fix of an admin policy is for its owner to make; an allowed flow needs
+// none.
 func TestFixIsOneChange(t *testing.T) {
 	o := oracle.New(oracle.State{})
 	v := Explain(o, oracle.Endpoint{}, oracle.Endpoint{}, api.TCP, 1)

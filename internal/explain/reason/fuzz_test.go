@@ -47,7 +47,7 @@ func FuzzPolicy(f *testing.F) {
 	})
 }
 
-// FuzzTiers evaluates whatever parses as policies of administrators.
+// FuzzTiers evaluates everything that parses as admin policies.
 func FuzzTiers(f *testing.F) {
 	cfg := cluster.Small()
 	cfg.Admin = 6

@@ -154,7 +154,7 @@ func (p *printer) direction(d oracle.DirectionVerdict, end oracle.Endpoint, widt
 	}
 }
 
-// withoutText says what would be, and why.
+// withoutText returns what the verdict would be, and why.
 func withoutText(w oracle.Without) string {
 	if because, ok := strings.CutPrefix(w.Reason, did(w.Allowed)+" "); ok {
 		return did(w.Allowed) + " " + because
@@ -219,7 +219,7 @@ func (p *printer) changes(v Verdict) {
 	}
 }
 
-// owners names the rules of administrators that deny the flow: whoever asks is not who may
+// owners names the admin rules that deny the flow: whoever asks is not who may
 // change them.
 func (p *printer) owners(v Verdict) {
 	for _, rule := range v.deniedBy() {

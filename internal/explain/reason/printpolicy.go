@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/internal/oracle"
 )
 
-// tier writes a policy of administrators, as far as it was asked.
+// tier writes an admin policy, as far as it was evaluated.
 func (p *printer) tier(te oracle.TierEval, shared bool) {
 	priority := fmt.Sprintf("priority %d", te.Priority)
 	if te.Policy.Kind == api.BaselineAdminNetworkPolicy {
@@ -52,7 +52,7 @@ func (p *printer) policy(pe oracle.PolicyEval, shared bool) {
 	}
 }
 
-// other says why a policy that selects the pod plays no part.
+// other returns why a policy that selects the pod does not matter.
 func (p *printer) other(d api.Direction, o oracle.OtherPolicy, shared bool) {
 	ignored := ""
 	switch {

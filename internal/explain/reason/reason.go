@@ -39,7 +39,7 @@ func did(allowed bool) string {
 	return "denied"
 }
 
-// passed says which rules of administrators left the decision to the next tier, if
+// passed says which admin rules left the decision to the next tier, if
 // some did.
 func (d end) passed() string {
 	var by []api.Origin
@@ -90,7 +90,7 @@ func (v Verdict) sentence() string {
 		case dv.Allowed:
 		case parts != nil:
 			parts = append(parts, fmt.Sprintf("%s denies it too", v.named(d)))
-		case len(ruleNames(dv.Deciding)) > 0: // only rules of administrators deny
+		case len(ruleNames(dv.Deciding)) > 0: // only admin rules deny
 			parts = append(parts, fmt.Sprintf("%s is denied by %s", v.named(d), some(ruleNames(dv.Deciding), " and ")))
 		default:
 			dv = dv.denying()
@@ -109,7 +109,7 @@ func (d end) denying() end {
 	return d
 }
 
-// nothingMatches says what the policies of a denied direction lack.
+// nothingMatches returns what the policies of a denied direction lack.
 func (d end) nothingMatches() string {
 	rules := 0
 	for _, pe := range d.Policies {
@@ -124,7 +124,7 @@ func (d end) nothingMatches() string {
 	return fmt.Sprintf("none of %d rules matches", rules)
 }
 
-// allowedBecause says what each direction lets a flow through by.
+// allowedBecause returns why each direction allows a flow.
 func (v Verdict) allowedBecause() string {
 	var by, open []string
 	for _, d := range []api.Direction{api.Egress, api.Ingress} {

@@ -41,7 +41,7 @@ func Of(v oracle.Verdict) Verdict {
 }
 
 // Explain asks an oracle about the first packet between two endpoints, and returns the
-// verdict with its reasons, with what would be without each rule of administrators that
+// verdict with its reasons, with what would be without each admin rule that
 // decides, and with the changes that would turn it around.
 func Explain(o *oracle.Oracle, src, dst oracle.Endpoint, protocol api.Protocol, dstPort uint16) Verdict {
 	v := Of(o.VerdictPods(src, dst, protocol, dstPort))

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/internal/oracle"
 )
 
-// adminPolicy is a policy of administrators. Its rules are edited as the fields of a
+// adminPolicy is an admin policy. Its rules are edited as the fields of a
 // manifest, where the kinds are nearly equal, other than in Go.
 type adminPolicy struct {
 	id  api.PolicyID

@@ -60,7 +60,7 @@ func (f adminRules) policyOf(rule api.Origin) adminPolicy {
 	return newAdminPolicy(f.oracle, rule.Policy)
 }
 
-// askedRule is a rule of administrators that was asked about a subject.
+// askedRule is an admin rule that was evaluated for a subject.
 type askedRule struct {
 	rule api.Origin
 	eval oracle.TierRuleEval

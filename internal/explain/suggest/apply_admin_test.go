@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/tests/cluster"
 )
 
-// editTier makes a change in a policy of administrators: in its JSON, as a person
+// editTier makes a change in an admin policy: in its JSON, as a person
 // would with an editor. Of objects of one name the last counts.
 func editTier(t failing, s *cluster.State, g api.Origin, c suggest.Change) {
 	switch g.Policy.Kind {

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/internal/oracle"
 )
 
-// Kind says what a Change changes.
+// Kind is what a Change changes.
 type Kind string
 
 // The kinds of change that allow a flow, then those that deny one. Of changes of
@@ -26,7 +26,7 @@ const (
 	OpenPorts      Kind = "open-ports" // remove all ports of a rule, so that every protocol matches
 	AddRule        Kind = "add-rule"   // to a policy that isolates the subject
 
-	// AddRuleBefore allows or denies the flow before a rule of administrators that
+	// AddRuleBefore allows or denies the flow before an admin rule that
 	// does the contrary, in the policy of this rule.
 	AddRuleBefore Kind = "add-rule-before"
 	// AddPolicy adds a NetworkPolicy that isolates a pod and allows the flow: it
@@ -59,7 +59,7 @@ type Change struct {
 	Unset     []string          `json:"unset,omitempty"`
 	// Peer and Port are what AddPeer, AddPort, AddRule, AddRuleBefore and AddPolicy
 	// add. A rule
-	// is added without ports when there is no Port. In a policy of administrators a
+	// is added without ports when there is no Port. In an admin policy a
 	// Peer with selectors is "pods", which has both of them, and one with an ipBlock
 	// is "networks".
 	Peer *networkingv1.NetworkPolicyPeer `json:"peer,omitempty"`
@@ -168,7 +168,7 @@ func (c Change) any(is func(Change) bool) bool {
 	return is(c) || slices.ContainsFunc(c.Parts, func(p Change) bool { return p.any(is) })
 }
 
-// evasion is 0 for a change that is made where the verdict is: of a rule of administrators by
+// evasion is 0 for a change that is made where the verdict is: of an admin rule by
 // changing that. Labels that take a pod out of such a rule come after it, and those of a
 // namespace last, since they touch what all its pods may do.
 func (c Change) evasion() int {

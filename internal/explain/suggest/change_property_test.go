@@ -111,7 +111,7 @@ func keepsPromises(t failing, s cluster.State, q asked, seen map[suggest.Kind]bo
 	}
 }
 
-// keepsWithout takes away every rule of administrators that decides, and asks again.
+// keepsWithout removes every admin rule that decides, and evaluates the flow again.
 func keepsWithout(t failing, s cluster.State, q asked, v reason.Verdict) {
 	for _, d := range []api.Direction{api.Egress, api.Ingress} {
 		for i, r := range v.Direction(d).Subjects {
@@ -155,9 +155,9 @@ func isNameless(s cluster.State, e oracle.Endpoint) bool {
 	return !e.Addr.IsValid() && !slices.ContainsFunc(s.Namespaces, func(ns *corev1.Namespace) bool { return ns.Name == e.Pod.Namespace })
 }
 
-// TestTheFirstChangeIsTheSmallest compares the order with the definition: what has
-// to be written or deleted, counted here from the objects that change. What labels get round
-// policies of administrators comes last, that of namespaces behind that of pods.
+// TestTheFirstChangeIsTheSmallest compares the order with its definition: by how much must be
+// written or deleted, counted here from the objects that change. Labels that evade admin policies
+// come last, those of namespaces after those of pods.
 func TestTheFirstChangeIsTheSmallest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := cluster.Gen(cluster.SmallWithSharedAddresses()).Draw(t, "state")
@@ -176,8 +176,8 @@ func TestTheFirstChangeIsTheSmallest(t *testing.T) {
 	})
 }
 
-// around is how a change gets round policies of administrators: 0 not at all, 1 by labels of
-// pods, 2 by those of namespaces.
+// around is how a change evades admin policies: 0 not at all, 1 by labels of pods, 2 by labels of
+// namespaces.
 func around(c suggest.Change) int {
 	var kinds []suggest.Kind
 	admin, podOfAdmin := false, false

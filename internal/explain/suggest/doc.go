@@ -12,7 +12,7 @@
 //   - No part of a change that flips can be left out, and every policy that applied to an
 //     end applies to it still.
 //   - Changes come smallest first (Kind has the order of what is of one size). Those of
-//     labels that get round a rule of administrators come behind all others.
+//     labels that evade an admin rule come after all others.
 //   - What is tried and what is offered is bounded, so that a question about a crowded
 //     namespace ends.
 package suggest

@@ -65,7 +65,7 @@ func (e end) peer(namespace string) *networkingv1.NetworkPolicyPeer {
 	return p
 }
 
-// adminPeer is a peer of a rule of administrators that matches the other end, which on
+// adminPeer is a peer of an admin rule that matches the other end, which on
 // ingress only a pod can be. It is nil when there can be none.
 func (e end) adminPeer() *networkingv1.NetworkPolicyPeer {
 	p := e.peer("") // of no namespace, so that it names one

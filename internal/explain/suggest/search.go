@@ -99,7 +99,7 @@ func (t trials) keepsIsolation(after oracle.Verdict) bool {
 	return true
 }
 
-// keepsAdminPolicies reports whether every policy of administrators that applied to an
+// keepsAdminPolicies reports whether every admin policy that applied to an
 // end applies to it still.
 func (t trials) keepsAdminPolicies(changed *oracle.Oracle) bool {
 	for _, s := range slices.Concat(t.verdict.Egress.Subjects, t.verdict.Ingress.Subjects) {
@@ -169,7 +169,7 @@ func (t trials) combinations(needs [][]Change, enough []Change) []Change {
 }
 
 // appended returns the parts with one more, unless it is there. It fails where the one
-// part would move the rules of administrators that the other is about.
+// part would move the admin rules that the other is about.
 func appended(parts []Change, c Change) ([]Change, bool) {
 	for i, p := range parts {
 		switch {
