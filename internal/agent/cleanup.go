@@ -53,7 +53,7 @@ is not there is an error; filters and state are removed all the same.`,
 	f.StringVar(&l.confDir, "cni-conf-dir", config.DefaultCNIConf, "folder with CNI's configurations")
 	f.StringVar(&l.results, "cni-results", config.DefaultCNIResults, "folder with CNI's result cache, which says which pods were made with the plugin")
 	f.StringVar(&l.stateFile, "state-file", config.DefaultStateFile, "file with the last known state; empty: keep it")
-	f.StringVar(&l.endpoints, "endpoints-file", config.DefaultEndpointsFile, "file with whose interfaces are; empty: keep it")
+	f.StringVar(&l.endpoints, "endpoints-file", config.DefaultEndpointsFile, "file that maps interfaces to pods; empty: keep it")
 	f.StringVar(&l.socket, "api-socket", view.DefaultSocket(), "Unix socket of the agent that has ended")
 	f.BoolVar(&l.all, "all", false, "also remove what enforces policy in the kernel, and the state: all packets of pods pass then")
 	return cmd

@@ -23,8 +23,8 @@ func newConvert(o *options) *cobra.Command {
 		Long: `Read manifests, convert what was written for Kubernetes before 1.7, and write all of them to the
 standard output: policies of extensions/v1beta1 become policies of networking.k8s.io/v1, and a
 namespace that its annotation net.beta.kubernetes.io/network-policy isolated gets a policy that
-isolates its pods. Everything else passes through unchanged. What was left out or assumed is told on
-the standard error. No agent and no cluster is needed.
+isolates its pods. Everything else passes through unchanged. What was left out or assumed is
+reported on the standard error. No agent and no cluster is needed.
 
 Give it the namespaces together with their policies: without its namespace it is not known whether a
 policy had an effect, and it is converted as if it had.

@@ -61,9 +61,9 @@ Exit codes: 0 done, 1 something that is named is not there, 2 error.`,
 			}
 			switch {
 			case describe == nil:
-				return fmt.Errorf("describe tells of pods, policies, nodes and endpoints: for %s there is \"get %s\"", kind.names()[0], kind.names()[0])
+				return fmt.Errorf("describe takes pods, policies, nodes and endpoints: for %s there is \"get %s\"", kind.names()[0], kind.names()[0])
 			case len(args) == 0:
-				return fmt.Errorf("describe wants the name of what it tells of; \"get %s\" lists them", kind.names()[0])
+				return fmt.Errorf("describe wants a name; \"get %s\" lists them", kind.names()[0])
 			}
 			r, err := o.getRun(cmd, f)
 			if err != nil {

@@ -42,13 +42,13 @@ func newWatchVerdicts(o *options) *cobra.Command {
 		Use:   "verdicts [POD]",
 		Short: "Follow packets that are dropped, or that begin permitted flows, with their policies",
 		Long: `Follow verdicts of packets at the interfaces of the node's pods, as they are made: what is dropped,
-by which rule of which policy, or for which other reason. --action permit or all also tells of the
+by which rule of which policy, or for which other reason. --action permit or all also reports the
 packets that begin flows. It is for nodes where the kernel enforces (sluice-agent run --renderers
 xdp).
 
-Not every packet is told of: each processor of the node tells of a limited number in a second
-(--xdp-events of the agent), of which the agent may take a sample (--xdp-sample). A line with the
-number says how many there were in between. While nobody follows, nothing is told.
+Not every packet is reported: each processor of the node reports a limited number per second
+(--xdp-events of the agent), of which the agent may take a sample (--xdp-sample). A line gives the
+number of packets that were left out in between. While no client follows, no packet is reported.
 
 With -o json every verdict is a line, with -o yaml a document.`,
 		Example: `  sluicectl watch verdicts

@@ -241,7 +241,7 @@ func (i *Installer) makeList(list string, text []byte) error {
 		return err
 	}
 	if n, err := parse(b); err != nil || !n.has() {
-		return errors.Join(errors.New("it is there already, and is not ours"), err)
+		return errors.Join(errors.New("the file exists and does not belong to Sluice"), err)
 	}
 	return replace(list, b, text)
 }

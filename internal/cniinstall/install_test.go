@@ -309,7 +309,7 @@ func TestInstallerLeavesAloneWhatCannotBeRead(t *testing.T) {
 		h := newHost(t)
 		h.put("10-a.conf", single)
 		h.put("10-a.conflist", list)
-		if err := h.installer().install(); err == nil || !strings.Contains(err.Error(), "10-a.conflist: it is there already, and is not ours") {
+		if err := h.installer().install(); err == nil || !strings.Contains(err.Error(), "10-a.conflist: the file exists and does not belong to Sluice") {
 			t.Error(err)
 		}
 		if h.get("10-a.conf") != single || h.get("10-a.conflist") != list {

@@ -105,7 +105,7 @@ func (w words) matchesPort(p networkingv1.NetworkPolicyPort, dst remote, f api.F
 
 func (w words) matchesName(t portTerm, dst remote, f api.Flow) match {
 	if dst.pod == nil {
-		return w.no("%s is not a pod, the name %s stands for nothing there", dst, t.name)
+		return w.no("%s is not a pod, named port %s cannot be resolved there", dst, t.name)
 	}
 	numbers := dst.pod.named(t.name, t.protocol)
 	switch {

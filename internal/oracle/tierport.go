@@ -132,7 +132,7 @@ func (w words) matchesTierPort(p tierPort, nameless bool, dst remote, f api.Flow
 // matchesAnyName looks up a port name, whatever the protocol of the port.
 func (w words) matchesAnyName(name string, dst remote, f api.Flow) match {
 	if dst.pod == nil {
-		return w.no("%s is not a pod, the name %s stands for nothing there", dst, name)
+		return w.no("%s is not a pod, named port %s cannot be resolved there", dst, name)
 	}
 	var has []string
 	for _, proto := range []api.Protocol{api.TCP, api.UDP, api.SCTP} {

@@ -35,7 +35,7 @@ func TestTheWhyOfATermNamesWhatFailed(t *testing.T) {
 		"a bad operator":        {shop.FromPods(`{key: app, operator: Like}`), "shop/web > shop/db 1/tcp", `invalid selector: "Like" is not a valid label selector operator`},
 		"a name not on the pod": {shop.DBPorts(`{port: http}`), "shop/web > shop/db 1/tcp", "shop/db has no tcp port named http"},
 		"a name elsewhere":      {shop.DBPorts(`{port: pg}`), "shop/web > shop/db 1/tcp", "pg is 5432 on shop/db, not 1"},
-		"a name outside":        {shop.DBEgress(`{ports: [{port: http}]}`), "shop/db > 203.0.113.9 80/tcp", "203.0.113.9 is not a pod, the name http stands for nothing there"},
+		"a name outside":        {shop.DBEgress(`{ports: [{port: http}]}`), "shop/db > 203.0.113.9 80/tcp", "203.0.113.9 is not a pod, named port http cannot be resolved there"},
 		"an inverted range":     {shop.DBPorts(`{port: 90, endPort: 80}`), "shop/web > shop/db 85/tcp", "invalid: endPort 80 is below port 90"},
 		"a pod that waits":      {shop.DBFrom(`{ipBlock: {cidr: 10.0.0.0/8}}`), "ops/new > shop/db 1/tcp", "ops/new has no address"},
 		"a protocol":            {shop.DBPorts(`{}`), "shop/web > shop/db icmp", "the flow is icmp"},

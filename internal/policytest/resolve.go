@@ -174,7 +174,7 @@ func (p party) numbers(port Port) ([]Port, error) {
 		return []Port{port}, nil
 	}
 	if p.pod == nil {
-		return nil, fmt.Errorf("%s is not a pod that policies see: the port name %s stands for nothing there", p.name, port.Name)
+		return nil, fmt.Errorf("%s is not a pod that policies see: its named port %s cannot be resolved", p.name, port.Name)
 	}
 	numbers := p.pod.named(port.Name, port.Protocol)
 	if len(numbers) == 0 {

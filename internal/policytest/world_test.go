@@ -180,8 +180,8 @@ func TestPortNamesStandForNumbersOfTheDestination(t *testing.T) {
 		{"internet", Port{Number: 7, Protocol: api.UDP}, "7"},
 		{"shop/db-0", Port{Name: "setup", Protocol: api.TCP}, "pod shop/db-0 has no TCP port with the name setup"},
 		{"shop/web-0", Port{Name: "http", Protocol: api.UDP}, "pod shop/web-0 has no UDP port with the name http"},
-		{"internet", Port{Name: "http", Protocol: api.TCP}, "internet is not a pod that policies see: the port name http stands for nothing there"},
-		{"infra/agent-0", Port{Name: "http", Protocol: api.SCTP}, "infra/agent-0 is not a pod that policies see: the port name http stands for nothing there"},
+		{"internet", Port{Name: "http", Protocol: api.TCP}, "internet is not a pod that policies see: its named port http cannot be resolved"},
+		{"infra/agent-0", Port{Name: "http", Protocol: api.SCTP}, "infra/agent-0 is not a pod that policies see: its named port http cannot be resolved"},
 	} {
 		e, err := parseExpr(tc.end, f.Externals)
 		if err != nil {

@@ -106,7 +106,7 @@ func openStore(ctx context.Context, cfg Config, log *slog.Logger) (*kvstore.Clie
 		return c, c.Close, nil
 	}
 	if err := preflight.OurFolder(cfg.Embedded.Dir); err != nil {
-		return nil, nil, fmt.Errorf("--etcd-dir: %w: choose a folder of this user or of root, in which nobody else may write", err)
+		return nil, nil, fmt.Errorf("--etcd-dir: %w: choose a folder of this user or of root that is not writable by others", err)
 	}
 	server, err := embedded.Start(ctx, embedded.Config{
 		Dir: cfg.Embedded.Dir, ClientURL: cfg.Embedded.Listen,

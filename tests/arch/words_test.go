@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"maps"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -60,22 +59,6 @@ var usages = []usage{
 	{`\bbe it\b`, ``, "including"},
 	{`\bstands? (?:once|twice|beside|below|ahead|behind|there|here)\b`, ``, "is, is defined"},
 	{`\b(?:bent|dear) (?:test|renderer|fixture|case|oracle)s?\b`, ``, "faulty, slow"},
-}
-
-// notYetClean are folders that still have such words. The first one that contains a file counts.
-var notYetClean = []string{
-	"api", "docs/design", "endpoints", "internal/agent", "internal/cli", "internal/cni",
-	"internal/cniinstall", "internal/explain", "internal/expr", "internal/kvstore",
-	"internal/manifests", "internal/node", "internal/oracle", "internal/policytest",
-	"internal/preflight", "internal/reflector", "internal/serve", "internal/services",
-	"internal/view", "internal/vswitch", "plugins/bindings", "plugins/datasync", "plugins/follow",
-	"plugins/ksr", "plugins/kvstore", "plugins/policy", "plugins/statefile", "renderer/acl",
-	"renderer/cache", "renderer/ligato", "renderer/renderertest", "renderer/session", "renderer/vpp",
-	"renderer/xdp", "tests/attacks", "tests/bench", "tests/charts", "tests/cluster",
-	"tests/conformance", "tests/differential", "tests/e2e", "tests/etcd", "tests/fuzz",
-	"tests/harness", "tests/kube", "tests/leaks", "tests/legacy", "tests/lifecycle", "tests/mutation",
-	"tests/programs", "tests/scenarios", "tests/sequences", "tests/shop", "tests/vpp", "tests/wires",
-	"renderer",
 }
 
 // trueUses are places where such a word is the right one, by file and phrase.
@@ -243,7 +226,7 @@ func userText(call *ast.CallExpr) ast.Expr {
 }
 
 func TestWordsAreThoseOfTheField(t *testing.T) {
-	words, pending := compile(usages), map[string]int{}
+	words := compile(usages)
 	for file, text := range tree(t, ".go", ".md", ".c", ".h") {
 		name := strings.TrimPrefix(filepath.ToSlash(file), "../../")
 		if strings.Contains(name, "/testdata/") || generated.MatchString(text) || name == "tests/arch/words_test.go" {
@@ -251,18 +234,11 @@ func TestWordsAreThoseOfTheField(t *testing.T) {
 		}
 		for _, s := range sentencesOf(t, name, text) {
 			for _, f := range find(words, s) {
-				switch i := slices.IndexFunc(notYetClean, func(p string) bool { return name == p || strings.HasPrefix(name, p+"/") }); {
-				case slices.Contains(trueUses[name], strings.ToLower(f.phrase)):
-				case i >= 0:
-					pending[notYetClean[i]]++
-				default:
+				if !slices.Contains(trueUses[name], strings.ToLower(f.phrase)) {
 					t.Errorf("%s:%d: %q: better %s", name, f.line, f.phrase, f.better)
 				}
 			}
 		}
-	}
-	for _, p := range slices.Sorted(maps.Keys(pending)) {
-		t.Logf("%s is not clean yet: %d", p, pending[p])
 	}
 }
 

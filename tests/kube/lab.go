@@ -113,7 +113,7 @@ func (s *settings) checkDataplane() (err error) {
 	case s.CNI != "ptp":
 		return fmt.Errorf("--cni %s --dataplane vpp: sluice-cni makes the interfaces of pods there", s.CNI)
 	case s.Bare:
-		return errors.New("--bare --dataplane vpp: without Sluice nobody connects pods to VPP")
+		return errors.New("--bare --dataplane vpp: only Sluice connects pods to VPP")
 	case s.VPP == "":
 		return errors.New("--dataplane vpp: name a VPP 25.10 with --vpp or SLUICE_VPP_BIN")
 	}

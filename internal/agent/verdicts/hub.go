@@ -54,7 +54,7 @@ type subscriber struct {
 const queued = 1024
 
 var (
-	errNobodyTells = errors.New("verdicts of packets are told by the kernel only: by agents with --renderers xdp, unless --xdp-events is 0; see get rules for counters")
+	errNobodyTells = errors.New("verdicts of packets are reported by the kernel dataplane only: by agents with --renderers xdp, unless --xdp-events is 0; see get rules for counters")
 	errEnded       = errors.New("the agent ends")
 	errBroken      = errors.New("verdicts of packets cannot be read any more, policy is enforced as before; watch again, and restart the agent if this comes again")
 )
@@ -106,7 +106,7 @@ func (s *Hub) drop(l *subscriber) (ended <-chan struct{}) {
 	}
 	delete(s.all, l)
 	if err := s.setFilter(); err != nil {
-		s.log.Warn("the kernel still reports packets that nobody watches", "error", err)
+		s.log.Warn("the kernel still reports packets although no client watches", "error", err)
 	}
 	if len(s.all) > 0 {
 		return nil
@@ -181,7 +181,7 @@ func (s *Hub) broke(ctx context.Context, err error) {
 	left := s.all
 	s.all = map[*subscriber]struct{}{}
 	if err := s.setFilter(); err != nil {
-		s.log.Warn("the kernel goes on to tell of packets", "error", err)
+		s.log.Warn("the kernel still reports packets although they cannot be read", "error", err)
 	}
 	for l := range left {
 		l.broke = err
@@ -221,7 +221,7 @@ func (s *Hub) finish() (ended <-chan struct{}) {
 	s.once.Do(func() { close(s.closed) })
 	if s.stop != nil {
 		if err := s.kernel.SetEventFilter(xdp.EventFilter{}); err != nil {
-			s.log.Warn("the kernel still reports packets that nobody watches", "error", err)
+			s.log.Warn("the kernel still reports packets although no client watches", "error", err)
 		}
 	}
 	return s.stopReader()

@@ -158,7 +158,7 @@ func (n *nets) put(a atom, p netip.Prefix, in bool) {
 // that it creates no temporary sets of atoms.
 func (n *nets) flush() {
 	for _, a := range n.unwritten {
-		if n.isUnwritten[a] { // else nobody names it any more
+		if n.isUnwritten[a] { // else no list names it any more
 			n.each(n.net[a], func(p netip.Prefix) { n.put(a, p, true) })
 			n.isUnwritten[a] = false
 		}

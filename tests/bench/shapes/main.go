@@ -65,7 +65,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.shape, "shape", "", "one shape only")
 	flag.StringVar(&o.sizes, "n", "", "sizes, separated by commas; those of the table when empty")
-	flag.StringVar(&o.renderer, "renderer", "xdp", "who enforces: "+strings.Join(names(), ", ")+" or none")
+	flag.StringVar(&o.renderer, "renderer", "xdp", "dataplane: "+strings.Join(names(), ", ")+" or none")
 	flag.Uint64Var(&o.memory, "policy-memory", 128, "MiB that rules may take in the kernel, as the setting of the agent")
 	flag.StringVar(&o.profile, "profile", "", "file for a profile of the processor, of one shape")
 	flag.DurationVar(&o.limit, "limit", 3*time.Minute, "after which a shape is given up")

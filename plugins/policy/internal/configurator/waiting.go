@@ -41,7 +41,7 @@ func (t *Txn) selectBatch() map[api.PodID]podChange {
 			now[pod] = change
 			work.spend(change)
 			if i == 0 {
-				work.pairs -= pairs // does not reduce the room for others
+				work.pairs -= pairs // the budget for others stays whole
 			}
 			continue
 		}

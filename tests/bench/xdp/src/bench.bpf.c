@@ -3,7 +3,7 @@
  * so that caches see as many flows as there are; an empty one is the price of that. */
 #include "../../../../renderer/xdp/bpf/src/sluice.bpf.c"
 
-/* FLOWS is a table of flows whose addresses are of a type. */
+/* FLOWS is an array of flows whose addresses have a type. */
 #define FLOWS(name, row, address) \
 	struct row { \
 		address from, to; \
@@ -26,7 +26,7 @@ volatile __u64 bench_passed = 0, bench_dropped = 0;
 #define MAP_LPM 11
 
 /* REWRITE_BY writes the next flow into the packet, whose header of IP is of a type; addresses are written
- * by what is told last. */
+ * by the last argument. */
 #define REWRITE_BY(type, flows, addresses) \
 	__u32 at = bench_at; \
 	bench_at = at + 1; \
