@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,7 +65,7 @@ func start(manifests string) (*live, error) {
 	agents.Lock()
 	agents.running = append(agents.running, l)
 	agents.Unlock()
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(l.out.String(), "Following"); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(l.out.String(), "Following") || !answers(l.socket); time.Sleep(10 * time.Millisecond) {
 		select {
 		case err := <-l.done:
 			l.done <- err
@@ -76,6 +77,16 @@ func start(manifests string) (*live, error) {
 		}
 	}
 	return l, nil
+}
+
+// answers reports whether an agent listens on a socket.
+func answers(socket string) bool {
+	c, err := net.Dial("unix", socket) //nolint:noctx // it answers at once
+	if err != nil {
+		return false
+	}
+	_ = c.Close() // nothing was sent
+	return true
 }
 
 // endAgents ends all of them.
