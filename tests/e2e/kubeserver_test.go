@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -96,8 +97,21 @@ func (c *cluster) startStore() {
 	}
 }
 
-// startServer starts the server and waits until it serves.
+// startServer starts the server and waits until it serves. It takes another address if a process has
+// taken the one that was free.
 func (c *cluster) startServer() {
+	c.t.Helper()
+	for try := 1; c.serve(); try++ {
+		if try == 3 {
+			c.t.Fatal("three addresses that were free are in use")
+		}
+		c.kill()
+		c.address = etcd.FreeAddress(c.t)
+	}
+}
+
+// serve starts the server and waits until it serves, or cannot because its address is in use.
+func (c *cluster) serve() (inUse bool) {
 	c.t.Helper()
 	_, port, _ := strings.Cut(c.address, ":")
 	in := func(name string) string { return filepath.Join(c.dir, name) }
@@ -116,10 +130,18 @@ func (c *cluster) startServer() {
 		c.t.Fatal(err)
 	}
 	_ = log.Close() // it is the process's
-	if err := pollFor(3*patience, c.readyz); err != nil {
-		tail, _ := os.ReadFile(in("apiserver.log"))
-		c.t.Fatalf("the API server does not serve: %v\n%s", err, tail[max(0, len(tail)-4000):])
+	var said []byte
+	err = pollFor(3*patience, func() error {
+		said, _ = os.ReadFile(in("apiserver.log")) // without it the test fails by readyz
+		if inUse = bytes.Contains(said, []byte("bind: address already in use")); inUse {
+			return nil
+		}
+		return c.readyz()
+	})
+	if err != nil {
+		c.t.Fatalf("the API server does not serve: %v\n%s", err, said[max(0, len(said)-4000):])
 	}
+	return inUse
 }
 
 func (c *cluster) readyz() error {
