@@ -52,6 +52,7 @@ var (
 	_ renderer.Inspector   = (*Renderer)(nil)
 	_ renderer.Counter     = (*Renderer)(nil)
 	_ renderer.Quarantiner = (*Renderer)(nil)
+	_ renderer.Checker     = (*Renderer)(nil)
 )
 
 // New returns a renderer without waiting for the vswitch. The caller must call Close.

@@ -57,7 +57,7 @@ func (t *changes) Remove(pod api.PodID) { t.pods[pod] = nil }
 // desired is the desired state of all pods and sets, and its digest.
 type desired struct {
 	pods     map[api.PodID]renderer.PodConfig
-	digester *digester
+	digester digester
 	digest   StateDigest // of the sets only; digestOf adds the endpoints
 
 	mu     sync.RWMutex // held to change sets; the goroutine of a Commit reads them without it
@@ -66,7 +66,7 @@ type desired struct {
 }
 
 func newDesired(secret uint64) desired {
-	return desired{digester: newDigester(secret), pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}, before: map[api.SetID]past{}}
+	return desired{digester: digester(secret), pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}, before: map[api.SetID]past{}}
 }
 
 // past is a set as it was when a Commit last succeeded: as a difference to now, or whole.

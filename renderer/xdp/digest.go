@@ -1,8 +1,6 @@
 package xdp
 
 import (
-	"crypto/aes"
-	"crypto/cipher"
 	"crypto/sha256"
 	"encoding/binary"
 	"net/netip"
@@ -10,13 +8,13 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// StateDigest identifies what a dataplane enforces. The zero value is what is not known.
+// StateDigest identifies the policy that a dataplane enforces. The zero value means unknown.
 //
 // It is the exclusive or of a keyed hash of every part of the state, so that a change costs what it
 // changes. The key is the dataplane's secret. With a public hash, an attacker who chooses labels
 // and addresses of a few hundred pods finds memberships whose hashes cancel out, and an agent that
 // starts would mistake an old state for the current one.
-type StateDigest [aes.BlockSize]byte
+type StateDigest [sha256.Size / 2]byte
 
 func (m *StateDigest) toggle(part StateDigest) {
 	for i := range m {
@@ -24,57 +22,24 @@ func (m *StateDigest) toggle(part StateDigest) {
 	}
 }
 
-// digester hashes parts of a state: AES-128 in CBC-MAC over two blocks, the first of which has the
-// kind of the part. One goroutine at a time may use it.
-type digester struct {
-	block cipher.Block
-	buf   [2 * aes.BlockSize]byte
-}
-
-// newDigester returns a digester of a dataplane with a secret.
-func newDigester(secret uint64) *digester {
-	key := sha256.Sum256(binary.LittleEndian.AppendUint64([]byte("state digest"), secret))
-	block, err := aes.NewCipher(key[:aes.BlockSize])
-	if err != nil {
-		panic(err) // the key has the right size
-	}
-	return &digester{block: block}
-}
-
-// The kinds of parts.
-const (
-	digestMember = 1 + iota
-	digestText
-)
+// digester hashes parts of a state with the secret of a dataplane: the first half of a SHA-256 of
+// the secret and the part. Parts of a kind begin with a letter of their own.
+type digester uint64
 
 // member returns the digest of a prefix that is in a set.
-func (d *digester) member(id api.SetID, p netip.Prefix) StateDigest {
-	kind, a := d.begin(digestMember), p.Addr().As16()
-	binary.LittleEndian.PutUint64(kind, uint64(id))
-	kind[8], kind[9] = byte(p.Bits()), byte(p.Addr().BitLen())
-	return d.end(a[:])
+func (d digester) member(id api.SetID, p netip.Prefix) StateDigest {
+	var buf [48]byte
+	b := binary.LittleEndian.AppendUint64(append(d.key(buf[:0]), 'm'), uint64(id))
+	a := p.Addr().As16()
+	return half(append(append(b, a[:]...), byte(p.Bits()), byte(p.Addr().BitLen())))
 }
 
-// text returns the digest of a text that says something of the state.
-func (d *digester) text(b []byte) StateDigest {
-	d.begin(digestText)
+// text returns the digest of a text that describes a part of the state.
+func (d digester) text(b []byte) StateDigest { return half(append(append(d.key(nil), 't'), b...)) }
+
+func (d digester) key(b []byte) []byte { return binary.LittleEndian.AppendUint64(b, uint64(d)) }
+
+func half(b []byte) StateDigest {
 	sum := sha256.Sum256(b)
-	return d.end(sum[:aes.BlockSize])
-}
-
-// begin returns the first block, without its last byte.
-func (d *digester) begin(kind byte) []byte {
-	clear(d.buf[:])
-	d.buf[aes.BlockSize-1] = kind
-	return d.buf[:aes.BlockSize-1]
-}
-
-func (d *digester) end(second []byte) (out StateDigest) {
-	first, sum := d.buf[:aes.BlockSize], d.buf[aes.BlockSize:]
-	d.block.Encrypt(sum, first)
-	for i := range sum {
-		sum[i] ^= second[i]
-	}
-	d.block.Encrypt(first, sum)
-	return StateDigest(first)
+	return StateDigest(sum[:len(StateDigest{})])
 }

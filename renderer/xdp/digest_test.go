@@ -66,7 +66,7 @@ func TestStateDigestCannotBeCancelledOut(t *testing.T) {
 	}
 	chosen := cancelling(open)
 	var public, keyed StateDigest
-	d := newDigester(0x0123456789abcdef)
+	d := digester(0x0123456789abcdef)
 	for _, i := range chosen {
 		public.toggle(open[i])
 		keyed.toggle(d.member(7, members[i]))
@@ -80,7 +80,7 @@ func TestStateDigestCannotBeCancelledOut(t *testing.T) {
 }
 
 func TestStateDigestTellsPartsApart(t *testing.T) {
-	d, seen := newDigester(1), map[StateDigest]string{}
+	d, seen := digester(1), map[StateDigest]string{}
 	add := func(what string, m StateDigest) {
 		if other, twice := seen[m]; twice {
 			t.Errorf("%s and %s have the digest %x", what, other, m)
@@ -94,14 +94,14 @@ func TestStateDigestTellsPartsApart(t *testing.T) {
 	}
 	add("text", d.text([]byte("text")))
 	add("no text", d.text(nil))
-	add("text of another dataplane", newDigester(2).text([]byte("text")))
-	if again := newDigester(1).text([]byte("text")); again != d.text([]byte("text")) {
+	add("text of another dataplane", digester(2).text([]byte("text")))
+	if again := digester(1).text([]byte("text")); again != d.text([]byte("text")) {
 		t.Error("a digest is another one after a restart")
 	}
 }
 
 func BenchmarkStateDigestMember(b *testing.B) {
-	d, p := newDigester(1), netip.MustParsePrefix("10.0.0.1/32")
+	d, p := digester(1), netip.MustParsePrefix("10.0.0.1/32")
 	var m StateDigest
 	b.ReportAllocs()
 	for b.Loop() {
