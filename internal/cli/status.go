@@ -41,7 +41,7 @@ func writeStatus(w *term.Writer, s view.Status) {
 	writeStore(t, s.Store, time.Now())
 	t.Row("state", fmt.Sprintf("%s (%d local), %s, %s", term.Count(s.Pods, "pod"), s.Local, term.Count(s.Policies, "policy"), term.Count(s.Sets, "set")))
 	if s.Unenforced > 0 {
-		t.Row("policies", term.Cell{Text: fmt.Sprintf("%d of %d are not enforced in full, see get policies", s.Unenforced, s.Policies), Style: term.Red})
+		t.Row("policies", term.Cell{Text: fmt.Sprintf("%d of %d are partially enforced, see get policies", s.Unenforced, s.Policies), Style: term.Red})
 	}
 	if n := len(s.Waiting); n > 0 {
 		t.Row("waiting", term.Cell{Text: term.Count(n, "pod") + " for new rules: " + few(s.Waiting, 5), Style: term.Amber})

@@ -194,7 +194,7 @@ func (o *options) verdictPrinter() (heading func(), print func(view.PacketVerdic
 
 func writeVerdict(w *term.Writer, v view.PacketVerdict, wide bool) {
 	if v.Missed > 0 {
-		w.Printf("%s\n", w.Styled(term.Amber, fmt.Sprintf("... %d packets that are not told of", v.Missed)))
+		w.Printf("%s\n", w.Styled(term.Amber, fmt.Sprintf("... %d packets not reported", v.Missed)))
 	}
 	style := term.Green
 	if v.Action == api.Deny {

@@ -53,7 +53,7 @@ func TestVerdictsAreFollowed(t *testing.T) {
 	code, out, errOut := sluicectl(socket, "", "watch", "verdicts", "web", "-n", "shop", "--policy", "data/default-deny", "--action", "all",
 		"--direction", "ingress", "--peer", "10.0.0.0/24", "--protocol", "TCP", "--port", "5432", "--count", "2")
 	want := "12:30:15.250  deny    ingress  shop/web-0:4000 -> data/postgres-0:5432 tcp" + strings.Repeat(" ", 19) + "NetworkPolicy data/default-deny isolates ingress\n" +
-		"... 41 packets that are not told of\n" +
+		"... 41 packets not reported\n" +
 		"12:30:15.250  deny    ingress  2001:db8::1 -> data/postgres-0 icmpv6" + strings.Repeat(" ", 25) + "malformed\n"
 	if _, rows, _ := strings.Cut(out, "\n"); code != ExitOK || rows != want {
 		t.Errorf("exit code %d, %s; printed\n%swant\n%s", code, errOut, out, want)

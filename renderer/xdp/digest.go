@@ -14,7 +14,7 @@ import (
 // changes. The key is the dataplane's secret. With a public hash, an attacker who chooses labels
 // and addresses of a few hundred pods finds memberships whose hashes cancel out, and an agent that
 // starts would mistake an old state for the current one.
-type StateDigest [sha256.Size / 2]byte
+type StateDigest [16]byte
 
 func (m *StateDigest) toggle(part StateDigest) {
 	for i := range m {
@@ -22,7 +22,7 @@ func (m *StateDigest) toggle(part StateDigest) {
 	}
 }
 
-// digester hashes parts of a state with the secret of a dataplane: the first half of a SHA-256 of
+// digester hashes parts of a state with the secret of a dataplane: the first 16 bytes of a SHA-256 of
 // the secret and the part. Parts of a kind begin with a letter of their own.
 type digester uint64
 

@@ -25,7 +25,7 @@ func (m *Metrics) Node(n Node, rules bool) {
 	m.gauge("sluice_store_revision", "Revision of the store that was received.", func() float64 { return float64(n.Status().Seen) })
 	m.gauge("sluice_enforced_revision", "Revision of the store that every renderer enforces.", func() float64 { return float64(n.Status().Revision) })
 	m.gauge("sluice_dataplane_up", "Whether the newest commit of every renderer worked and every dataplane answers.", func() float64 { return flag(isUp(n)) })
-	m.gauge("sluice_policies_not_in_full", "Policies in force that are not enforced in full.", func() float64 { return float64(n.Status().Unenforced) })
+	m.gauge("sluice_policies_not_in_full", "Policies that are partially enforced.", func() float64 { return float64(n.Status().Unenforced) })
 	m.gauge("sluice_pods_waiting", "Pods of the node whose new rules take so long to make that others come first.", func() float64 { return float64(n.Status().Waiting) })
 	m.Register(tableCollector{n}, problemCollector{n})
 	if rules {
@@ -53,7 +53,7 @@ var (
 )
 
 var policyProblemsDesc = prometheus.NewDesc("sluice_policy_problems",
-	"What keeps policies in force from being enforced in full, by the class of the reason.", []string{"class"}, nil)
+	"Reasons why policies are partially enforced, by class.", []string{"class"}, nil)
 
 // problemCollector counts problems by class; every class has a value, even if it is zero.
 type problemCollector struct{ node Node }

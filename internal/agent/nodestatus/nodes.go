@@ -156,7 +156,7 @@ func enforcedThere(n view.NodeStatus, wanted int64, of Policy) (view.Enforcement
 	case at >= 0:
 		return n.Policies[at].Enforced, n.Policies[at].Why
 	case n.More > 0:
-		return view.EnforcedPartly, fmt.Sprintf("%d more policies than the node names are not enforced in full", n.More)
+		return view.EnforcedPartly, fmt.Sprintf("%d more policies than the node names are partially enforced", n.More)
 	}
 	return view.EnforcedFully, ""
 }

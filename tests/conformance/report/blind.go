@@ -13,7 +13,7 @@ const blindIntro = `
 
 Passing them is a beginning. Each line below is an oracle that is wrong in one way (` + "`tests/conformance/faults`" + `), and how many cases of a suite notice it: as recorded, and with both families on
 every pod, which is this replay's own. A case begins anew, as it does where suites run. The last column is how many of %d sequences of %d random states notice it, the clusters that ` + "`tests/differential`" + `
-draws from; 0 means rarely, not never. Rows are those of the semantics. Faults about policies of administrators are looked for in cases that have some.
+draws from; 0 means rarely, not never. Rows are those of the semantics. Faults about admin policies are looked for in cases that have some.
 
 `
 

@@ -38,8 +38,8 @@ const method = `
 The suites were run against recorders that took down their objects and the verdicts that they expect; the files are not part of the module. They are looked for in
 ` + "`../shared/conformance`, seen from the root of the module; [tests/conformance/README.md](../../tests/conformance/README.md) documents the format, and how to add another one." + `
 
-A *subject* is the oracle, which gets the Kubernetes objects of a step, or a fleet: the whole pipeline on every node of the suite's cluster, over one kind of stack. A fleet lives as
-long as the suite. It is told what a step changes, also from one case to the next, and after every step a new fleet is told the same state at once: what the two have installed must be equal, and the
+A *subject* is the oracle, which gets the Kubernetes objects of a step, or a fleet: the whole pipeline on every node of the suite's cluster, over one kind of dataplane. A fleet lives as
+long as the suite. It receives what a step changes, also from one case to the next. After every step a new fleet receives the whole state at once: what the two have installed must be equal, and the
 new one is asked as well.
 
 * **Addresses.** A suite is replayed with the IPv4 addresses that were recorded, with their images in IPv6, and with both on every pod. The image of a.b.c.d/n is fd00:c0ff::a.b.c.d/n+96 and that
