@@ -22,8 +22,8 @@ func (m *StateDigest) toggle(part StateDigest) {
 	}
 }
 
-// digester hashes parts of a state with the secret of a dataplane: the first 16 bytes of a SHA-256 of
-// the secret and the part. Parts of a kind begin with a letter of their own.
+// digester hashes parts of a state with the secret of a dataplane: the first 16 bytes of a SHA-256
+// of the secret and the part. Parts of a kind begin with a letter of their own.
 type digester uint64
 
 // member returns the digest of a prefix that is in a set.
