@@ -24,11 +24,11 @@ func (r *Renderer) Explain(f api.Flow) []renderer.Decision {
 
 // reader answers queries about the last Commit without waiting for a running one.
 type reader struct {
-	link        *mirror.Link
-	accumulator *counters.Accumulator
-	published   atomic.Pointer[snapshot]
-	asks        atomic.Uint64
-	replugged   atomic.Bool // the interfaces have changed
+	link              *mirror.Link
+	accumulator       *counters.Accumulator
+	published         atomic.Pointer[snapshot]
+	asks              atomic.Uint64
+	interfacesChanged atomic.Bool // the interfaces have changed
 }
 
 // Source is the origin of an ACL entry.

@@ -36,8 +36,8 @@ func (r *Renderer) quarantine(ctx context.Context) (holdsRules bool, err error) 
 	if r.audits.timer.Take() { // time to look for late tags
 		r.audits.timer.Wait(r.options.Pacing.Audit, r.link.Prompt)
 	}
-	r.replugged.Store(true)
-	defer r.replugged.Store(true)
+	r.interfacesChanged.Store(true)
+	defer r.interfacesChanged.Store(true)
 	if _, err := r.connect(ctx); err != nil {
 		return false, r.fail(err)
 	}

@@ -57,7 +57,7 @@ func (r *reader) Endpoints() []Bound {
 // InterfacesChanged makes the next Commit look up the interfaces of all pods again, and calls
 // OnChange to cause one. Any goroutine may call it.
 func (r *reader) InterfacesChanged() {
-	r.replugged.Store(true)
+	r.interfacesChanged.Store(true)
 	r.link.Prompt()
 }
 

@@ -24,21 +24,21 @@ type Renderer struct {
 	options Options
 	cache   *cache.Pair
 
-	mu          sync.Mutex // held during a Commit, including its calls of the vswitch
-	known                  // state of the vswitch
-	interfaces  interfaces
-	flows       openFlows
-	slots       *slots
-	bounds      bounds
-	pace        pace
-	audits      audits
-	unenforced  cache.UnenforcedTracker
-	memory      memory.Memory
-	quarantined quarantined
+	mu           sync.Mutex // held during a Commit, including its calls of the vswitch
+	vswitchState            // as it was read and changed
+	interfaces   interfaces
+	flows        openFlows
+	slots        *slots
+	bounds       bounds
+	pace         pace
+	audits       audits
+	unenforced   cache.UnenforcedTracker
+	memory       memory.Memory
+	quarantined  quarantined
 }
 
-// known is what is known of the vswitch.
-type known struct {
+// vswitchState is what is known of the vswitch.
+type vswitchState struct {
 	epoch   int            // of the link, when the mirror was read
 	mirror  *mirror.Mirror // nil when it must be read
 	version string
@@ -122,7 +122,7 @@ func (t *txn) Commit(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.options.Pods.BlockUnknown && t.HasPods() {
-		r.replugged.Store(true) // the set of known pods determines which interfaces are blocked
+		r.interfacesChanged.Store(true) // the set of known pods determines which interfaces are blocked
 	}
 	now := time.Now()
 	r.pace.deferral.Begin(now, r.mirror != nil)
@@ -250,10 +250,10 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	replugged := r.replugged.Swap(false)
+	interfacesChanged := r.interfacesChanged.Swap(false)
 	r.interfaces.asked = r.asks.Load() // not later: the read that follows covers all earlier asks
 	if r.mirror != nil && epoch == r.epoch {
-		if stale || replugged {
+		if stale || interfacesChanged {
 			return true, r.readInterfaces(ctx)
 		}
 		return false, nil
