@@ -179,6 +179,31 @@ func TestCompareRefusesManyGroupsAtOnce(t *testing.T) {
 	}
 }
 
+// TestRehearsalAsksNothingAfterItsTime has no dataplane that could be asked.
+func TestRehearsalAsksNothingAfterItsTime(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	x, out := rehearsal{checks: []check{{nodes: []string{"n"}}}}, run{node: "n", permits: map[int]bool{}}
+	if x.ask(ctx, nil, &out, false); len(out.permits) > 0 {
+		t.Errorf("there are answers: %v", out.permits)
+	}
+}
+
+// TestMarkdownMakesNoLinks has names that GitHub would make links of.
+func TestMarkdownMakesNoLinks(t *testing.T) {
+	for text, want := range map[string]string{
+		"https://evil.example/x": "https:\u200b//evil.example/x",
+		"WWW.evil.example":       "WWW\u200b.evil.example",
+		"#12":                    "\\#\u200b12",
+		"10.0.0.0/8":             "10.0.0.0/8",
+		"shop/www-1":             "shop/www-1",
+	} {
+		if got := string(markdown(text)); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // TestCompareSaysWhatDoesNotFit gives the kernel less memory than the shop needs.
 func TestCompareSaysWhatDoesNotFit(t *testing.T) {
 	r, err := Compare(context.Background(), explain.Manifests{}, read(t, shop), Options{Renderers: Renderers, ACLMemory: 1 << 10, PolicyMemory: 1 << 10})
