@@ -97,8 +97,8 @@ func (c *cluster) startStore() {
 	}
 }
 
-// startServer starts the server and waits until it serves. It takes another address if a process has
-// taken the one that was free.
+// startServer starts the server and waits until it serves. It takes another address if a process
+// has taken the one that was free.
 func (c *cluster) startServer() {
 	c.t.Helper()
 	for try := 1; c.serve(); try++ {
