@@ -78,6 +78,9 @@ func Write(ctx context.Context, w io.Writer, now time.Time, parts []Part) (About
 		if err := ctx.Err(); err != nil {
 			return about, err
 		}
+		if !slices.Contains(names, p.Name) {
+			return about, fmt.Errorf("write the bundle: no reader knows %s", p.Name)
+		}
 		content, err := p.Get(ctx)
 		if err != nil {
 			about.Missing[p.Name] = strings.ReplaceAll(fmt.Sprintf("%.*v", maxReason, err), "\n", "; ")
@@ -127,14 +130,14 @@ type Bundle struct {
 
 // Is reports whether a file begins as an archive does.
 func Is(path string) bool {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() { // to open a pipe may take forever
+		return false
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return false
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return false
-	}
 	begin := make([]byte, 2)
 	_, err = io.ReadFull(f, begin)
 	return err == nil && bytes.Equal(begin, []byte{0x1f, 0x8b})

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -162,6 +163,22 @@ func TestBundleErrorsAreShort(t *testing.T) {
 		if _, err := bundle.Read(bytes.NewReader(text)); err == nil || len(err.Error()) > 2000 {
 			t.Errorf("%s: %.200v", name, err)
 		}
+	}
+}
+
+func TestBundleIsNoPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if bundle.Is(path) {
+		t.Error("a pipe without a writer is a bundle")
+	}
+}
+
+func TestBundleIsNotWrittenWithAFileThatNoReaderKnows(t *testing.T) {
+	if _, err := bundle.Write(t.Context(), io.Discard, time.Now(), []bundle.Part{objects, part("new.json", "{}")}); err == nil || !strings.Contains(err.Error(), "new.json") {
+		t.Errorf("error %v", err)
 	}
 }
 
