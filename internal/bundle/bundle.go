@@ -31,9 +31,13 @@ import (
 
 // Limits of an archive, in bytes before it is packed.
 const (
-	MaxFile = 128 << 20
-	MaxAll  = 512 << 20
+	MaxFile  = 128 << 20
+	MaxAll   = 512 << 20
+	maxAbout = 1 << 20
 )
+
+// maxReason limits the text of an error, in characters: what others have written gets into it.
+const maxReason = 500
 
 // Names of files that others than people read.
 const (
@@ -74,9 +78,12 @@ func Write(ctx context.Context, w io.Writer, now time.Time, parts []Part) (About
 		if err := ctx.Err(); err != nil {
 			return about, err
 		}
+		if !slices.Contains(names, p.Name) {
+			return about, fmt.Errorf("write the bundle: no reader knows %s", p.Name)
+		}
 		content, err := p.Get(ctx)
 		if err != nil {
-			about.Missing[p.Name] = strings.ReplaceAll(err.Error(), "\n", "; ")
+			about.Missing[p.Name] = strings.ReplaceAll(fmt.Sprintf("%.*v", maxReason, err), "\n", "; ")
 			continue
 		}
 		if most := min(MaxFile, MaxAll-all); len(content) > most {
@@ -123,14 +130,14 @@ type Bundle struct {
 
 // Is reports whether a file begins as an archive does.
 func Is(path string) bool {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() { // to open a pipe may take forever
+		return false
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return false
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return false
-	}
 	begin := make([]byte, 2)
 	_, err = io.ReadFull(f, begin)
 	return err == nil && bytes.Equal(begin, []byte{0x1f, 0x8b})
@@ -177,7 +184,7 @@ func Read(r io.Reader) (Bundle, error) {
 			return b, fmt.Errorf("%.200q is no file of a bundle", h.Name)
 		case seen[name]:
 			return b, fmt.Errorf("%s is there twice", name)
-		case h.Size > MaxFile:
+		case h.Size > MaxFile || name == aboutName && h.Size > maxAbout:
 			return b, ErrTooLarge
 		}
 		seen[name] = true
@@ -200,7 +207,7 @@ func damaged(err error) error {
 
 // take reads a file.
 func (b *Bundle) take(name string, r io.Reader) error {
-	into := map[string]any{aboutName: &b.About, objectsName: &b.Objects}[name]
+	into := map[string]any{aboutName: &b.About, objectsName: (*objects)(&b.Objects)}[name]
 	if into == nil {
 		_, err := io.Copy(io.Discard, r)
 		if err != nil {
@@ -213,9 +220,41 @@ func (b *Bundle) take(name string, r io.Reader) error {
 		return damaged(err)
 	}
 	if err := json.Unmarshal(content, into); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %.*v", name, maxReason, err)
 	}
 	return nil
+}
+
+// objects is a state that is read in parts: an object without a kind and a name ends it, so that a
+// small archive does not become a large list.
+type objects view.Objects
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (o *objects) UnmarshalJSON(text []byte) error {
+	all := struct {
+		*view.Objects
+		List []named `json:"objects"`
+	}{Objects: (*view.Objects)(o)}
+	if err := json.Unmarshal(text, &all); err != nil {
+		return err
+	}
+	o.Objects = make([]view.ChangedObject, 0, len(all.List))
+	for _, n := range all.List {
+		o.Objects = append(o.Objects, n.ChangedObject)
+	}
+	return nil
+}
+
+// named is an object that has a kind and a name.
+type named struct{ view.ChangedObject }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *named) UnmarshalJSON(text []byte) error {
+	err := json.Unmarshal(text, &n.ChangedObject)
+	if err == nil && (n.Kind == "" || n.Name == "") {
+		err = errors.New("an object has no kind or no name")
+	}
+	return err
 }
 
 // whole reports what is missing in an archive that has ended.
@@ -231,7 +270,7 @@ func (b *Bundle) whole(seen map[string]bool, rest io.Reader) error {
 	case b.About.Format != format:
 		return fmt.Errorf("it has the format %d, and %d is known: use the sluicectl that wrote it", b.About.Format, format)
 	case !seen[objectsName]:
-		return fmt.Errorf("it has no state of the cluster: %s", b.About.Missing[objectsName])
+		return fmt.Errorf("it has no state of the cluster: %.*s", maxReason, b.About.Missing[objectsName])
 	}
 	return nil
 }

@@ -9,7 +9,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -113,6 +115,7 @@ func TestBundleRefusesWhatItDidNotWrite(t *testing.T) {
 		"an unknown file":     {archive(t, tar.Header{Name: "sluice-bundle/x", Size: 3}), `"sluice-bundle/x" is no file of a bundle`},
 		"twice":               {archive(t, tar.Header{Name: "sluice-bundle/log.txt"}, tar.Header{Name: "sluice-bundle/log.txt"}), "log.txt is there twice"},
 		"a large file":        {archive(t, tar.Header{Name: "sluice-bundle/log.txt", Size: bundle.MaxFile + 1}), bundle.ErrTooLarge.Error()},
+		"a long description":  {archive(t, tar.Header{Name: "sluice-bundle/about.json", Size: 1<<20 + 1}), bundle.ErrTooLarge.Error()},
 		"many large files":    {archive(t, bomb...), bundle.ErrTooLarge.Error()},
 		"endless zeros":       {list.Bytes(), bundle.ErrTooLarge.Error()},
 		"no JSON":             {archive(t, tar.Header{Name: "sluice-bundle/objects.json", Size: 5}), "objects.json: invalid character"},
@@ -122,6 +125,60 @@ func TestBundleRefusesWhatItDidNotWrite(t *testing.T) {
 		if _, err := bundle.Read(bytes.NewReader(tc.text)); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: error %v, want %q", name, err, tc.want)
 		}
+	}
+}
+
+// filled is a packed tar file of two files with a text over and over.
+func filled(t *testing.T, name, begin, text string, times int, end string) []byte {
+	t.Helper()
+	return written(t, part(name, begin+strings.Repeat(text, times)+end))
+}
+
+// TestBundleTakesLittleMemory has small archives of which a reader would make gigabytes.
+func TestBundleTakesLittleMemory(t *testing.T) {
+	const times = 4 << 20
+	for _, text := range []string{"{},", "null,", `{"name":""},`} {
+		b := filled(t, "objects.json", `{"objects":[`, text, times, `{}]}`)
+		var before, behind runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := bundle.Read(bytes.NewReader(b))
+		runtime.ReadMemStats(&behind)
+		most := 4*uint64(times*len(text)) + 64<<20
+		if got := behind.TotalAlloc - before.TotalAlloc; err == nil || got > most {
+			t.Errorf("%q: %v, after %d MiB, want %d", text, err, got>>20, most>>20)
+		}
+	}
+}
+
+// TestBundleErrorsAreShort has archives whose texts get into errors.
+func TestBundleErrorsAreShort(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	fails := bundle.Part{Name: "objects.json", Get: func(context.Context) ([]byte, error) { return nil, errors.New(long) }}
+	for name, text := range map[string][]byte{
+		"what is missing": written(t, fails),
+		"a time":          written(t, part("about.json", `{"time":"`+long+`"}`)),
+		"a number":        written(t, part("objects.json", `{"node":1`+strings.Repeat("0", 1<<20)+`}`)),
+		"a kind":          written(t, part("objects.json", `{"objects":[{"kind":1`+strings.Repeat("0", 1<<20)+`}]}`)),
+	} {
+		if _, err := bundle.Read(bytes.NewReader(text)); err == nil || len(err.Error()) > 2000 {
+			t.Errorf("%s: %.200v", name, err)
+		}
+	}
+}
+
+func TestBundleIsNoPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if bundle.Is(path) {
+		t.Error("a pipe without a writer is a bundle")
+	}
+}
+
+func TestBundleIsNotWrittenWithAFileThatNoReaderKnows(t *testing.T) {
+	if _, err := bundle.Write(t.Context(), io.Discard, time.Now(), []bundle.Part{objects, part("new.json", "{}")}); err == nil || !strings.Contains(err.Error(), "new.json") {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -59,3 +59,16 @@ func TestFromWantsABundle(t *testing.T) {
 		t.Errorf("both: exit code %d, %q", code, errOut)
 	}
 }
+
+// TestFromRefusesAnObjectThatIsThereTwice has a bundle with a state that no store can hold.
+func TestFromRefusesAnObjectThatIsThereTwice(t *testing.T) {
+	shop := view.ChangedObject{Kind: "namespace", Name: "shop", Value: []byte("\x0a\x04shop")}
+	socket := agent(t, map[string]http.HandlerFunc{"GET /v1/objects": says(view.Objects{Objects: []view.ChangedObject{shop, shop}})})
+	path := filepath.Join(t.TempDir(), "b.tgz")
+	if code, _, errOut := sluicectl(socket, "", "bundle", path); code != ExitDenied {
+		t.Fatalf("exit code %d, %s", code, errOut)
+	}
+	if code, out, errOut := sluicectl("/nowhere", "", "matrix", "--from", path); code != ExitError || out != "" || !strings.Contains(errOut, "shop is there twice") {
+		t.Errorf("exit code %d, %q, %q", code, out, errOut)
+	}
+}

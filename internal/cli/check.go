@@ -19,8 +19,9 @@ func newCheck(o *options) *cobra.Command {
 		Short: "Read back what the dataplanes hold, and show what differs",
 		Long: `Read back what the dataplanes of the agent's node hold, and compare it with what was installed: in
 VPP every ACL of Sluice and what interfaces have of them, in the kernel the interfaces at which
-packets are decided and their records in the policy map. Nothing is changed. What differs is
-repaired by the agent itself within a minute; what was repaired before is counted.
+packets are decided, the programs that run there and their records in the policy map. Nothing is
+changed. What differs is repaired by the agent itself within a minute; what was repaired before is
+counted.
 
 Exit codes: 0 nothing differs, 1 something does, 2 a dataplane cannot be read, or another error.`,
 		Example: `  sluicectl check

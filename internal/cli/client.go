@@ -80,7 +80,7 @@ func (c *client) send(ctx context.Context, method, path string, in any) (*http.R
 	if resp.StatusCode == http.StatusOK {
 		return resp, nil
 	}
-	answer, err := io.ReadAll(resp.Body)
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, mostError))
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		return nil, c.cutOff(err)
 	}
@@ -90,6 +90,9 @@ func (c *client) send(ctx context.Context, method, path string, in any) (*http.R
 	}
 	return nil, fmt.Errorf("agent: %s", cmp.Or(words, resp.Status))
 }
+
+// mostError is how many bytes of an error are read.
+const mostError = 1 << 20
 
 // whereItLogs is where to look when an agent fails.
 const whereItLogs = `see its log; "sluice-agent" on this node`

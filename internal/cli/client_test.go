@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -37,5 +38,25 @@ func TestClientSaysThatTheAgentFailedAndWhereToLook(t *testing.T) {
 				t.Errorf("%s, %s: exit code %d, %q, %q, want %q", name, args[0], code, out, errOut, tc.want)
 			}
 		}
+	}
+}
+
+// TestClientReadsOnlyTheBeginningOfAnError has an agent whose error is of a quarter of a gigabyte.
+func TestClientReadsOnlyTheBeginningOfAnError(t *testing.T) {
+	wrote := make(chan error, 1)
+	socket := agent(t, map[string]http.HandlerFunc{"GET /v1/check": func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		err := error(nil)
+		for i := 0; err == nil && i < 4096; i++ {
+			_, err = io.WriteString(w, strings.Repeat("x", 1<<16))
+		}
+		wrote <- err
+	}})
+	code, out, errOut := sluicectl(socket, "", "check")
+	if code != ExitError || out != "" || !strings.HasPrefix(errOut, "sluicectl: agent: xxx") {
+		t.Errorf("exit code %d, %d bytes, %.100q", code, len(errOut), errOut)
+	}
+	if err := <-wrote; err == nil {
+		t.Error("all of it was read")
 	}
 }

@@ -66,10 +66,16 @@ func (c Cluster) Objects() ([]view.ChangedObject, error) {
 	return out, nil
 }
 
-// ClusterOf reads what Objects returned. It fails for an object that is not understood.
+// ClusterOf reads what Objects returned. It fails for an object that is not understood,
+// or is there twice.
 func ClusterOf(objects []view.ChangedObject) (c Cluster, err error) {
+	seen := make(map[model.ID]bool, len(objects))
 	for _, o := range objects {
 		id := model.ID{Kind: model.Kind(o.Kind), Namespace: o.Namespace, Name: o.Name}
+		if seen[id] {
+			return c, fmt.Errorf("%s is there twice", id)
+		}
+		seen[id] = true
 		m, err := model.Decode(id, o.Value)
 		if err != nil {
 			return c, fmt.Errorf("%s: %w", id, err)

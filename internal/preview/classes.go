@@ -21,15 +21,19 @@ type state struct {
 	explain.Manifests
 	*oracle.Oracle
 	policies []*policy
-	pods     map[api.PodID]*pod // that policies see, at an address
+	pods     map[api.PodID]*pod   // that policies see, at an address
+	selected map[netip.Addr][]int // numbers of the selectors that match the node at an address
+	nodes    map[string][]string  // addresses of nodes by name
 }
 
 // pod is a pod in one state.
 type pod struct {
 	*model.Pod
 	addrs     []netip.Addr
-	policies  []*policy // that apply to it
-	treatment string    // all that its verdicts depend on
+	policies  []*policy    // that apply to it
+	treatment string       // all that its verdicts depend on
+	shared    []int        // numbers of the treatments of all pods at addresses that it shares
+	hosts     []netip.Addr // of its node
 }
 
 // at returns the address of a family, if the pod has one.
@@ -60,6 +64,7 @@ func newState(m explain.Manifests, v *vocabulary) *state {
 func (s *state) describe(v *vocabulary) {
 	seen := map[string]matched{}
 	inNamespace := s.byNamespace()
+	s.describeNodes(v)
 	for _, m := range s.Pods {
 		p := &pod{Pod: m}
 		id := explain.PodID(m)
@@ -71,6 +76,7 @@ func (s *state) describe(v *vocabulary) {
 		if len(p.addrs) == 0 {
 			continue
 		}
+		p.hosts = s.hostsOf(p)
 		set := explain.Labels(m)
 		namespaceSet, known := s.NamespaceLabels(m.GetNamespace())
 		key := fmt.Sprintf("%q %t %q %q", m.GetNamespace(), known, namespaceSet, set)
@@ -84,7 +90,7 @@ func (s *state) describe(v *vocabulary) {
 		p.treatment = match.text + v.own(s, p)
 		s.pods[id] = p
 	}
-	s.shareAddresses()
+	s.shareAddresses(v)
 }
 
 // byNamespace returns the policies that can apply to pods of a namespace; those of cluster scope
@@ -126,7 +132,7 @@ func (v *vocabulary) match(policies []*policy, namespace string, set, namespaces
 func (v *vocabulary) own(s *state, p *pod) string {
 	var b strings.Builder
 	for _, a := range p.addrs {
-		fmt.Fprint(&b, " ", a.Is4(), v.blocks.rules(a), v.nodesAt(s, a))
+		fmt.Fprint(&b, " ", a.Is4(), v.blocks.rules(a), s.selected[a])
 	}
 	for _, n := range p.GetNamedPorts() {
 		if v.names[n.GetName()] {
@@ -134,34 +140,34 @@ func (v *vocabulary) own(s *state, p *pod) string {
 		}
 	}
 	if v.tiers {
-		for _, a := range s.hostsOf(p) {
-			fmt.Fprint(&b, " node ", a.Is4(), v.blocks.rules(a), v.nodesAt(s, a))
+		for _, a := range p.hosts {
+			fmt.Fprint(&b, " node ", a.Is4(), v.blocks.rules(a), s.selected[a])
 		}
 	}
 	return b.String()
 }
 
-// nodesAt returns which selectors of nodes match a node that has an address.
-func (v *vocabulary) nodesAt(s *state, a netip.Addr) (out []int) {
-	if len(v.nodes) == 0 {
-		return nil
-	}
+// describeNodes finds the addresses of nodes, and which selectors of nodes match a node at each.
+func (s *state) describeNodes(v *vocabulary) {
+	s.selected, s.nodes = map[netip.Addr][]int{}, map[string][]string{}
 	for _, n := range s.Nodes {
-		if !slices.Contains(addrsOf(n.GetAddresses()), a) {
-			continue
-		}
+		s.nodes[n.GetName()] = append(s.nodes[n.GetName()], n.GetAddresses()...)
 		set := labels.Set{}
 		for _, l := range n.GetLabels() {
 			set[l.GetKey()] = l.GetValue()
 		}
 		for i, sel := range v.nodes {
 			if sel.Matches(set) {
-				out = append(out, i)
+				for _, a := range addrsOf(n.GetAddresses()) {
+					s.selected[a] = append(s.selected[a], i)
+				}
 			}
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	for a, numbers := range s.selected {
+		slices.Sort(numbers)
+		s.selected[a] = slices.Compact(numbers)
+	}
 }
 
 // hostsOf returns the addresses of a pod's node, sorted.
@@ -172,34 +178,51 @@ func (s *state) hostsOf(p *pod) []netip.Addr {
 			texts = append(texts, ip.IP)
 		}
 	}
-	for _, n := range s.Nodes {
-		if n.GetName() == p.GetNodeName() {
-			texts = append(texts, n.GetAddresses()...)
-		}
-	}
-	return addrsOf(texts)
+	return addrsOf(append(texts, s.nodes[p.GetNodeName()]...))
 }
 
 // shareAddresses treats pods with one address alike: a packet is about all of them.
-func (s *state) shareAddresses() {
-	shared := map[api.PodID]string{}
-	for id, p := range s.pods {
-		for _, a := range p.addrs {
-			if holders := s.PodsAt(a); len(holders) > 1 {
-				for _, h := range holders {
-					shared[id] += fmt.Sprintf(" at %t %s", a.Is4(), s.pods[h].treatment)
-				}
-			}
-		}
-	}
-	for id, text := range shared {
-		s.pods[id].treatment += text
+func (s *state) shareAddresses(v *vocabulary) {
+	holders := map[netip.Addr][]*pod{}
+	for _, id := range slices.SortedFunc(maps.Keys(s.pods), api.PodID.Compare) {
 		for _, a := range s.pods[id].addrs {
-			for _, h := range s.PodsAt(a) {
-				s.pods[id].policies = append(slices.Clip(s.pods[id].policies), s.pods[h].policies...)
-			}
+			holders[a] = append(holders[a], s.pods[id])
 		}
 	}
+	maps.DeleteFunc(holders, func(_ netip.Addr, all []*pod) bool { return len(all) == 1 })
+	type shared struct {
+		policies []*policy
+		number   int // of what the treatment of all is
+	}
+	at := map[netip.Addr]shared{} // before any pod is changed
+	for a, all := range holders {
+		var x shared
+		var text strings.Builder
+		for _, p := range all {
+			x.policies = append(x.policies, p.policies...)
+			fmt.Fprintf(&text, "%q", p.treatment)
+		}
+		x.policies = distinct(x.policies)
+		x.number, _ = v.number("shared %t %s", a.Is4(), text.String())
+		at[a] = x
+	}
+	for a, all := range holders {
+		for _, p := range all {
+			p.shared = append(p.shared, at[a].number)
+			p.policies = distinct(slices.Concat(p.policies, at[a].policies))
+		}
+	}
+	for _, p := range s.pods {
+		if slices.Sort(p.shared); len(p.shared) > 0 {
+			p.treatment += fmt.Sprint(" shared", p.shared)
+		}
+	}
+}
+
+// distinct returns each policy once, by number.
+func distinct(policies []*policy) []*policy {
+	out := slices.SortedFunc(slices.Values(policies), func(a, b *policy) int { return a.number - b.number })
+	return slices.Compact(out)
 }
 
 // class is pods that no verdict of either state tells apart.
@@ -228,19 +251,13 @@ func (m member) named() []*model.Pod_NamedPort {
 
 // policies returns those that apply to the pod in either state, each once.
 func (m member) policies() []*policy {
-	byNumber := map[int]*policy{}
+	var all []*policy
 	for _, p := range []*pod{m.was, m.is} {
 		if p != nil {
-			for _, x := range p.policies {
-				byNumber[x.number] = x
-			}
+			all = append(all, p.policies...)
 		}
 	}
-	var out []*policy
-	for _, n := range slices.Sorted(maps.Keys(byNumber)) {
-		out = append(out, byNumber[n])
-	}
-	return out
+	return distinct(all)
 }
 
 // isApart reports whether packets between the two pods have two ends in every state that has both.
@@ -263,7 +280,7 @@ func classesOf(was, is *state) []*class {
 	var out []*class
 	for _, id := range slices.SortedFunc(maps.Keys(ids), api.PodID.Compare) {
 		m := member{was.pods[id], is.pods[id]}
-		moves := moved(was, is, m)
+		moves := moved(m)
 		key := treatmentOf(m.was) + "\n" + treatmentOf(m.is) + moves
 		c := byTreatment[key]
 		if c == nil {
@@ -280,11 +297,11 @@ func classesOf(was, is *state) []*class {
 
 // moved says from which addresses of its node to which a pod went, empty where they are the same:
 // it may always talk with them.
-func moved(was, is *state, m member) string {
+func moved(m member) string {
 	if m.was == nil || m.is == nil {
 		return ""
 	}
-	from, to := was.hostsOf(m.was), is.hostsOf(m.is)
+	from, to := m.was.hosts, m.is.hosts
 	if slices.Equal(from, to) {
 		return ""
 	}

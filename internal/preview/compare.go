@@ -21,6 +21,7 @@ type comparison struct {
 	words   *vocabulary
 	classes []*class
 	taken   []netip.Addr // addresses that are not outside of the cluster, sorted
+	nodes   []netip.Addr // of nodes in either state, sorted
 	terms   *termTable
 	// relabelled says that rules which name nodes name others than before.
 	relabelled bool
@@ -40,7 +41,8 @@ func newComparison(was, is *state, v *vocabulary) *comparison {
 		}
 	}
 	c.taken = addrsOf(taken)
-	c.relabelled = slices.ContainsFunc(c.nodes(), func(a netip.Addr) bool { return !slices.Equal(v.nodesAt(was, a), v.nodesAt(is, a)) })
+	c.nodes = nodesOf(was, is)
+	c.relabelled = slices.ContainsFunc(c.nodes, func(a netip.Addr) bool { return !slices.Equal(was.selected[a], is.selected[a]) })
 	for _, x := range c.classes {
 		for _, d := range []api.Direction{api.Ingress, api.Egress} {
 			x.terms[d] = c.terms.number(x.first.policies(), d)
@@ -138,14 +140,9 @@ type result struct {
 
 // run asks about all flows that may open or close. It fails when there are more than most.
 func (c *comparison) run(ctx context.Context, most int) ([]result, error) {
-	jobs := c.jobs()
-	pairs := 0
-	for _, j := range jobs {
-		pairs += len(j)
-	}
-	if pairs > most {
-		return nil, fmt.Errorf("the change is too large to compare: %d pairs of %d groups of pods, and at most %d can be asked about; preview it in parts, for example one namespace at a time",
-			pairs, len(c.classes), most)
+	jobs, err := c.jobs(ctx, most)
+	if err != nil {
+		return nil, err
 	}
 	results := make([]result, len(jobs))
 	g, ctx := errgroup.WithContext(ctx)
@@ -164,32 +161,45 @@ func (c *comparison) run(ctx context.Context, most int) ([]result, error) {
 	return results, g.Wait()
 }
 
-// jobs lists who is asked about: every pair of classes of which one has changed, and what has
-// changed together with everything outside that its policies tell apart.
-func (c *comparison) jobs() (out []job) {
+// jobs lists who is asked about. It fails as soon as there are more pairs than most.
+func (c *comparison) jobs(ctx context.Context, most int) (out []job, err error) {
+	pairs := 0
 	for _, a := range c.classes {
-		var j job
-		from := party{class: a, member: a.first}
-		for _, b := range c.classes {
-			to := party{class: b, member: b.first}
-			if a == b {
-				to.member = a.second
-			}
-			if (a.changed || b.changed) && to.member != (member{}) {
-				j = append(j, [2]party{from, to})
-			}
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
-		if a.changed || c.relabelled && a.first.namesNodes() {
-			for _, to := range c.outside(a, api.Egress) {
-				j = append(j, [2]party{from, to})
-			}
-			for _, src := range c.outside(a, api.Ingress) {
-				j = append(j, [2]party{src, from})
-			}
+		j := c.job(a)
+		if pairs += len(j); pairs > most {
+			return nil, fmt.Errorf("the change is too large to compare: there are more than %d pairs of %d groups of pods to ask about; preview it in parts, for example one namespace at a time",
+				most, len(c.classes))
 		}
 		out = append(out, j)
 	}
-	return out
+	return out, nil
+}
+
+// job lists who is asked about together with a class: every class of which one of the two has
+// changed, and if it has changed everything outside that its policies tell apart.
+func (c *comparison) job(a *class) (j job) {
+	from := party{class: a, member: a.first}
+	for _, b := range c.classes {
+		to := party{class: b, member: b.first}
+		if a == b {
+			to.member = a.second
+		}
+		if (a.changed || b.changed) && to.member != (member{}) {
+			j = append(j, [2]party{from, to})
+		}
+	}
+	if a.changed || c.relabelled && a.first.namesNodes() {
+		for _, to := range c.outside(a, api.Egress) {
+			j = append(j, [2]party{from, to})
+		}
+		for _, src := range c.outside(a, api.Ingress) {
+			j = append(j, [2]party{src, from})
+		}
+	}
+	return j
 }
 
 // outside returns addresses outside of the cluster, one for each way in which the rules of a class
@@ -219,8 +229,8 @@ func (c *comparison) outside(x *class, d api.Direction) (out []party) {
 	if !c.words.tiers && !x.moved {
 		return out
 	}
-	for _, n := range c.nodes() {
-		own, name := x.first.isOn(c, n), "other nodes"
+	for _, n := range c.nodes {
+		own, name := x.first.isOn(n), "other nodes"
 		switch own {
 		case [2]bool{true, true}:
 			name = "the own node"
@@ -229,7 +239,7 @@ func (c *comparison) outside(x *class, d api.Direction) (out []party) {
 		case [2]bool{false, true}:
 			name = "the node after"
 		}
-		key := fmt.Sprint(n.Is4(), tree.rules(n), c.words.nodesAt(c.was, n), c.words.nodesAt(c.is, n), own)
+		key := fmt.Sprint(n.Is4(), tree.rules(n), c.was.selected[n], c.is.selected[n], own)
 		add("node "+key, party{addr: n, name: name})
 	}
 	return out
@@ -247,10 +257,10 @@ func (m member) has(is4 bool) bool {
 	return was || is
 }
 
-// nodes returns the addresses of nodes in either state, sorted.
-func (c *comparison) nodes() []netip.Addr {
+// nodesOf returns the addresses of nodes in some states, sorted.
+func nodesOf(states ...*state) []netip.Addr {
 	var texts []string
-	for _, s := range []*state{c.was, c.is} {
+	for _, s := range states {
 		for _, n := range s.Nodes {
 			texts = append(texts, n.GetAddresses()...)
 		}
@@ -262,9 +272,9 @@ func (c *comparison) nodes() []netip.Addr {
 }
 
 // isOn reports whether an address is that of a pod's node before the change, and after it.
-func (m member) isOn(c *comparison, a netip.Addr) (on [2]bool) {
-	on[0] = m.was != nil && slices.Contains(c.was.hostsOf(m.was), a)
-	on[1] = m.is != nil && slices.Contains(c.is.hostsOf(m.is), a)
+func (m member) isOn(a netip.Addr) (on [2]bool) {
+	on[0] = m.was != nil && slices.Contains(m.was.hosts, a)
+	on[1] = m.is != nil && slices.Contains(m.is.hosts, a)
 	return on
 }
 

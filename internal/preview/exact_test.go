@@ -60,13 +60,13 @@ func (c *comparison) isOf(p, other party, a netip.Addr) bool {
 	if p.class != nil || len(c.was.PodsAt(a))+len(c.is.PodsAt(a)) > 0 {
 		return false
 	}
-	_, isNode := slices.BinarySearchFunc(c.nodes(), a, netip.Addr.Compare)
+	_, isNode := slices.BinarySearchFunc(c.nodes, a, netip.Addr.Compare)
 	apart := c.words.tiers || other.class.moved
-	switch own := other.isOn(c, a); {
+	switch own := other.isOn(a); {
 	case apart && isNode != (p.name != ""):
 		return false
 	case isNode && apart:
-		return own == other.isOn(c, p.addr) && p.isAlike(c, a)
+		return own == other.isOn(p.addr) && p.isAlike(c, a)
 	case own != [2]bool{}:
 		return false
 	}
@@ -83,7 +83,7 @@ func (c *comparison) isOf(p, other party, a netip.Addr) bool {
 // addresses.
 func (p party) isAlike(c *comparison, a netip.Addr) bool {
 	kind := func(a netip.Addr) string {
-		return fmt.Sprint(c.words.blocks.rules(a), c.words.nodesAt(c.was, a), c.words.nodesAt(c.is, a))
+		return fmt.Sprint(c.words.blocks.rules(a), c.was.selected[a], c.is.selected[a])
 	}
 	return kind(a) == kind(p.addr)
 }

@@ -194,15 +194,17 @@ func (g *grouping) meaning(pods map[api.PodID]bool) (out []string) {
 		inNamespace[id.Namespace]++
 		ofWorkload[g.pods[id]]++
 	}
+	workloads := map[string][]string{}
+	for _, w := range sortedKeys(ofWorkload) {
+		ns, _, _ := strings.Cut(w, "/")
+		workloads[ns] = append(workloads[ns], w)
+	}
 	for _, ns := range sortedKeys(inNamespace) {
-		if inNamespace[ns] == g.namespace[ns] && ofNamespace(ofWorkload, ns) > 1 {
+		if inNamespace[ns] == g.namespace[ns] && len(workloads[ns]) > 1 {
 			out = append(out, "every pod in "+ns)
 			continue
 		}
-		for _, w := range sortedKeys(ofWorkload) {
-			if space, _, _ := strings.Cut(w, "/"); space != ns {
-				continue
-			}
+		for _, w := range workloads[ns] {
 			if all := len(g.workloads[w]); ofWorkload[w] < all {
 				w = fmt.Sprintf("%s (%d of %d pods)", w, ofWorkload[w], all)
 			}
@@ -210,16 +212,6 @@ func (g *grouping) meaning(pods map[api.PodID]bool) (out []string) {
 		}
 	}
 	return out
-}
-
-// ofNamespace counts the workloads of a namespace.
-func ofNamespace(workloads map[string]int, namespace string) (n int) {
-	for w := range workloads {
-		if space, _, _ := strings.Cut(w, "/"); space == namespace {
-			n++
-		}
-	}
-	return n
 }
 
 // compare orders opened flows before closed ones, then by the sides.

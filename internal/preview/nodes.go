@@ -183,12 +183,12 @@ func (x *rehearsal) run(ctx context.Context, name, kind string) (out run, err er
 	err = x.on(name, kind, func(n *node.Node, d dataplane) error {
 		out.broken[0] = trouble(n, apply(ctx, n, x.before)) != ""
 		out.dataplane.Before, _ = usage(n)
-		x.ask(d, &out, false)
+		x.ask(ctx, d, &out, false)
 		operations := d.operations()
 		out.dataplane.Error = trouble(n, apply(ctx, n, x.change))
 		out.dataplane.Operations = d.operations() - operations
 		out.dataplane.After, out.dataplane.Budget = usage(n)
-		x.ask(d, &out, true)
+		x.ask(ctx, d, &out, true)
 		out.dataplane.Fits = out.dataplane.Error == ""
 		out.broken[1] = !out.dataplane.Fits
 		return ctx.Err()
@@ -275,9 +275,12 @@ func usage(n *node.Node) (u Usage, budget uint64) {
 	return u, budget
 }
 
-// ask gets the dataplane's verdicts about the flows that its node decides.
-func (x *rehearsal) ask(d dataplane, out *run, after bool) {
+// ask gets the dataplane's verdicts about the flows that its node decides, until the context ends.
+func (x *rehearsal) ask(ctx context.Context, d dataplane, out *run, after bool) {
 	for i, k := range x.checks {
+		if ctx.Err() != nil {
+			return
+		}
 		if k.after == after && slices.Contains(k.nodes, out.node) {
 			out.permits[i] = d.Probe(k.flow).Verdict == api.Permit
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/sluice-net/sluice/internal/explain"
+	"github.com/sluice-net/sluice/internal/term"
 )
 
 // Options of a preview. The zero value compares flows alone.
@@ -36,7 +37,7 @@ func Compare(ctx context.Context, before, after explain.Manifests, o Options) (R
 		r.Flows += x.asked
 	}
 	if n := waiting(before, after); n > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("%d pods have no address and are left out", n))
+		r.Notes = append(r.Notes, fmt.Sprintf("left out: %s without an address", term.Count(n, "pod")))
 	}
 	if len(o.Renderers) > 0 {
 		err = c.rehearse(ctx, results, o, &r)

@@ -2,6 +2,7 @@ package preview
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/sluice-net/sluice/api/model"
@@ -158,6 +159,10 @@ func (r Report) Markdown(w *term.Writer) {
 // special are the characters that have a meaning in Markdown, or in the HTML that it may hold.
 const special = "\\`*_{}[]<>#|!~&$"
 
+// links are the beginnings of what GitHub makes a link or a mention of, also where it is escaped. A
+// space without a width goes into them.
+var links = regexp.MustCompile(`(?i)(:)(//)|(www)(\.)|([@#])`)
+
 // longest is how long a cell may be in Markdown.
 const longest = 1000
 
@@ -165,14 +170,12 @@ const longest = 1000
 // and no mentions.
 func markdown(text string) term.Text {
 	var b strings.Builder
-	runes := []rune(model.Printable(text))
+	runes := []rune(links.ReplaceAllString(model.Printable(text), "$1$3$5\u200b$2$4"))
 	for _, c := range runes[:min(len(runes), longest)] {
 		if strings.ContainsRune(special, c) {
 			b.WriteByte('\\')
 		}
-		if b.WriteRune(c); c == '@' {
-			b.WriteString("\u200b") // so that no user is mentioned
-		}
+		b.WriteRune(c)
 	}
 	if len(runes) > longest {
 		b.WriteString("…")

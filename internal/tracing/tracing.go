@@ -49,7 +49,7 @@ func Start(ctx context.Context, endpoint, program string, log *slog.Logger) (*Tr
 	}
 	u, err := url.Parse(endpoint)
 	valid := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" &&
-		u.User == nil && (u.Path == "" || u.Path == "/") && u.RawQuery == ""
+		u.User == nil && (u.Path == "" || u.Path == "/") && u.RawQuery == "" && u.Fragment == ""
 	if !valid {
 		return nil, errors.New("--traces-endpoint is invalid: want http://HOST:PORT or https://HOST:PORT, without a user, a path and a query")
 	}

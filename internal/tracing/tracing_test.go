@@ -108,7 +108,7 @@ func TestTracerFollowsWhatANodeEnforces(t *testing.T) {
 }
 
 func TestTracerRefusesEndpointsThatAreNone(t *testing.T) {
-	for _, endpoint := range []string{"collector:4317", "ftp://a:1", "http://", "http://user:secret@a:1", "http://a:1/v1/traces", "http://a:1?x", "\x1b[2J", strings.Repeat("x", 1<<20)} {
+	for _, endpoint := range []string{"collector:4317", "ftp://a:1", "http://", "http://user:secret@a:1", "http://a:1/v1/traces", "http://a:1?x", "http://a:1#secret", "\x1b[2J", strings.Repeat("x", 1<<20)} {
 		_, err := tracing.Start(t.Context(), endpoint, "p", slog.New(slog.DiscardHandler))
 		if err == nil || !strings.HasPrefix(err.Error(), "--traces-endpoint ") || len(err.Error()) > 1000 || strings.ContainsRune(err.Error(), '\x1b') || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%.40q: %.300v", endpoint, err)

@@ -90,9 +90,8 @@ func (p *proof) unmarked(err error, counts model.Counts) error {
 
 // judge returns an error if the content of the store cannot be the complete state of the cluster.
 func (p *proof) judge(m *model.Marker, counts model.Counts) error {
-	if m.Level > model.Level {
-		return fmt.Errorf("the state needs an agent of level %d, and this one is of level %d and would enforce less than policies say; "+
-			"upgrade sluice-agent: %s wrote it", m.Level, model.Level, model.Quoted(m.Writer))
+	if err := m.CheckLevel(); err != nil {
+		return err
 	}
 	if kind := counts.Lacks(m.Counts); kind != "" {
 		return fmt.Errorf("objects are missing: etcd has %d of at least %d of kind %s; wait until sluice-ksr has written the rest",

@@ -24,6 +24,9 @@ func (f File) Load() (h Header, entries []model.Entry, ok bool) {
 		return h, nil, false
 	}
 	h, entries, err := Load(f.Path, f.Root)
+	if err == nil && h.Marker != nil {
+		err = h.Marker.CheckLevel()
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return h, nil, false

@@ -101,3 +101,20 @@ func TestAnOwnerIsToldOfNothingButTheLog(t *testing.T) {
 		t.Error("without a path something is kept")
 	}
 }
+
+// TestFileDoesNotLoadAStateOfAHigherLevel has the file of a newer agent: this one would enforce
+// less than the policies in it say.
+func TestFileDoesNotLoadAStateOfAHigherLevel(t *testing.T) {
+	var log bytes.Buffer
+	f := statefile.File{Path: filepath.Join(t.TempDir(), "state"), Root: "/a/", Log: slog.New(slog.NewTextHandler(&log, nil))}
+	for level, want := range map[int]bool{model.Level: true, model.Level + 1: false} {
+		if !f.Save(statefile.Header{Revision: 1, Marker: &model.Marker{Cluster: "c", Level: level, Writer: "sluice-ksr v9"}}, map[string][]byte{"/a/b": {1}}) {
+			t.Fatal("not saved")
+		}
+		_, entries, ok := f.Load()
+		if ok != want || len(entries) > 0 != want || strings.Contains(log.String(), "upgrade sluice-agent") == want {
+			t.Errorf("level %d: loaded %t, %d entries, log %s", level, ok, len(entries), log.String())
+		}
+		log.Reset()
+	}
+}

@@ -327,3 +327,45 @@ func TestAuditCountsForeignUnbindsWhenInterfacesAreRead(t *testing.T) {
 		}
 	})
 }
+
+// TestCheckLeavesRepairsToTheAudit takes ACLs off an interface: a check reports it as often as it
+// is asked, changes nothing, and the next audit still finds and counts it.
+func TestCheckLeavesRepairsToTheAudit(t *testing.T) {
+	inAudit(t, func(t *testing.T, s *subject, audit func(), _ *bytes.Buffer) {
+		check := func(want int) {
+			t.Helper()
+			objects, drift, err := s.r.Check(t.Context())
+			if err != nil || objects == 0 || len(drift) != want {
+				t.Errorf("%d objects, %q, %v, want %d that differ", objects, drift, err, want)
+			}
+		}
+		check(0)
+		s.unbind(s.ports[pod("web-0")])
+		if n := s.changes(func() { check(1); check(1) }); n > 0 {
+			t.Errorf("%d messages change something", n)
+		}
+		audit()
+		check(0)
+		if d := s.r.State(); d.Drift["binding"] != 1 || d.Err != nil {
+			t.Errorf("drift %v, error %v", d.Drift, d.Err)
+		}
+	})
+}
+
+// TestCheckOfNothingThatWasReadIsAnError checks a renderer that has not committed yet, and one that
+// is closed.
+func TestCheckOfNothingThatWasReadIsAnError(t *testing.T) {
+	s := newSubjectOver(t, vswitch.New(vswitch.Options{}), nil, false, shopPods...)
+	check := func() {
+		t.Helper()
+		if objects, drift, err := s.r.Check(t.Context()); err == nil || objects > 0 || len(drift) > 0 {
+			t.Errorf("%d objects, %q, %v", objects, drift, err)
+		}
+	}
+	check()
+	commit(t, s.Renderer(), true, shop)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check()
+}

@@ -52,6 +52,24 @@ func (a *audited) commit() error {
 	return wires.Inside(a.Node, func() error { return a.r.NewTxn(false).Commit(a.T.Context()) })
 }
 
+// onLink does something with the pinned link of the program for packets to the pod.
+func (a *audited) onLink(f func(link.Link) error) {
+	l, err := link.LoadPinnedLink(a.pin("to_pod"), nil)
+	a.Must(err)
+	a.Must(errors.Join(f(l), l.Close()))
+}
+
+func (a *audited) pin(program string) string {
+	return filepath.Join(a.pins, fmt.Sprintf("link_%d_%s", a.index, program))
+}
+
+// emptyEndpoints has no endpoint have a record, by the pinned map.
+func (a *audited) emptyEndpoints() {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(a.pins, "ends"), nil)
+	a.Must(err)
+	a.Must(errors.Join(m.Put(uint32(0), make([]byte, m.ValueSize())), m.Close()))
+}
+
 // pass is a program that permits everything and skips the programs after it.
 func pass(t *testing.T, name string) *ebpf.Program {
 	t.Helper()
@@ -66,21 +84,11 @@ func pass(t *testing.T, name string) *ebpf.Program {
 func TestAuditRepairsWhatOthersChange(t *testing.T) {
 	t.Parallel()
 	a := newAudited(t, xdp.ModeAuto)
-	pin := func(program string) string { return filepath.Join(a.pins, fmt.Sprintf("link_%d_%s", a.index, program)) }
-	onLink := func(f func(link.Link) error) {
-		l, err := link.LoadPinnedLink(pin("to_pod"), nil)
-		a.Must(err)
-		a.Must(errors.Join(f(l), l.Close()))
-	}
 	for kind, change := range map[string]func(){
-		"program":    func() { onLink(func(l link.Link) error { return l.Update(pass(t, "other")) }) },
-		"attachment": func() { onLink(link.Link.Detach) },
-		"pin":        func() { a.Must(errors.Join(os.Remove(pin("from_pod")), os.Remove(filepath.Join(a.pins, "mark")))) },
-		"policy map": func() {
-			m, err := ebpf.LoadPinnedMap(filepath.Join(a.pins, "ends"), nil)
-			a.Must(err)
-			a.Must(errors.Join(m.Put(uint32(0), make([]byte, m.ValueSize())), m.Close())) // no endpoint has a record
-		},
+		"program":    func() { a.onLink(func(l link.Link) error { return l.Update(pass(t, "other")) }) },
+		"attachment": func() { a.onLink(link.Link.Detach) },
+		"pin":        func() { a.Must(errors.Join(os.Remove(a.pin("from_pod")), os.Remove(filepath.Join(a.pins, "mark")))) },
+		"policy map": a.emptyEndpoints,
 	} {
 		before := a.r.State().Drift[kind]
 		change()
@@ -90,7 +98,7 @@ func TestAuditRepairsWhatOthersChange(t *testing.T) {
 		}
 		a.Can(false, kind, "a", "b", "tcp", 4, 80)
 		a.Can(true, kind, "b", "a", "icmp", 4, 0)
-		for _, name := range []string{pin("to_pod"), pin("from_pod"), filepath.Join(a.pins, "mark"), filepath.Join(a.pins, "ends")} {
+		for _, name := range []string{a.pin("to_pod"), a.pin("from_pod"), filepath.Join(a.pins, "mark"), filepath.Join(a.pins, "ends")} {
 			if _, err := os.Stat(name); err != nil {
 				t.Errorf("%s: %v", kind, err)
 			}

@@ -21,6 +21,9 @@ const auditEvery = 30 * time.Second
 // auditor is a dataplane that others can change.
 type auditor interface {
 	audit() (finding, error)
+	// altered describes how an attached endpoint differs from what this process wrote, empty if it
+	// does not. It repairs nothing.
+	altered(id uint32) (string, error)
 }
 
 // finding is the result of an audit. The audit has repaired all drift that it counts, except that

@@ -13,8 +13,8 @@ import (
 
 var _ renderer.Checker = (*Renderer)(nil)
 
-// Check implements renderer.Checker: it reads which interfaces packets are decided at, which record
-// of the policy map each has, and what the record says.
+// Check implements renderer.Checker: it reads which interfaces packets are decided at, by which
+// programs, which record of the policy map each has, and what the record says.
 func (r *Renderer) Check(ctx context.Context) (objects int, drift []string, err error) {
 	if !r.mu.TryLock() {
 		return 0, nil, errors.New("a commit is running, ask again")
@@ -29,7 +29,11 @@ func (r *Renderer) Check(ctx context.Context) (objects int, drift []string, err 
 			return 0, nil, err
 		}
 		objects++
-		if what := r.differs(id, attached); what != "" {
+		what, err := r.differs(id, attached)
+		if err != nil {
+			return 0, nil, fmt.Errorf("interface %d: %w", id, err)
+		}
+		if what != "" {
 			drift = append(drift, fmt.Sprintf("interface %d of pod %s %s", id, r.acked.owner[id], what))
 		}
 	}
@@ -38,10 +42,20 @@ func (r *Renderer) Check(ctx context.Context) (objects int, drift []string, err 
 
 // differs describes how an interface differs from what was installed; it is empty if there is no
 // difference.
-func (r *Renderer) differs(id uint32, attached []uint32) string {
+func (r *Renderer) differs(id uint32, attached []uint32) (string, error) {
 	if _, found := slices.BinarySearch(attached, id); !found {
-		return "is not attached"
+		return "is not attached", nil
 	}
+	if a, ok := r.options.Dataplane.(auditor); ok {
+		if what, err := a.altered(id); err != nil || what != "" {
+			return what, err
+		}
+	}
+	return r.differsInMap(id), nil
+}
+
+// differsInMap compares the record of an interface with the image of the policy map.
+func (r *Renderer) differsInMap(id uint32) string {
 	if r.policy.state != policyInstalled { // another process wrote the policy map, or a plan is not done
 		return ""
 	}

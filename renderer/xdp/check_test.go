@@ -1,10 +1,13 @@
 package xdp_test
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cilium/ebpf/link"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -49,6 +52,45 @@ func TestCheckFindsWhatSomebodyElseChanged(t *testing.T) {
 		}
 		if err := r.Close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestCheckFindsWhatSomebodyElseChangedInTheKernel changes what is in the kernel past the renderer
+// and its maps. A check repairs nothing, so that the second one finds it, too.
+func TestCheckFindsWhatSomebodyElseChangedInTheKernel(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(t *testing.T) *audited{
+		"is not attached": func(t *testing.T) *audited {
+			a := newAudited(t, xdp.ModeAuto)
+			a.onLink(link.Link.Detach)
+			return a
+		},
+		"does not run the program to_pod any more": func(t *testing.T) *audited {
+			a := newAudited(t, xdp.ModeAuto)
+			a.onLink(func(l link.Link) error { return l.Update(pass(t, "other")) })
+			return a
+		},
+		"does not run the program to_pod": func(t *testing.T) *audited {
+			a := newAudited(t, xdp.ModeClsact)
+			a.Must(wires.Inside(a.Node, func() error { return xdp.DropFilters(a.index) }))
+			return a
+		},
+		"has record 0 of the policy map instead of ": func(t *testing.T) *audited {
+			a := newAudited(t, xdp.ModeAuto)
+			a.emptyEndpoints()
+			return a
+		},
+	} {
+		a := change(t)
+		for range 2 {
+			a.Must(wires.Inside(a.Node, func() error {
+				_, drift, err := a.r.Check(t.Context())
+				if len(drift) != 1 || !strings.HasPrefix(drift[0], fmt.Sprintf("interface %d of pod net/b %s", a.index, want)) {
+					t.Errorf("%q, want %q", drift, want)
+				}
+				return err
+			}))
 		}
 	}
 }

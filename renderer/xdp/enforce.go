@@ -157,3 +157,16 @@ func (k *Kernel) audit() (f finding, err error) {
 	f.policyMap = f.policyMap || renewed
 	return f, errors.Join(append(errs, err)...)
 }
+
+// altered implements auditor.
+func (k *Kernel) altered(id uint32) (string, error) {
+	name, err := k.attached.Altered(id, k.maps.Programs())
+	if err != nil || name != "" {
+		return "does not run the program " + name + " any more", err
+	}
+	stored, err := k.maps.Stored(id)
+	if want := k.maps.Record(id); err == nil && stored != uint64(want) {
+		return fmt.Sprintf("has record %d of the policy map instead of %d", stored, want), nil
+	}
+	return "", err
+}

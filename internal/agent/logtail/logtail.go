@@ -26,7 +26,7 @@ func (t *Tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	t.kept = append(t.kept, p...)
 	if len(t.kept) > 2*most { // seldom, so that a line costs little
-		t.kept = bytes.Clone(t.kept[len(t.kept)-most:])
+		t.kept = bytes.Clone(end(t.kept))
 	}
 	t.mu.Unlock()
 	return t.to.Write(p)
@@ -36,10 +36,14 @@ func (t *Tail) Write(p []byte) (int, error) {
 func (t *Tail) Last() []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	last := t.kept
-	if len(last) > most {
-		last = last[len(last)-most:]
-		last = last[bytes.IndexByte(last, '\n')+1:]
+	return bytes.Clone(end(t.kept))
+}
+
+// end returns the last lines of a log, whole ones where it has more.
+func end(log []byte) []byte {
+	if len(log) <= most {
+		return log
 	}
-	return bytes.Clone(last)
+	log = log[len(log)-most:]
+	return log[bytes.IndexByte(log, '\n')+1:]
 }

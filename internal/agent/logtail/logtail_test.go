@@ -3,6 +3,7 @@ package logtail_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"testing"
 
 	"github.com/sluice-net/sluice/internal/agent/logtail"
@@ -22,5 +23,17 @@ func TestTailKeepsTheLastWholeLines(t *testing.T) {
 	last := tail.Last()
 	if !bytes.HasSuffix(all.Bytes(), last) || !bytes.HasPrefix(last, []byte("line ")) || len(last) > 1<<20 || len(last) < 1<<20-100 {
 		t.Errorf("%d bytes, which begin with %.40q", len(last), last)
+	}
+}
+
+// TestTailKeepsWholeLinesWhenItForgets looks just after lines were forgotten, when no more is kept
+// than is returned.
+func TestTailKeepsWholeLinesWhenItForgets(t *testing.T) {
+	tail := logtail.New(io.Discard)
+	if _, err := tail.Write(bytes.Repeat([]byte("a line\n"), 300_001)); err != nil { // more than two megabytes
+		t.Fatal(err)
+	}
+	if last := tail.Last(); !bytes.HasPrefix(last, []byte("a line\n")) || len(last) > 1<<20 || len(last) < 1<<20-100 {
+		t.Errorf("%d bytes, which begin with %.20q", len(last), last)
 	}
 }

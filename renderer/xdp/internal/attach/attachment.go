@@ -26,7 +26,8 @@ type attachment interface {
 	// program is of another version, it keeps running until it is replaced.
 	update(Programs) error
 	detach() error
-	close() error // releases what does not outlive the process
+	close() error                  // releases what does not outlive the process
+	runs(want ebpf.ProgramID) bool // a program; true where that cannot be read
 	// repair restores the program and its pin if another program changed them, and counts that.
 	repair(p *ebpf.Program, found Drift) error
 	at() place
@@ -115,13 +116,28 @@ func (l linked) detach() error { return removeLink(l.Link, l.pin) }
 func (l linked) close() error  { return l.Close() }
 func (l linked) at() place     { return l.place }
 
-// repair implements attachment.
-func (l linked) repair(p *ebpf.Program, found Drift) error {
+// runs implements attachment.
+func (l linked) runs(want ebpf.ProgramID) bool {
+	info, err := l.Info()
+	return err != nil || info.Program == want
+}
+
+// idOf returns the ID of a program by its name.
+func idOf(p *ebpf.Program, name string) (ebpf.ProgramID, error) {
 	info, err := p.Info()
 	if err != nil {
-		return fmt.Errorf("program %s: %w", l.place.program, err)
+		return 0, fmt.Errorf("program %s: %w", name, err)
 	}
-	want, _ := info.ID()
+	id, _ := info.ID()
+	return id, nil
+}
+
+// repair implements attachment.
+func (l linked) repair(p *ebpf.Program, found Drift) error {
+	want, err := idOf(p, l.place.program)
+	if err != nil {
+		return err
+	}
 	now, err := l.Info()
 	if err != nil {
 		return fmt.Errorf("link of interface %d: %w", l.place.index, err)

@@ -124,18 +124,15 @@ func OwnFilters() (out []Filter, err error) {
 
 // repair implements attachment.
 func (f Filter) repair(p *ebpf.Program, found Drift) error {
-	info, err := p.Info()
-	if err != nil {
-		return fmt.Errorf("program %s: %w", f.program, err)
-	}
-	if want, _ := info.ID(); f.runs(want) {
-		return nil
+	want, err := idOf(p, f.program)
+	if err != nil || f.runs(want) {
+		return err
 	}
 	found[DriftProgram]++
 	return f.put(p)
 }
 
-// runs reports whether the filter exists and runs a program.
+// runs implements attachment: the filter exists and runs the program.
 func (f Filter) runs(want ebpf.ProgramID) bool {
 	l, err := netlink.LinkByIndex(int(f.index))
 	if err != nil {

@@ -329,6 +329,26 @@ func (s *Interfaces) Audit(programs Programs, found Drift) error {
 	return errors.Join(errs...)
 }
 
+// Altered returns the name of a program that does not run at an endpoint any more, because another
+// process replaced or removed it; it is empty if all run. It changes nothing.
+func (s *Interfaces) Altered(id uint32, programs Programs) (string, error) {
+	h := s.pods[id]
+	if h == nil {
+		return "", nil
+	}
+	for _, a := range h.list {
+		name := a.at().program
+		p := programs[name]
+		if p == nil || a.gone() {
+			continue // see Audit
+		}
+		if want, err := idOf(p, name); err != nil || !a.runs(want) {
+			return name, err
+		}
+	}
+	return "", nil
+}
+
 // Close releases what does not outlive the process.
 func (s *Interfaces) Close() error {
 	var errs []error

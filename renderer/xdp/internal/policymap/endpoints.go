@@ -71,6 +71,19 @@ func (e *endpoints) successor(place uint32) (id uint32, ok bool) {
 	return 0, false
 }
 
+// stored reads the record of an endpoint from the tables, 0 for none.
+func (e *endpoints) stored(id uint32) (record uint64, err error) {
+	place := id % bpf.Places
+	if owner, taken := e.owners[place]; taken && owner == id {
+		return atomic.LoadUint64(e.place(place)), nil
+	}
+	err = e.overflow.Lookup(id, &record)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		err = nil
+	}
+	return record, err
+}
+
 // removeOverflow removes an endpoint from the overflow table; an earlier error may have left it
 // there.
 func (e *endpoints) removeOverflow(id uint32) error {

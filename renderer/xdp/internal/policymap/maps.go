@@ -262,6 +262,10 @@ func (s *Maps) Word(i uint32) uint32 { return atomic.LoadUint32(s.inForce.word(i
 // Record returns the record of an endpoint in the policy map in force.
 func (s *Maps) Record(id uint32) uint32 { return s.inForce.endpoints.records[id] }
 
+// Stored returns the record that packets of an endpoint are judged by, as it is read from the
+// tables, which other processes can write. Record has what was written there.
+func (s *Maps) Stored(id uint32) (uint64, error) { return s.inForce.endpoints.stored(id) }
+
 // Hits returns the packet counters of count slots of the policy map in force, beginning at first.
 // It is safe for concurrent use, and returns events.ErrClosed after Close.
 func (s *Maps) Hits(first, count uint32) ([]uint64, error) {
