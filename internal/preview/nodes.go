@@ -47,7 +47,7 @@ type Usage struct {
 	Tables  int    `json:"tables"`
 	Rules   int    `json:"rules"`
 	Entries int    `json:"entries"`
-	Memory  uint64 `json:"memory"` // bytes
+	Memory  uint64 `json:"memory"` // bytes, when a dataplane without rules gets all of them
 }
 
 // mostNodes is how many nodes are computed unless all are asked for: each has its own pipeline.
@@ -193,10 +193,11 @@ func (x *rehearsal) run(ctx context.Context, name, kind string) (out run, err er
 		out.broken[1] = !out.dataplane.Fits
 		return ctx.Err()
 	})
-	if kind != kernel || err != nil {
+	if err != nil {
 		return out, err
 	}
-	return out, x.on(name, kind, func(n *node.Node, _ dataplane) error { // what it keeps of the past depends on the time
+	// What a dataplane keeps of the past, and needs while it changes, depends on the time.
+	return out, x.on(name, kind, func(n *node.Node, _ dataplane) error {
 		if apply(ctx, n, x.after) == nil {
 			whole, _ := usage(n)
 			out.dataplane.After.Memory = whole.Memory

