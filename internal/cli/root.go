@@ -37,6 +37,11 @@ func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
 
 func newCommand(name string, in io.Reader, out, errOut io.Writer) *cobra.Command {
 	o := &options{output: formatTable, in: in, out: out}
+	return o.command(name, errOut)
+}
+
+// command returns the command tree, which sets o.
+func (o *options) command(name string, errOut io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sluicectl",
 		Short: "Ask a Sluice agent what is enforced and why, and test policies",
@@ -53,10 +58,11 @@ Exit codes: 0 done or allowed, 1 denied, a failed test or not found, 2 error.`,
 	}
 	settings.Program(cmd)
 	cmd.SetFlagErrorFunc(settings.FlagError)
-	cmd.SetIn(in)
-	cmd.SetOut(out)
+	cmd.SetIn(o.in)
+	cmd.SetOut(o.out)
 	cmd.SetErr(errOut)
 	cmd.PersistentFlags().StringVar(&o.socket, "socket", view.DefaultSocket(), "Unix socket of the agent's debug API (env "+view.SocketEnv+")")
+	cmd.PersistentFlags().DurationVar(&o.patience, requestTimeout, answerTime, "how long an answer may take; 0: no limit (bundle: 30s, check: 3m, matrix: 0)")
 	cmd.PersistentFlags().VarP(&o.output, "output", "o", "output format")
 	cmd.AddCommand(newGet(o), newDescribe(o), newExplain(o), newInject(o), newMatrix(o), newWatch(o), newApply(o), newDelete(o), newConvert(o), newStore(o), newTest(o), newDiff(o), newBundle(o), newCheck(o), newVersion(o))
 	o.completeFlags(cmd)
