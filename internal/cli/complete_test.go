@@ -50,6 +50,12 @@ func TestCompletionKnowsWhatTheAgentKnows(t *testing.T) {
 			t.Errorf("%s: offered %q, want %q", line, words, want)
 		}
 	}
+	for line, want := range map[string]string{"matrix --to ": "data platform shop :4", "matrix --from ": "data platform shop :0", "explain --from ": ":0", "diff --from ": ":0"} {
+		words, files := completions(socket, strings.Split(line, " ")...)
+		if got := strings.Join(append(words, files), " "); got != want {
+			t.Errorf("%s: offered %q, want %q", line, got, want)
+		}
+	}
 	if words, _ := completions(socket, "get", "nodes", "--policy", ""); len(words) != 15 || words[0] != "data/allow-monitoring" {
 		t.Errorf("policies are %q", words)
 	}
