@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 const followed = `
@@ -27,7 +28,7 @@ const followed = `
 func following(t *testing.T, socket string, args ...string) (printed func() string, end func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	var out lockedBuffer
+	var out programs.Buffer
 	cmd := NewCommand(strings.NewReader(""), &out, io.Discard)
 	cmd.SetArgs(append(args, "--socket", socket))
 	done := make(chan error, 1)
