@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/cli/program"
 )
 
 // hangsUp closes the connection without an answer, as a handler that panics does.
@@ -80,7 +82,7 @@ func TestClientIsBoundedUnlessItIsSaid(t *testing.T) {
 		"check --request-timeout 1s": time.Second, "matrix --request-timeout 1s": time.Second, "get status --request-timeout 0": 0,
 	} {
 		o := &options{output: formatTable}
-		cmd := o.command(ownName, io.Discard)
+		cmd := o.command(program.Own, io.Discard)
 		cmd.SetArgs(append(strings.Fields(line), "--socket", "/nowhere"))
 		if err := cmd.Execute(); err == nil || o.patience != want {
 			t.Errorf("%s: waits %s, want %s; %v", line, o.patience, want, err)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/internal/cli/program"
 )
 
 // completions are the words that a shell is offered, and what the last line says of them.
@@ -94,7 +96,7 @@ func TestPluginOfKubectlIsCalledAsKubectlCallsIt(t *testing.T) {
 		"/usr/bin/sluicectl": "sluicectl", "kubectl-sluice": "kubectl sluice", "/root/.krew/bin/kubectl-sluice": "kubectl sluice",
 		"kubectl-sluice.exe": "kubectl sluice", "cli.test": "sluicectl",
 	} {
-		if got := calledAs(path); got != want {
+		if got := program.CalledAs(path); got != want {
 			t.Errorf("%s is called as %q", path, got)
 		}
 	}
@@ -117,7 +119,7 @@ func TestPluginOfKubectlIsCalledAsKubectlCallsIt(t *testing.T) {
 			each(c)
 		}
 	}
-	each(newCommand(pluginName, strings.NewReader(""), io.Discard, io.Discard))
+	each(newCommand(program.Plugin, strings.NewReader(""), io.Discard, io.Discard))
 }
 
 func TestIsPlainRefusesWhatAShellObeys(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/sluice-net/sluice/internal/settings"
 )
 
 // resource is a kind of object that get lists.
@@ -39,7 +41,7 @@ func resourceOf(word string) (found resource, name string, err error) {
 		}
 		plurals, all = append(plurals, k.names()[0]), append(all, k.names()...)
 	}
-	return nil, "", unknownWord("there is no kind", word, all, plurals)
+	return nil, "", settings.UnknownWord("there is no kind", word, all, plurals)
 }
 
 // objectsOf reads a command line: a kind and names, of which the first may follow it by a slash.
