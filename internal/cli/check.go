@@ -49,7 +49,7 @@ Exit codes: 0 nothing differs, 1 something does, 2 a dataplane cannot be read, o
 func checkOutcome(checks []view.Check) error {
 	for _, c := range checks {
 		if c.Error != "" {
-			return fmt.Errorf("renderer %s: %s", c.Renderer, c.Error)
+			return fmt.Errorf("renderer %s: %s", oneLine(c.Renderer), oneLine(c.Error))
 		}
 	}
 	if slices.ContainsFunc(checks, func(c view.Check) bool { return len(c.Drift) > 0 }) {

@@ -106,12 +106,16 @@ func (c *client) send(ctx context.Context, method, path string, in any) (*http.R
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		return nil, c.cutOff(err)
 	}
-	words := strings.ReplaceAll(strings.TrimSpace(string(answer)), "\n", "; ") // names may have newlines, which begin no line of ours
+	words := oneLine(string(answer))
 	if resp.StatusCode >= http.StatusInternalServerError {
 		return nil, fmt.Errorf("the agent failed while answering (%s): %s", whereItLogs, cmp.Or(words, resp.Status))
 	}
 	return nil, fmt.Errorf("agent: %s", cmp.Or(words, resp.Status))
 }
+
+// oneLine returns a text of the agent for an error: names in it may have newlines, which begin no
+// line of ours.
+func oneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ") }
 
 // whereItLogs is where to look when an agent fails.
 const whereItLogs = `see its log; "sluice-agent" on this node`

@@ -96,9 +96,9 @@ func (o *options) complete(cmd *cobra.Command, f getFlags, w words) ([]string, c
 	return slices.DeleteFunc(slices.Clone(found), func(s string) bool { return !isPlain(s) }), cobra.ShellCompDirectiveNoFileComp
 }
 
-// isPlain reports whether a word has no special meaning to a shell.
+// isPlain reports whether a word has no special meaning to a shell, and is no flag.
 func isPlain(word string) bool {
-	return len(word) < 300 && strings.IndexFunc(word, func(r rune) bool {
+	return len(word) < 300 && !strings.HasPrefix(word, "-") && strings.IndexFunc(word, func(r rune) bool {
 		return !strings.ContainsRune("-._/=: ", r) && (r > 'z' || r < '0' || r > '9' && r < 'A' || r > 'Z' && r < 'a')
 	}) < 0
 }

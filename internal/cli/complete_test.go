@@ -125,7 +125,7 @@ func TestPluginOfKubectlIsCalledAsKubectlCallsIt(t *testing.T) {
 func TestIsPlainRefusesWhatAShellObeys(t *testing.T) {
 	for word, want := range map[string]bool{
 		"shop/web-0": true, "local:06e4372484e13490": true, "AdminNetworkPolicy x": true,
-		"$(reboot)": false, "a;b": false, "a`b`": false, "a\x1b[2J": false, "ä": false, strings.Repeat("x", 1<<20): false, "a'b": false,
+		"$(reboot)": false, "a;b": false, "a`b`": false, "a\x1b[2J": false, "ä": false, strings.Repeat("x", 1<<20): false, "a'b": false, "--socket=/tmp/s": false,
 	} {
 		if got := isPlain(word); got != want {
 			t.Errorf("%.40q is plain: %t", word, got)
