@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,24 +14,6 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/tests/programs"
 )
-
-// lockedBuffer is a log that is read while it is written.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // logLines returns what a log says of a message, without times and levels.
 func logLines(text, message string) (out []string) {
@@ -97,7 +78,7 @@ func TestEnforcementLogSpeaksWhenSomethingBegins(t *testing.T) {
 }
 
 // awaitLine waits for a line with a message in a log.
-func awaitLine(t *testing.T, log *lockedBuffer, message string) (last string) {
+func awaitLine(t *testing.T, log *programs.Buffer, message string) (last string) {
 	t.Helper()
 	programs.Eventually(t, func() error {
 		lines := logLines(log.String(), message)
@@ -111,7 +92,7 @@ func awaitLine(t *testing.T, log *lockedBuffer, message string) (last string) {
 }
 
 func TestAgentLogsWhatItEnforcesAndThatNobodyKnowsItsNode(t *testing.T) {
-	var log lockedBuffer
+	var log programs.Buffer
 	a := prepared(t, func(c *config.Config) { c.Node.Name = "node-11" })
 	a.log = slog.New(slog.NewTextHandler(&log, nil))
 	a.reflect(t, twoNodes)

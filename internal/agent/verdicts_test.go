@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 func TestVerdictsAreThoseSinceTheLastLook(t *testing.T) {
@@ -55,7 +56,7 @@ func TestVerdictsAreThoseSinceTheLastLook(t *testing.T) {
 
 // TestVerdictLogNamesRulesThatDeniedTraffic watches the log of an agent while traffic is denied.
 func TestVerdictLogNamesRulesThatDeniedTraffic(t *testing.T) {
-	var log lockedBuffer
+	var log programs.Buffer
 	a := prepared(t, func(c *config.Config) { c.Log.Verdicts = "deny" })
 	a.log = slog.New(slog.NewTextHandler(&log, nil))
 	a.run(t)

@@ -20,9 +20,11 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
+// partTime is how long the agent may take for a part of a bundle.
+const partTime = 30 * time.Second
+
 func newBundle(o *options) *cobra.Command {
-	timeout := 30 * time.Second
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "bundle [FILE]",
 		Short: "Collect what an agent knows and enforces into one file",
 		Long: `Collect the state of the cluster as the agent has it, its settings, status, tables, rules, metrics
@@ -39,19 +41,18 @@ Exit codes: 0 done, 1 something is missing in the bundle, 2 error.`,
   sluicectl diff --from sluice-bundle.tgz -f policy.yaml`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			o.patient(cmd, partTime)
 			path := "sluice-bundle.tgz"
 			if len(args) > 0 {
 				path = args[0]
 			}
-			return o.collect(cmd.Context(), path, cmd.ErrOrStderr(), timeout)
+			return o.collect(cmd.Context(), path, cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "how long each question to the agent may take")
-	return cmd
 }
 
 // collect writes a bundle, and reports what is missing in it.
-func (o *options) collect(ctx context.Context, path string, errOut io.Writer, timeout time.Duration) error {
+func (o *options) collect(ctx context.Context, path string, errOut io.Writer) error {
 	out, done := o.out, func(failed error) error { return failed }
 	if path != "-" {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -67,7 +68,7 @@ func (o *options) collect(ctx context.Context, path string, errOut io.Writer, ti
 		out = f
 	}
 	stop := term.Progress(errOut, "collect")
-	parts := o.client().parts(timeout)
+	parts := o.client().parts()
 	about, err := bundle.Write(ctx, out, time.Now(), parts)
 	if stop(); err == nil && len(about.Missing) == len(parts)-saidParts {
 		err = fmt.Errorf("there is nothing to collect: %s", about.Missing[parts[0].Name])
@@ -102,13 +103,13 @@ func writeMissing(w *term.Writer, missing map[string]string) {
 const saidParts = 2
 
 // parts are the questions to an agent whose answers a bundle holds.
-func (c *client) parts(timeout time.Duration) []bundle.Part {
+func (c *client) parts() []bundle.Part {
 	raw := func(name, path string) bundle.Part {
-		return bundle.Part{Name: name, Get: func(ctx context.Context) ([]byte, error) { return c.raw(ctx, path, timeout) }}
+		return bundle.Part{Name: name, Get: func(ctx context.Context) ([]byte, error) { return c.raw(ctx, path) }}
 	}
 	said := func(name, path string) bundle.Part { // an error is what was asked for
 		return bundle.Part{Name: name, Get: func(ctx context.Context) ([]byte, error) {
-			b, err := c.raw(ctx, path, timeout)
+			b, err := c.raw(ctx, path)
 			if err != nil {
 				b = []byte(err.Error() + "\n")
 			}
@@ -120,28 +121,18 @@ func (c *client) parts(timeout time.Duration) []bundle.Part {
 		raw("pods.json", "/v1/pods"), raw("policies.json", "/v1/policies"), raw("sets.json", "/v1/sets"), raw("tables.json", "/v1/tables"),
 		raw("rules.json", "/v1/rules"), raw("endpoints.json", "/v1/endpoints"), raw("check.json", "/v1/check"), raw("metrics.txt", "/metrics"),
 		said("livez.txt", "/livez"), said("readyz.txt", "/readyz"), raw("goroutines.txt", "/debug/pprof/goroutine?debug=1"),
-		{Name: "log.txt", Get: func(ctx context.Context) ([]byte, error) { return c.log(ctx, timeout) }},
+		{Name: "log.txt", Get: c.log},
 	}
 }
 
 // raw returns an answer as it came.
-func (c *client) raw(ctx context.Context, path string, timeout time.Duration) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	resp, err := c.send(ctx, http.MethodGet, path, nil)
-	if err != nil {
-		return nil, err
-	}
-	b, err := io.ReadAll(io.LimitReader(resp.Body, bundle.MaxFile+1))
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return nil, c.cutOff(err)
-	}
-	return b, nil
+func (c *client) raw(ctx context.Context, path string) ([]byte, error) {
+	return c.answer(ctx, http.MethodGet, path, nil, bundle.MaxFile+1)
 }
 
 // log returns the end of the agent's log.
-func (c *client) log(ctx context.Context, timeout time.Duration) ([]byte, error) {
-	b, err := c.raw(ctx, "/v1/log", timeout)
+func (c *client) log(ctx context.Context) ([]byte, error) {
+	b, err := c.raw(ctx, "/v1/log")
 	if err != nil {
 		return nil, err
 	}

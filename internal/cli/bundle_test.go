@@ -28,8 +28,8 @@ func TestBundleSaysWhatIsMissing(t *testing.T) {
 		"GET /v1/status":  func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 	})
 	path := filepath.Join(t.TempDir(), "b.tgz")
-	code, _, errOut := sluicectl(socket, "", "bundle", path, "--timeout", "50ms")
-	if code != ExitDenied || !strings.Contains(errOut, "missing status.json: ") || !strings.Contains(errOut, "missing check.json, endpoints.json, goroutines.txt, ") || !strings.Contains(errOut, path+" written\n") {
+	code, _, errOut := sluicectl(socket, "", "bundle", path, "--request-timeout", "50ms")
+	if code != ExitDenied || !strings.Contains(errOut, "missing status.json: the agent on "+socket+" did not answer within 50ms ") || !strings.Contains(errOut, "missing check.json, endpoints.json, goroutines.txt, ") || !strings.Contains(errOut, path+" written\n") {
 		t.Errorf("exit code %d, %q", code, errOut)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {

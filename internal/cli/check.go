@@ -6,12 +6,17 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 )
+
+// checkTime is how long the agent may take to read its dataplanes back. It gives up after two
+// minutes by itself, and says then what does not answer.
+const checkTime = 3 * time.Minute
 
 func newCheck(o *options) *cobra.Command {
 	return &cobra.Command{
@@ -28,6 +33,7 @@ Exit codes: 0 nothing differs, 1 something does, 2 a dataplane cannot be read, o
   sluicectl check -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.patient(cmd, checkTime)
 			var checks []view.Check
 			if err := o.client().get(cmd.Context(), "/v1/check", &checks); err != nil {
 				return err
@@ -44,7 +50,7 @@ Exit codes: 0 nothing differs, 1 something does, 2 a dataplane cannot be read, o
 func checkOutcome(checks []view.Check) error {
 	for _, c := range checks {
 		if c.Error != "" {
-			return fmt.Errorf("renderer %s: %s", c.Renderer, c.Error)
+			return fmt.Errorf("renderer %s: %s", oneLine(c.Renderer), oneLine(c.Error))
 		}
 	}
 	if slices.ContainsFunc(checks, func(c view.Check) bool { return len(c.Drift) > 0 }) {

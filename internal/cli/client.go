@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -16,22 +17,24 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/sluice-net/sluice/internal/view"
 )
 
 // client sends requests to an agent over the Unix socket of its debug API.
 type client struct {
-	socket string
-	http   *http.Client
+	socket   string
+	http     *http.Client
+	patience time.Duration // for each answer, but those of a stream; 0: any
 }
 
-func newClient(socket string) *client {
+func newClient(socket string, patience time.Duration) *client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", socket)
 	}
-	return &client{socket: socket, http: &http.Client{Transport: &http.Transport{DialContext: dial}}}
+	return &client{socket: socket, patience: patience, http: &http.Client{Transport: &http.Transport{DialContext: dial}}}
 }
 
 func (c *client) get(ctx context.Context, path string, out any) error {
@@ -44,19 +47,38 @@ func (c *client) post(ctx context.Context, path string, in, out any) error {
 }
 
 func (c *client) do(ctx context.Context, method, path string, in, out any) error {
-	resp, err := c.send(ctx, method, path, in)
+	answer, err := c.answer(ctx, method, path, in, math.MaxInt64)
 	if err != nil {
 		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return c.cutOff(err)
 	}
 	if err := json.Unmarshal(answer, out); err != nil {
 		return fmt.Errorf("the agent's answer to %s is not understood (another version?): %w", path, err)
 	}
 	return nil
+}
+
+// errSlow is the cause of the end of a question that the agent took too long to answer.
+var errSlow = errors.New("the agent took too long")
+
+// answer returns what the agent answers within the client's patience, the first most bytes of it.
+func (c *client) answer(ctx context.Context, method, path string, in any, most int64) ([]byte, error) {
+	if c.patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.patience, errSlow)
+		defer cancel()
+	}
+	resp, err := c.send(ctx, method, path, in)
+	var b []byte
+	if err == nil {
+		b, err = io.ReadAll(io.LimitReader(resp.Body, most))
+		if err = errors.Join(err, resp.Body.Close()); err != nil {
+			err = c.cutOff(err)
+		}
+	}
+	if err != nil && errors.Is(context.Cause(ctx), errSlow) {
+		return nil, fmt.Errorf("the agent on %s did not answer within %s (%s); --%s gives it more time", c.socket, c.patience, whereItLogs, requestTimeout)
+	}
+	return b, err
 }
 
 // send asks, with a value as JSON unless it is nil. The caller closes the body of the answer,
@@ -84,7 +106,7 @@ func (c *client) send(ctx context.Context, method, path string, in any) (*http.R
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		return nil, c.cutOff(err)
 	}
-	words := strings.ReplaceAll(strings.TrimSpace(string(answer)), "\n", "; ") // names may have newlines, which begin no line of ours
+	words := oneLine(string(answer))
 	if resp.StatusCode >= http.StatusInternalServerError {
 		return nil, fmt.Errorf("the agent failed while answering (%s): %s", whereItLogs, cmp.Or(words, resp.Status))
 	}
@@ -93,6 +115,10 @@ func (c *client) send(ctx context.Context, method, path string, in any) (*http.R
 
 // mostError is how many bytes of an error are read.
 const mostError = 1 << 20
+
+// oneLine returns a text of the agent for an error: names in it may have newlines, which begin no
+// line of ours.
+func oneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ") }
 
 // whereItLogs is where to look when an agent fails.
 const whereItLogs = `see its log; "sluice-agent" on this node`

@@ -3,8 +3,12 @@ package cli
 import (
 	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/cli/program"
 )
 
 // hangsUp closes the connection without an answer, as a handler that panics does.
@@ -58,5 +62,50 @@ func TestClientReadsOnlyTheBeginningOfAnError(t *testing.T) {
 	}
 	if err := <-wrote; err == nil {
 		t.Error("all of it was read")
+	}
+}
+
+// hangs takes a question, and never answers.
+func hangs(_ http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body) // the end of the client is seen behind the question only
+	<-r.Context().Done()
+}
+
+// halts answers in part, and then no more.
+func halts(w http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(w).Flush() // a client that is gone fails the test itself
+	hangs(w, r)
+}
+
+// TestClientDoesNotWaitForEver for an agent that does not answer, or stops answering.
+func TestClientDoesNotWaitForEver(t *testing.T) {
+	const flow = "a/b c/d:80"
+	for name, answer := range map[string]http.HandlerFunc{"no answer": hangs, "half an answer": halts} {
+		socket := agent(t, map[string]http.HandlerFunc{"/": answer})
+		for _, line := range []string{
+			"get pods", "get pods -w", "get pod a/b", "get status", "describe pod a/b", "explain " + flow, "inject " + flow,
+			"check", "matrix", "apply -f ../../docs/examples/shop", "diff -f ../../docs/examples/shop",
+		} {
+			code, out, errOut := sluicectl(socket, "", append(strings.Fields(line), "--request-timeout", "20ms")...)
+			want := "sluicectl: the agent on " + socket + " did not answer within 20ms ("
+			if code != ExitError || out != "" || !strings.HasPrefix(errOut, want) || strings.Count(errOut, "\n") != 1 {
+				t.Errorf("%s, %s: exit code %d, %q, %q, want %q", name, line, code, out, errOut, want)
+			}
+		}
+	}
+}
+
+// TestClientIsBoundedUnlessItIsSaid: commands that take long have other bounds, or none.
+func TestClientIsBoundedUnlessItIsSaid(t *testing.T) {
+	for line, want := range map[string]time.Duration{
+		"get status": answerTime, "check": checkTime, "matrix": 0, "bundle " + filepath.Join(t.TempDir(), "b.tgz"): partTime,
+		"check --request-timeout 1s": time.Second, "matrix --request-timeout 1s": time.Second, "get status --request-timeout 0": 0,
+	} {
+		o := &options{output: formatTable}
+		cmd := o.command(program.Own, io.Discard)
+		cmd.SetArgs(append(strings.Fields(line), "--socket", "/nowhere"))
+		if err := cmd.Execute(); err == nil || o.patience != want {
+			t.Errorf("%s: waits %s, want %s; %v", line, o.patience, want, err)
+		}
 	}
 }

@@ -19,17 +19,17 @@ const completionTime = 2 * time.Second
 // words returns the possible completions, as the agent knows them.
 type words func(r *getRun) ([]string, error)
 
-// flagWords are the values of flags, of all commands.
+// flagWords are the values of flags: of all commands, or of the one that is named before the flag.
 var flagWords = map[string]words{
-	"namespace": namespaces,
-	"from":      namespaces,
-	"to":        namespaces,
-	"policy":    policyList.known,
-	"output":    always(formats...),
-	"action":    always(view.WatchDenied, view.WatchPermitted, view.WatchAll),
-	"direction": always("ingress", "egress"),
-	"protocol":  always("tcp", "udp", "sctp", "icmp", "icmpv6"),
-	"through":   always("oracle", "acl", "session", "xdp"),
+	"namespace":   namespaces,
+	"matrix from": namespaces,
+	"matrix to":   namespaces,
+	"policy":      policyList.known,
+	"output":      always(formats...),
+	"action":      always(view.WatchDenied, view.WatchPermitted, view.WatchAll),
+	"direction":   always("ingress", "egress"),
+	"protocol":    always("tcp", "udp", "sctp", "icmp", "icmpv6"),
+	"through":     always("oracle", "acl", "session", "xdp"),
 }
 
 func always(list ...string) words {
@@ -56,11 +56,18 @@ func namespaces(r *getRun) (out []string, err error) {
 // completeFlags has the flags of all commands completed.
 func (o *options) completeFlags(cmd *cobra.Command) {
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if w, ok := flagWords[f.Name]; ok {
+		w, ok := flagWords[f.Name]
+		if !ok {
+			w, ok = flagWords[cmd.Name()+" "+f.Name]
+		}
+		if ok {
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 				found, directive := o.complete(cmd, getFlags{}, w)
 				if f.Name == "output" {
 					directive |= cobra.ShellCompDirectiveNoSpace // an argument may follow
+				}
+				if f.Name == "from" {
+					directive &^= cobra.ShellCompDirectiveNoFileComp // it may be a bundle
 				}
 				return found, directive
 			}) // the flag is there, and has none yet
@@ -89,9 +96,9 @@ func (o *options) complete(cmd *cobra.Command, f getFlags, w words) ([]string, c
 	return slices.DeleteFunc(slices.Clone(found), func(s string) bool { return !isPlain(s) }), cobra.ShellCompDirectiveNoFileComp
 }
 
-// isPlain reports whether a word has no special meaning to a shell.
+// isPlain reports whether a word has no special meaning to a shell, and is no flag.
 func isPlain(word string) bool {
-	return len(word) < 300 && strings.IndexFunc(word, func(r rune) bool {
+	return len(word) < 300 && !strings.HasPrefix(word, "-") && strings.IndexFunc(word, func(r rune) bool {
 		return !strings.ContainsRune("-._/=: ", r) && (r > 'z' || r < '0' || r > '9' && r < 'A' || r > 'Z' && r < 'a')
 	}) < 0
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/internal/cli/program"
 )
 
 // completions are the words that a shell is offered, and what the last line says of them.
@@ -48,6 +50,12 @@ func TestCompletionKnowsWhatTheAgentKnows(t *testing.T) {
 		args := strings.Split(line, " ")
 		if words, _ := completions(socket, args...); strings.Join(words, " ") != want {
 			t.Errorf("%s: offered %q, want %q", line, words, want)
+		}
+	}
+	for line, want := range map[string]string{"matrix --to ": "data platform shop :4", "matrix --from ": "data platform shop :0", "explain --from ": ":0", "diff --from ": ":0"} {
+		words, files := completions(socket, strings.Split(line, " ")...)
+		if got := strings.Join(append(words, files), " "); got != want {
+			t.Errorf("%s: offered %q, want %q", line, got, want)
 		}
 	}
 	if words, _ := completions(socket, "get", "nodes", "--policy", ""); len(words) != 15 || words[0] != "data/allow-monitoring" {
@@ -88,7 +96,7 @@ func TestPluginOfKubectlIsCalledAsKubectlCallsIt(t *testing.T) {
 		"/usr/bin/sluicectl": "sluicectl", "kubectl-sluice": "kubectl sluice", "/root/.krew/bin/kubectl-sluice": "kubectl sluice",
 		"kubectl-sluice.exe": "kubectl sluice", "cli.test": "sluicectl",
 	} {
-		if got := calledAs(path); got != want {
+		if got := program.CalledAs(path); got != want {
 			t.Errorf("%s is called as %q", path, got)
 		}
 	}
@@ -111,13 +119,13 @@ func TestPluginOfKubectlIsCalledAsKubectlCallsIt(t *testing.T) {
 			each(c)
 		}
 	}
-	each(newCommand(pluginName, strings.NewReader(""), io.Discard, io.Discard))
+	each(newCommand(program.Plugin, strings.NewReader(""), io.Discard, io.Discard))
 }
 
 func TestIsPlainRefusesWhatAShellObeys(t *testing.T) {
 	for word, want := range map[string]bool{
 		"shop/web-0": true, "local:06e4372484e13490": true, "AdminNetworkPolicy x": true,
-		"$(reboot)": false, "a;b": false, "a`b`": false, "a\x1b[2J": false, "ä": false, strings.Repeat("x", 1<<20): false, "a'b": false,
+		"$(reboot)": false, "a;b": false, "a`b`": false, "a\x1b[2J": false, "ä": false, strings.Repeat("x", 1<<20): false, "a'b": false, "--socket=/tmp/s": false,
 	} {
 		if got := isPlain(word); got != want {
 			t.Errorf("%.40q is plain: %t", word, got)

@@ -51,14 +51,11 @@ Exit codes: 0 done, 1 something that is named is not there, 2 error.`,
 			if len(args) == 0 {
 				return errors.New("describe wants a kind and a name, as in \"" + cmd.CommandPath() + " pod shop/web-0\"")
 			}
-			kind, name, err := resourceOf(args[0])
+			kind, args, err := objectsOf(args)
 			if err != nil {
 				return err
 			}
 			describe := describers[kind.names()[0]]
-			if args = args[1:]; name != "" {
-				args = append([]string{name}, args...)
-			}
 			switch {
 			case describe == nil:
 				return fmt.Errorf("describe takes pods, policies, nodes and endpoints: for %s there is \"get %s\"", kind.names()[0], kind.names()[0])
@@ -78,11 +75,6 @@ Exit codes: 0 done, 1 something that is named is not there, 2 error.`,
 
 // describeAll describes the named objects.
 func describeAll[T any, D described](r *getRun, l listing[T], names []string, about func(T) (D, error)) error {
-	if l.check != nil {
-		if err := l.check(names); err != nil {
-			return err
-		}
-	}
 	items, missing, err := l.items(r.ctx(), r, names)
 	if err != nil {
 		return err

@@ -121,6 +121,7 @@ for what they name.`,
   sluicectl matrix --from node-1.tgz -n shop`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.patient(cmd, 0) // packet by packet, it takes as long as there are pods and ports
 			manifests, err := bundleIn(manifests, &selection)
 			if err != nil {
 				return err

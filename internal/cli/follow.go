@@ -58,8 +58,8 @@ type follower[T any] struct {
 	listing[T]
 	run   *getRun
 	last  map[string]T
-	order []string // of the names of last
-	first *term.Table
+	order []string    // of the names of last
+	above *term.Table // was printed last
 }
 
 // changes returns the changes of objects since its last call.
@@ -67,6 +67,9 @@ func (f *follower[T]) changes(items []T) (out []event[T]) {
 	now, order := map[string]T{}, []string{}
 	for _, item := range items {
 		name := f.name(item)
+		if _, twice := now[name]; twice {
+			continue
+		}
 		now[name], order = item, append(order, name)
 		switch before, ok := f.last[name]; {
 		case !ok:
@@ -125,7 +128,8 @@ func (f *follower[T]) printOne(e event[T]) error {
 	return f.run.output.print(f.run.out, e.Object, nil)
 }
 
-// printTable goes on with the columns of the first table.
+// printTable goes on with the columns of the table above. Where others are needed, as for the first
+// admin policy, they get a header line.
 func (f *follower[T]) printTable(events []event[T]) error {
 	w := f.run.output.writer(f.run.out)
 	var rows []T
@@ -138,13 +142,12 @@ func (f *follower[T]) printTable(events []event[T]) error {
 		if f.run.events {
 			t.Prepend("EVENT", types)
 		}
-		if f.first == nil {
-			t.NoHeader, f.first = f.run.noHeaders, t
-		} else {
-			t.Continue(f.first)
+		t.NoHeader = f.run.noHeaders
+		if f.above != nil {
+			t.Continue(f.above)
 		}
 		t.Print(w)
-		rows, types = nil, nil
+		f.above, rows, types = t, nil, nil
 	}
 	for _, e := range events {
 		if e.Type == deleted && !f.run.events {

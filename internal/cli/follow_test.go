@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +12,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 const followed = `
@@ -22,7 +28,7 @@ const followed = `
 func following(t *testing.T, socket string, args ...string) (printed func() string, end func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	var out lockedBuffer
+	var out programs.Buffer
 	cmd := NewCommand(strings.NewReader(""), &out, io.Discard)
 	cmd.SetArgs(append(args, "--socket", socket))
 	done := make(chan error, 1)
@@ -93,6 +99,38 @@ func TestGetWatchGoesOnWithWhatChanges(t *testing.T) {
 	}
 	if strings.Count(table(), "NODE") != 1 {
 		t.Errorf("the table has several headings:\n%s", table())
+	}
+}
+
+// TestGetWatchHeadsColumnsThatCome later, as the tier of the first admin policy, and prints what is
+// named twice once.
+func TestGetWatchHeadsColumnsThatCome(t *testing.T) {
+	var out bytes.Buffer
+	r := &getRun{options: &options{output: formatTable, out: &out}}
+	f := follower[view.Policy]{listing: policyList, run: r}
+	np := view.Policy{Policy: api.PolicyID{Namespace: "shop", Name: "web"}, Tier: "NetworkPolicy", Selector: "app=web", Enforced: view.EnforcedFully}
+	admin := view.Policy{Policy: api.PolicyID{Kind: api.AdminNetworkPolicy, Name: "guard"}, Tier: "admin", Priority: new(int), Enforced: view.EnforcedFully}
+	for _, items := range [][]view.Policy{{np, np}, {np, np, admin}, {admin}} {
+		if err := f.print(f.changes(items)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := `POLICY    SELECTS  ISOLATES  RULES  LOCAL PODS  ENFORCED
+shop/web  app=web  -         0      0           yes
+POLICY                    TIER     SELECTS  ISOLATES  RULES  LOCAL PODS  ENFORCED
+AdminNetworkPolicy guard  admin 0           -         0      0           yes
+policies "shop/web" deleted
+`
+	if d := cmp.Diff(want, out.String()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// TestGetWatchDoesNotWaitForWhatIsNotThere, as kubectl does not.
+func TestGetWatchDoesNotWaitForWhatIsNotThere(t *testing.T) {
+	socket := agent(t, map[string]http.HandlerFunc{"GET /v1/pods": says([]view.Pod{})})
+	if code, out, errOut := sluicectl(socket, "", "get", "pod", "shop/nosuch", "-w"); code != ExitDenied || out != "" || errOut != "Error: pods \"shop/nosuch\" not found\n" {
+		t.Errorf("exit code %d, %q, %q", code, out, errOut)
 	}
 }
 

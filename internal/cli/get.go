@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/sluice-net/sluice/internal/settings"
 )
 
 // resource is a kind of object that get lists.
@@ -39,7 +41,16 @@ func resourceOf(word string) (found resource, name string, err error) {
 		}
 		plurals, all = append(plurals, k.names()[0]), append(all, k.names()...)
 	}
-	return nil, "", unknownWord("there is no kind", word, all, plurals)
+	return nil, "", settings.UnknownWord("there is no kind", word, all, plurals)
+}
+
+// objectsOf reads a command line: a kind and names, of which the first may follow it by a slash.
+func objectsOf(args []string) (resource, []string, error) {
+	kind, name, err := resourceOf(args[0])
+	if name != "" {
+		return kind, append([]string{name}, args[1:]...), err
+	}
+	return kind, args[1:], err
 }
 
 // getFlags are the flags of get, as kubectl has them, and two of its own.
@@ -112,18 +123,15 @@ yet, 2 error.`,
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			kind, name, err := resourceOf(args[0])
+			kind, names, err := objectsOf(args)
 			if err != nil {
 				return err
-			}
-			if args = args[1:]; name != "" {
-				args = append([]string{name}, args...)
 			}
 			r, err := o.getRun(cmd, f)
 			if err != nil {
 				return err
 			}
-			return kind.get(r, args)
+			return kind.get(r, names)
 		},
 	}
 	f.register(cmd)

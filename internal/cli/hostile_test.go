@@ -54,6 +54,7 @@ func hostileAgent(t *testing.T) string {
 			}}}}, Changes: []suggest.Change{{Flips: true, Text: evil + long}}},
 			Renderers: []view.Answer{{Renderer: evil, Decides: []api.Direction{api.Egress}, Decisions: []renderer.Decision{{Table: evil}}, Meanings: []string{evil + long}, Foreign: []string{evil}}},
 		}},
+		"/v1/check": []view.Check{{Renderer: evil, Drift: []string{evil + long}, Foreign: []string{evil}}, {Renderer: evil, Error: evil}},
 		"/v1/nodes": []view.NodeEnforcement{{NodeStatus: view.NodeStatus{Node: evil, Version: evil, Time: time.Now()}, Enforced: view.EnforcedUnknown, Why: evil + long}},
 	}
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
@@ -88,7 +89,7 @@ func TestOutputObeysNoNames(t *testing.T) {
 		{"get", "pods"}, {"get", "policies"}, {"get", "sets"}, {"get", "status"}, {"get", "nodes"}, {"get", "pods", evil}, {"get", "rules"},
 		{"explain", evil + "/a", "b/c:80/tcp"}, {"get", "policy", evil}, {"inject", evil + "/a", "b/c:80/tcp"},
 		{"explain", "a/a", "b/c:80/tcp", "-v"}, {"explain", "a/a", "b/c:80/tcp"}, {"matrix"}, {"matrix", "--open"}, {"matrix", "--from", evil},
-		{"get", "tables"}, {"get", "endpoints"}, {"get", "rules", "--no-headers"}, {"get", "pods", "-l", "a!=b"}, {"get", "pods", "-l", evil}, {"get", evil},
+		{"check"}, {"get", "tables"}, {"get", "endpoints"}, {"get", "rules", "--no-headers"}, {"get", "pods", "-l", "a!=b"}, {"get", "pods", "-l", evil}, {"get", evil},
 		{"describe", "pod", evil + "/" + evil}, {"describe", "policy", evil + "/" + evil}, {"describe", "node", evil}, {"describe", "endpoint", evil + "/" + evil},
 		{"get", "pods", "-o", "name"}, {"get", "pods", "-o", "jsonpath={[0].node}"}, {"get", "pods", "-o", "go-template={{(index . 0).node}}"},
 		{"get", "pods", "-o", evil}, {"get", "pods", "-o", "jsonpath=" + evil}, {"get", "pods", "--sort-by", evil},

@@ -76,16 +76,11 @@ func (l listing[T]) get(r *getRun, names []string) error {
 	if r.policy != "" && l.query == nil {
 		return fmt.Errorf("--policy is for nodes, not for %s", l.what)
 	}
-	if l.check != nil {
-		if err := l.check(names); err != nil {
-			return err
-		}
-	}
 	items, missing, err := l.items(r.ctx(), r, names)
 	if err != nil {
 		return err
 	}
-	if r.watch {
+	if r.watch && len(missing) == 0 { // as with kubectl, what is not there is not waited for
 		return l.follow(r, names, items)
 	}
 	if err := l.print(r, items, names); err != nil {
@@ -117,14 +112,21 @@ func (l listing[T]) print(r *getRun, items []T, names []string) error {
 
 func (l listing[T]) printNames(out io.Writer, items []T) error {
 	w := term.NewWriter(out)
-	var seen []string
-	for _, item := range items {
-		if name := l.ref(item); !slices.Contains(seen, name) {
-			seen = append(seen, name)
-			w.Printf("%s/%s\n", l.single, name)
-		}
+	for _, name := range l.refs(items) {
+		w.Printf("%s/%s\n", l.single, name)
 	}
 	return w.Err()
+}
+
+// refs returns what commands call objects by, each once.
+func (l listing[T]) refs(items []T) (names []string) {
+	seen := map[string]bool{}
+	for _, item := range items {
+		if name := l.ref(item); !seen[name] {
+			seen[name], names = true, append(names, name)
+		}
+	}
+	return names
 }
 
 // ref is what commands call an object by.
@@ -158,6 +160,11 @@ func (l listing[T]) write(w *term.Writer, r *getRun, items []T, names []string) 
 // items asks for the things of the names, or for all with a text in their names. Names that
 // nothing has are missing.
 func (l listing[T]) items(ctx context.Context, r *getRun, names []string) (items []T, missing notFound, err error) {
+	if l.check != nil {
+		if err := l.check(names); err != nil {
+			return nil, nil, err
+		}
+	}
 	if len(names) == 0 {
 		items, err = l.ask(ctx, r, r.namespace, r.contains)
 		return items, nil, err
@@ -242,13 +249,10 @@ func (l listing[T]) known(r *getRun) (names []string, err error) {
 		return l.askedBy(r)
 	}
 	items, err := l.ask(r.ctx(), r, r.namespace, "")
-	for _, item := range items {
-		name := l.ref(item)
-		if r.namespace != "" {
-			name = strings.TrimPrefix(name, r.namespace+"/")
-		}
-		if !slices.Contains(names, name) {
-			names = append(names, name)
+	names = l.refs(items)
+	if r.namespace != "" {
+		for i := range names {
+			names[i] = strings.TrimPrefix(names[i], r.namespace+"/")
 		}
 	}
 	return names, err

@@ -16,6 +16,7 @@ import (
 
 	sluiceagent "github.com/sluice-net/sluice/internal/agent"
 	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 // live is an agent that enforces a directory of manifests in the embedded dataplane, for all tests
@@ -24,26 +25,7 @@ type live struct {
 	manifests, socket string
 	cancel            context.CancelFunc
 	done              chan error
-	out               lockedBuffer
-}
-
-// lockedBuffer is a writer that may be read meanwhile.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-// Write implements io.Writer.
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	out               programs.Buffer
 }
 
 var agents struct {

@@ -3,6 +3,9 @@ package cli
 import (
 	"errors"
 	"io"
+	"time"
+
+	"github.com/spf13/cobra"
 )
 
 // Exit codes.
@@ -17,10 +20,25 @@ var errNegative = errors.New("negative answer")
 
 // options are the options of all commands.
 type options struct {
-	socket string
-	output format
-	in     io.Reader
-	out    io.Writer
+	socket   string
+	patience time.Duration // for each answer of the agent; 0: any
+	output   format
+	in       io.Reader
+	out      io.Writer
 }
 
-func (o *options) client() *client { return newClient(o.socket) }
+func (o *options) client() *client { return newClient(o.socket, o.patience) }
+
+// requestTimeout is the flag that bounds answers of the agent, as kubectl names it, and answerTime
+// its default.
+const (
+	requestTimeout = "request-timeout"
+	answerTime     = time.Minute
+)
+
+// patient has a command wait for so long for an answer, unless the command line says how long.
+func (o *options) patient(cmd *cobra.Command, d time.Duration) {
+	if !cmd.Flags().Changed(requestTimeout) {
+		o.patience = d
+	}
+}

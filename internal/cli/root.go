@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/internal/cli/program"
 	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/version"
@@ -16,7 +17,7 @@ import (
 
 // Run runs sluicectl and returns the exit code.
 func Run(args []string, in io.Reader, out, errOut io.Writer) int {
-	name := calledAs(os.Args[0])
+	name := program.CalledAs(os.Args[0])
 	cmd := newCommand(name, in, out, errOut)
 	cmd.SetArgs(args)
 	switch err := cmd.Execute(); {
@@ -32,11 +33,16 @@ func Run(args []string, in io.Reader, out, errOut io.Writer) int {
 
 // NewCommand returns the command tree of sluicectl.
 func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
-	return newCommand(ownName, in, out, errOut)
+	return newCommand(program.Own, in, out, errOut)
 }
 
 func newCommand(name string, in io.Reader, out, errOut io.Writer) *cobra.Command {
 	o := &options{output: formatTable, in: in, out: out}
+	return o.command(name, errOut)
+}
+
+// command returns the command tree, which sets o.
+func (o *options) command(name string, errOut io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sluicectl",
 		Short: "Ask a Sluice agent what is enforced and why, and test policies",
@@ -53,14 +59,15 @@ Exit codes: 0 done or allowed, 1 denied, a failed test or not found, 2 error.`,
 	}
 	settings.Program(cmd)
 	cmd.SetFlagErrorFunc(settings.FlagError)
-	cmd.SetIn(in)
-	cmd.SetOut(out)
+	cmd.SetIn(o.in)
+	cmd.SetOut(o.out)
 	cmd.SetErr(errOut)
 	cmd.PersistentFlags().StringVar(&o.socket, "socket", view.DefaultSocket(), "Unix socket of the agent's debug API (env "+view.SocketEnv+")")
+	cmd.PersistentFlags().DurationVar(&o.patience, requestTimeout, answerTime, "how long an answer may take; 0: no limit (bundle: 30s, check: 3m, matrix: 0)")
 	cmd.PersistentFlags().VarP(&o.output, "output", "o", "output format")
 	cmd.AddCommand(newGet(o), newDescribe(o), newExplain(o), newInject(o), newMatrix(o), newWatch(o), newApply(o), newDelete(o), newConvert(o), newStore(o), newTest(o), newDiff(o), newBundle(o), newCheck(o), newVersion(o))
 	o.completeFlags(cmd)
-	rename(cmd, name)
+	program.Rename(cmd, name)
 	return cmd
 }
 

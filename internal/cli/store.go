@@ -25,7 +25,7 @@ func newStore(o *options) *cobra.Command {
 		Example: `  sluicectl store accept --etcd-endpoints 10.0.0.1:2379
   sluicectl store roles --node node-1`,
 		Args: cobra.ArbitraryArgs,
-		RunE: oneOf,
+		RunE: settings.OneOf,
 	}
 	cmd.AddCommand(newStoreAccept(o), newStoreRoles(o), newStoreCertificates(o))
 	return cmd

@@ -196,8 +196,10 @@ var endpointList = listing[wire.Endpoint]{
 	namespaced: true,
 	special: special[wire.Endpoint]{labelled: func(r *getRun, endpoints []wire.Endpoint) ([]wire.Endpoint, error) {
 		pods, err := podList.ask(r.ctx(), r, r.namespace, "")
-		return slices.DeleteFunc(endpoints, func(e wire.Endpoint) bool {
-			return !slices.ContainsFunc(pods, func(p view.Pod) bool { return p.Pod.String() == e.Pod })
-		}), err
+		selected := map[string]bool{}
+		for _, p := range pods {
+			selected[p.Pod.String()] = true
+		}
+		return slices.DeleteFunc(endpoints, func(e wire.Endpoint) bool { return !selected[e.Pod] }), err
 	}},
 }

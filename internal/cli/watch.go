@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 )
@@ -22,7 +23,7 @@ import (
 func newWatch(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "watch", Short: "Follow what happens on a node", Example: "  sluicectl watch verdicts -n shop",
-		Args: cobra.ArbitraryArgs, RunE: oneOf,
+		Args: cobra.ArbitraryArgs, RunE: settings.OneOf,
 	}
 	cmd.AddCommand(newWatchVerdicts(o))
 	return cmd

@@ -1,36 +1,17 @@
 package serve_test
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/tests/programs"
 )
-
-// buffer is written and read by several goroutines.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
 
 // nothing is a map that cannot be written.
 func nothing() map[string]int { return nil }
@@ -51,7 +32,7 @@ func TestServerAnswersAPanicInWords(t *testing.T) {
 		panic("in the middle")
 	})
 	mux.HandleFunc("GET /ok", func(w http.ResponseWriter, _ *http.Request) { serve.Say(w, http.StatusOK, "ok\n") })
-	var log buffer
+	var log programs.Buffer
 	panics := 0
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

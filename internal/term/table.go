@@ -26,6 +26,8 @@ type Table struct {
 	least    map[int]int // how narrow a column may become, in characters
 	optional []int       // columns that may be left out, in this order
 	widths   []int       // at least, of a table that goes on with another one's columns
+	shown    []string    // the columns that Print wrote
+	after    []string    // the columns that are above a table that goes on with them
 }
 
 // NewTable returns a table with a header line.
@@ -90,15 +92,24 @@ func (t *Table) Prepend(header string, texts []string) {
 // Len returns the number of rows.
 func (t *Table) Len() int { return len(t.rows) }
 
-// Continue has a table without a header line, whose columns are at least as wide as those of one
-// that was printed before it.
+// Continue has a table go on below one that was printed before it: with columns that are at least
+// as wide and, where these are the same columns, without a header line.
 func (t *Table) Continue(before *Table) {
-	t.NoHeader, t.widths = true, before.measured()
+	if t.after = before.shown; slices.Equal(t.header, before.header) {
+		t.widths = before.measured()
+	}
 }
 
 // Print writes the table, two spaces between columns, nothing at the end of lines.
 func (t *Table) Print(w *Writer) {
 	widths, left := t.fitted(w.width)
+	t.shown = nil
+	for i, h := range t.header {
+		if i < len(widths) && widths[i] != hidden { // without rows and header line there are none
+			t.shown = append(t.shown, h.Text)
+		}
+	}
+	t.NoHeader = t.NoHeader || slices.Equal(t.shown, t.after)
 	all := t.rows
 	if t.header != nil && !t.NoHeader {
 		all = append([][]Cell{t.header}, t.rows...)

@@ -107,11 +107,24 @@ func TestTableFitsTheWidth(t *testing.T) {
 func TestTableContinuesWithTheColumnsBefore(t *testing.T) {
 	first := NewTable("NAME", "NOTE")
 	first.Row("database", "x")
+	fits(0, first)
 	next := NewTable("NAME", "NOTE")
 	next.Row("a", "y")
 	next.Continue(first)
 	if got := fits(0, next); got != "a         y\n" {
 		t.Errorf("it goes on with %q", got)
+	}
+	other := NewTable("NAME", "TIER", "NOTE").Optional("NOTE")
+	other.Row("a", "1", "y")
+	other.Continue(next)
+	if got := fits(0, other); got != "NAME  TIER  NOTE\na     1     y\n" {
+		t.Errorf("with other columns it goes on with %q", got)
+	}
+	narrow := NewTable("NAME", "TIER", "NOTE").Optional("NOTE")
+	narrow.Row("a", "1", "why it is so")
+	narrow.Continue(other)
+	if got := fits(16, narrow); got != "NAME  TIER\na     1\nnot shown: NOTE; -o wide shows all\n" {
+		t.Errorf("without one of the columns it goes on with %q", got)
 	}
 	events := NewTable("NAME", "NOTE").Optional("NOTE")
 	events.Row("a", "y")

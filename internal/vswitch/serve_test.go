@@ -11,7 +11,6 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"go.fd.io/govpp/codec"
 
 	"github.com/sluice-net/sluice/internal/vswitch/internal/frame"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 // serve serves the switch on a Unix socket until the test ends.
@@ -127,7 +127,7 @@ func request10(id uint16, context uint32) []byte {
 }
 
 func TestRequestsThatMakeNoSenseAreDroppedWithoutHarm(t *testing.T) {
-	var log syncBuffer
+	var log programs.Buffer
 	sw := New(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	path := serve(t, sw)
 	r := dialRaw(t, path)
@@ -149,23 +149,6 @@ func TestRequestsThatMakeNoSenseAreDroppedWithoutHarm(t *testing.T) {
 			t.Errorf("%q is not in the log:\n%s", part, log.String())
 		}
 	}
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 func TestABrokenConnectionTouchesNoOther(t *testing.T) {
