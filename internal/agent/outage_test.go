@@ -2,7 +2,6 @@ package agent
 
 import (
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/plugins/kvstore"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 // lines is a log that a test reads while it is written.
@@ -39,14 +39,7 @@ func (l *lines) with(text string) []string {
 // TestAgentLogsAnOutageOnce has everything of an agent that reads the store, or writes it, wait for
 // a store that comes later.
 func TestAgentLogsAnOutageOnce(t *testing.T) {
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := programs.FreeAddress(t)
 	dir := t.TempDir()
 	before := inprocess.Start(t, embedded.Config{Dir: dir})
 	if _, err := reflect.NewReflector(before.Client(), model.DefaultPrefix, discard).Replace(t.Context(), nil); err != nil {

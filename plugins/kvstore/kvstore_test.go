@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-net/sluice/tests/etcd"
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 	"github.com/sluice-net/sluice/tests/leaks"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 func TestMain(m *testing.M) {
@@ -185,7 +186,7 @@ func TestWriteSplitsByBytesToo(t *testing.T) {
 }
 
 func TestAnAbsentStoreGivesAClearErrorInTime(t *testing.T) {
-	addr := etcd.FreeAddress(t)
+	addr := programs.FreeAddress(t)
 	begin := time.Now()
 	_, err := kvstore.Dial(t.Context(), kvstore.Config{Endpoints: []string{addr}, DialTimeout: 300 * time.Millisecond}, quiet)
 	if !errors.Is(err, kvstore.ErrUnavailable) {

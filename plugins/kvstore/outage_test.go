@@ -5,13 +5,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 // lines is a log of which a test counts the lines.
@@ -116,14 +117,7 @@ func TestOutageOfAMomentIsNotLogged(t *testing.T) {
 // TestClientLogsThatItsStoreIsAwayOnce runs several calls and watches of a client without a server,
 // and then starts one.
 func TestClientLogsThatItsStoreIsAwayOnce(t *testing.T) {
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := programs.FreeAddress(t)
 	var text lines
 	c, err := Open(Config{Endpoints: []string{address}, CallTimeout: time.Second}, text.log())
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/kvstore"
-	"github.com/sluice-net/sluice/tests/etcd"
 	"github.com/sluice-net/sluice/tests/programs"
 )
 
@@ -99,7 +98,7 @@ func TestALeaderThatIsSilentIsFollowedByAnother(t *testing.T) {
 
 func TestATermOutlivesARestartOfTheStoreAndItsGuardDoesNot(t *testing.T) {
 	t.Parallel() // it waits, most of the time
-	address := etcd.FreeAddress(t)
+	address := programs.FreeAddress(t)
 	cfg := embedded.Config{Dir: t.TempDir(), ClientURL: "http://" + address}
 	s := server(t, cfg)
 	c := dial(t, address)

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/tests/etcd"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 // embeddedKSR starts a sluice-ksr with its own etcd in a directory.
@@ -23,7 +23,7 @@ func TestASmallClusterNeedsNoOtherEtcd(t *testing.T) {
 	c := startCluster(t)
 	c.grant()
 	c.apply(demo)
-	dir, address := t.TempDir(), etcd.FreeAddress(t)
+	dir, address := t.TempDir(), programs.FreeAddress(t)
 	k := embeddedKSR(t, c, dir, address)
 	k.says(200, "ok: leads")
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
@@ -68,7 +68,7 @@ func TestFaultTheDiskOfTheEmbeddedEtcdIsFull(t *testing.T) {
 	s := &site{t: t, cluster: startCluster(t)}
 	s.cluster.grant()
 	s.cluster.apply(demo)
-	address := etcd.FreeAddress(t)
+	address := programs.FreeAddress(t)
 	data := filepath.Join(dir, "etcd")
 	k := embeddedKSR(t, s.cluster, data, address)
 	k.says(200, "ok: leads")

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
-	"github.com/sluice-net/sluice/tests/etcd"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 // apiServerEnv names the binary of a kube-apiserver. "make e2e" builds one.
@@ -52,7 +52,7 @@ func startClusterAt(t testing.TB, data string) *cluster {
 	if os.Getenv(apiServerEnv) == "" {
 		t.Skipf("%s names no kube-apiserver: \"make e2e\" builds one", apiServerEnv)
 	}
-	c := &cluster{t: t, dir: t.TempDir(), data: data, address: etcd.FreeAddress(t), storeAt: etcd.FreeAddress(t)}
+	c := &cluster{t: t, dir: t.TempDir(), data: data, address: programs.FreeAddress(t), storeAt: programs.FreeAddress(t)}
 	c.secrets()
 	c.startStore()
 	t.Cleanup(func() { c.kill(); _ = c.store.Close() }) // the server does not say goodbye to it
@@ -106,7 +106,7 @@ func (c *cluster) startServer() {
 			c.t.Fatal("three addresses that were free are in use")
 		}
 		c.kill()
-		c.address = etcd.FreeAddress(c.t)
+		c.address = programs.FreeAddress(c.t)
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/sluice-net/sluice/tests/etcd"
 	"github.com/sluice-net/sluice/tests/otlp"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 // TestATraceFollowsAChangeFromTheAPIServerToTheDataplane: one span by the reflector, and one by the
@@ -19,7 +19,7 @@ func TestATraceFollowsAChangeFromTheAPIServerToTheDataplane(t *testing.T) {
 	c.apply(demo)
 	traces := otlp.Start(t)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "100") // milliseconds
-	address := etcd.FreeAddress(t)
+	address := programs.FreeAddress(t)
 	k := startKSR(t, c.kubeconfig(c.address), "ksr-0", nil, "--embedded-etcd", "--etcd-dir", t.TempDir(), "--etcd-listen", "http://"+address, "--traces-endpoint", traces.Endpoint)
 	k.says(200, "ok: leads")
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))

@@ -4,12 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 // Options of a Cluster.
@@ -50,13 +51,13 @@ func Start(t testing.TB, o Options) *Cluster {
 		}
 		name := fmt.Sprintf("m%d", i)
 		m := &member{settings: settings{
-			Name: name, Dir: filepath.Join(dir, name), Client: FreeAddress(t), Quota: o.Quota, Sync: o.Sync, Bcrypt: o.Bcrypt,
+			Name: name, Dir: filepath.Join(dir, name), Client: programs.FreeAddress(t), Quota: o.Quota, Sync: o.Sync, Bcrypt: o.Bcrypt,
 		}}
 		if o.Authority != nil {
 			m.settings.CA = o.Authority.CA
 			m.settings.Cert, m.settings.Key = o.Authority.Issue(t, m.settings.Name)
 		}
-		all = append(all, m.settings.Name+"=http://"+FreeAddress(t))
+		all = append(all, m.settings.Name+"=http://"+programs.FreeAddress(t))
 		c.members = append(c.members, m)
 	}
 	for i, m := range c.members {
@@ -157,15 +158,4 @@ func (c *Cluster) stopped(do func(i int, dir string) error) {
 	for i := range c.members {
 		c.Restart(i)
 	}
-}
-
-// FreeAddress returns an address on loopback where no process listens.
-func FreeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }() // nothing was sent
-	return l.Addr().String()
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"go.etcd.io/etcd/server/v3/etcdmain"
+
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 // proxyEnv makes a process a gRPC proxy: the addresses of the members follow, after its own.
@@ -23,7 +25,7 @@ func serveProxy(addresses string) {
 // It is killed with the test.
 func (c *Cluster) Proxy(t testing.TB) string {
 	t.Helper()
-	address := FreeAddress(t)
+	address := programs.FreeAddress(t)
 	p := exec.Command(os.Args[0])
 	p.Env = append(os.Environ(), proxyEnv+"="+address+" "+strings.Join(c.Endpoints(), ","))
 	if err := p.Start(); err != nil {
