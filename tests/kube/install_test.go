@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -25,6 +24,9 @@ type bareSpace struct {
 	path   string // folder with kubectl and helm for this cluster, and sluicectl
 }
 
+// profile is the change for containerd before 1.7, see edits.
+var profile = strings.NewReplacer("type: RuntimeDefault", "type: Unconfined")
+
 // newBare returns the cluster of "make test-install", and sees that the test leaves it as it was.
 func newBare(t *testing.T) bareSpace {
 	t.Helper()
@@ -33,7 +35,7 @@ func newBare(t *testing.T) bareSpace {
 		t.Skip("the cluster has Sluice already: make test-install starts one without")
 	}
 	b := bareSpace{space{l, t, "kube-system"}, t.TempDir(), t.TempDir()}
-	b.copy(l.Source, b.source, "deploy", "docs/start")
+	b.must("", copyEdited(l.Source, b.source, profile, "deploy", "docs/start"))
 	before := b.left()
 	t.Cleanup(func() {
 		if after := b.left(); !slices.Equal(before, after) {
@@ -58,24 +60,6 @@ func (b bareSpace) removeAfterFailure() {
 	for n := range b.Nodes {
 		_ = b.command(nodeName(n+1), "sluice-agent cleanup --all").Run() // as well
 	}
-}
-
-// copy copies what a user edits. containerd of this machine is before 1.7, see edits.
-func (b bareSpace) copy(from, to string, dirs ...string) {
-	b.t.Helper()
-	for _, dir := range dirs {
-		b.must("", os.CopyFS(filepath.Join(to, dir), os.DirFS(filepath.Join(from, dir))))
-	}
-	b.must("", filepath.WalkDir(to, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(path, bytes.ReplaceAll(text, []byte("type: RuntimeDefault"), []byte("type: Unconfined")), 0o600)
-	}))
 }
 
 // wrap makes a program that talks with the API server from where that is.
@@ -256,7 +240,7 @@ func (b bareSpace) older() string {
 		}
 	}
 	source := b.t.TempDir()
-	b.copy(dir, source, "deploy")
+	b.must("", copyEdited(dir, source, profile, "deploy"))
 	return source
 }
 

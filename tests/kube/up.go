@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/sluice-net/sluice/tests/deployed"
 )
 
 // step is a part of up, which prints a line for each.
@@ -123,7 +122,27 @@ func (l *lab) edits() *strings.Replacer {
 	)
 }
 
-// install installs Sluice as docs/guide/containers.md says, and waits until it is ready.
+// copyEdited copies folders of one folder to another, with the changes of a user to their files.
+func copyEdited(from, to string, edits *strings.Replacer, dirs ...string) error {
+	for _, dir := range dirs {
+		if err := os.CopyFS(filepath.Join(to, dir), os.DirFS(filepath.Join(from, dir))); err != nil {
+			return err
+		}
+	}
+	return filepath.WalkDir(to, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(path, []byte(edits.Replace(string(text))), 0o600)
+	})
+}
+
+// install installs Sluice by the overlay of its dataplane, as docs/guide/ksr.md says, and waits
+// until it is ready.
 func (l *lab) install() error {
 	for _, name := range []string{"sluice-ksr-etcd", "sluice-agent-etcd"} {
 		secret, err := l.kube("", "-n", "kube-system", "create", "secret", "generic", name, "--dry-run=client", "-o", "yaml",
@@ -135,18 +154,16 @@ func (l *lab) install() error {
 			return err
 		}
 	}
-	agent := "sluice-agent-xdp"
+	overlay, agent := "ha-kernel", "sluice-agent-xdp"
 	if l.onVPP() {
-		agent = "sluice-agent-vpp"
+		overlay, agent = "ha-vpp", "sluice-agent-vpp"
 	}
-	for _, file := range []string{"ksr.yaml", strings.TrimPrefix(agent, "sluice-") + ".yaml"} {
-		text, err := os.ReadFile(filepath.Join(l.Source, deployed.Path(file)))
-		if err != nil {
-			return err
-		}
-		if _, err := l.kube(l.edits().Replace(string(text)), "apply", "-f", "-"); err != nil {
-			return err
-		}
+	own := l.path("own")
+	if err := errors.Join(os.RemoveAll(own), copyEdited(l.Source, own, l.edits(), "deploy")); err != nil {
+		return err
+	}
+	if _, err := l.kube("", "apply", "-k", filepath.Join(own, "deploy/kustomize", overlay)); err != nil {
+		return err
 	}
 	for _, what := range []string{"deployment/sluice-ksr", "daemonset/" + agent} {
 		if _, err := l.kube("", "-n", "kube-system", "rollout", "status", what, "--timeout", patience.String()); err != nil {
