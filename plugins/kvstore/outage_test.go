@@ -54,7 +54,7 @@ func (l *lines) wantLines(t *testing.T, n int, each ...string) {
 	}
 }
 
-func TestOutageIsOneLineAMinuteForAllWhoCall(t *testing.T) {
+func TestOutageIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l lines
 		o := &outage{log: l.log(), name: "a:1, b:2"}
@@ -85,7 +85,7 @@ func TestOutageIsOneLineAMinuteForAllWhoCall(t *testing.T) {
 	})
 }
 
-func TestOutageOfAMomentIsNotLogged(t *testing.T) {
+func TestOutageOfMomentIsNotLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l lines
 		o := &outage{log: l.log()}
@@ -113,9 +113,9 @@ func TestOutageOfAMomentIsNotLogged(t *testing.T) {
 	})
 }
 
-// TestClientLogsThatItsStoreIsAwayOnce runs several calls and watches of a client without a server,
+// TestClientLogsOutageOnce runs several calls and watches of a client without a server,
 // and then starts one.
-func TestClientLogsThatItsStoreIsAwayOnce(t *testing.T) {
+func TestClientLogsOutageOnce(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
