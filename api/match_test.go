@@ -42,9 +42,9 @@ func TestPortRange(t *testing.T) {
 	}
 }
 
-// TestTextForms checks that every word of the API survives its own text form and
+// TestTextFormsAreReadBack checks that every word of the API survives its own text form and
 // that other texts are refused with a message that names them.
-func TestTextForms(t *testing.T) {
+func TestTextFormsAreReadBack(t *testing.T) {
 	for _, v := range []interface {
 		encoding.TextMarshaler
 		fmt.Stringer
@@ -96,7 +96,7 @@ func unmarshal[T any, P interface {
 	return v, err
 }
 
-func TestSetIDsAreDerivedFromMeaning(t *testing.T) {
+func TestSetIDIsDerivedFromMeaning(t *testing.T) {
 	again := string([]byte("app=web"))
 	if api.NewSetID("app=web") != api.NewSetID(again) || api.NewSetID("app=web") == api.NewSetID("app=db") {
 		t.Error("equal meanings must give equal IDs, others different ones")
@@ -116,7 +116,7 @@ func TestProblemNamesObjectAndField(t *testing.T) {
 	}
 }
 
-func TestIDsCompareAndPrint(t *testing.T) {
+func TestPodIDAndPolicyIDCompareAndPrint(t *testing.T) {
 	a := api.PolicyID{Namespace: "shop", Name: "web"}
 	b := api.PolicyID{Namespace: "shop", Name: "x"}
 	if a.Compare(b) >= 0 || b.Compare(a) <= 0 || a.Compare(a) != 0 {

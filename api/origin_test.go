@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-func TestOriginTextsNameRulesAndWhoIsolates(t *testing.T) {
+func TestOriginTextsNameRulesAndIsolatingPolicies(t *testing.T) {
 	web, db := api.PolicyID{Namespace: "shop", Name: "web"}, api.PolicyID{Namespace: "shop", Name: "db"}
 	admin := api.PolicyID{Kind: api.AdminNetworkPolicy, Name: "tenants"}
 	got := api.OriginTexts([]api.Origin{

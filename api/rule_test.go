@@ -60,7 +60,7 @@ var (
 	})
 )
 
-func TestCompareIsATotalOrder(t *testing.T) {
+func TestCompareIsTotalOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c := genRule.Draw(t, "a"), genRule.Draw(t, "b"), genRule.Draw(t, "c")
 		if (a.Compare(b) == 0) != (a == b) {
@@ -75,7 +75,7 @@ func TestCompareIsATotalOrder(t *testing.T) {
 	})
 }
 
-func TestASubsetOfTrafficSortsFirst(t *testing.T) {
+func TestRuleOfSubsetSortsFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := genRule.Draw(t, "a"), genRule.Draw(t, "b")
 		if within(a, b) && !within(b, a) && a.Compare(b) >= 0 {
@@ -113,7 +113,7 @@ func portsWithin(a, b api.PortRange) bool {
 	return bf <= af && al <= bl
 }
 
-func TestASubsetMatchesNoOtherTraffic(t *testing.T) {
+func TestRuleOfSubsetMatchesNoMore(t *testing.T) {
 	inSet := func(s api.SetID, a netip.Addr) bool { return uint64(s)&1 == uint64(a.As16()[15])&1 }
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := genRule.Draw(t, "a"), genRule.Draw(t, "b")
@@ -127,7 +127,7 @@ func TestASubsetMatchesNoOtherTraffic(t *testing.T) {
 	})
 }
 
-func TestSortedRulesPutTheSpecificFirst(t *testing.T) {
+func TestRulesSortSpecificFirst(t *testing.T) {
 	set := api.SetNet(api.NewSetID("app=web"))
 	ten := api.PrefixNet(netip.MustParsePrefix("10.1.2.3/8"))
 	host := api.AddrNet(netip.MustParseAddr("10.1.2.3"))

@@ -406,8 +406,8 @@ func subset(a, b []netip.Addr) bool {
 	return !slices.ContainsFunc(a, func(x netip.Addr) bool { return !slices.Contains(b, x) })
 }
 
-// TestRegistryIsItsModel plays random events to the registry and to the model.
-func TestRegistryIsItsModel(t *testing.T) {
+// TestRegistryMatchesItsModel plays random events to the registry and to the model.
+func TestRegistryMatchesItsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &player{m: model{links: map[uint32]*modelLink{}, uids: map[api.PodID]string{}}, seen: map[uint32]endpoints.Endpoint{}}
 		p.r = endpoints.NewRegistry(p.now)

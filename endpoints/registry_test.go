@@ -70,7 +70,7 @@ func TestRegistryBlocksAllClaimants(t *testing.T) {
 	}
 }
 
-func TestRegistryKnowsLivesOfPodsApart(t *testing.T) {
+func TestRegistryDistinguishesLivesOfPod(t *testing.T) {
 	r := enforced(t)
 	one, two := told(web, "c1", link1), told(web, "c2", link1)
 	one.UID, two.UID = "1", "2"
@@ -83,7 +83,7 @@ func TestRegistryKnowsLivesOfPodsApart(t *testing.T) {
 	want(t, r, 1, endpoints.StateEnforced)
 }
 
-func TestRegistryHasOneSandboxOfAPod(t *testing.T) {
+func TestRegistryKeepsOneSandboxPerPod(t *testing.T) {
 	r := enforced(t)
 	if err := r.Claim(told(web, "c2", link2)); err != nil {
 		t.Fatal(err)
@@ -93,8 +93,8 @@ func TestRegistryHasOneSandboxOfAPod(t *testing.T) {
 	want(t, r, 2, endpoints.StateEnforced)
 }
 
-// TestRegistryStaysEnforcedWhenAnotherSourceSaysTheSame: a runtime records a pod after ADD.
-func TestRegistryStaysEnforcedWhenAnotherSourceSaysTheSame(t *testing.T) {
+// TestRegistryStaysEnforcedOnRepeatedReport: a runtime records a pod after ADD.
+func TestRegistryStaysEnforcedOnRepeatedReport(t *testing.T) {
 	r := enforced(t)
 	record := told(web, "c1", link1)
 	if err := r.Found(endpoints.SourceNamespace, link1, []endpoints.Claim{record}); err != nil {
@@ -110,7 +110,7 @@ func TestRegistryStaysEnforcedWhenAnotherSourceSaysTheSame(t *testing.T) {
 	want(t, r, 1, endpoints.StateConflicting)
 }
 
-func TestRegistryWaitsForTheCommitThatAskedBehindAClaim(t *testing.T) {
+func TestRegistryWaitsForCommitAfterClaim(t *testing.T) {
 	r := enforced(t)
 	r.Withdraw(endpoints.SourceTold, "c1/eth0")
 	want(t, r, 1, endpoints.StateOrphaned)
@@ -125,7 +125,7 @@ func TestRegistryWaitsForTheCommitThatAskedBehindAClaim(t *testing.T) {
 	want(t, r, 1, endpoints.StateEnforced)
 }
 
-func TestRegistryWaitsForTheAddressesOfThisLife(t *testing.T) {
+func TestRegistryWaitsForAddressesOfThisLife(t *testing.T) {
 	r := enforced(t)
 	next := told(web, "c2", link2)
 	next.IPs = []netip.Addr{netip.MustParseAddr("10.0.0.2")}
@@ -136,7 +136,7 @@ func TestRegistryWaitsForTheAddressesOfThisLife(t *testing.T) {
 	want(t, r, 2, endpoints.StatePending)
 }
 
-func TestRegistryBlocksAnotherLifeOfThePod(t *testing.T) {
+func TestRegistryBlocksOtherLifeOfPod(t *testing.T) {
 	r := enforced(t)
 	next := told(web, "c2", link2)
 	next.UID = "2"
@@ -162,7 +162,7 @@ func TestRegistryBlocksAnotherLifeOfThePod(t *testing.T) {
 	want(t, r, 2, endpoints.StatePending)
 }
 
-func TestRegistryTakesNoInterfaceForTheOneBefore(t *testing.T) {
+func TestRegistryDistinguishesReusedInterfaceNames(t *testing.T) {
 	for name, change := range map[string]func(*endpoints.Registry){
 		"gone":   func(r *endpoints.Registry) { r.Gone(1); r.Link(link1) },
 		"missed": func(r *endpoints.Registry) { r.Resync([]endpoints.Link{{Index: 1, Name: "veth1", MAC: link2.MAC}}) },

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestIsRefusedWantsEveryPartRefused(t *testing.T) {
+func TestIsRefusedRequiresEveryPartRefused(t *testing.T) {
 	large, down := Refusal("too many rules"), errors.New("no connection")
 	for name, tt := range map[string]struct {
 		err  error

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-func TestDigestSeesEveryPartAndTheOrder(t *testing.T) {
+func TestDigestCoversEveryPartAndOrder(t *testing.T) {
 	base := api.ContivRule{
 		Action: api.Permit, Protocol: api.TCP, DstPort: api.Port(80), SrcPort: api.Port(90),
 		Src: api.PrefixNet(netip.MustParsePrefix("10.0.0.0/8")), Dst: api.SetNet(7),
@@ -55,7 +55,7 @@ func TestOriginsTakeNoPartInIdentity(t *testing.T) {
 	}
 }
 
-func TestNilListIsEmpty(t *testing.T) {
+func TestRuleListNilIsEmpty(t *testing.T) {
 	var l *renderer.RuleList
 	if l.Rules() != nil || l.Origins(0) != nil || l.Digest() != (renderer.Digest{}) {
 		t.Error("a nil list is not empty")

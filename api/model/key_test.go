@@ -31,7 +31,7 @@ func TestKeyLayout(t *testing.T) {
 	}
 }
 
-func TestParseKeyRefusesWhatItDidNotWrite(t *testing.T) {
+func TestParseKeyRefusesOtherForms(t *testing.T) {
 	for _, key := range []string{
 		"", "/sluice", "/sluice/k8s/", "/other/k8s/pod/a/b", "/sluice/k8s/pod/a", "/sluice/k8s/pod/a/b/c", "/sluice/k8s/pod//b",
 		"/sluice/k8s/pod/a/", "/sluice/k8s/pod/_/b", "/sluice/k8s/namespace/shop/shop", "/sluice/k8s/configmap/a/b",
@@ -55,7 +55,7 @@ func FuzzParseKey(f *testing.F) {
 	})
 }
 
-func TestDecodeChecksWhoseValueItIs(t *testing.T) {
+func TestDecodeChecksObjectOfKey(t *testing.T) {
 	pod := &model.Pod{Namespace: "shop", Name: "web-0", Ips: []string{"10.0.0.1"}}
 	id, err := model.IDOf(pod)
 	if err != nil {
@@ -83,9 +83,9 @@ func TestDecodeChecksWhoseValueItIs(t *testing.T) {
 	}
 }
 
-// TestDecodeTellsClusterScopedPoliciesByTheirKind: three kinds share one message, and
+// TestDecodeDistinguishesClusterScopedPolicies: three kinds share one message, and
 // a value under the key of another kind is not theirs.
-func TestDecodeTellsClusterScopedPoliciesByTheirKind(t *testing.T) {
+func TestDecodeDistinguishesClusterScopedPolicies(t *testing.T) {
 	kinds := []model.Kind{model.KindAdminNetworkPolicy, model.KindBaselineAdminNetworkPolicy, model.KindClusterNetworkPolicy}
 	for said := range model.ClusterPolicy_Kind_name {
 		policy := &model.ClusterPolicy{Kind: model.ClusterPolicy_Kind(said), Name: "guard", Tier: model.ClusterPolicy_TIER_ADMIN}

@@ -14,8 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/level.txt")
 
-// TestLevelIsThatOfTheModel fails when the model has changed without a review of Level.
-func TestLevelIsThatOfTheModel(t *testing.T) {
+// TestLevelIsThatOfModel fails when the model has changed without a review of Level.
+func TestLevelIsThatOfModel(t *testing.T) {
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(protodesc.ToFileDescriptorProto(File_api_model_model_proto))
 	if err != nil {
 		t.Fatal(err)

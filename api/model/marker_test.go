@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-func TestMarkerKeyIsBelowTheRootAndNoObject(t *testing.T) {
+func TestMarkerKeyIsBelowRootAndNoObject(t *testing.T) {
 	key := model.MarkerKey(model.DefaultPrefix)
 	if _, err := model.ParseKey(model.DefaultPrefix, key); err == nil || !strings.HasPrefix(key, model.Root(model.DefaultPrefix)) {
 		t.Errorf("key %s: %v", key, err)
@@ -22,7 +22,7 @@ func TestMarkerKeyIsBelowTheRootAndNoObject(t *testing.T) {
 	}
 }
 
-func TestMarkerDecodeLeavesOutWhatItDoesNotKnow(t *testing.T) {
+func TestMarkerDecodeIgnoresUnknownFields(t *testing.T) {
 	text := `{"cluster":"a","generation":7,"counts":{"pod":2,"widget":1},"digest":"x","shards":[1]}`
 	m, err := model.DecodeMarker([]byte(text))
 	if err != nil || m.Cluster != "a" || m.Generation != 7 || m.Counts["pod"] != 2 || m.Counts["widget"] != 1 {

@@ -178,7 +178,7 @@ func unpack(t *testing.T, r io.Reader) string {
 	}
 }
 
-func TestOtherArchitectureRunsUnderEmulation(t *testing.T) {
+func TestArchiveOfOtherArchitectureRunsEmulated(t *testing.T) {
 	arch, emulator := "arm64", "qemu-aarch64-static"
 	if runtime.GOARCH == arch {
 		arch, emulator = "amd64", "qemu-x86_64-static"
@@ -242,8 +242,8 @@ func wantLines(t *testing.T, where string, lines, want []string) {
 	}
 }
 
-// TestContainerdTakesImages under the names that a kubelet looks for.
-func TestContainerdTakesImages(t *testing.T) {
+// TestImagesAreTakenByContainerd under the names that a kubelet looks for.
+func TestImagesAreTakenByContainerd(t *testing.T) {
 	if _, err := exec.LookPath("containerd"); err != nil || os.Geteuid() != 0 {
 		t.Skip("needs containerd, and root")
 	}
@@ -421,7 +421,7 @@ func TestSettingsFilesNameSettings(t *testing.T) {
 	}
 }
 
-func TestChartHasTheVersionOfTheRelease(t *testing.T) {
+func TestChartHasVersionOfRelease(t *testing.T) {
 	dir := unpackGzip(t, "sluice-1.2.3.tgz")
 	for name, want := range map[string]string{"Chart.yaml": "\nversion: 1.2.3\nappVersion: \"v1.2.3\"\n", "monitoring/prometheusrule.yaml": "SluiceAgentDown", "templates/agent.yaml": "DaemonSet"} {
 		if b, err := os.ReadFile(filepath.Join(dir, "sluice", name)); err != nil || !strings.Contains(string(b), want) {
@@ -430,7 +430,7 @@ func TestChartHasTheVersionOfTheRelease(t *testing.T) {
 	}
 }
 
-func TestVersionsOfPackages(t *testing.T) {
+func TestPackageVersionsSort(t *testing.T) {
 	for in, want := range map[string]string{"v1.2.3": "1.2.3", "v1.2.3-4-gabc": "0.0.0~1.2.3.4.gabc", "abc-dirty": "0.0.0~abc.dirty", "unknown": "0.0.0~unknown"} {
 		if got := (release{version: in}).number(); got != want {
 			t.Errorf("%s is %s as a package, want %s", in, got, want)

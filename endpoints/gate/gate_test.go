@@ -26,7 +26,7 @@ func do(c *wires.Cable, f func() error) {
 	c.Must(wires.Inside(c.Node, f))
 }
 
-func TestGateBlocksBothDirectionsAndOutlivesItsProcess(t *testing.T) {
+func TestGateBlocksBothWaysAndOutlivesProcess(t *testing.T) {
 	for name, newGate := range map[string]func(string) *gate.Gate{"tcx": gate.New, "clsact": gate.NewClsact} {
 		t.Run(name, func(t *testing.T) {
 			c, folder := newCable(t)
@@ -75,9 +75,9 @@ func newPod(c *wires.Cable) *wires.Host {
 	return &h
 }
 
-// TestGateOfAnInterfaceThatIsGoneBlocksNoOther: the pin is left over from an interface whose index
+// TestGateOfRemovedInterfaceBlocksNoOther: the pin is left over from an interface whose index
 // is reused.
-func TestGateOfAnInterfaceThatIsGoneBlocksNoOther(t *testing.T) {
+func TestGateOfRemovedInterfaceBlocksNoOther(t *testing.T) {
 	c, folder := newCable(t)
 	b := c.Pods["b"]
 	index := uint32(b.Index)
@@ -121,7 +121,7 @@ func TestGateIsSharedByManyProcesses(t *testing.T) {
 	c.Can(true, "what was opened", "b", "a", "icmp", 4, 0)
 }
 
-func TestGateRefusesFoldersThatAreNotRootsAlone(t *testing.T) {
+func TestGateRefusesFoldersOfOtherUsers(t *testing.T) {
 	c, folder := newCable(t)
 	c.Must(os.Mkdir(folder, 0o755))
 	for folder, want := range map[string]string{folder: "root's alone", t.TempDir(): "is in no bpf file system"} {

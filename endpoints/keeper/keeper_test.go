@@ -150,7 +150,7 @@ func (s *station) register(pod, container string) {
 	s.in(func() error { _, err := s.k.Register(s.registration(pod, container)); return err })
 }
 
-func TestKeeperFindsPodsByTheNamespacesThatCNIRecorded(t *testing.T) {
+func TestKeeperFindsPodsByRecordedNamespaces(t *testing.T) {
 	s := newStation(t, "a", "b")
 	s.start()
 	s.Can(true, "what nobody looks after", "a", "b", "icmp", 4, 0)
@@ -171,8 +171,8 @@ func TestKeeperFindsPodsByTheNamespacesThatCNIRecorded(t *testing.T) {
 	s.Can(false, "an orphan", "b", "a", "icmp", 6, 0)
 }
 
-// TestKeeperHasWhatFailsChangeNothing breaks everything that a keeper reads.
-func TestKeeperHasWhatFailsChangeNothing(t *testing.T) {
+// TestKeeperFailureChangesNothing breaks everything that a keeper reads.
+func TestKeeperFailureChangesNothing(t *testing.T) {
 	s := newStation(t, "a", "b")
 	s.Result(s.cfg.Results, s.netns, "a", "c1")
 	s.start()
@@ -288,8 +288,8 @@ func (s *station) join(bridge, pod string) {
 	})
 }
 
-// TestKeeperKnowsInterfacesFromBirthToDeath covers the life of a pod that a plugin registers.
-func TestKeeperKnowsInterfacesFromBirthToDeath(t *testing.T) {
+// TestKeeperTracksInterfacesFromBirthToDeath covers the life of a pod that a plugin registers.
+func TestKeeperTracksInterfacesFromBirthToDeath(t *testing.T) {
 	s := newStation(t, "a", "b")
 	s.start()
 	a := wire.Attachment{ContainerID: "c1", IfName: "eth0"}
@@ -354,7 +354,7 @@ func TestKeeperKnowsInterfacesFromBirthToDeath(t *testing.T) {
 	}
 }
 
-func TestKeeperBlocksWhatIsClaimedTwice(t *testing.T) {
+func TestKeeperBlocksInterfacesClaimedTwice(t *testing.T) {
 	s := newStation(t, "a", "b")
 	s.start()
 	s.register("a", "c1")
@@ -376,7 +376,7 @@ func TestKeeperBlocksWhatIsClaimedTwice(t *testing.T) {
 	s.Can(true, "after", "b", "a", "icmp", 4, 0)
 }
 
-func TestKeeperRefusesWhatIsNotThere(t *testing.T) {
+func TestKeeperRefusesMissingInterface(t *testing.T) {
 	s := newStation(t, "a")
 	s.start()
 	for name, change := range map[string]func(*wire.Registration){
@@ -403,8 +403,8 @@ func TestKeeperRefusesWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestKeeperReleasesNothingThatStaysOpen releases interfaces, as a Commit does.
-func TestKeeperReleasesNothingThatStaysOpen(t *testing.T) {
+// TestKeeperReleasesNoAllowedInterface releases interfaces, as a Commit does.
+func TestKeeperReleasesNoAllowedInterface(t *testing.T) {
 	s := newStation(t, "a", "b")
 	s.start()
 	s.in(func() error { return s.k.Release(uint32(s.Pods["a"].Index)) })

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestResultsOfLoopbackAreOfNoPod has the cache as containerd leaves it while a pod is created: the
+// TestResultsOfLoopbackNameNoPod has the cache as containerd leaves it while a pod is created: the
 // loopback is set up first. Its address was taken for the pod's, so that the pod had no usable one.
-func TestResultsOfLoopbackAreOfNoPod(t *testing.T) {
+func TestResultsOfLoopbackNameNoPod(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, ifName, address string) {
 		t.Helper()

@@ -28,10 +28,10 @@ func add(name string, addrs ...string) error {
 	return err
 }
 
-// TestAddressesAreThoseOfTheNode follows addresses that come and go. It excludes addresses of
+// TestAddressesAreThoseOfNode follows addresses that come and go. It excludes addresses of
 // services, which IPVS assigns to an interface of its own, and addresses whose meaning differs from
 // host to host.
-func TestAddressesAreThoseOfTheNode(t *testing.T) {
+func TestAddressesAreThoseOfNode(t *testing.T) {
 	c := wires.New(t)
 	told := make(chan struct{}, 100)
 	c.Must(wires.Inside(c.Node, func() error {

@@ -49,24 +49,24 @@ func (a *Agent) tells(t *testing.T, s view.NodeStatus) {
 	}
 }
 
-func TestNothingIsKnownOfANodeThatTellsNothing(t *testing.T) {
+func TestNodeStatusIsUnknownWithoutReport(t *testing.T) {
 	a := telling(t)
 	a.nodesAre(t, "node-1 yes")
 	a.apply(t, "{apiVersion: v1, kind: Node, metadata: {name: node-0}}")
 	a.nodesAre(t, "node-0 unknown", "node-1 yes")
 }
 
-// TestNodesReportAChangeAtOnce has an interval in which nothing would be published twice.
-func TestNodesReportAChangeAtOnce(t *testing.T) {
+// TestNodeStatusReportsChangesAtOnce has an interval in which nothing would be published twice.
+func TestNodeStatusReportsChangesAtOnce(t *testing.T) {
 	a := running(t, func(cfg *config.Config) { cfg.Node.Name, cfg.Store.StatusInterval = "node-1", time.Hour })
 	a.nodesAre(t, "node-1 yes")
 	a.apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: more}}")
 	a.nodesAre(t, "node-1 yes")
 }
 
-// TestADeletionIsToBeEnforcedByAllNodes: what is deleted is nowhere in the store, so that
+// TestNodeStatusTargetsDeletionsAtAllNodes: what is deleted is nowhere in the store, so that
 // no revision there says that something changed.
-func TestADeletionIsToBeEnforcedByAllNodes(t *testing.T) {
+func TestNodeStatusTargetsDeletionsAtAllNodes(t *testing.T) {
 	a := telling(t)
 	a.nodesAre(t, "node-1 yes")
 	a.tells(t, view.NodeStatus{Node: "node-2", Following: true, Revision: a.node.Plugin.Status().Revision})
@@ -80,9 +80,9 @@ func TestADeletionIsToBeEnforcedByAllNodes(t *testing.T) {
 	a.nodesAre(t, "node-1 yes", "node-2 yes")
 }
 
-// TestReportsAreBelievedUnderTheirOwnKeyOnly: etcd lets a node write its own key, and what is in a
+// TestNodeStatusIsReadUnderItsOwnKeyOnly: etcd lets a node write its own key, and what is in a
 // report is what anybody may have written there.
-func TestReportsAreBelievedUnderTheirOwnKeyOnly(t *testing.T) {
+func TestNodeStatusIsReadUnderItsOwnKeyOnly(t *testing.T) {
 	a := telling(t)
 	a.nodesAre(t, "node-1 yes")
 	now := time.Now().UTC()

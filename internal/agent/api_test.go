@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/session"
 )
 
-func TestListsShowWhatIsEnforced(t *testing.T) {
+func TestAPIListsShowEnforcedState(t *testing.T) {
 	a := running(t, nil)
 	pods := map[string]string{}
 	for _, p := range get[[]view.Pod](t, a, "GET", "/v1/pods?namespace=demo", "") {
@@ -59,9 +59,9 @@ func TestListsShowWhatIsEnforced(t *testing.T) {
 	}
 }
 
-// TestRulesDoNotCountProbes asks in every way that sends packets, between two looks at the
+// TestAPIRulesDoNotCountProbes asks in every way that sends packets, between two looks at the
 // counters, and lets a flow go on that has a session.
-func TestRulesDoNotCountProbes(t *testing.T) {
+func TestAPIRulesDoNotCountProbes(t *testing.T) {
 	a := running(t, nil)
 	client, server := netip.MustParseAddr("10.2.0.2"), netip.MustParseAddr("10.2.0.1")
 	flow := api.Flow{Src: client, Dst: server, Protocol: api.TCP, SrcPort: 4000, DstPort: 80}
@@ -92,7 +92,7 @@ func flowFrom(src, dst, port string) string {
 	return fmt.Sprintf(`{"src":%q,"dst":%q,"port":%q,"protocol":"tcp"}`, src, dst, port)
 }
 
-func TestExplainAndInjectAgree(t *testing.T) {
+func TestAPIExplainAndInjectAgree(t *testing.T) {
 	a := running(t, nil)
 	for q, want := range map[string]bool{
 		flowFrom("demo/friend", "demo/server", "http"):   true,
@@ -118,8 +118,9 @@ func TestExplainAndInjectAgree(t *testing.T) {
 	}
 }
 
-// TestInjectNamesHopsAsPodsSeeThem: what a pod sends is its egress, though it enters the vswitch.
-func TestInjectNamesHopsAsPodsSeeThem(t *testing.T) {
+// TestAPIInjectNamesHopsAsPodsSeeThem: what a pod sends is its egress, though it enters the
+// vswitch.
+func TestAPIInjectNamesHopsAsPodsSeeThem(t *testing.T) {
 	a := running(t, nil)
 	type place struct {
 		pod       string
@@ -142,7 +143,7 @@ func TestInjectNamesHopsAsPodsSeeThem(t *testing.T) {
 	}
 }
 
-func TestAFurtherAddressOfTheNodeIsTheNodesToTheSpecificationToo(t *testing.T) {
+func TestExplainTakesFurtherAddressForNode(t *testing.T) {
 	a := running(t, func(c *config.Config) { c.Node.Name, c.Node.Addresses = "node-1", []string{"192.168.77.1"} })
 	for src, want := range map[string]bool{"192.168.77.1": true, "192.168.77.2": false} {
 		e := get[[]view.Explanation](t, a, "POST", "/v1/explain", flowFrom(src, "demo/server", "22"))[0]
@@ -152,7 +153,7 @@ func TestAFurtherAddressOfTheNodeIsTheNodesToTheSpecificationToo(t *testing.T) {
 	}
 }
 
-func TestAnAgentOfOneNodeAnswersForItsOwnEnds(t *testing.T) {
+func TestExplainAnswersForEndpointsOfThisNode(t *testing.T) {
 	a := running(t, func(c *config.Config) { c.Node.Name = "node-2" })
 	e := get[[]view.Explanation](t, a, "POST", "/v1/explain", flowFrom("demo/stranger", "demo/server", "http"))[0]
 	if d := cmp.Diff([]api.Direction{api.Egress}, e.Renderers[0].Decides); e.Allowed || !e.Renderers[0].Agrees || d != "" {
@@ -168,7 +169,7 @@ func TestAnAgentOfOneNodeAnswersForItsOwnEnds(t *testing.T) {
 	}
 }
 
-func TestQuestionsThatAreNotUnderstoodAreRefused(t *testing.T) {
+func TestAPIRefusesMalformedQuestions(t *testing.T) {
 	a := running(t, nil)
 	for body, want := range map[string]string{
 		"":                        "EOF",
@@ -205,7 +206,7 @@ func change(t testing.TB, c view.Change) string {
 	return string(b)
 }
 
-func TestAChangeIsEnforcedWhenItIsAnswered(t *testing.T) {
+func TestAPIChangeIsEnforcedWhenAnswered(t *testing.T) {
 	a := running(t, nil)
 	value, err := model.Encode(&model.Namespace{Name: "late"})
 	if err != nil {
@@ -238,9 +239,9 @@ func TestAChangeIsEnforcedWhenItIsAnswered(t *testing.T) {
 	}
 }
 
-// TestAChangeIsEnforcedThoughTheStoreMovesOnElsewhere: most revisions of a store are reports of
+// TestAPIChangeIsEnforcedDespiteOtherWrites: most revisions of a store are reports of
 // nodes, of which the pipeline never hears.
-func TestAChangeIsEnforcedThoughTheStoreMovesOnElsewhere(t *testing.T) {
+func TestAPIChangeIsEnforcedDespiteOtherWrites(t *testing.T) {
 	a := running(t, nil)
 	for range 3 {
 		a.tells(t, view.NodeStatus{Node: "node-2"})
@@ -250,7 +251,7 @@ func TestAChangeIsEnforcedThoughTheStoreMovesOnElsewhere(t *testing.T) {
 	}
 }
 
-func TestAChangeThatIsWrongWritesNothing(t *testing.T) {
+func TestAPIInvalidChangeWritesNothing(t *testing.T) {
 	a := running(t, nil)
 	value, err := model.Encode(&model.Namespace{Name: "late"})
 	if err != nil {
@@ -279,7 +280,7 @@ func TestAChangeThatIsWrongWritesNothing(t *testing.T) {
 	}
 }
 
-func TestReadinessFollowsTheRenderer(t *testing.T) {
+func TestReadinessFollowsRenderer(t *testing.T) {
 	a := prepared(t, func(c *config.Config) { c.VPP.Timeout = 50 * 1e6 })
 	if code, text := a.ask("GET", "/readyz", ""); code != 503 || text != "the first state is not enforced yet\n" {
 		t.Errorf("before the start: status %d, %q", code, text)
@@ -318,7 +319,7 @@ func TestReadinessFollowsTheRenderer(t *testing.T) {
 	}
 }
 
-func TestWithoutADataplaneOfItsOwnNothingIsInjected(t *testing.T) {
+func TestAPIInjectNeedsEmbeddedDataplane(t *testing.T) {
 	a := prepared(t, func(c *config.Config) { c.VPP.Socket = filepath.Join(t.TempDir(), "nobody") })
 	t.Cleanup(func() {
 		if err := a.node.Close(); err != nil {
@@ -332,7 +333,7 @@ func TestWithoutADataplaneOfItsOwnNothingIsInjected(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatCannotServeEnds(t *testing.T) {
+func TestAgentThatCannotServeEnds(t *testing.T) {
 	path := socketPath(t)
 	l, err := socket.Listen(t.Context(), path, socket.NoGroup)
 	if err != nil {
@@ -351,9 +352,9 @@ func TestAnAgentThatCannotServeEnds(t *testing.T) {
 	}
 }
 
-// TestListsAreThoseOfEachRenderer: status, tables, rules and counters of session rules are
+// TestAPIListsAreThoseOfEachRenderer: status, tables, rules and counters of session rules are
 // listed separately from those of ACLs.
-func TestListsAreThoseOfEachRenderer(t *testing.T) {
+func TestAPIListsAreThoseOfEachRenderer(t *testing.T) {
 	a := prepared(t, func(c *config.Config) { c.Enforce.Renderers = []string{config.RendererACL, config.RendererSession} })
 	for _, name := range []string{"server", "friend", "stranger"} {
 		sw(a).AddNamespace(session.NamespaceID(api.PodID{Namespace: "demo", Name: name}))

@@ -56,7 +56,7 @@ func listenAt(t *testing.T, network, path string) net.Listener {
 	return l
 }
 
-func TestCheckFindsEachThingThatIsWrong(t *testing.T) {
+func TestCheckFindsEachFault(t *testing.T) {
 	dir := filepath.Dir(socketPath(t))
 	path := func(name string) string { return filepath.Join(dir, name) }
 	listenAt(t, vpp.APINetwork, path("vpp"))
@@ -137,7 +137,7 @@ func TestCheckFindsEachThingThatIsWrong(t *testing.T) {
 	}
 }
 
-func TestRunEndsAtOnceWhenACheckIsFatal(t *testing.T) {
+func TestRunEndsAtOnceOnFatalCheck(t *testing.T) {
 	cfg := configOf(t, "--node", "node-1", "--etcd-endpoints", "foo:bar:baz", "--api-socket", socketPath(t), "--state-file=")
 	err := run(t.Context(), cfg, discard, logtail.New(io.Discard))
 	if want := `--etcd-endpoints "foo:bar:baz": too many colons in address; want host:port`; err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
@@ -215,7 +215,7 @@ func TestCheckWarnsWhenEtcdDoesNotAnswer(t *testing.T) {
 	}
 }
 
-func TestCheckCommandExitsByWhatItFinds(t *testing.T) {
+func TestCheckCommandExitsByItsFindings(t *testing.T) {
 	server := inprocess.Start(t, embedded.Config{ClientURL: inprocess.Loopback})
 	dir := filepath.Dir(socketPath(t))
 	listenAt(t, vpp.APINetwork, filepath.Join(dir, "vpp"))
@@ -255,7 +255,7 @@ func TestCheckCommandExitsByWhatItFinds(t *testing.T) {
 	}
 }
 
-func TestStatusNamesTheSocketOfAVPPThatIsNotThere(t *testing.T) {
+func TestStatusNamesSocketOfMissingVPP(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "vpp.sock")
 	a := prepared(t, func(c *config.Config) { c.VPP.Socket = path })
 	a.run(t)

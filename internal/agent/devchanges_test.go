@@ -45,8 +45,8 @@ func momentOf(t *testing.T, text string) (moment, matrix.Matrix) {
 	return newMoment(cluster.State{Cluster: m.Cluster}, spec), matrix.Compute(m.Endpoints(), matrix.Selection{}, func(f api.Flow) bool { return spec.Allowed(f) })
 }
 
-// TestDevSumsChangesUpByPolicy: who opened and closed flows, whoever else was changed.
-func TestDevSumsChangesUpByPolicy(t *testing.T) {
+// TestDevSumsUpChangesByPolicy: who opened and closed flows, whoever else was changed.
+func TestDevSumsUpChangesByPolicy(t *testing.T) {
 	for name, tc := range map[string]struct{ before, after, want string }{
 		"nothing":      {devPods + devDeny, devPods + devDeny, ""},
 		"one is added": {devPods, devPods + devDeny, "a/deny added: 4 flows closed\n  closed  a/db -> a/web http:80/tcp\n  closed  a/web -> a/db sql:5432/tcp\n  closed  internet -> a/db sql:5432/tcp\n  closed  internet -> a/web http:80/tcp\n"},

@@ -33,7 +33,7 @@ func quoted(message string) string {
 	return message
 }
 
-func TestEnforcementLogSpeaksWhenSomethingBegins(t *testing.T) {
+func TestEnforcementLogReportsTransitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		e := enforcementLog{log: slog.New(slog.NewTextHandler(&text, nil)), tables: func() map[string]int { return map[string]int{"acl": 1} }}
@@ -91,7 +91,7 @@ func awaitLine(t *testing.T, log *programs.Buffer, message string) (last string)
 	return last
 }
 
-func TestAgentLogsWhatItEnforcesAndThatNobodyKnowsItsNode(t *testing.T) {
+func TestAgentLogsRenderersAndUnknownNode(t *testing.T) {
 	var log programs.Buffer
 	a := prepared(t, func(c *config.Config) { c.Node.Name = "node-11" })
 	a.log = slog.New(slog.NewTextHandler(&log, nil))
@@ -106,7 +106,7 @@ func TestAgentLogsWhatItEnforcesAndThatNobodyKnowsItsNode(t *testing.T) {
 	}
 }
 
-func TestNamedNodeAsksOnlyUntilTheNodeIsKnown(t *testing.T) {
+func TestNamedNodeAsksUntilNodeIsKnown(t *testing.T) {
 	for _, tc := range []struct {
 		node   string
 		status policy.Status

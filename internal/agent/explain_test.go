@@ -33,7 +33,7 @@ spec: {nodeName: node-1}
 status: {phase: Pending}
 `
 
-func TestWhatIsNoOrdinaryPodIsExplainedToo(t *testing.T) {
+func TestExplainTakesPodsOfAnyKind(t *testing.T) {
 	a := running(t, func(c *config.Config) { c.Node.Name = "node-1" })
 	a.apply(t, disguised)
 	for q, want := range map[string]struct {
@@ -65,9 +65,9 @@ func TestWhatIsNoOrdinaryPodIsExplainedToo(t *testing.T) {
 	}
 }
 
-// TestWhereAllPodsAreLocalTheyShareOneNode puts the pods of two nodes on one. Tables and
+// TestExplainPutsLocalPodsOnOneNode puts the pods of two nodes on one. Tables and
 // specification permit the same to the addresses of both nodes.
-func TestWhereAllPodsAreLocalTheyShareOneNode(t *testing.T) {
+func TestExplainPutsLocalPodsOnOneNode(t *testing.T) {
 	a := running(t, nil)
 	for src, want := range map[string]bool{"192.168.0.1": true, "192.168.0.2": true, "192.168.0.3": false} {
 		e := get[[]view.Explanation](t, a, "POST", "/v1/explain", flowFrom(src, "demo/server", "22"))[0]
@@ -77,8 +77,8 @@ func TestWhereAllPodsAreLocalTheyShareOneNode(t *testing.T) {
 	}
 }
 
-// TestAFurtherAddressOfANodeIsNotThatOfOthers asks about a pod of another node.
-func TestAFurtherAddressOfANodeIsNotThatOfOthers(t *testing.T) {
+// TestExplainKeepsFurtherAddressesOfNodesApart asks about a pod of another node.
+func TestExplainKeepsFurtherAddressesOfNodesApart(t *testing.T) {
 	a := running(t, func(c *config.Config) { c.Node.Name, c.Node.Addresses = "node-2", []string{"192.168.77.2"} })
 	e := get[[]view.Explanation](t, a, "POST", "/v1/explain", flowFrom("192.168.77.2", "demo/server", "22"))[0]
 	if r := e.Renderers[0]; e.Allowed || len(r.Decides) > 0 || e.Dst.Node != "node-1" {

@@ -23,7 +23,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl"
 )
 
-func TestStatusIsNotInSyncFromAFindingUntilItIsRepaired(t *testing.T) {
+func TestStatusIsNotInSyncUntilFindingIsRepaired(t *testing.T) {
 	s := policy.Status{Renderers: []policy.RendererStatus{{Name: "acl", InSync: true}, {Name: "session", InSync: true}}}
 	found := []*renderer.State{{Renderer: "acl", Err: errors.New("somebody has changed rules")}, {Renderer: "session"}}
 	during := node.WithFindings(s, found)
@@ -39,8 +39,8 @@ func TestStatusIsNotInSyncFromAFindingUntilItIsRepaired(t *testing.T) {
 	}
 }
 
-// TestAPodThatHasOnlyAHostStackIsReady has a server without an interface, and a friend with one.
-func TestAPodThatHasOnlyAHostStackIsReady(t *testing.T) {
+// TestReadinessOfHostStackOnlyPod has a server without an interface, and a friend with one.
+func TestReadinessOfHostStackOnlyPod(t *testing.T) {
 	sw := vswitch.New(vswitch.Options{})
 	sw.AddNamespace("demo/server")
 	sw.AddInterface("friend", acl.InterfaceTag(api.PodID{Namespace: "demo", Name: "friend"}))
@@ -63,8 +63,8 @@ func TestAPodThatHasOnlyAHostStackIsReady(t *testing.T) {
 	}
 }
 
-// TestForeignACLsAreShown has somebody put an ACL in front of those of the server.
-func TestForeignACLsAreShown(t *testing.T) {
+// TestStatusShowsForeignACLs has somebody put an ACL in front of those of the server.
+func TestStatusShowsForeignACLs(t *testing.T) {
 	a := running(t, func(c *config.Config) { c.Node.Name = "node-1" })
 	conn, err := core.Connect(sw(a).Adapter())
 	if err != nil {
@@ -102,8 +102,9 @@ func TestForeignACLsAreShown(t *testing.T) {
 	}
 }
 
-// TestAFullSessionTableIsNotReady has a pod that may send open more flows than there are places.
-func TestAFullSessionTableIsNotReady(t *testing.T) {
+// TestReadinessFailsWhileSessionTableIsFull has a pod that may send open more flows than there are
+// places.
+func TestReadinessFailsWhileSessionTableIsFull(t *testing.T) {
 	const limit = 40
 	a := running(t, func(c *config.Config) { c.Node.Name, c.VPP.Sessions = "node-1", limit })
 	client := interfaceOf(t, sw(a), "friend")

@@ -131,9 +131,9 @@ metadata: {name: another, namespace: demo}
 spec: {podSelector: {}, policyTypes: [Egress], egress: [{ports: [{port: 53, protocol: UDP}]}]}
 `
 
-// TestReadersWaitForNoCommit: while a vswitch does not answer, everything that can be asked is
-// answered.
-func TestReadersWaitForNoCommit(t *testing.T) {
+// TestAPIReadersDoNotWaitForCommit: while a vswitch does not answer, everything that can be asked
+// is answered.
+func TestAPIReadersDoNotWaitForCommit(t *testing.T) {
 	a, stop := hanging(t)
 	since := a.node.Plugin.Status().Committing
 	api := a.api.Owner()
@@ -162,8 +162,8 @@ func TestReadersWaitForNoCommit(t *testing.T) {
 	}
 }
 
-// TestALoopThatStandsStillIsNeitherReadyNorAlive: how long it has worked is known while it does.
-func TestALoopThatStandsStillIsNeitherReadyNorAlive(t *testing.T) {
+// TestReadinessAndLivenessFailWithStuckLoop: how long it has worked is known while it does.
+func TestReadinessAndLivenessFailWithStuckLoop(t *testing.T) {
 	a, stop := hanging(t)
 	since := a.node.Plugin.AtWork()
 	for took, want := range map[time.Duration][2]bool{0: {}, 11 * time.Second: {true}, 4 * time.Minute: {true, true}} {
@@ -184,8 +184,8 @@ func TestALoopThatStandsStillIsNeitherReadyNorAlive(t *testing.T) {
 	}
 }
 
-// TestAgentEndsWhileACommitHangs: a vswitch that does not answer does not delay the agent's end.
-func TestAgentEndsWhileACommitHangs(t *testing.T) {
+// TestAgentEndsWhileCommitHangs: a vswitch that does not answer does not delay the agent's end.
+func TestAgentEndsWhileCommitHangs(t *testing.T) {
 	_, stop := hanging(t)
 	began := time.Now()
 	ended := make(chan error, 1)
@@ -198,9 +198,9 @@ func TestAgentEndsWhileACommitHangs(t *testing.T) {
 	}
 }
 
-// TestReadinessNamesADataplaneThatDoesNotAnswer: it need not wait for a commit to fail, nor for one
+// TestReadinessNamesDataplaneThatDoesNotAnswer: it need not wait for a commit to fail, nor for one
 // to begin.
-func TestReadinessNamesADataplaneThatDoesNotAnswer(t *testing.T) {
+func TestReadinessNamesDataplaneThatDoesNotAnswer(t *testing.T) {
 	a, r, stop := relayed(t)
 	if up := metric(t, a, "sluice_dataplane_up"); up != 1 {
 		t.Errorf("sluice_dataplane_up is %v, want 1", up)
@@ -223,8 +223,8 @@ func TestReadinessNamesADataplaneThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestCommitEndsWithTheDataplane: the dataplane is gone, and the next one waits for its rules.
-func TestCommitEndsWithTheDataplane(t *testing.T) {
+// TestCommitEndsWithDataplane: the dataplane is gone, and the next one waits for its rules.
+func TestCommitEndsWithDataplane(t *testing.T) {
 	a, r, stop := relayed(t)
 	r.hang(true)
 	a.reflect(t, another)
@@ -242,8 +242,8 @@ func TestCommitEndsWithTheDataplane(t *testing.T) {
 	}
 }
 
-// TestReadinessDoesNotWaitForTheCommitThatMissesTheDataplane: a socket that is closed is enough.
-func TestReadinessDoesNotWaitForTheCommitThatMissesTheDataplane(t *testing.T) {
+// TestReadinessDoesNotWaitForCommit: a socket that is closed is enough.
+func TestReadinessDoesNotWaitForCommit(t *testing.T) {
 	a, r, stop := relayed(t)
 	r.end()
 	a.eventually(t, "the end of the connection", func() bool { return !a.node.States()[0].Connected })

@@ -37,7 +37,7 @@ func metric(t testing.TB, a *Agent, name string, labels ...string) (sum float64)
 	return sum
 }
 
-func TestMetricsAreNamedAsIsCustomary(t *testing.T) {
+func TestMetricsFollowNamingConventions(t *testing.T) {
 	a := running(t, nil)
 	families, err := a.metrics.Registry().Gather()
 	if err != nil {
@@ -52,7 +52,7 @@ func TestMetricsAreNamedAsIsCustomary(t *testing.T) {
 	}
 }
 
-func TestMetricsCountWhatHappens(t *testing.T) {
+func TestMetricsCountEvents(t *testing.T) {
 	a := running(t, nil)
 	revision := a.node.Plugin.Status().Revision
 	for name, want := range map[string]float64{
@@ -86,7 +86,7 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 	})
 }
 
-func TestAValueInTheStoreThatCannotBeReadIsShownUntilItIsMended(t *testing.T) {
+func TestStatusShowsUnreadableValueUntilRepaired(t *testing.T) {
 	a := running(t, nil)
 	key := model.Key(model.DefaultPrefix, model.ID{Kind: model.KindPod, Namespace: "demo", Name: "torn"})
 	for _, value := range []string{"\xff", "\xfe"} {
@@ -105,7 +105,7 @@ func TestAValueInTheStoreThatCannotBeReadIsShownUntilItIsMended(t *testing.T) {
 	a.eventually(t, "no problem", func() bool { return len(get[view.Status](t, a, "GET", "/v1/status", "").Problems) == 0 })
 }
 
-func TestRulesAreMetricsWhereTheSettingsAskForThem(t *testing.T) {
+func TestMetricsOfRulesAreOptional(t *testing.T) {
 	for _, wanted := range []bool{false, true} {
 		a := running(t, func(c *config.Config) { c.Listen.RuleMetrics = wanted })
 		traffic(t, a, api.Flow{Src: netip.MustParseAddr("203.0.113.1"), Dst: netip.MustParseAddr("10.2.0.1"), Protocol: api.TCP, SrcPort: 1, DstPort: 80})

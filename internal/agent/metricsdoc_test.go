@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-net/sluice/tests/reference"
 )
 
-// TestTheReferenceNamesTheMetricsThatThereAre runs an agent with everything on that
+// TestMetricsAreThoseOfReference runs an agent with everything on that
 // registers a metric.
-func TestTheReferenceNamesTheMetricsThatThereAre(t *testing.T) {
+func TestMetricsAreThoseOfReference(t *testing.T) {
 	a := running(t, func(c *config.Config) { c.Listen.RuleMetrics, c.VPP.Memory = true, 64 })
 	a.metrics.Register(metrics.Drops(func() (map[xdp.Reason]uint64, error) { return map[xdp.Reason]uint64{xdp.ReasonPolicy: 1}, nil }),
 		metrics.PolicyMemory(func() *renderer.State { return &renderer.State{Memory: renderer.Memory{Needed: 1, Budget: 2}} }), metrics.Blocked())

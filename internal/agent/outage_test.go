@@ -36,9 +36,9 @@ func (l *lines) with(text string) []string {
 	return slices.DeleteFunc(strings.Split(l.text.String(), "\n"), func(s string) bool { return !strings.Contains(s, text) })
 }
 
-// TestAgentLogsAnOutageOnce has everything of an agent that reads the store, or writes it, wait for
+// TestAgentLogsOutageOnce has everything of an agent that reads the store, or writes it, wait for
 // a store that comes later.
-func TestAgentLogsAnOutageOnce(t *testing.T) {
+func TestAgentLogsOutageOnce(t *testing.T) {
 	address := programs.FreeAddress(t)
 	dir := t.TempDir()
 	before := inprocess.Start(t, embedded.Config{Dir: dir})

@@ -132,7 +132,7 @@ func fieldsOf(problems []api.Problem) (out []string) {
 
 // The store carries what was wrong with a manifest as peers and ports that match
 // nothing, so an agent that never saw the manifest reports it, whenever it starts.
-func TestAnAgentThatOnlyReadsTheStoreReportsEveryReasonAgainAfterARestart(t *testing.T) {
+func TestAgentReportsProblemsAgainAfterRestart(t *testing.T) {
 	store := reflected(t, demo+"---"+odd)
 	object := []string{"spec.ingress[0].from[0] object", "spec.ingress[0].from[1] object", "spec.ingress[0].from[2].podSelector object",
 		"spec.ingress[0].ports[0] object", "spec.ingress[1].ports named-port"}
@@ -169,7 +169,7 @@ func TestAnAgentThatOnlyReadsTheStoreReportsEveryReasonAgainAfterARestart(t *tes
 	}
 }
 
-func TestAPolicyIsPendingWhileAPodHasNoInterfaceAndWhileThereIsNoVPP(t *testing.T) {
+func TestStatusOfPolicyIsPendingWithoutInterface(t *testing.T) {
 	store := reflected(t, demo+`---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy

@@ -145,8 +145,9 @@ func TestSocketAnswersOnlyItsUsers(t *testing.T) {
 	}
 }
 
-// TestStateOfOthersIsNotBelieved: the agent starts without a file that others may have written.
-func TestStateOfOthersIsNotBelieved(t *testing.T) {
+// TestStatePathRefusesFilesOfOtherUsers: the agent starts without a file that others may have
+// written.
+func TestStatePathRefusesFilesOfOtherUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to make what belongs to others")
 	}

@@ -31,7 +31,7 @@ func stateOf(t testing.TB, text string) (s cluster.State) {
 	return cluster.Decode("/x", entries, cluster.NoneInForce)
 }
 
-func TestWhatCannotBeDecodedIsLeftOut(t *testing.T) {
+func TestAPIExplainLeavesOutUndecodableObjects(t *testing.T) {
 	s := stateOf(t, demo)
 	if len(s.Namespaces) != 1 || len(s.Pods) != 4 || len(s.Policies) != 1 {
 		t.Errorf("%d namespaces, %d pods, %d policies, want 1, 4 and 1", len(s.Namespaces), len(s.Pods), len(s.Policies))
@@ -41,9 +41,9 @@ func TestWhatCannotBeDecodedIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestExplainShowsWhatIsInForce: where the store holds nonsense for an object, the last good value
+// TestExplainShowsEnforcedState: where the store holds nonsense for an object, the last good value
 // is in force, and explained; nothing disagrees, and the status names the key.
-func TestExplainShowsWhatIsInForce(t *testing.T) {
+func TestExplainShowsEnforcedState(t *testing.T) {
 	a := running(t, nil)
 	key := model.Key(a.cfg.Store.Prefix, model.ID{Kind: model.KindNetworkPolicy, Namespace: "demo", Name: "server"})
 	if err := a.store.Write(t.Context(), []model.Entry{{Key: key, Value: []byte{0xff, 0xff}}}, nil); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/tests/programs"
 )
 
-func TestVerdictsAreThoseSinceTheLastLook(t *testing.T) {
+func TestVerdictsAreThoseSinceLastRead(t *testing.T) {
 	origin := func(rule int) []api.Origin {
 		return []api.Origin{{Policy: api.PolicyID{Kind: api.AdminNetworkPolicy, Name: "p"}, Direction: api.Ingress, Rule: rule}}
 	}
@@ -54,8 +54,8 @@ func TestVerdictsAreThoseSinceTheLastLook(t *testing.T) {
 	}
 }
 
-// TestVerdictLogNamesRulesThatDeniedTraffic watches the log of an agent while traffic is denied.
-func TestVerdictLogNamesRulesThatDeniedTraffic(t *testing.T) {
+// TestVerdictLogNamesDenyingRules watches the log of an agent while traffic is denied.
+func TestVerdictLogNamesDenyingRules(t *testing.T) {
 	var log programs.Buffer
 	a := prepared(t, func(c *config.Config) { c.Log.Verdicts = "deny" })
 	a.log = slog.New(slog.NewTextHandler(&log, nil))

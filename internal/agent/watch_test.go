@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestVerdictsAreToldOfWhereTheKernelEnforcesOnly(t *testing.T) {
+func TestVerdictsAreReportedByKernelOnly(t *testing.T) {
 	a := running(t, nil)
 	if code, text := a.ask("POST", "/v1/verdicts", "{}"); code != 422 || !strings.Contains(text, "--renderers xdp") {
 		t.Errorf("status %d: %s", code, text)

@@ -46,7 +46,7 @@ func cleanUp(t *testing.T, args ...string) (code int, out string) {
 	return code, b.String()
 }
 
-func TestACleanUpOfAFolderThatIsNoneSaysSo(t *testing.T) {
+func TestCleanupRefusesFolderOutsideBPFFileSystem(t *testing.T) {
 	none, other := filepath.Join(t.TempDir(), "none"), t.TempDir()
 	for folder, want := range map[string]string{none: "--xdp-pins: there is no folder with pins: " + none, other: "is in no bpf file system"} {
 		code, out := cleanUp(t, "--xdp-pins", folder)
@@ -59,8 +59,8 @@ func TestACleanUpOfAFolderThatIsNoneSaysSo(t *testing.T) {
 	}
 }
 
-// TestCleanupForgetsTheState and what is beside it, and leaves what is not Sluice's.
-func TestCleanupForgetsTheState(t *testing.T) {
+// TestCleanupRemovesState and what is beside it, and leaves what is not Sluice's.
+func TestCleanupRemovesState(t *testing.T) {
 	root, pins := t.TempDir(), filepath.Join(t.TempDir(), "none")
 	dir := filepath.Join(root, "sluice", "agent")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -89,8 +89,8 @@ func TestCleanupForgetsTheState(t *testing.T) {
 	}
 }
 
-// TestCleanupWhileAnAgentRuns removes nothing.
-func TestCleanupWhileAnAgentRuns(t *testing.T) {
+// TestCleanupRefusesWhileAgentRuns removes nothing.
+func TestCleanupRefusesWhileAgentRuns(t *testing.T) {
 	dir := t.TempDir()
 	socket, state := filepath.Join(dir, "s"), filepath.Join(dir, "state")
 	l, err := net.Listen("unix", socket)
@@ -110,8 +110,8 @@ func TestCleanupWhileAnAgentRuns(t *testing.T) {
 	}
 }
 
-// TestAgentRefusesPinsThatAreNotItsOwn has check, run and cleanup meet the pins of another agent.
-func TestAgentRefusesPinsThatAreNotItsOwn(t *testing.T) {
+// TestAgentRefusesPinsOfOthers has check, run and cleanup meet the pins of another agent.
+func TestAgentRefusesPinsOfOthers(t *testing.T) {
 	if err := xdptest.Missing(); err != nil {
 		t.Skip(err)
 	}

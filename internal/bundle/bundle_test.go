@@ -85,7 +85,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-func TestBundleRefusesWhatItDidNotWrite(t *testing.T) {
+func TestBundleRefusesForeignArchives(t *testing.T) {
 	good := written(t, objects)
 	bomb := []tar.Header{}
 	for _, name := range []string{"rules", "pods", "sets", "tables", "nodes", "status"} {
@@ -134,8 +134,8 @@ func filled(t *testing.T, name, begin, text string, times int, end string) []byt
 	return written(t, part(name, begin+strings.Repeat(text, times)+end))
 }
 
-// TestBundleTakesLittleMemory has small archives of which a reader would make gigabytes.
-func TestBundleTakesLittleMemory(t *testing.T) {
+// TestBundleNeedsLittleMemory has small archives of which a reader would make gigabytes.
+func TestBundleNeedsLittleMemory(t *testing.T) {
 	const times = 4 << 20
 	for _, text := range []string{"{},", "null,", `{"name":""},`} {
 		b := filled(t, "objects.json", `{"objects":[`, text, times, `{}]}`)
@@ -176,7 +176,7 @@ func TestBundleIsNoPipe(t *testing.T) {
 	}
 }
 
-func TestBundleIsNotWrittenWithAFileThatNoReaderKnows(t *testing.T) {
+func TestBundleRefusesUnknownFiles(t *testing.T) {
 	if _, err := bundle.Write(t.Context(), io.Discard, time.Now(), []bundle.Part{objects, part("new.json", "{}")}); err == nil || !strings.Contains(err.Error(), "new.json") {
 		t.Errorf("error %v", err)
 	}

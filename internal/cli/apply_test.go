@@ -20,7 +20,7 @@ metadata: {name: web, namespace: shop}
 spec: {podSelector: {}}
 `
 
-func TestApplyAndDeleteSendWhatTheManifestsHold(t *testing.T) {
+func TestApplyAndDeleteSendObjectsOfManifests(t *testing.T) {
 	var got view.Change
 	socket := agent(t, map[string]http.HandlerFunc{"POST /v1/change": func(w http.ResponseWriter, r *http.Request) {
 		got = view.Change{}
@@ -46,7 +46,7 @@ func TestApplyAndDeleteSendWhatTheManifestsHold(t *testing.T) {
 	}
 }
 
-func TestProblemsOfManifestsDoNotKeepTheRestFromBeingApplied(t *testing.T) {
+func TestApplyTakesValidObjectsBesideProblems(t *testing.T) {
 	socket := agent(t, map[string]http.HandlerFunc{"POST /v1/change": says(view.Applied{Put: 1, Enforced: true})})
 	code, out, errOut := sluicectl(socket, policy+"---\nkind: Pod\n---\n{", "apply", "-f", "-")
 	if code != ExitError || strings.Count(out, "problem: stdin") != 2 || !strings.HasSuffix(out, "1 written, 0 deleted, 0 unchanged; enforced\n") {
@@ -83,8 +83,8 @@ clusternetworkpolicy.policy.networking.k8s.io/guard unchanged
 	}
 }
 
-// TestApplyOfNothingIsAnError: it is a mistake in the path or in the file, and no agent is asked.
-func TestApplyOfNothingIsAnError(t *testing.T) {
+// TestApplyOfNothingIsError: it is a mistake in the path or in the file, and no agent is asked.
+func TestApplyOfNothingIsError(t *testing.T) {
 	empty := t.TempDir()
 	for stdin, want := range map[string]string{
 		"":                      "sluicectl: -: nothing to do: there is no object\n",

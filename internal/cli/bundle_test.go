@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-func TestBundleOfNoAgentIsNoFile(t *testing.T) {
+func TestBundleWithoutAgentWritesNoFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "b.tgz")
 	code, out, errOut := sluicectl("/nowhere", "", "bundle", path)
 	if code != ExitError || out != "" || !strings.HasPrefix(errOut, "sluicectl: there is nothing to collect: no agent listens on /nowhere") {
@@ -21,8 +21,8 @@ func TestBundleOfNoAgentIsNoFile(t *testing.T) {
 	}
 }
 
-// TestBundleSaysWhatIsMissing has an agent that answers one question, and hangs at another.
-func TestBundleSaysWhatIsMissing(t *testing.T) {
+// TestBundleNamesMissingParts has an agent that answers one question, and hangs at another.
+func TestBundleNamesMissingParts(t *testing.T) {
 	socket := agent(t, map[string]http.HandlerFunc{
 		"GET /v1/objects": says(view.Objects{}),
 		"GET /v1/status":  func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
@@ -40,7 +40,7 @@ func TestBundleSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestFromWantsABundle(t *testing.T) {
+func TestFromFlagRequiresBundle(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "b.tgz")
 	if err := os.WriteFile(broken, []byte{0x1f, 0x8b, 8, 0}, 0o600); err != nil {
 		t.Fatal(err)
@@ -60,8 +60,8 @@ func TestFromWantsABundle(t *testing.T) {
 	}
 }
 
-// TestFromRefusesAnObjectThatIsThereTwice has a bundle with a state that no store can hold.
-func TestFromRefusesAnObjectThatIsThereTwice(t *testing.T) {
+// TestFromFlagRefusesDuplicateObjects has a bundle with a state that no store can hold.
+func TestFromFlagRefusesDuplicateObjects(t *testing.T) {
 	shop := view.ChangedObject{Kind: "namespace", Name: "shop", Value: []byte("\x0a\x04shop")}
 	socket := agent(t, map[string]http.HandlerFunc{"GET /v1/objects": says(view.Objects{Objects: []view.ChangedObject{shop, shop}})})
 	path := filepath.Join(t.TempDir(), "b.tgz")

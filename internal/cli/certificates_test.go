@@ -45,9 +45,9 @@ func mounted(t *testing.T, args ...string) string {
 	return dir
 }
 
-// TestCertificatesOpenTheEmbeddedEtcd to those who have the one of an agent, by whatever address it
+// TestCertificatesOpenEmbeddedEtcd to those who have the one of an agent, by whatever address it
 // is reached.
-func TestCertificatesOpenTheEmbeddedEtcd(t *testing.T) {
+func TestCertificatesOpenEmbeddedEtcd(t *testing.T) {
 	dir := mounted(t)
 	server := filepath.Join(dir, "sluice-ksr-etcd")
 	etcd, err := embedded.Start(t.Context(), embedded.Config{
@@ -100,7 +100,7 @@ func TestCertificatesOpenTheEmbeddedEtcd(t *testing.T) {
 	}
 }
 
-func TestCertificatesAreRefusedInWords(t *testing.T) {
+func TestCertificateErrorsNameFile(t *testing.T) {
 	for want, args := range map[string][]string{"--days": {"--days", "0"}, "--namespace": {"-n", "No_Name"}} {
 		if code, _, errOut := sluicectl("nowhere", "", append([]string{"store", "certificates"}, args...)...); code != ExitError || !strings.Contains(errOut, want) {
 			t.Errorf("%v: exit code %d, %q", args, code, errOut)

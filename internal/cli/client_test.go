@@ -20,9 +20,9 @@ func stops(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("[")) // a client that is gone fails the test itself
 }
 
-// TestClientSaysThatTheAgentFailedAndWhereToLook, when it gives no answer, or part of one, or
+// TestClientErrorNamesAgentLog, when it gives no answer, or part of one, or
 // words of its own.
-func TestClientSaysThatTheAgentFailedAndWhereToLook(t *testing.T) {
+func TestClientErrorNamesAgentLog(t *testing.T) {
 	const log = `see its log; "sluice-agent" on this node`
 	for name, tc := range map[string]struct {
 		answer http.HandlerFunc
@@ -45,8 +45,8 @@ func TestClientSaysThatTheAgentFailedAndWhereToLook(t *testing.T) {
 	}
 }
 
-// TestClientReadsOnlyTheBeginningOfAnError has an agent whose error is of a quarter of a gigabyte.
-func TestClientReadsOnlyTheBeginningOfAnError(t *testing.T) {
+// TestClientBoundsErrorText has an agent whose error is of a quarter of a gigabyte.
+func TestClientBoundsErrorText(t *testing.T) {
 	wrote := make(chan error, 1)
 	socket := agent(t, map[string]http.HandlerFunc{"GET /v1/check": func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusUnprocessableEntity)
@@ -77,8 +77,8 @@ func halts(w http.ResponseWriter, r *http.Request) {
 	hangs(w, r)
 }
 
-// TestClientDoesNotWaitForEver for an agent that does not answer, or stops answering.
-func TestClientDoesNotWaitForEver(t *testing.T) {
+// TestClientTimesOut for an agent that does not answer, or stops answering.
+func TestClientTimesOut(t *testing.T) {
 	const flow = "a/b c/d:80"
 	for name, answer := range map[string]http.HandlerFunc{"no answer": hangs, "half an answer": halts} {
 		socket := agent(t, map[string]http.HandlerFunc{"/": answer})
@@ -95,8 +95,8 @@ func TestClientDoesNotWaitForEver(t *testing.T) {
 	}
 }
 
-// TestClientIsBoundedUnlessItIsSaid: commands that take long have other bounds, or none.
-func TestClientIsBoundedUnlessItIsSaid(t *testing.T) {
+// TestClientHasTimeoutByDefault: commands that take long have other bounds, or none.
+func TestClientHasTimeoutByDefault(t *testing.T) {
 	for line, want := range map[string]time.Duration{
 		"get status": answerTime, "check": checkTime, "matrix": 0, "bundle " + filepath.Join(t.TempDir(), "b.tgz"): partTime,
 		"check --request-timeout 1s": time.Second, "matrix --request-timeout 1s": time.Second, "get status --request-timeout 0": 0,

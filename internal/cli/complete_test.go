@@ -27,8 +27,8 @@ func completions(socket string, args ...string) (words []string, directive strin
 	return words, lines[len(lines)-1]
 }
 
-// TestCompletionKnowsWhatTheAgentKnows on an agent that enforces the shop.
-func TestCompletionKnowsWhatTheAgentKnows(t *testing.T) {
+// TestCompletionOffersNamesOfAgent on an agent that enforces the shop.
+func TestCompletionOffersNamesOfAgent(t *testing.T) {
 	socket := realShop(t)
 	for line, want := range map[string]string{
 		"get ":                                  "pods policies sets tables rules endpoints nodes status",
@@ -63,8 +63,8 @@ func TestCompletionKnowsWhatTheAgentKnows(t *testing.T) {
 	}
 }
 
-// TestCompletionOffersNothingThatAShellOrTerminalObeys when an agent names it.
-func TestCompletionOffersNothingThatAShellOrTerminalObeys(t *testing.T) {
+// TestCompletionOffersNoControlCharacters when an agent names it.
+func TestCompletionOffersNoControlCharacters(t *testing.T) {
 	socket := hostileAgent(t)
 	for _, args := range [][]string{{"get", "pods", ""}, {"get", "policies", ""}, {"get", "pods", "-n", ""}, {"get", "nodes", ""}} {
 		words, directive := completions(socket, args...)
@@ -74,8 +74,8 @@ func TestCompletionOffersNothingThatAShellOrTerminalObeys(t *testing.T) {
 	}
 }
 
-// TestCompletionDoesNotWaitForAnAgent that does not answer, or is not there.
-func TestCompletionDoesNotWaitForAnAgent(t *testing.T) {
+// TestCompletionDoesNotWaitForAgent that does not answer, or is not there.
+func TestCompletionDoesNotWaitForAgent(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {
 		t.Fatal(err)
@@ -90,8 +90,8 @@ func TestCompletionDoesNotWaitForAnAgent(t *testing.T) {
 	}
 }
 
-// TestPluginOfKubectlIsCalledAsKubectlCallsIt in all texts.
-func TestPluginOfKubectlIsCalledAsKubectlCallsIt(t *testing.T) {
+// TestKubectlPluginIsCalledAsKubectlDoes in all texts.
+func TestKubectlPluginIsCalledAsKubectlDoes(t *testing.T) {
 	for path, want := range map[string]string{
 		"/usr/bin/sluicectl": "sluicectl", "kubectl-sluice": "kubectl sluice", "/root/.krew/bin/kubectl-sluice": "kubectl sluice",
 		"kubectl-sluice.exe": "kubectl sluice", "cli.test": "sluicectl",
@@ -122,7 +122,7 @@ func TestPluginOfKubectlIsCalledAsKubectlCallsIt(t *testing.T) {
 	each(newCommand(program.Plugin, strings.NewReader(""), io.Discard, io.Discard))
 }
 
-func TestIsPlainRefusesWhatAShellObeys(t *testing.T) {
+func TestIsPlainRefusesShellCharacters(t *testing.T) {
 	for word, want := range map[string]bool{
 		"shop/web-0": true, "local:06e4372484e13490": true, "AdminNetworkPolicy x": true,
 		"$(reboot)": false, "a;b": false, "a`b`": false, "a\x1b[2J": false, "ä": false, strings.Repeat("x", 1<<20): false, "a'b": false, "--socket=/tmp/s": false,

@@ -69,7 +69,7 @@ func TestConvertWritesManifestsAndNotesApart(t *testing.T) {
 	}
 }
 
-func TestConvertWritesOneObjectOrAListAsJSON(t *testing.T) {
+func TestConvertWritesObjectOrListAsJSON(t *testing.T) {
 	for name, c := range map[string]struct {
 		in    string
 		kind  string
@@ -93,7 +93,7 @@ func TestConvertWritesOneObjectOrAListAsJSON(t *testing.T) {
 	}
 }
 
-func TestConvertReadsADirectoryAsAWhole(t *testing.T) {
+func TestConvertReadsDirectoryAsWhole(t *testing.T) {
 	dir := t.TempDir()
 	namespace, policies, _ := strings.Cut(oldManifests, "---\n")
 	for name, text := range map[string]string{"a-policies.yaml": policies, "b/namespace.yml": namespace} {
@@ -111,14 +111,14 @@ func TestConvertReadsADirectoryAsAWhole(t *testing.T) {
 	}
 }
 
-func TestConvertIgnoresTheAnnotationWhenToldTo(t *testing.T) {
+func TestConvertIgnoresAnnotationByFlag(t *testing.T) {
 	code, out, errOut := sluicectl("/nowhere", oldManifests, "convert", "-f", "-", "--ignore-annotation")
 	if code != ExitOK || errOut != "" || strings.Contains(out, "legacy-default-deny") || strings.Contains(out, "annotations") || strings.Count(out, "kind: ") != 2 {
 		t.Errorf("exit code %d, %q:\n%s", code, errOut, out)
 	}
 }
 
-func TestConvertEndsWithAnErrorAfterTheRest(t *testing.T) {
+func TestConvertReportsErrorAtEnd(t *testing.T) {
 	in := strings.Replace(oldManifests, `"DefaultDeny"`, `"Never"`, 1) + "---\nkind: Pod\n"
 	code, out, errOut := sluicectl("/nowhere", in, "convert", "-f", "-")
 	want := note +
@@ -138,7 +138,7 @@ func TestConvertEndsWithAnErrorAfterTheRest(t *testing.T) {
 	}
 }
 
-func TestApplyAndDeleteAcceptLegacyManifestsWhenTold(t *testing.T) {
+func TestApplyAndDeleteAcceptLegacyByFlag(t *testing.T) {
 	var got view.Change
 	socket := agent(t, map[string]http.HandlerFunc{"POST /v1/change": func(w http.ResponseWriter, r *http.Request) {
 		got = view.Change{}
@@ -169,9 +169,9 @@ func TestApplyAndDeleteAcceptLegacyManifestsWhenTold(t *testing.T) {
 	}
 }
 
-// TestTheGuideToLegacyManifestsShowsWhatIsConverted: an example is a block of YAML,
+// TestConvertGuideShowsConvertedObjects: an example is a block of YAML,
 // what becomes of it, and the notes.
-func TestTheGuideToLegacyManifestsShowsWhatIsConverted(t *testing.T) {
+func TestConvertGuideShowsConvertedObjects(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide", "legacy.md"))
 	if err != nil {
 		t.Fatal(err)

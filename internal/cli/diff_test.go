@@ -18,7 +18,7 @@ func policyOf(name, spec string) string {
 	return fmt.Sprintf("{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: %s, namespace: shop}, spec: %s}", name, spec)
 }
 
-func TestDiffExitCodeIsWhatFailsOn(t *testing.T) {
+func TestDiffExitCodeFollowsFailOn(t *testing.T) {
 	opens := policyOf("opens", "{podSelector: {matchLabels: {app: cart}}, ingress: [{from: [{ipBlock: {cidr: 192.0.2.0/24}}], ports: [{port: http}]}]}")
 	for args, want := range map[string]int{
 		"":                        ExitDenied,
@@ -38,7 +38,7 @@ func TestDiffExitCodeIsWhatFailsOn(t *testing.T) {
 	}
 }
 
-func TestDiffNamesWhatIsWrong(t *testing.T) {
+func TestDiffNamesInvalidInput(t *testing.T) {
 	const kind = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}}"
 	bad := policyOf("bad", "{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/33}}]}]}")
 	for want, tc := range map[string]struct {
@@ -64,9 +64,9 @@ func TestDiffNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestDiffAnswersAboutWhatIsNewlyWrong has a mistake in both directories, and another one in the
+// TestDiffReportsNewProblems has a mistake in both directories, and another one in the
 // second.
-func TestDiffAnswersAboutWhatIsNewlyWrong(t *testing.T) {
+func TestDiffReportsNewProblems(t *testing.T) {
 	write := func(texts ...string) string {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(strings.Join(texts, "\n---\n")), 0o600); err != nil {
@@ -103,8 +103,8 @@ func TestDiffEscapesNames(t *testing.T) {
 	}
 }
 
-// TestDiffJSONIsWhatTheReportHas reads the report back.
-func TestDiffJSONIsWhatTheReportHas(t *testing.T) {
+// TestDiffJSONHasWholeReport reads the report back.
+func TestDiffJSONHasWholeReport(t *testing.T) {
 	code, out, errOut := sluicectl("/nowhere", "", "diff", "-f", "../../docs/examples/preview/cart.yaml", "--manifests", shopDir, "-o", "json")
 	var r preview.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil || code != ExitDenied || errOut != "" {

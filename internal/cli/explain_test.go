@@ -170,7 +170,7 @@ func TestExplainIsBrief(t *testing.T) {
 	}
 }
 
-func TestExplanationsOfManifestsRead(t *testing.T) {
+func TestExplainOfManifestsIsGolden(t *testing.T) {
 	for name, tc := range explanations {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"explain", "-v", "--manifests", filepath.Join("testdata", "explain", "cluster.yaml")}, tc.args...)
@@ -189,9 +189,9 @@ type open struct{ *renderertest.Recorder }
 
 func (open) Explain(api.Flow) []renderer.Decision { return nil }
 
-// TestEveryRendererIsHeard: on nodes with two renderers, the answer has the deciding rule and table
-// of each, and whether they agree.
-func TestEveryRendererIsHeard(t *testing.T) {
+// TestExplainNamesEveryRenderer: on nodes with two renderers, the answer has the deciding rule and
+// table of each, and whether they agree.
+func TestExplainNamesEveryRenderer(t *testing.T) {
 	load, err := manifests.LoadFiles([]string{filepath.Join("testdata", "explain", "cluster.yaml")}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -238,7 +238,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-func TestEveryGoldenFileIsOfAnExplanation(t *testing.T) {
+func TestExplainUsesEveryGoldenFile(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "explain", "*.golden"))
 	if err != nil || len(files) != len(explanations) {
 		t.Errorf("%d files for %d explanations, %v", len(files), len(explanations), err)

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-// TestInjectNamesPoliciesAndTheDirectionsOfPods, and entries of ACLs only with -o wide.
-func TestInjectNamesPoliciesAndTheDirectionsOfPods(t *testing.T) {
+// TestInjectNamesPoliciesAndDirections, and entries of ACLs only with -o wide.
+func TestInjectNamesPoliciesAndDirections(t *testing.T) {
 	web, db := api.PodID{Namespace: "shop", Name: "web"}, api.PodID{Namespace: "data", Name: "db"}
 	origins := []api.Origin{
 		{Policy: api.PolicyID{Namespace: "data", Name: "db"}, Direction: api.Ingress, Rule: api.IsolationRule},

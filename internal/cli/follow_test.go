@@ -59,8 +59,8 @@ func await(t *testing.T, printed func() string, want string) {
 	}
 }
 
-// TestGetWatchGoesOnWithWhatChanges: pods that come, change and go, as manifests are edited.
-func TestGetWatchGoesOnWithWhatChanges(t *testing.T) {
+// TestGetWatchPrintsChanges: pods that come, change and go, as manifests are edited.
+func TestGetWatchPrintsChanges(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a.yaml")
 	write := func(text string) {
@@ -102,9 +102,9 @@ func TestGetWatchGoesOnWithWhatChanges(t *testing.T) {
 	}
 }
 
-// TestGetWatchHeadsColumnsThatCome later, as the tier of the first admin policy, and prints what is
-// named twice once.
-func TestGetWatchHeadsColumnsThatCome(t *testing.T) {
+// TestGetWatchPrintsHeadersOfNewColumns later, as the tier of the first admin policy, and prints
+// what is named twice once.
+func TestGetWatchPrintsHeadersOfNewColumns(t *testing.T) {
 	var out bytes.Buffer
 	r := &getRun{options: &options{output: formatTable, out: &out}}
 	f := follower[view.Policy]{listing: policyList, run: r}
@@ -126,16 +126,16 @@ policies "shop/web" deleted
 	}
 }
 
-// TestGetWatchDoesNotWaitForWhatIsNotThere, as kubectl does not.
-func TestGetWatchDoesNotWaitForWhatIsNotThere(t *testing.T) {
+// TestGetWatchRefusesMissingObject, as kubectl does not.
+func TestGetWatchRefusesMissingObject(t *testing.T) {
 	socket := agent(t, map[string]http.HandlerFunc{"GET /v1/pods": says([]view.Pod{})})
 	if code, out, errOut := sluicectl(socket, "", "get", "pod", "shop/nosuch", "-w"); code != ExitDenied || out != "" || errOut != "Error: pods \"shop/nosuch\" not found\n" {
 		t.Errorf("exit code %d, %q, %q", code, out, errOut)
 	}
 }
 
-// TestGetWatchEndsWithTheAgent and says so.
-func TestGetWatchEndsWithTheAgent(t *testing.T) {
+// TestGetWatchEndsWithAgent and says so.
+func TestGetWatchEndsWithAgent(t *testing.T) {
 	socket := agent(t, nil)
 	if code, _, errOut := sluicectl(socket, "", "get", "pods", "-w"); code != ExitError || !strings.Contains(errOut, "404") {
 		t.Errorf("exit code %d, %q", code, errOut)

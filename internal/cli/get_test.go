@@ -38,8 +38,8 @@ func TestGetBehavesLikeKubectl(t *testing.T) {
 	}
 }
 
-// TestGetNamesAreTakenBack: what -o name prints is understood by get and describe.
-func TestGetNamesAreTakenBack(t *testing.T) {
+// TestGetTakesPrintedNamesBack: what -o name prints is understood by get and describe.
+func TestGetTakesPrintedNamesBack(t *testing.T) {
 	socket := realShop(t)
 	for _, kind := range []string{"pods", "policies", "sets", "tables", "rules"} {
 		code, names, errOut := sluicectl(socket, "", "get", kind, "-o", "name")

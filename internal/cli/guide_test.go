@@ -16,10 +16,10 @@ import (
 // elided stands in a guide for any number of lines.
 const elided = "..."
 
-// TestGuidesShowWhatIsPrinted runs every command of the guides in the root of the project, where an
+// TestGuidesShowPrintedOutput runs every command of the guides in the root of the project, where an
 // agent enforces the shop. With -update the answers are written anew, but for those with parts left
 // out.
-func TestGuidesShowWhatIsPrinted(t *testing.T) {
+func TestGuidesShowPrintedOutput(t *testing.T) {
 	t.Setenv(view.SocketEnv, realShop(t))
 	t.Chdir(filepath.Join("..", ".."))
 	for page, least := range map[string]int{"explain.md": 8, "sluicectl.md": 8, "preview.md": 4} {

@@ -81,9 +81,9 @@ func hostileAgent(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestOutputObeysNoNames: tables, lines, errors, JSON and YAML of a hostile state move no cursor,
+// TestOutputEscapesNames: tables, lines, errors, JSON and YAML of a hostile state move no cursor,
 // have no lines that they did not begin, and stay small.
-func TestOutputObeysNoNames(t *testing.T) {
+func TestOutputEscapesNames(t *testing.T) {
 	socket := hostileAgent(t)
 	for _, args := range [][]string{
 		{"get", "pods"}, {"get", "policies"}, {"get", "sets"}, {"get", "status"}, {"get", "nodes"}, {"get", "pods", evil}, {"get", "rules"},

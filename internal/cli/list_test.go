@@ -40,8 +40,8 @@ func podOf(namespace, name string) view.Pod {
 	return view.Pod{Pod: api.PodID{Namespace: namespace, Name: name}}
 }
 
-// TestGetFindsWhatIsNamedAndNothingElse: a name is exact, as kubectl has it, and not a part of one.
-func TestGetFindsWhatIsNamedAndNothingElse(t *testing.T) {
+// TestGetFindsOnlyNamedObjects: a name is exact, as kubectl has it, and not a part of one.
+func TestGetFindsOnlyNamedObjects(t *testing.T) {
 	socket := shop(t)
 	for _, tc := range []struct {
 		args  string
@@ -91,7 +91,7 @@ func TestGetFindsWhatIsNamedAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestGetPrintsAListInJSONAlsoOfOneOrOfNone(t *testing.T) {
+func TestGetPrintsListInJSONForAnyNumber(t *testing.T) {
 	socket := shop(t)
 	for args, want := range map[string]int{"pods shop/web-0": 1, "pods nosuch": 0, "nodes nosuch": 0} {
 		var list []any
@@ -102,7 +102,7 @@ func TestGetPrintsAListInJSONAlsoOfOneOrOfNone(t *testing.T) {
 	}
 }
 
-func TestKindsHaveTheNamesOfKubectl(t *testing.T) {
+func TestKindsHaveNamesOfKubectl(t *testing.T) {
 	socket := shop(t)
 	for kind, want := range map[string]string{"pod": "shop/web-0", "po": "shop/web-0", "np": "shop/web", "netpol": "shop/web",
 		"networkpolicy": "shop/web", "networkpolicies": "shop/web", "policy": "shop/web", "set": "set:node or so", "table": "acl", "rule": "local:1", "POD": "shop/web-0"} {
@@ -112,8 +112,8 @@ func TestKindsHaveTheNamesOfKubectl(t *testing.T) {
 	}
 }
 
-// TestDescribeNamesAPolicyOfAdministrators, which has no namespace, by its name.
-func TestDescribeNamesAPolicyOfAdministrators(t *testing.T) {
+// TestDescribeNamesAdminPolicy, which has no namespace, by its name.
+func TestDescribeNamesAdminPolicy(t *testing.T) {
 	socket := shop(t)
 	for args, want := range map[string][]string{"policy web": {"shop", "-"}, "policy -n shop web": {"shop"}, "policy/shop/web": {"shop"}} {
 		code, out, errOut := sluicectl(socket, "", append([]string{"describe"}, strings.Fields(args)...)...)
@@ -129,8 +129,8 @@ func TestDescribeNamesAPolicyOfAdministrators(t *testing.T) {
 	}
 }
 
-// TestGetPrintsOnePolicyInJSON where it is asked for as before get had one form for all kinds.
-func TestGetPrintsOnePolicyInJSON(t *testing.T) {
+// TestGetPrintsSinglePolicyInJSON where it is asked for as before get had one form for all kinds.
+func TestGetPrintsSinglePolicyInJSON(t *testing.T) {
 	socket := shop(t)
 	var one view.Policy
 	if _, out, _ := sluicectl(socket, "", "get", "policy", "shop/web", "-o", "json"); json.Unmarshal([]byte(out), &one) != nil || one.Rules != 1 {
@@ -138,8 +138,8 @@ func TestGetPrintsOnePolicyInJSON(t *testing.T) {
 	}
 }
 
-// TestNothingTellsThatAPolicyIsEnforced: an answer without nodes is none.
-func TestNothingTellsThatAPolicyIsEnforced(t *testing.T) {
+// TestGetPoliciesIsUnknownWithoutReports: an answer without nodes is none.
+func TestGetPoliciesIsUnknownWithoutReports(t *testing.T) {
 	var asked string
 	nodes := []view.NodeEnforcement{}
 	socket := agent(t, map[string]http.HandlerFunc{"GET /v1/nodes": func(w http.ResponseWriter, r *http.Request) {

@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-// TestNodesShowARevisionThatComparesWithTheTarget: the revision of the store that a node has
+// TestGetNodesShowsRevisionBesideTarget: the revision of the store that a node has
 // reached moves on without policy, too.
-func TestNodesShowARevisionThatComparesWithTheTarget(t *testing.T) {
+func TestGetNodesShowsRevisionBesideTarget(t *testing.T) {
 	now := time.Now()
 	node := func(name string, revision int64, enforced view.Enforcement) view.NodeEnforcement {
 		return view.NodeEnforcement{

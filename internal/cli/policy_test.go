@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-func TestHowFarAPolicyIsEnforcedIsOneCell(t *testing.T) {
+func TestGetPoliciesShowsEnforcementInOneCell(t *testing.T) {
 	problem := api.Problem{Object: "NetworkPolicy a/b", Field: "spec.ingress[0].ports", Class: api.ClassNamedPort, Reason: "no pod has it"}
 	for want, p := range map[string]view.Policy{
 		"yes": {Enforced: view.EnforcedFully, Notes: []api.Problem{problem}},

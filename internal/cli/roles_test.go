@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/internal/cli/credentials"
 )
 
-// TestRolesAreThoseOfTheGuide: a test of kvstore runs the commands of the guide on a real etcd.
-func TestRolesAreThoseOfTheGuide(t *testing.T) {
+// TestRolesAreThoseOfGuide: a test of kvstore runs the commands of the guide on a real etcd.
+func TestRolesAreThoseOfGuide(t *testing.T) {
 	guide, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide", "ksr.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -46,8 +46,8 @@ func TestRolesAreForOneNodeEach(t *testing.T) {
 	}
 }
 
-// TestRolesRefuseWhatAShellWouldRun: the commands go to a shell.
-func TestRolesRefuseWhatAShellWouldRun(t *testing.T) {
+// TestRolesRefuseShellCharacters: the commands go to a shell.
+func TestRolesRefuseShellCharacters(t *testing.T) {
 	for _, tc := range []struct {
 		prefix string
 		nodes  []string

@@ -77,7 +77,7 @@ func sluicectl(socket, stdin string, args ...string) (code int, out, errOut stri
 	return code, o.String(), e.String()
 }
 
-func TestEveryFormatPrintsTheSameValue(t *testing.T) {
+func TestFormatsPrintSameValue(t *testing.T) {
 	pods := []view.Pod{{Pod: api.PodID{Namespace: "shop", Name: "web-0"}, State: "enforced", Labels: map[string]string{"b": "2", "a": "<1>"}}}
 	socket := agent(t, map[string]http.HandlerFunc{"GET /v1/pods": says(pods)})
 
@@ -103,7 +103,7 @@ func TestEveryFormatPrintsTheSameValue(t *testing.T) {
 	}
 }
 
-func TestListsAskForWhatIsWanted(t *testing.T) {
+func TestListingRequestsOnlyNamedObjects(t *testing.T) {
 	var asked []string
 	note := func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.RequestURI())
@@ -121,7 +121,7 @@ func TestListsAskForWhatIsWanted(t *testing.T) {
 	}
 }
 
-func TestExitCodesAreThoseOfTheAnswer(t *testing.T) {
+func TestExitCodesAreThoseOfAnswer(t *testing.T) {
 	explanation := func(allowed bool) http.HandlerFunc {
 		return says([]view.Explanation{{Allowed: true}, {Allowed: allowed}})
 	}
@@ -158,7 +158,7 @@ func TestExitCodesAreThoseOfTheAnswer(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTheConnectionSayWhatToDo(t *testing.T) {
+func TestConnectionErrorsSayWhatToDo(t *testing.T) {
 	dir := filepath.Dir(agent(t, nil))
 	leftover := filepath.Join(dir, "leftover")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: leftover})
@@ -181,7 +181,7 @@ func TestErrorsOfTheConnectionSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestExplanationsTellWhatTheTablesSay(t *testing.T) {
+func TestExplanationsAgreeWithTables(t *testing.T) {
 	for want, answer := range map[string]view.Answer{
 		"renderer acl  permit  agrees\n    no table restricts it\n":                                       {Renderer: "acl", Allowed: true, Agrees: true, Decides: []api.Direction{api.Egress}},
 		"renderer acl  neither end is a pod of this node\n":                                               {Renderer: "acl", Allowed: true, Agrees: true},
@@ -199,7 +199,7 @@ func TestExplanationsTellWhatTheTablesSay(t *testing.T) {
 	}
 }
 
-func TestStatusSaysWhatIsWrong(t *testing.T) {
+func TestStatusNamesFaults(t *testing.T) {
 	s := view.Status{
 		Version: "v1", Source: "etcd", Revision: 4, Seen: 5,
 		Renderers: []view.RendererStatus{{Name: "a", InSync: true, Foreign: []string{"acl 7 of somebody else"}}, {Name: "b", Error: "no interface"}, {Name: "c"}, {Name: "d", InSync: true, Dataplane: "not there"},
@@ -215,7 +215,7 @@ func TestStatusSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestMatrixTellsOfDifferences(t *testing.T) {
+func TestMatrixShowsDifferences(t *testing.T) {
 	for differ, want := range map[int]string{0: "every verdict is that of the specification", 1: "1 verdict not as the specification says", 2: "2 verdicts not as"} {
 		_, out, _ := sluicectl(agent(t, map[string]http.HandlerFunc{"GET /v1/matrix": says(view.Matrix{Differ: differ})}), "", "matrix", "--open")
 		if !strings.Contains(out, want) {
@@ -242,7 +242,7 @@ type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, os.ErrClosed }
 
-func TestOutputThatCannotBeWrittenIsAnError(t *testing.T) {
+func TestOutputErrorsAreReturned(t *testing.T) {
 	for _, format := range []string{"table", "json", "yaml"} {
 		var e bytes.Buffer
 		if code := Run([]string{"version", "-o", format}, nil, brokenPipe{}, &e); code != ExitError || e.Len() == 0 {
@@ -251,7 +251,7 @@ func TestOutputThatCannotBeWrittenIsAnError(t *testing.T) {
 	}
 }
 
-func TestRunSuggestsWhatWasMeant(t *testing.T) {
+func TestRunSuggestsSimilarCommands(t *testing.T) {
 	for args, want := range map[string]string{
 		"get foo":                 `there is no kind "foo": want pods, policies, sets, tables, rules, endpoints, nodes, status`,
 		"get podz":                `there is no kind "podz": did you mean pods?`,
@@ -286,7 +286,7 @@ func TestRunSuggestsWhatWasMeant(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingIsAskedForInWords(t *testing.T) {
+func TestArgumentErrorsNameMissingOnes(t *testing.T) {
 	empty := t.TempDir()
 	for want, args := range map[string][]string{
 		`explain asks about a flow: want SRC and DST:PORT/PROTO, as in "sluicectl explain shop/web-0`: {"explain", "shop/web-0"},
@@ -306,8 +306,8 @@ func TestWhatIsMissingIsAskedForInWords(t *testing.T) {
 	}
 }
 
-// TestEtcdWithCertificatesIsWrittenTo as its guide sets it up.
-func TestEtcdWithCertificatesIsWrittenTo(t *testing.T) {
+// TestCertificatesAllowApplyToEtcd as its guide sets it up.
+func TestCertificatesAllowApplyToEtcd(t *testing.T) {
 	authority := etcd.NewAuthority(t)
 	members := etcd.Start(t, etcd.Options{Authority: authority})
 	cert, key := authority.Issue(t, "sluice-ksr")
@@ -327,7 +327,7 @@ func TestEtcdWithCertificatesIsWrittenTo(t *testing.T) {
 	}
 }
 
-func TestWhoIsNotRootIsToldOfTheAgentOfRoot(t *testing.T) {
+func TestConnectionErrorNamesSocketOfRoot(t *testing.T) {
 	yes, no := func(string) bool { return true }, func(string) bool { return false }
 	for name, tc := range map[string]struct {
 		socket string

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-// TestWholeVerdictsOfServices: what stands first, and the exit code.
-func TestWholeVerdictsOfServices(t *testing.T) {
+// TestExplainOfServicesShowsWholeVerdicts: what stands first, and the exit code.
+func TestExplainOfServicesShowsWholeVerdicts(t *testing.T) {
 	web := view.Service{Name: "shop/web", Port: 80, PortName: "http", Protocol: api.TCP, Endpoints: 2}
 	at := web
 	at.Address, at.PortName, at.Endpoints, at.Note = netip.MustParseAddr("10.96.0.1"), "", 1, "mind this"

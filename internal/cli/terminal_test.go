@@ -82,8 +82,8 @@ var shown = map[string][]string{
 		"matrix", "matrix --from ns-0 --to ns-1"},
 }
 
-// TestTerminalShowsWhatFits: golden files of terminals of three widths; no line is wider.
-func TestTerminalShowsWhatFits(t *testing.T) {
+// TestTerminalOutputFitsWidth: golden files of terminals of three widths; no line is wider.
+func TestTerminalOutputFitsWidth(t *testing.T) {
 	t.Setenv("NO_COLOR", "1")
 	for name, lines := range shown {
 		for _, columns := range []int{80, 120, 200} {
@@ -106,8 +106,8 @@ func TestTerminalShowsWhatFits(t *testing.T) {
 	}
 }
 
-// TestTerminalHasColours, and what is asked for as wide is whole.
-func TestTerminalHasColours(t *testing.T) {
+// TestTerminalOutputHasColours, and what is asked for as wide is whole.
+func TestTerminalOutputHasColours(t *testing.T) {
 	t.Setenv(view.SocketEnv, realShop(t))
 	t.Setenv("NO_COLOR", "")
 	t.Setenv("TERM", "xterm")
@@ -122,8 +122,8 @@ func TestTerminalHasColours(t *testing.T) {
 // runVariable makes the test binary run as sluicectl, with its value as the command line.
 const runVariable = "SLUICE_TEST_RUN"
 
-// TestTerminalIsThatOfTmux: what a person sees in tmux is what a pseudo-terminal shows.
-func TestTerminalIsThatOfTmux(t *testing.T) {
+// TestTerminalOutputInTmux: what a person sees in tmux is what a pseudo-terminal shows.
+func TestTerminalOutputInTmux(t *testing.T) {
 	tmux, err := exec.LookPath("tmux")
 	if err != nil {
 		t.Skip("tmux is not installed")

@@ -50,7 +50,7 @@ func testFile(t *testing.T, documents ...string) string {
 	return path
 }
 
-func TestTestGoesOnAfterASubjectThatRefuses(t *testing.T) {
+func TestTestCommandContinuesAfterRefusal(t *testing.T) {
 	path := testFile(t, refusedTest, passingTest, failingTest)
 	var out, errOut bytes.Buffer
 	code := Run([]string{"test", "--through", "session", path, "absent.yaml"}, nil, &out, &errOut)
@@ -76,7 +76,7 @@ func TestTestGoesOnAfterASubjectThatRefuses(t *testing.T) {
 	}
 }
 
-func TestTestReportsEachTestWhenItHasEnded(t *testing.T) {
+func TestTestCommandReportsEachTestAtItsEnd(t *testing.T) {
 	var out, errOut bytes.Buffer
 	var seen []string // when a test begins
 	old := maps.Clone(subjects)
@@ -93,7 +93,7 @@ func TestTestReportsEachTestWhenItHasEnded(t *testing.T) {
 	}
 }
 
-func TestTestEndsATestAfterItsTimeout(t *testing.T) {
+func TestTestCommandEndsTestAfterTimeout(t *testing.T) {
 	var out, errOut bytes.Buffer
 	if code := Run([]string{"test", "--through", "acl", "--timeout", "1ns", testFile(t, passingTest)}, nil, &out, &errOut); code != ExitError || !strings.Contains(out.String(), "error passes: the test took longer than 1ns: ") {
 		t.Errorf("exit code %d, %s%s", code, &out, &errOut)

@@ -36,7 +36,7 @@ func told() []view.PacketVerdict {
 	}
 }
 
-func TestVerdictsAreFollowed(t *testing.T) {
+func TestWatchFollowsVerdicts(t *testing.T) {
 	var asked []view.Watch
 	socket := agent(t, map[string]http.HandlerFunc{"POST /v1/verdicts": func(w http.ResponseWriter, r *http.Request) {
 		var q view.Watch
@@ -86,7 +86,7 @@ func mustJSON(t *testing.T, v any) []byte {
 	return b
 }
 
-func TestWhatCannotBeFollowedIsSaid(t *testing.T) {
+func TestWatchRefusesWithReason(t *testing.T) {
 	refusing := agent(t, map[string]http.HandlerFunc{"POST /v1/verdicts": fails(http.StatusUnprocessableEntity, "nobody tells")})
 	ending := agent(t, map[string]http.HandlerFunc{"POST /v1/verdicts": func(http.ResponseWriter, *http.Request) {}})
 	breaking := agent(t, map[string]http.HandlerFunc{"POST /v1/verdicts": func(w http.ResponseWriter, _ *http.Request) {

@@ -213,9 +213,9 @@ func TestInstallerBringsSettingsUpToDate(t *testing.T) {
 	}
 }
 
-// TestInstallerLeavesANetworkThatThePluginMakes: it installs the program, and only the
+// TestInstallerLeavesNetworksOfPlugin: it installs the program, and only the
 // plugin that owns the list changes it.
-func TestInstallerLeavesANetworkThatThePluginMakes(t *testing.T) {
+func TestInstallerLeavesNetworksOfPlugin(t *testing.T) {
 	for file, text := range map[string]string{
 		"10-a.conflist": `{"name": "pods", "plugins": [{"type": "sluice-cni", "dataplane": "vpp", "ipam": {"type": "host-local"}}, {"type": "portmap"}]}`,
 		"10-a.conf":     `{"name": "pods", "type": "sluice-cni", "dataplane": "vpp", "ipam": {"type": "host-local"}}`,
@@ -237,8 +237,8 @@ func TestInstallerLeavesANetworkThatThePluginMakes(t *testing.T) {
 	}
 }
 
-// TestInstallerTakesASinglePluginAsItIsNow has another installer write it while its list is made.
-func TestInstallerTakesASinglePluginAsItIsNow(t *testing.T) {
+// TestInstallerTakesSinglePluginFromFile has another installer write it while its list is made.
+func TestInstallerTakesSinglePluginFromFile(t *testing.T) {
 	h := newHost(t)
 	h.put("10-a.conf", single)
 	h.must(h.installer().copyProgram())
@@ -258,8 +258,8 @@ func TestInstallerTakesASinglePluginAsItIsNow(t *testing.T) {
 	}
 }
 
-// TestInstallerLeavesAloneWhatCannotBeRead: the error names the file, and nothing changes.
-func TestInstallerLeavesAloneWhatCannotBeRead(t *testing.T) {
+// TestInstallerLeavesUnreadableFiles: the error names the file, and nothing changes.
+func TestInstallerLeavesUnreadableFiles(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"half of it":       {list[:50], "no JSON object"},
 		"a list":           {`[1]`, "no JSON object"},
@@ -318,8 +318,8 @@ func TestInstallerLeavesAloneWhatCannotBeRead(t *testing.T) {
 	})
 }
 
-// TestInstallerRefusesMembersThatThePluginRefuses asks the real plugin.
-func TestInstallerRefusesMembersThatThePluginRefuses(t *testing.T) {
+// TestInstallerRefusesMembersThatPluginRefuses asks the real plugin.
+func TestInstallerRefusesMembersThatPluginRefuses(t *testing.T) {
 	h := newHost(t)
 	for _, c := range []struct {
 		members map[string]any
@@ -359,10 +359,10 @@ func (h *host) start(i *Installer) (stop func()) {
 	return stop
 }
 
-// TestInstallerLosesNothingThatOthersWrite has another installer write its list 200 times, in turns
+// TestInstallerKeepsConcurrentWrites has another installer write its list 200 times, in turns
 // at once and by a new file. At every moment there is a whole configuration, but for what the other
 // one itself tears, and in the end there is its last one with the plugin.
-func TestInstallerLosesNothingThatOthersWrite(t *testing.T) {
+func TestInstallerKeepsConcurrentWrites(t *testing.T) {
 	h := newHost(t)
 	path := filepath.Join(h.conf, "10-a.conflist")
 	text := func(n int) []byte {
@@ -406,8 +406,8 @@ func TestInstallerLosesNothingThatOthersWrite(t *testing.T) {
 	})
 }
 
-// TestReplacePutsBackWhatWasWrittenMeanwhile: the file is not the one that was read.
-func TestReplacePutsBackWhatWasWrittenMeanwhile(t *testing.T) {
+// TestReplaceRestoresConcurrentWrite: the file is not the one that was read.
+func TestReplaceRestoresConcurrentWrite(t *testing.T) {
 	h := newHost(t)
 	h.put("a", "theirs")
 	path := filepath.Join(h.conf, "a")
@@ -423,7 +423,7 @@ func TestReplacePutsBackWhatWasWrittenMeanwhile(t *testing.T) {
 	}
 }
 
-func TestInstallerIsAlone(t *testing.T) {
+func TestInstallerRunsOnce(t *testing.T) {
 	h := newHost(t)
 	h.put("10-a.conflist", list)
 	held, err := lock(h.conf)
@@ -457,7 +457,7 @@ func TestInstallerIsAlone(t *testing.T) {
 	})
 }
 
-func TestRemoveLeavesTheProgramForPodsThatWereMadeWithIt(t *testing.T) {
+func TestRemoveLeavesProgramForItsPods(t *testing.T) {
 	h := newHost(t)
 	h.put("10-a.conflist", list)
 	h.must(h.installer().install())
@@ -477,8 +477,8 @@ func TestRemoveLeavesTheProgramForPodsThatWereMadeWithIt(t *testing.T) {
 	}
 }
 
-// TestRemoveLeavesAConfiguration that is gone for a moment.
-func TestRemoveLeavesAConfiguration(t *testing.T) {
+// TestRemoveLeavesConfiguration that is gone for a moment.
+func TestRemoveLeavesConfiguration(t *testing.T) {
 	h := newHost(t)
 	h.put("10-a.conflist", list)
 	h.must(h.installer().install())
@@ -496,9 +496,9 @@ func TestRemoveLeavesAConfiguration(t *testing.T) {
 	}
 }
 
-// TestInstallerSurvivesItsDeath kills an installer between any two of its steps. The folder has a
+// TestInstallerSurvivesKill kills an installer between any two of its steps. The folder has a
 // whole configuration then, and the next one finishes.
-func TestInstallerSurvivesItsDeath(t *testing.T) {
+func TestInstallerSurvivesKill(t *testing.T) {
 	for file, text := range map[string]string{"10-a.conflist": list, "10-a.conf": single} {
 		for at := 1; ; at++ {
 			h := newHost(t)

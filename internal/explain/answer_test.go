@@ -46,10 +46,10 @@ func asked(f api.Flow) view.Question {
 	return q
 }
 
-// TestWhatRenderersNameIsTrue asks random clusters, and holds every rule that a
+// TestExplainOfRenderersNamesRightRules asks random clusters, and holds every rule that a
 // renderer names against the manifests: it is there, its policy selects an end of the
 // flow for that direction, and alone it does to the flow what its role says.
-func TestWhatRenderersNameIsTrue(t *testing.T) {
+func TestExplainOfRenderersNamesRightRules(t *testing.T) {
 	seen := map[view.OriginRole]int{}
 	for seed := range uint64(60) {
 		s := cluster.Random(seed, cluster.Small())
@@ -195,7 +195,7 @@ type silent struct{ renderer.Renderer }
 
 func (silent) Name() string { return "silent" }
 
-func TestEveryRendererOfANodeIsAsked(t *testing.T) {
+func TestExplainAsksEveryRendererOfNode(t *testing.T) {
 	m := manifestsOf(t, demo)
 	recorder := renderertest.NewRecorder("recorder", t)
 	sw := &node.Vswitch{}
@@ -260,7 +260,7 @@ func said(e view.Explanation) (out []string) {
 	return out
 }
 
-func TestARuleThatStandsForSeveralSaysSo(t *testing.T) {
+func TestExplainNamesAllRulesThatOneReplaces(t *testing.T) {
 	m := manifestsOf(t, demo+`---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -284,9 +284,9 @@ spec:
 	}
 }
 
-// TestManifestsAreExplainedAsTheyAreEnforced asks random clusters, odd ones too, and
+// TestManifestsAreExplainedAsEnforced asks random clusters, odd ones too, and
 // wants the pipeline to say what the specification says.
-func TestManifestsAreExplainedAsTheyAreEnforced(t *testing.T) {
+func TestManifestsAreExplainedAsEnforced(t *testing.T) {
 	cfg := cluster.SmallWithSharedAddresses()
 	rapid.Check(t, func(t *rapid.T) {
 		s := cluster.Gen(cfg).Draw(t, "state")
@@ -305,7 +305,7 @@ func TestManifestsAreExplainedAsTheyAreEnforced(t *testing.T) {
 	})
 }
 
-func TestAQuestionAboutTooManyNodesIsRefused(t *testing.T) {
+func TestOnNodesRefusesTooManyNodes(t *testing.T) {
 	var load manifests.Load
 	for i := range maxNodes + 1 {
 		objects, problems := manifests.Decode(strings.NewReader(fmt.Sprintf(

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestTheMatrixHasPodsByApplicationAndTheBlocksThatPoliciesName(t *testing.T) {
+func TestMatrixGroupsPodsAndPolicyBlocks(t *testing.T) {
 	c := clusterOf(t, demo+`---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy

@@ -45,10 +45,10 @@ func podsWith(pods *model.LabelSelector) *model.ClusterPolicy_Peer {
 	return &model.ClusterPolicy_Peer{Peer: &model.ClusterPolicy_Peer_Pods{Pods: &model.ClusterPolicy_Pods{Namespaces: &model.LabelSelector{}, Pods: pods}}}
 }
 
-// TestARuleOfTheStoreMeansWhatItSays has each rule of a table twice: allowing, beside a
+// TestStateReadsAdminRules has each rule of a table twice: allowing, beside a
 // NetworkPolicy that isolates (of the baseline without, where nothing else decides), and
 // denying.
-func TestARuleOfTheStoreMeansWhatItSays(t *testing.T) {
+func TestStateReadsAdminRules(t *testing.T) {
 	number := func(p model.Protocol, n, end uint32) *model.ClusterPolicy_Port {
 		return &model.ClusterPolicy_Port{Protocol: p, Port: &model.ClusterPolicy_Port_Number{Number: n}, EndPort: end}
 	}
@@ -121,7 +121,7 @@ func TestARuleOfTheStoreMeansWhatItSays(t *testing.T) {
 	}
 }
 
-func TestPeersOfEgressMeanWhatTheySay(t *testing.T) {
+func TestStateReadsEgressPeers(t *testing.T) {
 	nodes := []*model.Node{{Name: "n1", Labels: []*model.Label{{Key: "role", Value: "edge"}}, Addresses: []string{dbAddr.String()}}}
 	network := func(cidr string) *model.ClusterPolicy_Peer {
 		return &model.ClusterPolicy_Peer{Peer: &model.ClusterPolicy_Peer_Network{Network: cidr}}
@@ -164,7 +164,7 @@ func TestPeersOfEgressMeanWhatTheySay(t *testing.T) {
 	}
 }
 
-func TestAPolicyStandsWhereItsMessageSays(t *testing.T) {
+func TestStateKeepsTierAndPriority(t *testing.T) {
 	deny := &model.ClusterPolicy_Rule{Action: model.ClusterPolicy_ACTION_DENY, Peers: []*model.ClusterPolicy_Peer{everyPod()}, AnyPort: true}
 	anp := model.ClusterPolicy_KIND_ADMIN_NETWORK_POLICY
 	with := func(kind model.ClusterPolicy_Kind, change func(*model.ClusterPolicy)) *model.ClusterPolicy {
@@ -202,7 +202,7 @@ func TestAPolicyStandsWhereItsMessageSays(t *testing.T) {
 	}
 }
 
-func TestANodeComesBackWithItsAddresses(t *testing.T) {
+func TestStateKeepsAddressesOfNodes(t *testing.T) {
 	got := nodeObject(&model.Node{Name: "n1", Labels: []*model.Label{{Key: "role", Value: "edge"}}, Addresses: []string{"192.168.0.1", "fd00::1"}})
 	want := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"role": "edge"}}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
 		{Type: corev1.NodeInternalIP, Address: "192.168.0.1"}, {Type: corev1.NodeInternalIP, Address: "fd00::1"}}}}

@@ -75,7 +75,7 @@ func withoutRefused(s oracle.State) oracle.State {
 	return cluster.Edited(s, refused)
 }
 
-func TestTheOracleSaysTheSameAboutWhatWasReflected(t *testing.T) {
+func TestStateHasVerdictsOfItsObjects(t *testing.T) {
 	cfg := cluster.SmallWithSharedAddresses()
 	rapid.Check(t, func(rt *rapid.T) {
 		s := withoutRefused(cluster.Gen(cfg).Draw(rt, "state"))
@@ -91,9 +91,9 @@ func TestTheOracleSaysTheSameAboutWhatWasReflected(t *testing.T) {
 	})
 }
 
-// TestTheRandomStatesHaveBothVerdicts keeps the property above from holding only
+// TestStateGeneratorCoversBothVerdicts keeps the property above from holding only
 // because everything is open, or closed.
-func TestTheRandomStatesHaveBothVerdicts(t *testing.T) {
+func TestStateGeneratorCoversBothVerdicts(t *testing.T) {
 	var allowed, asked int
 	for seed := range uint64(20) {
 		s := withoutRefused(cluster.Random(seed, cluster.Small()))
@@ -110,7 +110,7 @@ func TestTheRandomStatesHaveBothVerdicts(t *testing.T) {
 	}
 }
 
-func TestWhatIsReflectedOnceStaysAsItIs(t *testing.T) {
+func TestStateReflectedTwiceIsUnchanged(t *testing.T) {
 	cfg := cluster.Small()
 	cfg.Odd = false // what is invalid is written down in a shorter way than it came
 	rapid.Check(t, func(rt *rapid.T) {
@@ -149,7 +149,7 @@ func isolating(rules ...*model.NetworkPolicy_Rule) *model.NetworkPolicy {
 	return &model.NetworkPolicy{Namespace: "shop", Name: "p", PodSelector: &model.LabelSelector{}, IsolatesIngress: true, Ingress: rules}
 }
 
-func TestPeersThatAreInvalidMatchNothing(t *testing.T) {
+func TestStateOfInvalidPeersMatchesNothing(t *testing.T) {
 	app := func(op model.LabelSelector_Operator, values ...string) *model.LabelSelector {
 		return &model.LabelSelector{MatchExpressions: []*model.LabelSelector_Requirement{{Key: "app", Operator: op, Values: values}}}
 	}
@@ -194,7 +194,7 @@ func both(a, b string) *model.LabelSelector {
 	return &model.LabelSelector{MatchLabels: []*model.Label{{Key: "app", Value: a}, {Key: "app", Value: b}}}
 }
 
-func TestPortsThatAreInvalidMatchNothing(t *testing.T) {
+func TestStateOfInvalidPortsMatchesNothing(t *testing.T) {
 	number := func(n uint32) *model.NetworkPolicy_Port {
 		return &model.NetworkPolicy_Port{Protocol: model.Protocol_PROTOCOL_TCP, Port: &model.NetworkPolicy_Port_Number{Number: n}}
 	}
@@ -239,7 +239,7 @@ func TestPortsThatAreInvalidMatchNothing(t *testing.T) {
 	}
 }
 
-func TestIsolationIsWhatTheMessageSays(t *testing.T) {
+func TestStateKeepsIsolation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy *model.NetworkPolicy
 		want   bool
@@ -262,7 +262,7 @@ func TestIsolationIsWhatTheMessageSays(t *testing.T) {
 	}
 }
 
-func TestAPodComesBackWithEverythingThatPolicyNeeds(t *testing.T) {
+func TestStateKeepsPods(t *testing.T) {
 	got := Pod(&model.Pod{
 		Namespace: "shop", Name: "web", Labels: []*model.Label{{Key: "app", Value: "web"}},
 		Ips: []string{"10.0.0.1", "fd00::1"}, Phase: model.Pod_PHASE_FAILED, HostNetwork: true,
@@ -286,7 +286,7 @@ func TestAPodComesBackWithEverythingThatPolicyNeeds(t *testing.T) {
 	}
 }
 
-func TestEveryPhaseComesBack(t *testing.T) {
+func TestStateKeepsPhases(t *testing.T) {
 	for _, want := range []corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown} {
 		m := stored(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Status: corev1.PodStatus{Phase: want}})
 		if got := Pod(m.(*model.Pod)).Status.Phase; got != want {
@@ -295,7 +295,7 @@ func TestEveryPhaseComesBack(t *testing.T) {
 	}
 }
 
-func TestNilMessagesAreLeftOut(t *testing.T) {
+func TestStateIgnoresNilMessages(t *testing.T) {
 	got := State([]*model.Namespace{nil}, []*model.Pod{nil}, []*model.NetworkPolicy{nil})
 	if diff := cmp.Diff(oracle.State{}, got); diff != "" {
 		t.Errorf("state (-want +got):\n%s", diff)

@@ -91,7 +91,7 @@ func flows(t testing.TB, c Cluster, q view.Question) (out []string) {
 	return out
 }
 
-func TestQuestionsAreResolvedIntoFlows(t *testing.T) {
+func TestQuestionsBecomeFlows(t *testing.T) {
 	c := clusterOf(t, demo)
 	v4 := "demo/friend demo/server 10.2.0.2:49152 -> 10.2.0.1:80/tcp"
 	for name, tc := range map[string]struct {
@@ -126,7 +126,7 @@ func TestQuestionsAreResolvedIntoFlows(t *testing.T) {
 	}
 }
 
-func TestWrongQuestionsSayWhatIsWrong(t *testing.T) {
+func TestQuestionErrorsSayWhatIsWrong(t *testing.T) {
 	c := clusterOf(t, demo)
 	for want, q := range map[string]view.Question{
 		`source: "" is neither an address, nor namespace/pod, nor a selector`:                                                                  {Dst: "demo/server", Port: "80", Protocol: api.TCP},
@@ -153,7 +153,7 @@ func TestWrongQuestionsSayWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestAQuestionAboutTooManyFlowsIsRefusedBeforeTheyAreMade(t *testing.T) {
+func TestQuestionsRefusesTooManyFlows(t *testing.T) {
 	var c Cluster
 	for i := range 3000 {
 		c.Pods = append(c.Pods, &model.Pod{

@@ -105,10 +105,10 @@ func sorted(list []netip.AddrPort) []netip.AddrPort {
 	return slices.Compact(list)
 }
 
-// TestVerdictsOfAServiceAreThoseOfItsEndpoints: for random clusters, services and sources,
+// TestServiceVerdictsAreThoseOfEndpoints: for random clusters, services and sources,
 // endpoints are those of Kubernetes, and each verdict is that of the specification on the pair of
 // pods.
-func TestVerdictsOfAServiceAreThoseOfItsEndpoints(t *testing.T) {
+func TestServiceVerdictsAreThoseOfEndpoints(t *testing.T) {
 	flows, empty, denied := 0, 0, 0
 	for seed := range uint64(150) {
 		s, r := cluster.Random(seed, cluster.Small()), cluster.NewRand(seed)
@@ -285,8 +285,8 @@ func TestQuestionsAboutServices(t *testing.T) {
 	}
 }
 
-// TestAServiceOfTooManyEndpointsIsRefused before they are looked up among the pods.
-func TestAServiceOfTooManyEndpointsIsRefused(t *testing.T) {
+// TestQuestionsRefusesServiceOfTooManyEndpoints before they are looked up among the pods.
+func TestQuestionsRefusesServiceOfTooManyEndpoints(t *testing.T) {
 	var c Cluster
 	slice := &model.EndpointSlice{Namespace: "a", Name: "x", Service: "s", Subsets: []*model.EndpointSlice_Subset{{Ports: []*model.EndpointSlice_Port{{Port: 1}}}}}
 	for i := range 100_000 {

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-func TestParseEndpointReadsOneKindOfThing(t *testing.T) {
+func TestParseEndpointReadsOneKind(t *testing.T) {
 	type kind struct {
 		Addr, Namespace, Name, Selector string
 	}
@@ -41,7 +41,7 @@ func TestParseEndpointReadsOneKindOfThing(t *testing.T) {
 	}
 }
 
-func TestParseEndpointSaysWhatIsWanted(t *testing.T) {
+func TestParseEndpointErrorsNameForms(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                 `"" is neither an address, nor namespace/pod, nor a selector such as app=web`,
 		"10.0.0.0/8":       `"10.0.0.0/8" is a prefix: want one address of it, such as 10.0.0.0`,

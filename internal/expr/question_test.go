@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-func TestDestinationsAreReadAsTheyAreMeant(t *testing.T) {
+func TestParseQuestionReadsDestinations(t *testing.T) {
 	for text, want := range map[string]view.Question{
 		"shop/web-0:8080":                    {Dst: "shop/web-0", Port: "8080", Protocol: api.TCP},
 		"shop/web-0:8080/tcp":                {Dst: "shop/web-0", Port: "8080", Protocol: api.TCP},
@@ -46,7 +46,7 @@ func TestDestinationsAreReadAsTheyAreMeant(t *testing.T) {
 	}
 }
 
-func TestWrongDestinationsSayWhatIsWanted(t *testing.T) {
+func TestParseQuestionErrorsNameForms(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                      "the destination is empty",
 		":80":                   "the destination is empty",
@@ -106,7 +106,7 @@ func FuzzQuestion(f *testing.F) {
 	})
 }
 
-func TestServicesAreParsed(t *testing.T) {
+func TestParseQuestionReadsServices(t *testing.T) {
 	for dst, want := range map[string]view.Question{
 		"svc/shop/web:80":       {Src: "x", Dst: "svc/shop/web", Port: "80", Protocol: api.AnyProtocol},
 		"svc/shop/web:http":     {Src: "x", Dst: "svc/shop/web", Port: "http", Protocol: api.AnyProtocol},

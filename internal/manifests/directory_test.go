@@ -72,7 +72,7 @@ const (
 	shopKey   = "namespace/_/shop"
 )
 
-func TestADirectoryWritesOnlyWhatChanges(t *testing.T) {
+func TestDirectoryWritesOnlyChanges(t *testing.T) {
 	dt := newDirectoryTest(t)
 	dt.sync(nil)
 	dt.write("web.yaml", samples.Policy(samples.GoodPolicy))
@@ -93,7 +93,7 @@ func TestADirectoryWritesOnlyWhatChanges(t *testing.T) {
 	}
 }
 
-func TestAnObjectThatARightFileNoLongerNamesIsDeleted(t *testing.T) {
+func TestDirectoryDeletesObjectsOfValidFiles(t *testing.T) {
 	dt := newDirectoryTest(t)
 	dt.write("a.yaml", samples.Policy(samples.GoodPolicy)+"---\n"+samples.Namespace("shop")+"---\n"+samples.Namespace("b"))
 	dt.sync(nil, "put namespace/_/b", "put "+shopKey, "put "+policyKey)
@@ -103,7 +103,7 @@ func TestAnObjectThatARightFileNoLongerNamesIsDeleted(t *testing.T) {
 	dt.sync(nil, "delete "+shopKey, "delete "+policyKey)
 }
 
-func TestAMistakeDeletesNothing(t *testing.T) {
+func TestDirectoryDeletesNothingOnErrors(t *testing.T) {
 	const held = "; the last good version of the object stays in force"
 	const heldAll = "; the last good versions of the objects of the file stay in force"
 	two := samples.Policy(samples.GoodPolicy) + "---\n" + samples.Namespace("shop")
@@ -135,7 +135,7 @@ func TestAMistakeDeletesNothing(t *testing.T) {
 	}
 }
 
-func TestAFieldThatFailsClosedTakesEffect(t *testing.T) {
+func TestDirectoryAppliesFieldsThatFailClosed(t *testing.T) {
 	dt := newDirectoryTest(t)
 	dt.write("web.yaml", samples.Policy(samples.GoodPolicy))
 	dt.sync(nil, "put "+shopKey, "put "+policyKey)
@@ -143,7 +143,7 @@ func TestAFieldThatFailsClosedTakesEffect(t *testing.T) {
 	dt.sync([]string{`web.yaml: NetworkPolicy shop/web: spec.ingress[0].from[0].ipBlock.cidr: "x" is not a CIDR: want for example 10.0.0.0/8 or 2001:db8::/32`}, "put "+policyKey)
 }
 
-func TestWhatFilesSayNowGoesBeforeWhatIsHeld(t *testing.T) {
+func TestDirectoryPrefersFilesToKeptVersions(t *testing.T) {
 	dt := newDirectoryTest(t)
 	dt.write("a.yaml", samples.Policy(samples.GoodPolicy))
 	dt.sync(nil, "put "+shopKey, "put "+policyKey)
@@ -158,7 +158,7 @@ func TestWhatFilesSayNowGoesBeforeWhatIsHeld(t *testing.T) {
 	dt.sync([]string{problem}, "put "+policyKey)
 }
 
-func TestOfDuplicateObjectsTheNextTakesOver(t *testing.T) {
+func TestDirectoryReplacesRemovedDuplicate(t *testing.T) {
 	dt := newDirectoryTest(t)
 	dt.write("a.yaml", samples.Policy(samples.GoodPolicy))
 	dt.write("b.yaml", samples.Policy("{podSelector: {}}"))
@@ -168,7 +168,7 @@ func TestOfDuplicateObjectsTheNextTakesOver(t *testing.T) {
 	dt.sync(nil, "put "+policyKey)
 }
 
-func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
+func TestDirectoryLeavesObjectsOfOthers(t *testing.T) {
 	dt := newDirectoryTest(t)
 	foreign := []byte("labels of an API server")
 	dt.store.Put(model.Root(memstore.Prefix)+shopKey, foreign)
@@ -182,7 +182,7 @@ func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-func TestAfterARestartEqualStateIsNotWrittenAndStillOwned(t *testing.T) {
+func TestDirectoryAfterRestartWritesNothing(t *testing.T) {
 	dt := newDirectoryTest(t)
 	dt.write("web.yaml", samples.Policy(samples.GoodPolicy))
 	dt.sync(nil, "put "+shopKey, "put "+policyKey)
@@ -192,7 +192,7 @@ func TestAfterARestartEqualStateIsNotWrittenAndStillOwned(t *testing.T) {
 	dt.sync(nil, "delete "+shopKey, "delete "+policyKey)
 }
 
-func TestAfterAFailureTheNextSyncDoesTheRest(t *testing.T) {
+func TestDirectorySyncCompletesFailedOne(t *testing.T) {
 	gone := errors.New("gone")
 	fails := func(dt *directoryTest) {
 		t.Helper()
@@ -234,7 +234,7 @@ func TestAfterAFailureTheNextSyncDoesTheRest(t *testing.T) {
 	})
 }
 
-func TestADirectoryOrAFileThatVanishedBehindAnErrorDeletesNothing(t *testing.T) {
+func TestDirectoryUnreadableDeletesNothing(t *testing.T) {
 	dt := newDirectoryTest(t)
 	dt.write("sub/web.yaml", samples.Policy(samples.GoodPolicy))
 	dt.sync(nil, "put "+shopKey, "put "+policyKey)
@@ -259,7 +259,7 @@ func adminYAML(spec string) string {
 	return "apiVersion: policy.networking.k8s.io/v1alpha1\nkind: AdminNetworkPolicy\nmetadata: {name: web}\nspec: " + spec + "\n"
 }
 
-func TestADirectoryKeepsTheLastGoodVersionOfAClusterScopedPolicy(t *testing.T) {
+func TestDirectoryKeepsLastValidAdminPolicy(t *testing.T) {
 	const key = "adminnetworkpolicy/_/web"
 	dt := newDirectoryTest(t)
 	dt.write("web.yaml", adminYAML("{priority: 1, subject: {namespaces: {}}, ingress: [{action: Deny, from: [{namespaces: {}}]}]}"))

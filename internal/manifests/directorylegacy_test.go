@@ -37,9 +37,9 @@ func (dt *directoryTest) notes(want ...string) {
 	}
 }
 
-// TestADirectoryFollowsTheIsolationOfANamespace: the annotation and the policies stand
+// TestDirectoryFollowsIsolationAnnotation: the annotation and the policies stand
 // in files of their own, and either may change.
-func TestADirectoryFollowsTheIsolationOfANamespace(t *testing.T) {
+func TestDirectoryFollowsIsolationAnnotation(t *testing.T) {
 	dt := newLegacyDirectoryTest(t)
 	dt.write("policy.yaml", samples.LegacyPolicy(allowed))
 	dt.sync(nil, "put "+shopKey, "put "+denyKey, "put "+policyKey)
@@ -71,9 +71,9 @@ func TestADirectoryFollowsTheIsolationOfANamespace(t *testing.T) {
 	dt.sync(nil, "delete "+shopKey, "delete "+denyKey, "delete "+policyKey)
 }
 
-// TestAMistakeInLegacyManifestsOpensNothing: what was good stays in force, with the
+// TestDirectoryLegacyErrorOpensNothing: what was good stays in force, with the
 // meaning that it has beside everything else that is in force.
-func TestAMistakeInLegacyManifestsOpensNothing(t *testing.T) {
+func TestDirectoryLegacyErrorOpensNothing(t *testing.T) {
 	const held = "; the last good version of the object stays in force"
 	misspelt := "policy.yaml: NetworkPolicy shop/web: spec.ingres: is not a known field: did you mean ingress?" + held
 
@@ -128,9 +128,9 @@ func TestAMistakeInLegacyManifestsOpensNothing(t *testing.T) {
 	})
 }
 
-// TestWithoutTheOptionADirectoryKeepsWhatBecomesLegacy: it is refused as any version
+// TestDirectoryKeepsObjectThatBecomesLegacy: it is refused as any version
 // that is not read.
-func TestWithoutTheOptionADirectoryKeepsWhatBecomesLegacy(t *testing.T) {
+func TestDirectoryKeepsObjectThatBecomesLegacy(t *testing.T) {
 	dt := newDirectoryTest(t)
 	dt.write("policy.yaml", samples.Policy(allowed))
 	dt.sync(nil, "put "+shopKey, "put "+policyKey)

@@ -21,9 +21,9 @@ func manyBlocks() string {
 		strings.TrimSuffix(b.String(), ",") + `]}]}}`
 }
 
-// TestWhatGrowsTooLargeStaysInForce: an edit that exceeds a limit deletes nothing, and
+// TestDirectoryKeepsObjectThatGrowsTooLarge: an edit that exceeds a limit deletes nothing, and
 // the problem tells the size and the limit.
-func TestWhatGrowsTooLargeStaysInForce(t *testing.T) {
+func TestDirectoryKeepsObjectThatGrowsTooLarge(t *testing.T) {
 	const heldAll = "; the last good versions of the objects of the file stay in force"
 	for name, c := range map[string]struct{ content, problem string }{
 		"the value": {manyBlocks() + "\n---\n" + samples.Namespace("shop"), fmt.Sprintf("bytes in the store, the limit is %d: split it; the last good version of the object stays in force", model.MaxValue)},
@@ -48,7 +48,7 @@ func TestWhatGrowsTooLargeStaysInForce(t *testing.T) {
 	}
 }
 
-func TestAFileThatGrowsTooLargeIsNotRead(t *testing.T) {
+func TestLoadRefusesTooLargeFile(t *testing.T) {
 	dt := newDirectoryTest(t)
 	dt.write("web.yaml", samples.Policy(samples.GoodPolicy))
 	dt.sync(nil, "put "+shopKey, "put "+policyKey)

@@ -50,7 +50,7 @@ func checkLoad(t *testing.T, dir string, got Load, want []string, problems []str
 	}
 }
 
-func TestADirectoryIsReadInTheOrderOfThePaths(t *testing.T) {
+func TestLoadReadsDirectoryInPathOrder(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{
 		"b.yaml": samples.Namespace("b"), "a.yml": samples.Namespace("a"), "sub/deep/c.json": `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"c"}}`,
@@ -78,7 +78,7 @@ func TestADirectoryIsReadInTheOrderOfThePaths(t *testing.T) {
 	}, 6, 1)
 }
 
-func TestFilesAndTheStandardInputAreReadInTheOrderGiven(t *testing.T) {
+func TestLoadReadsFilesInGivenOrder(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"one.txt": samples.Namespace("a"), "two.yaml": samples.Namespace("b")})
 	one, two := filepath.Join(dir, "one.txt"), filepath.Join(dir, "two.yaml")
@@ -91,7 +91,7 @@ func TestFilesAndTheStandardInputAreReadInTheOrderGiven(t *testing.T) {
 	}, 3, 0)
 }
 
-func TestPathsThatCannotBeOpenedAreErrors(t *testing.T) {
+func TestLoadReportsUnreadablePaths(t *testing.T) {
 	for name, c := range map[string]struct {
 		paths []string
 		want  string
@@ -106,7 +106,7 @@ func TestPathsThatCannotBeOpenedAreErrors(t *testing.T) {
 	}
 }
 
-func TestOfDuplicatesTheFirstStays(t *testing.T) {
+func TestLoadKeepsFirstDuplicate(t *testing.T) {
 	in := "apiVersion: v1\nkind: Pod\nmetadata: {name: web, labels: {nr: one}}\n---\n" +
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: default, labels: {nr: two}}\n"
 	objs, problems := Decode(strings.NewReader(in), "f")
@@ -119,7 +119,7 @@ func TestOfDuplicatesTheFirstStays(t *testing.T) {
 	}
 }
 
-func TestImpliedNamespacesAreThoseThatNobodyDefines(t *testing.T) {
+func TestImpliedNamespacesAreUndefinedOnes(t *testing.T) {
 	objs, problems := Decode(strings.NewReader(strings.Join([]string{
 		"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a}}\n",
 		samples.Policy("{podSelector: {}}"), samples.Pod(""),
@@ -143,7 +143,7 @@ func TestImpliedNamespacesAreThoseThatNobodyDefines(t *testing.T) {
 	}
 }
 
-func TestSkippedObjectsHaveTheReferencesOfKubectl(t *testing.T) {
+func TestLoadNamesSkippedObjectsLikeKubectl(t *testing.T) {
 	load, err := LoadFiles([]string{Stdin}, strings.NewReader("{apiVersion: apps/v1, kind: Deployment, metadata: {name: foo}}\n---\n{apiVersion: v1, kind: SecretList, items: []}\n---\n{apiVersion: v1, kind: Secret, metadata: {name: \"a\\nb\"}}\n"))
 	if diff := cmp.Diff([]string{"deployment.apps/foo", "secretlist", `"secret/a\nb"`}, load.Skipped); diff != "" || err != nil {
 		t.Errorf("%v, skipped (-want +got):\n%s", err, diff)

@@ -45,8 +45,8 @@ func checkStays(t fataler, out string, cluster legacy.Cluster) {
 	}
 }
 
-// TestTheExamplesOfTheProposalAreConverted: the three of the proposal of NetworkPolicy.
-func TestTheExamplesOfTheProposalAreConverted(t *testing.T) {
+// TestModerniseConvertsExamplesOfProposal: the three of the proposal of NetworkPolicy.
+func TestModerniseConvertsExamplesOfProposal(t *testing.T) {
 	for _, name := range []string{"frontend", "https", "everything"} {
 		t.Run(name, func(t *testing.T) {
 			in, err := os.ReadFile(filepath.Join("testdata", "legacy", name+".yaml"))
@@ -70,7 +70,7 @@ func TestTheExamplesOfTheProposalAreConverted(t *testing.T) {
 	}
 }
 
-func TestEverythingElsePassesThroughInItsOrder(t *testing.T) {
+func TestModerniseKeepsOtherDocuments(t *testing.T) {
 	const in = `# a comment
 apiVersion: apps/v1
 kind: Deployment
@@ -191,7 +191,7 @@ spec:
 	checkStays(t, got, legacy.Before17)
 }
 
-func TestWhatCannotBeConvertedIsMissingAndTold(t *testing.T) {
+func TestModerniseReportsUnconvertible(t *testing.T) {
 	in := samples.Annotated(samples.DenyAnnotation) + samples.LegacyPolicy("{podSelector: {}, ingres: []}") + "---\na: b: c\n---\nkind: Pod\n" +
 		strings.Replace(samples.LegacyPolicy("{podSelector: {}}"), "name: web", "name: twice", 1) + "---\n" + strings.Replace(samples.Policy("{podSelector: {}}"), "name: web", "name: twice", 1) +
 		"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: Wrong}\n"
@@ -213,8 +213,8 @@ func TestWhatCannotBeConvertedIsMissingAndTold(t *testing.T) {
 	checkStays(t, got, legacy.Before17)
 }
 
-// TestNumbersAndTextsStayWhatTheyAre: YAML reads some samples.Texts as something else.
-func TestNumbersAndTextsStayWhatTheyAre(t *testing.T) {
+// TestModerniseKeepsNumbersAndTexts: YAML reads some samples.Texts as something else.
+func TestModerniseKeepsNumbersAndTexts(t *testing.T) {
 	for _, value := range []string{`"yes"`, `"012"`, `"1e3"`, `"0x10"`, `"~"`, `"<<"`, `"---"`, `"... x"`, `"a\n---\nb"`, `" a "`, `"\u007f\u0085\u2028\ufeff"`, `"1:20"`, `"2001-01-01"`,
 		`"` + strings.Repeat("long words ", 40) + `"`, `1.5`, `1e21`, `-0`, `9007199254740993`, `18446744073709551615`, `true`, `null`, `[]`, `{}`, `[[[]]]`, `{"1":2,"":3,"y":4}`} {
 		in := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":` + value + `}`
@@ -234,7 +234,7 @@ func TestNumbersAndTextsStayWhatTheyAre(t *testing.T) {
 	}
 }
 
-func TestWhatYAMLCannotExpressIsAnError(t *testing.T) {
+func TestModerniseRefusesInvalidYAML(t *testing.T) {
 	for value, want := range map[string]string{
 		`1e999`:      "a ConfigMap: holds what YAML cannot express: write JSON: the number 1e999",
 		`{"<<":"a"}`: "a ConfigMap: holds what YAML cannot express: write JSON: yaml: map merge requires",

@@ -66,7 +66,7 @@ func (r *running) untilKeys(what string, want ...string) {
 	r.until(what, func() bool { return slices.Equal(r.store.Keys(), want) })
 }
 
-func TestEditsOfADirectoryAreFollowed(t *testing.T) {
+func TestDirectoryRunFollowsEdits(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"a.yaml": samples.Namespace("a")})
 	r := runDirectory(t, dir, memstore.New())
@@ -96,7 +96,7 @@ func TestEditsOfADirectoryAreFollowed(t *testing.T) {
 	r.untilKeys("a removed directory", "namespace/_/c", "namespace/_/f")
 }
 
-func TestAMountedConfigMapIsFollowed(t *testing.T) {
+func TestDirectoryRunFollowsMountedConfigMap(t *testing.T) {
 	dir := t.TempDir()
 	link := func(target, name string) {
 		t.Helper()
@@ -116,7 +116,7 @@ func TestAMountedConfigMapIsFollowed(t *testing.T) {
 	r.untilKeys("the second version", "namespace/_/b")
 }
 
-func TestManyEditsAreOneLoad(t *testing.T) {
+func TestDirectoryRunBatchesEdits(t *testing.T) {
 	dir := t.TempDir()
 	r := runDirectory(t, dir, memstore.New())
 	<-r.reports // the directory is watched from now on
@@ -131,7 +131,7 @@ func TestManyEditsAreOneLoad(t *testing.T) {
 	}
 }
 
-func TestAStoreThatComesBackGetsWhatItMissed(t *testing.T) {
+func TestDirectoryRunRetriesFailedStore(t *testing.T) {
 	dir, store := t.TempDir(), memstore.New()
 	store.Fail(errors.New("gone"), nil)
 	writeFiles(t, dir, map[string]string{"a.yaml": samples.Namespace("a")})
@@ -141,7 +141,7 @@ func TestAStoreThatComesBackGetsWhatItMissed(t *testing.T) {
 	r.untilKeys("after the failure", "namespace/_/a")
 }
 
-func TestADirectoryThatComesBackIsFollowedAgain(t *testing.T) {
+func TestDirectoryRunFollowsRecreatedDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "manifests")
 	writeFiles(t, dir, map[string]string{"a.yaml": samples.Namespace("a")})
 	r := runDirectory(t, dir, memstore.New())

@@ -36,7 +36,7 @@ func world() []Endpoint {
 // judge opens http to everyone, and the second web's IPv6 address to nothing.
 func judge(f api.Flow) bool { return f.DstPort == 8080 && f.Src != netip.MustParseAddr("fd00::9") }
 
-func TestEveryPairIsAskedOncePerFamily(t *testing.T) {
+func TestComputeAsksEachPairOncePerFamily(t *testing.T) {
 	asked := map[api.Flow]int{}
 	m := Compute(world(), Selection{}, func(f api.Flow) bool {
 		asked[f]++
@@ -69,7 +69,7 @@ func TestEveryPairIsAskedOncePerFamily(t *testing.T) {
 	}
 }
 
-func TestPrinted(t *testing.T) {
+func TestMatrixWriteIsGolden(t *testing.T) {
 	m := Compute(world(), Selection{}, judge)
 	var b strings.Builder
 	w := term.NewWriter(&b)
@@ -89,7 +89,7 @@ func TestPrinted(t *testing.T) {
 	}
 }
 
-func TestOutsideDestinationsWithEqualPortsStandTogether(t *testing.T) {
+func TestMatrixMergesEqualOutsideDestinations(t *testing.T) {
 	https := Port{"https", api.TCP, 443}
 	m := Compute([]Endpoint{
 		{Group: "shop/web", Addrs: addrs("10.0.0.1"), Ports: []Port{http}},
@@ -103,7 +103,7 @@ func TestOutsideDestinationsWithEqualPortsStandTogether(t *testing.T) {
 	}
 }
 
-func TestDiffNamesWhatOpenedAndClosed(t *testing.T) {
+func TestDiffNamesOpenedAndClosedCells(t *testing.T) {
 	before := Compute(world(), Selection{}, judge)
 	after := Compute(world()[:3], Selection{}, func(f api.Flow) bool { return f.DstPort == 9090 })
 	want := []Difference{
@@ -121,7 +121,7 @@ func TestDiffNamesWhatOpenedAndClosed(t *testing.T) {
 	}
 }
 
-func TestTooManyGroupsAreCutAndSaid(t *testing.T) {
+func TestComputeReportsOmittedGroups(t *testing.T) {
 	var many []Endpoint
 	for i := range maxGroups + 5 {
 		a := netip.AddrFrom4([4]byte{10, 0, byte(i / 250), byte(i%250 + 1)})
@@ -165,7 +165,7 @@ func TestSelectionAsksAboutLess(t *testing.T) {
 	}
 }
 
-func TestSelectionRefusesWhatIsNotThere(t *testing.T) {
+func TestSelectionRefusesUnknownNames(t *testing.T) {
 	for want, s := range map[string]Selection{
 		`--from "shp": no pod`:           {From: []string{"shop", "shp"}},
 		`--to "shop/nosuch": no pod`:     {To: []string{"shop/nosuch"}},
@@ -205,8 +205,8 @@ func TestMatrixIsGroupedByNamespace(t *testing.T) {
 	}
 }
 
-// TestWriteFitsTheWidth by namespaces, and by blocks of columns.
-func TestWriteFitsTheWidth(t *testing.T) {
+// TestWriteFitsWidth by namespaces, and by blocks of columns.
+func TestWriteFitsWidth(t *testing.T) {
 	someOf := func(f api.Flow) bool { return f.Src.As4()[1] == 0 && f.Dst.As4()[3] > 1 }
 	for _, tc := range []struct {
 		width int

@@ -87,7 +87,7 @@ func want(t testing.TB, what string, got, want any) {
 	}
 }
 
-func TestEveryPodGetsATaggedInterfaceAndRoutes(t *testing.T) {
+func TestAttacherAddsTaggedInterfaceAndRoutes(t *testing.T) {
 	r := newRig(t)
 	if err := r.commit(t, true, func(x renderer.Txn) { render(x, "a", "10.0.0.1", "fd00::1"); render(x, "b", "10.0.0.2") }); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestEveryPodGetsATaggedInterfaceAndRoutes(t *testing.T) {
 	want(t, "routes", r.routes(), map[string]string{"10.0.0.1": "pod/demo/a", "fd00::1": "pod/demo/a", "10.0.0.2": "pod/demo/b"})
 }
 
-func TestAnAddressGoesFromOnePodToAnother(t *testing.T) {
+func TestAttacherMovesAddressBetweenPods(t *testing.T) {
 	for name, step := range map[string]func(renderer.Txn){
 		"the old pod goes":                 func(x renderer.Txn) { x.Remove(pod("a")); render(x, "b", "10.0.0.1") },
 		"the old pod gets another":         func(x renderer.Txn) { render(x, "a", "10.0.0.9"); render(x, "b", "10.0.0.1") },
@@ -118,7 +118,7 @@ func TestAnAddressGoesFromOnePodToAnother(t *testing.T) {
 	}
 }
 
-func TestOfTwoPodsWithOneAddressTheSecondWaits(t *testing.T) {
+func TestAttacherOfSharedAddressServesOnePod(t *testing.T) {
 	r := newRig(t)
 	if err := r.commit(t, true, func(x renderer.Txn) { render(x, "b", "10.0.0.1"); render(x, "a", "10.0.0.1") }); err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestOfTwoPodsWithOneAddressTheSecondWaits(t *testing.T) {
 	want(t, "one has left", r.routes(), map[string]string{"10.0.0.1": "pod/demo/b"})
 }
 
-func TestAResyncDetachesWhatItDoesNotName(t *testing.T) {
+func TestAttacherResyncDetachesOtherPods(t *testing.T) {
 	r := newRig(t)
 	if err := r.commit(t, true, func(x renderer.Txn) { render(x, "a", "10.0.0.1"); render(x, "b", "10.0.0.2") }); err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestAResyncDetachesWhatItDoesNotName(t *testing.T) {
 	}
 }
 
-func TestAPodThatComesBackGetsItsAddressesBack(t *testing.T) {
+func TestAttacherRestoresAddressesOfReturningPod(t *testing.T) {
 	r := newRig(t)
 	for range 3 {
 		if err := r.commit(t, false, func(x renderer.Txn) { render(x, "a", "10.0.0.1") }); err != nil {
@@ -160,9 +160,9 @@ func TestAPodThatComesBackGetsItsAddressesBack(t *testing.T) {
 	}
 }
 
-// TestAFailedCommitOpensNothing: no packet gets to a pod that is not protected, nor to
+// TestAttacherAddsNothingAfterFailedCommit: no packet gets to a pod that is not protected, nor to
 // one that lost the address; interfaces stay as long as the renderer may bind to them.
-func TestAFailedCommitOpensNothing(t *testing.T) {
+func TestAttacherAddsNothingAfterFailedCommit(t *testing.T) {
 	r := newRig(t)
 	if err := r.commit(t, true, func(x renderer.Txn) { render(x, "a", "10.0.0.1"); render(x, "b", "10.0.0.2") }); err != nil {
 		t.Fatal(err)
@@ -185,9 +185,9 @@ func TestAFailedCommitOpensNothing(t *testing.T) {
 	want(t, "interfaces after the retry", r.pods(), []string{acl.InterfaceTag(pod("b")), acl.InterfaceTag(pod("c"))})
 }
 
-// TestRoutesAreAFunctionOfTheState: whatever transactions, failures and resyncs led to
+// TestAttacherRoutesDependOnStateOnly: whatever transactions, failures and resyncs led to
 // a state, after a commit that worked the routes and interfaces are those of the state.
-func TestRoutesAreAFunctionOfTheState(t *testing.T) {
+func TestAttacherRoutesDependOnStateOnly(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		r := newRig(rt)
 		state := map[string][]string{}

@@ -23,9 +23,9 @@ func (p stuckPlane) Attached() ([]uint32, error) {
 	return p.Dataplane.Attached()
 }
 
-// TestCloseLeavesACommitBehindThatDoesNotEnd closes two nodes whose commits are stuck below the
+// TestCloseDoesNotWaitForStuckCommit closes two nodes whose commits are stuck below the
 // renderer, which keeps its lock meanwhile.
-func TestCloseLeavesACommitBehindThatDoesNotEnd(t *testing.T) {
+func TestCloseDoesNotWaitForStuckCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		f := NewXDPFabric(nil, true)

@@ -47,7 +47,7 @@ func shop(t *testing.T) model.Changes {
 		running("web", "node-1", "web", "10.0.1.1"), running("db", "node-1", "db", "10.0.1.2"), running("batch", "node-1", "batch", "10.0.1.3"), allow("web", "db", 5432))}
 }
 
-func TestBothRenderersEnforceOnOneDataplane(t *testing.T) {
+func TestHostStackAndACLsEnforceTogether(t *testing.T) {
 	n, stack := withHostStack(t)
 	sw := stack.Of
 	fromWeb, fromBatch := sw.Switch.AddNamespace(renderer.NamespaceID(web)), sw.Switch.AddNamespace("demo/batch")
@@ -78,7 +78,7 @@ func TestBothRenderersEnforceOnOneDataplane(t *testing.T) {
 	}
 }
 
-func TestARendererThatFailsDoesNotHoldBackTheOther(t *testing.T) {
+func TestHostStackFailureDoesNotDelayACLs(t *testing.T) {
 	n, stack := withHostStack(t)
 	sw := stack.Of
 	conn, err := core.Connect(sw.Switch.Adapter())

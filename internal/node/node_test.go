@@ -93,7 +93,7 @@ func (f *Fabric) verdict(t testing.TB, flow api.Flow, want api.Action, nodes int
 	}
 }
 
-func TestAPacketBetweenTwoNodesPassesBoth(t *testing.T) {
+func TestFabricSendsPacketsThroughBothNodes(t *testing.T) {
 	f := newFabric(t)
 	f.apply(t, puts(t,
 		running("web", "node-1", "web", "10.0.1.1", "fd00:1::1"), running("batch", "node-1", "batch", "10.0.1.2"),
@@ -110,7 +110,7 @@ func TestAPacketBetweenTwoNodesPassesBoth(t *testing.T) {
 	f.verdict(t, tcp("198.51.100.7", "203.0.113.7", 443), api.Permit, 0)
 }
 
-func TestANodeAppearsWithItsFirstPodAndKnowsEverything(t *testing.T) {
+func TestFabricAddsNodeWithWholeState(t *testing.T) {
 	f := newFabric(t)
 	f.apply(t, puts(t, running("web", "node-1", "web", "10.0.1.1"), allow("web", "db", 5432))...)
 	f.verdict(t, tcp("198.51.100.7", "10.0.2.1", 22), api.Permit, 0) // no pod has the address yet
@@ -123,7 +123,7 @@ func TestANodeAppearsWithItsFirstPodAndKnowsEverything(t *testing.T) {
 	f.verdict(t, tcp("198.51.100.7", "10.0.2.1", 22), api.Permit, 0)
 }
 
-func TestAPodMovesToAnotherNodeWithItsAddress(t *testing.T) {
+func TestFabricMovesPodWithItsAddress(t *testing.T) {
 	f := newFabric(t)
 	f.apply(t, puts(t, running("db", "node-1", "db", "10.0.0.1"), allow("web", "db", 5432))...)
 	f.apply(t, puts(t, running("db", "node-2", "db", "10.0.0.1"))...)
@@ -133,7 +133,7 @@ func TestAPodMovesToAnotherNodeWithItsAddress(t *testing.T) {
 	}
 }
 
-func TestPodsWithoutANodeShareOne(t *testing.T) {
+func TestFabricPutsPodsWithoutNodeOnOne(t *testing.T) {
 	f := newFabric(t)
 	p := running("a", "", "a", "10.0.0.1")
 	f.apply(t, puts(t, p, running("b", "", "b", "10.0.0.2"))...)
@@ -143,9 +143,9 @@ func TestPodsWithoutANodeShareOne(t *testing.T) {
 	}
 }
 
-// TestSendIsAlwaysTheFirstPacket: what was sent before leaves sessions, and none of
+// TestEmbeddedSendIsAlwaysFirstPacket: what was sent before leaves sessions, and none of
 // them may answer for the tables.
-func TestSendIsAlwaysTheFirstPacket(t *testing.T) {
+func TestEmbeddedSendIsAlwaysFirstPacket(t *testing.T) {
 	f := newFabric(t)
 	f.apply(t, puts(t, running("web", "node-1", "web", "10.0.1.1"), running("db", "node-1", "db", "10.0.1.2"), allow("web", "db", 40000), allow("nobody", "web", 1))...)
 	there, back := tcp("10.0.1.1", "10.0.1.2", 40000), tcp("10.0.1.2", "10.0.1.1", 40000)
@@ -160,9 +160,9 @@ func TestSendIsAlwaysTheFirstPacket(t *testing.T) {
 	}
 }
 
-// TestARestartLeavesWhatIsInstalledUntilTheStateIsKnown: a node that has connected to a VPP, and
+// TestEmbeddedRestartKeepsInstalledRules: a node that has connected to a VPP, and
 // has received no state yet, must not remove the rules that protect the pods there.
-func TestARestartLeavesWhatIsInstalledUntilTheStateIsKnown(t *testing.T) {
+func TestEmbeddedRestartKeepsInstalledRules(t *testing.T) {
 	sw := vswitch.New(vswitch.Options{})
 	sw.AddInterface("uplink0", acl.UplinkTag)
 	sw.AddInterface("db", acl.InterfaceTag(pod("db")))
@@ -216,9 +216,9 @@ func TestARestartLeavesWhatIsInstalledUntilTheStateIsKnown(t *testing.T) {
 	}
 }
 
-// TestANodeCanBeWaitedForBeforeItIsStarted: the agent starts its node in one goroutine
+// TestNodeWaitEnforcedBeforeStart: the agent starts its node in one goroutine
 // and waits in another.
-func TestANodeCanBeWaitedForBeforeItIsStarted(t *testing.T) {
+func TestNodeWaitEnforcedBeforeStart(t *testing.T) {
 	n, err := New(Config{Log: slog.New(slog.DiscardHandler), Backends: []Backend{&Vswitch{}}})
 	if err != nil {
 		t.Fatal(err)

@@ -19,9 +19,9 @@ func (c *closing) Close() error {
 	return c.Dataplane.Close()
 }
 
-// TestANodeThatCannotBeMadeLetsGoOfTheKernel has the renderer beside that of the kernel refuse its
+// TestNewReleasesKernelAfterError has the renderer beside that of the kernel refuse its
 // options.
-func TestANodeThatCannotBeMadeLetsGoOfTheKernel(t *testing.T) {
+func TestNewReleasesKernelAfterError(t *testing.T) {
 	refused := acl.Options{Orientation: acl.Split, Flows: acl.Flows{Established: acl.Revoke}}
 	for name, other := range map[string]Backend{"an embedded dataplane": &Vswitch{Options: refused}, "a VPP": &VPP{Options: refused}} {
 		k := NewHeap()

@@ -75,7 +75,7 @@ func FuzzParsePrefix(f *testing.F) {
 	})
 }
 
-func TestABlockIsReadAsAWholeOrNotAtAll(t *testing.T) {
+func TestParseBlockTakesAllOrNothing(t *testing.T) {
 	b, err := ParseBlock(&networkingv1.IPBlock{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16", "10.1.2.0/24"}})
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/tests/shop"
 )
 
-func TestNilObjectsAreSkippedAndTheLastOfANameCounts(t *testing.T) {
+func TestNewSkipsNilAndKeepsLastOfName(t *testing.T) {
 	st := shop.Cluster()
 	st.Policies = append(shop.Policies(t, `{metadata: {name: p}, spec: {podSelector: {}, policyTypes: [Ingress]}}`), nil)
 	st.Policies = append(st.Policies, shop.Policies(t, `{metadata: {name: p}, spec: {podSelector: {matchLabels: {app: none}}}}`)...)

@@ -46,7 +46,7 @@ func outlineTexts(rules []RuleText) (out []string) {
 	return out
 }
 
-func TestOracleNamingFindsWhoNamesAPod(t *testing.T) {
+func TestOracleNamingFindsPoliciesOfPod(t *testing.T) {
 	o := outlined(t)
 	for id, want := range map[string][]string{
 		"web": {
@@ -63,7 +63,7 @@ func TestOracleNamingFindsWhoNamesAPod(t *testing.T) {
 	}
 }
 
-func TestOracleRulesAreThoseOfOnePolicy(t *testing.T) {
+func TestOracleRulesAreOfOnePolicy(t *testing.T) {
 	o := outlined(t)
 	want := []string{
 		"ingress rule 0 of shop/a:  from app=web | from app=db, port 80/tcp",

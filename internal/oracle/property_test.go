@@ -21,7 +21,7 @@ import (
 // sameAddr compares addresses with ==.
 var sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 
-func TestAVerdictDoesNotDependOnTheOrderOfObjects(t *testing.T) {
+func TestVerdictDoesNotDependOnOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := uniqueTiers(cluster.Gen(cluster.SmallWithSharedAddresses()).Draw(t, "state"))
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "shuffle"), 0))
@@ -60,7 +60,7 @@ func uniqueTiers(s cluster.State) cluster.State {
 	return s
 }
 
-func TestThePartsOfAVerdictAgree(t *testing.T) {
+func TestVerdictPartsAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := cluster.Gen(cluster.SmallWithSharedAddresses()).Draw(t, "state")
 		o := oracle.New(s)
@@ -130,7 +130,7 @@ func checkTiers(t *rapid.T, d oracle.DirectionVerdict) (matched, denies map[api.
 	return matched, denies
 }
 
-func TestAnAddressOfOnePodIsThatPod(t *testing.T) {
+func TestPodsAtFindsOwnerOfAddress(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := cluster.Gen(cluster.Small()).Draw(t, "state")
 		o := oracle.New(s)
@@ -152,7 +152,7 @@ func podAt(o *oracle.Oracle, a netip.Addr) oracle.Endpoint {
 	return oracle.AddrEndpoint(a)
 }
 
-func TestEgressPoliciesDoNotTouchIngress(t *testing.T) {
+func TestVerdictOfIngressIgnoresEgressPolicies(t *testing.T) {
 	cfg := cluster.SmallWithSharedAddresses()
 	cfg.Admin = 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -184,7 +184,7 @@ func only(np *networkingv1.NetworkPolicy, keep networkingv1.PolicyType) *network
 	return np
 }
 
-func TestAnotherPolicyOnlyAddsToWhatAnIsolatedPodMayDo(t *testing.T) {
+func TestVerdictOfIsolatedPodOnlyGrows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := cluster.Gen(cluster.SmallWithSharedAddresses()).Draw(t, "state")
 		if len(s.Policies) == 0 {
@@ -207,9 +207,9 @@ func TestAnotherPolicyOnlyAddsToWhatAnIsolatedPodMayDo(t *testing.T) {
 	})
 }
 
-// TestOracleWithIsTheOracleOfTheWholeState gives an oracle half of a state, including old versions
+// TestOracleWithEqualsOracleOfWholeState gives an oracle half of a state, including old versions
 // of some objects, and then the complete state.
-func TestOracleWithIsTheOracleOfTheWholeState(t *testing.T) {
+func TestOracleWithEqualsOracleOfWholeState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := uniqueTiers(cluster.Gen(cluster.SmallWithSharedAddresses()).Draw(t, "state"))
 		half := cluster.Copy(s)

@@ -19,7 +19,7 @@ func verdictOf(t *testing.T, policies, admin, question string) oracle.Verdict {
 	return oracle.New(shop.Under(t, policies, admin)).VerdictPods(q.Src, q.Dst, q.Protocol, q.Port)
 }
 
-func TestTheWhyOfATermNamesWhatFailed(t *testing.T) {
+func TestTermEvalNamesWhatFailed(t *testing.T) {
 	for name, tc := range map[string]struct{ policies, question, want string }{
 		"a missing label":       {shop.FromPods(`{key: role, operator: Exists}`), "shop/web > shop/db 1/tcp", "shop/web has no label role"},
 		"two labels":            {shop.FromPods(`{key: app, operator: In, values: [api]}, {key: role, operator: Exists}`), "shop/web > shop/db 1/tcp", "shop/web has app=web, has no label role"},
@@ -59,7 +59,7 @@ func TestTheWhyOfATermNamesWhatFailed(t *testing.T) {
 	}
 }
 
-func TestTheNotesSayWhatAReaderMightNotExpect(t *testing.T) {
+func TestVerdictNotesExplainSurprises(t *testing.T) {
 	st := shop.Cluster()
 	st.Policies = shop.Policies(t, `{metadata: {name: typo}, spec: {podSelector: {matchExpressions: [{key: app, operator: Like}]}}}
 ---
@@ -77,7 +77,7 @@ func TestTheNotesSayWhatAReaderMightNotExpect(t *testing.T) {
 	}
 }
 
-func TestAnEndpointThatIsNotKnownIsAnErrorOrADenial(t *testing.T) {
+func TestVerdictOfUnknownEndpointFails(t *testing.T) {
 	o := oracle.New(shop.Cluster())
 	none, db := oracle.PodEndpoint("shop", "none"), oracle.PodEndpoint("shop", "db")
 	if v := o.VerdictPods(none, db, api.TCP, 1); v.Allowed || len(v.Notes) != 1 {
@@ -88,14 +88,14 @@ func TestAnEndpointThatIsNotKnownIsAnErrorOrADenial(t *testing.T) {
 	}
 }
 
-func TestAMappedAddressIsTheAddressOfItsPod(t *testing.T) {
+func TestPodsAtTakesMappedAddresses(t *testing.T) {
 	o := oracle.New(shop.Cluster())
 	if pods := o.PodsAt(netip.MustParseAddr("::ffff:10.0.1.3")); len(pods) != 1 || pods[0].Name != "db" {
 		t.Errorf("PodsAt: %v", pods)
 	}
 }
 
-func TestTheOtherEndOfAPodThatWaitsHasItsAddress(t *testing.T) {
+func TestVerdictOfPendingPodHasPeerAddress(t *testing.T) {
 	for dst, want := range map[string]bool{"203.0.113.9": true, "203.0.113.10": false} {
 		v := verdictOf(t, `{metadata: {namespace: ops}, spec: {podSelector: {}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 203.0.113.9/32}}]}]}}`, "",
 			"ops/new > "+dst+" 80/tcp")
@@ -105,8 +105,8 @@ func TestTheOtherEndOfAPodThatWaitsHasItsAddress(t *testing.T) {
 	}
 }
 
-// TestTheWhyOfATierTermNamesWhatFailed is about terms that NetworkPolicy does not have.
-func TestTheWhyOfATierTermNamesWhatFailed(t *testing.T) {
+// TestTierRuleEvalNamesWhatFailed is about terms that NetworkPolicy does not have.
+func TestTierRuleEvalNamesWhatFailed(t *testing.T) {
 	deny := func(peers, ports string) string {
 		return shop.Admin("a", 1, shop.ForDB+`egress: [{action: Deny, to: [`+peers+`], ports: [`+ports+`]}]`)
 	}

@@ -16,7 +16,7 @@ func guide(t *testing.T) string {
 	return string(text)
 }
 
-func TestTheExamplesOfTheGuideAreRead(t *testing.T) {
+func TestParseReadsExamplesOfGuide(t *testing.T) {
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(guide(t), -1)
 	if len(blocks) < 4 {
 		t.Fatalf("%d examples", len(blocks))
@@ -32,7 +32,7 @@ func TestTheExamplesOfTheGuideAreRead(t *testing.T) {
 	}
 }
 
-func TestTheGuideNamesEveryField(t *testing.T) {
+func TestFileFieldsAreAllInGuide(t *testing.T) {
 	_, err := Parse("t", []byte(header+`
 x: 0
 probes: [{x: 0}]

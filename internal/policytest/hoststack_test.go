@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTheShopExampleHoldsForSessionRules(t *testing.T) {
+func TestHostStackPassesShopExample(t *testing.T) {
 	files, err := Load(shopFile, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -58,7 +58,7 @@ func TestRunEndsWhenSessionRulesAreRefused(t *testing.T) {
 	}
 }
 
-func TestMismatchNamesTheLimitOfTheDataplane(t *testing.T) {
+func TestMismatchNamesLimitOfDataplane(t *testing.T) {
 	s := closing(t, NewHostStack(slog.New(slog.DiscardHandler)))
 	report := mustRun(t, NewRunner(s), parseOne(t, ports("10.0.0.1", "10.0.0.2", "[{port: 1000, endPort: 1256}]",
 		"[{from: shop/client, to: 198.51.100.7, ports: [1000, 999], expect: allow}]")))
@@ -74,7 +74,7 @@ func TestMismatchNamesTheLimitOfTheDataplane(t *testing.T) {
 	}
 }
 
-func TestMismatchNamesPoliciesInTheDirectionOfThePod(t *testing.T) {
+func TestMismatchNamesPoliciesInPodDirection(t *testing.T) {
 	for _, s := range []Subject{NewFabric(slog.New(slog.DiscardHandler)), NewXDPFabric(slog.New(slog.DiscardHandler)), NewHostStack(slog.New(slog.DiscardHandler))} {
 		s := closing(t, s)
 		report := mustRun(t, NewRunner(s), parseOne(t, ports("10.0.0.1", "10.0.0.2", "[{port: 80}]", `

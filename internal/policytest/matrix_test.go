@@ -36,7 +36,7 @@ func expand(t *testing.T, text string) ([]string, []string) {
 	return checks, problems
 }
 
-func TestAMatrixExpandsToEveryPairAndPort(t *testing.T) {
+func TestMatrixExpandsToEveryPairAndPort(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
 		"what is listed is allowed and all else denied": {
 			`matrix: {pods: [shop/*], externals: [internet], ports: [80/TCP, 53/UDP], allow: [{from: shop/web-0, to: shop/db-0, ports: [53/UDP]}]}`, `
@@ -180,7 +180,7 @@ allow 192.168.0.1>shop/db-0 80/SCTP`},
 	}
 }
 
-func TestWhatCannotBeAskedIsAProblem(t *testing.T) {
+func TestProbeThatCannotBeAskedIsProblem(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text string
 		want []string
@@ -215,7 +215,7 @@ func TestWhatCannotBeAskedIsAProblem(t *testing.T) {
 	}
 }
 
-func TestQuestionsAreAboutThePacketOfTheFamily(t *testing.T) {
+func TestQuestionsHavePacketOfFamily(t *testing.T) {
 	end := func(addr string) Endpoint { return Endpoint{Name: addr, Addr: netip.MustParseAddr(addr)} }
 	for _, tc := range []struct {
 		src, dst string

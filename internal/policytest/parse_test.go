@@ -31,7 +31,7 @@ func parseOne(t *testing.T, text string) *File {
 	return files[0]
 }
 
-func TestAFileWithEveryFieldIsRead(t *testing.T) {
+func TestParseReadsEveryField(t *testing.T) {
 	f := parseOne(t, header+`
 name: everything
 files: [a.yaml, sub]
@@ -121,7 +121,7 @@ func texts(exprs []Expr) []string {
 	return out
 }
 
-func TestMistakesAreNamedWithFileAndField(t *testing.T) {
+func TestParseErrorsNameFileAndField(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text string
 		want []string
@@ -203,14 +203,14 @@ func TestMistakesAreNamedWithFileAndField(t *testing.T) {
 	}
 }
 
-func TestAMistakeInOneDocumentLeavesTheOthers(t *testing.T) {
+func TestParseKeepsDocumentsBesideErrors(t *testing.T) {
 	files, err := Parse("t.yaml", []byte(header+"---\n"+header+"name: good\n"+probeLine))
 	if err == nil || len(files) != 1 || files[0].Name != "good" {
 		t.Errorf("files %v, error %v", files, err)
 	}
 }
 
-func TestJSONIsReadLikeYAML(t *testing.T) {
+func TestParseReadsJSON(t *testing.T) {
 	json := "{\n\t\"apiVersion\": \"sluice/v1\", \"kind\": \"PolicyTest\",\n\t\"probes\": [{\"from\": \"a/b\", \"to\": [\"a/c\"], \"port\": 80, \"expect\": \"deny\"}]\n}\n"
 	fromJSON, fromYAML := parseOne(t, json), parseOne(t, header+"probes: [{from: a/b, to: a/c, port: 80, expect: deny}]\n")
 	if diff := cmp.Diff(fromYAML, fromJSON, cmp.AllowUnexported(Expr{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
@@ -218,7 +218,7 @@ func TestJSONIsReadLikeYAML(t *testing.T) {
 	}
 }
 
-func TestATestWithoutANameHasThatOfItsFile(t *testing.T) {
+func TestParseNamesTestsByFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkout.yaml")
 	if err := os.WriteFile(path, []byte(header+probeLine+"---\n"+header+probeLine), 0o600); err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func TestATestWithoutANameHasThatOfItsFile(t *testing.T) {
 	}
 }
 
-func TestTheStandardInputIsReadToo(t *testing.T) {
+func TestParseReadsStandardInput(t *testing.T) {
 	files, err := Load(Stdin, strings.NewReader(header+probeLine))
 	if err != nil || len(files) != 1 || files[0].Name != "stdin" || files[0].Dir != "." {
 		t.Errorf("files %+v, error %v", files, err)

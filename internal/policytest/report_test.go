@@ -50,7 +50,7 @@ func written(t *testing.T, r Report) string {
 	return b.String()
 }
 
-func TestAReportIsWrittenForPeople(t *testing.T) {
+func TestReportIsGolden(t *testing.T) {
 	want := `problem pods.yaml: Pod shop/x: spec: is missing
 FAIL shop: 3 mismatches
   STEP          FROM                  TO                   PORT          EXPECTED  GOT      BY   PROBE            WHY
@@ -69,7 +69,7 @@ FAIL  shop  acl     4512 probes in 2 steps  1 mismatch    458ms   9880 probes/s
 	}
 }
 
-func TestPortsThatGoWrongTogetherAreOneRow(t *testing.T) {
+func TestReportMergesPortsOfEqualMismatch(t *testing.T) {
 	r := Report{Name: "t", Subjects: []SubjectReport{{Name: "acl"}}}
 	for i, to := range []string{"a/x", "a/x", "a/x", "a/x", "a/x", "a/y", "a/y", "a/x"} {
 		place := Place{From: "a/w", To: to, Port: uint16(1 + i), Protocol: "TCP"}
@@ -100,14 +100,14 @@ FAIL t: the subjects disagree about 8 flows
 	}
 }
 
-func TestOneLineForEachSubjectIsEnoughWhenAllIsWell(t *testing.T) {
+func TestReportOfSuccessIsOneLinePerSubject(t *testing.T) {
 	r := Report{File: "t.yaml", Name: "t", Steps: 1, Probes: 1, Subjects: []SubjectReport{{Name: "oracle", Probes: 1, Asking: 999}}}
 	if got, want := written(t, r), "ok  t  oracle  1 probe in 1 step  0 mismatches  999ns  1000000 probes/s\n"; got != want {
 		t.Errorf("got  %swant %s", got, want)
 	}
 }
 
-func TestASubjectIsJudgedByItsOwnMismatches(t *testing.T) {
+func TestReportCountsMismatchesPerSubject(t *testing.T) {
 	r := Report{Name: "t", MismatchCount: 1, Mismatches: []Mismatch{{Subject: "acl"}},
 		Subjects: []SubjectReport{{Name: "oracle"}, {Name: "acl", Mismatches: 1}}}
 	if a, b := r.state(r.Subjects[0]).Text, r.state(r.Subjects[1]).Text; a != "ok" || b != "FAIL" {
@@ -119,7 +119,7 @@ func TestASubjectIsJudgedByItsOwnMismatches(t *testing.T) {
 	}
 }
 
-func TestTheFirstErrorOfWritingIsKept(t *testing.T) {
+func TestReportWriteReturnsFirstError(t *testing.T) {
 	w := term.NewWriter(failing{})
 	sample().Write(w)
 	if !errors.Is(w.Err(), errFull) {
@@ -133,7 +133,7 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errFull }
 
-func TestAReportSurvivesJSON(t *testing.T) {
+func TestReportSurvivesJSON(t *testing.T) {
 	raw, err := json.Marshal(sample())
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func podLine(ns, name, app, ip string) string {
 
 const policyLine = "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: deny, namespace: shop}, spec: {podSelector: {}}}"
 
-func TestStepsApplyTheDifferenceOnly(t *testing.T) {
+func TestStepsApplyDifferenceOnly(t *testing.T) {
 	a, b := podLine("shop", "a", "web", "10.0.0.1"), podLine("shop", "b", "db", "10.0.0.2")
 	f := parseOne(t, header+`
 objects: [`+a+`, `+b+`]
@@ -71,7 +71,7 @@ steps:
 	}
 }
 
-func TestTheNextFileStartsFromWhereTheLastEnded(t *testing.T) {
+func TestRunnerContinuesFromStateOfLastFile(t *testing.T) {
 	a, b := podLine("shop", "a", "web", "10.0.0.1"), podLine("shop", "b", "db", "10.0.0.2")
 	probes := "probes: [{from: out, to: shop/b, port: 80, expect: allow}]\n"
 	first := parseOne(t, header+"externals: {out: 198.51.100.7}\nobjects: ["+a+", "+b+"]\n"+probes)
@@ -95,7 +95,7 @@ func TestTheNextFileStartsFromWhereTheLastEnded(t *testing.T) {
 	}
 }
 
-func TestFilesAreRelativeToTheTestAndInlineObjectsReplaceTheirs(t *testing.T) {
+func TestFilesAreRelativeAndInlineObjectsReplace(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()
@@ -160,7 +160,7 @@ steps:
 	}
 }
 
-func TestSubjectsThatDisagreeAreBothHeard(t *testing.T) {
+func TestSubjectsThatDisagreeAreBothReported(t *testing.T) {
 	f := parseOne(t, header+miniature)
 	yes, no := newRecorder("yes", always(true)), newRecorder("no", always(false))
 	report := mustRun(t, NewRunner(yes, no, NewOracle()), f)
@@ -179,7 +179,7 @@ func TestSubjectsThatDisagreeAreBothHeard(t *testing.T) {
 	}
 }
 
-func TestLongReportsAreCutAndStillCounted(t *testing.T) {
+func TestReportOfManyMismatchesIsCut(t *testing.T) {
 	f := parseOne(t, header+miniature+"  - {from: internet, to: shop/db-0, ports: [1, 2, 3, 4, 5], expect: allow}\n")
 	for limit, want := range map[int]int{2: 2, -1: 5, 0: 5} {
 		s := newRecorder("closed", func(q Question) bool { return q.Flow.DstPort > 5 })
@@ -202,7 +202,7 @@ func TestLongReportsAreCutAndStillCounted(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongWithManifestsIsListed(t *testing.T) {
+func TestRunListsProblemsOfManifests(t *testing.T) {
 	bad := podLine("shop", "a", "web", "10.0.0.1") + `, {apiVersion: v1, kind: Pod, metadata: {name: b, namespace: shop, labels: [x]}},
   {apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: p, namespace: shop}, spec: {podSelector: {}, ingress: [{from: [{}]}]}}`
 	probes := "probes: [{from: 198.51.100.7, to: shop/a, port: 80, expect: deny}]\n"
@@ -223,7 +223,7 @@ func TestWhatIsWrongWithManifestsIsListed(t *testing.T) {
 	}
 }
 
-func TestWhatTheStoreRefusesReachesNoSubject(t *testing.T) {
+func TestRunKeepsRefusedObjectsFromSubjects(t *testing.T) {
 	f := parseOne(t, header+miniature+`
 allowProblems: true
 steps:
@@ -240,7 +240,7 @@ steps:
 	}
 }
 
-func TestStepsThatCannotBeAppliedEndTheTest(t *testing.T) {
+func TestStepsThatFailEndTest(t *testing.T) {
 	for name, tc := range map[string]struct {
 		step string
 		want []string
@@ -280,7 +280,7 @@ func TestStepsThatCannotBeAppliedEndTheTest(t *testing.T) {
 	}
 }
 
-func TestAProbeThatCannotBeAskedDoesNotHideTheOthers(t *testing.T) {
+func TestProbeThatCannotBeAskedHidesNoOther(t *testing.T) {
 	f := parseOne(t, header+miniature+`  - {from: shop/nobody, to: shop/db-0, port: 80, expect: deny}
 steps:
   - probes: [{from: internet, to: shop/db-0, port: 80, expect: allow}]
@@ -294,7 +294,7 @@ steps:
 	}
 }
 
-func TestASubjectThatFailsEndsTheTest(t *testing.T) {
+func TestSubjectThatFailsEndsTest(t *testing.T) {
 	f := parseOne(t, header+miniature)
 	broken := errors.New("the vswitch is gone")
 	t.Run("while it applies, for good", func(t *testing.T) {
@@ -344,7 +344,7 @@ func (e *explainer) Ask(ctx context.Context, q Question) (Answer, error) {
 	return e.recorder.Ask(ctx, q)
 }
 
-func TestTheOracleForgetsWhatIsDeleted(t *testing.T) {
+func TestOracleForgetsDeletedObjects(t *testing.T) {
 	o := NewOracle()
 	f := parseOne(t, header+miniature)
 	m, err := f.manifests(f.Start)

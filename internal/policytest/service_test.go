@@ -84,7 +84,7 @@ func TestProbesOfServicesThatLeadNowhere(t *testing.T) {
 	}
 }
 
-func TestServicesStandOnlyWhereTheyCan(t *testing.T) {
+func TestServicesAreDestinationsOnly(t *testing.T) {
 	for text, want := range map[string]string{
 		"probes: [{from: svc/a/b:80, to: a/c, port: 80, expect: allow}]":                                            `probes[0].from: has the service "svc/a/b:80": a service is only the destination of a probe`,
 		"probes: [{from: a/c, to: svc/a/b:80, port: 80, expect: allow}]":                                            "probes[0].port: must not be there: each service in to has its port",

@@ -19,7 +19,7 @@ import (
 
 const shopFile = "../../docs/examples/tests/shop.yaml"
 
-func TestTheShopExampleHoldsForTheOracle(t *testing.T) {
+func TestOraclePassesShopExample(t *testing.T) {
 	files, err := Load(shopFile, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -35,10 +35,10 @@ func TestTheShopExampleHoldsForTheOracle(t *testing.T) {
 	}
 }
 
-// TestOnePolicyLessIsNoticed removes the policies of the shop, one at a time: a test that does not
-// fail then protects nothing. Only the removal of a default deny changes nothing, because every pod
-// has another policy that isolates it.
-func TestOnePolicyLessIsNoticed(t *testing.T) {
+// TestOracleFailsShopExampleWithoutPolicy removes the policies of the shop, one at a time: a test
+// that does not fail then protects nothing. Only the removal of a default deny changes nothing,
+// because every pod has another policy that isolates it.
+func TestOracleFailsShopExampleWithoutPolicy(t *testing.T) {
 	files, err := Load(shopFile, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -63,9 +63,9 @@ func TestOnePolicyLessIsNoticed(t *testing.T) {
 	}
 }
 
-// TestAMatrixSaysWhatTheOracleSays makes a matrix of what the oracle says about a
+// TestMatrixAgreesWithOracle makes a matrix of what the oracle says about a
 // random cluster: it holds, and with one flow turned around it does not.
-func TestAMatrixSaysWhatTheOracleSays(t *testing.T) {
+func TestMatrixAgreesWithOracle(t *testing.T) {
 	cfg := cluster.Small()
 	cfg.Odd = false
 	rapid.Check(t, func(rt *rapid.T) {

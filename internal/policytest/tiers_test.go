@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestPoliciesOfAdministratorsAreTested has every kind of them applied, changed and
+// TestRunTestsAdminPolicies has every kind of them applied, changed and
 // deleted, for the specification and for the product.
-func TestPoliciesOfAdministratorsAreTested(t *testing.T) {
+func TestRunTestsAdminPolicies(t *testing.T) {
 	f := parseOne(t, header+`
 objects:
 - `+podLine("shop", "web", "web", "10.0.0.1")+`
@@ -74,7 +74,7 @@ steps:
 	}
 }
 
-func TestAMismatchNamesTheRuleOfAnAdministrator(t *testing.T) {
+func TestMismatchNamesAdminRule(t *testing.T) {
 	f := parseOne(t, header+`
 objects:
 - `+podLine("shop", "web", "web", "10.0.0.1")+`
@@ -89,9 +89,9 @@ probes: [{from: shop/web, to: shop/db, port: 80, expect: allow}]
 	}
 }
 
-// TestANameOfPortsCountsBesideAPeerThatIsNotKnown has a rule that allows by one of its
+// TestRunChecksPortNamesBesideUnknownPeers has a rule that allows by one of its
 // peers: the other one, which has no field, is nothing that could lack names.
-func TestANameOfPortsCountsBesideAPeerThatIsNotKnown(t *testing.T) {
+func TestRunChecksPortNamesBesideUnknownPeers(t *testing.T) {
 	f := parseOne(t, header+`
 allowProblems: true
 objects:

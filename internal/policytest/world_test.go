@@ -155,7 +155,7 @@ func describeParties(parties []party, err error) string {
 	return strings.Join(out, " ")
 }
 
-func TestAnAddressOfTwoPodsIsBoth(t *testing.T) {
+func TestEndpointAddressOfTwoPodsIsBoth(t *testing.T) {
 	w, _ := miniWorld(t)
 	twin := w.objects[model.ID{Kind: model.KindPod, Namespace: "shop", Name: "db-0"}].Object.(*corev1.Pod).DeepCopy()
 	twin.Name = "a-twin"
@@ -166,7 +166,7 @@ func TestAnAddressOfTwoPodsIsBoth(t *testing.T) {
 	}
 }
 
-func TestPortNamesStandForNumbersOfTheDestination(t *testing.T) {
+func TestPortNamesResolveAtDestination(t *testing.T) {
 	w, f := miniWorld(t)
 	for _, tc := range []struct {
 		end  string
@@ -248,9 +248,9 @@ func objectsOf(s cluster.State) []kinds.Object {
 	return out
 }
 
-// TestDifferencesLeadToTheState says that the differences that a world returns
+// TestChangesLeadToNextState says that the differences that a world returns
 // make of an old state the new one, and that its indexes do not depend on the way.
-func TestDifferencesLeadToTheState(t *testing.T) {
+func TestChangesLeadToNextState(t *testing.T) {
 	cfg := cluster.SmallWithSharedAddresses()
 	rapid.Check(t, func(rt *rapid.T) {
 		w, subject := newWorld(), newRecorder("r", nil)

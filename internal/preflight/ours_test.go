@@ -12,9 +12,9 @@ import (
 // squatter is a user who is neither root nor the one who runs the test.
 const squatter = 65534
 
-// TestOursBelievesOnlyOurOwnPlaces: others who could write somewhere on the way would decide what
+// TestOursTakesOnlyPathsOfThisUser: others who could write somewhere on the way would decide what
 // is read there.
-func TestOursBelievesOnlyOurOwnPlaces(t *testing.T) {
+func TestOursTakesOnlyPathsOfThisUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to make what belongs to others")
 	}

@@ -27,7 +27,7 @@ var list = []Check{
 	named("c", false, Fail(errors.New("broken"), "")),
 }
 
-func TestReportSaysWhatStopsTheProgramAndWhatDoesNot(t *testing.T) {
+func TestReportSeparatesErrorsFromWarnings(t *testing.T) {
 	report := Run(t.Context(), list)
 	if err := report.Err(); err != nil || !report.Failed() {
 		t.Errorf("failed %t, %v", report.Failed(), err)
@@ -51,7 +51,7 @@ func TestReportSaysWhatStopsTheProgramAndWhatDoesNot(t *testing.T) {
 	}
 }
 
-func TestReportIsATableForPeopleAndFieldsForPrograms(t *testing.T) {
+func TestReportIsTableOrFields(t *testing.T) {
 	report := Run(t.Context(), list)
 	var out strings.Builder
 	report.Print(term.NewWriter(&out))
@@ -69,7 +69,7 @@ func TestReportIsATableForPeopleAndFieldsForPrograms(t *testing.T) {
 	}
 }
 
-func TestRunBoundsEveryCheckAndEndsWithItsContext(t *testing.T) {
+func TestRunBoundsEveryCheckAndEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	report := Run(ctx, []Check{
 		{Name: "bounded", Find: func(ctx context.Context) Finding {
@@ -86,7 +86,7 @@ func TestRunBoundsEveryCheckAndEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestFolderIsOneWhereFilesCanBeMade(t *testing.T) {
+func TestFolderMustBeWritable(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -108,7 +108,7 @@ func TestFolderIsOneWhereFilesCanBeMade(t *testing.T) {
 	}
 }
 
-func TestAddressIsOneWhereNobodyListens(t *testing.T) {
+func TestAddressMustBeFree(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -31,9 +31,9 @@ func read(t *testing.T, paths ...string) explain.Manifests {
 
 const shop = "../../docs/examples/shop"
 
-// TestCompareFindsADataplaneThatDisagrees has the specification say something else about one flow
+// TestCompareFindsDisagreeingDataplane has the specification say something else about one flow
 // of each dataplane.
-func TestCompareFindsADataplaneThatDisagrees(t *testing.T) {
+func TestCompareFindsDisagreeingDataplane(t *testing.T) {
 	before := read(t, shop)
 	after := before.With(read(t, "../../docs/examples/preview/cart.yaml"), nil)
 	c, results, err := compare(context.Background(), before, after, Options{})
@@ -70,8 +70,8 @@ func TestCompareIsSymmetric(t *testing.T) {
 	}
 }
 
-// TestCompareRefusesWhatIsTooLarge has a bound on the pairs.
-func TestCompareRefusesWhatIsTooLarge(t *testing.T) {
+// TestCompareRefusesTooLargeInput has a bound on the pairs.
+func TestCompareRefusesTooLargeInput(t *testing.T) {
 	_, err := Compare(context.Background(), explain.Manifests{}, read(t, shop), Options{Most: 10})
 	if err == nil || !strings.HasPrefix(err.Error(), "the change is too large to compare: ") {
 		t.Errorf("error %v", err)
@@ -196,8 +196,8 @@ func TestGroupingNamesManyPods(t *testing.T) {
 	}
 }
 
-// TestRehearsalAsksNothingAfterItsTime has no dataplane that could be asked.
-func TestRehearsalAsksNothingAfterItsTime(t *testing.T) {
+// TestRehearsalStopsAfterTimeout has no dataplane that could be asked.
+func TestRehearsalStopsAfterTimeout(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	x, out := rehearsal{checks: []check{{nodes: []string{"n"}}}}, run{node: "n", permits: map[int]bool{}}
@@ -221,8 +221,8 @@ func TestMarkdownMakesNoLinks(t *testing.T) {
 	}
 }
 
-// TestCompareSaysWhatDoesNotFit gives the kernel less memory than the shop needs.
-func TestCompareSaysWhatDoesNotFit(t *testing.T) {
+// TestCompareReportsRulesThatDoNotFit gives the kernel less memory than the shop needs.
+func TestCompareReportsRulesThatDoNotFit(t *testing.T) {
 	r, err := Compare(context.Background(), explain.Manifests{}, read(t, shop), Options{Renderers: Renderers, ACLMemory: 1 << 10, PolicyMemory: 1 << 10})
 	if err != nil {
 		t.Fatal(err)

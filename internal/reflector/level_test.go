@@ -27,9 +27,9 @@ func (r *Reflector) put(t *testing.T, key string, value []byte) {
 	}
 }
 
-// TestReflectorRefusesAgentsOfALowerLevel: it does not lead while one reports, unless the store has
+// TestReflectorRefusesAgentsOfLowerLevel: it does not lead while one reports, unless the store has
 // a state of its level already.
-func TestReflectorRefusesAgentsOfALowerLevel(t *testing.T) {
+func TestReflectorRefusesAgentsOfLowerLevel(t *testing.T) {
 	r := unanswered(t)
 	fit := func(want bool, why string) {
 		t.Helper()

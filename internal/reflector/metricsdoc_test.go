@@ -46,7 +46,7 @@ func leading(t *testing.T) *Reflector {
 	return r
 }
 
-func TestTheReferenceNamesTheMetricsThatThereAre(t *testing.T) {
+func TestMetricsAreThoseOfReference(t *testing.T) {
 	r := leading(t)
 	r.metrics.event(model.KindPod)
 	reference.Check(t, "../..", "sluice-ksr", r.metrics.registry)

@@ -66,7 +66,7 @@ func (r *Reflector) page(t *testing.T, path string) (int, string) {
 	return w.Code, string(body)
 }
 
-func TestAReplicaSaysWhatItWaitsFor(t *testing.T) {
+func TestReflectorReportsWhatItWaitsFor(t *testing.T) {
 	r := unanswered(t)
 	if code, body := r.page(t, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "Pod: not listed yet") {
 		t.Errorf("/readyz is %d %s", code, body)
@@ -90,9 +90,9 @@ func TestAReplicaSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
-// TestReadyzHasALineForEachThingThatIsMissing: kinds that wait for the same are one line, and no
+// TestReadyzNamesMissingParts: kinds that wait for the same are one line, and no
 // line has the addresses that client-go asks.
-func TestReadyzHasALineForEachThingThatIsMissing(t *testing.T) {
+func TestReadyzNamesMissingParts(t *testing.T) {
 	r := unanswered(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -114,7 +114,7 @@ func TestReadyzHasALineForEachThingThatIsMissing(t *testing.T) {
 	})
 }
 
-func TestWhoKnowsNothingOrHearsNothingDoesNotLead(t *testing.T) {
+func TestReflectorLeadsOnlyWithCurrentState(t *testing.T) {
 	for name, known := range map[string][]model.Kind{"nothing is known": nil, "the API server does not answer": kube.Kinds()} {
 		t.Run(name, func(t *testing.T) {
 			r := unanswered(t)
@@ -138,7 +138,7 @@ func TestWhoKnowsNothingOrHearsNothingDoesNotLead(t *testing.T) {
 	}
 }
 
-func TestSettingsThatCannotBeAreNamed(t *testing.T) {
+func TestConfigErrorsNameSetting(t *testing.T) {
 	good := func() Config {
 		return Config{
 			LeaderTTL: time.Second, Silence: time.Second, Sweep: time.Second, Embedded: embeddedEtcd{Dir: "x"}, Etcd: settings.Etcd{Endpoints: []string{"127.0.0.1:2379"}},

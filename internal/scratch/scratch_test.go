@@ -46,7 +46,7 @@ func there(path string) bool {
 	return err == nil
 }
 
-func TestNewRemovesWhatKilledProcessesHaveLeft(t *testing.T) {
+func TestNewRemovesDirectoriesOfKilledProcesses(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), killed+"=1")
@@ -84,8 +84,8 @@ func TestNewRemovesWhatKilledProcessesHaveLeft(t *testing.T) {
 	}
 }
 
-// TestNewLeavesWhatIsNotOurs has folders, files and links that only look like ours.
-func TestNewLeavesWhatIsNotOurs(t *testing.T) {
+// TestNewLeavesDirectoriesOfOthers has folders, files and links that only look like ours.
+func TestNewLeavesDirectoriesOfOthers(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	if err := os.WriteFile(filepath.Join(outside, ".lock"), nil, 0o600); err != nil {
@@ -109,8 +109,8 @@ func TestNewLeavesWhatIsNotOurs(t *testing.T) {
 	}
 }
 
-// TestNewDoesNotWaitForAPipe has a lock that is a pipe without a writer: to open it would block.
-func TestNewDoesNotWaitForAPipe(t *testing.T) {
+// TestNewDoesNotWaitForPipe has a lock that is a pipe without a writer: to open it would block.
+func TestNewDoesNotWaitForPipe(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	folder := filepath.Join(dir, "folder-pipe")
@@ -123,7 +123,7 @@ func TestNewDoesNotWaitForAPipe(t *testing.T) {
 	newFolder(t)
 }
 
-func TestNewFailsWithoutADirectory(t *testing.T) {
+func TestNewFailsWithoutDirectory(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "absent"))
 	if f, err := scratch.New("folder-"); err == nil {
 		t.Errorf("made %s", f.Path)

@@ -77,8 +77,8 @@ func get(a net.Addr, path string) (int, string, error) {
 	return r.StatusCode, string(b), errors.Join(err, r.Body.Close())
 }
 
-// TestServerCutsWhoIsSlow: there are time limits for a header, a body and between requests.
-func TestServerCutsWhoIsSlow(t *testing.T) {
+// TestServerCutsSlowClients: there are time limits for a header, a body and between requests.
+func TestServerCutsSlowClients(t *testing.T) {
 	read := make(chan error, 1)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
@@ -118,8 +118,8 @@ func TestServerCutsWhoIsSlow(t *testing.T) {
 	}
 }
 
-// TestServerRefusesALongHeader: it is cut long before it is kept.
-func TestServerRefusesALongHeader(t *testing.T) {
+// TestServerRefusesLongHeader: it is cut long before it is kept.
+func TestServerRefusesLongHeader(t *testing.T) {
 	c := dial(t, started(t, Server{limits: long, Handler: http.NotFoundHandler()}, "tcp", "127.0.0.1:0"))
 	_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n")
 	for i := 0; err == nil; i++ {
@@ -130,8 +130,8 @@ func TestServerRefusesALongHeader(t *testing.T) {
 	}
 }
 
-// TestServerCutsWhoDoesNotReadTheAnswer: except streams, which extend their limit.
-func TestServerCutsWhoDoesNotReadTheAnswer(t *testing.T) {
+// TestServerCutsClientsThatDoNotRead: except streams, which extend their limit.
+func TestServerCutsClientsThatDoNotRead(t *testing.T) {
 	for _, extend := range []time.Duration{0, 100 * time.Millisecond} {
 		result := make(chan error, 1)
 		at := started(t, Server{limits: long, Answer: 100 * time.Millisecond, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -159,8 +159,8 @@ func TestServerCutsWhoDoesNotReadTheAnswer(t *testing.T) {
 	}
 }
 
-// TestServerLetsAnswersTakeTheirTime: the time limit of a body does not apply to the answer.
-func TestServerLetsAnswersTakeTheirTime(t *testing.T) {
+// TestServerAllowsSlowAnswers: the time limit of a body does not apply to the answer.
+func TestServerAllowsSlowAnswers(t *testing.T) {
 	limited := long
 	limited.body = short
 	at := started(t, Server{limits: limited, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -308,8 +308,8 @@ func TestPlacesAreShared(t *testing.T) {
 	}
 }
 
-// TestListenWithoutAHostIsLoopback: leaving the host out never means all addresses.
-func TestListenWithoutAHostIsLoopback(t *testing.T) {
+// TestListenWithoutHostIsLoopback: leaving the host out never means all addresses.
+func TestListenWithoutHostIsLoopback(t *testing.T) {
 	l, err := Listen(t.Context(), ":0")
 	if err != nil {
 		t.Fatal(err)
@@ -331,8 +331,8 @@ func TestListenWithoutAHostIsLoopback(t *testing.T) {
 	}
 }
 
-// TestPeerIsKnownFromTheKernel: of a Unix socket, and of nothing else.
-func TestPeerIsKnownFromTheKernel(t *testing.T) {
+// TestPeerIsThatOfKernel: of a Unix socket, and of nothing else.
+func TestPeerIsThatOfKernel(t *testing.T) {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := PeerOf(r.Context())
 		if err != nil {

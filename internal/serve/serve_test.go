@@ -16,9 +16,9 @@ import (
 // nothing is a map that cannot be written.
 func nothing() map[string]int { return nil }
 
-// TestServerAnswersAPanicInWords: the client gets an error text instead of a closed connection, the
-// log has the stack, and the next request is answered.
-func TestServerAnswersAPanicInWords(t *testing.T) {
+// TestServerAnswersPanicWithError: the client gets an error text instead of a closed connection,
+// the log has the stack, and the next request is answered.
+func TestServerAnswersPanicWithError(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

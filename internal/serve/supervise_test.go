@@ -40,7 +40,7 @@ func hear(t *testing.T, c *net.UnixConn, patience time.Duration) string {
 	return string(b[:n])
 }
 
-func TestSuperviseTellsTheServiceManager(t *testing.T) {
+func TestSuperviseNotifiesServiceManager(t *testing.T) {
 	c := manager(t)
 	t.Setenv("WATCHDOG_USEC", strconv.Itoa(30_000))
 	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
@@ -73,7 +73,7 @@ func TestSuperviseTellsTheServiceManager(t *testing.T) {
 	}
 }
 
-func TestSuperviseWithoutAServiceManagerWaits(t *testing.T) {
+func TestSuperviseWithoutServiceManagerWaits(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	ctx, stop := context.WithCancel(t.Context())
 	stop()

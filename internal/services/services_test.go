@@ -117,7 +117,7 @@ func TestEndpointsAreThoseOfKubernetes(t *testing.T) {
 	}
 }
 
-func TestPortsOfAnAddress(t *testing.T) {
+func TestPortsOfAddress(t *testing.T) {
 	c := clusterOf(t, `{apiVersion: v1, kind: Service, metadata: {namespace: shop, name: s}, spec: {clusterIPs: [10.96.0.1, "fd00:96::1"], externalIPs: [192.0.2.1], ports: [{port: 53, name: dns, protocol: UDP}, {port: 53, name: dns-tcp}]}}
 ---
 {apiVersion: v1, kind: Service, metadata: {namespace: shop, name: other}, spec: {clusterIPs: [10.96.0.2], externalIPs: [192.0.2.1], ports: [{port: 53}, {port: 80}]}}
@@ -148,7 +148,7 @@ func TestPortsOfAnAddress(t *testing.T) {
 	}
 }
 
-func TestQuestionsThatHaveNoAnswerSayWhy(t *testing.T) {
+func TestClusterErrorsNameService(t *testing.T) {
 	c := clusterOf(t, service("ports: [{port: 80, name: http}, {port: 53, protocol: UDP}]")+
 		"{apiVersion: v1, kind: Service, metadata: {namespace: shop, name: x}, spec: {type: ExternalName, externalName: db.example}}")
 	for _, q := range []struct {
@@ -184,8 +184,8 @@ func TestParseName(t *testing.T) {
 	}
 }
 
-// TestValuesThatNobodyReflectedAreNoPorts: other writers may write to the store.
-func TestValuesThatNobodyReflectedAreNoPorts(t *testing.T) {
+// TestClusterIgnoresInvalidPorts: other writers may write to the store.
+func TestClusterIgnoresInvalidPorts(t *testing.T) {
 	s := &model.Service{Namespace: "shop", Name: "s", Selector: []*model.Label{{Key: "app", Value: "web"}}, Addresses: []string{"x", ""}, Ports: []*model.Service_Port{
 		{Port: 70000}, {Port: 80, Protocol: 99}, {Port: 80, Name: "a", Target: &model.Service_Port_TargetNumber{TargetNumber: 1 << 20}}, {Port: 0}, nil,
 	}}

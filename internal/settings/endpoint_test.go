@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-func TestEtcdClientRefusesEndpointsThatCanBeNoMember(t *testing.T) {
+func TestEtcdClientRefusesInvalidEndpoints(t *testing.T) {
 	for _, tc := range []struct{ endpoints, want string }{
 		{"10.0.0.1:2379", ""},
 		{"10.0.0.1:2379,https://[fd00::1]:2379,http://etcd.example:1/", ""},
@@ -45,7 +45,7 @@ func TestEtcdClientRefusesEndpointsThatCanBeNoMember(t *testing.T) {
 	}
 }
 
-func TestEtcdClientNamesTheFlagOfAFileThatCannotBeRead(t *testing.T) {
+func TestEtcdClientNamesFlagOfUnreadableFile(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func daemonFlags() *pflag.FlagSet {
 	return f
 }
 
-func TestLoadNamesWhatIsWrongInTheFile(t *testing.T) {
+func TestLoadNamesFieldOfFile(t *testing.T) {
 	for file, want := range map[string]string{
 		"nam-of-it: x":                 `unknown key "nam-of-it": did you mean name-of-it?`,
 		"something: x":                 `unknown key "something"; the keys are name-of-it, number-of, some-list, switch-it, wait-for`,
@@ -109,7 +109,7 @@ func TestLoadNamesWhatIsWrongInTheFile(t *testing.T) {
 	}
 }
 
-func TestLoadNamesTheVariableThatIsWrong(t *testing.T) {
+func TestLoadNamesVariableOfEnvironment(t *testing.T) {
 	for _, tc := range []struct{ variable, want string }{
 		{"SLUICE_SWITCH_IT=perhaps", `SLUICE_SWITCH_IT: "perhaps": want true or false`},
 		{"SLUICE_WAIT_FOR=soon", `SLUICE_WAIT_FOR: "soon": want a duration`},
@@ -123,7 +123,7 @@ func TestLoadNamesTheVariableThatIsWrong(t *testing.T) {
 	}
 }
 
-func TestExitTellsUsageFromOtherErrors(t *testing.T) {
+func TestExitDistinguishesUsageErrors(t *testing.T) {
 	for _, tc := range []struct {
 		args []string
 		code int

@@ -2,7 +2,7 @@ package term
 
 import "testing"
 
-func TestCountSpeaksOfOneAndOfMany(t *testing.T) {
+func TestCountHasSingularAndPlural(t *testing.T) {
 	for want, tc := range map[string]struct {
 		n     int
 		thing string

@@ -32,9 +32,9 @@ type stringer struct{ text string }
 
 func (s stringer) String() string { return s.text }
 
-// TestTextsOfOthersAreEscaped: in cells, lines, styles, lists, errors and everything that prints
-// itself, also where there is colour.
-func TestTextsOfOthersAreEscaped(t *testing.T) {
+// TestTextEscapesControlCharacters: in cells, lines, styles, lists, errors and everything that
+// prints itself, also where there is colour.
+func TestTextEscapesControlCharacters(t *testing.T) {
 	for text, want := range hostile {
 		for _, colour := range []bool{false, true} {
 			var b strings.Builder
@@ -62,8 +62,8 @@ func TestTextsOfOthersAreEscaped(t *testing.T) {
 	}
 }
 
-// TestLongTextsAreCut: a label of a megabyte is no table of seven.
-func TestLongTextsAreCut(t *testing.T) {
+// TestTextIsCutWhenLong: a label of a megabyte is no table of seven.
+func TestTextIsCutWhenLong(t *testing.T) {
 	long := strings.Repeat("ä", 1<<20)
 	var b strings.Builder
 	w := NewWriter(&b)
@@ -85,8 +85,8 @@ func TestLongTextsAreCut(t *testing.T) {
 	}
 }
 
-// TestJSONHasNothingThatTerminalsObey: and is the same value.
-func TestJSONHasNothingThatTerminalsObey(t *testing.T) {
+// TestJSONEscapesControlCharacters: and is the same value.
+func TestJSONEscapesControlCharacters(t *testing.T) {
 	for text := range hostile {
 		var b bytes.Buffer
 		if err := json.NewEncoder(JSON(&b)).Encode(text); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestColumnsLineUp(t *testing.T) {
+func TestTableColumnsLineUp(t *testing.T) {
 	tbl := NewTable("NAME", "PORTS", "NOTE")
 	tbl.Row("web", 80, "")
 	tbl.Row("catalog·", "", Cell{"open", Red})
@@ -27,7 +27,7 @@ func TestColumnsLineUp(t *testing.T) {
 	}
 }
 
-func TestColourDoesNotChangeTheWidth(t *testing.T) {
+func TestTableWidthIgnoresColour(t *testing.T) {
 	tbl := &Table{Indent: "  "}
 	tbl.Row(Cell{"deny", Red}, "a")
 	tbl.Row(Cell{"permit", Green}, "b")
@@ -46,7 +46,7 @@ func (p *brokenPipe) Write([]byte) (int, error) {
 	return 0, errors.New("broken pipe")
 }
 
-func TestTheFirstErrorStays(t *testing.T) {
+func TestWriterKeepsFirstError(t *testing.T) {
 	p := &brokenPipe{}
 	w := NewWriter(p)
 	w.Printf("a")
@@ -56,7 +56,7 @@ func TestTheFirstErrorStays(t *testing.T) {
 	}
 }
 
-func TestProgressIsOneLineThatIsRemoved(t *testing.T) {
+func TestProgressIsOneLineAndRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b strings.Builder
 		stop := progress(&b, "test 1 of 2: "+strings.Repeat("x", 100))
@@ -81,7 +81,7 @@ func fits(width int, tbl *Table) string {
 	return b.String()
 }
 
-func TestTableFitsTheWidth(t *testing.T) {
+func TestTableFitsWidth(t *testing.T) {
 	table := func() *Table {
 		tbl := NewTable("NAME", "NOTE", "MORE").Narrow(4, "NOTE").Optional("MORE", "NOTE")
 		tbl.Row("web", "a long note", "1234567890")
@@ -104,7 +104,7 @@ func TestTableFitsTheWidth(t *testing.T) {
 	}
 }
 
-func TestTableContinuesWithTheColumnsBefore(t *testing.T) {
+func TestTableContinueKeepsColumnWidths(t *testing.T) {
 	first := NewTable("NAME", "NOTE")
 	first.Row("database", "x")
 	fits(0, first)

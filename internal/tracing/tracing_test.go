@@ -45,9 +45,9 @@ func (n *node) set(seen, enforced int64) {
 	n.changed = make(chan struct{})
 }
 
-// TestTracerNamesAChangeBothSidesKnow: the spans of a reflector and of an agent, which have nothing
+// TestTracerNamesChangeByRevision: the spans of a reflector and of an agent, which have nothing
 // in common but the cluster and the revision, are one trace.
-func TestTracerNamesAChangeBothSidesKnow(t *testing.T) {
+func TestTracerNamesChangeByRevision(t *testing.T) {
 	r := otlp.Start(t)
 	reflector, agent := start(t, r.Endpoint, "sluice-ksr"), start(t, r.Endpoint, "sluice-agent")
 	began := time.Now().Add(-time.Second)
@@ -74,9 +74,9 @@ func TestTracerNamesAChangeBothSidesKnow(t *testing.T) {
 	}
 }
 
-// TestTracerFollowsWhatANodeEnforces: a span for each revision that came after the first state,
+// TestTracerFollowsEnforcement: a span for each revision that came after the first state,
 // once it is enforced and not before.
-func TestTracerFollowsWhatANodeEnforces(t *testing.T) {
+func TestTracerFollowsEnforcement(t *testing.T) {
 	r := otlp.Start(t)
 	tracer, n := start(t, r.Endpoint, "sluice-agent"), &node{changed: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -107,7 +107,7 @@ func TestTracerFollowsWhatANodeEnforces(t *testing.T) {
 	}
 }
 
-func TestTracerRefusesEndpointsThatAreNone(t *testing.T) {
+func TestTracerRefusesInvalidEndpoints(t *testing.T) {
 	for _, endpoint := range []string{"collector:4317", "ftp://a:1", "http://", "http://user:secret@a:1", "http://a:1/v1/traces", "http://a:1?x", "http://a:1#secret", "\x1b[2J", strings.Repeat("x", 1<<20)} {
 		_, err := tracing.Start(t.Context(), endpoint, "p", slog.New(slog.DiscardHandler))
 		if err == nil || !strings.HasPrefix(err.Error(), "--traces-endpoint ") || len(err.Error()) > 1000 || strings.ContainsRune(err.Error(), '\x1b') || strings.Contains(err.Error(), "secret") {
@@ -116,8 +116,8 @@ func TestTracerRefusesEndpointsThatAreNone(t *testing.T) {
 	}
 }
 
-// TestTracerWithoutAReceiver: a tracer does not block, whether it is off or has no receiver.
-func TestTracerWithoutAReceiver(t *testing.T) {
+// TestTracerWithoutReceiver: a tracer does not block, whether it is off or has no receiver.
+func TestTracerWithoutReceiver(t *testing.T) {
 	if off := start(t, "", "p"); off != nil {
 		t.Error("without an endpoint there is a tracer")
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestTheBuildSaysWhatItIs(t *testing.T) {
+func TestGetReadsBuildInfo(t *testing.T) {
 	info := Get()
 	if info.Go != runtime.Version() || !strings.HasPrefix(info.String(), "sluice "+info.Version) {
 		t.Errorf("got %v", info)

@@ -48,7 +48,7 @@ var fields = map[string]string{
 	"ChangedObject":    "kind namespace name value",
 }
 
-func TestNamesOfFieldsAreNeverTakenAway(t *testing.T) {
+func TestFieldsOfJSONAreNeverRemoved(t *testing.T) {
 	for _, v := range []any{
 		Pod{}, Policy{}, Set{}, Table{}, Rule{}, Status{}, RendererStatus{}, Question{}, Party{}, Injection{}, Hop{}, Service{},
 		Applied{}, AppliedObject{}, Explanation{}, Answer{}, NamedOrigin{}, Packet{}, Matrix{}, Change{}, ChangedObject{},
@@ -80,7 +80,7 @@ func names(typ reflect.Type) (out []string) {
 	return out
 }
 
-func TestWhatIsNoPodHasNoPodInJSON(t *testing.T) {
+func TestPartyWithoutPodOmitsItInJSON(t *testing.T) {
 	for want, p := range map[string]Party{
 		`{"name":"10.0.0.1","address":"10.0.0.1"}`:       {Name: "10.0.0.1", Address: netip.MustParseAddr("10.0.0.1")},
 		`{"name":"a/b","pod":"a/b","address":"fd00::1"}`: {Name: "a/b", Pod: api.PodID{Namespace: "a", Name: "b"}, Address: netip.MustParseAddr("fd00::1")},
@@ -91,7 +91,7 @@ func TestWhatIsNoPodHasNoPodInJSON(t *testing.T) {
 	}
 }
 
-func TestTheDefaultSocket(t *testing.T) {
+func TestDefaultSocket(t *testing.T) {
 	t.Setenv(SocketEnv, "/some/where.sock")
 	if got := DefaultSocket(); got != "/some/where.sock" {
 		t.Errorf("with %s it is %s", SocketEnv, got)

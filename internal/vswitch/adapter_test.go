@@ -140,7 +140,7 @@ func collect[T any](t testing.TB, recv func() (T, error)) (list []T) {
 	}
 }
 
-func TestAnInProcessClientCanDoWhatAClientOfVPPDoes(t *testing.T) {
+func TestAdapterServesInProcessClients(t *testing.T) {
 	sw, conn := newTestSwitch(t, Options{Version: "1.2"})
 	pod := sw.AddInterface("pod1", "shop/web")
 	exercise(t, conn, pod)
@@ -196,7 +196,7 @@ func exercise(t *testing.T, conn *core.Connection, pod uint32) {
 	}
 }
 
-func TestOtherRequestsAreAnswered(t *testing.T) {
+func TestAdapterAnswersControlRequests(t *testing.T) {
 	_, conn := newTestSwitch(t, Options{MaxSessions: 77})
 	ctx := t.Context()
 	a, v, m := acl.NewServiceClient(conn), vlib.NewServiceClient(conn), memclnt.NewServiceClient(conn)
@@ -237,7 +237,7 @@ func TestOtherRequestsAreAnswered(t *testing.T) {
 	}
 }
 
-func TestSendMsgLeavesTheBytesOfTheCallerAlone(t *testing.T) {
+func TestSendMsgDoesNotChangeCallersBytes(t *testing.T) {
 	sw := New(Options{})
 	a := sw.Adapter()
 	replies := make(chan []byte)
@@ -270,7 +270,7 @@ func TestSendMsgLeavesTheBytesOfTheCallerAlone(t *testing.T) {
 	}
 }
 
-func TestTheChannelAPIWorksToo(t *testing.T) {
+func TestAdapterServesChannelAPI(t *testing.T) {
 	_, conn := newTestSwitch(t, Options{})
 	ch, err := conn.NewAPIChannel()
 	if err != nil {

@@ -65,7 +65,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-func TestTheSessionListIsBounded(t *testing.T) {
+func TestCommandLineBoundsSessionList(t *testing.T) {
 	l := newLab(t, Options{})
 	l.apply(both(RulePermitReflect), nil)
 	for i := range uint16(maxCLISessions + 5) {
@@ -98,7 +98,7 @@ func TestRoutesAndSessionsAreListedInOrder(t *testing.T) {
 	}
 }
 
-func TestFeaturesAreListedInTheirOrder(t *testing.T) {
+func TestFeaturesAreListedInOrder(t *testing.T) {
 	l := newLab(t, Options{Features: map[string][]string{"ip4-output": {"nat-pre-in2out-output", "acl-plugin-out-ip4-fa", "interface-output"}}})
 	l.apply(nil, both(RuleDeny))
 	for _, c := range []struct{ command, want string }{

@@ -46,7 +46,7 @@ func wantEvent(t *testing.T, events <-chan core.ConnectionEvent, want ...core.Co
 	}
 }
 
-func TestAsyncClientsSurviveARestart(t *testing.T) {
+func TestClientsSurviveRestart(t *testing.T) {
 	fastHealthChecks(t)
 	sw := New(Options{})
 	for name, door := range doors(t, sw) {
@@ -76,7 +76,7 @@ func TestAsyncClientsSurviveARestart(t *testing.T) {
 	}
 }
 
-func TestHealthChecksOfManyClientsAreAnswered(t *testing.T) {
+func TestClientsHealthChecksAreAnswered(t *testing.T) {
 	fastHealthChecks(t)
 	sw := New(Options{})
 	for name, door := range doors(t, sw) {
@@ -107,7 +107,7 @@ func TestHealthChecksOfManyClientsAreAnswered(t *testing.T) {
 	}
 }
 
-func TestClientsSeeTheSameACLs(t *testing.T) {
+func TestClientsSeeSameACLs(t *testing.T) {
 	sw := New(Options{})
 	for name, door := range doors(t, sw) {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestClientsSeeTheSameACLs(t *testing.T) {
 	}
 }
 
-func TestAClientCanDisconnectAndConnectAgain(t *testing.T) {
+func TestClientReconnects(t *testing.T) {
 	sw := New(Options{})
 	for name, door := range doors(t, sw) {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestAClientCanDisconnectAndConnectAgain(t *testing.T) {
 	}
 }
 
-func TestClosingTheSwitchEndsEverything(t *testing.T) {
+func TestSwitchCloseEndsClients(t *testing.T) {
 	sw := New(Options{})
 	path := serve(t, sw)
 	inProcess, conn := sw.Adapter(), connect(t, socketclient.NewVppClient(path))
@@ -177,7 +177,7 @@ func TestClosingTheSwitchEndsEverything(t *testing.T) {
 	}
 }
 
-func TestTooManyClientsAreRefused(t *testing.T) {
+func TestClientsAreLimited(t *testing.T) {
 	sw := New(Options{MaxClients: 1})
 	path := serve(t, sw)
 	first := connect(t, sw.Adapter())

@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch/internal/events"
 )
 
-// TestClientLosesNoEventWhenManyInterfacesComeAtOnce adds all pods of a large node while the
+// TestClientGetsAllEventsOfManyInterfaces adds all pods of a large node while the
 // client's transport is busy.
-func TestClientLosesNoEventWhenManyInterfacesComeAtOnce(t *testing.T) {
+func TestClientGetsAllEventsOfManyInterfaces(t *testing.T) {
 	var text bytes.Buffer
 	sw, _ := newTestSwitch(t, Options{Log: slog.New(slog.NewTextHandler(&text, nil))})
 	c, err := sw.connect()

@@ -16,7 +16,7 @@ import (
 
 // The cases follow the list of VPP's own tests of its ACL plugin, each with both
 // families where they are meaningful for both.
-func TestRulesOnTheWayToThePod(t *testing.T) {
+func TestRulesOnWayToPod(t *testing.T) {
 	const tcp, udp, sctp, icmp, icmp6 = 6, 17, 132, 1, 58
 	any4 := func(a RuleAction, proto uint8, ports ...Range) Rule {
 		ports = append(ports, allPortsRange, allPortsRange)
@@ -90,7 +90,7 @@ func TestRulesOnTheWayToThePod(t *testing.T) {
 	}
 }
 
-func TestLikeVPPPortsOfSCTPAreNotLookedAt(t *testing.T) {
+func TestMatchIgnoresPortsOfSCTPLikeVPP(t *testing.T) {
 	const sctp = 132
 	l := newLab(t, Options{LikeVPP: true, Version: "9"})
 	if got := l.sw.version; got != "like-vpp 9" {
@@ -107,7 +107,7 @@ func TestLikeVPPPortsOfSCTPAreNotLookedAt(t *testing.T) {
 	l.permitted("every port matches", toPod(api.SCTP, 1, 2))
 }
 
-func TestWithoutACLsADirectionIsOpen(t *testing.T) {
+func TestForwardPermitsDirectionWithoutACLs(t *testing.T) {
 	l := newLab(t, Options{})
 	l.apply(nil, both(RuleDeny))
 	l.denied("to the pod", toPod(api.TCP, 1, 2))
@@ -121,7 +121,7 @@ func TestWithoutACLsADirectionIsOpen(t *testing.T) {
 	l.permitted("to the pod without ACLs", toPod(api.TCP, 1, 2))
 }
 
-func TestACLsOfAListAreAskedInOrder(t *testing.T) {
+func TestACLsOfListAreAskedInOrder(t *testing.T) {
 	l := newLab(t, Options{})
 	denyWeb := mustPut(t, l.conn, newACLIndex, "deny", rule(RuleDeny, anyV4, anyV4, 6, Range{}, Range{First: 80, Last: 80}))
 	permit := mustPut(t, l.conn, newACLIndex, "permit", both(RulePermit)...)
@@ -133,7 +133,7 @@ func TestACLsOfAListAreAskedInOrder(t *testing.T) {
 	l.permitted("after the order changed", toPod(api.TCP, 1, 80))
 }
 
-func TestAListOf255ACLs(t *testing.T) {
+func TestInterfaceTakes255ACLs(t *testing.T) {
 	l := newLab(t, Options{})
 	var list []uint32
 	for i := range 255 {
@@ -147,7 +147,7 @@ func TestAListOf255ACLs(t *testing.T) {
 	l.denied("by none", toPod(api.TCP, 1, 256))
 }
 
-func TestCountersCountDecisionsAndStartAgainWithAReplacement(t *testing.T) {
+func TestCountersRestartWithReplacement(t *testing.T) {
 	l := newLab(t, Options{})
 	rules := slices.Concat([]Rule{rule(RuleDeny, anyV4, anyV4, 6, Range{}, Range{First: 80, Last: 80})}, both(RulePermitReflect))
 	_, index := l.apply(nil, rules)
@@ -169,7 +169,7 @@ func TestCountersCountDecisionsAndStartAgainWithAReplacement(t *testing.T) {
 	}
 }
 
-func TestProbeMeetsRulesAndLeavesNothingBehind(t *testing.T) {
+func TestProbeMeetsRulesAndLeavesNothing(t *testing.T) {
 	for _, o := range []Options{{}, {Quirks: true}} {
 		l := newLab(t, o)
 		web := rule(RulePermitReflect, anyV4, anyV4, 6, Range{}, Range{First: 80, Last: 80})
@@ -241,7 +241,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-func TestRemovingAnInterfaceUnappliesItsACLs(t *testing.T) {
+func TestRemoveInterfaceUnappliesACLs(t *testing.T) {
 	l := newLab(t, Options{})
 	in, out := l.apply(both(RulePermitReflect), both(RuleDeny))
 	l.permitted("creates a session", fromPod(api.TCP, 1, 2))
@@ -298,7 +298,7 @@ func TestPacketsThatCannotBeForwarded(t *testing.T) {
 	}
 }
 
-func TestTraceTellsWhatDecided(t *testing.T) {
+func TestTraceNamesWhatDecided(t *testing.T) {
 	l := newLab(t, Options{})
 	web := rule(RulePermitReflect, anyV4, anyV4, 6, Range{}, Range{First: 80, Last: 80})
 	_, out := l.apply(nil, []Rule{web})
@@ -332,7 +332,7 @@ func TestTraceTellsWhatDecided(t *testing.T) {
 	}
 }
 
-func TestForwardingDoesNotAllocate(t *testing.T) {
+func TestForwardDoesNotAllocate(t *testing.T) {
 	l := newLab(t, Options{})
 	l.apply(both(RulePermitReflect), both(RulePermit))
 	syn, ack := fromPod(api.TCP, 1, 2), toPod(api.TCP, 9, 9)
@@ -364,7 +364,7 @@ func BenchmarkForward(b *testing.B) {
 	})
 }
 
-func TestClassifyingDoesNotAllocate(t *testing.T) {
+func TestMatchDoesNotAllocate(t *testing.T) {
 	rules, packets := classifytest.PolicyRules(1000)
 	b := binding{acls: []*accessList{newACL("a", rules[:500]), newACL("b", rules[500:])}}
 	i := 0

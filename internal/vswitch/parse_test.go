@@ -99,7 +99,7 @@ func TestParsePacket(t *testing.T) {
 	}
 }
 
-func TestMalformedPackets(t *testing.T) {
+func TestParsePacketRefusesMalformed(t *testing.T) {
 	change := func(b []byte, i int, v byte) []byte { b[i] = v; return b }
 	tcp := tcpHeader(4000, 80, flagSYN)
 	extensions := make([]byte, 8*(maxExtensions+1))

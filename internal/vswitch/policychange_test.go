@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-func TestPolicyChangesAndLiveSessions(t *testing.T) {
+func TestSessionsDuringPolicyChanges(t *testing.T) {
 	flow := toPod(api.TCP, 4000, 80)
 	ack, replyAck := withFlags(flow, flagACK), withFlags(flow.Reply(), flagACK)
 	permitWeb := []Rule{rule(RulePermitReflect, anyV4, anyV4, 6, Range{}, Range{First: 80, Last: 80})}
@@ -78,7 +78,7 @@ func TestPolicyChangesAndLiveSessions(t *testing.T) {
 
 // The first packet decides: rules for SYN only must not be evaluated with the flags of a later
 // packet.
-func TestAReevaluationAsksWithTheFirstPacket(t *testing.T) {
+func TestSessionReevaluationUsesFirstPacket(t *testing.T) {
 	syn := rule(RulePermitReflect, anyV4, anyV4, 6, Range{}, Range{})
 	syn.FlagsMask, syn.FlagsValue = flagSYN|flagACK, flagSYN
 	l := newLab(t, Options{})
@@ -90,7 +90,7 @@ func TestAReevaluationAsksWithTheFirstPacket(t *testing.T) {
 	l.permitted("reply after a change", withFlags(flow.Reply(), flagACK))
 }
 
-func TestInterfacesThatShareAnACLSwitchTogether(t *testing.T) {
+func TestInterfacesSharingACLSwitchTogether(t *testing.T) {
 	sw, conn := newTestSwitch(t, Options{})
 	client := sw.AddInterface("client", "")
 	index := mustPut(t, conn, newACLIndex, "shared", both(RulePermit)...)
@@ -140,7 +140,7 @@ func TestInterfacesThatShareAnACLSwitchTogether(t *testing.T) {
 // The model is the specification of sessions without timeouts: replies of a flow pass if a packet
 // of its starter was permitted and the starter's direction has permitted it ever since, as far as
 // any packet could detect.
-func TestRepliesPassOnlyWhileTheStarterIsPermitted(t *testing.T) {
+func TestRepliesPassWhileOpenerIsPermitted(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sw := New(Options{})
 		defer func() { _ = sw.Close() }()
@@ -186,7 +186,7 @@ func TestRepliesPassOnlyWhileTheStarterIsPermitted(t *testing.T) {
 	})
 }
 
-func TestAnEqualListIsNoChange(t *testing.T) {
+func TestACLListEqualIsNoChange(t *testing.T) {
 	l := newLab(t, Options{})
 	in, out := l.apply(both(RulePermitReflect), both(RuleDeny))
 	before := l.sw.view.Load()

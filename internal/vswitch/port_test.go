@@ -56,7 +56,7 @@ func TestInterfaceRequests(t *testing.T) {
 	}
 }
 
-func TestEthertypeWhitelists(t *testing.T) {
+func TestInterfaceEthertypeWhitelists(t *testing.T) {
 	sw, conn := newTestSwitch(t, Options{})
 	port := interface_types.InterfaceIndex(sw.AddInterface("pod", ""))
 	c := acl.NewServiceClient(conn)
@@ -116,7 +116,7 @@ func TestInterfaceEvents(t *testing.T) {
 	}
 }
 
-func TestAddingAnInterfaceTwiceChangesItsTag(t *testing.T) {
+func TestAddInterfaceTwiceChangesTag(t *testing.T) {
 	sw := New(Options{})
 	first := sw.AddInterface("pod", "old")
 	if again := sw.AddInterface("pod", "new"); again != first || sw.Interfaces()[first].Tag != "new" {
@@ -124,7 +124,7 @@ func TestAddingAnInterfaceTwiceChangesItsTag(t *testing.T) {
 	}
 }
 
-func TestInterfacesWithLongNamesAreNotMixedUp(t *testing.T) {
+func TestInterfacesWithLongNamesStayApart(t *testing.T) {
 	sw, conn := newTestSwitch(t, Options{})
 	long := strings.Repeat("n", 100)
 	a, b := sw.AddInterface(long+"a", ""), sw.AddInterface(long+"b", "")

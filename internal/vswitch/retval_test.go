@@ -57,7 +57,7 @@ func TestACLAddReplaceValidatesAsVPP(t *testing.T) {
 	}
 }
 
-func TestADumpHasWhatWasPut(t *testing.T) {
+func TestACLDumpReturnsRules(t *testing.T) {
 	_, conn := newTestSwitch(t, Options{})
 	var rules []Rule
 	for i := range uint16(18) {
@@ -79,7 +79,7 @@ func TestADumpHasWhatWasPut(t *testing.T) {
 	}
 }
 
-func TestAnACLOf16000RulesCanBeDumped(t *testing.T) {
+func TestACLDumpOf16000Rules(t *testing.T) {
 	_, conn := newTestSwitch(t, Options{})
 	rules, _ := classifytest.PolicyRules(16_000)
 	index := mustPut(t, conn, newACLIndex, "large", rules...)
@@ -94,7 +94,7 @@ func del(t testing.TB, s *Switch, index uint32) govpp.VPPApiError {
 	return code(t, err)
 }
 
-func TestDeletingACLs(t *testing.T) {
+func TestACLDelete(t *testing.T) {
 	sw, conn := newTestSwitch(t, Options{})
 	port := sw.AddInterface("pod", "")
 	index := mustPut(t, conn, newACLIndex, "first", both(RulePermit)...)
@@ -118,7 +118,7 @@ func TestDeletingACLs(t *testing.T) {
 	}
 }
 
-func TestFreedIndicesAreUsedAgainLastInFirstOut(t *testing.T) {
+func TestACLIndicesAreReusedLastInFirstOut(t *testing.T) {
 	sw, conn := newTestSwitch(t, Options{})
 	for range 5 {
 		mustPut(t, conn, newACLIndex, "")
@@ -137,7 +137,7 @@ func TestFreedIndicesAreUsedAgainLastInFirstOut(t *testing.T) {
 	}
 }
 
-func TestSetACLListReturnsAndDoesWhatVPPDoes(t *testing.T) {
+func TestSetACLListActsLikeVPP(t *testing.T) {
 	for _, c := range []struct {
 		name            string
 		port            uint32

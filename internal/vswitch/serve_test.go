@@ -42,7 +42,7 @@ func serve(t testing.TB, sw *Switch) (path string) {
 	return path
 }
 
-func TestAnUnmodifiedGoVPPClientWorksOverTheSocket(t *testing.T) {
+func TestServerTakesGoVPPClients(t *testing.T) {
 	sw := New(Options{Version: "1.2"})
 	path := serve(t, sw)
 	pod := sw.AddInterface("pod1", "shop/web")
@@ -126,7 +126,7 @@ func request10(id uint16, context uint32) []byte {
 	return binary.BigEndian.AppendUint32(b, context)
 }
 
-func TestRequestsThatMakeNoSenseAreDroppedWithoutHarm(t *testing.T) {
+func TestRequestsThatAreInvalidAreDropped(t *testing.T) {
 	var log programs.Buffer
 	sw := New(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	path := serve(t, sw)
@@ -151,7 +151,7 @@ func TestRequestsThatMakeNoSenseAreDroppedWithoutHarm(t *testing.T) {
 	}
 }
 
-func TestABrokenConnectionTouchesNoOther(t *testing.T) {
+func TestServerIsolatesBrokenConnections(t *testing.T) {
 	sw := New(Options{})
 	path := serve(t, sw)
 	good := dialRaw(t, path)
@@ -179,7 +179,7 @@ func TestABrokenConnectionTouchesNoOther(t *testing.T) {
 	}
 }
 
-func TestFramesMayArriveInPiecesAndTogether(t *testing.T) {
+func TestServerTakesFramesInAnyPieces(t *testing.T) {
 	sw := New(Options{})
 	path := serve(t, sw)
 	r := dialRaw(t, path)
@@ -196,7 +196,7 @@ func TestFramesMayArriveInPiecesAndTogether(t *testing.T) {
 	}
 }
 
-func TestGoodbyeIsAnsweredWhicheverIdItHas(t *testing.T) {
+func TestServerAnswersGoodbyeOfAnyID(t *testing.T) {
 	sw := New(Options{})
 	path := serve(t, sw)
 	for _, id := range []uint16{idSockclntDelete, idSockclntDeleteReply} {
@@ -212,7 +212,7 @@ func TestGoodbyeIsAnsweredWhicheverIdItHas(t *testing.T) {
 	}
 }
 
-func TestRepliesKeepTheOrderOfTheRequests(t *testing.T) {
+func TestRepliesKeepOrderOfRequests(t *testing.T) {
 	sw := New(Options{})
 	path := serve(t, sw)
 	r := dialRaw(t, path)
@@ -231,7 +231,7 @@ func TestRepliesKeepTheOrderOfTheRequests(t *testing.T) {
 	}
 }
 
-func TestAllListedMessagesHaveTheirIdsOnce(t *testing.T) {
+func TestMessageIDsAreUnique(t *testing.T) {
 	table := New(Options{}).messages
 	if len(table.byID) != len(table.list) || len(table.byName) != len(table.list) {
 		t.Errorf("%d entries, %d ids, %d names", len(table.list), len(table.byID), len(table.byName))

@@ -17,7 +17,7 @@ func closedExceptSessions(l *lab, owner api.Direction) {
 	}
 }
 
-func TestSessionsLetRepliesThroughOneInterface(t *testing.T) {
+func TestSessionsPassRepliesThroughOneInterface(t *testing.T) {
 	starts := map[api.Direction]func(api.Protocol, uint16, uint16) Packet{api.Ingress: fromPod, api.Egress: toPod}
 	for owner, start := range starts {
 		for _, proto := range []api.Protocol{api.TCP, api.UDP, api.SCTP, api.ICMP, 47} {
@@ -55,7 +55,7 @@ func boolIndex(b bool) int {
 // boolProtocol changes the protocol where a flow has no ports to differ by.
 func boolProtocol(b bool) api.Protocol { return api.Protocol(boolIndex(b)) }
 
-func TestWhatNeverHasASession(t *testing.T) {
+func TestSessionIsNeverCreated(t *testing.T) {
 	l := newLab(t, Options{})
 	closedExceptSessions(l, api.Ingress)
 	unreachable := fromPod(api.ICMP, 0, 0)
@@ -75,14 +75,14 @@ func TestWhatNeverHasASession(t *testing.T) {
 	l.denied("a later fragment of the reply, whose ports are unknown", fragment(flow.Reply()))
 }
 
-func TestAPlainPermitCreatesNoSession(t *testing.T) {
+func TestSessionIsNotCreatedByPlainPermit(t *testing.T) {
 	l := newLab(t, Options{})
 	l.apply(both(RulePermit), both(RuleDeny))
 	l.permitted("forward", fromPod(api.TCP, 1, 2))
 	l.denied("reply", fromPod(api.TCP, 1, 2).Reply())
 }
 
-func TestAPacketDroppedOnItsWayOutCreatesNoSession(t *testing.T) {
+func TestSessionIsNotCreatedByDroppedPacket(t *testing.T) {
 	l := newLab(t, Options{})
 	l.apply(both(RulePermitReflect), both(RuleDeny))
 	deny := mustPut(t, l.conn, newACLIndex, "world", both(RuleDeny)...)
@@ -94,7 +94,7 @@ func TestAPacketDroppedOnItsWayOutCreatesNoSession(t *testing.T) {
 	l.denied("in the direction of the reply", fromPod(api.TCP, 1, 2).Reply())
 }
 
-func TestAFlowThroughTwoInterfacesHasTwoSessions(t *testing.T) {
+func TestSessionPerInterfaceOfFlow(t *testing.T) {
 	l := newLab(t, Options{})
 	reflect := mustPut(t, l.conn, newACLIndex, "", both(RulePermitReflect)...)
 	deny := mustPut(t, l.conn, newACLIndex, "", both(RuleDeny)...)
@@ -155,7 +155,7 @@ func TestSessionTimeouts(t *testing.T) {
 	}
 }
 
-func TestASYNAfterTheEndOfAConnectionIsJudgedAfresh(t *testing.T) {
+func TestSessionEndedIsNotUsedByNextSYN(t *testing.T) {
 	for name, last := range map[string]uint8{"FIN": flagFIN | flagACK, "RST": flagRST} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, Options{})
@@ -175,7 +175,7 @@ func TestASYNAfterTheEndOfAConnectionIsJudgedAfresh(t *testing.T) {
 	}
 }
 
-func TestAnIdleSessionExpiresWhileABusyOneStays(t *testing.T) {
+func TestSessionExpiresWhenIdle(t *testing.T) {
 	l := newLab(t, Options{Timeouts: Timeouts{Other: 10 * time.Second}})
 	closedExceptSessions(l, api.Ingress)
 	busy, idle := fromPod(api.UDP, 1, 1), fromPod(api.UDP, 2, 2)
@@ -191,7 +191,7 @@ func TestAnIdleSessionExpiresWhileABusyOneStays(t *testing.T) {
 	}
 }
 
-func TestAFullTableRecyclesButNeverEstablishedConnections(t *testing.T) {
+func TestSessionTableFullKeepsEstablished(t *testing.T) {
 	l := newLab(t, Options{MaxSessions: 3})
 	closedExceptSessions(l, api.Ingress)
 	establish := func(port uint16) Packet {
@@ -218,7 +218,7 @@ func TestAFullTableRecyclesButNeverEstablishedConnections(t *testing.T) {
 	l.permitted("after they have expired", fromPod(api.UDP, 6, 6))
 }
 
-func TestAPacketThatStillSeesARemovedInterfaceLeavesNoSession(t *testing.T) {
+func TestSessionIsNotCreatedAfterRemoval(t *testing.T) {
 	l := newLab(t, Options{})
 	l.apply(both(RulePermitReflect), nil)
 	old := l.sw.view.Load().port(l.pod)

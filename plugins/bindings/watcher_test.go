@@ -62,7 +62,7 @@ func want(t *testing.T, w *bindings.Watcher, pod api.PodID, names ...string) {
 	}
 }
 
-func TestInterfacesOfPodsAreFollowedInTheStore(t *testing.T) {
+func TestInterfacesOfFollowsStore(t *testing.T) {
 	s := inprocess.Start(t, embedded.Config{})
 	write := func(puts []model.Entry, deletes ...string) {
 		t.Helper()
@@ -90,8 +90,8 @@ func TestInterfacesOfPodsAreFollowedInTheStore(t *testing.T) {
 	}
 }
 
-// TestApplicationNamespacesAreFollowedBesideInterfaces has both kinds of keys in one store.
-func TestApplicationNamespacesAreFollowedBesideInterfaces(t *testing.T) {
+// TestAppNamespacesOfFollowsStore has both kinds of keys in one store.
+func TestAppNamespacesOfFollowsStore(t *testing.T) {
 	s := inprocess.Start(t, embedded.Config{})
 	space := func(pod api.PodID, id string) model.Entry {
 		return model.Entry{Key: model.AppNamespaceKey(model.DefaultPrefix, node, pod.Namespace, pod.Name, id), Value: []byte{}}
@@ -141,7 +141,7 @@ func (s *states) Watch(ctx context.Context, _ string, _ int64, _ func([]model.En
 	}
 }
 
-func TestAStoreThatLostItsDataTakesNothingAwayForATime(t *testing.T) {
+func TestWatcherKeepsBindingsOfEmptyStoreForATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &states{entries: [][]model.Entry{{key(web, "tap1"), key(db, "tap2")}, {key(db, "tap2")}, {key(db, "tap2")}}, revisions: []int64{100, 7, 8}}
 		w, _ := follow(t, bindings.Config{Store: s, Grace: time.Minute})
@@ -154,7 +154,7 @@ func TestAStoreThatLostItsDataTakesNothingAwayForATime(t *testing.T) {
 	})
 }
 
-func TestWhatWasDeletedWhileTheWatchWasBrokenIsGone(t *testing.T) {
+func TestWatcherRemovesBindingsDeletedDuringOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &states{entries: [][]model.Entry{{key(web, "tap1"), key(db, "tap2")}, {key(db, "tap2")}}, revisions: []int64{100, 101}}
 		w, _ := follow(t, bindings.Config{Store: s})
@@ -164,7 +164,7 @@ func TestWhatWasDeletedWhileTheWatchWasBrokenIsGone(t *testing.T) {
 	})
 }
 
-func TestAKeyThatCannotBeReadIsOneProblem(t *testing.T) {
+func TestWatcherReportsUnreadableKeyOnce(t *testing.T) {
 	root := model.InterfaceRoot(model.DefaultPrefix, node)
 	bad := []model.Entry{{Key: root + "shop/web", Value: []byte{}}, {Key: root + "shop//tap1", Value: []byte{}}, {Key: root + "shop/web/" + strings.Repeat("x", 64), Value: []byte{}}}
 	synctest.Test(t, func(t *testing.T) {

@@ -30,9 +30,9 @@ func (s telling) Watch(ctx context.Context, _ string, _ int64, deliver func([]mo
 	}
 }
 
-// TestTheLastChangeIsThatOfAnObject: a snapshot, changes elsewhere and writes without a difference
-// do not count. A deletion does.
-func TestTheLastChangeIsThatOfAnObject(t *testing.T) {
+// TestPublishedKeepsLastChangeOfObject: a snapshot, changes elsewhere and writes without a
+// difference do not count. A deletion does.
+func TestPublishedKeepsLastChangeOfObject(t *testing.T) {
 	s := telling{t: t, words: make(chan func(func([]model.Entry, int64)))}
 	c := run(t, datasync.Config{Store: s})
 	c.await(t, "the whole state", func(s datasync.Status) bool { return s.Revision == 5 && s.Changed == 0 })
@@ -57,9 +57,9 @@ func TestTheLastChangeIsThatOfAnObject(t *testing.T) {
 	}
 }
 
-// TestAwaitReturnsWhatTheConsumerReaches: the consumer does not see revisions that changed nothing,
+// TestAwaitReturnsAtRevision: the consumer does not see revisions that changed nothing,
 // so waiting for it to reach one of them would never end.
-func TestAwaitReturnsWhatTheConsumerReaches(t *testing.T) {
+func TestAwaitReturnsAtRevision(t *testing.T) {
 	s := telling{t: t, words: make(chan func(func([]model.Entry, int64)))}
 	c := run(t, datasync.Config{Store: s})
 	if got, err := c.Await(t.Context(), 5); got != 5 || err != nil {

@@ -42,9 +42,9 @@ metadata: {name: guard}
 spec: {tier: Baseline, priority: 1000, subject: {namespaces: {}}, egress: [{action: Accept, to: [{namespaces: {}}], protocols: [{udp: {destinationPort: {number: 53}}}]}]}
 `
 
-// TestObjectsInNoNamespaceComeThroughTheStore: from manifests through a real etcd to a
+// TestWatcherDeliversClusterScopedObjects: from manifests through a real etcd to a
 // consumer, in a snapshot and as changes. A name in two kinds is two objects.
-func TestObjectsInNoNamespaceComeThroughTheStore(t *testing.T) {
+func TestWatcherDeliversClusterScopedObjects(t *testing.T) {
 	s := inprocess.Start(t, embedded.Config{ClientURL: inprocess.Loopback})
 	objects, problems := manifests.Decode(strings.NewReader(clusterScoped), "f")
 	values, more := convert.All(objects)

@@ -51,7 +51,7 @@ func sameDeltas(t *testing.T, got []model.Delta, want ...model.Delta) {
 	}
 }
 
-func TestAWriteThatChangesNothingIsDropped(t *testing.T) {
+func TestDecoderDropsWritesWithoutChange(t *testing.T) {
 	d, _ := newDecoder()
 	sameDeltas(t, d.deltas([]model.Entry{entry(t, "a")}), up("a", "1"))
 	sameDeltas(t, d.deltas([]model.Entry{entry(t, "a")}))
@@ -62,7 +62,7 @@ func TestAWriteThatChangesNothingIsDropped(t *testing.T) {
 	}
 }
 
-func TestTheLastGoodValueStaysInForce(t *testing.T) {
+func TestDecoderKeepsLastValidValue(t *testing.T) {
 	d, problems := newDecoder()
 	sameDeltas(t, d.snapshot([]model.Entry{entry(t, "a"), garbage("b")}), up("a", "1"))
 	sameDeltas(t, d.deltas([]model.Entry{garbage("a")}))
@@ -81,7 +81,7 @@ func TestTheLastGoodValueStaysInForce(t *testing.T) {
 	}
 }
 
-func TestAProblemNamesKeyAndObjectOncePerValue(t *testing.T) {
+func TestDecoderReportsProblemOncePerValue(t *testing.T) {
 	d, problems := newDecoder()
 	strange := model.Entry{Key: prefix + "/k8s/pod/only-two", Value: []byte("x")}
 	other := entry(t, "a")
@@ -111,7 +111,7 @@ func TestAProblemNamesKeyAndObjectOncePerValue(t *testing.T) {
 	}
 }
 
-func TestTheMarkerIsNoObject(t *testing.T) {
+func TestDecoderSkipsMarker(t *testing.T) {
 	d, problems := newDecoder()
 	marker := model.Entry{Key: d.marker, Value: []byte("{}")}
 	sameDeltas(t, d.snapshot([]model.Entry{marker, entry(t, "a")}), up("a", "1"))

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
-func TestASnapshotAndWhatComesAfterIt(t *testing.T) {
+func TestWatcherDeliversSnapshotThenChanges(t *testing.T) {
 	for name, remote := range map[string]bool{"over the network": true, "in process": false} {
 		t.Run(name, func(t *testing.T) {
 			s := inprocess.Start(t, embedded.Config{ClientURL: inprocess.Loopback})
@@ -47,7 +47,7 @@ func TestASnapshotAndWhatComesAfterIt(t *testing.T) {
 	}
 }
 
-func TestChangesCoalesceWhileTheConsumerIsBusy(t *testing.T) {
+func TestChangesCoalesceWhileConsumerIsBusy(t *testing.T) {
 	client := inprocess.Start(t, embedded.Config{}).Client()
 	write(t, client, pods(5, "n1"))
 	c := run(t, datasync.Config{Store: client})
@@ -73,7 +73,7 @@ func TestChangesCoalesceWhileTheConsumerIsBusy(t *testing.T) {
 	c.reach(t, want)
 }
 
-func TestTenThousandPods(t *testing.T) {
+func TestWatcherDeliversTenThousandPods(t *testing.T) {
 	s := inprocess.Start(t, embedded.Config{ClientURL: inprocess.Loopback})
 	want := pods(10_000, "n1")
 	write(t, s.Client(), want)
@@ -88,7 +88,7 @@ func TestTenThousandPods(t *testing.T) {
 	c.reach(t, want)
 }
 
-func TestWritesThatChangeNothingDoNotWakeTheConsumer(t *testing.T) {
+func TestWatcherIgnoresWritesWithoutChange(t *testing.T) {
 	client := inprocess.Start(t, embedded.Config{}).Client()
 	write(t, client, pods(50, "n1"))
 	c := run(t, datasync.Config{Store: client})

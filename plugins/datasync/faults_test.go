@@ -84,7 +84,7 @@ func (f *faulty) breaks(err error) bool {
 	return true
 }
 
-func TestCompactionBetweenSnapshotAndWatchIsOneMoreResync(t *testing.T) {
+func TestWatcherResyncsAfterCompaction(t *testing.T) {
 	s := inprocess.Start(t, embedded.Config{})
 	client := s.Client()
 	write(t, client, pods(3, "n1"))
@@ -104,7 +104,7 @@ func TestCompactionBetweenSnapshotAndWatchIsOneMoreResync(t *testing.T) {
 	})
 }
 
-func TestFailuresAtEveryCall(t *testing.T) {
+func TestWatcherSurvivesFailureAtEveryCall(t *testing.T) {
 	client := inprocess.Start(t, embedded.Config{}).Client()
 	want := pods(3, "n1")
 	write(t, client, want)
@@ -131,9 +131,9 @@ func TestFailuresAtEveryCall(t *testing.T) {
 	c.await(t, "the status after the failures", func(s datasync.Status) bool { return s.Resyncs["start"] == 1 && s.LastError != "" })
 }
 
-// TestNothingIsLostHoweverOftenTheWatchBreaks writes all the time and breaks the watch at random
+// TestWatcherLosesNothingWhenWatchesBreak writes all the time and breaks the watch at random
 // moments: in the end the consumer has the content of the store.
-func TestNothingIsLostHoweverOftenTheWatchBreaks(t *testing.T) {
+func TestWatcherLosesNothingWhenWatchesBreak(t *testing.T) {
 	client := inprocess.Start(t, embedded.Config{}).Client()
 	write(t, client, pods(20, "n0"))
 	store := &faulty{Store: client}
@@ -178,7 +178,7 @@ func restarted(t *testing.T, cfg datasync.Config, firstDir, secondDir string) (*
 	return c, second.Client()
 }
 
-func TestARestartOfTheStoreLosesNothing(t *testing.T) {
+func TestWatcherLosesNothingWhenStoreRestarts(t *testing.T) {
 	dir := t.TempDir()
 	c, writer := restarted(t, datasync.Config{}, dir, dir)
 	want := pods(5, "n1").add(&model.NetworkPolicy{Namespace: "shop", Name: "web"}, newPod("new", "n2"))
@@ -191,7 +191,7 @@ func TestARestartOfTheStoreLosesNothing(t *testing.T) {
 	})
 }
 
-func TestNextEndsWithItsContextAndWithRun(t *testing.T) {
+func TestNextEndsWithContextAndRun(t *testing.T) {
 	client := inprocess.Start(t, embedded.Config{}).Client()
 	write(t, client, pods(1, "n1"))
 	w := datasync.New(datasync.Config{Store: marked.Store(client), Log: quiet})

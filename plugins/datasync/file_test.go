@@ -51,7 +51,7 @@ func away(t *testing.T) (store *faulty, client *kvstore.Client, gone *atomic.Boo
 	return store, client, gone
 }
 
-func TestTheSavedStateIsInForceUntilTheStoreAnswers(t *testing.T) {
+func TestWatcherUsesSavedStateUntilStoreAnswers(t *testing.T) {
 	path := saved(t, pods(4, "n1"))
 	store, client, gone := away(t)
 	c := run(t, datasync.Config{Store: store, File: path, MinBackoff: time.Millisecond, MaxBackoff: 4 * time.Millisecond})

@@ -73,7 +73,7 @@ func TestPendingCoalescesPerObject(t *testing.T) {
 	}
 }
 
-func TestAResyncOfNothingIsSomethingToTake(t *testing.T) {
+func TestPendingHoldsEmptyResync(t *testing.T) {
 	var p pending
 	if !p.empty() {
 		t.Error("nothing happened and it is not empty")
@@ -84,9 +84,9 @@ func TestAResyncOfNothingIsSomethingToTake(t *testing.T) {
 	}
 }
 
-// TestWhenTheConsumerTakesDoesNotMatter applies the same changes to a consumer that fetches at
+// TestPendingDoesNotDependOnTakes applies the same changes to a consumer that fetches at
 // random moments and to a plain map.
-func TestWhenTheConsumerTakesDoesNotMatter(t *testing.T) {
+func TestPendingDoesNotDependOnTakes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var p pending
 		truth, consumer := map[model.ID]string{}, map[model.ID]string{}

@@ -107,9 +107,9 @@ func mustEncode(m *model.Namespace) []byte {
 	return b
 }
 
-// TestDatasyncKeepsWhatIsInForceUntilTheStoreIsWhole: each case begins with 9 pods of cluster a,
+// TestWatcherKeepsStateUntilStoreIsComplete: each case begins with 9 pods of cluster a,
 // generation 50, at revision 100.
-func TestDatasyncKeepsWhatIsInForceUntilTheStoreIsWhole(t *testing.T) {
+func TestWatcherKeepsStateUntilStoreIsComplete(t *testing.T) {
 	for name, c := range map[string]struct {
 		then scene
 		why  string // part of the status; empty: the scene is believed
@@ -170,9 +170,9 @@ func meant(s scene) state {
 	return want
 }
 
-// TestDatasyncComparesTheStoreWithItsFile: after a restart an agent knows the cluster of its state,
+// TestWatcherComparesStoreWithFile: after a restart an agent knows the cluster of its state,
 // even if its prefix is wrong. The file stays unchanged.
-func TestDatasyncComparesTheStoreWithItsFile(t *testing.T) {
+func TestWatcherComparesStoreWithFile(t *testing.T) {
 	for name, c := range map[string]struct {
 		prefix string
 		now    scene
@@ -219,9 +219,9 @@ func TestDatasyncComparesTheStoreWithItsFile(t *testing.T) {
 	}
 }
 
-// TestDatasyncStopsWhereAWatchTakesTooMuch checks that deletions below the marker's counts have no
+// TestWatcherIgnoresDeletionsBelowMarker checks that deletions below the marker's counts have no
 // effect, in any form. The store is etcd.
-func TestDatasyncStopsWhereAWatchTakesTooMuch(t *testing.T) {
+func TestWatcherIgnoresDeletionsBelowMarker(t *testing.T) {
 	for name, wipe := range map[string]func(all []string) []string{
 		"all keys":     func(all []string) []string { return all },
 		"one pod":      func(all []string) []string { return all[len(all)-1:] },
@@ -266,8 +266,8 @@ func TestDatasyncStopsWhereAWatchTakesTooMuch(t *testing.T) {
 	}
 }
 
-// TestDatasyncFollowsAnEmptyingThatIsMeant: deleting the last manifest is deliberate.
-func TestDatasyncFollowsAnEmptyingThatIsMeant(t *testing.T) {
+// TestWatcherFollowsIntendedDeletion: deleting the last manifest is deliberate.
+func TestWatcherFollowsIntendedDeletion(t *testing.T) {
 	client := inprocess.Start(t, embedded.Config{}).Client()
 	r := reflect.NewReflector(client, model.DefaultPrefix, quiet)
 	want := pods(5, "n1").add(&model.Namespace{Name: "shop"})

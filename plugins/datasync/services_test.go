@@ -13,9 +13,9 @@ import (
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
-// TestServicesAreNotHandedOn: policy does not depend on them. They count as objects of the complete
+// TestWatcherSkipsServices: policy does not depend on them. They count as objects of the complete
 // state, and their errors are reported.
-func TestServicesAreNotHandedOn(t *testing.T) {
+func TestWatcherSkipsServices(t *testing.T) {
 	s := inprocess.Start(t, embedded.Config{ClientURL: inprocess.Loopback})
 	client := s.Client()
 	reflector := reflect.NewReflector(client, model.DefaultPrefix, quiet)

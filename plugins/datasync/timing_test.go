@@ -25,7 +25,7 @@ func (s *script) Watch(ctx context.Context, _ string, _ int64, _ func([]model.En
 	return s.watch(ctx)
 }
 
-func TestAttemptsBackOffAndStartOverAfterAGoodTime(t *testing.T) {
+func TestRunBacksOffAndResetsAfterSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Duration
 		begin := time.Now()

@@ -65,7 +65,7 @@ func logOf(t *testing.T, s follow.Store, d time.Duration) string {
 	return text.String()
 }
 
-func TestRunLogsAFailureOnceAMinute(t *testing.T) {
+func TestRunLogsFailureOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &absent{err: errors.New("permission denied"), until: time.Now().Add(10 * time.Minute)}
 		text := logOf(t, s, time.Hour)
@@ -78,8 +78,8 @@ func TestRunLogsAFailureOnceAMinute(t *testing.T) {
 	})
 }
 
-// TestRunLeavesAnOutageToTheStore: the store logs one line for all its followers.
-func TestRunLeavesAnOutageToTheStore(t *testing.T) {
+// TestRunLeavesOutageLogToStore: the store logs one line for all its followers.
+func TestRunLeavesOutageLogToStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &absent{err: outage{errors.New("no answer")}, breaks: time.Now().Add(time.Minute), away: 10 * time.Minute}
 		text := logOf(t, s, time.Hour)
@@ -89,7 +89,7 @@ func TestRunLeavesAnOutageToTheStore(t *testing.T) {
 	})
 }
 
-func TestRunLogsAWatchThatWasLost(t *testing.T) {
+func TestRunLogsLostWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &absent{err: errors.New("compacted"), breaks: time.Now().Add(time.Minute)}
 		text := logOf(t, s, 30*time.Minute)

@@ -82,9 +82,9 @@ var watchers = map[string]watcher{
 	},
 }
 
-// TestWatchersKeepTheirStateWhenTheStoreLostItsData: all followers treat an emptied or restored
+// TestRunKeepsStateWhenStoreLosesData: all followers treat an emptied or restored
 // store alike.
-func TestWatchersKeepTheirStateWhenTheStoreLostItsData(t *testing.T) {
+func TestRunKeepsStateWhenStoreLosesData(t *testing.T) {
 	full := state{[]string{"a", "b"}, 100}
 	for name, c := range map[string]struct {
 		grace time.Duration

@@ -31,9 +31,9 @@ func (s slow) Watch(ctx context.Context, _ string, _ int64, _ func([]model.Entry
 	return ctx.Err()
 }
 
-// TestFollowRecallsWhenItIsNeeded: the saved state is used at once if nothing is in force, and not
+// TestRunLoadsSavedStateWhenNeeded: the saved state is used at once if nothing is in force, and not
 // at all otherwise. The clock is fake.
-func TestFollowRecallsWhenItIsNeeded(t *testing.T) {
+func TestRunLoadsSavedStateWhenNeeded(t *testing.T) {
 	away := errors.New("the store is away")
 	const never = time.Hour
 	for _, tc := range []struct {

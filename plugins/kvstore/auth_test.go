@@ -136,7 +136,7 @@ func secured(t *testing.T) (*etcd.Cluster, *etcd.Authority) {
 	return members, a
 }
 
-func TestRolesOfTheGuideLetEveryoneDoWhatHeNeedsAndNoMore(t *testing.T) {
+func TestClientRolesOfGuideGrantLeast(t *testing.T) {
 	members, a := secured(t)
 	reflector, err := asUser(t, members, a, kvstore.Config{}, "sluice-ksr")
 	if err != nil {
@@ -222,7 +222,7 @@ func TestRolesOfTheGuideLetEveryoneDoWhatHeNeedsAndNoMore(t *testing.T) {
 	}
 }
 
-func TestWhoHasNoCertificateOrAWrongPasswordIsToldSo(t *testing.T) {
+func TestClientErrorsNameBadCredentials(t *testing.T) {
 	members, a := secured(t)
 	quick := kvstore.Config{DialTimeout: time.Second}
 	if _, err := asUser(t, members, a, quick, ""); !errors.Is(err, kvstore.ErrUnavailable) {

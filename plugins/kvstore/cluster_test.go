@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/tests/etcd"
 )
 
-func TestAWatchEndsWithoutALeader(t *testing.T) {
+func TestWatchEndsWithoutLeader(t *testing.T) {
 	members := etcd.Start(t, etcd.Options{Members: 3})
 	c := dial(t, members.Endpoints()[0])
 	ended := watching(t, c, c)
@@ -21,7 +21,7 @@ func TestAWatchEndsWithoutALeader(t *testing.T) {
 	}
 }
 
-func TestTheDeathOfOneMemberLosesNothing(t *testing.T) {
+func TestClientLosesNothingWhenMemberDies(t *testing.T) {
 	members := etcd.Start(t, etcd.Options{Members: 3})
 	c := dial(t, members.Endpoints()...)
 	all := entries("/w/", 300)

@@ -83,7 +83,7 @@ func list(t testing.TB, c *kvstore.Client, prefix string) ([]model.Entry, int64)
 	return got, revision
 }
 
-func TestWhatIsWrittenIsListed(t *testing.T) {
+func TestWriteIsListed(t *testing.T) {
 	s := server(t, embedded.Config{})
 	for name, c := range map[string]*kvstore.Client{"over the network": dial(t, s.Endpoints()...), "in process": s.Client()} {
 		t.Run(name, func(t *testing.T) {
@@ -102,9 +102,9 @@ func TestWhatIsWrittenIsListed(t *testing.T) {
 	}
 }
 
-// TestAllPagesOfAListAreOfOneRevision writes the first and the last key together, again and again:
+// TestListPagesAreOfOneRevision writes the first and the last key together, again and again:
 // every list must find them equal.
-func TestAllPagesOfAListAreOfOneRevision(t *testing.T) {
+func TestListPagesAreOfOneRevision(t *testing.T) {
 	c := server(t, embedded.Config{}).Client()
 	all := entries("/", 4500) // three pages
 	first, last := all[0].Key, all[len(all)-1].Key
@@ -137,7 +137,7 @@ func TestAllPagesOfAListAreOfOneRevision(t *testing.T) {
 	}
 }
 
-func TestAnEmptyValueIsNotADeletedKey(t *testing.T) {
+func TestWriteKeepsEmptyValues(t *testing.T) {
 	c := server(t, embedded.Config{}).Client()
 	write(t, c, []model.Entry{{Key: "/a"}})
 	got, revision := list(t, c, "/")
@@ -158,7 +158,7 @@ func TestListOfNothing(t *testing.T) {
 	}
 }
 
-func TestWriteTakesTheSameKeySeveralTimesInOrder(t *testing.T) {
+func TestWriteTakesKeySeveralTimesInOrder(t *testing.T) {
 	c := server(t, embedded.Config{}).Client()
 	write(t, c, []model.Entry{
 		{Key: "/a", Value: []byte("1")}, {Key: "/a", Value: []byte("2")}, {Key: "/b", Value: []byte("1")},
@@ -185,7 +185,7 @@ func TestWriteSplitsByBytesToo(t *testing.T) {
 	}
 }
 
-func TestAnAbsentStoreGivesAClearErrorInTime(t *testing.T) {
+func TestClientReportsAbsentStoreInTime(t *testing.T) {
 	addr := programs.FreeAddress(t)
 	begin := time.Now()
 	_, err := kvstore.Dial(t.Context(), kvstore.Config{Endpoints: []string{addr}, DialTimeout: 300 * time.Millisecond}, quiet)
@@ -203,7 +203,7 @@ func TestAnAbsentStoreGivesAClearErrorInTime(t *testing.T) {
 	}
 }
 
-func TestAStoreThatHangsIsGivenUpPerAttempt(t *testing.T) {
+func TestClientTimesOutHangingStorePerAttempt(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func TestAStoreThatHangsIsGivenUpPerAttempt(t *testing.T) {
 	}
 }
 
-func TestAClientOpenedBeforeItsStoreWorksOnceItIsThere(t *testing.T) {
+func TestOpenDoesNotWaitForStore(t *testing.T) {
 	s := server(t, embedded.Config{})
 	addr := s.Endpoints()[0]
 	if err := s.Close(); err != nil {

@@ -32,7 +32,7 @@ func asPasswordWithin(t *testing.T, members *etcd.Cluster, call time.Duration) *
 	return c
 }
 
-func TestAUserNeedsNoStoreToStart(t *testing.T) {
+func TestLoginDoesNotWaitForStore(t *testing.T) {
 	t.Parallel() // it waits, most of the time
 	members := etcd.Start(t, etcd.Options{})
 	members.Users(t, "u", "secret", "/mine/")
@@ -52,9 +52,9 @@ func TestAUserNeedsNoStoreToStart(t *testing.T) {
 	}
 }
 
-// TestAUserIsNotForgottenForLong restarts the store, which drops all tokens, and changes
+// TestLoginIsRepeatedAfterRestart restarts the store, which drops all tokens, and changes
 // permissions, which invalidates tokens.
-func TestAUserIsNotForgottenForLong(t *testing.T) {
+func TestLoginIsRepeatedAfterRestart(t *testing.T) {
 	members := etcd.Start(t, etcd.Options{})
 	members.Users(t, "u", "secret", "/mine/")
 	c := asPassword(t, members)
@@ -91,9 +91,9 @@ func TestAUserIsNotForgottenForLong(t *testing.T) {
 	})
 }
 
-// TestAUserOfAStoreThatKnowsNoneYet is served before the store asks for users, and
+// TestLoginBeforeAuthIsEnabled is served before the store asks for users, and
 // after.
-func TestAUserOfAStoreThatKnowsNoneYet(t *testing.T) {
+func TestLoginBeforeAuthIsEnabled(t *testing.T) {
 	members := etcd.Start(t, etcd.Options{})
 	c := asPassword(t, members)
 	programs.Eventually(t, func() error { return c.Write(t.Context(), put("/mine/a"), nil) })
@@ -106,9 +106,9 @@ func TestAUserOfAStoreThatKnowsNoneYet(t *testing.T) {
 	}
 }
 
-// TestALoginMayTakeLongerThanACall uses a store as slow as one in which all agents log in at once:
+// TestLoginMayTakeLongerThanCall uses a store as slow as one in which all agents log in at once:
 // checking a password takes several times as long as a call may.
-func TestALoginMayTakeLongerThanACall(t *testing.T) {
+func TestLoginMayTakeLongerThanCall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the store needs its processor for it, and with the race detector ten times as long")
 	}

@@ -55,7 +55,7 @@ func (l *lines) wantLines(t *testing.T, n int, each ...string) {
 	}
 }
 
-func TestOutageIsOneLineAMinuteForAllWhoCall(t *testing.T) {
+func TestOutageIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l lines
 		o := &outage{log: l.log(), name: "a:1, b:2"}
@@ -86,7 +86,7 @@ func TestOutageIsOneLineAMinuteForAllWhoCall(t *testing.T) {
 	})
 }
 
-func TestOutageOfAMomentIsNotLogged(t *testing.T) {
+func TestOutageOfMomentIsNotLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l lines
 		o := &outage{log: l.log()}
@@ -114,9 +114,9 @@ func TestOutageOfAMomentIsNotLogged(t *testing.T) {
 	})
 }
 
-// TestClientLogsThatItsStoreIsAwayOnce runs several calls and watches of a client without a server,
+// TestClientLogsOutageOnce runs several calls and watches of a client without a server,
 // and then starts one.
-func TestClientLogsThatItsStoreIsAwayOnce(t *testing.T) {
+func TestClientLogsOutageOnce(t *testing.T) {
 	address := programs.FreeAddress(t)
 	var text lines
 	c, err := Open(Config{Endpoints: []string{address}, CallTimeout: time.Second}, text.log())

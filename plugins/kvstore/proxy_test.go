@@ -41,7 +41,7 @@ func watchersOf(t *testing.T, address string) int {
 	return int(n)
 }
 
-func TestManyWatchesBehindAProxyAreFewOfTheStoreAndLoseNothing(t *testing.T) {
+func TestWatchesBehindProxyLoseNothing(t *testing.T) {
 	members := etcd.Start(t, etcd.Options{})
 	writer := dial(t, members.Endpoints()...)
 	proxy := members.Proxy(t)
@@ -114,9 +114,9 @@ func TestManyWatchesBehindAProxyAreFewOfTheStoreAndLoseNothing(t *testing.T) {
 	t.Logf("the watches broke %d times", broken)
 }
 
-// TestAStoreThatIsSetBackBehindAProxyIsNoticed keeps the connection to the proxy while the store
+// TestWatchNoticesStoreSetBackBehindProxy keeps the connection to the proxy while the store
 // behind it is restored from a backup.
-func TestAStoreThatIsSetBackBehindAProxyIsNoticed(t *testing.T) {
+func TestWatchNoticesStoreSetBackBehindProxy(t *testing.T) {
 	members := etcd.Start(t, etcd.Options{})
 	direct := dial(t, members.Endpoints()...)
 	write(t, direct, entries("/w/", 10))
@@ -152,7 +152,7 @@ func TestAStoreThatIsSetBackBehindAProxyIsNoticed(t *testing.T) {
 	}
 }
 
-func TestAnIdleWatchHearsThatNothingHasChanged(t *testing.T) {
+func TestWatchGetsProgressWhenIdle(t *testing.T) {
 	for name, c := range map[string]*kvstore.Client{
 		"over the network": dial(t, etcd.Start(t, etcd.Options{}).Endpoints()...),
 		"in the process":   server(t, embedded.Config{}).Client(),
@@ -180,9 +180,9 @@ func TestAnIdleWatchHearsThatNothingHasChanged(t *testing.T) {
 	}
 }
 
-// TestWatchIsHeardInAStoreThatNobodyWrites: a store that has not reached the first revision
+// TestWatchGetsProgressOfUnwrittenStore: a store that has not reached the first revision
 // of a watch sends it no progress.
-func TestWatchIsHeardInAStoreThatNobodyWrites(t *testing.T) {
+func TestWatchGetsProgressOfUnwrittenStore(t *testing.T) {
 	for name, c := range map[string]*kvstore.Client{
 		"over the network": dial(t, etcd.Start(t, etcd.Options{}).Endpoints()...),
 		"in the process":   server(t, embedded.Config{}).Client(),

@@ -9,10 +9,10 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 )
 
-// TestTheLargestValueGoesThrough: a server with etcd's default settings accepts what all components
+// TestWriteTakesLargestValue: a server with etcd's default settings accepts what all components
 // accept, below the longest key and beside other entries; for larger values it returns an error
 // that leaves the client usable.
-func TestTheLargestValueGoesThrough(t *testing.T) {
+func TestWriteTakesLargestValue(t *testing.T) {
 	s := server(t, embedded.Config{})
 	c := dial(t, s.Endpoints()...)
 	long := func(n int) string { return string(bytes.Repeat([]byte("a"), n)) }

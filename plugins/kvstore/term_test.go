@@ -38,7 +38,7 @@ func await(t *testing.T, terms <-chan *kvstore.Term) *kvstore.Term {
 
 func put(key string) []model.Entry { return []model.Entry{{Key: key, Value: []byte("1")}} }
 
-func TestOnlyOneLeadsAndOnlyInItsTermItWrites(t *testing.T) {
+func TestTermHasOneLeaderAndGuardsItsWrites(t *testing.T) {
 	s := server(t, embedded.Config{})
 	a, b := dial(t, s.Endpoints()...), dial(t, s.Endpoints()...)
 	first := await(t, lead(t.Context(), a, "a", time.Minute))
@@ -78,7 +78,7 @@ func TestOnlyOneLeadsAndOnlyInItsTermItWrites(t *testing.T) {
 	}
 }
 
-func TestALeaderThatIsSilentIsFollowedByAnother(t *testing.T) {
+func TestTermOfSilentLeaderEnds(t *testing.T) {
 	s := server(t, embedded.Config{})
 	a, b := dial(t, s.Endpoints()...), dial(t, s.Endpoints()...)
 	first := await(t, lead(t.Context(), a, "a", time.Second))
@@ -96,7 +96,7 @@ func TestALeaderThatIsSilentIsFollowedByAnother(t *testing.T) {
 	}
 }
 
-func TestATermOutlivesARestartOfTheStoreAndItsGuardDoesNot(t *testing.T) {
+func TestTermOutlivesRestartOfStore(t *testing.T) {
 	t.Parallel() // it waits, most of the time
 	address := programs.FreeAddress(t)
 	cfg := embedded.Config{Dir: t.TempDir(), ClientURL: "http://" + address}
@@ -120,7 +120,7 @@ func TestATermOutlivesARestartOfTheStoreAndItsGuardDoesNot(t *testing.T) {
 	}
 }
 
-func TestWhoGivesUpToLeadLeavesNothing(t *testing.T) {
+func TestTermResignLeavesNothing(t *testing.T) {
 	s := server(t, embedded.Config{})
 	a, b := dial(t, s.Endpoints()...), dial(t, s.Endpoints()...)
 	term := await(t, lead(t.Context(), a, "a", time.Minute))

@@ -65,7 +65,7 @@ func watching(t testing.TB, c *kvstore.Client, writer *kvstore.Client) <-chan er
 	return ended
 }
 
-func TestAWatchDeliversEverythingInOrder(t *testing.T) {
+func TestWatchDeliversEverythingInOrder(t *testing.T) {
 	s := server(t, embedded.Config{})
 	for name, c := range map[string]*kvstore.Client{"over the network": dial(t, s.Endpoints()...), "in process": s.Client()} {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestAWatchDeliversEverythingInOrder(t *testing.T) {
 	}
 }
 
-func TestAWatchFromACompactedRevisionFails(t *testing.T) {
+func TestWatchFromCompactedRevisionFails(t *testing.T) {
 	s := server(t, embedded.Config{})
 	c := dial(t, s.Endpoints()...)
 	write(t, c, entries("/", 300))
@@ -108,7 +108,7 @@ func TestAWatchFromACompactedRevisionFails(t *testing.T) {
 	}
 }
 
-func TestAWatchFromTheFutureIsAStoreThatWentBack(t *testing.T) {
+func TestWatchFromFutureMeansStoreWentBack(t *testing.T) {
 	c := dial(t, server(t, embedded.Config{}).Endpoints()...)
 	write(t, c, []model.Entry{{Key: "/a"}}) // revision 2
 	err := c.Watch(t.Context(), "/", 1000, func([]model.Entry, int64) { t.Error("something was delivered") })
@@ -117,7 +117,7 @@ func TestAWatchFromTheFutureIsAStoreThatWentBack(t *testing.T) {
 	}
 }
 
-func TestAWatchEndsWhenTheServerGoesAway(t *testing.T) {
+func TestWatchEndsWhenServerEnds(t *testing.T) {
 	dir := t.TempDir()
 	s := server(t, embedded.Config{Dir: dir})
 	c := dial(t, s.Endpoints()...)
@@ -166,7 +166,7 @@ func (d deaf) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) 
 	return out
 }
 
-func TestAWatchThatIsNotToldOfChangesEnds(t *testing.T) {
+func TestWatchWithoutProgressEnds(t *testing.T) {
 	s := server(t, embedded.Config{})
 	library, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints(), DialTimeout: patience})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
-func TestTheLibraryLogsToSlogDemoted(t *testing.T) {
+func TestZapLoggerLogsToSlogDemoted(t *testing.T) {
 	for name, c := range map[string]struct {
 		level slog.Level
 		say   func(l *zap.Logger)

@@ -13,9 +13,9 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// TestPluginDoesNotTakeWhatARendererDefersForEnforced: deferring is not a failure either, so
+// TestPluginCountsDeferredAsNotEnforced: deferring is not a failure either, so
 // nothing is retried before the renderer prompts.
-func TestPluginDoesNotTakeWhatARendererDefersForEnforced(t *testing.T) {
+func TestPluginCountsDeferredAsNotEnforced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := renderertest.NewRecorder("one", t)
 		source := &channelSource{changes: make(chan model.Changes, 2)}
@@ -53,9 +53,9 @@ func TestPluginDoesNotTakeWhatARendererDefersForEnforced(t *testing.T) {
 	})
 }
 
-// TestPluginTellsWhatRenderersEnforceWhileTheyDeferMore: with continuous changes, the enforced
+// TestPluginReportsEnforcedBesideDeferred: with continuous changes, the enforced
 // revision still advances.
-func TestPluginTellsWhatRenderersEnforceWhileTheyDeferMore(t *testing.T) {
+func TestPluginReportsEnforcedBesideDeferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := renderertest.NewRecorder("one", t)
 		source := &channelSource{changes: make(chan model.Changes, 2)}

@@ -26,7 +26,7 @@ func startHandler(t testing.TB, d Deps) (*Handler, *renderertest.Recorder) {
 	return h, r
 }
 
-func TestAHandlerHasRenderedWhenItReturns(t *testing.T) {
+func TestHandlerHasRenderedWhenItReturns(t *testing.T) {
 	h, r := startHandler(t, Deps{})
 	if err := h.Resync(t.Context(), shop(t).Deltas); err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestAHandlerHasRenderedWhenItReturns(t *testing.T) {
 	}
 }
 
-func TestAHandlerRendersWhatAPluginRenders(t *testing.T) {
+func TestHandlerRendersLikePlugin(t *testing.T) {
 	p, want := startRecorded(t, Deps{}, "one")
 	h, got := startHandler(t, Deps{})
 	for i, ch := range []model.Changes{
@@ -72,7 +72,7 @@ func TestAHandlerRendersWhatAPluginRenders(t *testing.T) {
 	}
 }
 
-func TestAHandlerSaysWhenToTryAgain(t *testing.T) {
+func TestHandlerRetryAtNamesNextTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, r := startHandler(t, Deps{MaxBackoff: 200 * time.Millisecond})
 		down := errors.New("the stack is down")
@@ -96,7 +96,7 @@ func TestAHandlerSaysWhenToTryAgain(t *testing.T) {
 	})
 }
 
-func TestAHandlerLooksAgainOnlyAtWhatItKnows(t *testing.T) {
+func TestHandlerRecommitBeforeResyncDoesNothing(t *testing.T) {
 	h, r := startHandler(t, Deps{})
 	if err := errors.Join(h.Recommit(t.Context()), h.Retry(t.Context())); err != nil || r.Commits() != 0 {
 		t.Fatalf("before the first resync: %v, %d commits", err, r.Commits())
@@ -106,7 +106,7 @@ func TestAHandlerLooksAgainOnlyAtWhatItKnows(t *testing.T) {
 	}
 }
 
-func TestTheSnapshotOfAHandlerIsThatOfItsLastEvent(t *testing.T) {
+func TestHandlerSnapshotIsOfLastEvent(t *testing.T) {
 	h, _ := startHandler(t, Deps{})
 	if err := h.Resync(t.Context(), shop(t).Deltas); err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestTheSnapshotOfAHandlerIsThatOfItsLastEvent(t *testing.T) {
 	}
 }
 
-func TestTheLifeOfAHandler(t *testing.T) {
+func TestHandlerLifeCycle(t *testing.T) {
 	if err := NewHandler(Deps{Source: newChannelSource()}).Init(); err == nil {
 		t.Error("a handler takes a source")
 	}

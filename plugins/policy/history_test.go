@@ -17,10 +17,10 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// TestTheStateDependsOnTheClusterOnly passes random changes to a renderer that fails now and then,
+// TestPluginStateDependsOnClusterOnly passes random changes to a renderer that fails now and then,
 // in batches, with resyncs in between, and compares with a plugin that receives the last state at
 // once. The Recorder reports violations of the contract by the layers.
-func TestTheStateDependsOnTheClusterOnly(t *testing.T) {
+func TestPluginStateDependsOnClusterOnly(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p, r := rapidPlugin(rt)
 		defer closePlugin(rt, p)

@@ -11,9 +11,9 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// TestManyLivesLeaveNothingBehind: an agent that embeds the plugin may start and stop it
+// TestPluginRestartsLeaveNothing: an agent that embeds the plugin may start and stop it
 // as often as it likes.
-func TestManyLivesLeaveNothingBehind(t *testing.T) {
+func TestPluginRestartsLeaveNothing(t *testing.T) {
 	running := goleak.IgnoreCurrent()
 	lives(t, 10) // what is made once, is made
 	before := heap()

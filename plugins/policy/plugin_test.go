@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-func TestChangesReachTheRenderers(t *testing.T) {
+func TestPluginSendsChangesToRenderers(t *testing.T) {
 	p, rs := startRecorded(t, Deps{}, "one", "two")
 	mustApply(t, p, shop(t))
 	for _, r := range rs {
@@ -52,7 +52,7 @@ func TestChangesReachTheRenderers(t *testing.T) {
 	}
 }
 
-func TestOnlyTheFirstResyncIsOneForTheRenderers(t *testing.T) {
+func TestPluginResyncsRenderersOnce(t *testing.T) {
 	p, rs := startRecorded(t, Deps{}, "one")
 	mustApply(t, p, shop(t))
 	mustApply(t, p, shop(t))
@@ -65,7 +65,7 @@ func TestOnlyTheFirstResyncIsOneForTheRenderers(t *testing.T) {
 	}
 }
 
-func TestChangesBeforeTheFirstResyncAreKeptAndTheResyncTellsEverything(t *testing.T) {
+func TestPluginKeepsChangesBeforeResync(t *testing.T) {
 	p, rs := startRecorded(t, Deps{}, "one")
 	mustApply(t, p, changes(t, false, shopObjects(t)[:3]...))
 	if len(rs[0].Pods()) != 1 || rs[0].LastCommit().Resync || p.Status().Synced {
@@ -82,7 +82,7 @@ func TestChangesBeforeTheFirstResyncAreKeptAndTheResyncTellsEverything(t *testin
 	}
 }
 
-func TestARendererThatFailsIsRetriedWhileOthersGoOn(t *testing.T) {
+func TestPluginRetriesFailedRendererAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, rs := startRecorded(t, Deps{MaxBackoff: 400 * time.Millisecond}, "good", "bad")
 		good, bad := rs[0], rs[1]
@@ -132,7 +132,7 @@ func TestARendererThatFailsIsRetriedWhileOthersGoOn(t *testing.T) {
 	})
 }
 
-func TestACommitThatTakesTooLongIsEndedAndRetried(t *testing.T) {
+func TestPluginEndsAndRetriesSlowCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, rs := startRecorded(t, Deps{CommitTimeout: time.Second}, "slow")
 		blocked := true
@@ -155,7 +155,7 @@ func TestACommitThatTakesTooLongIsEndedAndRetried(t *testing.T) {
 	})
 }
 
-func TestCloseDoesNotWaitForASourceOrACommit(t *testing.T) {
+func TestCloseDoesNotWaitForSourceOrCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := renderertest.NewRecorder("slow", t)
 		slow.SetHook(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
@@ -181,7 +181,7 @@ func TestCloseDoesNotWaitForASourceOrACommit(t *testing.T) {
 	})
 }
 
-func TestCloseLeavesARendererBehindThatIgnoresItsContext(t *testing.T) {
+func TestCloseLeavesStuckRendererBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stubborn{make(chan struct{})}
 		p := New(Deps{Renderers: []renderer.Renderer{s}})
@@ -198,7 +198,7 @@ func TestCloseLeavesARendererBehindThatIgnoresItsContext(t *testing.T) {
 	})
 }
 
-func TestASourceThatEndsTakesNothingAway(t *testing.T) {
+func TestPluginKeepsStateWhenSourceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := renderertest.NewRecorder("one", t)
 		source := newChannelSource()
@@ -225,7 +225,7 @@ func TestASourceThatEndsTakesNothingAway(t *testing.T) {
 	})
 }
 
-func TestTheLifeCycleIsChecked(t *testing.T) {
+func TestPluginChecksLifeCycle(t *testing.T) {
 	p := New(Deps{Name: "netpol"})
 	if got := p.String(); got != "netpol" {
 		t.Errorf("name %q", got)
@@ -272,7 +272,7 @@ func TestTheLifeCycleIsChecked(t *testing.T) {
 	}
 }
 
-func TestWaitIdleSaysWhatItWaitsFor(t *testing.T) {
+func TestWaitIdleErrorNamesWhatItWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, rs := startRecorded(t, Deps{}, "one")
 		rs[0].SetHook(func(context.Context) error { return errors.New("no memory") })
@@ -288,7 +288,7 @@ func TestWaitIdleSaysWhatItWaitsFor(t *testing.T) {
 	})
 }
 
-func TestTheObserverHearsOfStagesTransactionsAndProblems(t *testing.T) {
+func TestObserverGetsStagesTransactionsProblems(t *testing.T) {
 	var stages []Stage
 	var transactions []Status
 	var problems []api.Problem
@@ -320,7 +320,7 @@ func TestTheObserverHearsOfStagesTransactionsAndProblems(t *testing.T) {
 	}
 }
 
-func TestARendererIsLoggedWhenItFailsAndWhenItRecovers(t *testing.T) {
+func TestPluginLogsRendererFailureAndRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		p, rs := startRecorded(t, Deps{Log: slog.New(slog.NewTextHandler(&log, nil))}, "one")
@@ -335,7 +335,7 @@ func TestARendererIsLoggedWhenItFailsAndWhenItRecovers(t *testing.T) {
 	})
 }
 
-func TestStatusCountsPoliciesThatApplyAndTheirPods(t *testing.T) {
+func TestStatusCountsAppliedPoliciesAndPods(t *testing.T) {
 	p, _ := startRecorded(t, Deps{}, "one")
 	want := func(what string, local, policies, pods int) {
 		t.Helper()

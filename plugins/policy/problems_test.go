@@ -89,7 +89,7 @@ func policyOf(t *testing.T, s *Snapshot, name string) Policy {
 	return s.Policies[i]
 }
 
-func TestWhatCannotBeEnforcedIsAProblemOfItsPolicy(t *testing.T) {
+func TestProblemNamesUnenforceablePolicy(t *testing.T) {
 	base := allow("p", "front", "web", 80)
 	peer := func(p *model.NetworkPolicy_Peer) *model.NetworkPolicy {
 		return edit(base, func(np *model.NetworkPolicy) { np.Ingress[0].Peers = append(np.Ingress[0].Peers, p) })
@@ -144,7 +144,7 @@ func TestWhatCannotBeEnforcedIsAProblemOfItsPolicy(t *testing.T) {
 
 // Pods that come and go change how many lack a name. That is not reported while the name stays
 // unresolved, or stays resolved.
-func TestANamedPortIsAProblemOnlyWhileNoPodHasIt(t *testing.T) {
+func TestProblemOfNamedPortEndsWithPod(t *testing.T) {
 	var l listener
 	p, _ := startRecorded(t, l.deps(), "one")
 	mustApply(t, p, changes(t, true, ns(), pod(0, "web", true), pod(1, "front", false), allowNamed("p", "front")))
@@ -176,7 +176,7 @@ func TestANamedPortIsAProblemOnlyWhileNoPodHasIt(t *testing.T) {
 	}
 }
 
-func TestASelectorThatSelectsNobodyIsANote(t *testing.T) {
+func TestProblemOfEmptySelectorIsNote(t *testing.T) {
 	p, _ := startRecorded(t, Deps{}, "one")
 	mustApply(t, p, changes(t, true, ns(), pod(0, "web", true), allow("in", "nobody", "web", 80), outwards(allowNamed("out", "nobody"))))
 	s := snapshot(t, p)
@@ -195,7 +195,7 @@ func TestASelectorThatSelectsNobodyIsANote(t *testing.T) {
 	}
 }
 
-func TestProblemsOfPodsAreShownAtThePod(t *testing.T) {
+func TestProblemOfPodIsShownAtPod(t *testing.T) {
 	p, _ := startRecorded(t, Deps{}, "one")
 	bad := pod(0, "web", true)
 	bad.Ips = append(bad.Ips, "10.1.1")
@@ -209,7 +209,7 @@ func TestProblemsOfPodsAreShownAtThePod(t *testing.T) {
 	}
 }
 
-func TestAProblemThatPeopleKnowIsNotLogged(t *testing.T) {
+func TestProblemKnownIsNotLogged(t *testing.T) {
 	var l listener
 	d := l.deps()
 	d.Observer.Known = func(p api.Problem) bool { return p.Field == "spec.ingress[0].from[0]" }
@@ -225,7 +225,7 @@ func TestAProblemThatPeopleKnowIsNotLogged(t *testing.T) {
 	}
 }
 
-func TestEqualStateTellsNothingAgain(t *testing.T) {
+func TestProblemOfEqualStateIsNotRepeated(t *testing.T) {
 	var l listener
 	p, _ := startRecorded(t, l.deps(), "one")
 	broken := allowNamed("p", "front")
@@ -251,7 +251,7 @@ type limited struct {
 
 func (l *limited) Unenforced() []renderer.Unenforced { return l.says }
 
-func TestWhatAStackCannotEnforceIsAProblemOfThePolicy(t *testing.T) {
+func TestProblemNamesPolicyThatRendererCannotEnforce(t *testing.T) {
 	var l listener
 	web := api.PolicyID{Namespace: "shop", Name: "web"}
 	r := &limited{Recorder: renderertest.NewRecorder("limited", t), says: []renderer.Unenforced{

@@ -16,9 +16,9 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// TestAPromptBeforeTheFirstResyncCommitsNothing: a dataplane still enforces rules of an earlier
+// TestPromptBeforeFirstResyncCommitsNothing: a dataplane still enforces rules of an earlier
 // run; an empty commit would remove them and open every pod.
-func TestAPromptBeforeTheFirstResyncCommitsNothing(t *testing.T) {
+func TestPromptBeforeFirstResyncCommitsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, rs := startRecorded(t, Deps{}, "one", "two")
 		p.Prompt()
@@ -38,9 +38,9 @@ func TestAPromptBeforeTheFirstResyncCommitsNothing(t *testing.T) {
 	})
 }
 
-// TestAPromptDoesNotPutRetriesOff: something has changed, so what failed before may work now, and
+// TestPromptDoesNotDelayRetries: something has changed, so what failed before may work now, and
 // if not, it is retried soon.
-func TestAPromptDoesNotPutRetriesOff(t *testing.T) {
+func TestPromptDoesNotDelayRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := renderertest.NewRecorder("one", t)
 		p := start(t, Deps{Renderers: []renderer.Renderer{r}})
@@ -60,9 +60,9 @@ func TestAPromptDoesNotPutRetriesOff(t *testing.T) {
 	})
 }
 
-// TestAPromptTellsTheAddressesOfTheNode gives the node another address: renderers receive it with
+// TestPromptReadsAddressesOfNode gives the node another address: renderers receive it with
 // the next prompt, and a prompt without a change sends nothing.
-func TestAPromptTellsTheAddressesOfTheNode(t *testing.T) {
+func TestPromptReadsAddressesOfNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var addrs atomic.Pointer[[]netip.Addr]
 		addrs.Store(&[]netip.Addr{})

@@ -63,7 +63,7 @@ type wrapped struct{ renderer.Renderer }
 
 func (w wrapped) Unwrap() renderer.Renderer { return w.Renderer }
 
-func TestPluginHasInterfacesBlockedUntilTheFirstState(t *testing.T) {
+func TestPluginQuarantinesUntilFirstState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cautious{Recorder: renderertest.NewRecorder("one", t), err: errors.New("not there")}
 		p := start(t, Deps{Renderers: []renderer.Renderer{wrapped{c}, renderertest.NewRecorder("two", t)},
@@ -100,7 +100,7 @@ func TestPluginHasInterfacesBlockedUntilTheFirstState(t *testing.T) {
 	})
 }
 
-func TestHandlerHasInterfacesBlockedUntilTheFirstState(t *testing.T) {
+func TestHandlerQuarantinesUntilFirstState(t *testing.T) {
 	c := &cautious{Recorder: renderertest.NewRecorder("cautious", t), err: errors.New("not there")}
 	h, _ := startHandler(t, Deps{Renderers: []renderer.Renderer{c}})
 	if err := h.Recommit(t.Context()); err == nil || c.asked() != 1 || h.RetryAt().IsZero() {

@@ -31,7 +31,7 @@ func pass() {
 	synctest.Wait()
 }
 
-func TestPluginTriesARefusedCommitAgainOnlyWhenSomethingChanges(t *testing.T) {
+func TestPluginRetriesRefusedCommitOnChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		p, rs := startRecorded(t, Deps{Log: slog.New(slog.NewTextHandler(&log, nil))}, "one", "two")
@@ -71,7 +71,7 @@ func TestPluginTriesARefusedCommitAgainOnlyWhenSomethingChanges(t *testing.T) {
 	})
 }
 
-func TestPluginRetriesARefusalBesideAnErrorThatMayPass(t *testing.T) {
+func TestPluginRetriesRefusalBesideOtherError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, rs := startRecorded(t, Deps{}, "one")
 		failWith(rs[0], errors.Join(errTooLarge, errDown))
@@ -86,7 +86,7 @@ func TestPluginRetriesARefusalBesideAnErrorThatMayPass(t *testing.T) {
 	})
 }
 
-func TestWaitIdleEndsWithARefusal(t *testing.T) {
+func TestWaitIdleEndsWithRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, rs := startRecorded(t, Deps{}, "one", "two")
 		failWith(rs[0], fmt.Errorf("pod a: %w", errTooLarge))
@@ -121,7 +121,7 @@ func TestWaitIdleEndsWithARefusal(t *testing.T) {
 	})
 }
 
-func TestHandlerHasNoTimeToRetryWhatWasRefused(t *testing.T) {
+func TestHandlerRetryAtIgnoresRefusal(t *testing.T) {
 	h, r := startHandler(t, Deps{})
 	failWith(r, errTooLarge)
 	if err := h.Resync(t.Context(), shop(t).Deltas); !errors.Is(err, errTooLarge) || !h.RetryAt().IsZero() {

@@ -31,7 +31,7 @@ func snapshot(t testing.TB, p *Plugin) *Snapshot {
 	return s
 }
 
-func TestASnapshotHasEverything(t *testing.T) {
+func TestSnapshotHasEverything(t *testing.T) {
 	p, _ := startRecorded(t, Deps{}, "one")
 	blocks := allow("blocks", "front", "other", 443)
 	blocks.Ingress[0].Peers[0].PodSelector = nil
@@ -77,7 +77,7 @@ func TestASnapshotHasEverything(t *testing.T) {
 	}
 }
 
-func TestASnapshotIsSharedUntilSomethingHappens(t *testing.T) {
+func TestSnapshotIsSharedUntilChange(t *testing.T) {
 	p, _ := startRecorded(t, Deps{}, "one")
 	mustApply(t, p, shop(t))
 	first := snapshot(t, p)
@@ -90,7 +90,7 @@ func TestASnapshotIsSharedUntilSomethingHappens(t *testing.T) {
 	}
 }
 
-func TestASnapshotCanBeTakenBeforeTheFirstChange(t *testing.T) {
+func TestSnapshotBeforeFirstChange(t *testing.T) {
 	p, _ := startRecorded(t, Deps{}, "one")
 	if s := snapshot(t, p); len(s.Pods) != 0 || s.Status.Synced {
 		t.Errorf("snapshot %+v", s)
@@ -121,7 +121,7 @@ func TestSnapshotWaitsForNoCommit(t *testing.T) {
 	})
 }
 
-func TestSnapshotIsNotWaitedForForever(t *testing.T) {
+func TestSnapshotTimesOut(t *testing.T) {
 	p := New(Deps{})
 	if err := p.Init(); err != nil { // nothing runs that could build one
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestSnapshotIsNotWaitedForForever(t *testing.T) {
 	}
 }
 
-func TestReadersAndChangesDoNotDisturbEachOther(t *testing.T) {
+func TestSnapshotReadersDoNotDisturbChanges(t *testing.T) {
 	p, rs := startRecorded(t, Deps{}, "one")
 	mustApply(t, p, shop(t))
 	var readers sync.WaitGroup

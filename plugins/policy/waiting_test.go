@@ -74,8 +74,8 @@ func TestPluginLooksForChangesBetweenBatches(t *testing.T) {
 	})
 }
 
-// TestHandlerEndsWithNobodyWaiting: no pod waits at the end, unless the context ends earlier.
-func TestHandlerEndsWithNobodyWaiting(t *testing.T) {
+// TestHandlerLeavesNoPodWaiting: no pod waits at the end, unless the context ends earlier.
+func TestHandlerLeavesNoPodWaiting(t *testing.T) {
 	r := renderertest.NewRecorder("one", t)
 	h := NewHandler(Deps{Node: node, Renderers: []renderer.Renderer{r}})
 	if err := h.Init(); err != nil {

@@ -30,7 +30,7 @@ func save(t *testing.T, known map[string][]byte) (string, statefile.Header) {
 	return path, h
 }
 
-func TestWhatIsSavedIsLoaded(t *testing.T) {
+func TestLoadReturnsSavedState(t *testing.T) {
 	path, h := save(t, map[string][]byte{"/a/2": []byte("two"), "/a/1": {}, "/a/3": {0, 10, 255}})
 	got, entries, err := statefile.Load(path, "/a/")
 	want := []model.Entry{{Key: "/a/1", Value: []byte{}}, {Key: "/a/2", Value: []byte("two")}, {Key: "/a/3", Value: []byte{0, 10, 255}}}
@@ -54,7 +54,7 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 	}
 }
 
-func TestAFileThatIsBrokenAnywhereIsNotLoaded(t *testing.T) {
+func TestLoadRefusesBrokenFile(t *testing.T) {
 	path, _ := save(t, map[string][]byte{"/a/1": []byte("one"), "/a/2": []byte("two")})
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -74,7 +74,7 @@ func TestAFileThatIsBrokenAnywhereIsNotLoaded(t *testing.T) {
 	}
 }
 
-func TestAnOwnerIsToldOfNothingButTheLog(t *testing.T) {
+func TestFileLoadLogsOnly(t *testing.T) {
 	var log bytes.Buffer
 	f := statefile.File{Path: filepath.Join(t.TempDir(), "state"), Root: "/a/", Log: slog.New(slog.NewTextHandler(&log, nil))}
 	if _, _, ok := f.Load(); ok || log.Len() > 0 {
@@ -102,9 +102,9 @@ func TestAnOwnerIsToldOfNothingButTheLog(t *testing.T) {
 	}
 }
 
-// TestFileDoesNotLoadAStateOfAHigherLevel has the file of a newer agent: this one would enforce
+// TestFileLoadRefusesHigherLevel has the file of a newer agent: this one would enforce
 // less than the policies in it say.
-func TestFileDoesNotLoadAStateOfAHigherLevel(t *testing.T) {
+func TestFileLoadRefusesHigherLevel(t *testing.T) {
 	var log bytes.Buffer
 	f := statefile.File{Path: filepath.Join(t.TempDir(), "state"), Root: "/a/", Log: slog.New(slog.NewTextHandler(&log, nil))}
 	for level, want := range map[int]bool{model.Level: true, model.Level + 1: false} {

@@ -108,7 +108,7 @@ func TestAuditRebindsUnboundACLs(t *testing.T) {
 	})
 }
 
-func TestAuditRepairsContentUnderTheSameTag(t *testing.T) {
+func TestAuditRepairsContentUnderSameTag(t *testing.T) {
 	inAudit(t, func(t *testing.T, s *subject, audit func(), log *bytes.Buffer) {
 		port := s.ports[pod("web-0")]
 		index := s.outputs(port)[1]
@@ -156,7 +156,7 @@ func TestAuditRecreatesMissingACLs(t *testing.T) {
 	})
 }
 
-func TestAuditChangesNothingWhereNothingDiffers(t *testing.T) {
+func TestAuditChangesNothingWithoutDifference(t *testing.T) {
 	inAudit(t, func(t *testing.T, s *subject, audit func(), log *bytes.Buffer) {
 		if n := s.changes(func() {
 			for range 7 {
@@ -171,7 +171,7 @@ func TestAuditChangesNothingWhereNothingDiffers(t *testing.T) {
 	})
 }
 
-func TestBindLeavesForeignACLsWhereTheyStand(t *testing.T) {
+func TestBindLeavesForeignACLsInPlace(t *testing.T) {
 	inAudit(t, func(t *testing.T, s *subject, audit func(), log *bytes.Buffer) {
 		port := s.ports[pod("web-0")]
 		ours := s.outputs(port)
@@ -228,8 +228,8 @@ func (s *subject) setOutputs(port uint32, outputs ...uint32) {
 	})
 }
 
-// TestAuditFindingIsAnErrorUntilItIsRepaired checks the state at every change of the repair.
-func TestAuditFindingIsAnErrorUntilItIsRepaired(t *testing.T) {
+// TestAuditFindingIsErrorUntilRepaired checks the state at every change of the repair.
+func TestAuditFindingIsErrorUntilRepaired(t *testing.T) {
 	inAudit(t, func(t *testing.T, s *subject, audit func(), _ *bytes.Buffer) {
 		s.unbind(s.ports[pod("web-0")])
 		var during []error
@@ -249,9 +249,9 @@ func TestAuditFindingIsAnErrorUntilItIsRepaired(t *testing.T) {
 	})
 }
 
-// TestAuditShowsWhereForeignACLsStand appends a foreign ACL behind ours and then moves it to the
+// TestAuditShowsPlacesOfForeignACLs appends a foreign ACL behind ours and then moves it to the
 // front. Nothing is rendered in between.
-func TestAuditShowsWhereForeignACLsStand(t *testing.T) {
+func TestAuditShowsPlacesOfForeignACLs(t *testing.T) {
 	inAudit(t, func(t *testing.T, s *subject, audit func(), log *bytes.Buffer) {
 		port := s.ports[pod("web-0")]
 		ours := s.outputs(port)
@@ -315,9 +315,9 @@ func TestAuditNoticesAddressTranslation(t *testing.T) {
 	})
 }
 
-// TestAuditCountsForeignUnbindsWhenInterfacesAreRead changes interfaces, so that they are read
+// TestAuditCountsForeignUnbinds changes interfaces, so that they are read
 // before an audit is due.
-func TestAuditCountsForeignUnbindsWhenInterfacesAreRead(t *testing.T) {
+func TestAuditCountsForeignUnbinds(t *testing.T) {
 	inAudit(t, func(t *testing.T, s *subject, _ func(), _ *bytes.Buffer) {
 		s.unbind(s.ports[pod("web-0")])
 		s.r.InterfacesChanged()
@@ -328,9 +328,9 @@ func TestAuditCountsForeignUnbindsWhenInterfacesAreRead(t *testing.T) {
 	})
 }
 
-// TestCheckLeavesRepairsToTheAudit takes ACLs off an interface: a check reports it as often as it
+// TestCheckLeavesRepairsToAudit takes ACLs off an interface: a check reports it as often as it
 // is asked, changes nothing, and the next audit still finds and counts it.
-func TestCheckLeavesRepairsToTheAudit(t *testing.T) {
+func TestCheckLeavesRepairsToAudit(t *testing.T) {
 	inAudit(t, func(t *testing.T, s *subject, audit func(), _ *bytes.Buffer) {
 		check := func(want int) {
 			t.Helper()
@@ -352,9 +352,9 @@ func TestCheckLeavesRepairsToTheAudit(t *testing.T) {
 	})
 }
 
-// TestCheckOfNothingThatWasReadIsAnError checks a renderer that has not committed yet, and one that
+// TestCheckWithoutReadStateIsError checks a renderer that has not committed yet, and one that
 // is closed.
-func TestCheckOfNothingThatWasReadIsAnError(t *testing.T) {
+func TestCheckWithoutReadStateIsError(t *testing.T) {
 	s := newSubjectOver(t, vswitch.New(vswitch.Options{}), nil, false, shopPods...)
 	check := func() {
 		t.Helper()

@@ -66,7 +66,7 @@ func join(t *testing.T, s *subject, from, to int) {
 	}
 }
 
-func TestIdleCompactionMovesYoungEntries(t *testing.T) {
+func TestIdleCompactionMovesRecentEntries(t *testing.T) {
 	inIdleBubble(t, func(t *testing.T, s *subject, wakes func() int) {
 		join(t, s, 1000, 1208) // 128 of them have made room for 80 in the local table
 		time.Sleep(9 * time.Second)
@@ -116,7 +116,7 @@ func TestIdleCompactionIsPostponedByChanges(t *testing.T) {
 	})
 }
 
-func TestIdleCompactionIgnoresFewYoungEntries(t *testing.T) {
+func TestIdleCompactionIgnoresFewRecentEntries(t *testing.T) {
 	inIdleBubble(t, func(t *testing.T, s *subject, wakes func() int) {
 		join(t, s, 1000, 1060)
 		time.Sleep(time.Minute)

@@ -88,7 +88,7 @@ func TestCountersOutliveTheirACLs(t *testing.T) {
 	})
 }
 
-func TestCountersCountNothingTwiceAfterAFailedReplacement(t *testing.T) {
+func TestCountersAfterFailedReplacement(t *testing.T) {
 	s := open(t, shopPods...)
 	count := 0
 	s.options.Stats.Counters = func(index uint32) ([]uint64, bool) { count++; return s.sw.Counters(index) }

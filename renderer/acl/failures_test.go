@@ -17,12 +17,12 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// TestWhateverHappensToACallNothingIsFewerAndNothingLeaks makes random changes. Many of them end
+// TestCommitSurvivesFailureOfEveryCall makes random changes. Many of them end
 // with a call that is refused, lost, unanswered or half done, or with a lost connection. After each
 // change, every packet must meet, at either end, the rules of a state between the last enforced
 // state and the desired state. Once a change is enforced, all packets meet its rules. In the end
 // the vswitch holds what a new renderer would install, and memory use has not grown.
-func TestWhateverHappensToACallNothingIsFewerAndNothingLeaks(t *testing.T) {
+func TestCommitSurvivesFailureOfEveryCall(t *testing.T) {
 	for name, shrink := range map[string]func(*sluiceacl.Renderer){
 		"tables of one ACL":       func(*sluiceacl.Renderer) {},
 		"tables in many segments": (*sluiceacl.Renderer).Shrink,

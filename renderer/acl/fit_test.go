@@ -41,7 +41,7 @@ func limited(t *testing.T) *subject {
 	return s
 }
 
-func TestFitRefusesWhatExceedsMemoryAndInstallsTheRest(t *testing.T) {
+func TestFitRefusesTooMuchAndInstallsRest(t *testing.T) {
 	s := limited(t)
 	commit(t, s.Renderer(), true, func(x renderer.Txn) {
 		shop(x)
@@ -84,7 +84,7 @@ func TestFitRefusesWhatExceedsMemoryAndInstallsTheRest(t *testing.T) {
 	})
 }
 
-func TestFitBlocksPartsOfTheGlobalTableThatDoNotFit(t *testing.T) {
+func TestFitBlocksPartsOfGlobalTable(t *testing.T) {
 	s := limited(t)
 	s.router.Attached[addr("10.0.0.3")] = pod("db")
 	if err := try(t, s.Renderer(), true, func(x renderer.Txn) {
@@ -100,7 +100,7 @@ func TestFitBlocksPartsOfTheGlobalTableThatDoNotFit(t *testing.T) {
 	s.want(t, "10.0.0.3", "172.17.0.2", 80, api.Deny)
 }
 
-func TestFitRefusesTheLargestTables(t *testing.T) {
+func TestFitRefusesLargestTables(t *testing.T) {
 	s := limited(t)
 	sizes := map[string]int{"web-0": 1200, "web-1": 1300, "db": 600, "open": 700}
 	err := try(t, s.Renderer(), true, func(x renderer.Txn) {

@@ -53,9 +53,9 @@ func withPeerSets(x renderer.Txn, sets []api.SetID, port uint16) {
 	}
 }
 
-// TestForecastSplitsWhatFitsOnlyOneAfterTheOther shrinks one table and grows another. Both fit, but
+// TestForecastSplitsWhatFitsOnlyInSteps shrinks one table and grows another. Both fit, but
 // the second must not grow before the first has shrunk.
-func TestForecastSplitsWhatFitsOnlyOneAfterTheOther(t *testing.T) {
+func TestForecastSplitsWhatFitsOnlyInSteps(t *testing.T) {
 	for _, ids := range [][2]api.SetID{{101, 102}, {102, 101}} {
 		s := limited(t)
 		first, second := ids[0], ids[1]

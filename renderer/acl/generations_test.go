@@ -50,7 +50,7 @@ func leaves(n int) func(renderer.Txn) {
 	return func(x renderer.Txn) { x.UpdateSet(7, nil, []netip.Prefix{peer(n)}) }
 }
 
-func TestSegmentsSendFewRulesForAnAddressThatJoins(t *testing.T) {
+func TestSegmentsSendFewRulesForJoiningAddress(t *testing.T) {
 	s := open(t, peerPods[0])
 	commit(t, s.Renderer(), true, func(x renderer.Txn) {
 		manyPeers(peerPods[:1], 5000)(x)
@@ -73,7 +73,7 @@ func TestSegmentsSendFewRulesForAnAddressThatJoins(t *testing.T) {
 
 // The first address of a set that leaves moves the others out of the cold segment, so that later
 // ones do not change it.
-func TestSegmentsChangeAColdOneOnceForASetThatLeaves(t *testing.T) {
+func TestSegmentsChangeColdSegmentOnce(t *testing.T) {
 	s := open(t, peerPods[0])
 	commit(t, s.Renderer(), true, func(x renderer.Txn) {
 		manyPeers(peerPods[:1], 5000)(x)
@@ -106,7 +106,7 @@ func TestSegmentsChangeAColdOneOnceForASetThatLeaves(t *testing.T) {
 	}
 }
 
-func TestSegmentsAreUnchangedByARestart(t *testing.T) {
+func TestSegmentsAreUnchangedByRestart(t *testing.T) {
 	s := open(t, peerPods...)
 	commit(t, s.Renderer(), true, manyPeers(peerPods, 3000))
 	members := 3000
@@ -157,7 +157,7 @@ func TestSegmentsKeepRulesInForceWhenCallsFail(t *testing.T) {
 	})
 }
 
-func TestSegmentsMapEveryEntryToItsRule(t *testing.T) {
+func TestSegmentsMapEntriesToRules(t *testing.T) {
 	s := open(t, peerPods...)
 	commit(t, s.Renderer(), true, manyPeers(peerPods, 1000))
 	for n := 1000; n < 1010; n++ {
@@ -183,7 +183,7 @@ func TestSegmentsMapEveryEntryToItsRule(t *testing.T) {
 	}
 }
 
-func TestGlobalTableSendsFewRulesForAPeerThatJoins(t *testing.T) {
+func TestGlobalTableSendsFewRulesForJoiningPeer(t *testing.T) {
 	s := open(t, peerPods...)
 	state := func(members int) func(renderer.Txn) {
 		return func(x renderer.Txn) {

@@ -102,7 +102,7 @@ func TestGuardOfManyPeersStaysSmall(t *testing.T) {
 }
 
 // What guards deny for pods of the node does not depend on the number of these pods.
-func TestGuardDeniesWhatManyPodsOfTheNodeDeny(t *testing.T) {
+func TestGuardDeniesWhatManyPodsDeny(t *testing.T) {
 	var pods []api.PodID
 	for i := range 200 {
 		pods = append(pods, pod(fmt.Sprintf("p%d", i)))
@@ -122,7 +122,7 @@ func TestGuardDeniesWhatManyPodsOfTheNodeDeny(t *testing.T) {
 }
 
 // An interface with foreign ACLs that no rule applies to is left alone.
-func TestGuardIsNotMadeForInterfacesOfOthers(t *testing.T) {
+func TestGuardOmitsInterfacesOfOthers(t *testing.T) {
 	s := open(t, shopPods...)
 	theirs := foreign(t, s, s.ports[pod("open")])
 	state := func(x renderer.Txn) {

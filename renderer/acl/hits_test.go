@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-func TestCountersOfARuleAreThoseOfItsEntries(t *testing.T) {
+func TestCountersOfRuleAreThoseOfEntries(t *testing.T) {
 	counted := map[uint32][]uint64{7: {1, 2, 4}, 9: {8, 16, 32}}
 	count := counters.Reader(func(acl uint32) ([]uint64, bool) {
 		hits, ok := counted[acl]

@@ -16,9 +16,9 @@ import (
 	vpptag "github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// TestPodIdentitiesMatchTheModel compares with a simple model: independently of history, an
+// TestPodIdentitiesMatchModel compares with a simple model: independently of history, an
 // interface belongs to the pod with its tag, in the incarnation that the state knows.
-func TestPodIdentitiesMatchTheModel(t *testing.T) {
+func TestPodIdentitiesMatchModel(t *testing.T) {
 	ips := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::3")}
 	some := rapid.SliceOfNDistinct(rapid.SampledFrom(ips), 0, 2, func(a netip.Addr) netip.Addr { return a })
 	uids := rapid.SampledFrom([]string{"", "u1", "u2"})

@@ -40,7 +40,7 @@ func atEveryCall(t *testing.T, pods []api.PodID, before, change func(renderer.Tx
 
 // p0 leaves a table and p2 joins it while a set of the table loses a member. Neither the old nor
 // the new rules of p2 permit what that member sends.
-func TestOrderNeverShowsOldMembersOfAJoinedTable(t *testing.T) {
+func TestOrderNeverShowsOldMembersOfJoinedTable(t *testing.T) {
 	pods := []api.PodID{pod("p0"), pod("p1"), pod("p2")}
 	ip := []netip.Addr{addr("10.0.0.1"), addr("10.0.0.2"), addr("10.0.0.3")}
 	a, b := list(from(api.SetNet(clients), 80)), list(from(api.Net{}, 22))
@@ -91,7 +91,7 @@ func TestOrderKeepsPodsRestrictedThatExchangeLists(t *testing.T) {
 
 // Setting the lists of an interface makes VPP drop its sessions of both directions, even if one
 // list does not change, and with them the connections that the pod has opened.
-func TestAnInterfaceWhoseTableIsHeldElsewhereKeepsItsInputList(t *testing.T) {
+func TestOrderKeepsInputListOfUnchangedTable(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s.Renderer(), true, shop)
 	before, set := s.r.Dump(), s.tap.lists

@@ -33,9 +33,9 @@ func TestSplitKeepsEstablishedFlowsOnly(t *testing.T) {
 	}
 }
 
-// TestSplitIsAtTheInterfaceOfThePod restricts only what a pod sends: the input of the pod has
+// TestSplitIsAtInterfaceOfPod restricts only what a pod sends: the input of the pod has
 // rules, its output and the uplink have none.
-func TestSplitIsAtTheInterfaceOfThePod(t *testing.T) {
+func TestSplitIsAtInterfaceOfPod(t *testing.T) {
 	s := newSplit(t)
 	defer s.closing(t)
 	web := api.ContivRule{Action: api.Permit, Protocol: api.TCP, DstPort: api.Port(80)}

@@ -61,7 +61,7 @@ func (s *subject) wasPrompted() bool {
 	return len(s.wake) > 0
 }
 
-func TestDeferralAppliesJoinsTogetherWithinTheBudget(t *testing.T) {
+func TestDeferralAppliesJoinsWithinBudget(t *testing.T) {
 	withABudget(t, func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (bool, int)) {
 		total := s.r.State().Pauses.Total
 		deferred, calls := tell(joins(1000))
@@ -140,7 +140,7 @@ func TestDeferralAppliesLeavesAtOnce(t *testing.T) {
 	})
 }
 
-func TestDeferralAppliesAddressesThatAreDeniedMoreAtOnce(t *testing.T) {
+func TestDeferralAppliesDeniesAtOnce(t *testing.T) {
 	withABudget(t, func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (bool, int)) {
 		deferred, _ := tell(func(x renderer.Txn) {
 			x.UpdateSet(9, []netip.Prefix{peer(7)}, nil)
@@ -170,7 +170,7 @@ func TestDeferralAppliesAddressesThatAreDeniedMoreAtOnce(t *testing.T) {
 	})
 }
 
-func TestDeferralAppliesPermitsBeforeADenyAtOnce(t *testing.T) {
+func TestDeferralAppliesPermitsBeforeDenyAtOnce(t *testing.T) {
 	withABudget(t, func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (bool, int)) {
 		tell(func(x renderer.Txn) {
 			x.UpdateSet(9, []netip.Prefix{peer(7)}, nil)
@@ -185,7 +185,7 @@ func TestDeferralAppliesPermitsBeforeADenyAtOnce(t *testing.T) {
 	})
 }
 
-func TestDeferralAppliesWaitingMembersWithOtherChanges(t *testing.T) {
+func TestDeferralAppliesWaitingMembersWithOthers(t *testing.T) {
 	for name, fill := range map[string]func(renderer.Txn){
 		"a pod that gets rules": func(x renderer.Txn) {
 			x.Render(peerPods[2], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.3")}, Egress: list()})
@@ -206,7 +206,7 @@ func TestDeferralAppliesWaitingMembersWithOtherChanges(t *testing.T) {
 	}
 }
 
-func TestDeferralIsEmptyAfterAResyncOrARestart(t *testing.T) {
+func TestDeferralIsEmptyAfterResyncOrRestart(t *testing.T) {
 	withABudget(t, func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (bool, int)) {
 		tell(joins(1000))
 		tell(joins(1001))
@@ -251,7 +251,7 @@ func TestDeferralEndsAfterTwoSeconds(t *testing.T) {
 	})
 }
 
-func TestPauseBudgetIsAShare(t *testing.T) {
+func TestPauseBudgetIsShareOfTime(t *testing.T) {
 	zero := 0.0
 	for _, share := range []float64{-0.01, 1.01, zero / zero} {
 		if _, err := sluiceacl.New(sluiceacl.Options{Pacing: sluiceacl.Pacing{PauseBudget: share}}); err == nil {

@@ -60,7 +60,7 @@ func TestConformanceWithInterfacesByName(t *testing.T) {
 	})
 }
 
-func TestEveryInterfaceOfAPodHasItsTable(t *testing.T) {
+func TestPodInterfacesAllHaveTable(t *testing.T) {
 	s := openPlumbed(t, shopPods...)
 	second := s.attach(pod("db"))
 	commit(t, s.Renderer(), true, shop)
@@ -72,7 +72,7 @@ func TestEveryInterfaceOfAPodHasItsTable(t *testing.T) {
 	}
 }
 
-func TestAPodThatLacksOneOfItsInterfacesIsPending(t *testing.T) {
+func TestPodInterfaceMissingMakesPodPending(t *testing.T) {
 	s := openPlumbed(t, shopPods...)
 	s.plumbing.names[pod("db")] = append(s.plumbing.names[pod("db")], "memif/late")
 	err := try(t, s.r, true, shop)
@@ -83,7 +83,7 @@ func TestAPodThatLacksOneOfItsInterfacesIsPending(t *testing.T) {
 	commit(t, s.r, false, nothing)
 }
 
-func TestAnInterfaceThatGoesToAnotherPodGetsItsTable(t *testing.T) {
+func TestPodInterfaceGetsTableOfNewPod(t *testing.T) {
 	s := openPlumbed(t, shopPods...)
 	commit(t, s.Renderer(), true, shop)
 	db, web := pod("db"), pod("web-0")
@@ -101,7 +101,7 @@ func TestAnInterfaceThatGoesToAnotherPodGetsItsTable(t *testing.T) {
 	s.want(t, "10.9.0.1", "10.0.0.1", 5432, api.Deny)
 }
 
-func TestAnInterfaceOfTwoPodsIsBlocked(t *testing.T) {
+func TestPodInterfaceOfTwoPodsIsBlocked(t *testing.T) {
 	s := openPlumbed(t, shopPods...)
 	s.plumbing.names[pod("open")] = s.plumbing.names[pod("db")]
 	err := try(t, s.r, true, shop)
@@ -111,7 +111,7 @@ func TestAnInterfaceOfTwoPodsIsBlocked(t *testing.T) {
 	s.wantClosed(t, "memif/shop/db")
 }
 
-func TestBlockUnknownBlocksPodsThatAreNotKnownYet(t *testing.T) {
+func TestBlockUnknownBlocksUnknownPods(t *testing.T) {
 	for name, plumbing := range map[string]*table{"by name": newTable(), "by tag": nil} {
 		t.Run(name, func(t *testing.T) {
 			s := openWith(t, plumbing, true, shopPods...)
@@ -138,10 +138,10 @@ func TestBlockUnknownBlocksPodsThatAreNotKnownYet(t *testing.T) {
 	}
 }
 
-// TestAnInterfaceThatLosesItsTagStaysBlocked removes the tags of pods with and without policies
+// TestPodInterfaceWithoutTagStaysBlocked removes the tags of pods with and without policies
 // while their interfaces are up. The interfaces are blocked, even by the next agent, until they are
 // released or tagged again.
-func TestAnInterfaceThatLosesItsTagStaysBlocked(t *testing.T) {
+func TestPodInterfaceWithoutTagStaysBlocked(t *testing.T) {
 	s := openWith(t, nil, true, shopPods...)
 	commit(t, s.Renderer(), true, shop)
 	again := func() {
@@ -219,7 +219,7 @@ func (s *subject) wantClosed(t *testing.T, name string) {
 	}
 }
 
-func TestAnInterfaceOfAPodIsNoUplink(t *testing.T) {
+func TestPodInterfaceIsNoUplink(t *testing.T) {
 	s := openPlumbed(t, shopPods...)
 	s.plumbing.names[pod("open")] = []string{"uplink0"}
 	err := try(t, s.r, true, shop)

@@ -58,7 +58,7 @@ func blockedPods(plumbing *table, pods ...api.PodID) (names []string) {
 	return names
 }
 
-func TestQuarantineBlocksPodsOfAFreshVswitchUntilTheFirstState(t *testing.T) {
+func TestQuarantineBlocksPodsOfFreshVswitch(t *testing.T) {
 	for name, plumbing := range map[string]*table{"by name": newTable(), "by tag": nil} {
 		t.Run(name, func(t *testing.T) {
 			s := openWith(t, plumbing, true, shopPods...)
@@ -103,9 +103,9 @@ func commitRoutes(t *testing.T, s *subject) {
 	}
 }
 
-// TestQuarantineLeavesAVswitchWithRulesAlone: pods with and without rules keep what they have,
+// TestQuarantineLeavesVswitchWithRules: pods with and without rules keep what they have,
 // whatever the last state was; a pod that arrives before the first Commit is blocked.
-func TestQuarantineLeavesAVswitchWithRulesAlone(t *testing.T) {
+func TestQuarantineLeavesVswitchWithRules(t *testing.T) {
 	for name, state := range map[string]func(renderer.Txn){"with policies": shop, "without policies": unruled} {
 		t.Run(name, func(t *testing.T) {
 			s := openWith(t, nil, true, shopPods...)
@@ -176,8 +176,8 @@ func TestQuarantineIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestQuarantineEndsWithTheFirstCommit: Quarantine does not block again what policy governs.
-func TestQuarantineEndsWithTheFirstCommit(t *testing.T) {
+// TestQuarantineEndsWithFirstCommit: Quarantine does not block again what policy governs.
+func TestQuarantineEndsWithFirstCommit(t *testing.T) {
 	s := openWith(t, nil, true, pod("open"))
 	commit(t, s.Renderer(), true, unruled)
 	if n := s.changes(func() { quarantine(t, s.r, true) }); n != 0 {

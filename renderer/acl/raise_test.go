@@ -74,9 +74,9 @@ func (s *subject) makes(t *testing.T, name, tag, uid string, ips ...string) (ind
 	return index
 }
 
-// TestRaiseSetsUpWhatACNIPluginMade: only interfaces of a CNI plugin are set up, once they have the
-// rules of their pod or are blocked.
-func TestRaiseSetsUpWhatACNIPluginMade(t *testing.T) {
+// TestRaiseSetsUpInterfacesOfCNIPlugin: only interfaces of a CNI plugin are set up, once they have
+// the rules of their pod or are blocked.
+func TestRaiseSetsUpInterfacesOfCNIPlugin(t *testing.T) {
 	for name, hold := range map[string]bool{"blocked until the pod is known": true, "open until the pod is known": false} {
 		t.Run(name, func(t *testing.T) {
 			s := openWith(t, nil, hold, shopPods[1:]...)
@@ -111,9 +111,9 @@ func TestRaiseSetsUpWhatACNIPluginMade(t *testing.T) {
 	}
 }
 
-// TestRaiseRefusesAnInterfaceOfAnotherLife: the interface is blocked until the state knows the pod
+// TestRaiseRefusesInterfaceOfOtherLife: the interface is blocked until the state knows the pod
 // that it was made for. Policy gets the addresses of that pod.
-func TestRaiseRefusesAnInterfaceOfAnotherLife(t *testing.T) {
+func TestRaiseRefusesInterfaceOfOtherLife(t *testing.T) {
 	s := newSubjectWith(t, nil, false, shopPods[1:]...)
 	var lives sluiceacl.PodIdentities
 	s.options.Pods.Refuses = lives.Refuses

@@ -8,10 +8,10 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// TestAssignRebindsOnlyPodsWhoseTableChanges has 94 pods with one table about 10 000 peers.
+// TestAssignRebindsOnlyPodsOfChangedTables has 94 pods with one table about 10 000 peers.
 // Then a policy restricts one of the peers to sending to one of the 94, which splits the table.
 // Only the pod with the other table may move; the others get new ACLs in place of old ones.
-func TestAssignRebindsOnlyPodsWhoseTableChanges(t *testing.T) {
+func TestAssignRebindsOnlyPodsOfChangedTables(t *testing.T) {
 	const many = 94
 	var pods []api.PodID
 	for i := range many {

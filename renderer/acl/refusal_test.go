@@ -19,7 +19,7 @@ var natFeatures = map[string][]string{
 	"ip6-output":  {"acl-plugin-out-ip6-fa", "cnat-output-ip6", "interface-output"},
 }
 
-func TestNATOrderThatHidesPodsFromTheUplinkIsRefused(t *testing.T) {
+func TestNATOrderHidingPodsIsRefused(t *testing.T) {
 	pods, uplink := pod("open").String(), "uplink0"
 	for _, tt := range []struct {
 		name, on, node, arc string
@@ -62,7 +62,7 @@ func TestNATOrderThatHidesPodsFromTheUplinkIsRefused(t *testing.T) {
 	}
 }
 
-func TestNATOrderIsIgnoredWithoutAGlobalTable(t *testing.T) {
+func TestNATOrderIsIgnoredWithoutGlobalTable(t *testing.T) {
 	s := newSubjectOver(t, vswitch.New(vswitch.Options{Features: natFeatures}), nil, false, shopPods...)
 	t.Cleanup(func() { _ = s.Close() })
 	s.cli(t, "set interface feature uplink0 nat-pre-in2out-output arc ip4-output")

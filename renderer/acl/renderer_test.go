@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-func TestConformanceWhenCallsAreAnsweredWithAnError(t *testing.T) {
+func TestConformanceWithFailingCalls(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the suite runs once with lost messages")
 	}
@@ -106,7 +106,7 @@ func (s *subject) want(t testing.TB, src, dst string, port uint16, want api.Acti
 	}
 }
 
-func TestOneMemberOfASetIsOneCallPerTable(t *testing.T) {
+func TestCommitOfOneMemberIsOneCallPerTable(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s.Renderer(), true, shop)
 	n := s.changes(func() {
@@ -119,7 +119,7 @@ func TestOneMemberOfASetIsOneCallPerTable(t *testing.T) {
 	s.want(t, "10.9.0.7", "10.0.0.2", 81, api.Deny)
 }
 
-func TestRepliesPassWhereTheReverseIsDenied(t *testing.T) {
+func TestRendererPassesRepliesOfPermittedFlows(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s.Renderer(), true, shop)
 	p := vswitch.FlowPacket(api.Flow{Src: addr("10.9.0.1"), Dst: addr("10.0.0.1"), Protocol: api.TCP, SrcPort: 40000, DstPort: 80})
@@ -140,7 +140,7 @@ func TestRepliesPassWhereTheReverseIsDenied(t *testing.T) {
 	}
 }
 
-func TestExemptTrafficAlwaysPasses(t *testing.T) {
+func TestRendererPassesExemptTraffic(t *testing.T) {
 	s := open(t, pod("v6"))
 	commit(t, s.Renderer(), true, func(x renderer.Txn) {
 		x.Render(pod("v6"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1"), addr("fd00::1")}, Egress: list()})
@@ -163,7 +163,7 @@ func TestExemptTrafficAlwaysPasses(t *testing.T) {
 }
 
 // B15: a recreated pod of a StatefulSet got a new interface, which stayed open.
-func TestB15ARecreatedPodIsEnforcedOnItsNewInterface(t *testing.T) {
+func TestRendererB15EnforcesRecreatedPod(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s.Renderer(), true, shop)
 	id := pod("db")
@@ -182,7 +182,7 @@ func TestB15ARecreatedPodIsEnforcedOnItsNewInterface(t *testing.T) {
 	}
 }
 
-func TestAPodWithoutAnInterfaceIsPendingAndTheRestIsInstalled(t *testing.T) {
+func TestCommitLeavesPodWithoutInterfacePending(t *testing.T) {
 	s := open(t, pod("web-0"), pod("web-1"), pod("open"))
 	err := try(t, s.r, true, shop)
 	if !errors.Is(err, renderer.ErrNoInterface) || !strings.Contains(err.Error(), "shop/db") {
@@ -200,9 +200,9 @@ func TestAPodWithoutAnInterfaceIsPendingAndTheRestIsInstalled(t *testing.T) {
 	s.want(t, "10.9.0.2", "10.0.0.1", 80, api.Deny)
 }
 
-// TestCommitIsFineWithAPodThatEnds: a runtime removes the interface before the API server reports
+// TestCommitTakesPodThatEnds: a runtime removes the interface before the API server reports
 // that the pod has ended. After a restart of the vswitch, each pod is pending.
-func TestCommitIsFineWithAPodThatEnds(t *testing.T) {
+func TestCommitTakesPodThatEnds(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s.r, true, shop)
 	for range 2 {
@@ -232,7 +232,7 @@ func TestCommitIsFineWithAPodThatEnds(t *testing.T) {
 	}
 }
 
-func TestConfiguredUplinksMustExist(t *testing.T) {
+func TestCommitRefusesMissingUplinks(t *testing.T) {
 	sw := vswitch.New(vswitch.Options{})
 	defer func() { _ = sw.Close() }()
 	sw.AddInterface("eth0", "")
@@ -250,7 +250,7 @@ func TestConfiguredUplinksMustExist(t *testing.T) {
 	}
 }
 
-func TestATableThatIsTooLargeIsRefusedClosed(t *testing.T) {
+func TestCommitClosesTooLargeTable(t *testing.T) {
 	s := open(t, append(shopPods, pod("new"))...)
 	commit(t, s.Renderer(), true, shop)
 	var many []netip.Prefix
@@ -281,7 +281,7 @@ func TestATableThatIsTooLargeIsRefusedClosed(t *testing.T) {
 	s.want(t, "10.9.0.1", "10.0.0.1", 80, api.Permit)
 }
 
-func TestRendererIsTriedAgainForAPodWithoutInterfaceBesideARefusal(t *testing.T) {
+func TestCommitRetriesMissingInterfaceBesideRefusal(t *testing.T) {
 	s := open(t, shopPods...)
 	var many []netip.Prefix
 	for i := range 2000 {
@@ -298,7 +298,7 @@ func TestRendererIsTriedAgainForAPodWithoutInterfaceBesideARefusal(t *testing.T)
 	}
 }
 
-func TestEveryRuleOfATraceCanBeTracedToPolicy(t *testing.T) {
+func TestExplainFindsPolicyOfEveryRule(t *testing.T) {
 	s := open(t, shopPods...)
 	origin := api.Origin{Policy: api.PolicyID{Namespace: "shop", Name: "allow-web"}, Rule: 0}
 	isolation := api.Origin{Policy: api.PolicyID{Namespace: "shop", Name: "allow-web"}, Rule: api.IsolationRule}
@@ -329,7 +329,7 @@ func TestEveryRuleOfATraceCanBeTracedToPolicy(t *testing.T) {
 	}
 }
 
-func TestTheDumpShowsTablesAndWhereTheyAre(t *testing.T) {
+func TestStateShowsTablesAndTheirPlaces(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s.Renderer(), true, shop)
 	d := s.r.State()
@@ -353,7 +353,7 @@ func TestTheDumpShowsTablesAndWhereTheyAre(t *testing.T) {
 	}
 }
 
-func TestCommitNamesTheMissingPluginInOneError(t *testing.T) {
+func TestCommitNamesMissingPlugin(t *testing.T) {
 	s := newSubject(t)
 	defer func() { _ = s.Close() }()
 	_ = s.r.Close()
@@ -368,7 +368,7 @@ func TestCommitNamesTheMissingPluginInOneError(t *testing.T) {
 	}
 }
 
-func TestTwoRenderersCanBeConnectedInOneProcess(t *testing.T) {
+func TestRendererSharesProcessWithAnother(t *testing.T) {
 	a, b := open(t, shopPods...), open(t, shopPods...)
 	commit(t, a.Renderer(), true, shop)
 	commit(t, b.Renderer(), true, shop)
@@ -377,7 +377,7 @@ func TestTwoRenderersCanBeConnectedInOneProcess(t *testing.T) {
 	a.want(t, "10.9.0.2", "10.0.0.1", 80, api.Permit)
 }
 
-func TestAClosedRendererIsNotConnected(t *testing.T) {
+func TestRendererClosedDoesNotConnect(t *testing.T) {
 	s := newSubject(t, shopPods...)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

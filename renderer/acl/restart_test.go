@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-func TestARestartOfTheRendererChangesNothing(t *testing.T) {
+func TestRendererRestartChangesNothing(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s.Renderer(), true, shop)
 	before := s.sw.ACLs()
@@ -32,7 +32,7 @@ func TestARestartOfTheRendererChangesNothing(t *testing.T) {
 	}
 }
 
-func TestARestartWithAnotherStateReusesTheACLsOfTheSamePods(t *testing.T) {
+func TestRendererRestartReusesACLsOfPods(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s.Renderer(), true, shop)
 	if err := s.r.Close(); err != nil {
@@ -53,7 +53,7 @@ func TestARestartWithAnotherStateReusesTheACLsOfTheSamePods(t *testing.T) {
 	s.want(t, "10.9.0.1", "10.0.0.3", 5432, api.Deny)
 }
 
-func TestARestartOfTheVswitchIsRepairedByAnEmptyCommit(t *testing.T) {
+func TestCommitRepairsRestartedVswitch(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s.Renderer(), true, shop)
 	s.sw.Restart()
@@ -104,7 +104,7 @@ func tagged(t *testing.T, s *subject, port uint32, tag string) uint32 {
 	return r.ACLIndex
 }
 
-func TestForeignACLsStayInFrontAndAreNeverTouched(t *testing.T) {
+func TestForeignACLsStayInFront(t *testing.T) {
 	s := open(t, shopPods...)
 	port := s.ports[pod("web-0")]
 	theirs := foreign(t, s, port)

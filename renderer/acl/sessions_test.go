@@ -70,7 +70,7 @@ func closedShop(x renderer.Txn) {
 	x.Render(pod("web-1"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.2")}, Egress: list()})
 }
 
-func TestEstablishedFlowsWhenPolicyIsTightened(t *testing.T) {
+func TestEstablishedFlowsUnderTighterPolicy(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		vswitch     vswitch.Options
@@ -106,7 +106,7 @@ func eitherVswitch(t *testing.T, run func(*testing.T, vswitch.Options)) {
 	}
 }
 
-func TestTheChoiceAboutEstablishedFlowsCanChangeWithTheAgent(t *testing.T) {
+func TestEstablishedSettingChangesAtRestart(t *testing.T) {
 	eitherVswitch(t, theChoiceCanChange)
 }
 
@@ -141,7 +141,7 @@ func (s *subject) reclassifies(t *testing.T) bool {
 	return cut
 }
 
-func TestGraceLetsPodsContinueFlowsAfterARestart(t *testing.T) {
+func TestGraceContinuesFlowsAfterRestart(t *testing.T) {
 	eitherVswitch(t, func(t *testing.T, v vswitch.Options) { synctest.Test(t, func(t *testing.T) { restartedVswitch(t, v) }) })
 }
 
@@ -240,7 +240,7 @@ func TestIdleUDPIsForgottenAsConfigured(t *testing.T) {
 	s.wantPacket(t, "the answer too late", p.Reply(), api.Deny)
 }
 
-func TestInfraPassesRegardlessOfPolicy(t *testing.T) {
+func TestExemptTrafficPassesRegardlessOfPolicy(t *testing.T) {
 	loopback := "10.0.255.254"
 	packet := func(src string, protocol api.Protocol, icmp uint8) vswitch.Packet {
 		p := vswitch.FlowPacket(api.Flow{Src: addr(src), Dst: addr("10.0.0.1"), Protocol: protocol, SrcPort: 40000, DstPort: 9})
@@ -274,7 +274,7 @@ func TestInfraPassesRegardlessOfPolicy(t *testing.T) {
 	}
 }
 
-func TestAFixedListThatIsHeldInMorePartsBecomesOne(t *testing.T) {
+func TestFixedListInSeveralPartsBecomesOne(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s.Renderer(), true, shop)
 	acls := s.sw.ACLs()

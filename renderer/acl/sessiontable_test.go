@@ -63,9 +63,9 @@ func TestSessionTableIsFullUntilFlowsAreIdle(t *testing.T) {
 	})
 }
 
-// TestSessionTableStaysFullUntilMoreThanAFewPlacesAreFree checks the hysteresis between the two
+// TestSessionTableStaysFullUntilMorePlacesAreFree checks the hysteresis between the two
 // limits.
-func TestSessionTableStaysFullUntilMoreThanAFewPlacesAreFree(t *testing.T) {
+func TestSessionTableStaysFullUntilMorePlacesAreFree(t *testing.T) {
 	inAuditOf(t, vswitch.Options{MaxSessions: 200}, func(t *testing.T, s *subject, audit func(), _ *bytes.Buffer) {
 		full := func(when string, sessions uint64, want bool) {
 			t.Helper()
@@ -98,9 +98,9 @@ func (s *subject) limit(t *testing.T, n string) {
 	}
 }
 
-// TestSessionTableGetsTheSizeThatFits opens renderers with different sizes, one after the other, on
+// TestSessionTableGetsFittingSize opens renderers with different sizes, one after the other, on
 // a vswitch whose table exists since the first of them bound ACLs.
-func TestSessionTableGetsTheSizeThatFits(t *testing.T) {
+func TestSessionTableGetsFittingSize(t *testing.T) {
 	for name, x := range map[string]struct {
 		v     vswitch.Options
 		sizes []uint32 // wanted
@@ -132,8 +132,8 @@ func TestSessionTableGetsTheSizeThatFits(t *testing.T) {
 	}
 }
 
-// TestSessionTableIsNotLookedAtTooOften uses a vswitch that answers slowly.
-func TestSessionTableIsNotLookedAtTooOften(t *testing.T) {
+// TestSessionTableIsReadRarely uses a vswitch that answers slowly.
+func TestSessionTableIsReadRarely(t *testing.T) {
 	inAudit(t, func(t *testing.T, s *subject, audit func(), _ *bytes.Buffer) {
 		s.tap.long = 20 * time.Millisecond
 		audit()

@@ -94,7 +94,7 @@ func wantGroups(t *testing.T, s *subject) {
 	}
 }
 
-func TestATableThatGrowsLargeGetsGroups(t *testing.T) {
+func TestSharesGroupLargeTable(t *testing.T) {
 	s, _ := sharing(t, 200)
 	if lists := slices.Collect(maps.Values(listsOf(s))); len(slices.Compact(slices.Sorted(slices.Values(lists)))) > 3 {
 		t.Fatalf("pods, uplink and others have %v, want one list for all pods", lists)
@@ -104,7 +104,7 @@ func TestATableThatGrowsLargeGetsGroups(t *testing.T) {
 	s.want(t, scattered(1000)[999].Addr().String(), "10.0.0.20", 80, api.Permit)
 }
 
-func TestFewInterfacesShareTheACLsOfALargeTable(t *testing.T) {
+func TestSharesOfFewInterfacesAreOne(t *testing.T) {
 	s, pods := sharing(t, 1000)
 	wantGroups(t, s)
 	before := listsOf(s)
@@ -132,9 +132,9 @@ func TestFewInterfacesShareTheACLsOfALargeTable(t *testing.T) {
 	}
 }
 
-// TestSwitchOverLimitsEntriesOfOneCall removes an address and adds one, where a change in
+// TestSwitchOverLimitsEntriesPerCall removes an address and adds one, where a change in
 // place on all interfaces at once would pause VPP for a second.
-func TestSwitchOverLimitsEntriesOfOneCall(t *testing.T) {
+func TestSwitchOverLimitsEntriesPerCall(t *testing.T) {
 	all := scattered(5002)
 	s, pods := sharing(t, 5000)
 	before := listsOf(s)
@@ -158,9 +158,9 @@ func TestSwitchOverLimitsEntriesOfOneCall(t *testing.T) {
 	s.want(t, "10.0.0.21", "10.0.0.3", 80, api.Deny)
 }
 
-// TestSharesFitIntoTheStatisticsSegment has a vswitch with room for the counters of 3 000 entries.
+// TestSharesFitIntoStatisticsSegment has a vswitch with room for the counters of 3 000 entries.
 // That is not enough for four groups of 1 000, but enough for groups of 500, which stay up to 800.
-func TestSharesFitIntoTheStatisticsSegment(t *testing.T) {
+func TestSharesFitIntoStatisticsSegment(t *testing.T) {
 	all := scattered(1000)
 	s, pods := sharing(t, 1000)
 	s.reopen(t, sluiceacl.Options{})

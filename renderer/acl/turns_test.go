@@ -94,9 +94,9 @@ func TestTurnsDoNotDelayJoins(t *testing.T) {
 	}
 }
 
-// TestTurnsSurviveARestart replaces the renderer and changes policy while half of the
+// TestTurnsSurviveRestart replaces the renderer and changes policy while half of the
 // groups have had their turn.
-func TestTurnsSurviveARestart(t *testing.T) {
+func TestTurnsSurviveRestart(t *testing.T) {
 	all := scattered(5001)
 	for name, resync := range map[string]func(s *subject, pods []api.PodID) func(renderer.Txn){
 		"same state": func(s *subject, pods []api.PodID) func(renderer.Txn) {

@@ -93,7 +93,7 @@ func sctpPort(first, last uint32) *model.NetworkPolicy_Port {
 	return &model.NetworkPolicy_Port{Protocol: model.Protocol_PROTOCOL_SCTP, Port: &model.NetworkPolicy_Port_Number{Number: first}, EndPort: last}
 }
 
-func TestPortsOfSCTPAreReportedWhereTheVswitchDoesNotMatchThem(t *testing.T) {
+func TestUnenforcedReportsPortsOfSCTP(t *testing.T) {
 	const said = " stack renderer acl: this vswitch does not match ports of SCTP: traffic that only this rule permits stays denied (local pods: "
 	for _, c := range []struct {
 		name    string
@@ -132,7 +132,7 @@ func TestPortsOfSCTPAreReportedWhereTheVswitchDoesNotMatchThem(t *testing.T) {
 	}
 }
 
-func TestReportsFollowPodsAndSurviveRestarts(t *testing.T) {
+func TestUnenforcedFollowsPodsAndRestarts(t *testing.T) {
 	p := newPipeline(t, vswitch.Options{LikeVPP: true})
 	policy := sctpPolicy(sctpPort(3868, 0))
 	policy.IsolatesEgress, policy.Egress = false, nil
@@ -154,7 +154,7 @@ func TestReportsFollowPodsAndSurviveRestarts(t *testing.T) {
 	}
 }
 
-func TestRulesThatDoNotFitAreReportedUntilTheyAreTakenBack(t *testing.T) {
+func TestUnenforcedReportsRulesThatDoNotFit(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s.Renderer(), true, shop)
 	var many []netip.Prefix
@@ -181,9 +181,9 @@ func TestRulesThatDoNotFitAreReportedUntilTheyAreTakenBack(t *testing.T) {
 	}
 }
 
-// TestNoPortOfSCTPIsOpenedWhereTheVswitchDoesNotMatchThem: VPP takes every SCTP port for 0, so a
+// TestUnenforcedPortsOfSCTPStayClosed: VPP takes every SCTP port for 0, so a
 // deny of one port would not match, and a permit of a range from 0 would always match.
-func TestNoPortOfSCTPIsOpenedWhereTheVswitchDoesNotMatchThem(t *testing.T) {
+func TestUnenforcedPortsOfSCTPStayClosed(t *testing.T) {
 	sctp := func(a api.Action, first, last uint16) api.ContivRule {
 		r := api.ContivRule{Action: a, Protocol: api.SCTP}
 		if last > 0 {

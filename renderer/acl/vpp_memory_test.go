@@ -143,8 +143,8 @@ func (x *heapTest) carryOut(t *testing.T, fill func(renderer.Txn)) (needed float
 	}
 }
 
-// TestRealVPPHeapIsReadFromItsStatistics reads VPP's heap size and use without its command line.
-func TestRealVPPHeapIsReadFromItsStatistics(t *testing.T) {
+// TestRealVPPHeapIsReadFromStatistics reads VPP's heap size and use without its command line.
+func TestRealVPPHeapIsReadFromStatistics(t *testing.T) {
 	x := startHeapTest(t, 512, 0.1, 4)
 	defer x.close()
 	for began, n := time.Now(), 0; ; n++ { // the first figures may not include the session table
@@ -161,8 +161,8 @@ func TestRealVPPHeapIsReadFromItsStatistics(t *testing.T) {
 	}
 }
 
-// TestRealVPPTakesWhatItKeepsAgain removes a large set, whose memory VPP keeps, and adds it again.
-func TestRealVPPTakesWhatItKeepsAgain(t *testing.T) {
+// TestRealVPPReusesKeptMemory removes a large set, whose memory VPP keeps, and adds it again.
+func TestRealVPPReusesKeptMemory(t *testing.T) {
 	x := startHeapTest(t, 800, 0.1, 95)
 	defer x.close()
 	commit(t, patient{x.r}, true, func(r renderer.Txn) { x.about(r, addr("172.16.0.4"), false) })
@@ -174,10 +174,10 @@ func TestRealVPPTakesWhatItKeepsAgain(t *testing.T) {
 	}
 }
 
-// TestRealVPPOutlivesOnePolicyMore fills most of a 512 MB heap with a policy of 94 pods about 10
+// TestRealVPPSurvivesOneMorePolicy fills most of a 512 MB heap with a policy of 94 pods about 10
 // 000 peers. Then a policy isolates one of these peers, which makes VPP apply everything again.
 // Either change may be refused.
-func TestRealVPPOutlivesOnePolicyMore(t *testing.T) {
+func TestRealVPPSurvivesOneMorePolicy(t *testing.T) {
 	x := startHeapTest(t, 512, 10, 95)
 	defer x.close()
 	member := spaced(2, 257)[1].Addr()

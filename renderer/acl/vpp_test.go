@@ -211,7 +211,7 @@ var states = []struct {
 	{"and closed again", true, shop},
 }
 
-func TestRealVPPHoldsWhatTheEmbeddedVswitchHolds(t *testing.T) {
+func TestRealVPPHoldsWhatEmbeddedVswitchHolds(t *testing.T) {
 	v := startVPP(t)
 	sw := vswitch.New(vswitch.Options{LikeVPP: true})
 	defer func() { _ = sw.Close() }()

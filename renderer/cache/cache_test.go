@@ -19,7 +19,7 @@ func put(c *Cache, pods map[string]renderer.PodConfig) Plan {
 	return c.Compute()
 }
 
-func TestAPodThatNothingRestrictsHasNoTable(t *testing.T) {
+func TestPodWithoutRestrictionHasNoTable(t *testing.T) {
 	open := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Protocol: api.TCP}, {Action: api.Permit}}, nil)
 	c := New(api.Egress)
 	p := put(c, map[string]renderer.PodConfig{
@@ -43,7 +43,7 @@ func TestPodsWithEqualListsShareOneTable(t *testing.T) {
 	}
 }
 
-func TestOpenPodDeniesOnlyTheLocalPodsThatMayNotReachIt(t *testing.T) {
+func TestPodThatIsOpenDeniesRestrictedLocalPods(t *testing.T) {
 	c := New(api.Egress)
 	put(c, map[string]renderer.PodConfig{
 		"p":  {IPs: ips("10.0.0.1")},
@@ -63,7 +63,7 @@ func TestOpenPodDeniesOnlyTheLocalPodsThatMayNotReachIt(t *testing.T) {
 	}
 }
 
-func TestOwnAddressIsNamedOnlyWhereAddressesOfOneFamilyDiffer(t *testing.T) {
+func TestAddressOfPodIsNamedOnlyWhereNeeded(t *testing.T) {
 	toOne := allowOnly(destination, api.PrefixNet(netip.MustParsePrefix("10.0.0.1/32")), api.AnyPort)
 	for name, c := range map[string]struct {
 		ips  []netip.Addr
@@ -84,7 +84,7 @@ func TestOwnAddressIsNamedOnlyWhereAddressesOfOneFamilyDiffer(t *testing.T) {
 	}
 }
 
-func TestGlobalTableNamesThePodsOfEachListAsASet(t *testing.T) {
+func TestGlobalTableNamesPodsOfListAsSet(t *testing.T) {
 	c := New(api.Egress)
 	l := denyAll()
 	put(c, map[string]renderer.PodConfig{"a": {IPs: ips("10.0.0.1"), Ingress: l}, "b": {IPs: ips("10.0.0.2"), Ingress: l}})
@@ -108,7 +108,7 @@ func TestGlobalTableNamesThePodsOfEachListAsASet(t *testing.T) {
 	}
 }
 
-func TestChangingThePolicyOfAllPodsOfATableReplacesItInPlace(t *testing.T) {
+func TestTableIsReplacedInPlace(t *testing.T) {
 	c := New(api.Egress)
 	first, second := allowOnly(source, api.Net{}, api.Port(80)), allowOnly(source, api.Net{}, api.Port(81))
 	put(c, map[string]renderer.PodConfig{"a": {IPs: ips("10.0.0.1"), Egress: first}, "b": {IPs: ips("10.0.0.2"), Egress: first}})
@@ -133,7 +133,7 @@ func TestChangingThePolicyOfAllPodsOfATableReplacesItInPlace(t *testing.T) {
 	})
 }
 
-func TestEachPodOfASharedTableIsExplainedByItsOwnPolicy(t *testing.T) {
+func TestTableSharedExplainsEachPodByItsPolicy(t *testing.T) {
 	by := func(policy string) *renderer.RuleList {
 		return renderer.NewRuleList([]api.ContivRule{{}}, [][]api.Origin{{{Policy: api.PolicyID{Namespace: "ns", Name: policy}, Rule: api.IsolationRule}}})
 	}
@@ -154,7 +154,7 @@ func TestEachPodOfASharedTableIsExplainedByItsOwnPolicy(t *testing.T) {
 	}
 }
 
-func TestAddressClaimedByTwoPodsMayDoOnlyWhatItMayForBoth(t *testing.T) {
+func TestAddressOfTwoPodsMayDoWhatBothMay(t *testing.T) {
 	c := New(api.Egress)
 	put(c, map[string]renderer.PodConfig{
 		"p":     {IPs: ips("10.0.0.1")},
@@ -169,7 +169,7 @@ func TestAddressClaimedByTwoPodsMayDoOnlyWhatItMayForBoth(t *testing.T) {
 	}
 }
 
-func TestOnlySetsThatATableNamesAreReported(t *testing.T) {
+func TestSetsThatNoTableNamesAreLeftOut(t *testing.T) {
 	c := New(api.Egress)
 	put(c, map[string]renderer.PodConfig{"a": {IPs: ips("10.0.0.1"), Egress: allowOnly(source, api.SetNet(1000), api.AnyPort)}})
 	c.Commit()
@@ -188,7 +188,7 @@ func TestOnlySetsThatATableNamesAreReported(t *testing.T) {
 	}
 }
 
-func TestCommitDoesNotAcknowledgeWhatWasStagedAfterThePlan(t *testing.T) {
+func TestCommitAcknowledgesOnlyItsPlan(t *testing.T) {
 	c := New(api.Egress)
 	put(c, map[string]renderer.PodConfig{"a": {IPs: ips("10.0.0.1"), Egress: denyAll()}})
 	c.SetPod(id("b"), renderer.PodConfig{IPs: ips("10.0.0.2"), Egress: denyAll()})
@@ -198,7 +198,7 @@ func TestCommitDoesNotAcknowledgeWhatWasStagedAfterThePlan(t *testing.T) {
 	}
 }
 
-func TestGlobalTableHasAnAddressOfTwoPodsInOnePart(t *testing.T) {
+func TestGlobalTableHasSharedAddressInOnePart(t *testing.T) {
 	web, dns := allowOnly(destination, api.Net{}, api.Port(80)), allowOnly(destination, api.Net{}, api.Port(53))
 	sizes := func(c *Cache) (out []int) {
 		g := c.Desired().Global

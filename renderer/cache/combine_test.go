@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// TestRulesAboutFindsWhatHasTrafficInCommon compares the index with a scan of all rules.
-func TestRulesAboutFindsWhatHasTrafficInCommon(t *testing.T) {
+// TestRulesAboutFindsCommonTraffic compares the index with a scan of all rules.
+func TestRulesAboutFindsCommonTraffic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ports := func(label string) api.PortRange {
 			first := rapid.Uint16Range(1, 40).Draw(t, label)

@@ -38,7 +38,7 @@ func flow(src, dst string, port uint16) api.Flow {
 
 // B1: with two isolated pods, a client that may not send at all and a bystander, one isolated pod
 // ended up without a table in a quarter of the runs.
-func TestB1EveryIsolatedPodHasATableInEveryOrder(t *testing.T) {
+func TestCacheB1IsolatedPodHasTableInEveryOrder(t *testing.T) {
 	const clients = api.SetID(1000)
 	in := allowOnly(source, api.SetNet(clients), api.Ports(80, 83))
 	pods := map[api.PodID]renderer.PodConfig{
@@ -64,7 +64,7 @@ func TestB1EveryIsolatedPodHasATableInEveryOrder(t *testing.T) {
 }
 
 // B1 at scale: 250 pods with both kinds of policies panicked on the next event.
-func TestB1TwoHundredAndFiftyPodsSurviveEveryFurtherEvent(t *testing.T) {
+func TestCacheB1SurvivesManyPods(t *testing.T) {
 	c := New(api.Egress)
 	w := bigWorld(250, 25)
 	w.fill(c)
@@ -88,7 +88,7 @@ func TestB1TwoHundredAndFiftyPodsSurviveEveryFurtherEvent(t *testing.T) {
 
 // B16: after a resync without pods the cache believed that the table of a returning pod still
 // existed.
-func TestB16APodThatReturnsAfterAnEmptyResyncGetsItsTable(t *testing.T) {
+func TestCacheB16RestoresTableAfterEmptyResync(t *testing.T) {
 	c := New(api.Egress)
 	cfg := renderer.PodConfig{IPs: ips("10.0.0.1"), Egress: denyAll()}
 	c.SetPod(id("a"), cfg)
@@ -106,7 +106,7 @@ func TestB16APodThatReturnsAfterAnEmptyResyncGetsItsTable(t *testing.T) {
 }
 
 // B18: every update of a policy left a table behind.
-func TestB18NothingIsRetainedAfterManyUpdates(t *testing.T) {
+func TestCacheB18RetainsNothing(t *testing.T) {
 	c := New(api.Egress)
 	c.SetPod(id("q"), renderer.PodConfig{IPs: ips("10.0.0.2"), Ingress: denyAll()})
 	for i := range uint16(500) {

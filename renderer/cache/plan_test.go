@@ -109,7 +109,7 @@ func (s *planDataplane) check(t *rapid.T, c *Cache) {
 	}
 }
 
-func TestAPlanLeadsFromTheAcknowledgedStateToTheStagedOne(t *testing.T) {
+func TestPlanLeadsToStagedState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, lists, c, s := newWorld(), drawLists(t), New(api.Egress), newStack()
 		for range rapid.IntRange(1, 15).Draw(t, "transactions") {
@@ -134,7 +134,7 @@ func TestAPlanLeadsFromTheAcknowledgedStateToTheStagedOne(t *testing.T) {
 	})
 }
 
-func TestExplainsTheAcknowledgedStateWhileATransactionFails(t *testing.T) {
+func TestEvaluateUsesAcknowledgedState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, lists, c := newWorld(), drawLists(t), New(api.Egress)
 		for range 8 {
@@ -159,7 +159,7 @@ func TestExplainsTheAcknowledgedStateWhileATransactionFails(t *testing.T) {
 	})
 }
 
-func TestAResyncIsAnUpdateToTheSameState(t *testing.T) {
+func TestResyncIsUpdateToSameState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, lists, c := newWorld(), drawLists(t), New(api.Egress)
 		for range rapid.IntRange(0, 10).Draw(t, "steps") {

@@ -48,9 +48,9 @@ func newStack(orientation api.Direction) *planDataplane {
 	}
 }
 
-// TestPlansSufficeForADataplane runs the conformance suite of renderers on a dataplane that applies
+// TestPlansSufficeForDataplane runs the conformance suite of renderers on a dataplane that applies
 // the plans of a cache.
-func TestPlansSufficeForADataplane(t *testing.T) {
+func TestPlansSufficeForDataplane(t *testing.T) {
 	for _, orientation := range []api.Direction{api.Egress, api.Ingress} {
 		t.Run(orientation.String(), func(t *testing.T) {
 			renderertest.Run(t, func(testing.TB) renderertest.Subject { return newStack(orientation) })

@@ -11,9 +11,9 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// TestUnenforcedTrackerDependsOnTheCurrentStateOnly applies random transactions and compares the
+// TestUnenforcedTrackerHasNoHistory applies random transactions and compares the
 // result with a tracker that receives only the final state.
-func TestUnenforcedTrackerDependsOnTheCurrentStateOnly(t *testing.T) {
+func TestUnenforcedTrackerHasNoHistory(t *testing.T) {
 	var lists []*renderer.RuleList
 	for i := range 4 {
 		origin := func(rule int) []api.Origin {

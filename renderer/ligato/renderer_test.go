@@ -129,9 +129,9 @@ func (s *subject) keys(t testing.TB) string {
 	return b.String()
 }
 
-// TestWireFormIsTheDocumentedOne compares everything that is published with a file, byte for
+// TestPublishedValuesHaveDocumentedForm compares everything that is published with a file, byte for
 // byte: a vpp-agent reads it.
-func TestWireFormIsTheDocumentedOne(t *testing.T) {
+func TestPublishedValuesHaveDocumentedForm(t *testing.T) {
 	s := open(t, pod("web"), pod("db"))
 	commit(t, s, true, func(x renderer.Txn) {
 		any4and6 := api.ContivRule{Action: api.Permit, Protocol: api.UDP, SrcPort: api.Ports(1024, 65535), DstPort: api.Ports(8000, 8010)}
@@ -167,7 +167,7 @@ func TestWireFormIsTheDocumentedOne(t *testing.T) {
 	}
 }
 
-func TestAChangeWritesOnlyWhatChanges(t *testing.T) {
+func TestCommitWritesOnlyChanges(t *testing.T) {
 	s := open(t, append(shopPods, pod("web-2"))...)
 	// 1 belongs to open, which db may reach on one port only; 2 belongs to db.
 	const table = "sluice-table-3" // of web-0 and web-1
@@ -199,7 +199,7 @@ func TestAChangeWritesOnlyWhatChanges(t *testing.T) {
 	}
 }
 
-func TestARestartWritesNothing(t *testing.T) {
+func TestRendererRestartWritesNothing(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s, true, shop)
 	before := s.keys(t)
@@ -262,7 +262,7 @@ func TestCommitRemovesLeftoversAndKeepsForeignKeys(t *testing.T) {
 	s.want(t, "10.9.0.1", "10.0.0.1", 81, api.Deny)
 }
 
-func TestCommitRestoresRemovedKeysAfterARestart(t *testing.T) {
+func TestCommitRestoresRemovedKeysAfterRestart(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s, true, shop)
 	before := s.keys(t)
@@ -280,7 +280,7 @@ func TestCommitRestoresRemovedKeysAfterARestart(t *testing.T) {
 	}
 }
 
-func TestInfraPassesRegardlessOfPolicy(t *testing.T) {
+func TestExemptTrafficPassesRegardlessOfPolicy(t *testing.T) {
 	s := open(t, pod("web"))
 	options := ligato.Options{Store: s.tap, Label: s.label, Interfaces: s.interfacesOf}
 	publish := func(i renderer.Infra) {
@@ -372,9 +372,9 @@ func TestSeenDetectsForeignChanges(t *testing.T) {
 	}
 }
 
-// TestAProtocolThatChangesIsSeenByTheAgent: the agent would ignore a new value that differs only in
+// TestCommitOfChangedProtocolIsVisible: the agent would ignore a new value that differs only in
 // protocol numbers.
-func TestAProtocolThatChangesIsSeenByTheAgent(t *testing.T) {
+func TestCommitOfChangedProtocolIsVisible(t *testing.T) {
 	s := open(t, pod("web-0"))
 	gre := func(p api.Protocol) func(renderer.Txn) {
 		return func(x renderer.Txn) {
@@ -392,7 +392,7 @@ func TestAProtocolThatChangesIsSeenByTheAgent(t *testing.T) {
 	}
 }
 
-func TestRepliesPassAndARevocationReachesEstablishedFlows(t *testing.T) {
+func TestRendererPassesRepliesAndRevokes(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s, true, shop)
 	p := vswitch.FlowPacket(api.Flow{Src: addr("10.9.0.1"), Dst: addr("10.0.0.1"), Protocol: api.TCP, SrcPort: 40000, DstPort: 80})
@@ -405,7 +405,7 @@ func TestRepliesPassAndARevocationReachesEstablishedFlows(t *testing.T) {
 	}
 }
 
-func TestWithoutAnInterfaceAPodIsPendingAndTheRestIsPublished(t *testing.T) {
+func TestCommitLeavesPodWithoutInterfacePending(t *testing.T) {
 	s := open(t, shopPods...)
 	s.claim[pod("db")] = nil
 	err := try(t, s, true, shop)
@@ -430,7 +430,7 @@ func TestWithoutAnInterfaceAPodIsPendingAndTheRestIsPublished(t *testing.T) {
 	}
 }
 
-func TestAnInterfaceOfTwoPodsIsBlocked(t *testing.T) {
+func TestPodInterfaceOfTwoPodsIsBlocked(t *testing.T) {
 	s := open(t, shopPods...)
 	s.claim[pod("db")] = []string{"tap-shop-web-0"}
 	err := try(t, s, true, shop)
@@ -446,7 +446,7 @@ func TestAnInterfaceOfTwoPodsIsBlocked(t *testing.T) {
 	s.want(t, "10.9.0.1", "10.0.0.1", 80, api.Permit)
 }
 
-func TestPortsOfSCTPAreClosedAndReported(t *testing.T) {
+func TestUnenforcedPortsOfSCTPAreClosedAndReported(t *testing.T) {
 	s := open(t, pod("web-0"), pod("web-1"))
 	origin := api.Origin{Policy: api.PolicyID{Namespace: "shop", Name: "diameter"}, Rule: 1}
 	rules := []api.ContivRule{
@@ -483,7 +483,7 @@ func large() (members []netip.Prefix) {
 	return members
 }
 
-func TestRendererIsTriedAgainForAPodWithoutInterfaceBesideARefusal(t *testing.T) {
+func TestCommitRetriesMissingInterfaceBesideRefusal(t *testing.T) {
 	s := open(t, shopPods...)
 	s.claim[pod("db")] = nil
 	err := try(t, s, true, func(x renderer.Txn) {
@@ -496,7 +496,7 @@ func TestRendererIsTriedAgainForAPodWithoutInterfaceBesideARefusal(t *testing.T)
 	}
 }
 
-func TestATableThatIsTooLargeKeepsWhatIsThereOrIsClosed(t *testing.T) {
+func TestCommitKeepsOrClosesTooLargeTable(t *testing.T) {
 	s := open(t, append(shopPods, pod("new"))...)
 	commit(t, s, true, shop)
 	origin := api.Origin{Policy: api.PolicyID{Namespace: "shop", Name: "big"}}
@@ -527,9 +527,9 @@ func TestATableThatIsTooLargeKeepsWhatIsThereOrIsClosed(t *testing.T) {
 	}
 }
 
-// TestAFailedChangeThatIsTakenBackIsNotPublished: content computed for a failed commit must not be
+// TestCommitSkipsRevertedFailedChange: content computed for a failed commit must not be
 // used later.
-func TestAFailedChangeThatIsTakenBackIsNotPublished(t *testing.T) {
+func TestCommitSkipsRevertedFailedChange(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s, true, shop)
 	s.FailNext(1)
@@ -556,7 +556,7 @@ func TestCommitReportsMissingUplinks(t *testing.T) {
 	}
 }
 
-func TestTheOptionsAreChecked(t *testing.T) {
+func TestOptionsAreChecked(t *testing.T) {
 	ifs := func(api.PodID) []string { return nil }
 	for _, o := range []ligato.Options{{}, {Store: &tap{}}, {Interfaces: ifs}, {Store: &tap{}, Interfaces: ifs, Label: "a/b"}} {
 		if _, err := ligato.New(o); err == nil {

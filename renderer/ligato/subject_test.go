@@ -241,7 +241,7 @@ func TestConformance(t *testing.T) {
 	renderertest.Run(t, func(t testing.TB) renderertest.Subject { return newSubject(t, renderertest.PodIDs...) })
 }
 
-func TestConformanceWhenAnswersAreLost(t *testing.T) {
+func TestConformanceWithLostAnswers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the suite runs once with lost requests")
 	}

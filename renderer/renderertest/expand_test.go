@@ -30,7 +30,7 @@ func passed(s Sequence[string, int], events []Event[string, int]) []int {
 	return slices.Sorted(maps.Keys(found))
 }
 
-func TestEveryExpanderLeadsThroughTheStates(t *testing.T) {
+func TestExpandersLeadThroughStates(t *testing.T) {
 	some := map[string][]int{"squashed": {3}, "pairs squashed": {1, 3}}
 	for _, e := range Expanders[string, int]() {
 		t.Run(e.Name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func describe(events []Event[string, int]) string {
 	return string(out)
 }
 
-func TestWhatExpandersDo(t *testing.T) {
+func TestExpandersAreGolden(t *testing.T) {
 	s := Sequence[string, int]{Compare: cmp.Compare[string], Equal: func(a, b int) bool { return a == b },
 		States: []map[string]int{{"a": 1, "b": 1}, {"b": 2}}}
 	for name, want := range map[string]string{

@@ -29,7 +29,7 @@ func (s recorderSubject) FailNext(n int) {
 	}
 }
 
-func TestTheRecorderPassesTheSuite(t *testing.T) {
+func TestRecorderPassesSuite(t *testing.T) {
 	Run(t, func(t testing.TB) Subject { return recorderSubject{NewRecorder("recorder", t)} })
 }
 
@@ -47,7 +47,7 @@ func mustCommit(t *testing.T, r *Recorder, resync bool, c change) {
 	}
 }
 
-func TestDumpIsAFunctionOfTheStateOnly(t *testing.T) {
+func TestDumpDependsOnStateOnly(t *testing.T) {
 	direct, detour := NewRecorder("a", t), NewRecorder("b", t)
 	mustCommit(t, direct, true, town())
 	mustCommit(t, detour, false, village())
@@ -79,7 +79,7 @@ set node
 	}
 }
 
-func TestInjectedFailures(t *testing.T) {
+func TestFailNextInjectsFailures(t *testing.T) {
 	r := NewRecorder("a", t)
 	r.FailNext(FailBefore, FailAfter)
 	closed := render(0, nil, list(denyAll))
@@ -98,7 +98,7 @@ func TestInjectedFailures(t *testing.T) {
 	}
 }
 
-func TestAHookCanBlockUntilTheContextIsDone(t *testing.T) {
+func TestRecorderHookBlocksUntilContextEnds(t *testing.T) {
 	r := NewRecorder("a", t)
 	r.SetHook(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 	ctx, cancel := context.WithCancel(t.Context())
@@ -163,7 +163,7 @@ func TestViolationsAreReported(t *testing.T) {
 	})
 }
 
-func TestTrafficOfAPodToItselfIsPermitted(t *testing.T) {
+func TestVerdictPermitsTrafficOfPodToItself(t *testing.T) {
 	r := NewRecorder("a", t)
 	ips := []netip.Addr{v4(0, 0), v4(0, 1)}
 	mustCommit(t, r, false, all(renderAt(0, ips, list(denyAll), list(denyAll)), render(1, nil, nil)))
@@ -175,7 +175,7 @@ func TestTrafficOfAPodToItselfIsPermitted(t *testing.T) {
 	}
 }
 
-func TestExplainNamesTheRuleOfBothEnds(t *testing.T) {
+func TestExplainNamesRulesOfBothEnds(t *testing.T) {
 	r := NewRecorder("a", t)
 	mustCommit(t, r, false, town())
 	got := r.Explain(tcp(v4(2, 0), v4(0, 0), 80))

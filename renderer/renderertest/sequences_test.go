@@ -192,7 +192,7 @@ func TestSequencesFindEveryFault(t *testing.T) {
 	})
 }
 
-func TestAFailureSaysWhatHappened(t *testing.T) {
+func TestFailureNamesEventsAndDifference(t *testing.T) {
 	text := firstFailure(func(l *listSubject) { l.leaks = true }).String()
 	for _, want := range []string{`sequence "pods get lists and lose them"`, `expander "as given"`, "event 4 of 4, state 3", "check references: table", "before the event it was\npod test/pod-0", "after it should be\npod test/pod-0"} {
 		if !strings.Contains(text, want) {

@@ -199,7 +199,7 @@ func failing(newSubject func() Subject) string {
 	return ""
 }
 
-func TestTheSuiteFindsEveryFault(t *testing.T) {
+func TestRunFindsEveryFault(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

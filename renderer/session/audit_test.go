@@ -114,7 +114,7 @@ func TestAuditShowsSessionRulesOfOthers(t *testing.T) {
 	})
 }
 
-func TestAuditOfSessionRulesChangesNothingWhereNothingDiffers(t *testing.T) {
+func TestAuditOfEqualSessionRulesChangesNothing(t *testing.T) {
 	inAudit(t, func(t *testing.T, s *backends.Session, audit func(), log *bytes.Buffer) {
 		before := s.Operations()
 		for range 7 {

@@ -11,11 +11,11 @@ import (
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// TestWhateverHappensToACallNothingIsFewerAndNothingLeaks makes random changes. Many of them end
+// TestCommitSurvivesFailureOfEveryCall makes random changes. Many of them end
 // with a call that is lost or refused. After each change, every attempt must be decided, at either
 // end, as in a state between the last enforced state and the desired state. In the end neither
 // rules nor memory may be left.
-func TestWhateverHappensToACallNothingIsFewerAndNothingLeaks(t *testing.T) {
+func TestCommitSurvivesFailureOfEveryCall(t *testing.T) {
 	for name, refuses := range map[string]bool{"lost": false, "refused": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWeather(t, refuses)

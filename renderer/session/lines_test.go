@@ -21,9 +21,9 @@ func tcpRule(a api.Action, r api.PortRange) api.ContivRule {
 	return api.ContivRule{Action: a, Protocol: api.TCP, DstPort: r}
 }
 
-// TestLinesOfADenyWithTooManyPortsPermitListedPorts uses rules as the cache writes them when a pod
+// TestLinesOfDenyWithTooManyPorts uses rules as the cache writes them when a pod
 // may send anything and its peer accepts port 80, 443 and a range that is too wide.
-func TestLinesOfADenyWithTooManyPortsPermitListedPorts(t *testing.T) {
+func TestLinesOfDenyWithTooManyPorts(t *testing.T) {
 	lines := linesOf(11, tcpRule(api.Deny, api.Ports(0, 79)), tcpRule(api.Deny, api.Ports(81, 442)), tcpRule(api.Deny, api.Ports(444, 1023)),
 		api.ContivRule{Action: api.Permit})
 	for port, want := range map[uint16]api.Action{79: api.Deny, 80: api.Permit, 81: api.Deny, 443: api.Permit, 1023: api.Deny, 1024: api.Deny, 65535: api.Deny} {

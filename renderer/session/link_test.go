@@ -27,9 +27,9 @@ func (m mute) SendMsg(context uint32, data []byte) error {
 	return m.VppAPI.SendMsg(context, data)
 }
 
-// TestSendDropsTheConnectionAfterAMissingAnswer sends two changes at once: the
+// TestLinkDropsConnectionAfterMissingAnswer sends two changes at once: the
 // first is refused, the second is never answered.
-func TestSendDropsTheConnectionAfterAMissingAnswer(t *testing.T) {
+func TestLinkDropsConnectionAfterMissingAnswer(t *testing.T) {
 	sw := vswitchtest.New(t, vswitch.Options{})
 	namespace := sw.AddNamespace("web")
 	l, err := dial(Options{Adapter: mute{sw.Adapter(), "unheard"}, Timeout: 50 * time.Millisecond})

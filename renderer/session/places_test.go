@@ -29,9 +29,9 @@ func onePlace(t *testing.T) (s *backends.Session, commit func(api.PodID, *render
 	}
 }
 
-// TestRefusedPodDoesNotGetRulesOfItsPredecessor replaces a pod by one that needs too many
+// TestNamespaceOfRefusedPodGetsNoOldRules replaces a pod by one that needs too many
 // rules.
-func TestRefusedPodDoesNotGetRulesOfItsPredecessor(t *testing.T) {
+func TestNamespaceOfRefusedPodGetsNoOldRules(t *testing.T) {
 	s, commit := onePlace(t)
 	decided := func(port uint16) [2]api.Action {
 		f := api.Flow{Src: somewhere, Dst: clientIPs[0], Protocol: api.TCP, SrcPort: 40000, DstPort: port}
@@ -58,9 +58,9 @@ func TestRefusedPodDoesNotGetRulesOfItsPredecessor(t *testing.T) {
 	}
 }
 
-// TestRefusedPodDoesNotKeepRulesOfAnotherPod fails each call in turn while a namespace
+// TestNamespaceOfRefusedPodKeepsNoOtherRules fails each call in turn while a namespace
 // moves to another pod, also after a restart. Then the first pod comes back with too many rules.
-func TestRefusedPodDoesNotKeepRulesOfAnotherPod(t *testing.T) {
+func TestNamespaceOfRefusedPodKeepsNoOtherRules(t *testing.T) {
 	other, many := web, web
 	other.DstPort, many.DstPort = api.Port(443), api.Ports(80, 90)
 	tried := func(restarted bool, call int) (failed bool) {
@@ -116,16 +116,16 @@ func shared(t *testing.T, ingress, egress *renderer.RuleList) *backends.Session 
 	return s
 }
 
-func TestSharedNamespaceIsBlocked(t *testing.T) {
+func TestNamespaceOfTwoPodsIsBlocked(t *testing.T) {
 	s := shared(t, list(web, denyAll), nil)
 	if got := connect(s, somewhere, 80); got != api.Deny {
 		t.Errorf("port 80: %s, want deny", got)
 	}
 }
 
-// TestSharedNamespaceStillRestrictsWhoMayReachItsPods: the second of two pods with
+// TestNamespaceOfTwoPodsStillRestrictsPeers: the second of two pods with
 // one namespace denies all peers.
-func TestSharedNamespaceStillRestrictsWhoMayReachItsPods(t *testing.T) {
+func TestNamespaceOfTwoPodsStillRestrictsPeers(t *testing.T) {
 	s := shared(t, nil, list(web, denyAll))
 	for i, from := range []netip.Addr{somewhere, somewhere6} {
 		for port, want := range map[uint16]api.Action{80: api.Permit, 443: api.Deny} {

@@ -104,9 +104,9 @@ func (b *bench) among(when string, tables ...[]line) {
 	}
 }
 
-// TestPlanDecidesAsBeforeOrAsWantedAtEveryStep goes from one random table to the next in the rule
+// TestPlanStepsDecideAsBeforeOrAfter goes from one random table to the next in the rule
 // tree of VPP, sometimes only part of the way.
-func TestPlanDecidesAsBeforeOrAsWantedAtEveryStep(t *testing.T) {
+func TestPlanStepsDecideAsBeforeOrAfter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := &bench{t: t, sw: vswitch.New(vswitch.Options{Quirks: rapid.Bool().Draw(t, "quirks")}), family: rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "family")}
 		b.namespace = b.sw.AddNamespace("pod")

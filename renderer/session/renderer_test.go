@@ -58,7 +58,7 @@ var (
 	denyAll = api.ContivRule{Action: api.Deny}
 )
 
-func TestRulesOfOthersAreNotTouched(t *testing.T) {
+func TestRulesOfOthersAreKept(t *testing.T) {
 	for _, quirks := range []bool{false, true} {
 		s := opened(t, quirks)
 		foreign := []vswitch.SessionRule{}
@@ -89,7 +89,7 @@ func TestRulesOfOthersAreNotTouched(t *testing.T) {
 	}
 }
 
-func TestARuleOfOthersThatIsInTheWayIsReported(t *testing.T) {
+func TestRuleOfOthersInWayIsReported(t *testing.T) {
 	s := opened(t, false)
 	all := netip.MustParsePrefix("0.0.0.0/0")
 	s.Switch.ChangeSessionRule(true, vswitch.SessionRule{Local: true, Namespaces: []uint32{s.Namespaces[client]}, Protocol: api.TCP, Lcl: all, Rmt: all, RmtPort: 80, Action: vswitch.SessionRuleDrop})
@@ -101,7 +101,7 @@ func TestARuleOfOthersThatIsInTheWayIsReported(t *testing.T) {
 	}
 }
 
-func TestRangesOfTooManyPortsAreClosedAndReported(t *testing.T) {
+func TestUnenforcedRangesAreClosedAndReported(t *testing.T) {
 	s := opened(t, true)
 	s.Options.MaxPorts = 0 // the default
 	if err := s.Restart(); err != nil {
@@ -124,7 +124,7 @@ func TestRangesOfTooManyPortsAreClosedAndReported(t *testing.T) {
 	}
 }
 
-func TestTooManyRulesAreRefused(t *testing.T) {
+func TestCommitRefusesTooManyRules(t *testing.T) {
 	s := opened(t, false)
 	s.Options.MaxRules = 8
 	if err := s.Restart(); err != nil {
@@ -150,7 +150,7 @@ func TestTooManyRulesAreRefused(t *testing.T) {
 	}
 }
 
-func TestAPodThatGetsItsNamespaceLaterIsRestricted(t *testing.T) {
+func TestNamespacesChangedRestrictsWaitingPod(t *testing.T) {
 	s := opened(t, true)
 	late := renderertest.PodIDs[1]
 	txn := s.Rules.NewTxn(true)
@@ -168,9 +168,9 @@ func TestAPodThatGetsItsNamespaceLaterIsRestricted(t *testing.T) {
 	}
 }
 
-// TestCommitHandlesASetThatChangesBackAfterAFailure removes a member in a Commit that fails, and
+// TestCommitHandlesRevertedSetAfterFailure removes a member in a Commit that fails, and
 // restores it before the next Commit.
-func TestCommitHandlesASetThatChangesBackAfterAFailure(t *testing.T) {
+func TestCommitHandlesRevertedSetAfterFailure(t *testing.T) {
 	for _, refuses := range []bool{false, true} {
 		s := newStack(t, backends.SessionOptions{Refuses: refuses}, client)
 		t.Cleanup(func() { _ = s.Close() }) // only disconnects
@@ -202,7 +202,7 @@ func TestCommitHandlesASetThatChangesBackAfterAFailure(t *testing.T) {
 	}
 }
 
-func TestRulesComeBackWhenTheVswitchRestarts(t *testing.T) {
+func TestCommitRestoresRulesAfterRestart(t *testing.T) {
 	s := opened(t, true)
 	if err := render(t, s, list(web, denyAll)); err != nil {
 		t.Fatal(err)

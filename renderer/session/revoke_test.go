@@ -85,8 +85,8 @@ func TestRevocationChecksOnlyPodsWithTightenedRules(t *testing.T) {
 	}
 }
 
-// TestCutThroughOwnersAreParsed uses a client in namespace 2.
-func TestCutThroughOwnersAreParsed(t *testing.T) {
+// TestFinderParsesCutThroughOwners uses a client in namespace 2.
+func TestFinderParsesCutThroughOwners(t *testing.T) {
 	managers := map[string]uint32{}
 	addManagers(managers, `app-name client-a app-index 3 ns-index 2 seg-size 128m
 rx-fifo-size 4k tx-fifo-size 4k max-fifo-memory 0 workers:

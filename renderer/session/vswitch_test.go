@@ -39,7 +39,7 @@ func TestConformance(t *testing.T) {
 	renderertest.Run(t, func(t testing.TB) renderertest.Subject { return newStack(t, backends.SessionOptions{}) })
 }
 
-func TestConformanceWithTheQuirksOfVPP(t *testing.T) {
+func TestConformanceWithQuirksOfVPP(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the suite runs once without quirks")
 	}

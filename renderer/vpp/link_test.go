@@ -43,7 +43,7 @@ func connect(t *testing.T, l *vpp.Link) (epoch int) {
 	return epoch
 }
 
-func TestLinkDropsTheConnectionOnlyAfterAMissingAnswer(t *testing.T) {
+func TestLinkDropsConnectionAfterMissingAnswer(t *testing.T) {
 	l, _ := dial(t)
 	first := connect(t, l)
 	for _, err := range []error{
@@ -86,7 +86,7 @@ func (s *silent) SetMsgCallback(cb adapter.MsgCallback) {
 	})
 }
 
-func TestLinkWaitsSinceTheFirstCallWithoutAnAnswer(t *testing.T) {
+func TestLinkWaitsSinceFirstUnansweredCall(t *testing.T) {
 	s := &silent{VppAPI: vswitchtest.New(t, vswitch.Options{}).Adapter()}
 	l, err := vpp.Dial(vpp.Options{Adapter: s})
 	if err != nil {
@@ -121,9 +121,9 @@ func TestLinkWaitsSinceTheFirstCallWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestLinkAsksOftenEnoughToNoticeWithinASecond: a hanging vswitch owes an answer at the latest
+// TestLinkNoticesWithinSecond: a hanging vswitch owes an answer at the latest
 // after the next health check.
-func TestLinkAsksOftenEnoughToNoticeWithinASecond(t *testing.T) {
+func TestLinkNoticesWithinSecond(t *testing.T) {
 	if sum := core.HealthCheckProbeInterval + renderer.Overdue; sum >= time.Second {
 		t.Errorf("it takes %s", sum)
 	}
@@ -136,8 +136,8 @@ func TestLinkAsksOftenEnoughToNoticeWithinASecond(t *testing.T) {
 	}
 }
 
-// TestLinkEndsCallsWithTheConnection: after that no answer can come.
-func TestLinkEndsCallsWithTheConnection(t *testing.T) {
+// TestLinkEndsCallsWithConnection: after that no answer can come.
+func TestLinkEndsCallsWithConnection(t *testing.T) {
 	l, _ := dial(t)
 	connect(t, l)
 	ctx, done := l.Calls(t.Context())

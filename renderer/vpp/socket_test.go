@@ -26,7 +26,7 @@ func listen(t *testing.T, network, path string) net.Listener {
 	return l
 }
 
-func TestCheckSocketReportsTheReason(t *testing.T) {
+func TestCheckSocketReportsReason(t *testing.T) {
 	dir := programs.SocketDir(t)
 	path := func(name string) string { return filepath.Join(dir, name) }
 	listen(t, vpp.APINetwork, path("api"))
@@ -54,7 +54,7 @@ func TestCheckSocketReportsTheReason(t *testing.T) {
 	}
 }
 
-func TestConnectNamesTheSocketThatDoesNotAnswer(t *testing.T) {
+func TestConnectNamesSocketThatDoesNotAnswer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "api.sock")
 	l, err := vpp.Dial(vpp.Options{Socket: path, Timeout: 10 * time.Millisecond})
 	if err != nil {

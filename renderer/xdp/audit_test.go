@@ -81,7 +81,7 @@ func pass(t *testing.T, name string) *ebpf.Program {
 	return p
 }
 
-func TestAuditRepairsWhatOthersChange(t *testing.T) {
+func TestAuditRepairsForeignEdits(t *testing.T) {
 	t.Parallel()
 	a := newAudited(t, xdp.ModeAuto)
 	for kind, change := range map[string]func(){

@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
-// TestCheckFindsWhatSomebodyElseChanged changes each part of a plane behind the renderer.
-func TestCheckFindsWhatSomebodyElseChanged(t *testing.T) {
+// TestCheckFindsForeignEdits changes each part of a plane behind the renderer.
+func TestCheckFindsForeignEdits(t *testing.T) {
 	const id = 7
 	for want, change := range map[string]func(p xdp.Dataplane) error{
 		"":                               func(xdp.Dataplane) error { return nil },
@@ -56,9 +56,9 @@ func TestCheckFindsWhatSomebodyElseChanged(t *testing.T) {
 	}
 }
 
-// TestCheckFindsWhatSomebodyElseChangedInTheKernel changes what is in the kernel past the renderer
+// TestCheckFindsForeignEditsInKernel changes what is in the kernel past the renderer
 // and its maps. A check repairs nothing, so that the second one finds it, too.
-func TestCheckFindsWhatSomebodyElseChangedInTheKernel(t *testing.T) {
+func TestCheckFindsForeignEditsInKernel(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(t *testing.T) *audited{
 		"is not attached": func(t *testing.T) *audited {
@@ -95,8 +95,8 @@ func TestCheckFindsWhatSomebodyElseChangedInTheKernel(t *testing.T) {
 	}
 }
 
-// TestCheckFindsNothingInTheKernel reads back what a commit has just left there.
-func TestCheckFindsNothingInTheKernel(t *testing.T) {
+// TestCheckFindsNothingInKernel reads back what a commit has just left there.
+func TestCheckFindsNothingInKernel(t *testing.T) {
 	a := newAudited(t, xdp.ModeAuto)
 	a.Must(wires.Inside(a.Node, func() error {
 		objects, drift, err := a.r.Check(t.Context())

@@ -90,8 +90,8 @@ func (w *wired) rules(peer string, protocol api.Protocol, ports api.PortRange) (
 	return out
 }
 
-// TestConnections makes real connections in every mode.
-func TestConnections(t *testing.T) {
+// TestConnectionsPassReplies makes real connections in every mode.
+func TestConnectionsPassReplies(t *testing.T) {
 	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeXDP, xdp.ModeGeneric} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel() // they wait most of the time
@@ -151,10 +151,10 @@ func bpffs(t testing.TB) string {
 	return path
 }
 
-// TestEnforcementGoesOnWhileTheAgentRestarts has an open connection, and packets that must pass and
+// TestKernelEnforcesWhileAgentRestarts has an open connection, and packets that must pass and
 // that must not, all the time, through the end and the start of the process, in modes with pinned
 // attachments and in one without.
-func TestEnforcementGoesOnWhileTheAgentRestarts(t *testing.T) {
+func TestKernelEnforcesWhileAgentRestarts(t *testing.T) {
 	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeXDP} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel() // they wait most of the time
@@ -194,8 +194,8 @@ func (w *wired) restarts() {
 	talk.IsCut("everything is closed")
 }
 
-// TestAPairThatIsMadeAgainIsAttachedAgain replaces the interface of a pod.
-func TestAPairThatIsMadeAgainIsAttachedAgain(t *testing.T) {
+// TestAttachmentsFollowRecreatedPairs replaces the interface of a pod.
+func TestAttachmentsFollowRecreatedPairs(t *testing.T) {
 	t.Parallel()
 	needKernel(t)
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{PinPath: bpffs(t)}, "a", "b")

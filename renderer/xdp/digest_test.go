@@ -79,7 +79,7 @@ func TestStateDigestCannotBeCancelledOut(t *testing.T) {
 	}
 }
 
-func TestStateDigestTellsPartsApart(t *testing.T) {
+func TestStateDigestDistinguishesParts(t *testing.T) {
 	d, seen := digester(1), map[StateDigest]string{}
 	add := func(what string, m StateDigest) {
 		if other, twice := seen[m]; twice {

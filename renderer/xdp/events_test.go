@@ -187,8 +187,8 @@ func TestEventsReportDropsWithTheirRuleAndAreLimited(t *testing.T) {
 	}
 }
 
-// TestAQuietTimeBringsNoFlood: tokens that were not used in it do not add up.
-func TestAQuietTimeBringsNoFlood(t *testing.T) {
+// TestEventsAfterQuietTimeAreLimited: tokens that were not used in it do not add up.
+func TestEventsAfterQuietTimeAreLimited(t *testing.T) {
 	const limit, packets = 100, 400
 	onOneProcessor(t)
 	l := newLab(t)
@@ -254,7 +254,7 @@ func TestEventsReportFirstPacketsIfPermittedIsSet(t *testing.T) {
 	}
 }
 
-func TestEventsAreDisabledWithoutAFilter(t *testing.T) {
+func TestEventsAreDisabledWithoutFilter(t *testing.T) {
 	l := newLab(t)
 	l.render(closed, nil)
 	for _, perSecond := range []uint32{10, 0} {
@@ -269,7 +269,7 @@ func TestEventsAreDisabledWithoutAFilter(t *testing.T) {
 	}
 }
 
-func TestEventsKnowTheRulesOfTheListsThatThePodHadThen(t *testing.T) {
+func TestEventsNameRulesOfPastLists(t *testing.T) {
 	l := newLab(t)
 	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod), permitTCP(api.AddrNet(friend4), 82, compile.ToPod)}, nil)
 	got := l.eventsOf(xdp.EventFilter{PerSecond: 1000}, 1, func() {

@@ -56,7 +56,7 @@ func icmpOf(family int) api.Protocol {
 	return api.ICMP
 }
 
-func TestConnectionsAreNotTrackedIfTheReplyIsPermitted(t *testing.T) {
+func TestConnectionsAreNotTrackedForPermittedReplies(t *testing.T) {
 	l := newLab(t)
 	l.render([]api.ContivRule{permitTCP(api.Net{}, 80, compile.ToPod)}, nil)
 	for port := range uint16(200) {
@@ -74,7 +74,7 @@ func TestConnectionsAreNotTrackedIfTheReplyIsPermitted(t *testing.T) {
 	}
 }
 
-func TestDeniedPacketsLeaveNothing(t *testing.T) {
+func TestConnectionsAreNotCreatedByDeniedPackets(t *testing.T) {
 	l := newLab(t)
 	l.render(closed, closed)
 	for port := range uint16(300) {
@@ -89,7 +89,7 @@ func TestDeniedPacketsLeaveNothing(t *testing.T) {
 	}
 }
 
-func TestATightenedPolicyCutsOpenFlows(t *testing.T) {
+func TestConnectionsAreCutByTighterPolicy(t *testing.T) {
 	l := newLab(t)
 	web := []api.ContivRule{permitTCP(api.Net{}, 80, compile.FromPod)}
 	f := tcpFlow(own4, friend4, 4000, 80)
@@ -103,7 +103,7 @@ func TestATightenedPolicyCutsOpenFlows(t *testing.T) {
 	l.want(false, "an answer on its way", compile.ToPod, flags(xdp.Frame(f, true), ack))
 }
 
-func TestFlowsAreKeptOnRequest(t *testing.T) {
+func TestConnectionsAreKeptOnRequest(t *testing.T) {
 	l := newLab(t, func(o *labOptions) { o.options.Keep = true })
 	f, server := tcpFlow(own4, friend4, 4000, 80), tcpFlow(friend4, own4, 5000, 443)
 	l.render([]api.ContivRule{permitTCP(api.Net{}, 443, compile.ToPod)}, []api.ContivRule{permitTCP(api.Net{}, 80, compile.FromPod)})
@@ -124,7 +124,7 @@ func TestFlowsAreKeptOnRequest(t *testing.T) {
 	l.want(false, "a new flow", compile.FromPod, xdp.Frame(tcpFlow(own4, friend4, 4001, 80), false))
 }
 
-func TestTheMiddleOfAFlowIsLearnedForAWhile(t *testing.T) {
+func TestConnectionsAreLearnedMidStreamForAWhile(t *testing.T) {
 	for _, learn := range []bool{false, true} {
 		l := newLab(t, func(o *labOptions) {
 			if learn {
@@ -157,7 +157,7 @@ func errorAbout(f api.Flow, kind byte) []byte {
 	return append(out, inner...)
 }
 
-func TestErrorsPassWithThePacketThatTheyAreAbout(t *testing.T) {
+func TestConnectionsPassRelatedErrors(t *testing.T) {
 	l := newLab(t)
 	l.render(closed, []api.ContivRule{permitTCP(api.Net{}, 80, compile.FromPod)})
 	l.want(false, "about a packet that the pod may send, and did not", compile.ToPod, errorAbout(tcpFlow(own4, friend4, 4000, 80), 3))
@@ -183,9 +183,9 @@ func TestErrorsPassWithThePacketThatTheyAreAbout(t *testing.T) {
 	}
 }
 
-// TestAKeptFlowIsAnsweredAlsoWhereBothListsPermit answers a flow with packets that a list permits,
+// TestConnectionsKeptAreAnswered answers a flow with packets that a list permits,
 // too, so that they do not refresh the connection. The connection was answered, so it lives long.
-func TestAKeptFlowIsAnsweredAlsoWhereBothListsPermit(t *testing.T) {
+func TestConnectionsKeptAreAnswered(t *testing.T) {
 	l := newLab(t, func(o *labOptions) { o.options.Keep = true })
 	open := []api.ContivRule{{Action: api.Permit}}
 	for _, c := range []struct {
@@ -229,8 +229,8 @@ func TestConnectionsWithKeepStayWhileTheySend(t *testing.T) {
 	l.want(false, "after silence", compile.FromPod, xdp.Frame(f, false))
 }
 
-// TestAnErrorDoesNotKeepAFlow quotes a flow all the time, which sends nothing itself.
-func TestAnErrorDoesNotKeepAFlow(t *testing.T) {
+// TestConnectionsAreNotExtendedByErrors quotes a flow all the time, which sends nothing itself.
+func TestConnectionsAreNotExtendedByErrors(t *testing.T) {
 	l := newLab(t)
 	f := udpFlow(friend4, own4, 4000, 53)
 	l.render([]api.ContivRule{{Action: api.Permit}}, closed)
@@ -264,8 +264,8 @@ func TestConnectionTableKeepsBusyEntries(t *testing.T) {
 	}
 }
 
-// TestFlowsThatDifferInProtocolAloneAreAllNoted has them meet in a table of two buckets.
-func TestFlowsThatDifferInProtocolAloneAreAllNoted(t *testing.T) {
+// TestConnectionTableDistinguishesProtocols has them meet in a table of two buckets.
+func TestConnectionTableDistinguishesProtocols(t *testing.T) {
 	l := newLab(t, func(o *labOptions) { o.kernel.Flows = 8 })
 	l.render(closed, []api.ContivRule{{Action: api.Permit}})
 	var all []api.Flow
@@ -283,9 +283,9 @@ func TestFlowsThatDifferInProtocolAloneAreAllNoted(t *testing.T) {
 	}
 }
 
-// TestAFlowThatBeginsAgainHasOnePlace sends first packets several times, of so many flows that some
-// are in their second bucket.
-func TestAFlowThatBeginsAgainHasOnePlace(t *testing.T) {
+// TestConnectionTableReusesEntryOfFlow sends first packets several times, of so many flows that
+// some are in their second bucket.
+func TestConnectionTableReusesEntryOfFlow(t *testing.T) {
 	const flows = 12
 	l := newLab(t, func(o *labOptions) { o.kernel.Flows = 16 })
 	l.render(closed, []api.ContivRule{{Action: api.Permit}})
@@ -299,9 +299,9 @@ func TestAFlowThatBeginsAgainHasOnePlace(t *testing.T) {
 	}
 }
 
-// TestAFlowIsNotItsOwnAnswer swaps lists: what was permitted to the pod is denied, and all that it
-// sends is permitted. The peer that began a flow may not continue as if the pod had begun it.
-func TestAFlowIsNotItsOwnAnswer(t *testing.T) {
+// TestConnectionIsNotItsOwnReply swaps lists: what was permitted to the pod is denied, and all that
+// it sends is permitted. The peer that began a flow may not continue as if the pod had begun it.
+func TestConnectionIsNotItsOwnReply(t *testing.T) {
 	for _, f := range []api.Flow{tcpFlow(friend4, own4, 4000, 80), tcpFlow(friend6, own6, 4000, 80)} {
 		l := newLab(t)
 		l.render([]api.ContivRule{permitTCP(api.Net{}, 80, compile.ToPod)}, closed)

@@ -49,9 +49,9 @@ func (l *lab) open(first, n int) {
 	}
 }
 
-// TestFewFlowsAreForgottenInATableThatIsNotFull: both buckets of a flow must be full of others.
+// TestConnectionTableNotFullEvictsFew: both buckets of a flow must be full of others.
 // SLUICE_LONG=1 has the table that nodes have.
-func TestFewFlowsAreForgottenInATableThatIsNotFull(t *testing.T) {
+func TestConnectionTableNotFullEvictsFew(t *testing.T) {
 	tables := []struct{ flows, places, most int }{{256, 1024, 3}, {512, 1024, 12}}
 	if renderertest.Whole() {
 		tables = append(tables, struct{ flows, places, most int }{1 << 16, xdp.DefaultFlows, 40}, struct{ flows, places, most int }{1 << 17, xdp.DefaultFlows, 800})
@@ -67,9 +67,9 @@ func TestFewFlowsAreForgottenInATableThatIsNotFull(t *testing.T) {
 	}
 }
 
-// TestAFloodDoesNotPushOutAnsweredFlows: what was never answered is forgotten first, and a
+// TestConnectionTableKeepsAnsweredFlowsInFlood: what was never answered is forgotten first, and a
 // flow that went quiet before one that did not.
-func TestAFloodDoesNotPushOutAnsweredFlows(t *testing.T) {
+func TestConnectionTableKeepsAnsweredFlowsInFlood(t *testing.T) {
 	// Both buckets of a flow of the flood can be one, and full of answered flows: in a table of
 	// 4096 places once in about 10 000 runs.
 	const known, flood, places = 100, 40000, 4096
@@ -150,9 +150,9 @@ func TestConnectionTableComparesWholeFlows(t *testing.T) {
 	l.want(true, "its answer", compile.ToPod, flags(xdp.Frame(f, true), ack))
 }
 
-// TestConnectionTableDistinguishesFlowsOfABucket queries flows that do not exist in a table of two
+// TestConnectionTableDistinguishesFlowsOfBucket queries flows that do not exist in a table of two
 // buckets, so that many are looked up in the bucket of an existing one.
-func TestConnectionTableDistinguishesFlowsOfABucket(t *testing.T) {
+func TestConnectionTableDistinguishesFlowsOfBucket(t *testing.T) {
 	for _, f := range []api.Flow{tcpFlow(own4, friend4, 4000, 80), tcpFlow(own6, friend6, 4000, 80)} {
 		l := tableLab(t, 8)
 		txn := l.r.NewTxn(false)

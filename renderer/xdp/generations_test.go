@@ -37,8 +37,8 @@ func toSet(set api.SetID) []api.ContivRule {
 	return []api.ContivRule{permitTCP(api.SetNet(set), 80, compile.FromPod)}
 }
 
-// TestAFlowIsCutWhenItsPeerLeavesASet: nothing but one word of the trie of addresses changes.
-func TestAFlowIsCutWhenItsPeerLeavesASet(t *testing.T) {
+// TestGenerationCutsFlowWhenPeerLeavesSet: nothing but one word of the trie of addresses changes.
+func TestGenerationCutsFlowWhenPeerLeavesSet(t *testing.T) {
 	set := api.NewSetID("peers")
 	l := newLab(t)
 	l.members(set, addrs{friend4, friend6, other4}, nil)
@@ -65,8 +65,8 @@ func TestAFlowIsCutWhenItsPeerLeavesASet(t *testing.T) {
 	l.want(true, "an answer of who is back", compile.ToPod, flags(xdp.Frame(f, true), ack))
 }
 
-// TestAFlowIsCutByAListThatAnotherPodHas: nothing changes but which lists the pod has.
-func TestAFlowIsCutByAListThatAnotherPodHas(t *testing.T) {
+// TestGenerationCutsFlowByListOfOtherPod: nothing changes but which lists the pod has.
+func TestGenerationCutsFlowByListOfOtherPod(t *testing.T) {
 	l := newLab(t)
 	web := []api.ContivRule{permitTCP(api.Net{}, 80, compile.FromPod)}
 	f := tcpFlow(own4, friend4, 4000, 80)
@@ -86,9 +86,9 @@ func TestAFlowIsCutByAListThatAnotherPodHas(t *testing.T) {
 	}
 }
 
-// TestGenerationCutsAFlowAfterTheNextPolicyMap commits a stricter policy that needs a larger policy
+// TestGenerationCutsFlowAfterNextPolicyMap commits a stricter policy that needs a larger policy
 // map.
-func TestGenerationCutsAFlowAfterTheNextPolicyMap(t *testing.T) {
+func TestGenerationCutsFlowAfterNextPolicyMap(t *testing.T) {
 	set := api.NewSetID("peers")
 	l := newLab(t)
 	l.members(set, addrs{friend4}, nil)
@@ -117,10 +117,10 @@ func (l *lab) grow(set api.SetID, leave []netip.Addr) {
 	}
 }
 
-// TestGenerationIgnoresVerdictsOfAnotherPolicyMap restores the generation from before the policy
+// TestGenerationIgnoresVerdictsOfOtherPolicyMap restores the generation from before the policy
 // map was replaced. That is the state during a switch, when a rule has another counter in each
 // policy map.
-func TestGenerationIgnoresVerdictsOfAnotherPolicyMap(t *testing.T) {
+func TestGenerationIgnoresVerdictsOfOtherPolicyMap(t *testing.T) {
 	set := api.NewSetID("peers")
 	l := newLab(t)
 	l.members(set, addrs{friend4}, nil)
@@ -145,9 +145,9 @@ func TestGenerationIgnoresVerdictsOfAnotherPolicyMap(t *testing.T) {
 	}
 }
 
-// TestWhatIsKnownOfAFlowCounts checks that packets with a cached verdict are counted by the rule
-// that it named.
-func TestWhatIsKnownOfAFlowCounts(t *testing.T) {
+// TestGenerationUsesConnectionState checks that packets with a cached verdict are counted by the
+// rule that it named.
+func TestGenerationUsesConnectionState(t *testing.T) {
 	l := newLab(t)
 	l.render(closed, []api.ContivRule{permitTCP(api.Net{}, 81, compile.FromPod), permitTCP(api.Net{}, 80, compile.FromPod)})
 	f := tcpFlow(own4, friend4, 4000, 80)
@@ -171,9 +171,9 @@ func TestWhatIsKnownOfAFlowCounts(t *testing.T) {
 	}
 }
 
-// TestNoPacketBehindACommitIsJudgedByWhatWasBefore has packets of one flow run all the time on
+// TestCommitAppliesToEveryLaterPacket has packets of one flow run all the time on
 // other processors, which note what the list said to them, while the list changes.
-func TestNoPacketBehindACommitIsJudgedByWhatWasBefore(t *testing.T) {
+func TestCommitAppliesToEveryLaterPacket(t *testing.T) {
 	rounds := renderertest.Extent(40, 240, 240)
 	set := api.NewSetID("peers")
 	l := newLab(t)

@@ -66,8 +66,8 @@ func refused(o api.Origin) renderer.CounterKey {
 	return renderer.CounterKey{Origin: o, Action: api.Deny}
 }
 
-// TestProcessorsCountForThemselves counts permitted and dropped packets on each processor in turn.
-func TestProcessorsCountForThemselves(t *testing.T) {
+// TestRuleCountersArePerCPU counts permitted and dropped packets on each processor in turn.
+func TestRuleCountersArePerCPU(t *testing.T) {
 	l := newLab(t)
 	l.renderList(podWith(webList("web", 80, 443)))
 	want := map[renderer.CounterKey]uint64{}
@@ -93,8 +93,8 @@ func TestProcessorsCountForThemselves(t *testing.T) {
 	}
 }
 
-// TestProcessorsLoseNoCounts that count at the same time.
-func TestProcessorsLoseNoCounts(t *testing.T) {
+// TestRuleCountersOfCPUsLoseNothing that count at the same time.
+func TestRuleCountersOfCPUsLoseNothing(t *testing.T) {
 	const packets = 50000
 	cpus := processors(t)
 	if len(cpus) < 2 {
@@ -122,9 +122,9 @@ func TestProcessorsLoseNoCounts(t *testing.T) {
 	}
 }
 
-// TestEveryRunOfAListIsFound by the program, in lists of few runs, of more, and in nodes: at every
-// port and address of a rule, beside it, and at both ends. A rule of its own counts each.
-func TestEveryRunOfAListIsFound(t *testing.T) {
+// TestRuleCountersFindEveryRunOfList by the program, in lists of few runs, of more, and in nodes:
+// at every port and address of a rule, beside it, and at both ends. A rule of its own counts each.
+func TestRuleCountersFindEveryRunOfList(t *testing.T) {
 	l := newLab(t)
 	for _, n := range []int{1, 2, 3, 4, 15, 16, 17} {
 		for _, end := range []uint16{1, 1000, 65535} {
@@ -185,7 +185,7 @@ func (l *lab) findsEach(what string, keys []uint16, rule func(uint16) api.Contiv
 	l.counts(fmt.Sprintf("%ss %v", what, keys), want)
 }
 
-func TestHitsAreThoseOfRulesOfPolicies(t *testing.T) {
+func TestHitsAreThoseOfPolicyRules(t *testing.T) {
 	l := newLab(t)
 	l.renderList(podWith(webList("web", 80, 443)))
 	l.packets(3, 80)
@@ -218,9 +218,9 @@ func TestHitsAreThoseOfRulesOfPolicies(t *testing.T) {
 	}
 }
 
-// TestAnswersAreHitsOfWhatTheyAnswer, also when their flow is known, and when lists are asked
+// TestHitsCountRepliesToTheirRule, also when their flow is known, and when lists are asked
 // again.
-func TestAnswersAreHitsOfWhatTheyAnswer(t *testing.T) {
+func TestHitsCountRepliesToTheirRule(t *testing.T) {
 	for _, f := range []api.Flow{tcpFlow(friend4, own4, 4000, 80), tcpFlow(friend6, own6, 4000, 80)} {
 		l := newLab(t)
 		cfg := podWith(renderer.NewRuleList([]api.ContivRule{permitTCP(api.Net{}, 80, compile.ToPod), {}}, [][]api.Origin{{origin("web", 0)}, {origin("web", api.IsolationRule)}}))
@@ -239,7 +239,7 @@ func TestAnswersAreHitsOfWhatTheyAnswer(t *testing.T) {
 	}
 }
 
-func TestHitsOutliveMemories(t *testing.T) {
+func TestHitsOutlivePolicyMaps(t *testing.T) {
 	l := newLab(t)
 	l.renderList(podWith(webList("web", 80)))
 	l.packets(3, 80)
@@ -279,9 +279,9 @@ func (c *counting) Switch() ([]uint64, error) {
 	return left, err
 }
 
-// TestCountersAreUsedAgain reuses counters without a kernel: every packet is counted once, for the
+// TestCountersAreReused reuses counters without a kernel: every packet is counted once, for the
 // rule that had the counter at that time.
-func TestCountersAreUsedAgain(t *testing.T) {
+func TestCountersAreReused(t *testing.T) {
 	c := &counting{Dataplane: xdp.NewHeap(), counters: make([]uint64, 1024)}
 	r, err := xdp.New(xdp.Options{Dataplane: c, Interfaces: func(api.PodID, []netip.Addr) []uint32 { return []uint32{labID} }})
 	if err != nil {
@@ -312,8 +312,8 @@ func TestCountersAreUsedAgain(t *testing.T) {
 	}
 }
 
-// TestDropsAreReadWhileAKernelIsClosed: metrics are asked for until the process ends.
-func TestDropsAreReadWhileAKernelIsClosed(t *testing.T) {
+// TestDropsAreReadDuringClose: metrics are asked for until the process ends.
+func TestDropsAreReadDuringClose(t *testing.T) {
 	k := newKernel(t, xdp.KernelOptions{Mode: xdp.ModeNone, Flows: 64})
 	read := make(chan struct{})
 	ended := make(chan struct{})
@@ -335,9 +335,9 @@ func TestDropsAreReadWhileAKernelIsClosed(t *testing.T) {
 	<-ended
 }
 
-// TestCountersAreOfTheTablesBesideThem: while lists come and go, no rule is given the packets of
+// TestCountersMatchTheirTables: while lists come and go, no rule is given the packets of
 // another list's.
-func TestCountersAreOfTheTablesBesideThem(t *testing.T) {
+func TestCountersMatchTheirTables(t *testing.T) {
 	l := newLab(t)
 	lists := []*renderer.RuleList{webList("web", 80, 443), webList("shop", 8080)}
 	l.renderList(podWith(lists[0]))

@@ -12,10 +12,10 @@ import (
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
-// TestCommitAttachesAnewAndLetsGoOnlyAfterAsking: an interface is made again with the number that
+// TestCommitAttachesAndDetachesLinks: an interface is made again with the number that
 // it had, what was attached is detached by another process, and the owner of interfaces does not
 // release one.
-func TestCommitAttachesAnewAndLetsGoOnlyAfterAsking(t *testing.T) {
+func TestCommitAttachesAndDetachesLinks(t *testing.T) {
 	t.Parallel()
 	needKernel(t)
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}, "a", "b")

@@ -58,8 +58,8 @@ func (s *sampled) Permits(id uint32, dir compile.Direction, f api.Flow) (bool, e
 	return ok, err
 }
 
-// TestConformanceInTheKernel runs the suite with the kernel's verdicts about crafted packets.
-func TestConformanceInTheKernel(t *testing.T) {
+// TestConformanceInKernel runs the suite with the kernel's verdicts about crafted packets.
+func TestConformanceInKernel(t *testing.T) {
 	needKernel(t)
 	if testing.Short() {
 		t.Skip("short: the suite runs in the heap")

@@ -94,7 +94,7 @@ func TestConnectionsExpire(t *testing.T) {
 	}
 }
 
-func TestPortsOfFragmentsAreForgotten(t *testing.T) {
+func TestFragmentPortsExpire(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		l := newLab(t)
 		l.render([]api.ContivRule{{Action: api.Permit, Src: api.AddrNet(friend4), Protocol: api.UDP, DstPort: api.Port(53)}}, nil)
@@ -111,9 +111,9 @@ func TestPortsOfFragmentsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestATableOfFlowsThatIsFullForgetsOldOnes checks that evicted flows are denied, and that new
+// TestConnectionTableFullEvictsOldest checks that evicted flows are denied, and that new
 // flows pass.
-func TestATableOfFlowsThatIsFullForgetsOldOnes(t *testing.T) {
+func TestConnectionTableFullEvictsOldest(t *testing.T) {
 	const room, flows = 256, 3000
 	l := newLab(t, func(o *labOptions) { o.kernel.Flows = room })
 	l.render(closed, []api.ContivRule{{Action: api.Permit}})

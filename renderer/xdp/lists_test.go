@@ -62,8 +62,8 @@ func TestListsDistinguishManyClasses(t *testing.T) {
 	}
 }
 
-// TestAddressesAreComparedWhole checks that one different bit is another address.
-func TestAddressesAreComparedWhole(t *testing.T) {
+// TestListsCompareWholeAddresses checks that one different bit is another address.
+func TestListsCompareWholeAddresses(t *testing.T) {
 	l := newLab(t)
 	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod), permitTCP(api.AddrNet(friend6), 80, compile.ToPod)}, nil)
 	for _, c := range []struct{ friend, own netip.Addr }{{friend4, own4}, {friend6, own6}} {
@@ -77,8 +77,8 @@ func TestAddressesAreComparedWhole(t *testing.T) {
 	}
 }
 
-// TestPortsOfTheSourceCount in lists of both directions, and in one of them alone.
-func TestPortsOfTheSourceCount(t *testing.T) {
+// TestListsCompareSourcePorts in lists of both directions, and in one of them alone.
+func TestListsCompareSourcePorts(t *testing.T) {
 	by := []api.ContivRule{{Action: api.Permit, Protocol: api.TCP, SrcPort: api.PortRange{First: 5000, Last: 5009}, DstPort: api.Port(80)}}
 	for _, c := range []struct{ toPod, fromPod []api.ContivRule }{{by, nil}, {nil, by}, {by, closed}, {closed, by}, {by, by}} {
 		l := newLab(t)
@@ -93,9 +93,9 @@ func TestPortsOfTheSourceCount(t *testing.T) {
 	}
 }
 
-// TestCommitIsFineWithAPodThatEnds: a runtime takes the interface away before the API server says
+// TestCommitTakesPodThatEnds: a runtime takes the interface away before the API server says
 // that the pod has ended. A pod that never had one waits.
-func TestCommitIsFineWithAPodThatEnds(t *testing.T) {
+func TestCommitTakesPodThatEnds(t *testing.T) {
 	job, late := api.PodID{Namespace: "net", Name: "job"}, api.PodID{Namespace: "net", Name: "late"}
 	plugged := map[api.PodID][]uint32{job: {7}}
 	r, err := xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 { return plugged[pod] }})

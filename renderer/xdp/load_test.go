@@ -133,9 +133,9 @@ func TestPolicyMapGrowsWithoutLosingPackets(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotFitIsRefused checks that the last good policy stays, and that updates succeed
-// again when the policy is smaller.
-func TestWhatDoesNotFitIsRefused(t *testing.T) {
+// TestCommitRefusesRulesThatDoNotFit checks that the last good policy stays, and that updates
+// succeed again when the policy is smaller.
+func TestCommitRefusesRulesThatDoNotFit(t *testing.T) {
 	l := newLab(t, func(o *labOptions) { o.options.MaxLines = 1 << 15 })
 	origin := []api.Origin{{Policy: api.PolicyID{Namespace: "lab", Name: "large"}}}
 	small := []api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}
@@ -165,9 +165,9 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 	}
 }
 
-// TestRulesBeyondTheCountersAreEnforced as others are. What they decide is not known, and that of
+// TestCountersRunOutAndRulesAreEnforced as others are. What they decide is not known, and that of
 // others is.
-func TestRulesBeyondTheCountersAreEnforced(t *testing.T) {
+func TestCountersRunOutAndRulesAreEnforced(t *testing.T) {
 	const most = 1 << 20 // lines of the policy map
 	l := newLab(t, func(o *labOptions) { o.kernel.PolicyMaps.MaxBytes = most })
 	lines, slots := l.kernel.Limits()
@@ -221,8 +221,8 @@ func (p *scarce) Prepare(lines, slots int) error {
 	return p.Dataplane.Prepare(lines, slots)
 }
 
-// TestFewCountersAreEnoughForAnyRules: nothing is made anew for those that cannot be had.
-func TestFewCountersAreEnoughForAnyRules(t *testing.T) {
+// TestCountersAreSharedByRules: nothing is made anew for those that cannot be had.
+func TestCountersAreSharedByRules(t *testing.T) {
 	p := &scarce{Dataplane: xdp.NewHeap(), slots: 16}
 	r, err := xdp.New(xdp.Options{Dataplane: p, Interfaces: func(api.PodID, []netip.Addr) []uint32 { return []uint32{labID} }})
 	if err != nil {
@@ -253,9 +253,9 @@ func TestFewCountersAreEnoughForAnyRules(t *testing.T) {
 	}
 }
 
-// TestRulesAreNamedOfWhatIsInForce also while the desired policy is refused, and has counters at
+// TestExplainNamesEnforcedRules also while the desired policy is refused, and has counters at
 // other places.
-func TestRulesAreNamedOfWhatIsInForce(t *testing.T) {
+func TestExplainNamesEnforcedRules(t *testing.T) {
 	r, err := xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), MaxLines: 1 << 15, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
 		return []uint32{uint32(pod.Name[0])}
 	}})
@@ -304,8 +304,8 @@ func TestRulesAreNamedOfWhatIsInForce(t *testing.T) {
 	}
 }
 
-// TestMemoriesOfAnySizeCanBeAsked: what programs read has the size of its map.
-func TestMemoriesOfAnySizeCanBeAsked(t *testing.T) {
+// TestPolicyMapOfAnySizeCanBeRead: what programs read has the size of its map.
+func TestPolicyMapOfAnySizeCanBeRead(t *testing.T) {
 	l := newLab(t, func(o *labOptions) { o.kernel.PolicyMaps.Lines = 20000 })
 	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}, nil)
 	if lines, _ := l.kernel.Size(); lines != 1<<15 {
@@ -317,8 +317,8 @@ func TestMemoriesOfAnySizeCanBeAsked(t *testing.T) {
 	}
 }
 
-// TestATableOfFlowsIsAsLargeAsTheKernelCan where it can less than is wanted.
-func TestATableOfFlowsIsAsLargeAsTheKernelCan(t *testing.T) {
+// TestConnectionTableIsAsLargeAsKernelAllows where it can less than is wanted.
+func TestConnectionTableIsAsLargeAsKernelAllows(t *testing.T) {
 	const most = 1 << 20
 	l := newLab(t, func(o *labOptions) { o.kernel.PolicyMaps.MaxBytes, o.kernel.Flows = most, xdp.DefaultFlows })
 	if got := l.kernel.FlowPlaces(); got != most/32 {
@@ -361,9 +361,9 @@ func (l *lab) moveRecord(to uint32) {
 	l.forgets(func() error { return l.kernel.Flip(labID, to) })
 }
 
-// TestPolicyMapIsLimitedToWhatAProgramCanRead: neither what a renderer may have, nor what a kernel
+// TestPolicyMapIsLimitedToReadableSize: neither what a renderer may have, nor what a kernel
 // is asked for.
-func TestPolicyMapIsLimitedToWhatAProgramCanRead(t *testing.T) {
+func TestPolicyMapIsLimitedToReadableSize(t *testing.T) {
 	const more = xdp.DefaultMaxLines + 1
 	if _, err := xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), Interfaces: func(api.PodID, []netip.Addr) []uint32 { return nil }, MaxLines: more}); err == nil {
 		t.Error("a renderer may have a memory that no program can read")
@@ -376,9 +376,9 @@ func TestPolicyMapIsLimitedToWhatAProgramCanRead(t *testing.T) {
 	}
 }
 
-// TestManyChangesLeakNothingInTheKernel counts what is open after thousands of changes, of which
+// TestKernelChangesLeakNothing counts what is open after thousands of changes, of which
 // many replace policy maps and links.
-func TestManyChangesLeakNothingInTheKernel(t *testing.T) {
+func TestKernelChangesLeakNothing(t *testing.T) {
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{PinPath: bpffs(t)}, "a", "b")
 	set := api.NewSetID("leak")
 	changes := renderertest.Extent(1000, 10_000, 10_000)

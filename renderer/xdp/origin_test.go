@@ -96,9 +96,9 @@ func TestOriginOwnNodeMatchesLocalPacketsOnly(t *testing.T) {
 	}
 }
 
-// TestAuditFindsSendersOnceTheKernelTracksConnections: what tracks connections may be a module
+// TestAuditFindsSendersWithConnections: what tracks connections may be a module
 // that is loaded later. Until then translated packets are dropped, and nothing else is.
-func TestAuditFindsSendersOnceTheKernelTracksConnections(t *testing.T) {
+func TestAuditFindsSendersWithConnections(t *testing.T) {
 	t.Parallel()
 	var late atomic.Bool
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}.TrackingLate(&late), "a", "b", "c")

@@ -76,9 +76,9 @@ func (c *overflowLab) holds(k *xdp.Kernel, when string) {
 	}
 }
 
-// TestOverflowTableEndpointsMoveToTheirPlace adds, changes and removes three endpoints that share a
+// TestOverflowTableEndpointsMoveToTheirSlot adds, changes and removes three endpoints that share a
 // place.
-func TestOverflowTableEndpointsMoveToTheirPlace(t *testing.T) {
+func TestOverflowTableEndpointsMoveToTheirSlot(t *testing.T) {
 	c := newOverflowLab(t)
 	c.may(map[int]uint16{0: 80})
 	c.may(map[int]uint16{1: 80})

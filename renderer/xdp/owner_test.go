@@ -61,7 +61,7 @@ func hasAll(t *testing.T, err error, texts ...string) {
 	}
 }
 
-func TestNewKernelRefusesPinsThatAnotherKernelOwns(t *testing.T) {
+func TestNewKernelRefusesPinsOfOtherKernel(t *testing.T) {
 	needKernel(t)
 	pins := bpffs(t)
 	end := start(t, ownerOf(pins, "node-1"))
@@ -94,7 +94,7 @@ func names(t *testing.T, pins string) string {
 	return fmt.Sprint(entries)
 }
 
-func TestNewKernelRefusesPinsOfAnotherNode(t *testing.T) {
+func TestNewKernelRefusesPinsOfOtherNode(t *testing.T) {
 	needKernel(t)
 	pins := bpffs(t)
 	start(t, ownerOf(pins, "node-1"))()
@@ -115,9 +115,9 @@ func TestNewKernelRefusesPinsOfAnotherNode(t *testing.T) {
 	start(t, ownerOf(pins, "node-2"))() // the failure changed nothing, and left no owner
 }
 
-// TestNewKernelOwnsPinsWithoutARecord has pins of a version that had no record, and records that
+// TestNewKernelOwnsPinsWithoutRecord has pins of a version that had no record, and records that
 // cannot be read.
-func TestNewKernelOwnsPinsWithoutARecord(t *testing.T) {
+func TestNewKernelOwnsPinsWithoutRecord(t *testing.T) {
 	needKernel(t)
 	pins := bpffs(t)
 	owner := filepath.Join(pins, "owner")
@@ -136,7 +136,7 @@ func TestNewKernelOwnsPinsWithoutARecord(t *testing.T) {
 	}
 }
 
-func TestNewKernelRefusesPinsThatAreNotRootsAlone(t *testing.T) {
+func TestNewKernelRefusesPinsOfOtherUsers(t *testing.T) {
 	needKernel(t)
 	root := wires.BPFFS(t)
 	pins := filepath.Join(root, "sluice")
@@ -188,7 +188,7 @@ func TestNewKernelRefusesPinsThatAreNotRootsAlone(t *testing.T) {
 
 const ownerProcess = "SLUICE_TEST_OWNER_OF"
 
-// TestOwnerProcess is the agent that TestOwnerThatIsKilledIsFollowedByTheNext kills.
+// TestOwnerProcess is the agent that TestOwnerKilledIsReplaced kills.
 func TestOwnerProcess(t *testing.T) {
 	pins := os.Getenv(ownerProcess)
 	if pins == "" {
@@ -202,7 +202,7 @@ func TestOwnerProcess(t *testing.T) {
 	}
 }
 
-func TestOwnerThatIsKilledIsFollowedByTheNext(t *testing.T) {
+func TestOwnerKilledIsReplaced(t *testing.T) {
 	needKernel(t)
 	pins := bpffs(t)
 	for range 3 {

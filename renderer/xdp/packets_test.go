@@ -136,7 +136,7 @@ const (
 
 var closed = []api.ContivRule{}
 
-func TestOptionsOfIPAreNotTakenForPorts(t *testing.T) {
+func TestPacketIPOptionsAreNoPorts(t *testing.T) {
 	l := newLab(t)
 	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}, nil)
 	l.want(true, "port 80", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false))
@@ -172,7 +172,7 @@ func fragment(frame []byte, id uint16, offset int, more bool, payload []byte) []
 	return out
 }
 
-func TestForgedFragmentsDoNotPass(t *testing.T) {
+func TestFragmentsForgedDoNotPass(t *testing.T) {
 	l := newLab(t)
 	l.render([]api.ContivRule{{Action: api.Permit, Src: api.AddrNet(friend4), Protocol: api.UDP, DstPort: api.Port(53)}}, nil)
 	allowed := xdp.Frame(udpFlow(friend4, own4, 4000, 53), false)
@@ -187,8 +187,8 @@ func TestForgedFragmentsDoNotPass(t *testing.T) {
 	l.want(false, "a later fragment from elsewhere", compile.ToPod, fragment(xdp.Frame(udpFlow(other4, own4, 4000, 53), false), 3, 1, false, []byte("hello wo")))
 }
 
-// TestFragmentsOfALongPacketPass whose first one has all that most packets are known by.
-func TestFragmentsOfALongPacketPass(t *testing.T) {
+// TestFragmentsOfLongPacketPass whose first one has all that most packets are known by.
+func TestFragmentsOfLongPacketPass(t *testing.T) {
 	l := newLab(t)
 	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}, nil)
 	frame := xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false)
@@ -196,9 +196,9 @@ func TestFragmentsOfALongPacketPass(t *testing.T) {
 	l.want(true, "its later fragment", compile.ToPod, fragment(frame, 3, 2, false, []byte("hello wo")))
 }
 
-// TestFragmentsOfTheOtherDirectionAreOfAnotherPacket lets the pod send a fragment with the
+// TestFragmentsOfOtherDirectionDoNotMatch lets the pod send a fragment with the
 // identification of a packet that it received.
-func TestFragmentsOfTheOtherDirectionAreOfAnotherPacket(t *testing.T) {
+func TestFragmentsOfOtherDirectionDoNotMatch(t *testing.T) {
 	l := newLab(t)
 	udp := func(port uint16) []api.ContivRule {
 		return []api.ContivRule{{Action: api.Permit, Protocol: api.UDP, DstPort: api.Port(port)}}
@@ -210,7 +210,7 @@ func TestFragmentsOfTheOtherDirectionAreOfAnotherPacket(t *testing.T) {
 	l.want(true, "a later fragment to the pod", compile.ToPod, fragment(frame, 3, 1, false, []byte("hello wo")))
 }
 
-func TestFragmentsOfWhatIsPermittedOnAllPortsPass(t *testing.T) {
+func TestFragmentsPermittedOnAllPortsPass(t *testing.T) {
 	l := newLab(t)
 	l.render([]api.ContivRule{{Action: api.Permit, Src: api.AddrNet(friend4)}}, nil)
 	l.want(true, "a later fragment", compile.ToPod, fragment(xdp.Frame(udpFlow(friend4, own4, 1, 2), false), 9, 5, true, nil))
@@ -219,7 +219,7 @@ func TestFragmentsOfWhatIsPermittedOnAllPortsPass(t *testing.T) {
 	l.want(false, "one that would write over the flags of TCP", compile.ToPod, fragment(xdp.Frame(tcpFlow(friend4, own4, 1, 2), false), 9, 1, true, nil))
 }
 
-func TestHeadersThatAreTooShortDoNotPass(t *testing.T) {
+func TestPacketHeadersTooShortDoNotPass(t *testing.T) {
 	l := newLab(t)
 	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod), permitTCP(api.AddrNet(friend6), 80, compile.ToPod)}, nil)
 	frame := func() []byte { return xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false) }
@@ -265,7 +265,7 @@ func extended(frame []byte, types ...byte) []byte {
 	return out
 }
 
-func TestExtensionHeadersAreWalked(t *testing.T) {
+func TestPacketExtensionHeadersAreParsed(t *testing.T) {
 	l := newLab(t)
 	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend6), 80, compile.ToPod)}, nil)
 	allowed, denied := tcpFlow(friend6, own6, 4000, 80), tcpFlow(friend6, own6, 4000, 22)
@@ -293,7 +293,7 @@ func tagged(frame []byte, tags int) []byte {
 	return append(out, frame[12:]...)
 }
 
-func TestTagsOfVLANsDoNotHideThePacket(t *testing.T) {
+func TestPacketVLANTagsAreParsed(t *testing.T) {
 	l := newLab(t, func(o *labOptions) { o.kernel.NonIP = true })
 	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}, nil)
 	allowed, denied := xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false), xdp.Frame(tcpFlow(friend4, own4, 4000, 22), false)
@@ -304,7 +304,7 @@ func TestTagsOfVLANsDoNotHideThePacket(t *testing.T) {
 	l.want(false, "three tags", compile.ToPod, tagged(allowed, 3))
 }
 
-func TestPodsSendFromTheirOwnAddresses(t *testing.T) {
+func TestSourceAddressMustBeOfPod(t *testing.T) {
 	for name, rules := range map[string][]api.ContivRule{"without a list": nil, "with a list": {{Action: api.Permit}}} {
 		l := newLab(t)
 		l.render(nil, rules)
@@ -318,8 +318,8 @@ func TestPodsSendFromTheirOwnAddresses(t *testing.T) {
 	l.want(true, "any source is allowed", compile.FromPod, xdp.Frame(tcpFlow(friend4, other4, 1, 2), false))
 }
 
-// TestPodsSendFromAllTheirAddresses and from no others, also to themselves, with any lists.
-func TestPodsSendFromAllTheirAddresses(t *testing.T) {
+// TestSourceAddressMayBeAnyOfPod and from no others, also to themselves, with any lists.
+func TestSourceAddressMayBeAnyOfPod(t *testing.T) {
 	four := []string{"10.0.0.1", "10.0.0.4", "10.0.1.4"}
 	six := []string{"fd00::1", "fd00::4", "fd00::1:4", "fd00::1:0:0:4", "fd01::4", "fd02::7"}
 	for name, rules := range map[string][]api.ContivRule{"without a list": nil, "with a list": {{Action: api.Permit}}, "closed": closed} {
@@ -358,7 +358,7 @@ func TestPodsSendFromAllTheirAddresses(t *testing.T) {
 	}
 }
 
-func TestAnInterfaceThatIsNotKnownIsClosed(t *testing.T) {
+func TestInterfaceUnknownIsBlocked(t *testing.T) {
 	l := newLab(t, func(*labOptions) {})
 	l.want(false, "a packet to it", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 1, 2), false))
 }

@@ -133,8 +133,8 @@ func TestFiltersAreTakenOverAndCleanedUp(t *testing.T) {
 	w.start()
 }
 
-// TestAnotherModeTakesOverWithoutAGap restarts with other modes, while packets are denied.
-func TestAnotherModeTakesOverWithoutAGap(t *testing.T) {
+// TestModeChangesWithoutGap restarts with other modes, while packets are denied.
+func TestModeChangesWithoutGap(t *testing.T) {
 	t.Parallel()
 	needKernel(t)
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{PinPath: bpffs(t)}, "a", "b", "c")
@@ -173,9 +173,9 @@ func TestAnotherModeTakesOverWithoutAGap(t *testing.T) {
 	}
 }
 
-// TestWhatAnotherVersionAttachedGoesOnUntilItIsReplaced starts over a link of a program that this
+// TestFiltersOfOtherVersionStayUntilReplaced starts over a link of a program that this
 // version does not have, while packets are denied.
-func TestWhatAnotherVersionAttachedGoesOnUntilItIsReplaced(t *testing.T) {
+func TestFiltersOfOtherVersionStayUntilReplaced(t *testing.T) {
 	t.Parallel()
 	needKernel(t)
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{PinPath: bpffs(t)}, "a", "b")
@@ -197,9 +197,9 @@ func TestWhatAnotherVersionAttachedGoesOnUntilItIsReplaced(t *testing.T) {
 	w.Right(1, denied)
 }
 
-// TestSettingsTakeEffectAtAStartWithTheSamePolicy starts with other settings of the program, while
+// TestSettingsTakeEffectAtStart starts with other settings of the program, while
 // packets are denied.
-func TestSettingsTakeEffectAtAStartWithTheSamePolicy(t *testing.T) {
+func TestSettingsTakeEffectAtStart(t *testing.T) {
 	t.Parallel()
 	needKernel(t)
 	w, policies := filtered(t, api.UDP)
@@ -220,10 +220,10 @@ func TestSettingsTakeEffectAtAStartWithTheSamePolicy(t *testing.T) {
 	w.Right(1, denied)
 }
 
-// TestCommitIgnoresInterfacesThatDisappearAndLeavesNothing commits while interfaces are gone that
+// TestCommitIgnoresDisappearingInterfaces commits while interfaces are gone that
 // the renderer does not know to be: those of other pods are attached, and no pin stays of pods that
 // are removed then.
-func TestCommitIgnoresInterfacesThatDisappearAndLeavesNothing(t *testing.T) {
+func TestCommitIgnoresDisappearingInterfaces(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeGeneric} {
 		t.Run(string(mode), func(t *testing.T) {

@@ -102,8 +102,8 @@ func (l *lab) looksUp(f api.Flow) bool {
 	return l.entries() != 0
 }
 
-// TestRecentFlowsAreUsedAboveTheThreshold has few active flows, then many, and few again.
-func TestRecentFlowsAreUsedAboveTheThreshold(t *testing.T) {
+// TestRecentFlowsAreUsedAboveThreshold has few active flows, then many, and few again.
+func TestRecentFlowsAreUsedAboveThreshold(t *testing.T) {
 	const many = 4096
 	l := newLab(t, withThreshold(many/4))
 	l.render(closed, everything)
@@ -164,9 +164,9 @@ func TestRecentFlowsSkipConnectionsThatAreNotNeeded(t *testing.T) {
 	l.countsOnce(f)
 }
 
-// TestRecentFlowsCountAFlowOnceInAUnit finds a flow that is counted, and sends very many of its
+// TestRecentFlowsCountFlowOncePerUnit finds a flow that is counted, and sends very many of its
 // packets.
-func TestRecentFlowsCountAFlowOnceInAUnit(t *testing.T) {
+func TestRecentFlowsCountFlowOncePerUnit(t *testing.T) {
 	for name, toPod := range map[string][]api.ContivRule{"needs evidence": closed, "needs none": everything} {
 		for crowds, crowd := range map[string]int{"few": 0, "many": -1} {
 			t.Run(name+" "+crowds, func(t *testing.T) {
@@ -230,9 +230,9 @@ func TestRecentFlowsPermitNothing(t *testing.T) {
 	})
 }
 
-// TestRecentFlowsRecordTheEndOfAConnection resets a connection, and closes it from both ends, while
+// TestRecentFlowsRecordEndOfConnection resets a connection, and closes it from both ends, while
 // it is known to have gone on.
-func TestRecentFlowsRecordTheEndOfAConnection(t *testing.T) {
+func TestRecentFlowsRecordEndOfConnection(t *testing.T) {
 	const fin = 0x01
 	for name, end := range map[string]struct {
 		flags [2]byte // of the flow, and of its answer
@@ -255,9 +255,9 @@ func TestRecentFlowsRecordTheEndOfAConnection(t *testing.T) {
 	}
 }
 
-// TestRecentFlowsExpireWithAChange tracks a connection again when only the generation shows that
+// TestRecentFlowsExpireWithChange tracks a connection again when only the generation shows that
 // its last packet came before a change.
-func TestRecentFlowsExpireWithAChange(t *testing.T) {
+func TestRecentFlowsExpireWithChange(t *testing.T) {
 	bothFamilies(t, func(t *testing.T, f api.Flow) {
 		l := newRecentLab(t, closed, f)
 		l.forgets(l.kernel.ForgetFlows)
@@ -266,8 +266,8 @@ func TestRecentFlowsExpireWithAChange(t *testing.T) {
 	})
 }
 
-// TestRecentFlowsTrackAConnectionOnceItIsNeeded closes the list that its answers passed by.
-func TestRecentFlowsTrackAConnectionOnceItIsNeeded(t *testing.T) {
+// TestRecentFlowsTrackNeededConnection closes the list that its answers passed by.
+func TestRecentFlowsTrackNeededConnection(t *testing.T) {
 	bothFamilies(t, func(t *testing.T, f api.Flow) {
 		l := newRecentLab(t, everything, f)
 		l.render(closed, everything)

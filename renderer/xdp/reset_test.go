@@ -22,7 +22,7 @@ func (l *lab) replaced() {
 	}
 }
 
-func TestAKernelThatIsResetKnowsNothing(t *testing.T) {
+func TestKernelResetForgetsEverything(t *testing.T) {
 	l := newLab(t, keepsSpare)
 	f := tcpFlow(own4, friend4, 4000, 80)
 	l.render(closed, []api.ContivRule{permitTCP(api.Net{}, 80, compile.FromPod)})
@@ -66,7 +66,7 @@ func TestPolicyMapForgetsAddressesWhenReused(t *testing.T) {
 	}
 }
 
-func TestPolicyMapCopiesAddressesToTheNext(t *testing.T) {
+func TestPolicyMapCopiesAddressesToNext(t *testing.T) {
 	l := newLab(t)
 	l.render(closed, closed)
 	for range 2 {
@@ -84,8 +84,8 @@ func TestPolicyMapCopiesAddressesToTheNext(t *testing.T) {
 	}
 }
 
-// TestWhatIsInForceIsNeverPrepared prepares the first policy map twice, as after a failure.
-func TestWhatIsInForceIsNeverPrepared(t *testing.T) {
+// TestPolicyMapInUseIsNeverPrepared prepares the first policy map twice, as after a failure.
+func TestPolicyMapInUseIsNeverPrepared(t *testing.T) {
 	l := newLab(t, keepsSpare)
 	for range 2 {
 		if err := l.kernel.Prepare(1, 1); err != nil {

@@ -37,7 +37,7 @@ func TestMissingCapabilitiesAreNamed(t *testing.T) {
 	}
 }
 
-func TestCheckKernelSaysWhatAnOldOneLacks(t *testing.T) {
+func TestCheckKernelNamesMissingFeatures(t *testing.T) {
 	for _, tc := range []struct {
 		release    string
 		mode       Mode
@@ -62,7 +62,7 @@ func TestCheckKernelSaysWhatAnOldOneLacks(t *testing.T) {
 	}
 }
 
-func TestNewKernelNamesTheFolderThatIsInNoBPFFileSystem(t *testing.T) {
+func TestNewKernelNamesFolderOutsideBPFFileSystem(t *testing.T) {
 	dir := t.TempDir()
 	pins := filepath.Join(dir, "not", "there")
 	_, err := NewKernel(KernelOptions{PinPath: pins})
@@ -74,7 +74,7 @@ func TestNewKernelNamesTheFolderThatIsInNoBPFFileSystem(t *testing.T) {
 	}
 }
 
-func TestKernelNamesTheRightThatIsMissing(t *testing.T) {
+func TestKernelNamesMissingCapability(t *testing.T) {
 	if err := permitted(unix.ENOSPC); !errors.Is(err, unix.ENOSPC) || err.Error() != unix.ENOSPC.Error() {
 		t.Errorf("another error became %v", err)
 	}

@@ -75,9 +75,9 @@ func nthFromOutside(i int) api.Flow {
 	return udpFlow(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), own4, 4000, 53)
 }
 
-// TestSharesFloodTakesNoConnectionOfOthers floods the table from inside and from outside, with
+// TestSharesProtectConnectionsInFlood floods the table from inside and from outside, with
 // flows that are answered.
-func TestSharesFloodTakesNoConnectionOfOthers(t *testing.T) {
+func TestSharesProtectConnectionsInFlood(t *testing.T) {
 	const known, places = 300, 4096
 	flood := renderertest.Extent(8000, 20000, 100000)
 	for name, floods := range map[string]func(l *lab){
@@ -108,9 +108,9 @@ func TestSharesFloodTakesNoConnectionOfOthers(t *testing.T) {
 	}
 }
 
-// TestSharesProtectFlowsFromEndpointsAboveTheirs floods buckets with flows of a pod that has more
+// TestSharesProtectFlowsFromEndpointsOverShare floods buckets with flows of a pod that has more
 // than its share: a pod within its share keeps its connections.
-func TestSharesProtectFlowsFromEndpointsAboveTheirs(t *testing.T) {
+func TestSharesProtectFlowsFromEndpointsOverShare(t *testing.T) {
 	const places, share = 16, 5
 	l := sharesLab(t, places)
 	txn := l.r.NewTxn(false)
@@ -140,8 +140,8 @@ func TestSharesProtectFlowsFromEndpointsAboveTheirs(t *testing.T) {
 	}
 }
 
-// TestSharesAPodAloneHasTheWholeTable, and a part of it as soon as there is another one.
-func TestSharesAPodAloneHasTheWholeTable(t *testing.T) {
+// TestSharesOfOnlyPodAreWholeTable, and a part of it as soon as there is another one.
+func TestSharesOfOnlyPodAreWholeTable(t *testing.T) {
 	l := tableLab(t, 1024)
 	if got := l.kernel.FlowShare(); got != 1024 {
 		t.Errorf("the share of one pod is %d places of 1024", got)
@@ -164,8 +164,8 @@ func TestSharesAPodAloneHasTheWholeTable(t *testing.T) {
 	}
 }
 
-// TestSharesAreCountedAnewAtAStart: the table of a process before may have been another one.
-func TestSharesAreCountedAnewAtAStart(t *testing.T) {
+// TestSharesAreRecountedAtStart: the table of a process before may have been another one.
+func TestSharesAreRecountedAtStart(t *testing.T) {
 	l := sharesLab(t, 4096)
 	l.open(0, 100)
 	if err := l.kernel.MiscountFlows(labID, 70000); err != nil {
@@ -185,9 +185,9 @@ func (l *lab) sharesAreRight() {
 	}
 }
 
-// TestSharesFragmentsOfOthersStay floods the ports of fragments, by another pod and in the other
+// TestSharesProtectFragments floods the ports of fragments, by another pod and in the other
 // direction.
-func TestSharesFragmentsOfOthersStay(t *testing.T) {
+func TestSharesProtectFragments(t *testing.T) {
 	l := sharesLab(t, 1024)
 	out, in := xdp.Frame(udpFlow(own4, friend4, 4000, 53), false), xdp.Frame(udpFlow(friend4, own4, 4000, 53), false)
 	later := []byte("hello wo")
@@ -242,9 +242,9 @@ func TestSharesReportEventsOfQuietPods(t *testing.T) {
 	t.Errorf("of %d events none is of the quiet pod", len(got))
 }
 
-// TestDefaultTunnelPortsAreNotThoseOfClients: kernels give clients ports from 32768 on, whose
+// TestTunnelPortsByDefaultAreNoClientPorts: kernels give clients ports from 32768 on, whose
 // answers look like packets of a tunnel.
-func TestDefaultTunnelPortsAreNotThoseOfClients(t *testing.T) {
+func TestTunnelPortsByDefaultAreNoClientPorts(t *testing.T) {
 	for _, port := range xdp.DefaultTunnelPorts {
 		if port >= 32768 {
 			t.Errorf("answers to clients at port %d would be dropped", port)

@@ -100,9 +100,9 @@ func (w *wired) says(from string, to netip.AddrPort) {
 	}))
 }
 
-// TestAFrameToAnotherPodIsJudgedWhereItGoes lets a pod send to a service by the hardware address of
+// TestFrameIsJudgedAtItsDestination lets a pod send to a service by the hardware address of
 // another pod. A bridge whose frames are filtered translates it.
-func TestAFrameToAnotherPodIsJudgedWhereItGoes(t *testing.T) {
+func TestFrameIsJudgedAtItsDestination(t *testing.T) {
 	t.Parallel()
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}, "a", "b", "c")
 	if _, err := os.Stat("/proc/sys/net/bridge"); err != nil {
@@ -131,9 +131,9 @@ func TestAFrameToAnotherPodIsJudgedWhereItGoes(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreNotCreatedByPacketsFromOutside has a host outside that forges a packet of a pod
+// TestConnectionsAreNotCreatedFromOutside has a host outside that forges a packet of a pod
 // to itself, and answer it.
-func TestConnectionsAreNotCreatedByPacketsFromOutside(t *testing.T) {
+func TestConnectionsAreNotCreatedFromOutside(t *testing.T) {
 	t.Parallel()
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}, "a", "c", "outside")
 	outside, gateway := w.Pods["outside"], w.mac(w.Node, "h-outside")
@@ -176,9 +176,9 @@ func (w *wired) tagged(ns netns.NsHandle, name string, tag uint16) {
 	}))
 }
 
-// TestTagsOfOtherNodesMeanNothing lets an outside host send packets with every kind of tag of this
-// node's pods: they pass only where policy permits them, whatever sender the tag claims.
-func TestTagsOfOtherNodesMeanNothing(t *testing.T) {
+// TestFrameTagsOfOtherNodesAreIgnored lets an outside host send packets with every kind of tag of
+// this node's pods: they pass only where policy permits them, whatever sender the tag claims.
+func TestFrameTagsOfOtherNodesAreIgnored(t *testing.T) {
 	t.Parallel()
 	const later, judged = 1 << 15, 1 << 14
 	for _, kind := range []uint16{later, judged} {
@@ -213,9 +213,9 @@ func TestTagsOfOtherNodesMeanNothing(t *testing.T) {
 	}
 }
 
-// TestFiltersBehindOursDoNotOpen has a foreign filter that sets the class of packets, and so take
-// away what ours noted.
-func TestFiltersBehindOursDoNotOpen(t *testing.T) {
+// TestFiltersBehindClassifierDoNotOpen has a foreign filter that sets the class of packets, and so
+// take away what ours noted.
+func TestFiltersBehindClassifierDoNotOpen(t *testing.T) {
 	t.Parallel()
 	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}, "a", "b")
 	w.Serve("b", 80)
@@ -247,10 +247,10 @@ func (w *wired) asks(want bool, what, from, network string, to netip.AddrPort) {
 	}
 }
 
-// TestServices checks that packets to a service are judged by their real destination, and packets
-// to pods by their original sender, whatever the node translates, for pods on veth pairs and on a
-// bridge.
-func TestServices(t *testing.T) {
+// TestServicesReachPermittedEndpoints checks that packets to a service are judged by their real
+// destination, and packets to pods by their original sender, whatever the node translates, for pods
+// on veth pairs and on a bridge.
+func TestServicesReachPermittedEndpoints(t *testing.T) {
 	for _, c := range []struct {
 		mode              xdp.Mode
 		bridged, filtered bool

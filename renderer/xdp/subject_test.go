@@ -58,6 +58,6 @@ func (s *subject) Restart() (err error) {
 func (s *subject) Installed() (string, error) { return xdptest.Installed(s.r) }
 func (s *subject) Dangling() []string         { return s.tap.Dangling() }
 
-func TestConformanceInTheHeap(t *testing.T) {
+func TestConformanceInHeap(t *testing.T) {
 	renderertest.Run(t, func(t testing.TB) renderertest.Subject { return newSubject(t, xdp.NewHeap()) })
 }

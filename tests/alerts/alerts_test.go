@@ -138,7 +138,7 @@ contexts: [{name: c, context: {cluster: c}}]
 current-context: c
 `
 
-func TestAlertsOfWhatIsBroken(t *testing.T) {
+func TestAlertsOfBrokenPrograms(t *testing.T) {
 	for name, c := range real {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -205,7 +205,7 @@ func gauges(text string) string {
 	return out.String()
 }
 
-func TestEveryAlertIsTried(t *testing.T) {
+func TestAlertsAreAllTried(t *testing.T) {
 	tried := map[string]bool{}
 	for _, c := range real {
 		for _, name := range c.fires {
@@ -270,7 +270,7 @@ func wantMetrics(t *testing.T, where, expr string, known map[string]bool) {
 	}
 }
 
-func TestAlertsNameMetricsThatExist(t *testing.T) {
+func TestAlertsNameExistingMetrics(t *testing.T) {
 	for _, g := range groups(t) {
 		for _, r := range g.Rules {
 			wantMetrics(t, r.Alert, r.Expr, documented(t))
@@ -278,7 +278,7 @@ func TestAlertsNameMetricsThatExist(t *testing.T) {
 	}
 }
 
-func TestDashboardNamesMetricsThatExist(t *testing.T) {
+func TestDashboardNamesExistingMetrics(t *testing.T) {
 	text, err := os.ReadFile(monitoring + "dashboard.json")
 	if err != nil {
 		t.Fatal(err)
@@ -320,8 +320,8 @@ func TestDashboardNamesMetricsThatExist(t *testing.T) {
 	}
 }
 
-// TestGuidesNameEveryAlert checks that the guides explain every alert.
-func TestGuidesNameEveryAlert(t *testing.T) {
+// TestAlertsAreAllInGuides checks that the guides explain every alert.
+func TestAlertsAreAllInGuides(t *testing.T) {
 	var guides strings.Builder
 	for _, name := range []string{"agent.md", "ksr.md"} {
 		b, err := os.ReadFile("../../docs/guide/" + name)

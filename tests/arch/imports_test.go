@@ -194,8 +194,8 @@ var exempt = map[string]bool{
 	"internal/cli/output k8s.io/client-go/util/jsonpath": true, // needs nothing but the standard library
 }
 
-// TestTheLawCatches feeds violations to the check, which must report them.
-func TestTheLawCatches(t *testing.T) {
+// TestImportRulesCatchViolations feeds violations to the check, which must report them.
+func TestImportRulesCatchViolations(t *testing.T) {
 	for _, tc := range []struct {
 		pkg, dep string
 	}{

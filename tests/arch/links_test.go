@@ -70,7 +70,7 @@ func badLinks(pages map[string]string, path string) (bad []string) {
 	return bad
 }
 
-func TestEveryLinkOfTheDocsLeadsSomewhere(t *testing.T) {
+func TestLinksLeadToPages(t *testing.T) {
 	pages := tree(t, ".md")
 	if len(pages) < 50 {
 		t.Fatalf("only %d pages were found", len(pages))
@@ -86,7 +86,7 @@ func TestEveryLinkOfTheDocsLeadsSomewhere(t *testing.T) {
 	}
 }
 
-func TestEveryTestThatTheDocsNameIsThere(t *testing.T) {
+func TestDocsNameExistingTests(t *testing.T) {
 	var known []string
 	for path, text := range tree(t, ".go") {
 		if strings.HasSuffix(path, "_test.go") {
@@ -105,8 +105,8 @@ func TestEveryTestThatTheDocsNameIsThere(t *testing.T) {
 	}
 }
 
-// TestEveryPageCanBeReached by links, from the list of pages.
-func TestEveryPageCanBeReached(t *testing.T) {
+// TestDocsPagesAreReachable by links, from the list of pages.
+func TestDocsPagesAreReachable(t *testing.T) {
 	pages := tree(t, ".md")
 	start := filepath.Join("..", "..", "docs", "README.md")
 	reached, next := map[string]bool{start: true}, []string{start}

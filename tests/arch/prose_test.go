@@ -18,7 +18,7 @@ var (
 	generated = regexp.MustCompile("(?m)^// Code generated .* DO NOT EDIT\\.$|^`make [a-z]+` writes this page")
 )
 
-func TestProseFitsInAHundredColumns(t *testing.T) {
+func TestProseFitsInHundredColumns(t *testing.T) {
 	for name, text := range tree(t, ".md", ".go") {
 		if strings.Contains(name, "/testdata/") || generated.MatchString(text) {
 			continue

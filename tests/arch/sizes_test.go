@@ -160,7 +160,7 @@ func measureType(spec *ast.TypeSpec, counts map[string]int) {
 	}
 }
 
-func TestNothingIsTooLarge(t *testing.T) {
+func TestSizesAreLimited(t *testing.T) {
 	found := sizes(t)
 	for _, what := range slices.Sorted(maps.Keys(found)) {
 		t.Errorf("%s: %d, above the limit of %d", what, found[what], limitOf(what[strings.Index(what, " ")+1:]))

@@ -130,7 +130,7 @@ func TestSurfaceChangesOnPurpose(t *testing.T) {
 	}
 }
 
-func TestEmbeddersSeeLittle(t *testing.T) {
+func TestSurfaceOfEmbeddersIsSmall(t *testing.T) {
 	n := 0
 	for _, pkg := range embedder {
 		top, _ := surface(t, pkg)

@@ -222,7 +222,7 @@ func userText(call *ast.CallExpr) ast.Expr {
 	return nil
 }
 
-func TestWordsAreThoseOfTheField(t *testing.T) {
+func TestWordsAreThoseOfField(t *testing.T) {
 	words := compile(usages)
 	for file, text := range tree(t, ".go", ".md", ".c", ".h") {
 		name := strings.TrimPrefix(filepath.ToSlash(file), "../../")
@@ -247,7 +247,7 @@ func sentencesOf(t *testing.T, name, text string) []sentence {
 	return cSentences(text)
 }
 
-func TestWordsAreFoundWhereverPeopleReadThem(t *testing.T) {
+func TestWordsAreFoundEverywhere(t *testing.T) {
 	code := "package x\n\n// A room of its own is\n// told about the grace\n// period, and `told` is code.\nvar _ = errors.New(\"evidence is missing\")\n\n" +
 		"func f() {\n\tlog.Warn(\"nobody answers\", \"told\", 1)\n\tf.Bool(\"x\", true, \"what passes whatever policies say\")\n\tfmt.Sprint(\"evidence\")\n}\n" +
 		"var _ = cobra.Command{Use: \"told\", Short: \"Be told\"}\n"

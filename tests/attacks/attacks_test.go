@@ -20,8 +20,8 @@ func (k kind) families() []int {
 	return []int{4, 6}
 }
 
-// TestKindsOfPacketsHaveTheirFate asks the program about every kind, and why it is dropped.
-func TestKindsOfPacketsHaveTheirFate(t *testing.T) {
+// TestPacketKindsHaveTheirVerdicts asks the program about every kind, and why it is dropped.
+func TestPacketKindsHaveTheirVerdicts(t *testing.T) {
 	all := kinds()
 	if len(all) < 250 {
 		t.Errorf("there are %d kinds of packets", len(all))

@@ -35,9 +35,9 @@ func (g *rig) want(w *world, reason xdp.Reason, what string, dir compile.Directi
 	}
 }
 
-// TestNeighbourDiscoveryIsNoWayOut lets a pod that may send nothing answer neighbour solicitations
+// TestNeighbourDiscoveryIsNoBypass lets a pod that may send nothing answer neighbour solicitations
 // from the link, and only those.
-func TestNeighbourDiscoveryIsNoWayOut(t *testing.T) {
+func TestNeighbourDiscoveryIsNoBypass(t *testing.T) {
 	g, w := newLab(t, xdp.KernelOptions{})
 	w.family = 6
 	toPod, fromPod := lists(1, w.peer)
@@ -166,9 +166,9 @@ func TestSettingsLoosen(t *testing.T) {
 	}
 }
 
-// TestAnAddressThatIsUsedAgainHasNoConnections: the next pod with an address, or with the number of
+// TestAddressReusedHasNoConnections: the next pod with an address, or with the number of
 // an interface, gets no answers to what the one before asked.
-func TestAnAddressThatIsUsedAgainHasNoConnections(t *testing.T) {
+func TestAddressReusedHasNoConnections(t *testing.T) {
 	g, w := newLab(t, xdp.KernelOptions{})
 	toPod, fromPod := lists(2, w.peer)
 	for _, w.family = range []int{4, 6} {
@@ -188,8 +188,8 @@ func TestAnAddressThatIsUsedAgainHasNoConnections(t *testing.T) {
 	}
 }
 
-// TestTunnelsBehindAService have a service lead to a port of the node.
-func TestTunnelsBehindAService(t *testing.T) {
+// TestTunnelsBehindService have a service lead to a port of the node.
+func TestTunnelsBehindService(t *testing.T) {
 	for _, bridged := range []bool{false, true} {
 		s := newStreet(t, xdp.ModeAuto, bridged)
 		program, err := exec.LookPath("iptables")

@@ -17,9 +17,9 @@ func (f *findings) Errorf(format string, args ...any) {
 	f.all = append(f.all, fmt.Sprintf(format, args...))
 }
 
-// TestTheCheckFindsStatesThatAreNotTheOnesMeant lets the subject know something else
+// TestCheckFindsUnintendedStates lets the subject know something else
 // than the oracle.
-func TestTheCheckFindsStatesThatAreNotTheOnesMeant(t *testing.T) {
+func TestCheckFindsUnintendedStates(t *testing.T) {
 	s := shape{pods: 200, policies: 200, local: 20}
 	home := s.home()
 	first := s.policy(s.first(home.Namespace), 1000)

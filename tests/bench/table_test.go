@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestResultsBecomeTablesOfMedians(t *testing.T) {
+func TestTableOfMedians(t *testing.T) {
 	const output = `goos: linux
 pkg: example
 BenchmarkEvent/local-pod/acl-2   	     100	   1500000 ns/op	   900.5 cpu-us/op	  12 B/op
@@ -43,7 +43,7 @@ PASS
 	}
 }
 
-func TestNoTableOfWhatFailedOrIsNoResult(t *testing.T) {
+func TestTableRefusesFailedRuns(t *testing.T) {
 	for name, output := range map[string]string{
 		"a benchmark whose check failed": "BenchmarkA-2 1 5 ns/op\n--- FAIL: BenchmarkB\n",
 		"nothing":                        "PASS\n",
@@ -65,7 +65,7 @@ type broken struct{}
 func (broken) Read([]byte) (int, error)  { return 0, errBroken }
 func (broken) Write([]byte) (int, error) { return 0, errBroken }
 
-func TestErrorsOfReadingAndWritingAreReturned(t *testing.T) {
+func TestTableReturnsReadAndWriteErrors(t *testing.T) {
 	if err := Table(&strings.Builder{}, broken{}); !errors.Is(err, errBroken) {
 		t.Errorf("reading: %v", err)
 	}

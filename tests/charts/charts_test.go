@@ -75,7 +75,7 @@ func byName(o object, list, key string) {
 	o[list] = sorted
 }
 
-func TestChartAndKustomizeAreTheSameObjects(t *testing.T) {
+func TestChartAndKustomizeHaveSameObjects(t *testing.T) {
 	for overlay, v := range overlays {
 		t.Run(overlay, func(t *testing.T) {
 			chart, err := render(v)
@@ -150,7 +150,7 @@ func TestValuesAreChecked(t *testing.T) {
 	}
 }
 
-func TestValuesChangeWhatTheySay(t *testing.T) {
+func TestValuesChangeTheirObjects(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("ab", 32)
 	all, err := render(values{
 		"image":      values{"registry": "registry.example/net/", "digests": values{"agent": digest}, "tag": "v1"},
@@ -193,8 +193,8 @@ func TestValuesChangeWhatTheySay(t *testing.T) {
 	}
 }
 
-// TestSettingsStartPodsAgain: other settings make another pod template, and equal ones do not.
-func TestSettingsStartPodsAgain(t *testing.T) {
+// TestChartSettingsRestartPods: other settings make another pod template, and equal ones do not.
+func TestChartSettingsRestartPods(t *testing.T) {
 	sum := func(v values) any {
 		all, err := render(v)
 		if err != nil {
@@ -208,8 +208,8 @@ func TestSettingsStartPodsAgain(t *testing.T) {
 	}
 }
 
-// TestCertificatesOfTheChart are signed by the authority in the same secret.
-func TestCertificatesOfTheChart(t *testing.T) {
+// TestChartCertificates are signed by the authority in the same secret.
+func TestChartCertificates(t *testing.T) {
 	all, err := render(values{"etcd": values{"embedded": true}})
 	if err != nil {
 		t.Fatal(err)
@@ -249,8 +249,8 @@ func TestCertificatesOfTheChart(t *testing.T) {
 	}
 }
 
-// TestEveryValueIsInTheSchema, and none is there that the chart does not have.
-func TestEveryValueIsInTheSchema(t *testing.T) {
+// TestValuesAreAllInSchema, and none is there that the chart does not have.
+func TestValuesAreAllInSchema(t *testing.T) {
 	var have, schema object
 	for name, into := range map[string]*object{"values.yaml": &have, "values.schema.json": &schema} {
 		b, err := os.ReadFile(deploy + "helm/sluice/" + name)

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-func TestASeedAlwaysGivesTheSameSequence(t *testing.T) {
+func TestSequenceDependsOnSeedOnly(t *testing.T) {
 	a, b := RandomSequence(7, Small(), 50), RandomSequence(7, Small(), 50)
 	if diff := cmp.Diff(a, b); diff != "" {
 		t.Errorf("two runs differ:\n%s", diff)
@@ -26,7 +26,7 @@ func TestASeedAlwaysGivesTheSameSequence(t *testing.T) {
 	}
 }
 
-func TestAStepNeverChangesTheStateBefore(t *testing.T) {
+func TestStepKeepsPreviousState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		before := Gen(Small()).Draw(t, "state")
 		copied := Copy(before)
@@ -37,7 +37,7 @@ func TestAStepNeverChangesTheStateBefore(t *testing.T) {
 	})
 }
 
-func TestEveryStateIsOneThatAClusterCanHave(t *testing.T) {
+func TestStateIsAlwaysPossible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		for _, step := range GenSequence(Small(), 12).Draw(t, "sequence") {
 			checkState(t, step)
@@ -80,7 +80,7 @@ func checkState(t *rapid.T, step Step) {
 	}
 }
 
-func TestSharedAddressesAreSharedWhenAskedFor(t *testing.T) {
+func TestStateSharesAddressesOnRequest(t *testing.T) {
 	cfg := SmallWithSharedAddresses()
 	for seed := range uint64(50) {
 		for _, n := range addressesOf(Random(seed, cfg).Pods) {
@@ -92,8 +92,8 @@ func TestSharedAddressesAreSharedWhenAskedFor(t *testing.T) {
 	t.Error("no two pods of 50 clusters share an address")
 }
 
-// TestEveryShapeIsReached guards the generators against losing a shape.
-func TestEveryShapeIsReached(t *testing.T) {
+// TestStateReachesEveryShape guards the generators against losing a shape.
+func TestStateReachesEveryShape(t *testing.T) {
 	seen := map[string]bool{}
 	for seed := range uint64(300) {
 		for _, step := range RandomSequence(seed, Small(), 20) {
@@ -198,7 +198,7 @@ func noteRule(peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.Netwo
 	}
 }
 
-func TestFlowsCoverTheEdges(t *testing.T) {
+func TestFlowsCoverEdges(t *testing.T) {
 	s := State{
 		Pods: []*corev1.Pod{{Status: corev1.PodStatus{PodIPs: []corev1.PodIP{{IP: "10.1.0.4"}}}}},
 		Policies: []*networkingv1.NetworkPolicy{{Spec: networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{
@@ -223,7 +223,7 @@ func TestFlowsCoverTheEdges(t *testing.T) {
 	}
 }
 
-func TestEveryFlowCanExistAndHasAPod(t *testing.T) {
+func TestFlowsArePossibleAndHavePod(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := Gen(Small()).Draw(t, "state")
 		space := FlowSpace(s)

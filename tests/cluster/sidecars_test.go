@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-net/sluice/internal/oracle"
 )
 
-// TestNamedPortsOfSidecarsMatter counts the states in which a verdict changes when
+// TestStateHasNamedPortsOfSidecars counts the states in which a verdict changes when
 // sidecars do not run on: what never matters is never tested.
-func TestNamedPortsOfSidecarsMatter(t *testing.T) {
+func TestStateHasNamedPortsOfSidecars(t *testing.T) {
 	const states, least = 60, 3
 	matter := 0
 	for seed := range uint64(states) {

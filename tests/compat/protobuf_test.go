@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-func TestValuesAreReadByTheOldProtobufModuleAndBack(t *testing.T) {
+func TestProtobufModulesReadEachOther(t *testing.T) {
 	want := &model.NetworkPolicy{
 		Namespace: "shop", Name: "web", IsolatesIngress: true,
 		PodSelector: &model.LabelSelector{MatchLabels: []*model.Label{{Key: "app", Value: "web"}}},

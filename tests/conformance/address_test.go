@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 )
 
-func TestImagesKeepWhatIsInABlock(t *testing.T) {
+func TestImagesKeepMembersOfBlocks(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	random := func() netip.Addr {
 		n := r.Uint32()
@@ -109,7 +109,7 @@ func TestNetworksOfEveryKindAreMoved(t *testing.T) {
 	}
 }
 
-func TestAStepGetsTheAddressesOfAnAddressing(t *testing.T) {
+func TestStepGetsAddressesOfFamily(t *testing.T) {
 	for _, tt := range []struct {
 		addressing Addressing
 		pod, host  []string
@@ -176,7 +176,7 @@ func TestAStepGetsTheAddressesOfAnAddressing(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsRecordedInIPv4IsMoved(t *testing.T) {
+func TestAddressingMovesOnlyIPv4(t *testing.T) {
 	for name, edit := range map[string]func(*Step){
 		"a pod in IPv6": func(s *Step) { s.Cluster.Pods[0].Status.PodIP = "fd00::1" },
 		"a pod with two": func(s *Step) {

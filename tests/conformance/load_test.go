@@ -64,7 +64,7 @@ func TestLoadReadsEveryColumn(t *testing.T) {
 	}
 }
 
-func TestLoadRefusesWhatItDoesNotUnderstand(t *testing.T) {
+func TestLoadRefusesUnknownFields(t *testing.T) {
 	for name, edit := range map[string][2]string{
 		"another schema":        {"conformance/1", "conformance/2"},
 		"other columns":         {`"from","to"`, `"to","from"`},
@@ -96,7 +96,7 @@ func TestLoadRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	}
 }
 
-func TestEveryRecordedFileLoads(t *testing.T) {
+func TestLoadReadsEveryRecordedFile(t *testing.T) {
 	for file, want := range map[string]struct{ cases, probes int }{
 		Cyclonus:   {230, 233157},
 		Kubernetes: {48, 5265},

@@ -42,10 +42,10 @@ func claims(s cluster.State) cluster.State {
 	return s
 }
 
-// TestAddressesThatNoPodHasChangeNothing checks that claimed addresses other than a pod's own
+// TestPlayIgnoresUnusedAddresses checks that claimed addresses other than a pod's own
 // change no verdict, on any dataplane and in the specification, also for packets with these
 // addresses.
-func TestAddressesThatNoPodHasChangeNothing(t *testing.T) {
+func TestPlayIgnoresUnusedAddresses(t *testing.T) {
 	t.Parallel()
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		needTime(t, kind)

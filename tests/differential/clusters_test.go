@@ -21,9 +21,9 @@ import (
 // flowsPerCluster bounds how many flows of one cluster are asked.
 const flowsPerCluster = 700
 
-// TestRandomClusters asks the stacks of all nodes, and what every node's plugin tells
+// TestPlayRandomClusters asks the stacks of all nodes, and what every node's plugin tells
 // its renderers, about the flows of single states.
-func TestRandomClusters(t *testing.T) {
+func TestPlayRandomClusters(t *testing.T) {
 	t.Parallel()
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		needTime(t, kind)
@@ -76,9 +76,9 @@ const (
 	flowsPerStep  = 100
 )
 
-// TestFabricsFollowSequences tests the clusters that policy tests run on: nodes come with their
+// TestPlaySequencesOnFabrics tests the clusters that policy tests run on: nodes come with their
 // pods, and the state is never sent as a whole.
-func TestFabricsFollowSequences(t *testing.T) {
+func TestPlaySequencesOnFabrics(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"two nodes", "deny node"} {
 		w := worlds[name]

@@ -8,11 +8,11 @@
 //
 // An Event is data: edits of a cluster, how agents receive them, which of them restart, and which
 // calls to a stack fail. A Case is a list of events that can be played again, and Minimise makes it
-// small. Machines are driven by rapid (TestStateMachine), by seeds (TestSeeds), and for as long as
+// small. Machines are driven by rapid (TestMachine), by seeds (TestPlaySeeds), and for as long as
 // one likes by tests/soak.
 //
-// Single states are asked more closely than sequences (TestRandomClusters,
-// TestExplanations). What was once wrong has a name in named_test.go.
+// Single states are asked more closely than sequences (TestPlayRandomClusters,
+// TestPlayExplanations). What was once wrong has a name in named_test.go.
 //
 // # Invariants
 //

@@ -12,9 +12,9 @@ import (
 
 const flowsExplained = 600
 
-// TestExplanations asks the renderers of all nodes what they do with a flow and why,
+// TestPlayExplanations asks the renderers of all nodes what they do with a flow and why,
 // and compares the verdict and the policies that are named with the oracle's.
-func TestExplanations(t *testing.T) {
+func TestPlayExplanations(t *testing.T) {
 	t.Parallel()
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		t.Parallel()

@@ -131,7 +131,7 @@ func hunt(t *testing.T, o Options) (Case, *harness.Violation) {
 	return Case{}, nil
 }
 
-func TestEveryFaultIsFound(t *testing.T) {
+func TestFaultsAreAllFound(t *testing.T) {
 	t.Parallel()
 	for _, tt := range faults {
 		t.Run(tt.name, func(t *testing.T) {
@@ -143,8 +143,8 @@ func TestEveryFaultIsFound(t *testing.T) {
 	}
 }
 
-// TestMinimalCasesAreSmall reduces sequences to what a fault needs.
-func TestMinimalCasesAreSmall(t *testing.T) {
+// TestMinimiseFindsSmallCases reduces sequences to what a fault needs.
+func TestMinimiseFindsSmallCases(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays sequences until a fault is found")
 	}

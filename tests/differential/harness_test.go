@@ -94,7 +94,7 @@ func without(s cluster.State, name string) cluster.State {
 	return s
 }
 
-func TestVerdictsThatDifferAreFound(t *testing.T) {
+func TestPlayFindsDifferentVerdicts(t *testing.T) {
 	s := pair(80)
 	for _, tt := range []struct {
 		name   string
@@ -118,9 +118,9 @@ func TestVerdictsThatDifferAreFound(t *testing.T) {
 	}
 }
 
-// TestEveryPolicyThatMattersIsMissed takes single policies away from random
+// TestPlayMissesEveryNeededPolicy takes single policies away from random
 // clusters. Whenever the oracle says that one mattered, the dataplane must differ.
-func TestEveryPolicyThatMattersIsMissed(t *testing.T) {
+func TestPlayMissesEveryNeededPolicy(t *testing.T) {
 	t.Parallel()
 	mattered := 0
 	for seed := range uint64(4) {
@@ -142,7 +142,7 @@ func TestEveryPolicyThatMattersIsMissed(t *testing.T) {
 	}
 }
 
-func TestWhatIsInstalledOtherwiseIsFound(t *testing.T) {
+func TestPlayFindsDifferentRules(t *testing.T) {
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		inspect := func(port int32) harness.Installed {
 			i, err := fleetOf(t, kind, pair(port)).Node("one").Inspect(t.Context())
@@ -164,7 +164,7 @@ func TestWhatIsInstalledOtherwiseIsFound(t *testing.T) {
 	})
 }
 
-func TestEveryOperationCounts(t *testing.T) {
+func TestCountsCoverEveryOperation(t *testing.T) {
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		f := fleetOf(t, kind, pair(80))
 		last := f.Operations()
@@ -185,9 +185,9 @@ func TestEveryOperationCounts(t *testing.T) {
 	})
 }
 
-// TestSessionsAreSeen lets api, which no pod may connect to, call web: the reply passes only
+// TestPlayFindsSessionFaults lets api, which no pod may connect to, call web: the reply passes only
 // because of its session, and the session ends with its permission.
-func TestSessionsAreSeen(t *testing.T) {
+func TestPlayFindsSessionFaults(t *testing.T) {
 	told := func(port int32) cluster.State {
 		s := pair(port)
 		s.Policies = append(s.Policies, s.Policies[0].DeepCopy())

@@ -14,10 +14,10 @@ import (
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// TestSessionRulesFollowSequences asks the session rules of clusters whose pods are applications on
+// TestPlaySequencesOnSessionRules asks the session rules of clusters whose pods are applications on
 // the host stack about connections. Where a rule names more ports than they can, they may deny
 // what it permits, and nothing else.
-func TestSessionRulesFollowSequences(t *testing.T) {
+func TestPlaySequencesOnSessionRules(t *testing.T) {
 	t.Parallel()
 	w := worlds["two nodes"]
 	rapid.Check(t, func(t *rapid.T) {

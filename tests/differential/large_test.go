@@ -22,8 +22,8 @@ const (
 	largeFlows  = 80
 )
 
-// TestLargeSequences changes large clusters step by step.
-func TestLargeSequences(t *testing.T) {
+// TestPlayLargeSequences changes large clusters step by step.
+func TestPlayLargeSequences(t *testing.T) {
 	t.Parallel()
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		sequences := renderertest.Extent(1, 2, 40)

@@ -18,8 +18,8 @@ var worlds = map[string]World{
 	"shared addresses": {Config: cluster.Config{Namespaces: 3, Nodes: 2, Pods: 8, Policies: 6, Admin: 2, IPv6: true, Odd: true, SharedAddresses: true}},
 }
 
-// TestStateMachine lets everything happen to running clusters that can happen.
-func TestStateMachine(t *testing.T) {
+// TestMachine lets everything happen to running clusters that can happen.
+func TestMachine(t *testing.T) {
 	t.Parallel()
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		needTime(t, kind)

@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 	leaks.Main(m)
 }
 
-// needTime skips what rapid draws where backends are slow. TestSeeds lets the same happen to them.
+// needTime skips what rapid draws where backends are slow. TestPlaySeeds lets the same happen to
+// them.
 func needTime(t *testing.T, kind backends.Kind) {
 	t.Helper()
 	if kind.Slow && !renderertest.Whole() {

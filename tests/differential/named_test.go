@@ -27,9 +27,9 @@ func closed() cluster.State {
 	return s
 }
 
-// TestAPodReachesItselfWithoutTheDataplane is decision D1: policies never restrict traffic of a pod
+// TestPlayPodReachesItself is decision D1: policies never restrict traffic of a pod
 // to itself, and this traffic never gets to the vswitch.
-func TestAPodReachesItselfWithoutTheDataplane(t *testing.T) {
+func TestPlayPodReachesItself(t *testing.T) {
 	s := closed()
 	f, o := fabricOf(t, s), oracle.New(s)
 	for _, text := range []string{"10.1.0.1", "fd00::1"} {
@@ -52,10 +52,10 @@ func TestAPodReachesItselfWithoutTheDataplane(t *testing.T) {
 	}
 }
 
-// TestChangesBeforeTheFirstResyncAreToldAgain sends changes before the first resync: the renderers
+// TestPlayChangesBeforeFirstResync sends changes before the first resync: the renderers
 // discard them, including the sets that the configurator derives, so that the resync must repeat
 // them.
-func TestChangesBeforeTheFirstResyncAreToldAgain(t *testing.T) {
+func TestPlayChangesBeforeFirstResync(t *testing.T) {
 	s := pair(80)
 	everyPod := v1alpha2.ClusterNetworkPolicyIngressPeer{Namespaces: &metav1.LabelSelector{}}
 	callers := everyPod

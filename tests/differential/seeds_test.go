@@ -16,8 +16,8 @@ const (
 	strideOfSeed = 2 // as tests/soak, which repeats a seed and reduces what it finds
 )
 
-// TestSeeds plays the sequences of the first seeds, every one in a world of its own.
-func TestSeeds(t *testing.T) {
+// TestPlaySeeds plays the sequences of the first seeds, every one in a world of its own.
+func TestPlaySeeds(t *testing.T) {
 	t.Parallel()
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		limit := uint64(renderertest.Extent(40, 200, 20_000)) // tests/soak plays as many as one likes

@@ -22,8 +22,8 @@ func wantProblem(t *testing.T, problems []string, want string) {
 	}
 }
 
-// TestWhatRotsInTheDockerfileIsFound breaks the Dockerfile as changes elsewhere would.
-func TestWhatRotsInTheDockerfileIsFound(t *testing.T) {
+// TestDockerfileErrorsAreFound breaks the Dockerfile as changes elsewhere would.
+func TestDockerfileErrorsAreFound(t *testing.T) {
 	for name, tc := range map[string]struct{ was, is, want string }{
 		"another Go version":                 {"golang:1.26-", "golang:1.25-", "not of the Go version"},
 		"a registry":                         {"FROM golang:", "FROM registry.example/library/golang:", "names a registry"},
@@ -55,7 +55,7 @@ func TestWhatRotsInTheDockerfileIsFound(t *testing.T) {
 	}
 }
 
-func TestWhatRotsInTheComposeFileIsFound(t *testing.T) {
+func TestComposeErrorsAreFound(t *testing.T) {
 	for name, tc := range map[string]struct{ was, is, want string }{
 		"a flag that is not":                {"--manifests", "--manifest", "unknown flag: --manifest"},
 		"a command that is not":             {"command: [run]", "command: [start]", `unknown command "start"`},
@@ -85,7 +85,7 @@ func TestWhatRotsInTheComposeFileIsFound(t *testing.T) {
 	}
 }
 
-func TestWhatTheBuildDoesNotGetIsFound(t *testing.T) {
+func TestDockerignoreErrorsAreFound(t *testing.T) {
 	text := read(t, ".dockerignore")
 	wantProblem(t, checkIgnore(edit(t, text, "!renderer\n", ""), []string{"renderer/acl"}), "the build needs renderer/acl")
 	wantProblem(t, checkIgnore(text, []string{"apis/model"}), "the build needs apis/model")
@@ -94,7 +94,7 @@ func TestWhatTheBuildDoesNotGetIsFound(t *testing.T) {
 	wantProblem(t, checkIgnore(edit(t, text, "*\n", ""), nil), "the first line must be *")
 }
 
-func TestWhatRotsInTheGuideIsFound(t *testing.T) {
+func TestGuideErrorsAreFound(t *testing.T) {
 	for name, tc := range map[string]struct{ line, want string }{
 		"a command that is not":        {"docker compose -f docker/compose.yaml run --rm ctl show pods", `unknown command "show"`},
 		"a flag that is not":           {"docker run --rm -v $PWD:/manifests:ro sluice-agent:dev dev --onze", "unknown flag: --onze"},

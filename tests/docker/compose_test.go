@@ -57,7 +57,7 @@ type mount struct {
 // composeDir is what paths in the compose file are relative to.
 const composeDir = root + "/docker"
 
-func TestTheComposeFileNamesOnlyWhatExists(t *testing.T) {
+func TestComposeNamesExistingThings(t *testing.T) {
 	for _, p := range checkCompose(read(t, "docker/compose.yaml"), read(t, "docker/Dockerfile")) {
 		t.Error(p)
 	}

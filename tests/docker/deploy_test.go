@@ -32,7 +32,7 @@ var manifests = map[string]manifest{
 	"agent-xdp.yaml": {program: "sluice-agent", command: []string{"run"}, caps: []corev1.Capability{"BPF", "NET_ADMIN", "PERFMON"}, root: true},
 }
 
-func TestTheManifestsNameOnlyWhatExists(t *testing.T) {
+func TestManifestsNameExistingThings(t *testing.T) {
 	for name, m := range manifests {
 		for _, p := range checkManifest(read(t, deployed.Path(name)), m) {
 			t.Errorf("%s: %s", name, p)

@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-net/sluice/tests/deployed"
 )
 
-// TestWhatRotsInTheManifestsIsFound breaks the manifests as changes elsewhere would.
-func TestWhatRotsInTheManifestsIsFound(t *testing.T) {
+// TestManifestErrorsAreFound breaks the manifests as changes elsewhere would.
+func TestManifestErrorsAreFound(t *testing.T) {
 	for name, tc := range map[string]struct{ file, was, is, want string }{
 		"a field that is not":                 {"agent-vpp.yaml", "hostNetwork:", "hostNetworking:", "hostNetworking"},
 		"a field at another place":            {"ksr.yaml", "spec:\n  replicas: 2", "replicas: 2\nspec:", `unknown field "replicas"`},

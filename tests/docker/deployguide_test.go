@@ -61,7 +61,7 @@ func (c cluster) needs(t *testing.T, f deployed.File) {
 	}
 }
 
-func TestTheStepsOfTheGuideBringWhatTheManifestsNeed(t *testing.T) {
+func TestGuideStepsCreateWhatManifestsNeed(t *testing.T) {
 	for _, p := range checkSteps(read(t, "docs/guide/ksr.md"), readCluster(t)) {
 		t.Error(p)
 	}
@@ -125,7 +125,7 @@ func checkSecret(name string, options []string, missing map[string]map[string]st
 	return problems
 }
 
-func TestWhatRotsInTheStepsIsFound(t *testing.T) {
+func TestGuideStepErrorsAreFound(t *testing.T) {
 	for name, tc := range map[string]struct{ was, is, want string }{
 		"a file that is not":        {"apply -f deploy/ksr/ksr.yaml", "apply -f deploy/reflector.yaml", "does not exist"},
 		"a file that is left out":   {"kubectl apply -f deploy/agent-xdp/agent-xdp.yaml\n", "", "2 files are applied"},

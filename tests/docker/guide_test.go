@@ -15,7 +15,7 @@ var (
 	built    = regexp.MustCompile(`(?:^| )docker build -f (\S+) --target (\S+) `)
 )
 
-func TestTheGuideShowsCommandsThatExist(t *testing.T) {
+func TestGuideShowsExistingCommands(t *testing.T) {
 	commands, problems := checkGuide(read(t, "docs/guide/containers.md"), read(t, "docker/compose.yaml"))
 	for _, p := range problems {
 		t.Error(p)

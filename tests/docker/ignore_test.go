@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestTheBuildGetsWhatItNeeds compares the list of what the build may read with the
+// TestDockerignoreKeepsWhatBuildNeeds compares the list of what the build may read with the
 // packages that the programs are made of.
-func TestTheBuildGetsWhatItNeeds(t *testing.T) {
+func TestDockerignoreKeepsWhatBuildNeeds(t *testing.T) {
 	needed := append(packages(t), "go.mod", "go.sum")
 	for _, p := range checkIgnore(read(t, ".dockerignore"), needed) {
 		t.Error(p)

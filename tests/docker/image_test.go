@@ -28,7 +28,7 @@ func read(t *testing.T, name string) string {
 	return string(b)
 }
 
-func TestTheDockerfileNamesOnlyWhatExists(t *testing.T) {
+func TestDockerfileNamesExistingThings(t *testing.T) {
 	for _, p := range checkDockerfile(read(t, "docker/Dockerfile"), read(t, "Makefile"), read(t, "go.mod")) {
 		t.Error(p)
 	}

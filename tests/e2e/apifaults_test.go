@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/tests/etcd"
 )
 
-func TestFaultTheAPIServerDiesAndForgetsItsHistory(t *testing.T) {
+func TestFaultAPIServerLosesHistory(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{})
 	toAPI := newGate(t)
@@ -48,9 +48,9 @@ func TestFaultTheAPIServerDiesAndForgetsItsHistory(t *testing.T) {
 	}
 }
 
-// TestFaultTenThousandPodsComeInOneBurst makes them as fast as the API server takes them, while one
+// TestFaultBurstOfTenThousandPods makes them as fast as the API server takes them, while one
 // of two agents is stopped.
-func TestFaultTenThousandPodsComeInOneBurst(t *testing.T) {
+func TestFaultBurstOfTenThousandPods(t *testing.T) {
 	faulty(t)
 	const n = 10_000
 	s := &scale{site: startSite(t, etcd.Options{}), changes: map[string]*journey{}}

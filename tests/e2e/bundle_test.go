@@ -23,8 +23,8 @@ func (p *process) bundled(code int) (path, said string) {
 	return path, said
 }
 
-// TestBundleReplaysWhatTheAgentKnows asks the agent and its bundle the same questions.
-func TestBundleReplaysWhatTheAgentKnows(t *testing.T) {
+// TestBundleReplaysStateOfAgent asks the agent and its bundle the same questions.
+func TestBundleReplaysStateOfAgent(t *testing.T) {
 	t.Parallel()
 	shop := filepath.Join("..", "..", "docs", "examples", "shop")
 	a := startAgent(t, "dev", "--manifests", shop)
@@ -75,8 +75,8 @@ func withoutNode(text string) string {
 	return strings.Join(out, "\n")
 }
 
-// TestBundleOfAFailedNodeIsReplayed ends the VPP of a node, and asks the bundle why.
-func TestBundleOfAFailedNodeIsReplayed(t *testing.T) {
+// TestBundleOfFailedNodeIsReplayed ends the VPP of a node, and asks the bundle why.
+func TestBundleOfFailedNodeIsReplayed(t *testing.T) {
 	t.Parallel()
 	v, _, a := startDemo(t)
 	v.stop()

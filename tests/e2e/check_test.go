@@ -28,8 +28,8 @@ func (v *vpp) unbind(ip string) {
 	}
 }
 
-// TestCheckShowsWhatSomebodyElseChanged changes a VPP behind its agent, which repairs it.
-func TestCheckShowsWhatSomebodyElseChanged(t *testing.T) {
+// TestCheckShowsForeignChanges changes a VPP behind its agent, which repairs it.
+func TestCheckShowsForeignChanges(t *testing.T) {
 	t.Parallel()
 	v, _, a := startDemo(t)
 	if out, code := a.ctl("check"); code != 0 || !strings.HasPrefix(out, "renderer acl  as installed, ") {

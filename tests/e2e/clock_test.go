@@ -31,10 +31,10 @@ func wallOf(network, address string) (time.Time, error) {
 	return at, errors.Join(err, resp.Body.Close())
 }
 
-// TestFaultTheClocksOfAllJump sets the wall clocks of all programs forward and back by up to years,
+// TestFaultClocksJump sets the wall clocks of all programs forward and back by up to years,
 // each by another amount. No program may lose a lease or leadership for that, report current state
 // as stale, or keep a lease that its owner no longer renews.
-func TestFaultTheClocksOfAllJump(t *testing.T) {
+func TestFaultClocksJump(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{Members: 3})
 	first := s.leader("--sweep-interval", "1s")

@@ -83,10 +83,10 @@ func connected(peer *vpptest.Process) bool {
 	return strings.Contains(peer.CLI("show memif"), "flags admin-up slave connected")
 }
 
-// TestCNIConnectsAnApplicationByMemif: without an agent the application does not connect. Then it
+// TestCNIConnectsApplicationByMemif: without an agent the application does not connect. Then it
 // has what the policy of its pod permits, from the addresses of the pod alone. DEL and GC remove
 // everything.
-func TestCNIConnectsAnApplicationByMemif(t *testing.T) {
+func TestCNIConnectsApplicationByMemif(t *testing.T) {
 	n := newVPPNode(t, `, "timeout": "300ms"`)
 	pods := map[string]*libcni.RuntimeConf{}
 	for _, name := range []string{"web", "friend", "stranger"} {
@@ -157,9 +157,9 @@ func (n *vppNode) removeApplication(pod string) {
 	}))
 }
 
-// TestCNIOfMemifTouchesNothingOfThePod: what a pod has left in its folder is neither followed nor
+// TestCNIOfMemifLeavesPodAlone: what a pod has left in its folder is neither followed nor
 // written to, and goes with the pod; what cannot be is an error that leaves nothing.
-func TestCNIOfMemifTouchesNothingOfThePod(t *testing.T) {
+func TestCNIOfMemifLeavesPodAlone(t *testing.T) {
 	n := newVPPNode(t, `, "wait": false, "interface": "memif"`)
 	web, precious := n.sandbox("web"), filepath.Join(t.TempDir(), "precious")
 	n.Must(os.WriteFile(precious, []byte("precious"), 0o600))
@@ -191,9 +191,9 @@ func TestCNIOfMemifTouchesNothingOfThePod(t *testing.T) {
 	n.wantNothingLeft("after a restart of VPP")
 }
 
-// TestCNINamesWhatATapNeeds where the kernel has no vhost-net; where it has, pods have what policy
+// TestCNINamesNeedsOfTap where the kernel has no vhost-net; where it has, pods have what policy
 // permits.
-func TestCNINamesWhatATapNeeds(t *testing.T) {
+func TestCNINamesNeedsOfTap(t *testing.T) {
 	n := newVPPNode(t, `, "timeout": "1m", "interface": "tap"`)
 	if _, err := os.Stat("/dev/vhost-net"); err != nil {
 		err := n.add(n.sandbox("web"))

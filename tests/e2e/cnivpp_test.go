@@ -392,7 +392,7 @@ func (n *vppNode) bulk(from, to string, family int) {
 	}
 }
 
-func TestCNIConnectsPodsToVPPWithPolicyInForce(t *testing.T) {
+func TestCNIConnectsPodsToVPPWithPolicy(t *testing.T) {
 	n := newVPPNode(t, `, "timeout": "1m", "onTimeout": "fail"`)
 	n.up()
 	pods := map[string]*libcni.RuntimeConf{}
@@ -437,9 +437,9 @@ func (n *vppNode) areDown() error {
 	return nil
 }
 
-// TestCNIWithoutAnAgentLeavesPodsOfVPPDown: nothing passes, neither through VPP nor through the
+// TestCNIWithoutAgentLeavesPodsOfVPPDown: nothing passes, neither through VPP nor through the
 // kernel of the node, until an agent comes and sets the interfaces up with the rules of their pods.
-func TestCNIWithoutAnAgentLeavesPodsOfVPPDown(t *testing.T) {
+func TestCNIWithoutAgentLeavesPodsOfVPPDown(t *testing.T) {
 	n := newVPPNode(t, `, "timeout": "300ms"`)
 	pods := map[string]*libcni.RuntimeConf{}
 	for _, name := range []string{"web", "friend", "stranger"} {
@@ -560,9 +560,9 @@ func eachKind(t *testing.T, test func(t *testing.T, n *vppNode, kind string)) {
 	}
 }
 
-// TestCNIManyPodsOfVPPAtOnce: there is one gateway, and nothing is left of them. A runtime that has
-// no attachments any more has GC remove what is left.
-func TestCNIManyPodsOfVPPAtOnce(t *testing.T) { eachKind(t, manyPodsOfVPP) }
+// TestCNIConnectsManyPodsOfVPPAtOnce: there is one gateway, and nothing is left of them. A runtime
+// that has no attachments any more has GC remove what is left.
+func TestCNIConnectsManyPodsOfVPPAtOnce(t *testing.T) { eachKind(t, manyPodsOfVPP) }
 
 func manyPodsOfVPP(t *testing.T, n *vppNode, kind string) {
 	pods := make([]*libcni.RuntimeConf, map[string]int{"host": mostHosts, "memif": 20}[kind])
@@ -619,9 +619,9 @@ func (n *vppNode) refusesAnotherHost() {
 	}
 }
 
-// TestCNIManyPodsOfVPPThatSendAtOnce do not stop VPP, with or without a worker, neither before an
+// TestCNIPodsOfVPPSendingAtOnce do not stop VPP, with or without a worker, neither before an
 // agent has set their interfaces up nor afterwards.
-func TestCNIManyPodsOfVPPThatSendAtOnce(t *testing.T) {
+func TestCNIPodsOfVPPSendingAtOnce(t *testing.T) {
 	for _, workers := range []int{0, 1} {
 		t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
 			n := newVPPNodeOf(t, workers, `, "wait": false`)
@@ -647,9 +647,9 @@ func TestCNIManyPodsOfVPPThatSendAtOnce(t *testing.T) {
 	}
 }
 
-// TestCNIOfAVPPThatHangs: ADD and DEL end, and say why. When VPP answers again DEL removes
+// TestCNIOfHangingVPP: ADD and DEL end, and say why. When VPP answers again DEL removes
 // everything.
-func TestCNIOfAVPPThatHangs(t *testing.T) {
+func TestCNIOfHangingVPP(t *testing.T) {
 	n := newVPPNode(t, `, "wait": false`)
 	web, friend := n.sandbox("web"), n.sandbox("friend")
 	n.Must(n.add(web))
@@ -718,8 +718,8 @@ func (n *vppNode) command(command string, members map[string]any, rt *libcni.Run
 	return cmd
 }
 
-// TestCNIOfVPPRefusesInWords and leaves nothing behind.
-func TestCNIOfVPPRefusesInWords(t *testing.T) {
+// TestCNIOfVPPErrorsNameCause and leaves nothing behind.
+func TestCNIOfVPPErrorsNameCause(t *testing.T) {
 	n := newVPPNode(t, `, "wait": false`)
 	web := n.sandbox("web")
 	prev := func(names ...string) map[string]any {
@@ -776,8 +776,8 @@ func TestCNIOfVPPRefusesInWords(t *testing.T) {
 	}
 }
 
-// TestCNITagsAnInterfaceOfVPPThatAnotherPluginMade: it is never up before the agent has blocked it.
-func TestCNITagsAnInterfaceOfVPPThatAnotherPluginMade(t *testing.T) {
+// TestCNITagsForeignInterfaceOfVPP: it is never up before the agent has blocked it.
+func TestCNITagsForeignInterfaceOfVPP(t *testing.T) {
 	n := newVPPNode(t, `, "timeout": "1m", "onTimeout": "fail"`)
 	web := n.sandbox("web")
 	n.Must(wires.Inside(n.Node, func() error {
@@ -811,8 +811,8 @@ func TestCNITagsAnInterfaceOfVPPThatAnotherPluginMade(t *testing.T) {
 	}
 }
 
-// TestCNIAfterARestartOfVPP: pods have no network then, and can be deleted and made again.
-func TestCNIAfterARestartOfVPP(t *testing.T) {
+// TestCNIAfterRestartOfVPP: pods have no network then, and can be deleted and made again.
+func TestCNIAfterRestartOfVPP(t *testing.T) {
 	n := newVPPNode(t, `, "timeout": "1m", "onTimeout": "fail"`)
 	n.up()
 	web, friend := n.sandbox("web"), n.sandbox("friend")
@@ -846,9 +846,9 @@ func codeOf(err error) uint {
 	return 0
 }
 
-// TestCNIOfVPPThatIsKilledLeavesNothingAfterDEL kills the plugin, with its IPAM plugin, at any
+// TestCNIOfVPPKilledLeavesNothingAfterDEL kills the plugin, with its IPAM plugin, at any
 // moment of an ADD. The namespace of some pods is gone when DEL comes.
-func TestCNIOfVPPThatIsKilledLeavesNothingAfterDEL(t *testing.T) { eachKind(t, killedPluginOfVPP) }
+func TestCNIOfVPPKilledLeavesNothingAfterDEL(t *testing.T) { eachKind(t, killedPluginOfVPP) }
 
 func killedPluginOfVPP(t *testing.T, n *vppNode, _ string) {
 	killed := 0

@@ -49,9 +49,9 @@ func asDeployed(t testing.TB, f deployed.File, c corev1.Container) []string {
 	return args
 }
 
-// TestTheProgramsOfTheManifestsServeWhatIsProbed starts them with the arguments and settings of
+// TestManifestsProbesAreServed starts them with the arguments and settings of
 // the manifests, but for what this machine has elsewhere.
-func TestTheProgramsOfTheManifestsServeWhatIsProbed(t *testing.T) {
+func TestManifestsProbesAreServed(t *testing.T) {
 	t.Parallel()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	text := `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: c}}]}`
@@ -82,8 +82,8 @@ func TestTheProgramsOfTheManifestsServeWhatIsProbed(t *testing.T) {
 	}
 }
 
-// TestTheManifestOfVPPInstallsThePlugin runs its second container: root without any capability.
-func TestTheManifestOfVPPInstallsThePlugin(t *testing.T) {
+// TestManifestOfVPPInstallsPlugin runs its second container: root without any capability.
+func TestManifestOfVPPInstallsPlugin(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("not root")
 	}
@@ -144,10 +144,10 @@ func only(c *exec.Cmd, caps []corev1.Capability) error {
 	return c.Start()
 }
 
-// TestTheKernelEnforcesWithTheRightsOfTheManifest runs agents that have only the capabilities of
+// TestManifestRightsSufficeForKernel runs agents that have only the capabilities of
 // deploy/agent-xdp/agent-xdp.yaml, with SLUICE_LONG in every mode, and agents that lack one of
 // them.
-func TestTheKernelEnforcesWithTheRightsOfTheManifest(t *testing.T) {
+func TestManifestRightsSufficeForKernel(t *testing.T) {
 	_, c := manifest(t, "agent-xdp.yaml")
 	caps := c.SecurityContext.Capabilities.Add
 	modes := []string{"auto"}
@@ -187,8 +187,8 @@ func TestTheKernelEnforcesWithTheRightsOfTheManifest(t *testing.T) {
 	}
 }
 
-// TestTheUnitsGrantWhatTheManifestsGrant, so that what is tested of manifests holds for packages.
-func TestTheUnitsGrantWhatTheManifestsGrant(t *testing.T) {
+// TestUnitsGrantRightsOfManifests, so that what is tested of manifests holds for packages.
+func TestUnitsGrantRightsOfManifests(t *testing.T) {
 	for unit, of := range map[string]string{"sluice-agent.service": "agent-xdp.yaml", "sluice-ksr.service": "ksr.yaml"} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "systemd", unit))
 		if err != nil {
@@ -210,9 +210,9 @@ func TestTheUnitsGrantWhatTheManifestsGrant(t *testing.T) {
 	}
 }
 
-// TestTheReflectorNeedsNoRights runs it without any capability, with an etcd of its own: it leads
+// TestReflectorNeedsNoRights runs it without any capability, with an etcd of its own: it leads
 // and writes.
-func TestTheReflectorNeedsNoRights(t *testing.T) {
+func TestReflectorNeedsNoRights(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("not root")
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestDevShowsEachEditOnceItIsEnforced(t *testing.T) {
+func TestDevShowsEachEnforcedEdit(t *testing.T) {
 	t.Parallel()
 	shop := t.TempDir()
 	if err := copyShop(shop); err != nil {
@@ -78,7 +78,7 @@ func TestDevStopsAtAnyMoment(t *testing.T) {
 	}
 }
 
-func TestMetricsAndHealthAreServedOverTCPAndNothingElseIs(t *testing.T) {
+func TestDevServesOnlyMetricsAndHealthOverTCP(t *testing.T) {
 	t.Parallel()
 	a := startAgent(t, "dev", "--manifests", filepath.Join("..", "..", "docs", "examples", "shop"), "--metrics-address", "127.0.0.1:0", "--log-level", "info")
 	address := a.Line(`msg="metrics and health are served" address=(\S+)`)[1]

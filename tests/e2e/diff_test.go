@@ -27,9 +27,9 @@ func compared(t *testing.T, args ...string) preview.Report {
 	return r
 }
 
-// TestDiffOfAGeneratedCluster previews one policy more in a cluster of 1 000 pods, 300 policies and
+// TestDiffOfGeneratedCluster previews one policy more in a cluster of 1 000 pods, 300 policies and
 // 10 nodes.
-func TestDiffOfAGeneratedCluster(t *testing.T) {
+func TestDiffOfGeneratedCluster(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	generate := exec.CommandContext(t.Context(), "go", "run", "../bench/npgen", "-w", "nslabel", "-size", "S", "-n", "200", "-nostats", "-out", dir)
@@ -61,8 +61,8 @@ spec:
 	}
 }
 
-// TestDiffOfTheWorstManifests previews a megabyte of what is worst.
-func TestDiffOfTheWorstManifests(t *testing.T) {
+// TestDiffOfWorstManifests previews a megabyte of what is worst.
+func TestDiffOfWorstManifests(t *testing.T) {
 	t.Parallel()
 	var pods, blocks, ports strings.Builder
 	for i := range 300 {

@@ -17,9 +17,9 @@ import (
 // clusterWide are the kinds of deploy/ that are in no namespace.
 var clusterWide = map[string]bool{"ClusterRole": true, "ClusterRoleBinding": true}
 
-// TestAPIServerTakesTheManifests has a real API server check every object of deploy/ as it would
-// before it stores it: strictly, with defaults, admission and validation.
-func TestAPIServerTakesTheManifests(t *testing.T) {
+// TestManifestsPassDryRunOfAPIServer has a real API server check every object of deploy/ as it
+// would before it stores it: strictly, with defaults, admission and validation.
+func TestManifestsPassDryRunOfAPIServer(t *testing.T) {
 	c := startCluster(t)
 	var files []string
 	for _, pattern := range []string{"ksr/ksr.yaml", "agent-*/agent-*.yaml", "kustomize/*/service.yaml"} {

@@ -18,7 +18,7 @@ func embeddedKSR(t testing.TB, c *cluster, dir, address string) *ksr {
 	return startKSR(t, c.kubeconfig(c.address), "ksr-0", nil, "--embedded-etcd", "--etcd-dir", dir, "--etcd-listen", "http://"+address)
 }
 
-func TestASmallClusterNeedsNoOtherEtcd(t *testing.T) {
+func TestReflectorServesEmbeddedEtcd(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	c.grant()
@@ -55,10 +55,10 @@ func TestASmallClusterNeedsNoOtherEtcd(t *testing.T) {
 	})
 }
 
-// TestFaultTheDiskOfTheEmbeddedEtcdIsFull gives it a small file system, which another process
+// TestFaultDiskOfEmbeddedEtcdIsFull gives it a small file system, which another process
 // fills. etcd cannot continue without its log: the process ends, and its supervisor starts it
 // again. Policy stays in force meanwhile.
-func TestFaultTheDiskOfTheEmbeddedEtcdIsFull(t *testing.T) {
+func TestFaultDiskOfEmbeddedEtcdIsFull(t *testing.T) {
 	faulty(t)
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=200m"); err != nil {

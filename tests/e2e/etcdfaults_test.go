@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/tests/etcd"
 )
 
-func TestFaultEachMemberOfEtcdDiesInTurn(t *testing.T) {
+func TestFaultMembersOfEtcdDieInTurn(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{Members: 3})
 	s.leader("--leader-ttl", "5s")
@@ -29,7 +29,7 @@ func TestFaultEachMemberOfEtcdDiesInTurn(t *testing.T) {
 	s.probes.check(t)
 }
 
-func TestFaultEtcdLosesItsQuorumAndRegainsIt(t *testing.T) {
+func TestFaultEtcdLosesQuorum(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{Members: 3})
 	k := s.leader()
@@ -56,7 +56,7 @@ func TestFaultEtcdLosesItsQuorumAndRegainsIt(t *testing.T) {
 	s.probes.check(t)
 }
 
-func TestFaultEtcdIsSetBackToOldDataOrEmptied(t *testing.T) {
+func TestFaultEtcdIsSetBackOrEmptied(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{Members: 3})
 	k := s.leader()
@@ -76,7 +76,7 @@ func TestFaultEtcdIsSetBackToOldDataOrEmptied(t *testing.T) {
 	t.Logf("sweeps:%s drift: %s", k.lines("sluice_ksr_sweeps_total"), k.metric("sluice_ksr_drift_total"))
 }
 
-func TestFaultTheHistoryIsForgottenWhileTheAgentIsAway(t *testing.T) {
+func TestFaultEtcdIsCompactedWhileAgentIsDown(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{})
 	s.leader()
@@ -108,9 +108,9 @@ func TestFaultTheHistoryIsForgottenWhileTheAgentIsAway(t *testing.T) {
 	s.probes.check(t)
 }
 
-// TestFaultEtcdIsTidiedWhileStateChanges has the history forgotten and every member give
+// TestFaultEtcdIsCompactedDuringChanges has the history forgotten and every member give
 // back room, over and over, and the store compared with the cluster meanwhile.
-func TestFaultEtcdIsTidiedWhileStateChanges(t *testing.T) {
+func TestFaultEtcdIsCompactedDuringChanges(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{Members: 3})
 	k := s.replica("ksr-0", "--sweep-interval", "1s")
@@ -156,7 +156,7 @@ func TestFaultEtcdIsTidiedWhileStateChanges(t *testing.T) {
 	t.Logf("sweeps:%s", k.lines("sluice_ksr_sweeps_total"))
 }
 
-func TestFaultTheDiskOfEtcdIsFull(t *testing.T) {
+func TestFaultDiskOfEtcdIsFull(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{Quota: 4 << 20})
 	k := s.leader()
@@ -185,7 +185,7 @@ func TestFaultTheDiskOfEtcdIsFull(t *testing.T) {
 	s.probes.check(t)
 }
 
-func TestFaultASlowReaderHoldsNobodyUp(t *testing.T) {
+func TestFaultSlowReaderDelaysNoOther(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{})
 	s.leader()

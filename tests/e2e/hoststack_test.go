@@ -12,10 +12,10 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// TestBothRenderersEnforceAndAreExplainedSideBySide runs an agent with ACLs and session rules on
+// TestAgentEnforcesAndExplainsBothRenderers runs an agent with ACLs and session rules on
 // one vswitch. The application namespaces of one pod have names of their own, which are in etcd;
 // that of another has the name of its pod.
-func TestBothRenderersEnforceAndAreExplainedSideBySide(t *testing.T) {
+func TestAgentEnforcesAndExplainsBothRenderers(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcd(t)
 	store(t, etcd, demo)
@@ -55,9 +55,9 @@ func TestBothRenderersEnforceAndAreExplainedSideBySide(t *testing.T) {
 	}
 }
 
-// TestAPodThatIsOnTheHostStackAloneHoldsReadinessUpForNobody has a pod with a policy that has no
+// TestAgentIsReadyWithHostStackOnlyPod has a pod with a policy that has no
 // interface, and an application namespace. Without one it is pending.
-func TestAPodThatIsOnTheHostStackAloneHoldsReadinessUpForNobody(t *testing.T) {
+func TestAgentIsReadyWithHostStackOnlyPod(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcd(t)
 	store(t, etcd, demo)

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/tests/etcd"
 )
 
-func TestAClusterIsFollowedFromItsAPIToTheTables(t *testing.T) {
+func TestAgentFollowsClusterFromAPIToTables(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	c.apply(demo)
@@ -134,7 +134,7 @@ func definitions(t testing.TB, version, channel string) (out []string) {
 	return out
 }
 
-func TestPoliciesOfAKindThatIsInstalledLaterAreEnforced(t *testing.T) {
+func TestReflectorFollowsKindsInstalledLater(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	c.grant()

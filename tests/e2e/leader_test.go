@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/tests/etcd"
 )
 
-func TestTheDeathOfTheLeaderLeavesNoGapAndNothingIsWrittenTwice(t *testing.T) {
+func TestLeaderDeathLeavesNoGap(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, etcd.Options{Members: 3})
 	first := s.leader()
@@ -43,9 +43,9 @@ func TestTheDeathOfTheLeaderLeavesNoGapAndNothingIsWrittenTwice(t *testing.T) {
 	s.probes.check(t)
 }
 
-// TestALeaderThatWasPausedDoesNotWriteOn stops a leader for longer than its lease, and continues it
+// TestLeaderPausedStopsWriting stops a leader for longer than its lease, and continues it
 // with pending writes.
-func TestALeaderThatWasPausedDoesNotWriteOn(t *testing.T) {
+func TestLeaderPausedStopsWriting(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, etcd.Options{})
 	first := s.leader()
@@ -63,7 +63,7 @@ func TestALeaderThatWasPausedDoesNotWriteOn(t *testing.T) {
 	s.once()
 }
 
-func TestFaultTheReplicaIsCutOffFromTheAPIServerOrFromEtcd(t *testing.T) {
+func TestFaultReplicaIsCutOff(t *testing.T) {
 	faulty(t)
 	s := startSite(t, etcd.Options{})
 	toAPI, toEtcd := newGate(t), newGate(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
-// TestRunPublishesForAVPPAgent: no VPP is needed where a vpp-agent programs it.
-func TestRunPublishesForAVPPAgent(t *testing.T) {
+// TestAgentPublishesForVPPAgent: no VPP is needed where a vpp-agent programs it.
+func TestAgentPublishesForVPPAgent(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcd(t)
 	store(t, etcd, demo)

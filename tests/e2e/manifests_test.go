@@ -61,10 +61,10 @@ var podSecurity = map[string]string{
 		`runAsNonRoot != true (pod or containers "folders", "cni" must set securityContext.runAsNonRoot=true), runAsUser=0 (containers "folders", "cni" must not set runAsUser=0)`,
 }
 
-// TestTheAPIServerTakesWhatIsDeployed asks it about every object of the overlays and of the chart,
+// TestManifestsAreTakenByAPIServer asks it about every object of the overlays and of the chart,
 // strictly, without creating anything. It also reports how pods differ from PodSecurity's strictest
 // level.
-func TestTheAPIServerTakesWhatIsDeployed(t *testing.T) {
+func TestManifestsAreTakenByAPIServer(t *testing.T) {
 	folder := os.Getenv(manifestsEnv)
 	if folder == "" {
 		t.Skipf("%s names no folder: \"make e2e\" makes one", manifestsEnv)
@@ -110,8 +110,8 @@ func TestTheAPIServerTakesWhatIsDeployed(t *testing.T) {
 	}
 }
 
-// TestTheAPIServerRefusesAFieldThatThereIsNot shows that dryRun is strict.
-func TestTheAPIServerRefusesAFieldThatThereIsNot(t *testing.T) {
+// TestManifestsWithUnknownFieldAreRefused shows that dryRun is strict.
+func TestManifestsWithUnknownFieldAreRefused(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	_, err := c.dryRun(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "namespace": "default"}, "dada": "x"}})

@@ -89,8 +89,8 @@ func (p *process) notReady(reason string) time.Duration {
 	return took
 }
 
-// TestVPPIsClosedFromTheStartOfTheAgent: VPP is fresh, and etcd is not there.
-func TestVPPIsClosedFromTheStartOfTheAgent(t *testing.T) {
+// TestVPPIsBlockedFromStartOfAgent: VPP is fresh, and etcd is not there.
+func TestVPPIsBlockedFromStartOfAgent(t *testing.T) {
 	v, door, file := startRealVPP(t), newGate(t), filepath.Join(t.TempDir(), "state")
 	run := func() *process {
 		return startAgent(t, "run", "--node", "node-1", "--etcd-endpoints", door.addr, "--vpp-socket", v.Socket(), "--state-file", file)
@@ -128,9 +128,9 @@ func TestVPPIsClosedFromTheStartOfTheAgent(t *testing.T) {
 	a.ready()
 }
 
-// TestVPPKeepsItsRulesWhileAnAgentStarts: no packet meets another verdict, and nothing is installed
+// TestVPPKeepsRulesWhileAgentStarts: no packet meets another verdict, and nothing is installed
 // anew, before the store answers and after it did.
-func TestVPPKeepsItsRulesWhileAnAgentStarts(t *testing.T) {
+func TestVPPKeepsRulesWhileAgentStarts(t *testing.T) {
 	v, etcd, door := startRealVPP(t), startEtcd(t), newGate(t)
 	store(t, etcd, demo)
 	door.open(etcd)
@@ -193,9 +193,9 @@ func TestVPPThatIsGoneIsNotReady(t *testing.T) {
 	}
 }
 
-// TestVPPThatStandsStillIsNotReady stops VPP during a commit. Requests for status do not wait for
+// TestVPPThatHangsIsNotReady stops VPP during a commit. Requests for status do not wait for
 // that.
-func TestVPPThatStandsStillIsNotReady(t *testing.T) {
+func TestVPPThatHangsIsNotReady(t *testing.T) {
 	v, etcd := startRealVPP(t), startEtcd(t)
 	store(t, etcd, demo)
 	a := runAgent(t, etcd, v.Socket())

@@ -32,8 +32,8 @@ func guideCommand(t *testing.T, begin string) []string {
 	return nil
 }
 
-// TestTheGuidesWayToEmptyAVPP has an agent with an empty prefix take away what one before left.
-func TestTheGuidesWayToEmptyAVPP(t *testing.T) {
+// TestVPPIsEmptiedAsInGuide has an agent with an empty prefix take away what one before left.
+func TestVPPIsEmptiedAsInGuide(t *testing.T) {
 	t.Parallel()
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
 	v.plumbDemo()

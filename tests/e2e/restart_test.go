@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/tests/etcd"
 )
 
-func TestARestartOfTheAgentChangesNothingInTheVPP(t *testing.T) {
+func TestAgentRestartChangesNothingInVPP(t *testing.T) {
 	t.Parallel()
 	v, etcd, a := startDemo(t)
 	v.permits(friend, server, 80) // counted by the rule that permits it
@@ -44,7 +44,7 @@ func TestARestartOfTheAgentChangesNothingInTheVPP(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatStartsWithoutItsStoreEnforcesWhatItKnewLast(t *testing.T) {
+func TestAgentWithoutStoreEnforcesSavedState(t *testing.T) {
 	t.Parallel()
 	for name, user := range map[string][]string{"without a user": nil, "as a user": {"--etcd-user", "agent", "--etcd-password", "secret"}} {
 		t.Run(name, func(t *testing.T) {
@@ -109,9 +109,9 @@ func startsWithoutItsStore(t *testing.T, etcd string, args []string) {
 	a.stop(syscall.SIGTERM)
 }
 
-// TestAgentLeavesRulesOfAnEarlierRunUntilItsStoreAnswers: what was saved is older than what VPP
+// TestAgentKeepsRulesUntilStoreAnswers: what was saved is older than what VPP
 // enforces, and would open what was closed since.
-func TestAgentLeavesRulesOfAnEarlierRunUntilItsStoreAnswers(t *testing.T) {
+func TestAgentKeepsRulesUntilStoreAnswers(t *testing.T) {
 	t.Parallel()
 	v, file := startVPP(t, filepath.Join(socketDir(t), "vpp.sock")), filepath.Join(t.TempDir(), "state")
 	v.plumbDemo()
@@ -153,8 +153,8 @@ func TestAgentLeavesRulesOfAnEarlierRunUntilItsStoreAnswers(t *testing.T) {
 	}
 }
 
-// TestAgentBlocksPodsUntilItsStoreAnswers: pods with a policy and pods without one.
-func TestAgentBlocksPodsUntilItsStoreAnswers(t *testing.T) {
+// TestAgentBlocksPodsUntilStoreAnswers: pods with a policy and pods without one.
+func TestAgentBlocksPodsUntilStoreAnswers(t *testing.T) {
 	t.Parallel()
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
 	v.plumbDemo()
@@ -189,14 +189,14 @@ func TestAgentBlocksPodsUntilItsStoreAnswers(t *testing.T) {
 	a.stop(syscall.SIGTERM)
 }
 
-func TestAnAgentStopsWhileItWaitsForEverything(t *testing.T) {
+func TestAgentStopsWhileItWaits(t *testing.T) {
 	t.Parallel()
 	a := runAgent(t, newGate(t).addr, filepath.Join(socketDir(t), "nobody.sock"))
 	a.serves()
 	a.stop(syscall.SIGTERM)
 }
 
-func TestARestartOfTheVPPIsRepaired(t *testing.T) {
+func TestAgentRepairsRestartedVPP(t *testing.T) {
 	t.Parallel()
 	v, _, a := startDemo(t)
 

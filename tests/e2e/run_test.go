@@ -81,7 +81,7 @@ func (p *process) ready() {
 	eventually(p.t, func() error { return isReady(p.socket) })
 }
 
-func TestInterfacesAreFoundByTheirNamesInEtcdAndHeldUntilTheirPodsAreKnown(t *testing.T) {
+func TestAgentBlocksInterfacesOfUnknownPods(t *testing.T) {
 	t.Parallel()
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
 	etcd := startEtcd(t)
@@ -112,7 +112,7 @@ func TestInterfacesAreFoundByTheirNamesInEtcdAndHeldUntilTheirPodsAreKnown(t *te
 	})
 }
 
-func TestRunEnforcesWhatIsInEtcdOnTheVPPBehindASocket(t *testing.T) {
+func TestAgentEnforcesEtcdStateOnVPPSocket(t *testing.T) {
 	t.Parallel()
 	v, etcd, a := startDemo(t)
 	if err := v.demoEnforced(); err != nil {
@@ -146,7 +146,7 @@ func TestRunEnforcesWhatIsInEtcdOnTheVPPBehindASocket(t *testing.T) {
 	}
 }
 
-func TestAPodWithoutAnInterfaceIsReportedAndEverythingElseIsEnforced(t *testing.T) {
+func TestAgentReportsPodWithoutInterface(t *testing.T) {
 	t.Parallel()
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
 	v.plumb(pod("friend"), friend)
@@ -178,7 +178,7 @@ spec: {podSelector: {matchLabels: {app: stranger}}}
 	}
 }
 
-func TestNodesTellWhatTheyEnforce(t *testing.T) {
+func TestAgentReportsEnforcementOfNodes(t *testing.T) {
 	t.Parallel()
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
 	v.plumbDemo()

@@ -21,8 +21,8 @@ const fronts = `{apiVersion: v1, kind: Service, metadata: {name: server, namespa
 ---
 {apiVersion: v1, kind: Service, metadata: {name: named, namespace: demo}, spec: {type: ExternalName, externalName: db.example.org}}`
 
-// TestServicesComeFromTheAPIServerToAnAnswer: and policy does not wait for the right to list them.
-func TestServicesComeFromTheAPIServerToAnAnswer(t *testing.T) {
+// TestServicesReachAnswersFromAPIServer: and policy does not wait for the right to list them.
+func TestServicesReachAnswersFromAPIServer(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	c.apply(demo)

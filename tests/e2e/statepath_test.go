@@ -161,9 +161,9 @@ func TestStatePathSurvivesHostileRequests(t *testing.T) {
 	}
 }
 
-// TestStatePathBelievesNoTamperedFile: a state file that was cut or changed anywhere opens nothing
+// TestStatePathRefusesTamperedFile: a state file that was cut or changed anywhere opens nothing
 // when the agent starts without etcd; pods stay blocked until the store answers.
-func TestStatePathBelievesNoTamperedFile(t *testing.T) {
+func TestStatePathRefusesTamperedFile(t *testing.T) {
 	t.Parallel()
 	socket, file := filepath.Join(socketDir(t), "vpp.sock"), filepath.Join(t.TempDir(), "state")
 	v := startVPP(t, socket)
@@ -213,9 +213,9 @@ func TestStatePathBelievesNoTamperedFile(t *testing.T) {
 	}
 }
 
-// TestStatePathSurvivesAFullDisk checks that an agent that cannot save its state still enforces it,
+// TestStatePathSurvivesFullDisk checks that an agent that cannot save its state still enforces it,
 // logs the error once, and keeps the last good file.
-func TestStatePathSurvivesAFullDisk(t *testing.T) {
+func TestStatePathSurvivesFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to mount a small disk")
 	}

@@ -29,10 +29,10 @@ func rss(t *testing.T, pid int) int {
 	return pages * os.Getpagesize()
 }
 
-// TestIdleConnectionsCostLittle opens thousands of connections, over TCP and at the local socket,
-// to an agent that has few descriptors. They take a bounded number of descriptors and little
-// memory, and the agent continues to work.
-func TestIdleConnectionsCostLittle(t *testing.T) {
+// TestAgentIdleConnectionsCostLittle opens thousands of connections, over TCP and at the local
+// socket, to an agent that has few descriptors. They take a bounded number of descriptors and
+// little memory, and the agent continues to work.
+func TestAgentIdleConnectionsCostLittle(t *testing.T) {
 	t.Parallel()
 	const few = 1024
 	const much = 64 << 20

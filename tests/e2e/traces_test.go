@@ -11,9 +11,9 @@ import (
 	"github.com/sluice-net/sluice/tests/programs"
 )
 
-// TestATraceFollowsAChangeFromTheAPIServerToTheDataplane: one span by the reflector, and one by the
+// TestTraceFollowsChangeToDataplane: one span by the reflector, and one by the
 // agent below it, which begins later.
-func TestATraceFollowsAChangeFromTheAPIServerToTheDataplane(t *testing.T) {
+func TestTraceFollowsChangeToDataplane(t *testing.T) {
 	c := startCluster(t)
 	c.grant()
 	c.apply(demo)

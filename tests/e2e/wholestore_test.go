@@ -29,9 +29,9 @@ func (p *process) doubts(why string) {
 	}
 }
 
-// TestAttack5AnEmptyStoreTakesNothingAwayInTheKernel restarts an agent against an etcd without
+// TestStoreEmptiedKeepsRulesInKernel restarts an agent against an etcd without
 // anything, and with a prefix that is wrong, under traffic.
-func TestAttack5AnEmptyStoreTakesNothingAwayInTheKernel(t *testing.T) {
+func TestStoreEmptiedKeepsRulesInKernel(t *testing.T) {
 	for name, c := range map[string]struct {
 		empty bool
 		args  []string
@@ -72,9 +72,9 @@ func TestAttack5AnEmptyStoreTakesNothingAwayInTheKernel(t *testing.T) {
 	}
 }
 
-// TestAttack5AnEmptyStoreTakesNothingAwayInVPP is the same for a VPP, until an operator says that
+// TestStoreEmptiedKeepsRulesInVPP is the same for a VPP, until an operator says that
 // the emptiness is meant.
-func TestAttack5AnEmptyStoreTakesNothingAwayInVPP(t *testing.T) {
+func TestStoreEmptiedKeepsRulesInVPP(t *testing.T) {
 	t.Parallel()
 	v, file := startVPP(t, filepath.Join(socketDir(t), "vpp.sock")), filepath.Join(t.TempDir(), "state")
 	v.plumbDemo()

@@ -117,9 +117,9 @@ func (n *kernelNode) files() map[string]uint64 {
 	return out
 }
 
-// TestTheKernelEnforcesWhileAgentsAreKilled kills agents under traffic, with SLUICE_LONG in every
+// TestKernelEnforcesWhileAgentsAreKilled kills agents under traffic, with SLUICE_LONG in every
 // mode.
-func TestTheKernelEnforcesWhileAgentsAreKilled(t *testing.T) {
+func TestKernelEnforcesWhileAgentsAreKilled(t *testing.T) {
 	modes := []string{"auto"}
 	if renderertest.Whole() {
 		modes = append(modes, "clsact", "xdp", "generic")
@@ -192,8 +192,8 @@ func (n *kernelNode) cleanUp() {
 	}
 }
 
-// TestVerdictsOfPacketsAreFollowedInTheKernel follows what the kernel drops, and counts it.
-func TestVerdictsOfPacketsAreFollowedInTheKernel(t *testing.T) {
+// TestVerdictsOfKernelAreFollowed follows what the kernel drops, and counts it.
+func TestVerdictsOfKernelAreFollowed(t *testing.T) {
 	n := startKernelNode(t, "auto")
 	watch := startProgram(t, "sluicectl", "watch", "verdicts", "-n", "demo", "--count", "1", "--protocol", "tcp", "--policy", "demo/server", "-o", "json", "--socket", n.agent.socket)
 	table := startProgram(t, "sluicectl", "watch", "verdicts", "--action", "all", "--socket", n.agent.socket)

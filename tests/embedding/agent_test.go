@@ -119,7 +119,7 @@ func start(t testing.TB, v *vpp) *embedding.Agent {
 	return a
 }
 
-func TestAnAgentWithPluginsEnforcesPolicy(t *testing.T) {
+func TestAgentWithPluginsEnforcesPolicy(t *testing.T) {
 	v := startVPP(t)
 	a := start(t, v)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -138,9 +138,9 @@ func TestAnAgentWithPluginsEnforcesPolicy(t *testing.T) {
 	v.check(t, "stranger", "friend") // without the agent
 }
 
-// TestAnAgentMayStartAndStopManyTimes: each life finds what the one before installed,
+// TestAgentStartsAndStopsRepeatedly: each life finds what the one before installed,
 // and nothing is left in the process.
-func TestAnAgentMayStartAndStopManyTimes(t *testing.T) {
+func TestAgentStartsAndStopsRepeatedly(t *testing.T) {
 	v := startVPP(t)
 	state := objects(t, "friend")
 	live := func() {

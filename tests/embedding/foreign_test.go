@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestForeignModuleHasARenderer copies the example of a renderer to a module of its own, which may
+// TestRendererInForeignModule copies the example of a renderer to a module of its own, which may
 // import what is public only, and runs its tests there.
-func TestForeignModuleHasARenderer(t *testing.T) {
+func TestRendererInForeignModule(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(root, "docs", "examples", "renderer"))); err != nil {
 		t.Fatal(err)

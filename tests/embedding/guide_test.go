@@ -16,9 +16,9 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 
 const root = "../.."
 
-// TestTheGuideShowsTheCodeThatRuns: every block of Go in the guide is a file of the
+// TestGuideShowsCodeThatRuns: every block of Go in the guide is a file of the
 // example, and every file of it is shown.
-func TestTheGuideShowsTheCodeThatRuns(t *testing.T) {
+func TestGuideShowsCodeThatRuns(t *testing.T) {
 	guide, err := os.ReadFile(filepath.Join(root, "docs", "guide", "embedding.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -18,9 +18,9 @@ import (
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
-// TestAKernelAgentClaimsTheInterfacesThatItMakes: blocked with the claim, enforced with the state,
+// TestAgentOfKernelClaimsItsInterfaces: blocked with the claim, enforced with the state,
 // which has no addresses of pods, and blocked again with the end of the claim.
-func TestAKernelAgentClaimsTheInterfacesThatItMakes(t *testing.T) {
+func TestAgentOfKernelClaimsItsInterfaces(t *testing.T) {
 	c := wires.New(t, "server", "friend", "stranger")
 	if err := features.HaveProgramType(ebpf.SchedCLS); err != nil {
 		t.Skipf("the kernel takes no programs: %v", err)

@@ -39,7 +39,7 @@ func (h *host) apply(ops []embedding.Operation, err error) (done []string) {
 	return done
 }
 
-func TestAnAgentWithAMainLoopGetsATransactionPerEvent(t *testing.T) {
+func TestAgentWithMainLoopGetsTxnPerEvent(t *testing.T) {
 	h := &host{t: t, plugged: map[string]bool{}, configured: map[string][]byte{"/vnf-agent/vpp1/config/other": {}}}
 	handler, err := embedding.NewPolicyHandler(node, func(pod api.PodID) []string {
 		if !h.plugged[pod.Name] {

@@ -180,9 +180,9 @@ func TestEntriesOfHostileSize(t *testing.T) {
 	}
 }
 
-// TestAddressesAreLimitedWhoeverWroteThem: what ksr leaves out is left out of values
+// TestAddressesAreLimitedForEveryWriter: what ksr leaves out is left out of values
 // that it did not write, too.
-func TestAddressesAreLimitedWhoeverWroteThem(t *testing.T) {
+func TestAddressesAreLimitedForEveryWriter(t *testing.T) {
 	pod := &model.Pod{Namespace: "shop", Name: "big", NodeName: node}
 	for i := range 10_000 {
 		pod.Ips, pod.NodeIps = append(pod.Ips, hostText(i)), append(pod.NodeIps, hostText(20_000+i))
@@ -198,9 +198,9 @@ func TestAddressesAreLimitedWhoeverWroteThem(t *testing.T) {
 	}
 }
 
-// TestFamiliesAreLimitedWhoeverWroteThem: the rules after the one that is too much
+// TestFamiliesAreLimitedForEveryWriter: the rules after the one that is too much
 // still hold.
-func TestFamiliesAreLimitedWhoeverWroteThem(t *testing.T) {
+func TestFamiliesAreLimitedForEveryWriter(t *testing.T) {
 	rule := &model.NetworkPolicy_Rule{}
 	for i := range 1000 {
 		rule.Ports = append(rule.Ports, &model.NetworkPolicy_Port{Protocol: model.Protocol_PROTOCOL_TCP, Port: &model.NetworkPolicy_Port_Name{Name: fmt.Sprintf("p%d", i)}})
@@ -222,9 +222,9 @@ func TestFamiliesAreLimitedWhoeverWroteThem(t *testing.T) {
 	}
 }
 
-// TestManySelectorsAreGivenBack: a policy that names many selectors, each twice, and
+// TestSelectorsAreReleased: a policy that names many selectors, each twice, and
 // then goes, leaves none behind.
-func TestManySelectorsAreGivenBack(t *testing.T) {
+func TestSelectorsAreReleased(t *testing.T) {
 	np := selectors(100)
 	np.Spec.Ingress = append(np.Spec.Ingress, np.Spec.Ingress[0])
 	m, _ := convert.ToModel(np)
@@ -283,7 +283,7 @@ func billion() string {
 	return s
 }
 
-func TestAFileAboveTheLimitIsNotRead(t *testing.T) {
+func TestManifestsAboveLimitAreNotRead(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "large.yaml")
 	f, err := os.Create(path)

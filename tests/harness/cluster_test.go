@@ -44,7 +44,7 @@ func checked(t *testing.T, f *harness.Cluster, s cluster.State, objects harness.
 	}
 }
 
-func TestAFleetEnforcesAState(t *testing.T) {
+func TestClusterEnforcesState(t *testing.T) {
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		s := cluster.Random(5, cluster.Small())
 		f, objects := start(t, kind, s)
@@ -55,7 +55,7 @@ func TestAFleetEnforcesAState(t *testing.T) {
 	})
 }
 
-func TestARestartedNodeAdoptsWhatIsThere(t *testing.T) {
+func TestClusterRestartAdoptsInstalledRules(t *testing.T) {
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		s := cluster.Random(5, cluster.Small())
 		f, objects := start(t, kind, s)
@@ -75,9 +75,9 @@ func TestARestartedNodeAdoptsWhatIsThere(t *testing.T) {
 	})
 }
 
-// TestSetsThatNoRuleNamesDoNotDangle has no policy at all, so no rule names the set of
+// TestCheckIgnoresUnnamedSets has no policy at all, so no rule names the set of
 // the node's addresses.
-func TestSetsThatNoRuleNamesDoNotDangle(t *testing.T) {
+func TestCheckIgnoresUnnamedSets(t *testing.T) {
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		s := cluster.Random(5, cluster.Small())
 		s.Policies = nil
@@ -110,9 +110,9 @@ func told(t *testing.T, n *harness.Node, change func(renderer.Txn)) {
 	}
 }
 
-// TestCheckNamesTheInvariant breaks what no fault of a dataplane can break; tests/differential does
+// TestCheckNamesInvariant breaks what no fault of a dataplane can break; tests/differential does
 // that to all others.
-func TestCheckNamesTheInvariant(t *testing.T) {
+func TestCheckNamesInvariant(t *testing.T) {
 	s := cluster.Random(5, cluster.Small())
 	sound := backends.All[0]
 	for want, tt := range map[harness.Invariant]struct {

@@ -32,7 +32,7 @@ func read[T any](t *testing.T, text string) *T {
 	return out
 }
 
-func TestWrongExplanationsAreFound(t *testing.T) {
+func TestExplainsFindsWrongExplanations(t *testing.T) {
 	o := oracle.New(cluster.State{
 		Namespaces: []*corev1.Namespace{read[corev1.Namespace](t, "{metadata: {name: shop}}")},
 		Pods:       []*corev1.Pod{read[corev1.Pod](t, webPod), read[corev1.Pod](t, apiPod)},
@@ -65,8 +65,8 @@ func TestWrongExplanationsAreFound(t *testing.T) {
 	}
 }
 
-// TestInvariantsAllHaveAMeaning checks that every invariant that a failure can name is explained.
-func TestInvariantsAllHaveAMeaning(t *testing.T) {
+// TestInvariantsAllHaveMeaning checks that every invariant that a failure can name is explained.
+func TestInvariantsAllHaveMeaning(t *testing.T) {
 	for _, c := range checks {
 		if Invariants[c.Invariant] == "" {
 			t.Errorf("%q has no meaning", c.Invariant)

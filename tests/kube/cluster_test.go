@@ -166,9 +166,9 @@ metadata: {name: free}
 spec: {type: NodePort, ipFamilyPolicy: PreferDualStack, selector: {app: stranger}, ports: [{port: 80, targetPort: 8080}]}
 `
 
-// TestClusterEnforcesByWhoSends asks by addresses of pods, services and nodes, with all settings as
+// TestClusterEnforcesBySender asks by addresses of pods, services and nodes, with all settings as
 // they are in deploy/.
-func TestClusterEnforcesByWhoSends(t *testing.T) {
+func TestClusterEnforcesBySender(t *testing.T) {
 	s := newSpace(t, "who-sends")
 	pinned := strings.ReplaceAll(server("server", "server", 1), "labels: {", `labels: {pinned: "true", `)
 	s.apply(shop + pinned + server("other", "server", 2) + server("friend", "friend", 1) + server("stranger", "stranger", 1) + server("far", "stranger", 2) +

@@ -207,9 +207,9 @@ func (s space) asksAServiceThatLosesItsEndpoints(to string) {
 	}
 }
 
-// TestClusterServesDNSOfTheNode has a resolver at an address of the node that no interface of the
+// TestClusterServesDNSOfNode has a resolver at an address of the node that no interface of the
 // cluster has, as NodeLocal DNSCache: it is the node, which every pod may ask.
-func TestClusterServesDNSOfTheNode(t *testing.T) {
+func TestClusterServesDNSOfNode(t *testing.T) {
 	s := newSpace(t, "node-dns")
 	if s.onVPP() {
 		t.Skip("VPP does not know the address of this resolver: it is of the node's kernel")

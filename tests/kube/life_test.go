@@ -147,10 +147,10 @@ func TestClusterRestartsParts(t *testing.T) {
 	w.stream.check(t)
 }
 
-// TestClusterRestartsANode turns a node off and on: /run, pins, interfaces and processes are gone;
+// TestClusterRestartsNode turns a node off and on: /run, pins, interfaces and processes are gone;
 // the file of state stays. Its pods are isolated from birth again, and the other node is not
 // disturbed.
-func TestClusterRestartsANode(t *testing.T) {
+func TestClusterRestartsNode(t *testing.T) {
 	w := newWatched(t, "reboot")
 	here := []*traffic{
 		w.keepAsking(nodeName(1), "tcp", w.address("server", httpPort), true),
@@ -201,9 +201,9 @@ func (s space) restart(n int) {
 	}
 }
 
-// TestClusterDrainsANode moves all pods of a node, with a Deployment whose pods must be isolated
+// TestClusterDrainsNode moves all pods of a node, with a Deployment whose pods must be isolated
 // from birth where they come.
-func TestClusterDrainsANode(t *testing.T) {
+func TestClusterDrainsNode(t *testing.T) {
 	w := newWatched(t, "drain")
 	w.apply(`---
 apiVersion: apps/v1

@@ -81,9 +81,9 @@ func TestResultsOfJUnit(t *testing.T) {
 	}
 }
 
-// TestPageKeepsTheOtherParts replaces one part, adds another one, and refuses a page that is
+// TestPageKeepsOtherParts replaces one part, adds another one, and refuses a page that is
 // broken.
-func TestPageKeepsTheOtherParts(t *testing.T) {
+func TestPageKeepsOtherParts(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "page.md")
 	replace := func(key, text, want string) {
 		t.Helper()

@@ -194,8 +194,8 @@ var (
 	})
 )
 
-// TestConvertedPoliciesMeanWhatTheProposalSays: on either way, for every flow.
-func TestConvertedPoliciesMeanWhatTheProposalSays(t *testing.T) {
+// TestConvertKeepsMeaningOfProposal: on either way, for every flow.
+func TestConvertKeepsMeaningOfProposal(t *testing.T) {
 	for name, route := range routes {
 		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
 			w := genWorld.Draw(t, "world")
@@ -207,8 +207,8 @@ func TestConvertedPoliciesMeanWhatTheProposalSays(t *testing.T) {
 	}
 }
 
-// TestTheComparisonCatches what a wrong conversion would be.
-func TestTheComparisonCatches(t *testing.T) {
+// TestComparisonCatchesDifferences what a wrong conversion would be.
+func TestComparisonCatchesDifferences(t *testing.T) {
 	none := []peer{}
 	w := world{
 		namespaces: map[string]namespace{"shop": {name: "shop", annotation: `{"ingress": {"isolation": "DefaultDeny"}}`}, "data": {name: "data"}},

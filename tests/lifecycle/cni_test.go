@@ -164,9 +164,9 @@ func (n *cniNode) isEnforced(name string) error {
 	return err
 }
 
-// TestCNIGarbageIsCollected: registrations of the network end whose attachments the runtime has not
+// TestCNICollectsGarbage: registrations of the network end whose attachments the runtime has not
 // any more; those of other networks and of the embedding program stay.
-func TestCNIGarbageIsCollected(t *testing.T) {
+func TestCNICollectsGarbage(t *testing.T) {
 	n := newCNINode(t, "ptp", `"timeout": "1m", "onTimeout": "fail"`)
 	n.up()
 	web, late := n.sandbox("web"), n.sandbox("late")
@@ -222,7 +222,7 @@ func codeOf(err error) uint {
 	return 0
 }
 
-func TestCNIAddReturnsWithPolicyInForce(t *testing.T) {
+func TestCNIAddReturnsWithPolicyEnforced(t *testing.T) {
 	for _, first := range []string{"ptp", "bridge"} {
 		t.Run(first, func(t *testing.T) {
 			n := newCNINode(t, first, `"timeout": "1m", "onTimeout": "fail"`)
@@ -249,9 +249,9 @@ func TestCNIAddReturnsWithPolicyInForce(t *testing.T) {
 	}
 }
 
-// TestCNIAddressesOfTheAPIComeBeforeThoseOfThePlugin: those of the plugin count until the API has
+// TestCNIAddressesOfAPIComeFirst: those of the plugin count until the API has
 // some.
-func TestCNIAddressesOfTheAPIComeBeforeThoseOfThePlugin(t *testing.T) {
+func TestCNIAddressesOfAPIComeFirst(t *testing.T) {
 	n := newCNINode(t, "ptp", `"timeout": "1m", "onTimeout": "fail"`)
 	n.up()
 	n.Must(n.add(n.sandbox("web")))
@@ -264,8 +264,8 @@ func TestCNIAddressesOfTheAPIComeBeforeThoseOfThePlugin(t *testing.T) {
 	n.isBlocked("web", "policy knows another pod of this name, uid uid-next")
 }
 
-// TestCNIAddWithTheAddressOfAnotherPodLeavesItBlocked: two plugins hand out one address.
-func TestCNIAddWithTheAddressOfAnotherPodLeavesItBlocked(t *testing.T) {
+// TestCNIAddWithTakenAddressStaysBlocked: two plugins hand out one address.
+func TestCNIAddWithTakenAddressStaysBlocked(t *testing.T) {
 	const victim = `
 ---
 apiVersion: v1
@@ -296,7 +296,7 @@ func (n *cniNode) isBlocked(name, reason string) {
 	})
 }
 
-func TestCNIAddOfAPodThatNobodyKnowsLeavesItBlocked(t *testing.T) {
+func TestCNIAddOfUnknownPodStaysBlocked(t *testing.T) {
 	n := newCNINode(t, "ptp", `"timeout": "300ms"`)
 	n.up()
 	late := n.sandbox("late")
@@ -316,7 +316,7 @@ func TestCNIAddOfAPodThatNobodyKnowsLeavesItBlocked(t *testing.T) {
 	n.Must(n.del(other))
 }
 
-func TestCNIWithoutAnAgentBlocksUntilOneIsThere(t *testing.T) {
+func TestCNIBlocksUntilAgentStarts(t *testing.T) {
 	n := newCNINode(t, "bridge", `"timeout": "200ms"`)
 	web := n.sandbox("web")
 	n.Must(n.add(web))
@@ -337,8 +337,8 @@ func TestCNIWithoutAnAgentBlocksUntilOneIsThere(t *testing.T) {
 	n.Must(n.del(other))
 }
 
-// TestCNIFindsTheAgentThatComesWhileItWaits: the plugin blocks first, and the agent opens.
-func TestCNIFindsTheAgentThatComesWhileItWaits(t *testing.T) {
+// TestCNIFindsAgentThatStartsLater: the plugin blocks first, and the agent opens.
+func TestCNIFindsAgentThatStartsLater(t *testing.T) {
 	n := newCNINode(t, "ptp", `"timeout": "1m", "onTimeout": "fail"`)
 	web, done := n.sandbox("web"), make(chan error, 1)
 	go func() { done <- n.add(web) }()
@@ -353,9 +353,9 @@ func TestCNIFindsTheAgentThatComesWhileItWaits(t *testing.T) {
 	eventually(t, func() error { return n.isEnforced("web") })
 }
 
-// TestCNIFiftyPodsAtOnce adds pods twice each, all at once, and deletes them so. Afterwards nothing
-// is left, neither of interfaces nor of pins.
-func TestCNIFiftyPodsAtOnce(t *testing.T) {
+// TestCNIAddsFiftyPodsAtOnce adds pods twice each, all at once, and deletes them so. Afterwards
+// nothing is left, neither of interfaces nor of pins.
+func TestCNIAddsFiftyPodsAtOnce(t *testing.T) {
 	n := newCNINode(t, "ptp", `"wait": false`)
 	n.up()
 	before := len(n.blocked())
@@ -388,8 +388,8 @@ func TestCNIFiftyPodsAtOnce(t *testing.T) {
 	})
 }
 
-// TestCNIRefusesWhatIsWrongInWords runs the program as a runtime does.
-func TestCNIRefusesWhatIsWrongInWords(t *testing.T) {
+// TestCNIErrorsNameCause runs the program as a runtime does.
+func TestCNIErrorsNameCause(t *testing.T) {
 	const good = `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni"}`
 	for name, c := range map[string]struct {
 		command, args, stdin string

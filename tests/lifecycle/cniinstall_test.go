@@ -15,9 +15,9 @@ import (
 	"github.com/sluice-net/sluice/tests/programs"
 )
 
-// TestCNIIsInstalledByTheAgentAndRemoved: from a single plugin to pods that are registered, and
+// TestCNIIsInstalledAndRemovedByAgent: from a single plugin to pods that are registered, and
 // back.
-func TestCNIIsInstalledByTheAgentAndRemoved(t *testing.T) {
+func TestCNIIsInstalledAndRemovedByAgent(t *testing.T) {
 	n := newCNINode(t, "ptp", "")
 	dir := t.TempDir()
 	bin, conf := filepath.Join(dir, "bin"), filepath.Join(dir, "net.d")

@@ -10,21 +10,25 @@
 // pod runs before that. Earlier frames are logged. Frames of permitted pods must arrive again after
 // every event.
 //
-//	pods that send from their first instruction     TestLifeFirstInstruction
-//	agent absent                                    TestLifeAgentAbsent, TestCNIWithoutAnAgentBlocksUntilOneIsThere
-//	agent killed at 50 random points                TestLifeAgentIsKilledAtRandomPoints
-//	state late by a second                          TestLifeStateIsLate
-//	etcd empty, wrong prefix, rolled back, away     TestLifeStoreIsLost/<which>
+//	pods that send from their first instruction     TestLifeOfPodFromFirstInstruction
+//	agent absent                                    TestLifeWithoutAgent,
+//	                                                TestCNIBlocksUntilAgentStarts
+//	agent killed at 50 random points                TestLifeWithAgentKilledAtRandomPoints
+//	state late by a second                          TestLifeWithLateState
+//	etcd empty, wrong prefix, rolled back, away     TestLifeWithoutStore/<which>
 //	poisoned by ARP and NA, of self and of others,
 //	aged forwarding database, routes that flap,
-//	interface renamed, unreadable results           TestKernelEnforcementEndsByNothingThatAPodWrites/<which>
-//	veth made again                                 TestLifeVethIsMadeAgain, TestKernelPodsAreBlockedFromBirthToDeath
-//	pod made again with the same name and address   TestLifePodIsMadeAgain, TestKernelPodsAreBlockedFromBirthToDeath
-//	two agents                                      TestLifeTwoAgents
-//	pins squatted                                   TestLifePinsAreSquatted
-//	DEL without ADD                                 TestLifeDELWithoutADD
-//	1 000 pods leave nothing behind                 TestLifeThousandPods
-//	addresses before the API has them               TestCNIAddReturnsWithPolicyInForce
-//	addresses that contradict the API, or others    TestCNIAddressesOfTheAPI..., TestCNIAddWithTheAddressOf...
-//	bad input to the plugin                         TestCNIRefusesWhatIsWrongInWords
+//	interface renamed, unreadable results           TestKernelEnforcesWhateverPodsWrite/<which>
+//	veth made again                                 TestLifeOfRecreatedVeth,
+//	                                                TestKernelPodsAreBlockedFromBirthToDeath
+//	pod made again with the same name and address   TestLifeOfRecreatedPod,
+//	                                                TestKernelPodsAreBlockedFromBirthToDeath
+//	two agents                                      TestLifeWithTwoAgents
+//	pins squatted                                   TestLifeWithForeignPins
+//	DEL without ADD                                 TestLifeOfDELWithoutADD
+//	1 000 pods leave nothing behind                 TestLifeOfThousandPods
+//	addresses before the API has them               TestCNIAddReturnsWithPolicyEnforced
+//	addresses that contradict the API, or others    TestCNIAddressesOfAPI...,
+//	                                                TestCNIAddWithTakenAddress...
+//	bad input to the plugin                         TestCNIErrorsNameCause
 package lifecycle

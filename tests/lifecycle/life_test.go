@@ -15,9 +15,9 @@ import (
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
-// TestLifeFirstInstruction adds pods that talk from raw sockets which are older than their
+// TestLifeOfPodFromFirstInstruction adds pods that talk from raw sockets which are older than their
 // addresses.
-func TestLifeFirstInstruction(t *testing.T) {
+func TestLifeOfPodFromFirstInstruction(t *testing.T) {
 	s := newStreet(t, `"timeout": "1m", "onTimeout": "fail"`, "shut-1", "open-1", "shut-2")
 	s.up()
 	s.listens()
@@ -29,8 +29,8 @@ func TestLifeFirstInstruction(t *testing.T) {
 	s.shut("behind ADD")
 }
 
-// TestLifeAgentAbsent adds pods without an agent, and has agents come and go.
-func TestLifeAgentAbsent(t *testing.T) {
+// TestLifeWithoutAgent adds pods without an agent, and has agents come and go.
+func TestLifeWithoutAgent(t *testing.T) {
 	s := newStreet(t, `"timeout": "200ms"`, "shut-1", "open-1", "shut-2", "open-2")
 	s.up()
 	s.listens()
@@ -57,8 +57,8 @@ func TestLifeAgentAbsent(t *testing.T) {
 	s.shut("in the end")
 }
 
-// TestLifeAgentIsKilledAtRandomPoints kills agents while they start, and while pods come and go.
-func TestLifeAgentIsKilledAtRandomPoints(t *testing.T) {
+// TestLifeWithAgentKilledAtRandomPoints kills agents while they start, and while pods come and go.
+func TestLifeWithAgentKilledAtRandomPoints(t *testing.T) {
 	rounds := renderertest.Extent(5, 15, 50)
 	var known []string
 	for i := range rounds {
@@ -92,8 +92,8 @@ func TestLifeAgentIsKilledAtRandomPoints(t *testing.T) {
 	s.shut("in the end")
 }
 
-// TestLifeStateIsLate adds pods to the state a second after ADD.
-func TestLifeStateIsLate(t *testing.T) {
+// TestLifeWithLateState adds pods to the state a second after ADD.
+func TestLifeWithLateState(t *testing.T) {
 	s := newStreet(t, `"timeout": "100ms"`)
 	s.up()
 	s.listens()
@@ -107,8 +107,8 @@ func TestLifeStateIsLate(t *testing.T) {
 	s.shut("when the state is there")
 }
 
-// TestLifeDELWithoutADD sends what kubelets send for pods that never were, or are gone.
-func TestLifeDELWithoutADD(t *testing.T) {
+// TestLifeOfDELWithoutADD sends what kubelets send for pods that never were, or are gone.
+func TestLifeOfDELWithoutADD(t *testing.T) {
 	s := newStreet(t, `"timeout": "1m", "onTimeout": "fail"`, "shut-1", "open-1", "shut-never")
 	s.up()
 	s.listens()
@@ -129,9 +129,9 @@ func TestLifeDELWithoutADD(t *testing.T) {
 	s.Must(s.del(never.rt))
 }
 
-// TestLifePodIsMadeAgain gives a pod's name and address to the next one, of which the state knows
+// TestLifeOfRecreatedPod gives a pod's name and address to the next one, of which the state knows
 // late.
-func TestLifePodIsMadeAgain(t *testing.T) {
+func TestLifeOfRecreatedPod(t *testing.T) {
 	s := newStreet(t, `"timeout": "300ms"`)
 	s.up()
 	s.listens()
@@ -158,8 +158,8 @@ func TestLifePodIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestLifeVethIsMadeAgain removes a pod's interface, and has the runtime make another one.
-func TestLifeVethIsMadeAgain(t *testing.T) {
+// TestLifeOfRecreatedVeth removes a pod's interface, and has the runtime make another one.
+func TestLifeOfRecreatedVeth(t *testing.T) {
 	s := newStreet(t, `"timeout": "1m", "onTimeout": "fail"`, "shut-1", "open-1")
 	s.up()
 	s.listens()
@@ -177,8 +177,8 @@ func TestLifeVethIsMadeAgain(t *testing.T) {
 	s.shut("in the end")
 }
 
-// TestLifeTwoAgents starts a second agent with the pins of the first, and with its socket.
-func TestLifeTwoAgents(t *testing.T) {
+// TestLifeWithTwoAgents starts a second agent with the pins of the first, and with its socket.
+func TestLifeWithTwoAgents(t *testing.T) {
 	s := newStreet(t, `"timeout": "1m", "onTimeout": "fail"`, "shut-1", "open-1")
 	s.up()
 	s.listens()

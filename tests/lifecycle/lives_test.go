@@ -125,9 +125,9 @@ func (n *node) becomes(pod, state string) {
 	})
 }
 
-// TestKernelEnforcementEndsByNothingThatAPodWrites tries on bridged pods, under traffic, what
+// TestKernelEnforcesWhateverPodsWrite tries on bridged pods, under traffic, what
 // switched enforcement off when interfaces were guessed.
-func TestKernelEnforcementEndsByNothingThatAPodWrites(t *testing.T) {
+func TestKernelEnforcesWhateverPodsWrite(t *testing.T) {
 	n := newBridgedNode(t)
 	n.up()
 	n.TryDemo() // there is no earlier traffic with the node

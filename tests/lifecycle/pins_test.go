@@ -13,9 +13,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// TestLifePinsAreSquatted puts foreign objects into the place of pins. The agent does not start, no
+// TestLifeWithForeignPins puts foreign objects into the place of pins. The agent does not start, no
 // pod is allowed, and enforcement continues.
-func TestLifePinsAreSquatted(t *testing.T) {
+func TestLifeWithForeignPins(t *testing.T) {
 	s := newStreet(t, `"timeout": "300ms"`, "shut-1", "open-1", "shut-2", "open-2")
 	s.up()
 	s.listens()

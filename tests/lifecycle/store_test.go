@@ -11,9 +11,9 @@ import (
 	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
-// TestLifeStoreIsLost restarts the agent against stores that do not hold what holds, while pods
+// TestLifeWithoutStore restarts the agent against stores that do not hold what holds, while pods
 // talk. A pod that is made meanwhile is blocked until the store is right again.
-func TestLifeStoreIsLost(t *testing.T) {
+func TestLifeWithoutStore(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		args []string

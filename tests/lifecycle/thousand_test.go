@@ -33,9 +33,9 @@ func (s *street) leftovers() (l leftovers, err error) {
 	return l, errors.Join(err, err2, err3)
 }
 
-// TestLifeThousandPods makes and deletes pods in a loop, some at a time. Nothing may be left of
+// TestLifeOfThousandPods makes and deletes pods in a loop, some at a time. Nothing may be left of
 // them.
-func TestLifeThousandPods(t *testing.T) {
+func TestLifeOfThousandPods(t *testing.T) {
 	const atOnce = 10
 	rounds := renderertest.Extent(3, 20, 100)
 	var names []string

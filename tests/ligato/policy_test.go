@@ -21,7 +21,7 @@ func shop(t testing.TB) []model.Delta {
 	}
 }
 
-func TestPolicyIsEnforcedThroughTheRealScheduler(t *testing.T) {
+func TestPolicyIsEnforcedThroughKVScheduler(t *testing.T) {
 	r := newRig(t)
 	r.tell(true, shop(t)...)
 	r.want("10.9.0.1", "web-0", 80, api.Permit)
@@ -44,9 +44,9 @@ func TestPolicyIsEnforcedThroughTheRealScheduler(t *testing.T) {
 	}
 }
 
-// TestTheOrderThatTheRendererReliesOn: within a key the scheduler takes interfaces away,
+// TestSchedulerKeepsOrderOfRenderer: within a key the scheduler takes interfaces away,
 // then changes rules, then adds interfaces; and it takes keys in the order of writing.
-func TestTheOrderThatTheRendererReliesOn(t *testing.T) {
+func TestSchedulerKeepsOrderOfRenderer(t *testing.T) {
 	r := newRig(t)
 	shared := pod("web-1", "web")
 	r.tell(true, shop(t)[:7]...) // web-0 and web-1 share a table; nothing else is restricted
@@ -80,7 +80,7 @@ func TestTheOrderThatTheRendererReliesOn(t *testing.T) {
 
 func sorted(s []string) []string { return slices.Sorted(slices.Values(s)) }
 
-func TestTheAgentClosesThePlugin(t *testing.T) {
+func TestAgentClosesPlugin(t *testing.T) {
 	r := newRig(t)
 	r.tell(true, shop(t)...)
 	if err := r.agent.Stop(); err != nil {

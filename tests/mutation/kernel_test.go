@@ -38,7 +38,7 @@ func compiled(t *testing.T, f Fault) []byte {
 	return object
 }
 
-func TestTheProgramOfTheKernelIsCompiledApart(t *testing.T) {
+func TestKernelProgramIsCompiledApart(t *testing.T) {
 	if _, err := exec.LookPath("clang-14"); err != nil {
 		t.Skip("no clang-14")
 	}
@@ -59,7 +59,7 @@ func TestTheProgramOfTheKernelIsCompiledApart(t *testing.T) {
 	}
 }
 
-func TestFaultsInTheProgramOfTheKernelAreLeftOutWhereTheyCannotBeTried(t *testing.T) {
+func TestFaultsOfKernelAreSkippedWithoutRoot(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	in, other := Fault{File: kernelSources + "/packet.h"}, Fault{File: kernelPackage + "/inplace.go"}
 	var said strings.Builder
@@ -75,7 +75,7 @@ func TestFaultsInTheProgramOfTheKernelAreLeftOutWhereTheyCannotBeTried(t *testin
 	}
 }
 
-func TestSuitesOfTheKernelAreForItsProgramOnly(t *testing.T) {
+func TestSuitesOfKernelAreForItsProgramOnly(t *testing.T) {
 	r := &runner{tree: tree{module: "example.test/m"}}
 	all := map[string]bool{"example.test/m/" + kernelPackage: true}
 	for _, tt := range []struct {

@@ -34,7 +34,7 @@ func loaded(t *testing.T) []Fault {
 	return faults
 }
 
-func TestEveryFaultFitsItsFile(t *testing.T) {
+func TestFaultsFitTheirFiles(t *testing.T) {
 	for _, f := range loaded(t) {
 		if _, err := f.read(root); err != nil {
 			t.Errorf("%s: %v", f.ID(), err)
@@ -42,7 +42,7 @@ func TestEveryFaultFitsItsFile(t *testing.T) {
 	}
 }
 
-func TestTheListIsComplete(t *testing.T) {
+func TestFaultsAreAllListed(t *testing.T) {
 	faults := loaded(t)
 	if len(faults) < 60 {
 		t.Errorf("%d faults, want 60 at least", len(faults))
@@ -82,7 +82,7 @@ func TestTheListIsComplete(t *testing.T) {
 	}
 }
 
-func TestEverySuiteExists(t *testing.T) {
+func TestSuitesExist(t *testing.T) {
 	for _, s := range harness {
 		tests, err := filepath.Glob(filepath.Join(root, s.Folder, "*_test.go"))
 		if err != nil || len(tests) == 0 {

@@ -200,7 +200,7 @@ func checkEvery(t *testing.T, r *runner) {
 	}
 }
 
-func TestAHarnessThatFailsWithoutAFaultEndsTheRun(t *testing.T) {
+func TestRunnerEndsWhenSuiteFailsWithoutFault(t *testing.T) {
 	tr := exampleTree(t)
 	text := strings.Replace(example["quick/quick_test.go"], "!= 2", "!= 3", 1)
 	if err := os.WriteFile(filepath.Join(tr.root, "quick", "quick_test.go"), []byte(text), 0o600); err != nil {

@@ -62,7 +62,7 @@ var harness = []Suite{
 	{Folder: "internal/cli", Only: "surfaces"},
 	{Folder: "tests/attacks", Kernel: true, Long: "HostilePods"},
 	{Folder: "tests/scenarios", Kernel: true},
-	{Folder: "renderer/xdp", Kernel: true, Long: "Heap|Changes|Mode|Interface|Filters|Grows|Settings|Pairs?|Restarts|AnotherVersion"},
+	{Folder: "renderer/xdp", Kernel: true, Long: "Heap|Changes|Mode|Interface|Filters|Grows|Settings|Pairs?|Restarts"},
 }
 
 // tree is a module whose tests are built.

@@ -66,9 +66,9 @@ func TestPagesOfCommandsAreTheirHelp(t *testing.T) {
 	}
 }
 
-// TestProgramsExitCodesAreThoseOfOneConvention: 0 is done, 1 is a failure or a negative answer, and
+// TestProgramsShareExitCodes: 0 is done, 1 is a failure or a negative answer, and
 // 2 a command line or settings that make no sense; of sluicectl, every error.
-func TestProgramsExitCodesAreThoseOfOneConvention(t *testing.T) {
+func TestProgramsShareExitCodes(t *testing.T) {
 	mains := map[string]func(args []string, out, errOut io.Writer) int{
 		"sluice-agent": agent.Main, "sluice-ksr": reflector.Main,
 		"sluicectl": func(args []string, out, errOut io.Writer) int {

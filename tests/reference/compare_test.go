@@ -41,7 +41,7 @@ const examplePage = `# Metrics
 | ` + "`sluice_of_another_program`" + ` | gauge | | m | u |
 `
 
-func TestWhatDiffersIsFound(t *testing.T) {
+func TestCompareFindsDifferences(t *testing.T) {
 	for name, tc := range map[string]struct{ was, is, want string }{
 		"nothing":                     {"", "", ""},
 		"a metric that is missing":    {"| `sluice_info` | gauge | `version` | m | u |\n", "", "sluice_info is registered, and the page does not name it"},
@@ -71,7 +71,7 @@ func TestWhatDiffersIsFound(t *testing.T) {
 	}
 }
 
-func TestAMetricWithoutASeriesIsFound(t *testing.T) {
+func TestCompareFindsMetricsWithoutSeries(t *testing.T) {
 	r := prometheus.NewRegistry()
 	r.MustRegister(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_of_another_program", Help: "h"}, nil))
 	if got, err := Compare(examplePage, "q", r); err != nil || len(got) != 1 || !strings.Contains(got[0], "has no series") {
@@ -102,9 +102,9 @@ func strangers(text string, known []metric) (out []string) {
 	return out
 }
 
-// TestTheDocsNameMetricsThatExist looks at every other page, which an alert may have been copied
+// TestDocsNameExistingMetrics looks at every other page, which an alert may have been copied
 // from.
-func TestTheDocsNameMetricsThatExist(t *testing.T) {
+func TestDocsNameExistingMetrics(t *testing.T) {
 	page, err := Read(root)
 	if err != nil {
 		t.Fatal(err)

@@ -61,9 +61,9 @@ func often(kind backends.Kind, n int) int {
 	return n
 }
 
-// TestContiv33EveryOrderGivesTheSameTables sends the world of bug B1 in 1000 orders, at once and
+// TestContiv33TablesDoNotDependOnOrder sends the world of bug B1 in 1000 orders, at once and
 // object by object.
-func TestContiv33EveryOrderGivesTheSameTables(t *testing.T) {
+func TestContiv33TablesDoNotDependOnOrder(t *testing.T) {
 	t.Parallel()
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		s := started(t, kind, stateOf(t, worldOfB1, kind))
@@ -116,9 +116,9 @@ func inspected(t *testing.T, f *harness.Cluster) harness.Installed {
 	return out
 }
 
-// TestContiv35TenThousandUpdatesLeaveNothing changes one policy for two pods, which share
+// TestContiv35UpdatesLeaveNothing changes one policy for two pods, which share
 // one table all the time, and then takes it away.
-func TestContiv35TenThousandUpdatesLeaveNothing(t *testing.T) {
+func TestContiv35UpdatesLeaveNothing(t *testing.T) {
 	t.Parallel()
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		w := newWorld()
@@ -166,9 +166,9 @@ func updated(i int) *networkingv1.NetworkPolicy {
 	return np
 }
 
-// TestContiv36AnAgentConvergesFromAnyStaleState replaces agents over dataplanes that hold one
+// TestContiv36AgentConvergesFromStaleState replaces agents over dataplanes that hold one
 // random state, and sends them another one.
-func TestContiv36AnAgentConvergesFromAnyStaleState(t *testing.T) {
+func TestContiv36AgentConvergesFromStaleState(t *testing.T) {
 	t.Parallel()
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		for seed := range uint64(often(kind, 60)) {
@@ -187,7 +187,7 @@ func TestContiv36AnAgentConvergesFromAnyStaleState(t *testing.T) {
 	})
 }
 
-func TestTheBoundOfFlowsIsOnesOwnSize(t *testing.T) {
+func TestFlowLimitCountsOwnFlows(t *testing.T) {
 	for seed := range uint64(20) {
 		space := cluster.FlowSpace(cluster.Random(seed, cluster.Small()))
 		if got, want := space.Size(), len(slices.Collect(space.All())); got != want {

@@ -16,8 +16,8 @@ var titles = map[string]int{"row": 80, "decision": 16, "contiv": 41, "bug": 18}
 // elsewhere has what no file here shows, and why.
 var elsewhere = map[string]string{
 	"decision 15": "a flow does not say where a packet was made",
-	"contiv 33":   "TestContiv33EveryOrderGivesTheSameTables",
-	"contiv 36":   "TestContiv36AnAgentConvergesFromAnyStaleState",
+	"contiv 33":   "TestContiv33TablesDoNotDependOnOrder",
+	"contiv 36":   "TestContiv36AgentConvergesFromStaleState",
 }
 
 var header = regexp.MustCompile(`^# (row|decision|contiv|bug)s? ([DB0-9, ]+)$`)
@@ -50,7 +50,7 @@ func shown(t *testing.T, file string) []string {
 	return out
 }
 
-func TestEveryRowDecisionScenarioAndBugHasAFile(t *testing.T) {
+func TestScenariosCoverRowsDecisionsAndBugs(t *testing.T) {
 	has := map[string]bool{}
 	for _, file := range files(t) {
 		for _, what := range shown(t, file) {
@@ -67,8 +67,8 @@ func TestEveryRowDecisionScenarioAndBugHasAFile(t *testing.T) {
 	}
 }
 
-// TestNamesSayWhatFilesShow compares the numbers in names with those in comments.
-func TestNamesSayWhatFilesShow(t *testing.T) {
+// TestScenariosAreNamedByContent compares the numbers in names with those in comments.
+func TestScenariosAreNamedByContent(t *testing.T) {
 	named := regexp.MustCompile(`(?:/(row)-|(contiv)/|bugs/(B))(\d+)-`)
 	count := 0
 	for _, file := range files(t) {

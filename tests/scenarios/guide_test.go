@@ -27,7 +27,7 @@ func blocks(t *testing.T) []string {
 	return out
 }
 
-func TestTheExamplesOfTheGuideAreRight(t *testing.T) {
+func TestGuideExamplesAreRight(t *testing.T) {
 	examples := blocks(t)
 	if len(examples) != 3 {
 		t.Fatalf("the guide has %d examples, want a file, a policy and policies of administrators", len(examples))
@@ -51,9 +51,9 @@ ok
 	}
 }
 
-// TestTheGuideHasEveryCommand asks for a command that does not exist: the answer lists
+// TestGuideHasEveryCommand asks for a command that does not exist: the answer lists
 // those that do.
-func TestTheGuideHasEveryCommand(t *testing.T) {
+func TestGuideHasEveryCommand(t *testing.T) {
 	text, err := os.ReadFile(guide)
 	if err != nil {
 		t.Fatal(err)

@@ -76,7 +76,7 @@ ingress from pods(role=fe) on 80
 ok
 `
 
-func TestAWrongExpectationFailsAndUpdateMendsIt(t *testing.T) {
+func TestScenarioFailureIsRepairedByUpdate(t *testing.T) {
 	const right = "from \\ to  shop/web\nshop/fe    AD\nX          DD\n"
 	const ask = "\n# Whoever reads this knows why.\nverdicts 80 81 from=(shop/fe,X) to=(shop/web)\n----\n"
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {
@@ -109,8 +109,8 @@ func rewrite(t *testing.T, file string, kind backends.Kind) {
 	}
 }
 
-// TestUpdateDoesNotHideAFault rewrites the expectations of a file with a faulty product.
-func TestUpdateDoesNotHideAFault(t *testing.T) {
+// TestUpdateDoesNotHideFault rewrites the expectations of a file with a faulty product.
+func TestUpdateDoesNotHideFault(t *testing.T) {
 	file := write(t, restricted+"\nlabel pod shop/fe role=other\n----\nok\n")
 	if err := flag.Set("rewrite", "true"); err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func (t opensEgress) Render(pod api.PodID, cfg renderer.PodConfig) {
 	t.Txn.Render(pod, cfg)
 }
 
-func TestAFaultOfTheProductFails(t *testing.T) {
+func TestScenarioFailsOnFaultOfProduct(t *testing.T) {
 	for _, tt := range []struct {
 		name, change, finds string
 		fault               func(renderer.Txn) renderer.Txn

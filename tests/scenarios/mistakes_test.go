@@ -7,9 +7,9 @@ import (
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// TestMistakesInFilesAreToldWithTheirLine has one mistake in each file, in the command
+// TestScenarioErrorsNameLine has one mistake in each file, in the command
 // that begins in line 11.
-func TestMistakesInFilesAreToldWithTheirLine(t *testing.T) {
+func TestScenarioErrorsNameLine(t *testing.T) {
 	for _, tt := range []struct{ command, says string }{
 		{"verdict 80", "the command is none of"},
 		{"verdicts", "want ports"},
@@ -123,7 +123,7 @@ func TestMistakesInFilesAreToldWithTheirLine(t *testing.T) {
 	}
 }
 
-func TestAFileBeginsWithACluster(t *testing.T) {
+func TestScenarioBeginsWithCluster(t *testing.T) {
 	for text, says := range map[string]string{
 		"resync\n----\n":                           "a file begins with cluster",
 		"pod shop/web 10.1.1.2\n----\n":            "the command is none of",

@@ -219,9 +219,9 @@ func flat(err error) (out []error) {
 	return out
 }
 
-// TestEveryFaultIsFound puts faults into every kind of stack. Each invariant
+// TestFaultsAreAllFound puts faults into every kind of stack. Each invariant
 // is the only one that finds some fault.
-func TestEveryFaultIsFound(t *testing.T) {
+func TestFaultsAreAllFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays all lists until a fault is found")
 	}
@@ -253,8 +253,8 @@ func TestEveryFaultIsFound(t *testing.T) {
 	}
 }
 
-// TestAFailureSaysWhatHappened fails once and reads the message.
-func TestAFailureSaysWhatHappened(t *testing.T) {
+// TestFailureNamesEventsAndDifference fails once and reads the message.
+func TestFailureNamesEventsAndDifference(t *testing.T) {
 	t.Parallel()
 	text := firstFailure(t, backends.All[0], "policies before pods, and after", func(f *faulty) { f.leaks = true }).String()
 	for _, want := range []string{`list "policies before pods, and after", expander "as given", event 3 of 4, state 2: -NetworkPolicy town/mayor`,

@@ -34,11 +34,11 @@ func check(t *testing.T, lists []list) {
 	})
 }
 
-func TestWrittenLists(t *testing.T) { check(t, base()) }
+func TestSequencesOfWrittenLists(t *testing.T) { check(t, base()) }
 
-func TestRandomLists(t *testing.T) { check(t, random()) }
+func TestSequencesOfRandomLists(t *testing.T) { check(t, random()) }
 
-func TestRecordedLists(t *testing.T) {
+func TestSequencesOfRecordedLists(t *testing.T) {
 	for _, file := range conformance.Policies {
 		t.Run(file, func(t *testing.T) { check(t, recorded(conformance.Need(t, file))) })
 	}

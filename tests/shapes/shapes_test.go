@@ -124,9 +124,9 @@ func (n *node) check(flows int, closed string) (denied int) {
 // small is a size at which the specification can be asked.
 const small = 60
 
-// TestShapesAreEnforcedAsTheyAreWritten compares with the specification, at first and when every
+// TestShapesAreEnforcedAsWritten compares with the specification, at first and when every
 // second policy is gone.
-func TestShapesAreEnforcedAsTheyAreWritten(t *testing.T) {
+func TestShapesAreEnforcedAsWritten(t *testing.T) {
 	for _, s := range shapes.All {
 		t.Run(s.Name, func(t *testing.T) {
 			n := newNode(t, 0)
@@ -153,9 +153,9 @@ func TestShapesAreEnforcedAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-// TestShapesBeyondTheirShareConcernNobodyElse: what is refused is closed and named, another tenant
+// TestShapesBeyondShareAffectNoOther: what is refused is closed and named, another tenant
 // has what it wrote, before and afterwards, and without the policies everything is open again.
-func TestShapesBeyondTheirShareConcernNobodyElse(t *testing.T) {
+func TestShapesBeyondShareAffectNoOther(t *testing.T) {
 	for _, s := range shapes.All {
 		t.Run(s.Name, func(t *testing.T) {
 			n := newNode(t, 64<<10)
@@ -191,9 +191,9 @@ func TestShapesBeyondTheirShareConcernNobodyElse(t *testing.T) {
 	}
 }
 
-// TestShapesInBatchesEndAsTheyAreWritten: lists so large that each is a batch of its own, and
+// TestShapesInBatchesEndAsWritten: lists so large that each is a batch of its own, and
 // again when half of them are others.
-func TestShapesInBatchesEndAsTheyAreWritten(t *testing.T) {
+func TestShapesInBatchesEndAsWritten(t *testing.T) {
 	n := newNode(t, 0)
 	objects := shapes.SelectorsByPortsForMany(132)
 	policies := shapes.Policies(objects)
@@ -215,9 +215,9 @@ func TestShapesInBatchesEndAsTheyAreWritten(t *testing.T) {
 	n.check(renderertest.Extent(300, 3000, 10_000), "")
 }
 
-// TestShapesGrowAsTheyAreWritten checks that twice the rules take about twice the memory in the
+// TestShapesGrowAsWritten checks that twice the rules take about twice the memory in the
 // kernel, also where every rule is about nearly all pods.
-func TestShapesGrowAsTheyAreWritten(t *testing.T) {
+func TestShapesGrowAsWritten(t *testing.T) {
 	product := map[string]bool{"NotIn by pods": true, "wide ranges by pods": true, "selectors by ports": true} // of rules and pods
 	lines := func(s shapes.Shape, size int) int {
 		n := newNode(t, 0)

@@ -31,9 +31,9 @@ func soaked(t *testing.T, kinds []backends.Kind, args ...string) (report, int) {
 	return r, code
 }
 
-// TestNothingDiverges plays sequences on every kind of stack, and makes
+// TestSoakFindsNoDivergence plays sequences on every kind of stack, and makes
 // sure that they are about something.
-func TestNothingDiverges(t *testing.T) {
+func TestSoakFindsNoDivergence(t *testing.T) {
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {
 		sequences := renderertest.Extent(40, 80, 80) // so that everything happens
 		if kind.Slow {
@@ -79,7 +79,7 @@ func faulty() []backends.Kind {
 	}}}
 }
 
-func TestAFaultIsFoundAndReduced(t *testing.T) {
+func TestSoakFindsAndReducesFault(t *testing.T) {
 	r, code := soaked(t, faulty(), "-kind", "open", "-sequences", "50", "-seed", "1", "-divergences", "1", "-workers", "1")
 	if code != diverged || len(r.Divergences) != 1 || r.Counts.Sequences > 50 {
 		t.Fatalf("exit code %d, %d divergences in %d sequences", code, len(r.Divergences), r.Counts.Sequences)
@@ -103,7 +103,7 @@ func TestAFaultIsFoundAndReduced(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedRunSaysWhatItDid(t *testing.T) {
+func TestSoakInterruptedReports(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	kind := backends.All[0]
 	started := 0
@@ -124,7 +124,7 @@ func TestAnInterruptedRunSaysWhatItDid(t *testing.T) {
 	}
 }
 
-func TestWrongFlagsAreToldApart(t *testing.T) {
+func TestSettingsErrorsNameFlag(t *testing.T) {
 	for _, args := range [][]string{{"-kind", "none"}, {"-sequences", "0"}, {"-o", "xml"}, {"-nonsense"}, {"more"}} {
 		var errOut bytes.Buffer
 		if code := run(t.Context(), args, backends.All, io.Discard, &errOut); code != misused || errOut.Len() == 0 {

@@ -103,8 +103,8 @@ func (x *audited) outputs() []uint32 {
 	return out
 }
 
-// TestVPPAuditBindsAgainWhatSomebodyUnbound takes the ACLs of a pod away by VPP's command line.
-func TestVPPAuditBindsAgainWhatSomebodyUnbound(t *testing.T) {
+// TestVPPAuditRebindsUnboundACLs takes the ACLs of a pod away by VPP's command line.
+func TestVPPAuditRebindsUnboundACLs(t *testing.T) {
 	x := newAudited(t)
 	x.render(onPort(80), nil)
 	x.expect("at first", false)
@@ -122,8 +122,8 @@ func TestVPPAuditBindsAgainWhatSomebodyUnbound(t *testing.T) {
 	}
 }
 
-// TestVPPAuditRepairsContentUnderTheSameTag replaces the entries of a table's ACL.
-func TestVPPAuditRepairsContentUnderTheSameTag(t *testing.T) {
+// TestVPPAuditRepairsContentUnderSameTag replaces the entries of a table's ACL.
+func TestVPPAuditRepairsContentUnderSameTag(t *testing.T) {
 	x := newAudited(t)
 	x.render(onPort(80), nil)
 	out := x.outputs()
@@ -139,10 +139,10 @@ func TestVPPAuditRepairsContentUnderTheSameTag(t *testing.T) {
 	}
 }
 
-// TestVPPForeignACLsStayWhereTheyStand binds an ACL of another owner that permits all: first behind
+// TestVPPForeignACLsStayInPlace binds an ACL of another owner that permits all: first behind
 // Sluice's ACLs, where no commit moves it and it has no effect, and then in front, where it
 // decides.
-func TestVPPForeignACLsStayWhereTheyStand(t *testing.T) {
+func TestVPPForeignACLsStayInPlace(t *testing.T) {
 	x := newAudited(t)
 	x.render(onPort(80), nil)
 	theirs := x.add(x.rule(permit))

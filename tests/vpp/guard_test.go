@@ -80,10 +80,10 @@ func (g *guarded) sessions() (made, left int) {
 	return made, made - ended
 }
 
-// TestVPPEndsThatSendAtOnceStayApart has a pod that may neither send nor get anything, and an end
+// TestVPPPodsSendingAtOnceStayApart has a pod that may neither send nor get anything, and an end
 // that wants to talk to it, send at the same time and again and again: no packet takes another's
 // for leave to pass.
-func TestVPPEndsThatSendAtOnceStayApart(t *testing.T) {
+func TestVPPPodsSendingAtOnceStayApart(t *testing.T) {
 	g := newGuarded(t, acl.Options{})
 	other := map[bool]netip.Addr{false: netip.MustParseAddr("10.1.1.2"), true: netip.MustParseAddr("fd00:1:1::2")}
 	g.Add("sluice/pod/test/other")
@@ -137,9 +137,9 @@ func TestVPPDeniedPacketsTakeNoSessions(t *testing.T) {
 	}
 }
 
-// TestVPPFirstPolicyKeepsFlowsThatThePodOpened has a pod without policies open TCP connections, and
+// TestVPPFirstPolicyKeepsFlowsOfPod has a pod without policies open TCP connections, and
 // policies come that permit them.
-func TestVPPFirstPolicyKeepsFlowsThatThePodOpened(t *testing.T) {
+func TestVPPFirstPolicyKeepsFlowsOfPod(t *testing.T) {
 	g := newGuarded(t, acl.Options{})
 	g.render(nil, nil)
 	flows := map[bool]tcpFlow{}
@@ -188,10 +188,10 @@ func TestVPPForbiddenUDPEndsWithItsSession(t *testing.T) {
 	}
 }
 
-// TestVPPIsNotPausedByARendererThatStarts: to learn the size of its heap by its command line pauses
+// TestVPPIsNotPausedByStartingRenderer: to learn the size of its heap by its command line pauses
 // VPP for a long time. Where pods are enforced no renderer asks for it, and where none is, one does
 // that does not have the statistics segment.
-func TestVPPIsNotPausedByARendererThatStarts(t *testing.T) {
+func TestVPPIsNotPausedByStartingRenderer(t *testing.T) {
 	g := newOnVPP(vpptest.Launch(t))
 	asked := func(o acl.Options) bool {
 		g.Do("api trace on")

@@ -78,10 +78,10 @@ func noteAll[M govpp.Message](t *testing.T, note func(govpp.Message), from strea
 	}
 }
 
-// TestVPPListsOfOthers has lists by Ethernet address (macip) and by type of frame on the
+// TestVPPForeignACLLists has lists by Ethernet address (macip) and by type of frame on the
 // interface of a pod: they and policy hold at once, a packet passes when all let it,
 // and no commit touches them, nor does a new renderer.
-func TestVPPListsOfOthers(t *testing.T) {
+func TestVPPForeignACLLists(t *testing.T) {
 	g := guard(t, newBridge(t))
 	before := g.text(t)
 	commit := func(r renderer.Renderer, resync bool, port uint16) {

@@ -61,10 +61,10 @@ func (g *guarded) toService(dst netip.Addr, port uint16) string {
 	return g.Inject([]vpptest.Packet{p}).Left[g.mark]
 }
 
-// TestVPPTranslatesBehindTheInput has VPP translate addresses of services in each way that it can:
+// TestVPPTranslatesBehindInput has VPP translate addresses of services in each way that it can:
 // ACLs of what enters meet the service, those of what leaves the pod behind it. So the first need
 // to know services, and the others decide.
-func TestVPPTranslatesBehindTheInput(t *testing.T) {
+func TestVPPTranslatesBehindInput(t *testing.T) {
 	for name, tr := range translators {
 		t.Run(name, func(t *testing.T) {
 			for _, known := range []bool{true, false} {

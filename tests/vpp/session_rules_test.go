@@ -124,8 +124,8 @@ var (
 	echoPorts = api.Ports(1234, 1235) // control and data of the echo server
 )
 
-// TestVPPConnectionsOfHostStackApplicationsObeySessionRules runs VPP's echo client and server.
-func TestVPPConnectionsOfHostStackApplicationsObeySessionRules(t *testing.T) {
+// TestVPPHostStackConnectionsObeySessionRules runs VPP's echo client and server.
+func TestVPPHostStackConnectionsObeySessionRules(t *testing.T) {
 	v := hostStack(t)
 	r := openRules(t, rules.Options{Socket: v.Socket()})
 	toServer := api.ContivRule{Action: api.Permit, Dst: api.AddrNet(serverIPs[0]), Protocol: api.TCP, DstPort: echoPorts}
@@ -234,9 +234,9 @@ func dumpRules(t *testing.T, a adapter.VppAPI) []string {
 	}
 }
 
-// TestVPPTheTreeOfSessionRulesIsThatOfVPP makes random changes on VPP and on the embedded vswitch
+// TestVPPSessionRuleTreeIsThatOfVPP makes random changes on VPP and on the embedded vswitch
 // and compares what both print of their trees, indexes and children included.
-func TestVPPTheTreeOfSessionRulesIsThatOfVPP(t *testing.T) {
+func TestVPPSessionRuleTreeIsThatOfVPP(t *testing.T) {
 	v := hostStack(t)
 	sw := embeddedStack(t)
 	conn, err := core.Connect(sw.Adapter())

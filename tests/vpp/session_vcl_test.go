@@ -79,9 +79,9 @@ func talking(t *testing.T, o rules.Options) (*vpptest.Process, *rules.Renderer) 
 // areOpen reports whether both connections are open, that of control and that of data.
 func areOpen(v *vpptest.Process, own string) bool { return sessions(v, own, "ESTABLISHED") == 2 }
 
-// TestVPPConnectionsOfVCLApplicationsAreRevoked denies established connections. VPP asks the server
+// TestVPPConnectionsOfVCLAreRevoked denies established connections. VPP asks the server
 // to close them, and it does.
-func TestVPPConnectionsOfVCLApplicationsAreRevoked(t *testing.T) {
+func TestVPPConnectionsOfVCLAreRevoked(t *testing.T) {
 	v, r := talking(t, rules.Options{})
 	permitted := api.ContivRule{Action: api.Permit, Src: api.AddrNet(clientIPs[0]), Protocol: api.TCP, DstPort: api.Ports(vclPort, vclPort+1)}
 	tell(t, r, nil, []api.ContivRule{permitted, denyRest})
@@ -97,9 +97,9 @@ func TestVPPConnectionsOfVCLApplicationsAreRevoked(t *testing.T) {
 	})
 }
 
-// TestVPPConnectionsThatAnApplicationDoesNotCloseAreCounted denies what the client may connect to.
+// TestVPPConnectionsNotClosedAreCounted denies what the client may connect to.
 // It never stops writing, and ignores the request to close.
-func TestVPPConnectionsThatAnApplicationDoesNotCloseAreCounted(t *testing.T) {
+func TestVPPConnectionsNotClosedAreCounted(t *testing.T) {
 	v, r := talking(t, rules.Options{})
 	tell(t, r, []api.ContivRule{denyRest}, nil)
 	if n := r.State().Forbidden; n != 2 {
@@ -118,10 +118,10 @@ func TestVPPConnectionsAreKept(t *testing.T) {
 	}
 }
 
-// TestVPPConnectionsThatCutThroughAreClosed has client and server on one routing table, so that
+// TestVPPCutThroughConnectionsAreClosed has client and server on one routing table, so that
 // they exchange data through shared memory. The client never gets the request to close; the server
 // does.
-func TestVPPConnectionsThatCutThroughAreClosed(t *testing.T) {
+func TestVPPCutThroughConnectionsAreClosed(t *testing.T) {
 	v, run := vclStack(t, oneRouter)
 	r := openRules(t, rules.Options{Socket: v.Socket()})
 	tell(t, r, nil, nil)
@@ -166,8 +166,8 @@ func guideBlock(t *testing.T, begins, dir string) string {
 	return strings.ReplaceAll(begins+block, "/run/vpp/", dir+"/")
 }
 
-// TestVPPTheGuideGivesAPodAHostStack does what the guide says, and runs VPP's test server.
-func TestVPPTheGuideGivesAPodAHostStack(t *testing.T) {
+// TestVPPGuideGivesPodHostStack does what the guide says, and runs VPP's test server.
+func TestVPPGuideGivesPodHostStack(t *testing.T) {
 	server := filepath.Join(filepath.Dir(vpptest.Binary(t)), "vcl_test_server")
 	if _, err := os.Stat(server); err != nil {
 		t.Skip("vcl_test_server is not beside the vpp binary")

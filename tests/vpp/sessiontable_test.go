@@ -79,9 +79,9 @@ func (x *audited) heapUsed() float64 {
 	return n * (1 << 20)
 }
 
-// TestVPPSessionTableGetsTheSizeThatFits opens renderers one after the other. The first finds a VPP
+// TestVPPSessionTableGetsFittingSize opens renderers one after the other. The first finds a VPP
 // without a table, in a heap of 512 MB.
-func TestVPPSessionTableGetsTheSizeThatFits(t *testing.T) {
+func TestVPPSessionTableGetsFittingSize(t *testing.T) {
 	x := newAudited(t)
 	var log bytes.Buffer
 	for _, step := range []struct {

@@ -116,10 +116,10 @@ func TestVPPInterfaceComesLater(t *testing.T) {
 	l.compare(t)
 }
 
-// TestVPPKeepsWhatItHolds restarts the half of Sluice that remembers. What VPP holds
+// TestVPPKeepsInstalledRules restarts the half of Sluice that remembers. What VPP holds
 // must stay as it is, also as long as the new half knows nothing: the store may be
 // away for long.
-func TestVPPKeepsWhatItHolds(t *testing.T) {
+func TestVPPKeepsInstalledRules(t *testing.T) {
 	l := newLab(t, vpptest.Plumb(vpptest.Launch(t)), "node-1")
 	l.apply(shop(t).resync())
 	before := l.CLI("show acl-plugin acl")

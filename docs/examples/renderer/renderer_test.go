@@ -22,8 +22,8 @@ type memory struct {
 	failing    int // the number of the call that fails, 1 being the next; 0 is none
 }
 
-// TestRendererKeepsTheContract is all that a new renderer needs.
-func TestRendererKeepsTheContract(t *testing.T) {
+// TestRendererKeepsContract is all that a new renderer needs.
+func TestRendererKeepsContract(t *testing.T) {
 	renderertest.Run(t, func(testing.TB) renderertest.Subject {
 		m := &memory{tables: map[api.PodID]Table{}}
 		m.renderer = New(m)

@@ -38,7 +38,7 @@ func settingsFile(t *testing.T, text string) string {
 	return path
 }
 
-func TestFlagsWinOverEnvironmentOverFileOverDefaults(t *testing.T) {
+func TestLoadPrefersFlagsOverEnvironmentOverFile(t *testing.T) {
 	path := settingsFile(t, "node: from-file\nlog-level: debug\netcd-endpoints: [a:1, b:2]\nvpp-timeout: 7s\n")
 	env := []string{"SLUICE_NODE=from-env", "SLUICE_LOG_LEVEL=warn", "SLUICE_UPLINK=eth0,eth1", "SLUICE_OTHER=x", "HOME=/root"}
 	c, err := Load(flagsOf(t, "--config", path, "--node", "from-flag"), env)
@@ -52,8 +52,8 @@ func TestFlagsWinOverEnvironmentOverFileOverDefaults(t *testing.T) {
 	}
 }
 
-// TestTheExampleOfTheGuideIsRead reads the file with settings that the guide shows.
-func TestTheExampleOfTheGuideIsRead(t *testing.T) {
+// TestLoadReadsExampleOfGuide reads the file with settings that the guide shows.
+func TestLoadReadsExampleOfGuide(t *testing.T) {
 	guide, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "guide", "agent.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestTheExampleOfTheGuideIsRead(t *testing.T) {
 	}
 }
 
-func TestWrongSettingsAreNamed(t *testing.T) {
+func TestCheckNamesWrongSettings(t *testing.T) {
 	for name, tc := range map[string]struct {
 		file string
 		want string
@@ -101,7 +101,7 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 	}
 }
 
-func TestTheFileCanBeNamedByTheEnvironment(t *testing.T) {
+func TestLoadTakesFileNameFromEnvironment(t *testing.T) {
 	path, other := settingsFile(t, "node: from-file\n"), settingsFile(t, "node: from-other\n")
 	c, err := Load(flagsOf(t), []string{"SLUICE_CONFIG=" + path})
 	if err != nil || c.Node.Name != "from-file" {
@@ -113,7 +113,7 @@ func TestTheFileCanBeNamedByTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestListsAndSwitchesOfTheEnvironment(t *testing.T) {
+func TestLoadReadsListsAndSwitchesOfEnvironment(t *testing.T) {
 	env := []string{"SLUICE_ETCD_ENDPOINTS= a:1 , b:2,", "SLUICE_UPLINK=", "SLUICE_ALLOW_NODE_TRAFFIC=false", "SLUICE_VPP_TIMEOUT=1m"}
 	c, err := Load(flagsOf(t), env)
 	if err != nil {
@@ -129,7 +129,7 @@ func TestListsAndSwitchesOfTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestWhatPassesWhateverPoliciesSayIsNamed(t *testing.T) {
+func TestCheckNamesExemptTraffic(t *testing.T) {
 	for _, tt := range []struct {
 		args []string
 		want renderer.Infra
@@ -176,7 +176,7 @@ func TestWhatPassesWhateverPoliciesSayIsNamed(t *testing.T) {
 	}
 }
 
-func TestTheTargetOfACLsIsChecked(t *testing.T) {
+func TestCheckOfACLTarget(t *testing.T) {
 	for _, tc := range []struct {
 		config Config
 		want   string
@@ -195,7 +195,7 @@ func TestTheTargetOfACLsIsChecked(t *testing.T) {
 	}
 }
 
-func TestTheRenderersAreChecked(t *testing.T) {
+func TestCheckOfRenderers(t *testing.T) {
 	for _, tc := range []struct {
 		config Config
 		want   string
@@ -225,8 +225,8 @@ func TestTheRenderersAreChecked(t *testing.T) {
 	}
 }
 
-// TestWhatHasNoEffectIsTold of what was given, wherever that was.
-func TestWhatHasNoEffectIsTold(t *testing.T) {
+// TestCheckReportsSettingsWithoutEffect of what was given, wherever that was.
+func TestCheckReportsSettingsWithoutEffect(t *testing.T) {
 	for want, args := range map[string][]string{
 		"":                      {"--acl-memory", "64", "--vpp-socket", "/run/vpp.sock"},
 		"xdp-flows xdp-uplink":  {"--xdp-uplink", "eth0", "--xdp-flows", "64"},
@@ -260,7 +260,7 @@ func TestWhatHasNoEffectIsTold(t *testing.T) {
 	}
 }
 
-func TestTheLogSaysWhoEnforcesAndWhere(t *testing.T) {
+func TestLogNamesDataplanesAndNode(t *testing.T) {
 	for want, args := range map[string][]string{
 		"[renderers [acl] target govpp vpp /run/vpp/api.sock]":                   nil,
 		"[renderers [acl] target ligato]":                                        {"--acl-target", "ligato"},
@@ -275,8 +275,8 @@ func TestTheLogSaysWhoEnforcesAndWhere(t *testing.T) {
 	}
 }
 
-// TestDevOffersOnlyRenderersThatItHas: xdp is for run.
-func TestDevOffersOnlyRenderersThatItHas(t *testing.T) {
+// TestDevOffersOnlyItsRenderers: xdp is for run.
+func TestDevOffersOnlyItsRenderers(t *testing.T) {
 	usage := func(set func(*pflag.FlagSet)) string {
 		f := pflag.NewFlagSet("", pflag.ContinueOnError)
 		set(f)
@@ -293,7 +293,7 @@ func TestDevOffersOnlyRenderersThatItHas(t *testing.T) {
 	}
 }
 
-func TestThePauseBudgetIsAPercentage(t *testing.T) {
+func TestVPPPauseBudgetIsPercentage(t *testing.T) {
 	for text, want := range map[string]float64{"1%": 0.01, "0.5%": 0.005, "100%": 1} {
 		n, err := Config{VPP: VPP{PauseBudget: text}}.ACL()
 		if err != nil || n.Pacing.PauseBudget != want {
@@ -315,8 +315,8 @@ func TestThePauseBudgetIsAPercentage(t *testing.T) {
 	}
 }
 
-// TestSettingsNameAGroup: by its name or number.
-func TestSettingsNameAGroup(t *testing.T) {
+// TestListenSettingsNameGroup: by its name or number.
+func TestListenSettingsNameGroup(t *testing.T) {
 	for text, want := range map[string]int{"": socket.NoGroup, "0": 0, "root": 0, "54322": 54322} {
 		if got, err := (Listen{APIGroup: text}).Group(); got != want || err != nil {
 			t.Errorf("%q is %d, %v, want %d", text, got, err, want)

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy"
 )
 
-// TestPoliciesOfPodsThatWaitArePending: they are in force when the rules of their pods are made.
-func TestPoliciesOfPodsThatWaitArePending(t *testing.T) {
+// TestPoliciesOfWaitingPodsArePending: they are in force when the rules of their pods are made.
+func TestPoliciesOfWaitingPodsArePending(t *testing.T) {
 	pod := func(name string) api.PodID { return api.PodID{Namespace: "shop", Name: name} }
 	w := newWaits(nil, policy.Status{}, []policy.Pod{{ID: pod("a"), Waiting: true}, {ID: pod("b")}})
 	both := policy.Policy{Pods: []api.PodID{pod("a"), pod("b")}}

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/internal/agent/logtail"
 )
 
-func TestTailKeepsTheLastWholeLines(t *testing.T) {
+func TestTailKeepsLastWholeLines(t *testing.T) {
 	var all bytes.Buffer
 	tail := logtail.New(&all)
 	if got := tail.Last(); len(got) != 0 {
@@ -26,9 +26,9 @@ func TestTailKeepsTheLastWholeLines(t *testing.T) {
 	}
 }
 
-// TestTailKeepsWholeLinesWhenItForgets looks just after lines were forgotten, when no more is kept
+// TestTailDropsWholeLines looks just after lines were forgotten, when no more is kept
 // than is returned.
-func TestTailKeepsWholeLinesWhenItForgets(t *testing.T) {
+func TestTailDropsWholeLines(t *testing.T) {
 	tail := logtail.New(io.Discard)
 	if _, err := tail.Write(bytes.Repeat([]byte("a line\n"), 300_001)); err != nil { // more than two megabytes
 		t.Fatal(err)

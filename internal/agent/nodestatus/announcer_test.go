@@ -96,7 +96,7 @@ func (r *reporting) state() (revision int64, at time.Duration, n int) {
 	return r.written[n-1], r.at[n-1], n
 }
 
-func TestAnnouncerPublishesAChangeAtOnce(t *testing.T) {
+func TestPublisherPublishesChangeAtOnce(t *testing.T) {
 	reports(t, 10*time.Second, func(r *reporting) {
 		if revision, at, n := r.state(); revision != 0 || at != 0 || n != 1 {
 			t.Errorf("at the start revision %d is published after %v, %d times", revision, at, n)
@@ -113,7 +113,7 @@ func TestAnnouncerPublishesAChangeAtOnce(t *testing.T) {
 	})
 }
 
-func TestAnnouncerWritesOncePerIntervalWhileThereAreManyChanges(t *testing.T) {
+func TestPublisherWritesOncePerInterval(t *testing.T) {
 	reports(t, 10*time.Second, func(r *reporting) {
 		time.Sleep(time.Minute)
 		_, _, before := r.state()
@@ -131,7 +131,7 @@ func TestAnnouncerWritesOncePerIntervalWhileThereAreManyChanges(t *testing.T) {
 	})
 }
 
-func TestAnnouncerWaitsForTheFirstState(t *testing.T) {
+func TestPublisherWaitsForFirstState(t *testing.T) {
 	for name, c := range map[string]struct {
 		begins time.Duration
 		want   string
@@ -180,7 +180,7 @@ type loggedOutage struct{ error }
 
 func (loggedOutage) Logged() bool { return true }
 
-func TestAnnouncerLogsARefusalOnceAndAnOutageNotAtAll(t *testing.T) {
+func TestPublisherLogsRefusalOnceAndNoOutage(t *testing.T) {
 	for err, lines := range map[error]int{errors.New("permission denied"): 1, loggedOutage{errors.New("no answer")}: 0} {
 		reports(t, 10*time.Second, func(r *reporting) {
 			r.refuse(err)

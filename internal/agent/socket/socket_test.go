@@ -19,7 +19,7 @@ const (
 	strange  = 54322
 )
 
-func TestASocketIsOnlyTakenFromTheDead(t *testing.T) {
+func TestSocketIsOnlyTakenFromEndedProcess(t *testing.T) {
 	path := filepath.Join(programs.PublicFolder(t), "s")
 	l, err := Listen(t.Context(), path, NoGroup)
 	if err != nil {
@@ -67,9 +67,9 @@ func TestASocketIsOnlyTakenFromTheDead(t *testing.T) {
 	}
 }
 
-// TestSocketOfSquattersIsRefused: somebody else may have made the folder, or may replace the
+// TestSocketOfOtherUserIsRefused: somebody else may have made the folder, or may replace the
 // socket.
-func TestSocketOfSquattersIsRefused(t *testing.T) {
+func TestSocketOfOtherUserIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to make what belongs to others")
 	}

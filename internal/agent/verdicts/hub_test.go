@@ -41,7 +41,7 @@ func hubOf(kernel Source) *Hub {
 	}, discard)
 }
 
-func TestHubEndAnyNumberOfTimes(t *testing.T) {
+func TestHubEndsAnyNumberOfTimes(t *testing.T) {
 	for name, watch := range map[string]bool{"while somebody watches": true, "while nobody does": false} {
 		t.Run(name, func(t *testing.T) {
 			s := hubOf(flood{})
@@ -67,9 +67,9 @@ func TestHubEndAnyNumberOfTimes(t *testing.T) {
 	New(nil, xdp.EventFilter{}, nil, discard).End()
 }
 
-// TestHubComeAndGoWhilePacketsAreReported: many subscribers join and leave at once while the agent
+// TestHubWatchersComeAndGoDuringReports: many subscribers join and leave at once while the agent
 // ends. No reader is left, and no subscriber waits for ever.
-func TestHubComeAndGoWhilePacketsAreReported(t *testing.T) {
+func TestHubWatchersComeAndGoDuringReports(t *testing.T) {
 	s := hubOf(flood{})
 	var all sync.WaitGroup
 	for i := range 8 {

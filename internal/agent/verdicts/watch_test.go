@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
-func TestVerdictsAreFiltered(t *testing.T) {
+func TestWatchFiltersVerdicts(t *testing.T) {
 	egress := api.Egress
 	v := view.PacketVerdict{
 		Pod: api.PodID{Namespace: "data", Name: "db-0"}, Direction: api.Ingress, Action: api.Deny,
@@ -78,7 +78,7 @@ func (s *scripted) Events(ctx context.Context, f func(xdp.Event)) error {
 	}
 }
 
-func TestPacketsAreToldOfWhileSomebodyListens(t *testing.T) {
+func TestHubReportsPacketsOnlyToSubscribers(t *testing.T) {
 	kernel := &scripted{events: make(chan xdp.Event)}
 	most := xdp.EventFilter{PerSecond: 7, OneIn: 3}
 	s := New(kernel, most, func(_ context.Context, e xdp.Event, _ api.PodID, _ renderer.Decision) view.PacketVerdict {
@@ -130,9 +130,9 @@ func TestPacketsAreToldOfWhileSomebodyListens(t *testing.T) {
 	}
 }
 
-// TestWhoWatchesIsToldThatVerdictsCannotBeReadAnyMore has the kernel's events end with an error
+// TestWatchReportsLostSource has the kernel's events end with an error
 // while two watch, and has it end so again for one who asks again.
-func TestWhoWatchesIsToldThatVerdictsCannotBeReadAnyMore(t *testing.T) {
+func TestWatchReportsLostSource(t *testing.T) {
 	kernel := &scripted{events: make(chan xdp.Event), broken: make(chan error)}
 	most := xdp.EventFilter{PerSecond: 7}
 	s := New(kernel, most, func(_ context.Context, e xdp.Event, _ api.PodID, _ renderer.Decision) view.PacketVerdict {

@@ -39,7 +39,7 @@ var tierExplanations = map[string]struct{ policies, tiers, question string }{
 	"no-rule-decides": {"", shop.Admin("a", 1, shop.ForDB+shop.DenyWeb) + shop.Baseline(shop.ForDB+shop.DenyWeb), "shop/api > shop/db 80/tcp"},
 }
 
-func TestAnExplanationWithTiersReads(t *testing.T) {
+func TestReasonWithTiersIsGolden(t *testing.T) {
 	for name, tc := range tierExplanations {
 		t.Run(name, func(t *testing.T) {
 			golden(t, "tiers-"+name+".golden", shop.ExplainedInTiers(t, tc.policies, tc.tiers, tc.question).String())
@@ -47,7 +47,7 @@ func TestAnExplanationWithTiersReads(t *testing.T) {
 	}
 }
 
-func TestTheJSONOfAVerdictWithTiersIsStable(t *testing.T) {
+func TestVerdictWithTiersHasStableJSON(t *testing.T) {
 	v := shop.ExplainedInTiers(t, shop.DenyDB, shop.Admin("guard", 10, shop.ForDB+`ingress: [{name: mine, action: Pass, from: `+shop.APIPods+`}, {action: Deny, from: `+shop.WebPods+`}]`), "shop/web > shop/db 80/tcp")
 	got, err := json.MarshalIndent(v, "", " ")
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-net/sluice/internal/oracle"
 )
 
-// TestSidesNameTheNearestRule: the one with the fewest sides that fail, of equals the one whose
+// TestSidesNameNearestRule: the one with the fewest sides that fail, of equals the one whose
 // peers match.
-func TestSidesNameTheNearestRule(t *testing.T) {
+func TestSidesNameNearestRule(t *testing.T) {
 	rule := func(index int, peer, port bool) oracle.RuleEval {
 		return oracle.RuleEval{
 			Index: index, PeerMatched: peer, PortMatched: port, Matched: peer && port,

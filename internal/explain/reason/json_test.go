@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/tests/shop"
 )
 
-func TestTheJSONOfAVerdictIsStable(t *testing.T) {
+func TestVerdictHasStableJSON(t *testing.T) {
 	v := shop.Explained(t, shop.DBPorts(`{port: 1}`), "203.0.113.9 > shop/db 2/tcp")
 	got, err := json.MarshalIndent(v, "", " ")
 	if err != nil {

@@ -69,7 +69,7 @@ const twoRules = `
 ---
 {metadata: {name: b}, spec: {podSelector: {}, egress: [{}]}}`
 
-func TestAnExplanationReads(t *testing.T) {
+func TestReasonIsGolden(t *testing.T) {
 	for name, tc := range explanations {
 		t.Run(name, func(t *testing.T) {
 			golden(t, name+".golden", shop.Explained(t, tc.policies, tc.question).String())
@@ -95,7 +95,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-func TestAPodThatHasFinishedHasNoFlow(t *testing.T) {
+func TestReasonOfFinishedPodHasNoFlow(t *testing.T) {
 	st := shop.Cluster()
 	shop.PodOf(&st, "shop/web").Status.Phase = corev1.PodSucceeded
 	o := oracle.New(st)

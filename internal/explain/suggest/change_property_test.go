@@ -20,10 +20,10 @@ var allKinds = []suggest.Kind{
 	suggest.AddRuleBefore, suggest.AddPolicy, suggest.RemovePorts, suggest.RemovePeers, suggest.AddExcept, suggest.RemoveRules, suggest.Isolate, suggest.Together,
 }
 
-// TestEveryChangeKeepsItsPromise makes each change that an explanation offers, by
+// TestChangesHaveTheirEffect makes each change that an explanation offers, by
 // other code than the oracle's own, and asks again: about addresses, which several
 // pods may share, and about pods, which may wait for an address.
-func TestEveryChangeKeepsItsPromise(t *testing.T) {
+func TestChangesHaveTheirEffect(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := cluster.Gen(cluster.SmallWithSharedAddresses()).Draw(t, "state")
 		for _, q := range drawQuestions(t, s, 20) {
@@ -32,9 +32,9 @@ func TestEveryChangeKeepsItsPromise(t *testing.T) {
 	})
 }
 
-// TestEveryKindOfChangeIsOffered keeps the property above from holding only because
+// TestChangesOfEveryKindAreOffered keeps the property above from holding only because
 // little is offered. It asks clusters until it has seen every kind.
-func TestEveryKindOfChangeIsOffered(t *testing.T) {
+func TestChangesOfEveryKindAreOffered(t *testing.T) {
 	seen := map[suggest.Kind]bool{}
 	for seed := uint64(0); seed < 1000 && len(seen) < len(allKinds); seed++ {
 		s := cluster.Random(seed, cluster.SmallWithSharedAddresses())
@@ -155,10 +155,10 @@ func isNameless(s cluster.State, e oracle.Endpoint) bool {
 	return !e.Addr.IsValid() && !slices.ContainsFunc(s.Namespaces, func(ns *corev1.Namespace) bool { return ns.Name == e.Pod.Namespace })
 }
 
-// TestTheFirstChangeIsTheSmallest compares the order with its definition: by how much must be
+// TestChangesBeginWithSmallest compares the order with its definition: by how much must be
 // written or deleted, counted here from the objects that change. Labels that evade admin policies
 // come last, those of namespaces after those of pods.
-func TestTheFirstChangeIsTheSmallest(t *testing.T) {
+func TestChangesBeginWithSmallest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := cluster.Gen(cluster.SmallWithSharedAddresses()).Draw(t, "state")
 		o := oracle.New(s)

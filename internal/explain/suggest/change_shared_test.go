@@ -14,10 +14,10 @@ import (
 	"github.com/sluice-net/sluice/internal/oracle"
 )
 
-// TestOnlyRulesAreOfferedForRemovalWhereASharedAddressIsExempt has two pods with one
+// TestChangesOfSharedExemptAddressRemoveRules has two pods with one
 // address, both isolated: a rule allows the source, and for the second pod the source
 // is its own node as well. The exemption is no rule that could be removed.
-func TestOnlyRulesAreOfferedForRemovalWhereASharedAddressIsExempt(t *testing.T) {
+func TestChangesOfSharedExemptAddressRemoveRules(t *testing.T) {
 	pod := func(name, host string) *corev1.Pod {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name},

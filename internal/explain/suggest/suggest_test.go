@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/tests/shop"
 )
 
-func TestALabelThatOneRequirementForbidsAndAnotherNeedsIsSetOnce(t *testing.T) {
+func TestChangesSetEachLabelOnce(t *testing.T) {
 	v := shop.Explained(t, shop.FromPods(`{key: app, operator: NotIn, values: [web]}, {key: app, operator: In, values: [web, api]}`), "shop/web > shop/db 1/tcp")
 	if got, want := v.Changes[0].Text, "label pod shop/web app=api"; got != want || !v.Changes[0].Flips {
 		t.Errorf("the closest change is %q (flips %t), want %q", got, v.Changes[0].Flips, want)
@@ -24,7 +24,7 @@ func TestALabelThatOneRequirementForbidsAndAnotherNeedsIsSetOnce(t *testing.T) {
 	}
 }
 
-func TestANewRuleIsOfThePolicyThatSelectsTheLeast(t *testing.T) {
+func TestChangesExtendNarrowestPolicy(t *testing.T) {
 	v := shop.Explained(t, `
 {metadata: {name: a-labelled}, spec: {podSelector: {matchExpressions: [{key: app, operator: Exists}]}}}
 ---
@@ -36,9 +36,9 @@ func TestANewRuleIsOfThePolicyThatSelectsTheLeast(t *testing.T) {
 	}
 }
 
-// TestANetworkPolicyCannotFlipWhatAdministratorsDeny wants nothing to be offered that
+// TestChangesOfNetworkPolicyCannotOverrideAdmin wants nothing to be offered that
 // changes a NetworkPolicy alone.
-func TestANetworkPolicyCannotFlipWhatAdministratorsDeny(t *testing.T) {
+func TestChangesOfNetworkPolicyCannotOverrideAdmin(t *testing.T) {
 	v := shop.ExplainedInTiers(t, shop.DBClients, shop.Admin("a", 1, shop.ForDB+shop.DenyWeb), "shop/web > shop/db 5432/tcp")
 	if v.Allowed || len(v.Changes) == 0 {
 		t.Fatalf("the case is not the one that is meant:\n%s", v)
@@ -53,9 +53,9 @@ func TestANetworkPolicyCannotFlipWhatAdministratorsDeny(t *testing.T) {
 	}
 }
 
-// TestAnAdministratorsRuleIsChangedBeforeLabelsGetRoundIt: whoever relabels a namespace to get
+// TestChangesOfAdminRuleComeBeforeLabels: whoever relabels a namespace to get
 // round a rule takes all its pods out of it, and is often not allowed to.
-func TestAnAdministratorsRuleIsChangedBeforeLabelsGetRoundIt(t *testing.T) {
+func TestChangesOfAdminRuleComeBeforeLabels(t *testing.T) {
 	const (
 		fromTeam  = `ingress: [{action: Deny, from: [{namespaces: {matchLabels: {team: a}}}]}]`
 		fromPods  = `ingress: [{action: Deny, from: [{pods: {namespaceSelector: {matchLabels: {team: a}}, podSelector: {matchLabels: {app: web}}}}]}]`

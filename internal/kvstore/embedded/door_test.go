@@ -46,7 +46,7 @@ func guarded(t *testing.T) (*embedded.Server, *clientv3.Client) {
 	return s, c
 }
 
-func TestRemoteClientsReadEverythingAndWriteWhereTheyMay(t *testing.T) {
+func TestServerLimitsWritesOfRemoteClients(t *testing.T) {
 	s, c := guarded(t)
 	ctx := t.Context()
 	if err := s.Client().Write(ctx, nil, []string{"/state/x"}); err != nil {
@@ -86,7 +86,7 @@ func TestRemoteClientsReadEverythingAndWriteWhereTheyMay(t *testing.T) {
 	}
 }
 
-func TestAnAddressOfTheNetworkNeedsCertificates(t *testing.T) {
+func TestServerOnNetworkNeedsCertificates(t *testing.T) {
 	a := etcd.NewAuthority(t)
 	cert, key := a.Issue(t, "server")
 	for name, cfg := range map[string]embedded.Config{

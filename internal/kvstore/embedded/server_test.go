@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-func TestAServerInProcessListensNowhere(t *testing.T) {
+func TestServerInProcessListensNowhere(t *testing.T) {
 	s := inprocess.Start(t, embedded.Config{})
 	if got := s.Endpoints(); len(got) != 0 {
 		t.Errorf("endpoints are %v, want none", got)
@@ -36,7 +36,7 @@ func TestAServerInProcessListensNowhere(t *testing.T) {
 	}
 }
 
-func TestPortZeroIsAFreePort(t *testing.T) {
+func TestServerWithPortZeroTakesFreePort(t *testing.T) {
 	s := inprocess.Start(t, embedded.Config{ClientURL: inprocess.Loopback, PeerURL: "http://127.0.0.1:0"})
 	if len(s.Endpoints()) != 1 {
 		t.Fatalf("endpoints are %v, want one", s.Endpoints())
@@ -50,7 +50,7 @@ func TestPortZeroIsAFreePort(t *testing.T) {
 	}
 }
 
-func TestDataSurvivesARestartInTheSameDirectory(t *testing.T) {
+func TestServerKeepsDataInDirectory(t *testing.T) {
 	dir := t.TempDir()
 	first := inprocess.Start(t, embedded.Config{Dir: dir})
 	if err := first.Client().Write(t.Context(), []model.Entry{{Key: "/a", Value: []byte("1")}}, nil); err != nil {
@@ -68,7 +68,7 @@ func TestDataSurvivesARestartInTheSameDirectory(t *testing.T) {
 	}
 }
 
-func TestATemporaryDirectoryIsRemoved(t *testing.T) {
+func TestServerRemovesTemporaryDirectory(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	s := inprocess.Start(t, embedded.Config{})
 	made, err := filepath.Glob(filepath.Join(os.TempDir(), "sluice-etcd-*"))
@@ -122,7 +122,7 @@ func TestCloseDoesNotWaitForWatches(t *testing.T) {
 	}
 }
 
-func TestStartReportsWhatIsWrong(t *testing.T) {
+func TestStartErrorsNameSetting(t *testing.T) {
 	dir := t.TempDir()
 	taken := inprocess.Start(t, embedded.Config{ClientURL: inprocess.Loopback, Dir: dir})
 	file := filepath.Join(t.TempDir(), "file")

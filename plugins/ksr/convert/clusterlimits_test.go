@@ -17,9 +17,9 @@ func manyNames(action, portList, port string, n int) string {
 	return "{name: r, action: " + action + ", to: [" + strings.Repeat("{namespaces: {}}, ", n) + "], " + portList + ": [" + strings.Repeat(port+", ", n) + "]}"
 }
 
-// TestNamesTimesPeersOfTheClusterAreLimited: a rule beyond the limit fails closed, and the other
+// TestClusterRuleLimitsNamesTimesPeers: a rule beyond the limit fails closed, and the other
 // rules are enforced.
-func TestNamesTimesPeersOfTheClusterAreLimited(t *testing.T) {
+func TestClusterRuleLimitsNamesTimesPeers(t *testing.T) {
 	const peer, count = 317, "100489"
 	for kind, k := range clusterKinds {
 		port := "{namedPort: web}"
@@ -51,9 +51,9 @@ func TestNamesTimesPeersOfTheClusterAreLimited(t *testing.T) {
 	}
 }
 
-// TestNamesTimesPeersWithinTheLimitStay covers exactly the limit, and rules with names that no pod
-// has.
-func TestNamesTimesPeersWithinTheLimitStay(t *testing.T) {
+// TestClusterRuleKeepsNamesTimesPeersInLimit covers exactly the limit, and rules with names that no
+// pod has.
+func TestClusterRuleKeepsNamesTimesPeersInLimit(t *testing.T) {
 	k := clusterKinds["AdminNetworkPolicy"]
 	names := strings.Repeat("{namedPort: web}, ", 316)
 	for title, c := range map[string]struct {

@@ -41,7 +41,7 @@ const (
 	fromEveryPod = "peers {pods " + everyPod + "} "
 )
 
-func TestClusterScopedPoliciesAreConverted(t *testing.T) {
+func TestToModelOfClusterPolicies(t *testing.T) {
 	for title, c := range map[string]struct{ in, want string }{
 		"an AdminNetworkPolicy without rules": {adminYAML("{priority: 0, subject: {namespaces: {}}}"), adminHead + ofEveryPod},
 		"an AdminNetworkPolicy of the least importance": {adminYAML("{priority: 1000, subject: {namespaces: {}}, ingress: [], egress: []}"),
@@ -72,7 +72,7 @@ func TestClusterScopedPoliciesAreConverted(t *testing.T) {
 	}
 }
 
-func TestAStatusOfAClusterScopedPolicyIsPassedOver(t *testing.T) {
+func TestToModelIgnoresStatusOfClusterPolicy(t *testing.T) {
 	for _, in := range []string{
 		adminYAML("{priority: 1, subject: {namespaces: {}}}"), baselineYAML("{subject: {namespaces: {}}}"), tierYAML("{tier: Admin, priority: 1, subject: {namespaces: {}}}"),
 	} {
@@ -83,8 +83,8 @@ func TestAStatusOfAClusterScopedPolicyIsPassedOver(t *testing.T) {
 	}
 }
 
-// TestAPolicyOfWhichItIsNotKnownWhereItStandsIsRefused: all errors are reported.
-func TestAPolicyOfWhichItIsNotKnownWhereItStandsIsRefused(t *testing.T) {
+// TestToModelRefusesClusterPolicyOfUnknownScope: all errors are reported.
+func TestToModelRefusesClusterPolicyOfUnknownScope(t *testing.T) {
 	const subject = "spec.subject: must have exactly one of namespaces and pods"
 	for title, c := range map[string]struct {
 		in       string
@@ -118,9 +118,9 @@ func TestAPolicyOfWhichItIsNotKnownWhereItStandsIsRefused(t *testing.T) {
 	}
 }
 
-// TestManifestsAreRefusedForWhatTheGoTypesCannotShow: a missing priority would be the most
+// TestToModelRefusesMissingPriorityOrSelector: a missing priority would be the most
 // important one, and a missing selector would select everything.
-func TestManifestsAreRefusedForWhatTheGoTypesCannotShow(t *testing.T) {
+func TestToModelRefusesMissingPriorityOrSelector(t *testing.T) {
 	rule := func(egress, rule string) string {
 		return "{tier: Admin, priority: 1, subject: {namespaces: {}}, " + egress + ": [" + rule + "]}"
 	}
@@ -173,8 +173,8 @@ func TestManifestsAreRefusedForWhatTheGoTypesCannotShow(t *testing.T) {
 	}
 }
 
-// TestListsOfClusterScopedKindsAreRead: as kubectl and the API server write them.
-func TestListsOfClusterScopedKindsAreRead(t *testing.T) {
+// TestToModelOfClusterPolicyLists: as kubectl and the API server write them.
+func TestToModelOfClusterPolicyLists(t *testing.T) {
 	const in = `{"apiVersion":"policy.networking.k8s.io/v1alpha1","kind":"AdminNetworkPolicyList","items":[{"metadata":{"name":"a"},"spec":{"priority":1,"subject":{"namespaces":{}}}}]}
 {"apiVersion":"policy.networking.k8s.io/v1alpha1","kind":"BaselineAdminNetworkPolicyList","items":[{"metadata":{"name":"default"},"spec":{"subject":{"namespaces":{}}}}]}
 {"apiVersion":"policy.networking.k8s.io/v1alpha2","kind":"ClusterNetworkPolicyList","metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"c"},"spec":{"tier":"Admin","priority":1,"subject":{"namespaces":{}}}}]}
@@ -193,7 +193,7 @@ func TestListsOfClusterScopedKindsAreRead(t *testing.T) {
 	}
 }
 
-func TestConvertDoesNotTakeNilPoliciesAndNodes(t *testing.T) {
+func TestToModelRefusesNilPoliciesAndNodes(t *testing.T) {
 	for _, obj := range []any{(*v1alpha1.AdminNetworkPolicy)(nil), (*v1alpha1.BaselineAdminNetworkPolicy)(nil), (*v1alpha2.ClusterNetworkPolicy)(nil), v1alpha2.ClusterNetworkPolicy{}} {
 		if msg, problems := ToModel(obj); msg != nil || len(problems) != 1 {
 			t.Errorf("%T: %v, %v", obj, msg, problems)
@@ -201,9 +201,9 @@ func TestConvertDoesNotTakeNilPoliciesAndNodes(t *testing.T) {
 	}
 }
 
-// TestAnEmptyListOfAnotherSourceIsOneThatIsNotThere: the JSON of the types has no empty lists, so
+// TestToModelTakesEmptyListAsAbsent: the JSON of the types has no empty lists, so
 // an empty list in a Go value has the same meaning as a missing one.
-func TestAnEmptyListOfAnotherSourceIsOneThatIsNotThere(t *testing.T) {
+func TestToModelTakesEmptyListAsAbsent(t *testing.T) {
 	cnp := &v1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
 	cnp.Spec.Tier, cnp.Spec.Subject.Namespaces = v1alpha2.AdminTier, &metav1.LabelSelector{}
 	cnp.Spec.Egress = []v1alpha2.ClusterNetworkPolicyEgressRule{{

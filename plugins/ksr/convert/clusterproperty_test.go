@@ -103,7 +103,7 @@ func clusterPolicies(t fataler, spec []byte) (*v1alpha1.AdminNetworkPolicy, *v1a
 	return anp, banp, cnp
 }
 
-func TestAClusterScopedPolicyWithAnyMistakesFailsClosed(t *testing.T) {
+func TestToModelOfInvalidClusterPolicyFailsClosed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		anp, banp, cnp := clusterPolicies(t, genClusterSpec.Draw(t, "spec"))
 		before := []any{anp.DeepCopy(), banp.DeepCopy(), cnp.DeepCopy()}
@@ -119,9 +119,9 @@ func TestAClusterScopedPolicyWithAnyMistakesFailsClosed(t *testing.T) {
 	})
 }
 
-// TestClusterScopedPoliciesThatDifferInOrderOnlyHaveEqualBytes: the order of sets and maps is
+// TestToModelOfClusterPolicyIgnoresOrder: the order of sets and maps is
 // irrelevant; that of peers, ports and rules is not.
-func TestClusterScopedPoliciesThatDifferInOrderOnlyHaveEqualBytes(t *testing.T) {
+func TestToModelOfClusterPolicyIgnoresOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		_, _, cnp := clusterPolicies(t, genClusterSpec.Draw(t, "spec"))
 		other := cnp.DeepCopy()
@@ -143,7 +143,7 @@ func TestClusterScopedPoliciesThatDifferInOrderOnlyHaveEqualBytes(t *testing.T) 
 	})
 }
 
-func TestNodesThatDifferInOrderOnlyHaveEqualBytes(t *testing.T) {
+func TestToModelOfNodeIgnoresOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: genName.Draw(t, "name"), Labels: genLabels.Draw(t, "labels")}}
 		for _, text := range rapid.SliceOfN(genIP, 0, 5).Draw(t, "addresses") {

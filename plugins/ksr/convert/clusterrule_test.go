@@ -34,7 +34,7 @@ var clusterKinds = map[string]struct {
 	}},
 }
 
-func TestPeersOfEgressAreConverted(t *testing.T) {
+func TestClusterPeersOfEgress(t *testing.T) {
 	for title, c := range map[string]struct{ peers, want string }{
 		"namespaces":        {"{namespaces: {matchLabels: {team: a}}}", `peers {pods {namespaces {match_labels {key: "team" value: "a"}} pods {}}}`},
 		"pods":              {"{pods: {namespaceSelector: {matchLabels: {team: a}}, podSelector: {matchLabels: {app: web}}}}", `peers {pods {namespaces {match_labels {key: "team" value: "a"}} pods {match_labels {key: "app" value: "web"}}}}`},
@@ -54,7 +54,7 @@ func TestPeersOfEgressAreConverted(t *testing.T) {
 	}
 }
 
-func TestPortsOfV1alpha1AreConverted(t *testing.T) {
+func TestClusterPortsOfV1alpha1(t *testing.T) {
 	const ports = `[{portNumber: {port: 80}}, {portNumber: {protocol: UDP, port: 65535}}, {portNumber: {protocol: SCTP, port: 1}}, {namedPort: web},
 		{portRange: {start: 1, end: 65535}}, {portRange: {protocol: UDP, start: 5, end: 5}}]`
 	for _, kind := range []string{"AdminNetworkPolicy", "BaselineAdminNetworkPolicy"} {
@@ -66,7 +66,7 @@ func TestPortsOfV1alpha1AreConverted(t *testing.T) {
 	}
 }
 
-func TestPortsOfV1alpha2AreConverted(t *testing.T) {
+func TestClusterPortsOfV1alpha2(t *testing.T) {
 	k := clusterKinds["ClusterNetworkPolicy"]
 	checkConversion(t, decodeOne(t, k.yaml(`{action: Accept, to: [{pods: {podSelector: {}}}], protocols: [
 			{tcp: {destinationPort: {number: 80}}}, {udp: {destinationPort: {number: 53}}}, {sctp: {destinationPort: {number: 1}}},
@@ -76,8 +76,8 @@ func TestPortsOfV1alpha2AreConverted(t *testing.T) {
 			ports {protocol: PROTOCOL_TCP number: 1 end_port: 65535} ports {protocol: PROTOCOL_UDP number: 1 end_port: 2} ports {name: "dns"}}`, nil)
 }
 
-// TestNoPortsAreEveryPort: no list, and null, which is no list.
-func TestNoPortsAreEveryPort(t *testing.T) {
+// TestClusterPortsAbsentAreEveryPort: no list, and null, which is no list.
+func TestClusterPortsAbsentAreEveryPort(t *testing.T) {
 	for _, k := range clusterKinds {
 		for _, ports := range []string{"", ", " + k.ports + ": null"} {
 			in := k.yaml("{action: Deny, to: [{namespaces: {}}]" + ports + "}")
@@ -109,7 +109,7 @@ func checkUnknown(t *testing.T, kind, rule, allowed string, problems ...string) 
 	}
 }
 
-func TestARuleWithAnUnknownPeerCloses(t *testing.T) {
+func TestClusterRuleWithUnknownPeerFailsClosed(t *testing.T) {
 	const oneOf = atAdminTo + ": must have exactly one of namespaces, pods, nodes, networks and domainNames"
 	const oneOfBaseline = atAdminTo + ": must have exactly one of namespaces, pods, nodes and networks"
 	const good = "{networks: [10.0.0.0/8]}"
@@ -147,7 +147,7 @@ func TestARuleWithAnUnknownPeerCloses(t *testing.T) {
 	}
 }
 
-func TestDomainNamesAreNotResolved(t *testing.T) {
+func TestClusterPeerOfDomainNameFailsClosed(t *testing.T) {
 	const unresolved = atAdminTo + ".domainNames: are not resolved: a rule that allows matches nothing by them"
 	for _, kind := range []string{"AdminNetworkPolicy", "ClusterNetworkPolicy"} {
 		checkUnknown(t, kind, "to: [{domainNames: ['*.example.org', www.example.org., a_b.example.org, A.Example]}, {nodes: {}}]",
@@ -162,7 +162,7 @@ func TestDomainNamesAreNotResolved(t *testing.T) {
 	}
 }
 
-func TestARuleWithAnUnknownPortCloses(t *testing.T) {
+func TestClusterRuleWithUnknownPortFailsClosed(t *testing.T) {
 	const oneOf = "spec.egress[0].PORTS[0]: must be exactly one of a port, a range of ports and a name of a port"
 	const noProtocol = ` is not a protocol of a policy: want TCP, UDP or SCTP`
 	alpha1 := []string{"AdminNetworkPolicy", "BaselineAdminNetworkPolicy"}
@@ -198,8 +198,8 @@ func TestARuleWithAnUnknownPortCloses(t *testing.T) {
 	}
 }
 
-// TestAPortThatCannotBeMatchesNothing: in rules of every action, because its meaning is known.
-func TestAPortThatCannotBeMatchesNothing(t *testing.T) {
+// TestClusterPortInvalidMatchesNothing: in rules of every action, because its meaning is known.
+func TestClusterPortInvalidMatchesNothing(t *testing.T) {
 	const name = ": want at most 15 lower-case letters, digits and '-', with at least one letter"
 	const notPods = "is a name of ports of pods, and the rule has peers that are not pods: it matches nothing"
 	alpha1 := []string{"AdminNetworkPolicy", "BaselineAdminNetworkPolicy"}
@@ -245,7 +245,7 @@ func TestAPortThatCannotBeMatchesNothing(t *testing.T) {
 	}
 }
 
-func TestAnActionThatIsNotOneOfTheKindDeniesWhatTheRuleMatches(t *testing.T) {
+func TestClusterRuleWithUnknownActionDenies(t *testing.T) {
 	for title, c := range map[string]struct{ kind, action, noun, wants string }{
 		"Accept of v1alpha2":      {"AdminNetworkPolicy", "Accept", "an AdminNetworkPolicy", "Allow, Deny or Pass"},
 		"Pass in the baseline":    {"BaselineAdminNetworkPolicy", "Pass", "a BaselineAdminNetworkPolicy", "Allow or Deny"},
@@ -264,8 +264,8 @@ func TestAnActionThatIsNotOneOfTheKindDeniesWhatTheRuleMatches(t *testing.T) {
 	}
 }
 
-// TestIngressRulesAreCheckedLikeThoseOfEgress: with peers that are pods only.
-func TestIngressRulesAreCheckedLikeThoseOfEgress(t *testing.T) {
+// TestClusterRuleChecksIngressLikeEgress: with peers that are pods only.
+func TestClusterRuleChecksIngressLikeEgress(t *testing.T) {
 	for kind, k := range clusterKinds {
 		in := strings.Replace(k.yaml("{action: Deny, from: [{}, {namespaces: {}, pods: {namespaceSelector: {}, podSelector: {}}}]}, {action: "+k.allow+", from: []}"), "egress:", "ingress:", 1)
 		const oneOf = ": must have exactly one of namespaces and pods"
@@ -279,9 +279,9 @@ func TestIngressRulesAreCheckedLikeThoseOfEgress(t *testing.T) {
 	}
 }
 
-// TestMistakesInARuleThatLeaveItsMeaningClearAreOnlyReported: names that are too long, duplicate
+// TestClusterRuleReportsHarmlessErrors: names that are too long, duplicate
 // items of a set, and networks that could be shorter.
-func TestMistakesInARuleThatLeaveItsMeaningClearAreOnlyReported(t *testing.T) {
+func TestClusterRuleReportsHarmlessErrors(t *testing.T) {
 	for kind, k := range clusterKinds {
 		t.Run(kind, func(t *testing.T) {
 			in := k.yaml("{name: '" + strings.Repeat("ä", 101) + "', action: Deny, to: [{networks: [10.0.0.0/8, 10.1.0.0/8, 10.0.0.0/8]}, {networks: ['0000:0000:0000:0000:0000:0001:255.255.255.255/128']}]}" +
@@ -296,8 +296,8 @@ func TestMistakesInARuleThatLeaveItsMeaningClearAreOnlyReported(t *testing.T) {
 	}
 }
 
-// TestListsAsLongAsTheStoreHoldsAreTaken: the definitions limit them to 25 or 100.
-func TestListsAsLongAsTheStoreHoldsAreTaken(t *testing.T) {
+// TestClusterRuleTakesLongestLists: the definitions limit them to 25 or 100.
+func TestClusterRuleTakesLongestLists(t *testing.T) {
 	for kind, k := range clusterKinds {
 		rule := "{action: Deny, to: [" + strings.Repeat("{namespaces: {}}, ", 200) + "{namespaces: {}}]}"
 		msg, problems := ToModel(decodeOne(t, k.yaml(strings.Repeat(rule+", ", 200)+rule)))

@@ -60,7 +60,7 @@ func checkConversion(t *testing.T, obj any, kind model.Kind, want string, proble
 	}
 }
 
-func TestPodsAreConverted(t *testing.T) {
+func TestToModelOfPods(t *testing.T) {
 	const name = `namespace: "default" name: "web" `
 	for title, c := range map[string]struct {
 		in, want string
@@ -131,13 +131,13 @@ status: {podIP: 192.168.0.1, hostIP: 192.168.0.1}`,
 	}
 }
 
-func TestLabelsAreSortedAndTerminatingPodsMarked(t *testing.T) {
+func TestToModelSortsLabelsAndMarksTerminating(t *testing.T) {
 	obj := decodeOne(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop, deletionTimestamp: '2026-01-02T03:04:05Z', labels: {tier: front, app: web, empty: ''}}")
 	checkConversion(t, obj, model.KindPod, `namespace: "shop" name: "web" deleting: true
 		labels {key: "app" value: "web"} labels {key: "empty"} labels {key: "tier" value: "front"}`, nil)
 }
 
-func TestPodsKeepTheUIDThatTheirKubeletKnows(t *testing.T) {
+func TestToModelKeepsUIDOfStaticPods(t *testing.T) {
 	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop, uid: of-the-api%s}"
 	for more, want := range map[string]string{
 		"": "of-the-api",
@@ -148,7 +148,7 @@ func TestPodsKeepTheUIDThatTheirKubeletKnows(t *testing.T) {
 	}
 }
 
-func TestNamespacesAlwaysHaveTheLabelOfTheirName(t *testing.T) {
+func TestToModelAddsNameLabelOfNamespace(t *testing.T) {
 	for labels, want := range map[string]string{
 		"":                                     `name: "shop" labels {key: "kubernetes.io/metadata.name" value: "shop"}`,
 		"kubernetes.io/metadata.name: another": `name: "shop" labels {key: "kubernetes.io/metadata.name" value: "shop"}`,
@@ -163,7 +163,7 @@ func TestNamespacesAlwaysHaveTheLabelOfTheirName(t *testing.T) {
 	}
 }
 
-func TestConvertRefusesWhatItCannotName(t *testing.T) {
+func TestToModelRefusesInvalidNames(t *testing.T) {
 	meta := func(ns, name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }
 	for want, obj := range map[string]any{
 		"<nil> is not a kind that is reflected":      nil,
@@ -183,7 +183,7 @@ func TestConvertRefusesWhatItCannotName(t *testing.T) {
 	}
 }
 
-func TestTheProblemsOfAnObjectHaveItsSource(t *testing.T) {
+func TestToModelProblemsHaveSource(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}, Status: corev1.PodStatus{PodIP: "x"}}
 	msgs, problems := All([]kinds.Object{{Source: "f", Object: pod}, {Source: "g", Object: &corev1.Pod{}}})
 	want := []string{`f: Pod a/b: status.podIP: "x" is not an address of a pod or node, it is left out`, "g: Pod: metadata.namespace: is missing"}
@@ -192,7 +192,7 @@ func TestTheProblemsOfAnObjectHaveItsSource(t *testing.T) {
 	}
 }
 
-func TestTextThatIsNoUnicodeDoesNotBlockTheStore(t *testing.T) {
+func TestToModelReplacesInvalidUnicode(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", Labels: map[string]string{"x": "a\xffb"}},
 		Spec: corev1.PodSpec{NodeName: "\xff"}}
 	msg, _ := ToModel(pod)
@@ -201,7 +201,7 @@ func TestTextThatIsNoUnicodeDoesNotBlockTheStore(t *testing.T) {
 	}
 }
 
-func TestObjectsThatTheStoreCannotHoldAreRefused(t *testing.T) {
+func TestToModelRefusesTooLargeObjects(t *testing.T) {
 	labels := map[string]string{}
 	for _, c := range "abcdefghijklmnopqrstuvwxyz" {
 		labels[string(c)] = strings.Repeat("x", model.MaxValue/20)
@@ -226,7 +226,7 @@ func encoded(t interface{ Fatalf(string, ...any) }, obj any) []byte {
 	return b
 }
 
-func TestEncodedValuesAreReadBack(t *testing.T) {
+func TestToModelValuesAreReadBack(t *testing.T) {
 	obj := decodeOne(t, samples.Policy("{podSelector: {}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 10.0.0.0/8}}]}]}"))
 	msg, _ := ToModel(obj)
 	got, err := model.Decode(obj.ID(), encoded(t, obj))

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/tests/samples"
 )
 
-// TestLegacyObjectsAreRefusedUnlessTheyAreAskedFor: and the error names the remedy.
-func TestLegacyObjectsAreRefusedUnlessTheyAreAskedFor(t *testing.T) {
+// TestToModelRefusesLegacyByDefault: and the error names the remedy.
+func TestToModelRefusesLegacyByDefault(t *testing.T) {
 	const do = `convert the manifests with "sluicectl convert", or accept them with --accept-legacy`
 	objs, problems := decodeText(strings.NewReader(samples.Annotated(samples.DenyAnnotation)+samples.LegacyPolicy("{podSelector: {}}")), "f")
 	want := []string{`f (document 2): NetworkPolicy shop/web: apiVersion: "extensions/v1beta1" is a legacy version, whose meaning depends on the namespace: ` + do}

@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-func TestNodesAreConverted(t *testing.T) {
+func TestToModelOfNodes(t *testing.T) {
 	for title, c := range map[string]struct {
 		in, want string
 		problems []string
@@ -42,7 +42,7 @@ status:
 	}
 }
 
-func TestTheNameOfANodeIsADomain(t *testing.T) {
+func TestToModelChecksNodeNames(t *testing.T) {
 	obj := decodeOne(t, "apiVersion: v1\nkind: Node\nmetadata: {name: ip-10-0-0-1.eu.internal, labels: {zone: b, arch: amd64}}\n")
 	checkConversion(t, obj, model.KindNode, `name: "ip-10-0-0-1.eu.internal" labels {key: "arch" value: "amd64"} labels {key: "zone" value: "b"}`, nil)
 }

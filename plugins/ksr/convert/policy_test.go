@@ -11,7 +11,7 @@ import (
 
 const policyHead = `namespace: "shop" name: "web" `
 
-func TestPoliciesAreConverted(t *testing.T) {
+func TestToModelOfPolicies(t *testing.T) {
 	const selectsAll = policyHead + "pod_selector {} "
 	for title, c := range map[string]struct{ spec, want string }{
 		"an empty spec isolates ingress":           {"{podSelector: {}}", selectsAll + "isolates_ingress: true"},
@@ -56,7 +56,7 @@ func TestPoliciesAreConverted(t *testing.T) {
 	}
 }
 
-func TestABadPeerStaysAndMatchesNothing(t *testing.T) {
+func TestToModelOfInvalidPeerMatchesNothing(t *testing.T) {
 	const from = "spec.ingress[0].from[0]"
 	const invalid = "peers {pod_selector {match_expressions {key: %q}}}"
 	for title, c := range map[string]struct{ peer, want, problem string }{
@@ -92,7 +92,7 @@ func TestABadPeerStaysAndMatchesNothing(t *testing.T) {
 	}
 }
 
-func TestABadPortStaysAndMatchesNothing(t *testing.T) {
+func TestToModelOfInvalidPortMatchesNothing(t *testing.T) {
 	const wantName = ": want at most 15 lower-case letters, digits and '-', with at least one letter, or a number without quotes"
 	for title, c := range map[string]struct{ port, protocol, problem string }{
 		"zero":                  {"{port: 0}", "TCP", "port: 0 is not a port: want 1 to 65535"},
@@ -120,7 +120,7 @@ func TestABadPortStaysAndMatchesNothing(t *testing.T) {
 	}
 }
 
-func TestAPolicyWhoseIsolationIsNotKnownIsRefused(t *testing.T) {
+func TestToModelRefusesUnknownPolicyTypes(t *testing.T) {
 	for spec, want := range map[string][]string{
 		"{podSelector: {matchExpressions: [{key: a, operator: In}]}, ingress: [{from: [{}]}]}": {"spec.podSelector.matchExpressions[0].values: must have a value for the operator In"},
 		"{podSelector: {matchLabels: {a: b c}}}":                                               {`spec.podSelector.matchLabels[a]: "b c" is not a label value`},
@@ -131,7 +131,7 @@ func TestAPolicyWhoseIsolationIsNotKnownIsRefused(t *testing.T) {
 	}
 }
 
-func TestMistakesThatLeaveTheMeaningClearAreOnlyReported(t *testing.T) {
+func TestToModelReportsHarmlessErrors(t *testing.T) {
 	checkConversion(t, decodeOne(t, samples.Policy("{podSelector: {}, policyTypes: [Ingress, Egress, Ingress]}")), model.KindNetworkPolicy,
 		policyHead+"pod_selector {} isolates_ingress: true isolates_egress: true",
 		[]string{"spec.policyTypes: has 3 types: write each of Ingress and Egress at most once"})
@@ -140,7 +140,7 @@ func TestMistakesThatLeaveTheMeaningClearAreOnlyReported(t *testing.T) {
 		[]string{"spec.ingress[0].from[0]: names no peer: write podSelector, namespaceSelector or ipBlock, or leave the list out for every peer"})
 }
 
-func TestEveryBadFieldOfAPolicyIsReportedWhileTheGoodOnesHold(t *testing.T) {
+func TestToModelReportsEveryInvalidField(t *testing.T) {
 	obj := decodeOne(t, samples.Policy(`{podSelector: {}, ingress: [{from: [{}, {podSelector: {}}, {ipBlock: {cidr: x}}], ports: [{port: 0}, {port: 80}]}]}`))
 	checkConversion(t, obj, model.KindNetworkPolicy, policyHead+`pod_selector {} isolates_ingress: true ingress {
 		peers {} peers {pod_selector {}} peers {}

@@ -114,7 +114,7 @@ func rebuilt(t *rapid.T, m map[string]string) map[string]string {
 	return out
 }
 
-func TestPodsThatDifferInOrderOnlyHaveEqualBytes(t *testing.T) {
+func TestToModelOfPodIgnoresOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pod := genPod.Draw(t, "pod")
 		other := pod.DeepCopy()
@@ -132,7 +132,7 @@ func TestPodsThatDifferInOrderOnlyHaveEqualBytes(t *testing.T) {
 	})
 }
 
-func TestPoliciesThatDifferInOrderOnlyHaveEqualBytes(t *testing.T) {
+func TestToModelOfPolicyIgnoresOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		np := genPolicy.Draw(t, "policy")
 		other := np.DeepCopy()
@@ -171,7 +171,7 @@ func shufflePeer(t *rapid.T, p *networkingv1.NetworkPolicyPeer) {
 	}
 }
 
-func TestAPolicyWithAnyMistakesFailsClosed(t *testing.T) {
+func TestToModelOfInvalidPolicyFailsClosed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		np := genPolicy.Draw(t, "policy")
 		before := np.DeepCopy()

@@ -28,7 +28,7 @@ func converted(t *testing.T, in string) (proto.Message, []string) {
 	return msgs[0], samples.Texts(append(problems, more...))
 }
 
-func TestConvertOfServices(t *testing.T) {
+func TestToModelOfServices(t *testing.T) {
 	for name, c := range map[string]struct {
 		in, want string
 		problems []string
@@ -83,7 +83,7 @@ func TestConvertOfServices(t *testing.T) {
 	}
 }
 
-func TestConvertOfEndpointSlices(t *testing.T) {
+func TestToModelOfEndpointSlices(t *testing.T) {
 	for name, c := range map[string]struct {
 		in, want string
 		problems []string
@@ -146,8 +146,8 @@ func checkConverted(t *testing.T, in, want string, into proto.Message, wantProbl
 	}
 }
 
-// TestASliceOfTheLargestSizeIsOneMessage: and a larger one is rejected with its name.
-func TestASliceOfTheLargestSizeIsOneMessage(t *testing.T) {
+// TestToModelOfLargestEndpointSlice: and a larger one is rejected with its name.
+func TestToModelOfLargestEndpointSlice(t *testing.T) {
 	slice := func(n int) string {
 		var b strings.Builder
 		b.WriteString("{apiVersion: v1, kind: Endpoints, metadata: {name: x}, subsets: [{ports: [{port: 1}], addresses: [")

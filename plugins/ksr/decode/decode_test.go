@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/tests/samples"
 )
 
-func TestABadDocumentIsExactlyOneProblemAndHidesNoOther(t *testing.T) {
+func TestReadReportsInvalidDocumentOnce(t *testing.T) {
 	const policy = "NetworkPolicy shop/web: "
 	const wantName = "letters or digits at both ends, at most "
 	for name, c := range map[string]struct{ in, want string }{
@@ -91,7 +91,7 @@ func TestABadDocumentIsExactlyOneProblemAndHidesNoOther(t *testing.T) {
 	}
 }
 
-func TestStreamsAreSplitIntoDocuments(t *testing.T) {
+func TestReadSplitsStreamsIntoDocuments(t *testing.T) {
 	pod := func(name string) string {
 		return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q}}`, name)
 	}
@@ -140,7 +140,7 @@ func TestStreamsAreSplitIntoDocuments(t *testing.T) {
 	}
 }
 
-func TestABrokenLineOfJSONLinesIsOneProblem(t *testing.T) {
+func TestReadReportsBrokenJSONLineOnce(t *testing.T) {
 	in := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}
 {"apiVersion":"v1","ki
 {"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"}}
@@ -155,7 +155,7 @@ func TestABrokenLineOfJSONLinesIsOneProblem(t *testing.T) {
 	}
 }
 
-func TestTheOutputOfKubectlIsRead(t *testing.T) {
+func TestReadTakesOutputOfKubectl(t *testing.T) {
 	const in = `{"apiVersion":"v1","kind":"List","items":[
 	{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop","uid":"u","managedFields":[{"manager":"k","fieldsV1":{"f:metadata":{}}}]},"spec":{"finalizers":["kubernetes"],"newer":1},"status":{"phase":"Active","newer":{}}},
 	{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop","creationTimestamp":"2026-01-02T03:04:05Z"},
@@ -172,7 +172,7 @@ func TestTheOutputOfKubectlIsRead(t *testing.T) {
 	}
 }
 
-func TestKindsThatPolicyDoesNotNeedAreSkipped(t *testing.T) {
+func TestReadSkipsOtherKinds(t *testing.T) {
 	var docs []string
 	kinds := []string{"Deployment", "ConfigMap", "Secret", "ServiceAccount", "Role", "Lease", "StatefulSet", "DaemonSet", "ReplicaSet", "Ingress", "SecretList"}
 	for _, kind := range kinds {
@@ -184,14 +184,14 @@ func TestKindsThatPolicyDoesNotNeedAreSkipped(t *testing.T) {
 	}
 }
 
-func TestAStreamThatBreaksIsAProblem(t *testing.T) {
+func TestReadReportsBrokenStream(t *testing.T) {
 	objs, problems := decodeText(iotest.ErrReader(errors.New("gone")), "f")
 	if diff := cmp.Diff([]string{"f: cannot be read: gone"}, samples.Texts(problems)); diff != "" || len(objs) > 0 {
 		t.Errorf("objects %v, problems (-want +got):\n%s", objs, diff)
 	}
 }
 
-func TestOnlyAnObjectOfARefusedIDIsKnown(t *testing.T) {
+func TestRefusalNamesObjectOfID(t *testing.T) {
 	for in, want := range map[string]string{
 		samples.Policy("{}"):                                           "NetworkPolicy shop/web",
 		samples.Policy("{podSelector: 1}"):                             "NetworkPolicy shop/web",
@@ -207,7 +207,7 @@ func TestOnlyAnObjectOfARefusedIDIsKnown(t *testing.T) {
 	}
 }
 
-func TestHostileStreamsTakeNoLongerThanOthers(t *testing.T) {
+func TestReadOfHostileStreamsIsFast(t *testing.T) {
 	bomb := "a: &a [x, x, x, x, x, x, x, x, x]\n"
 	for c := 'b'; c < 'k'; c++ {
 		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", c-1), 9), ", "))

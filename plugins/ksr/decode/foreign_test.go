@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-net/sluice/tests/samples"
 )
 
-// TestNodesOfOthersAreSkipped: a node of another API group is not one of Kubernetes, but one of an
-// unknown version is.
-func TestNodesOfOthersAreSkipped(t *testing.T) {
+// TestReadSkipsNodesOfOtherGroups: a node of another API group is not one of Kubernetes, but one of
+// an unknown version is.
+func TestReadSkipsNodesOfOtherGroups(t *testing.T) {
 	const foreign = "apiVersion: longhorn.io/v1beta2\nkind: %s\nmetadata: {name: n1, namespace: longhorn-system}\n"
 	for title, c := range map[string]struct {
 		in       string

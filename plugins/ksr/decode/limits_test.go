@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestWhiteSpaceIsNoSize: formatting does not count towards the size.
-func TestWhiteSpaceIsNoSize(t *testing.T) {
+// TestReadDoesNotCountWhiteSpace: formatting does not count towards the size.
+func TestReadDoesNotCountWhiteSpace(t *testing.T) {
 	object := []byte(`{"a b":` + strings.Repeat("\n", maxObject) + `"c \" d"  }`)
 	if got, want := compactSize(object), len(`{"a b":"c \" d"}`); got != want {
 		t.Errorf("the size is %d, want %d", got, want)
@@ -15,7 +15,7 @@ func TestWhiteSpaceIsNoSize(t *testing.T) {
 }
 
 // A list of very many small items is read item by item, as far as the limit.
-func TestListsBeyondTheLimitOfItemsSaySo(t *testing.T) {
+func TestReadReportsTooManyItems(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads a million documents")
 	}
@@ -29,7 +29,7 @@ func TestListsBeyondTheLimitOfItemsSaySo(t *testing.T) {
 	}
 }
 
-func TestStreamsBeyondTheLimitOfDocumentsSaySo(t *testing.T) {
+func TestReadReportsTooManyDocuments(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads a million documents")
 	}

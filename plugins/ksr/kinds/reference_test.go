@@ -21,7 +21,7 @@ func TestReferencesAreThoseOfKubectl(t *testing.T) {
 	}
 }
 
-func TestObjectsOfOtherTypesHaveNoID(t *testing.T) {
+func TestIDOfOtherTypesIsEmpty(t *testing.T) {
 	for _, obj := range []any{nil, "text", (*corev1.Pod)(nil), (*corev1.Namespace)(nil), (*networkingv1.NetworkPolicy)(nil), corev1.Pod{}} {
 		if id := (Object{Object: obj}).ID(); id.Kind != "" || id.Name != "" {
 			t.Errorf("%T has the ID %v", obj, id)

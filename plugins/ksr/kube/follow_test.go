@@ -76,7 +76,7 @@ func policyOf(name, operator string) *networkingv1.NetworkPolicy {
 	}
 }
 
-func TestAnObjectThatIsRefusedStaysAsItWasAndIsOneProblem(t *testing.T) {
+func TestSourceKeepsLastVersionOfRefusedObject(t *testing.T) {
 	s, out, problems := newPassThroughStore(t, model.KindNetworkPolicy)
 	if err := s.Replace([]any{policyOf("a", "Exists"), policyOf("b", "Sometimes")}, "1"); err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func custom(change func(spec map[string]any)) *unstructured.Unstructured {
 	}}
 }
 
-func TestCustomResourcesAreReadAsStrictlyAsManifests(t *testing.T) {
+func TestSourceReadsCustomResourcesStrictly(t *testing.T) {
 	s, out, problems := newPassThroughStore(t, model.KindAdminNetworkPolicy)
 	good := custom(func(map[string]any) {})
 	if err := s.Update(good); err != nil {
@@ -156,7 +156,7 @@ func TestCustomResourcesAreReadAsStrictlyAsManifests(t *testing.T) {
 	}
 }
 
-func TestAKindThatIsNotServedHasNoObjects(t *testing.T) {
+func TestSourceOfUnservedKindIsEmpty(t *testing.T) {
 	s, out, _ := newPassThroughStore(t, model.KindAdminNetworkPolicy)
 	s.absent(s.kind)
 	s.absent(s.kind)
@@ -166,16 +166,16 @@ func TestAKindThatIsNotServedHasNoObjects(t *testing.T) {
 	}
 }
 
-func TestPortsKeepTheirPlaces(t *testing.T) {
+func TestStripKeepsOrderOfPorts(t *testing.T) {
 	s := []corev1.Container{{Name: "a"}, {Name: "b", Ports: []corev1.ContainerPort{{Name: "http"}}}, {Name: "c"}}
 	if got := ports(s); len(got) != 2 || len(got[1].Ports) != 1 || got[1].Name != "" {
 		t.Errorf("the ports are %+v", got)
 	}
 }
 
-// TestSourceTakesNothingFromAnotherCluster: an API server that lost its data lists nothing, and
+// TestSourceRefusesOtherCluster: an API server that lost its data lists nothing, and
 // that is not the state of the cluster.
-func TestSourceTakesNothingFromAnotherCluster(t *testing.T) {
+func TestSourceRefusesOtherCluster(t *testing.T) {
 	s, out, _ := newPassThroughStore(t, model.KindPod)
 	if err := s.Replace(nil, ""); err != nil {
 		t.Fatal(err)

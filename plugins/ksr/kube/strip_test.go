@@ -46,7 +46,7 @@ func filled(seed int64) []runtime.Object {
 	return objects
 }
 
-func TestNothingThatPolicyNeedsIsStripped(t *testing.T) {
+func TestStripKeepsFieldsOfPolicy(t *testing.T) {
 	converted, problems := 0, 0
 	for seed := range int64(300) {
 		for _, o := range filled(seed) {
@@ -70,7 +70,7 @@ func TestNothingThatPolicyNeedsIsStripped(t *testing.T) {
 	}
 }
 
-func TestWhatPolicyDoesNotNeedIsStripped(t *testing.T) {
+func TestStripRemovesOtherFields(t *testing.T) {
 	for seed := range int64(50) {
 		for _, o := range filled(seed) {
 			strip(o)

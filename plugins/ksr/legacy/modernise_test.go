@@ -89,7 +89,7 @@ func (c modernCase) check(t *testing.T, cluster legacy.Cluster) {
 	}
 }
 
-func TestIsolationComesFromTheAnnotation(t *testing.T) {
+func TestModerniseTakesIsolationFromAnnotation(t *testing.T) {
 	const policy = `{podSelector: {}, ingress: [{}]}`
 	const allows = `shop/web {"podSelector":{},"ingress":[{}],"policyTypes":["Ingress"]}`
 	for title, c := range map[string]modernCase{
@@ -121,7 +121,7 @@ func TestIsolationComesFromTheAnnotation(t *testing.T) {
 	}
 }
 
-func TestRulesOfLegacyPoliciesKeepTheirMeaning(t *testing.T) {
+func TestModerniseKeepsMeaningOfRules(t *testing.T) {
 	const rule = `{"podSelector":{},"ingress":[`
 	const types = `],"policyTypes":["Ingress"]}`
 	const nothing = `{"podSelector":{},"policyTypes":["Ingress"]}`
@@ -152,8 +152,8 @@ func TestRulesOfLegacyPoliciesKeepTheirMeaning(t *testing.T) {
 	}
 }
 
-// TestPoliciesWithTodaysMeaningKeepIt: whatever their namespace says.
-func TestPoliciesWithTodaysMeaningKeepIt(t *testing.T) {
+// TestModerniseKeepsCurrentPolicies: whatever their namespace says.
+func TestModerniseKeepsCurrentPolicies(t *testing.T) {
 	for title, c := range map[string]struct{ spec, want string }{
 		"policyTypes":     {"{podSelector: {}, policyTypes: [Ingress], ingress: [{from: []}]}", `{"podSelector":{},"ingress":[{}],"policyTypes":["Ingress"]}`},
 		"no policy types": {"{podSelector: {}, policyTypes: []}", `{"podSelector":{}}`},
@@ -171,7 +171,7 @@ func TestPoliciesWithTodaysMeaningKeepIt(t *testing.T) {
 	}
 }
 
-func TestNewerClustersIgnoreTheAnnotation(t *testing.T) {
+func TestModerniseIgnoresAnnotationOfNewClusters(t *testing.T) {
 	const policy = "{podSelector: {}, ingress: [{from: []}]}"
 	const asIs = `shop/web {"podSelector":{},"ingress":[{}]}`
 	for title, namespace := range map[string]string{"isolated": samples.Annotated(samples.DenyAnnotation), "not isolated": samples.Shop, "unreadable": samples.Annotated("x")} {
@@ -182,7 +182,7 @@ func TestNewerClustersIgnoreTheAnnotation(t *testing.T) {
 	modernCase{samples.LegacyPolicy(policy), []string{asIs}, nil, nil}.check(t, legacy.From17)
 }
 
-func TestANameThatIsTakenIsToldAndOpensNothing(t *testing.T) {
+func TestModerniseReportsNameCollision(t *testing.T) {
 	named := func(n, spec string) string {
 		return "---\n" + strings.Replace(samples.Policy(spec), "name: web", "name: "+legacy.DenyName+n, 1)
 	}
@@ -218,7 +218,7 @@ func TestModerniseDoesNotChangeItsInput(t *testing.T) {
 	}
 }
 
-func TestLegacyPoliciesAreReadStrictly(t *testing.T) {
+func TestPolicyIsReadStrictly(t *testing.T) {
 	for title, c := range map[string]struct{ in, want string }{
 		"a misspelt field":      {samples.LegacyPolicy("{podSelector: {}, ingres: []}"), "f: NetworkPolicy shop/web: spec.ingres: is not a known field: did you mean ingress?"},
 		"no podSelector":        {samples.LegacyPolicy("{}"), "f: NetworkPolicy shop/web: spec.podSelector: is missing: write podSelector: {} to select every pod of the namespace"},

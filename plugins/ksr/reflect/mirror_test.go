@@ -119,7 +119,7 @@ func inBench(t *testing.T, test func(*testing.T, *mirrorBench)) {
 	})
 }
 
-func TestNothingIsWrittenBeforeTheWholeStateIsKnown(t *testing.T) {
+func TestMirrorWritesNothingBeforeWholeState(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		b.store.Values[model.Key(memstore.Prefix, podID("old"))] = []byte("x")
 		b.replace(t, model.KindPod, pods("a")...)
@@ -137,7 +137,7 @@ func TestNothingIsWrittenBeforeTheWholeStateIsKnown(t *testing.T) {
 	})
 }
 
-func TestPoliciesAreWrittenBeforePodsAndDeletedAfterThem(t *testing.T) {
+func TestMirrorWritesPoliciesFirstDeletesThemLast(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		b.fill(t)
 		b.run(t)
@@ -151,7 +151,7 @@ func TestPoliciesAreWrittenBeforePodsAndDeletedAfterThem(t *testing.T) {
 	})
 }
 
-func TestWhatChangesNothingIsNotWritten(t *testing.T) {
+func TestMirrorSkipsWritesWithoutChange(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		b.fill(t)
 		b.run(t)
@@ -171,7 +171,7 @@ func TestWhatChangesNothingIsNotWritten(t *testing.T) {
 	})
 }
 
-func TestOnlyTheNewestStateIsWrittenAfterAFailure(t *testing.T) {
+func TestMirrorWritesNewestStateAfterFailure(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		b.fill(t)
 		b.run(t)
@@ -201,7 +201,7 @@ type errNamed struct{ error }
 
 func (errNamed) Reason() string { return "went_back" }
 
-func TestAStoreThatWentBackIsFilledAgain(t *testing.T) {
+func TestMirrorRestoresStoreSetBack(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		b.fill(t)
 		b.run(t)
@@ -221,7 +221,7 @@ func TestAStoreThatWentBackIsFilledAgain(t *testing.T) {
 	})
 }
 
-func TestWhatIsRefusedStaysAsItWas(t *testing.T) {
+func TestMirrorKeepsLastVersionOfRefusedObject(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		b.fill(t)
 		b.run(t)
@@ -240,9 +240,9 @@ func TestWhatIsRefusedStaysAsItWas(t *testing.T) {
 	})
 }
 
-// TestWhatIsTakenBackDuringAWriteIsUndone reverts a change of the source while the store is busy:
-// the write is then useless, and its duration is not reported.
-func TestWhatIsTakenBackDuringAWriteIsUndone(t *testing.T) {
+// TestMirrorUndoesChangesRevertedDuringWrite reverts a change of the source while the store is
+// busy: the write is then useless, and its duration is not reported.
+func TestMirrorUndoesChangesRevertedDuringWrite(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		var longest time.Duration
 		b.OnWritten(func(took time.Duration) { longest = max(longest, took) })
@@ -268,7 +268,7 @@ func TestWhatIsTakenBackDuringAWriteIsUndone(t *testing.T) {
 	})
 }
 
-func TestHalfAWriteIsCompleted(t *testing.T) {
+func TestMirrorCompletesHalfWrite(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		b.fill(t)
 		b.run(t)

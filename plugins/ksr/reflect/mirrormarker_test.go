@@ -21,7 +21,7 @@ func (b *mirrorBench) marker() *model.Marker {
 	return b.store.Marker()
 }
 
-func TestMirrorMarkerComesAfterTheWholeState(t *testing.T) {
+func TestMirrorMarkerComesAfterWholeState(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		b.store.Each = func() {
 			if c := b.store.Counts(); b.store.Marker() != nil && c.Total() < 2502 {
@@ -95,7 +95,7 @@ func TestMirrorMarkerIsNotWrittenPerEvent(t *testing.T) {
 	})
 }
 
-func TestMirrorGenerationGrowsWithEveryComparisonThatDiffers(t *testing.T) {
+func TestMirrorGenerationGrowsWithDifferences(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		b.fill(t)
 		b.run(t)
@@ -122,10 +122,10 @@ func TestMirrorGenerationGrowsWithEveryComparisonThatDiffers(t *testing.T) {
 	})
 }
 
-// TestMirrorRaisesTheLevelAheadOfWhatNeedsIt: no reader sees an object of a writer of a higher
+// TestMirrorRaisesLevelBeforeObjects: no reader sees an object of a writer of a higher
 // level without that level, however many transactions its write is. A writer of a lower level
 // lowers it once nothing of the other is left.
-func TestMirrorRaisesTheLevelAheadOfWhatNeedsIt(t *testing.T) {
+func TestMirrorRaisesLevelBeforeObjects(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		b.fill(t)
 		b.run(t)
@@ -159,7 +159,7 @@ func TestMirrorRaisesTheLevelAheadOfWhatNeedsIt(t *testing.T) {
 	})
 }
 
-func TestMirrorKeepsWhatAnOperatorAccepted(t *testing.T) {
+func TestMirrorKeepsAcceptedState(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		b.fill(t)
 		b.run(t)
@@ -174,7 +174,7 @@ func TestMirrorKeepsWhatAnOperatorAccepted(t *testing.T) {
 	})
 }
 
-func TestMirrorLeavesTheStoreOfAnotherClusterAlone(t *testing.T) {
+func TestMirrorLeavesStoreOfOtherCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		foreign, _ := model.EncodeMarker(&model.Marker{Cluster: "other", Generation: 7})
 		b := newMirrorBench()
@@ -200,14 +200,14 @@ func TestMirrorLeavesTheStoreOfAnotherClusterAlone(t *testing.T) {
 	})
 }
 
-func TestMirrorNeedsAnIdentity(t *testing.T) {
+func TestMirrorNeedsIdentity(t *testing.T) {
 	m := NewMirror(memstore.Prefix, mirrorKinds, discard())
 	if err := m.Run(context.Background(), guarded{memstore.New(), make(chan error)}, 0); !errors.Is(err, errNoCluster) {
 		t.Errorf("run ended with %v", err)
 	}
 }
 
-func TestReflectorMarksWhatItWrites(t *testing.T) {
+func TestReflectorMarksItsWrites(t *testing.T) {
 	s := memstore.New()
 	s.Each = func() {
 		if m, c := s.Marker(), s.Counts(); m != nil && c.Lacks(m.Counts) != "" {

@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-net/sluice/tests/memstore"
 )
 
-// TestPolicyIsWrittenWithoutServices: without the right to list services, policy is reflected, and
-// services in the store stay until they are listed.
-func TestPolicyIsWrittenWithoutServices(t *testing.T) {
+// TestMirrorWritesPolicyWithoutServices: without the right to list services, policy is reflected,
+// and services in the store stay until they are listed.
+func TestMirrorWritesPolicyWithoutServices(t *testing.T) {
 	service := func(name string) *model.Service { return &model.Service{Namespace: "shop", Name: name} }
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		kinds := append(slices.Clone(mirrorKinds), model.KindService, model.KindEndpointSlice)

@@ -16,7 +16,7 @@ import (
 
 // A comparison of a large store takes long, and changes must not wait for it. What it read is
 // outdated for objects that were written since.
-func TestChangesDoNotWaitForAComparison(t *testing.T) {
+func TestMirrorPutDoesNotWaitForComparison(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		b.fill(t)
 		b.run(t)
@@ -43,7 +43,7 @@ func TestChangesDoNotWaitForAComparison(t *testing.T) {
 	})
 }
 
-func TestAComparisonThatFailsIsMadeAgain(t *testing.T) {
+func TestMirrorRetriesFailedComparison(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		b.fill(t)
 		b.run(t)
@@ -72,7 +72,7 @@ func manyPods(n int) (out []proto.Message) {
 	return out
 }
 
-func TestEverythingThatTheStoreLostIsFound(t *testing.T) {
+func TestMirrorRestoresLostObjects(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		const n = 2*maxBatch + maxBatch/2
 		b.fill(t)

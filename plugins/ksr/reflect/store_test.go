@@ -94,7 +94,7 @@ func TestApplyAndDeleteTouchSingleObjects(t *testing.T) {
 	}
 }
 
-func TestReflectorNamesTheEffectOnEachObject(t *testing.T) {
+func TestReflectorNamesEffectOnEachObject(t *testing.T) {
 	s := memstore.New()
 	r := NewReflector(s, memstore.Prefix, discard())
 	if _, err := r.Apply(t.Context(), []proto.Message{podMsg("same", "1"), podMsg("other", "1"), podMsg("going", "1")}); err != nil {
@@ -113,7 +113,7 @@ func TestReflectorNamesTheEffectOnEachObject(t *testing.T) {
 	checkOps(t, s)
 }
 
-func TestValuesThatCannotBeReflectedChangeNothing(t *testing.T) {
+func TestReflectorRefusesInvalidValues(t *testing.T) {
 	s := memstore.New()
 	r := NewReflector(s, memstore.Prefix, discard())
 	for want, values := range map[string][]proto.Message{
@@ -134,7 +134,7 @@ func TestValuesThatCannotBeReflectedChangeNothing(t *testing.T) {
 	checkOps(t, s)
 }
 
-func TestFailuresOfTheStoreAreReturnedAndTheNextCallDoesTheRest(t *testing.T) {
+func TestReflectorCompletesAfterStoreFailure(t *testing.T) {
 	gone := errors.New("gone")
 	s := memstore.New()
 	r := NewReflector(s, memstore.Prefix, discard())

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestLayoutHasTheNumbersOfTheCompiler compares policymap.h with layout.go of package compile.
-func TestLayoutHasTheNumbersOfTheCompiler(t *testing.T) {
+// TestLayoutHasNumbersOfCompiler compares policymap.h with layout.go of package compile.
+func TestLayoutHasNumbersOfCompiler(t *testing.T) {
 	header := read(t, "src/policymap.h")
 	layout := spaces.ReplaceAllString(read(t, "../compile/layout.go"), " ")
 	for c, text := range map[string]string{
@@ -49,9 +49,9 @@ func TestLayoutHasTheNumbersOfTheCompiler(t *testing.T) {
 	}
 }
 
-// TestMapNamesFitTheKernel checks that the kernel, which keeps 15 bytes, shows the whole name of
+// TestMapNamesFitKernel checks that the kernel, which keeps 15 bytes, shows the whole name of
 // every map.
-func TestMapNamesFitTheKernel(t *testing.T) {
+func TestMapNamesFitKernel(t *testing.T) {
 	spec, err := LoadSluice()
 	if err != nil {
 		t.Fatal(err)

@@ -55,8 +55,8 @@ func web(i int) *renderer.RuleList {
 	return renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.PrefixNet(hostOf(i)), Protocol: api.TCP, DstPort: api.Port(80)}, {}}, nil)
 }
 
-// TestBudgetClosesTheLargestListsOfTheLargestOwner and no others, until they are smaller.
-func TestBudgetClosesTheLargestListsOfTheLargestOwner(t *testing.T) {
+// TestBudgetClosesLargestListsOfLargestOwner and no others, until they are smaller.
+func TestBudgetClosesLargestListsOfLargestOwner(t *testing.T) {
 	m := NewImage(Options{Budget: Budget{Lines: 1 << 13, Share: 1 << 11}})
 	set(t, m, 1, "tenant", manyRows(m, 300, 120))
 	set(t, m, 2, "tenant", web(3))
@@ -81,8 +81,8 @@ func TestBudgetClosesTheLargestListsOfTheLargestOwner(t *testing.T) {
 	}
 }
 
-// TestBudgetLooksAgainWhenAnotherListOfTheOwnerChanges: two lists are too much, one of them is not.
-func TestBudgetLooksAgainWhenAnotherListOfTheOwnerChanges(t *testing.T) {
+// TestBudgetIsRecomputedWithLists: two lists are too much, one of them is not.
+func TestBudgetIsRecomputedWithLists(t *testing.T) {
 	alone := NewImage(Options{})
 	set(t, alone, 1, "tenant", manyRows(alone, 300, 50))
 	alone.Plan(false)
@@ -104,9 +104,9 @@ func TestBudgetLooksAgainWhenAnotherListOfTheOwnerChanges(t *testing.T) {
 	}
 }
 
-// TestBudgetOfListsThatComeOneByOne refuses what it refuses of lists that come together, and builds
+// TestBudgetOfListsAddedOneByOne refuses what it refuses of lists that come together, and builds
 // none of them twice.
-func TestBudgetOfListsThatComeOneByOne(t *testing.T) {
+func TestBudgetOfListsAddedOneByOne(t *testing.T) {
 	const n = 12
 	budget := Budget{Lines: 1 << 20, Share: 8 * 50 * 49}
 	list := func(m *Image, i int) *renderer.RuleList { return manyRows(m, api.SetID(1000+100*i), 20+3*(i%n)) }
@@ -126,8 +126,8 @@ func TestBudgetOfListsThatComeOneByOne(t *testing.T) {
 	}
 }
 
-// TestBudgetOfTheNodeHalvesTheShare until all fit: the largest is the first.
-func TestBudgetOfTheNodeHalvesTheShare(t *testing.T) {
+// TestBudgetOfNodeHalvesShare until all fit: the largest is the first.
+func TestBudgetOfNodeHalvesShare(t *testing.T) {
 	m := NewImage(Options{Budget: Budget{Lines: 1 << 11}})
 	set(t, m, 1, "large", manyRows(m, 1000, 100))
 	for i := range 5 {
@@ -145,8 +145,8 @@ func TestBudgetOfTheNodeHalvesTheShare(t *testing.T) {
 	}
 }
 
-// TestBudgetRefusesAddressesBeforeTheyAreWritten: a list that names too many takes no classes.
-func TestBudgetRefusesAddressesBeforeTheyAreWritten(t *testing.T) {
+// TestBudgetRefusesAddressesBeforeWrite: a list that names too many takes no classes.
+func TestBudgetRefusesAddressesBeforeWrite(t *testing.T) {
 	m := NewImage(Options{Budget: Budget{Lines: 1 << 12, Share: 1 << 10}})
 	var members []netip.Prefix
 	for i := range 1 << 11 {
@@ -168,9 +168,9 @@ func TestBudgetRefusesAddressesBeforeTheyAreWritten(t *testing.T) {
 	}
 }
 
-// TestBudgetDependsOnWhatIsWantedOnly: whatever changes led to a state, what is refused is what an
+// TestBudgetDependsOnDesiredStateOnly: whatever changes led to a state, what is refused is what an
 // image refuses that gets all of it at once, and nothing is more open than its list.
-func TestBudgetDependsOnWhatIsWantedOnly(t *testing.T) {
+func TestBudgetDependsOnDesiredStateOnly(t *testing.T) {
 	budget := Budget{Lines: 400, Share: 150}
 	some := false
 	for seed := range uint64(12) {

@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// TestABlockAroundManyAddressesReachesEachOfThem: the entries of many addresses are divided, and a
+// TestImageBlockReachesEachAddress: the entries of many addresses are divided, and a
 // block that is added later and removed again encloses all parts.
-func TestABlockAroundManyAddressesReachesEachOfThem(t *testing.T) {
+func TestImageBlockReachesEachAddress(t *testing.T) {
 	const addresses, block = api.SetID(300), api.SetID(301)
 	m := NewImage(Options{})
 	own := netip.MustParseAddr("10.9.0.1")

@@ -10,10 +10,10 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// TestVerdictsAreThoseOfTheFirstMatch: whatever changes led to a state, and after every single step
+// TestVerdictIsThatOfFirstMatch: whatever changes led to a state, and after every single step
 // of a change, the policy map has the verdict of the first rule that matches, before or after the
 // change.
-func TestVerdictsAreThoseOfTheFirstMatch(t *testing.T) {
+func TestVerdictIsThatOfFirstMatch(t *testing.T) {
 	worlds, changes, perChange := 40, 40, 60
 	if testing.Short() {
 		worlds = 10
@@ -29,9 +29,9 @@ func TestVerdictsAreThoseOfTheFirstMatch(t *testing.T) {
 	}
 }
 
-// TestAPlanThatFailedIsMadeAgain: a plan is given up after any of its steps, and what
+// TestPlanIsRepeatedAfterFailure: a plan is given up after any of its steps, and what
 // follows leads from there without a verdict that was neither before nor after.
-func TestAPlanThatFailedIsMadeAgain(t *testing.T) {
+func TestPlanIsRepeatedAfterFailure(t *testing.T) {
 	for seed := range 25 {
 		w := newWorld(t, uint64(1000+seed))
 		for range 30 {
@@ -79,9 +79,9 @@ func (w *world) compareAny(flows []flow, states [][]bool) {
 	}
 }
 
-// TestManyChangesLeakNothing: after thousands of changes and then none of anything, no
+// TestImageChangesLeakNothing: after thousands of changes and then none of anything, no
 // more is in use than at the start.
-func TestManyChangesLeakNothing(t *testing.T) {
+func TestImageChangesLeakNothing(t *testing.T) {
 	w := newWorld(t, 7)
 	w.image.classes.slack = 100
 	w.commit(false, nil, nil)
@@ -120,8 +120,8 @@ func TestManyChangesLeakNothing(t *testing.T) {
 	}
 }
 
-// TestSweepingChangesNoVerdict has classes come and go until they are swept.
-func TestSweepingChangesNoVerdict(t *testing.T) {
+// TestImageSweepChangesNoVerdict has classes come and go until they are swept.
+func TestImageSweepChangesNoVerdict(t *testing.T) {
 	w := newWorld(t, 9)
 	w.image.classes.slack = 20
 	sets := 6
@@ -161,7 +161,7 @@ func TestImageSharesEqualLists(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatComesFlipsNothing(t *testing.T) {
+func TestImageAddAddressFlipsNothing(t *testing.T) {
 	w := newWorld(t, 4)
 	w.set(Endpoint{ID: 1, IPs: []netip.Addr{w.addr()}, ToPod: renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.SetNet(300)}, {}}, nil)})
 	w.image.Update(300, []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32"), netip.MustParsePrefix("fd00::1/128")}, nil)
@@ -178,7 +178,7 @@ func TestAnAddressThatComesFlipsNothing(t *testing.T) {
 	}
 }
 
-func TestTooManyAddressesAreRefused(t *testing.T) {
+func TestImageRefusesTooManyAddresses(t *testing.T) {
 	var ips []netip.Addr
 	for i := range MaxAddresses + 1 {
 		ips = append(ips, netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}))

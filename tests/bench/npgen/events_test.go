@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestPodsHaveAddressesOfTheirOwn(t *testing.T) {
+func TestPodsHaveDistinctAddresses(t *testing.T) {
 	for _, args := range []string{"-w init -dual", "-w dense -n 10000 -dual -nostats", "-w churn -n 3000 -dual -nostats"} {
 		t.Run(args, func(t *testing.T) {
 			dir := generate(t, strings.Fields(args)...)
@@ -56,7 +56,7 @@ func (s *state) replay(tb testing.TB, dir string) (byTag map[string]int) {
 	return byTag
 }
 
-func TestEventsFitTheState(t *testing.T) {
+func TestEventsFitState(t *testing.T) {
 	for args, kinds := range map[string]int{
 		"-w churn -n 3000":            6,
 		"-w churn -size XL -nostats":  6,

@@ -59,7 +59,7 @@ func sums(tb testing.TB, dir string) map[string]string {
 
 // Published figures were measured on these bytes: a sum that changes makes them
 // incomparable.
-func TestBytesAreKnownAndDependOnTheFlagsOnly(t *testing.T) {
+func TestWorkloadBytesDependOnFlagsOnly(t *testing.T) {
 	const noEvents = "e3b0c442"
 	for _, tc := range []struct {
 		args                string
@@ -86,7 +86,7 @@ func TestBytesAreKnownAndDependOnTheFlagsOnly(t *testing.T) {
 	}
 }
 
-func TestMiddleSizeHasTheKnownBytes(t *testing.T) {
+func TestWorkloadOfMiddleSizeHasKnownBytes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes 10 000 pods")
 	}
@@ -95,13 +95,13 @@ func TestMiddleSizeHasTheKnownBytes(t *testing.T) {
 	}
 }
 
-func TestAnotherSeedGivesOtherObjects(t *testing.T) {
+func TestWorkloadDependsOnSeed(t *testing.T) {
 	if one, two := generate(t), generate(t, "-seed", "2"); sums(t, one)["init.jsonl"] == sums(t, two)["init.jsonl"] {
 		t.Error("seeds 1 and 2 give the same objects")
 	}
 }
 
-func TestBadFlagsGiveOneClearError(t *testing.T) {
+func TestOptionsErrorsNameFlag(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestBadFlagsGiveOneClearError(t *testing.T) {
 	}
 }
 
-func TestFailedWritesAreReported(t *testing.T) {
+func TestWriteErrorsAreReturned(t *testing.T) {
 	for _, file := range []string{"init.jsonl", "events.jsonl", "stats.json"} {
 		dir := t.TempDir()
 		if err := os.Mkdir(filepath.Join(dir, file), 0o700); err != nil {
@@ -152,7 +152,7 @@ func TestFailedWritesAreReported(t *testing.T) {
 	}
 }
 
-func TestHelpNamesEveryFlagAndWorkload(t *testing.T) {
+func TestOptionsHelpNamesFlagsAndWorkloads(t *testing.T) {
 	var stdout bytes.Buffer
 	if err := run([]string{"-h"}, &stdout); err != nil {
 		t.Fatal(err)

@@ -170,7 +170,7 @@ func recountBlock(tb testing.TB, b *networkingv1.IPBlock, out *stats) {
 	}
 }
 
-func TestStatsAreThoseOfTheObjects(t *testing.T) {
+func TestStatsAreThoseOfObjects(t *testing.T) {
 	for _, args := range []string{"-w init", "-w nslabel -n 30", "-w ipblock -n 4", "-w dense -n 60", "-w anp", "-w anp -api cnp -dual -seed 3"} {
 		t.Run(args, func(t *testing.T) {
 			dir := generate(t, strings.Fields(args)...)
@@ -191,7 +191,7 @@ func TestStatsAreThoseOfTheObjects(t *testing.T) {
 	}
 }
 
-func TestStatsTakeSelectorsOfTheSameMeaningForOne(t *testing.T) {
+func TestStatsCountEqualSelectorsOnce(t *testing.T) {
 	c := newCluster(1, sizes["S"], false)
 	c.addNamespaces()
 	c.addPods()

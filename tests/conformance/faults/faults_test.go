@@ -29,7 +29,7 @@ var rare = map[string]bool{
 	sidecars: true, priorities: true, nodeLabels: true, "new labels of a namespace are not followed": true,
 }
 
-func TestEveryFaultIsOne(t *testing.T) {
+func TestFaultsChangeVerdicts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("looks for clusters that notice a fault")
 	}
@@ -59,9 +59,9 @@ func TestEveryFaultIsOne(t *testing.T) {
 	}
 }
 
-// TestSidecarsAreForgotten is the case that random clusters hardly ever have: a port
+// TestFaultForgetsSidecars is the case that random clusters hardly ever have: a port
 // name that only a sidecar has, in the only rule that permits.
-func TestSidecarsAreForgotten(t *testing.T) {
+func TestFaultForgetsSidecars(t *testing.T) {
 	s := cluster.Random(1, cluster.Config{Namespaces: 1, Nodes: 1, Pods: 2})
 	flow := api.Flow{Protocol: api.TCP, SrcPort: 40000, DstPort: 15001}
 	always, port := corev1.ContainerRestartPolicyAlways, intstr.FromString("mesh")
@@ -85,9 +85,9 @@ func TestSidecarsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestChangesAroundPoliciesAreForgotten changes the priority of a policy, or the labels
+// TestFaultForgetsChangesAroundPolicies changes the priority of a policy, or the labels
 // of a node, and nothing else.
-func TestChangesAroundPoliciesAreForgotten(t *testing.T) {
+func TestFaultForgetsChangesAroundPolicies(t *testing.T) {
 	src, dst := netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10.9.0.2")
 	flow := api.Flow{Src: src, Dst: dst, Protocol: api.TCP, SrcPort: 40000, DstPort: 80}
 	state := func(priority int, zone string) cluster.State {
@@ -121,9 +121,9 @@ func TestChangesAroundPoliciesAreForgotten(t *testing.T) {
 	}
 }
 
-// TestAFaultIsNoticedByItsCases replays the hand-written suite, whose cases are a block
+// TestFaultIsNoticedByItsCases replays the hand-written suite, whose cases are a block
 // with an except and a range, a label, and steps that are not asked.
-func TestAFaultIsNoticedByItsCases(t *testing.T) {
+func TestFaultIsNoticedByItsCases(t *testing.T) {
 	suite := conformance.Hand(t)
 	for name, want := range map[string][2]int{ // recorded addresses, both families
 		"except is ignored":                          {1, 1},
@@ -161,8 +161,8 @@ func named(t *testing.T, name string) Fault {
 	return Fault{}
 }
 
-// TestEditsLeaveTheStateAlone lets every fault see states that are compared afterwards.
-func TestEditsLeaveTheStateAlone(t *testing.T) {
+// TestEditsKeepState lets every fault see states that are compared afterwards.
+func TestEditsKeepState(t *testing.T) {
 	for _, f := range All {
 		judge := f.begin()
 		for _, step := range cluster.RandomSequence(3, cluster.Small(), 6) {

@@ -25,7 +25,7 @@ func replayed(t *testing.T, s *conformance.Suite, a conformance.Addressing, k Ki
 	return r
 }
 
-func TestEverythingIsCounted(t *testing.T) {
+func TestScoreCountsEverything(t *testing.T) {
 	for _, kind := range Chosen(t) {
 		for _, a := range conformance.Addressings {
 			t.Run(kind.Name+" "+a.Name, func(t *testing.T) {
@@ -165,7 +165,7 @@ func keepsPolicies() func(*cluster.State) {
 	}
 }
 
-func TestWhatIsWrongIsNoticedAndCounted(t *testing.T) {
+func TestScoreCountsMismatches(t *testing.T) {
 	for _, kind := range Chosen(t) {
 		for _, tt := range []struct {
 			name           string
@@ -197,7 +197,7 @@ func TestWhatIsWrongIsNoticedAndCounted(t *testing.T) {
 	}
 }
 
-func TestAWrongSuiteIsNoticed(t *testing.T) {
+func TestRunNoticesWrongSuite(t *testing.T) {
 	for name, edit := range map[string]func(p *conformance.Probe){
 		"a verdict": func(p *conformance.Probe) { p.Allow = !p.Allow },
 		"ingress":   func(p *conformance.Probe) { no := !*p.Ingress; p.Ingress = &no },
@@ -213,7 +213,7 @@ func TestAWrongSuiteIsNoticed(t *testing.T) {
 	}
 }
 
-func TestAResyncThatDiffersIsNoticed(t *testing.T) {
+func TestRunNoticesDifferentResync(t *testing.T) {
 	for _, kind := range Chosen(t)[1:] {
 		t.Run(kind.Name, func(t *testing.T) {
 			kind.Need(t)
@@ -253,7 +253,7 @@ func (f forgetful) Tell(ctx context.Context, s cluster.State) (int, error) {
 	return n, err
 }
 
-func TestAReplayThatCannotGoOnIsAnError(t *testing.T) {
+func TestRunReturnsReplayErrors(t *testing.T) {
 	broken := errors.New("broken")
 	none := Kind{Name: "none", New: func([]string) (Subject, error) { return nil, broken }}
 	if _, err := Run(t.Context(), "hand", conformance.Hand(t), conformance.Addressings[0], none, Options{}); !errors.Is(err, broken) {
@@ -266,7 +266,7 @@ func TestAReplayThatCannotGoOnIsAnError(t *testing.T) {
 	}
 }
 
-func TestAStrideAsksEveryProbeOfSomeStep(t *testing.T) {
+func TestRunStrideAsksEveryProbe(t *testing.T) {
 	s := conformance.Hand(t)
 	r, err := Run(t.Context(), "hand", s, conformance.Addressings[0], Kinds()[0], Options{Stride: 3})
 	if err != nil {

@@ -14,9 +14,9 @@ func share(k Kind) (given, moved Options) {
 	return Options{Stride: 3, Resync: 8, ResyncStride: 7}, Options{Stride: 13, Resync: 32, ResyncStride: 7}
 }
 
-// TestPublicSuites replays every case of the public suites on every subject. A part of
+// TestSuitesAreReplayed replays every case of the public suites on every subject. A part of
 // the probes is asked in every step; "make conformance" asks all.
-func TestPublicSuites(t *testing.T) {
+func TestSuitesAreReplayed(t *testing.T) {
 	t.Parallel()
 	for _, file := range conformance.Policies {
 		suite := conformance.Need(t, file)

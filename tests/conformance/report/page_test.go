@@ -46,7 +46,7 @@ func wantLines(t *testing.T, page string, lines ...string) {
 	}
 }
 
-func TestThePageSaysWhatCameOut(t *testing.T) {
+func TestReportShowsResults(t *testing.T) {
 	m := small(t, replay.Kinds()[:2])
 	page := m.page()
 	wantLines(t, page,
@@ -68,7 +68,7 @@ func TestThePageSaysWhatCameOut(t *testing.T) {
 	}
 }
 
-func TestThePageShowsMismatches(t *testing.T) {
+func TestReportShowsMismatches(t *testing.T) {
 	m := small(t, []replay.Kind{{Name: "open", New: func([]string) (replay.Subject, error) {
 		s, err := replay.Kinds()[0].New(nil)
 		return open{s}, err
@@ -84,7 +84,7 @@ type open struct{ replay.Subject }
 
 func (open) Allowed(api.Flow) bool { return true }
 
-func TestAbsentSuitesAreSaid(t *testing.T) {
+func TestReportNamesAbsentSuites(t *testing.T) {
 	_, err := load(func(string) (string, bool) { return "", false })
 	if !errors.Is(err, errAbsent) || status(err) != 2 || !strings.Contains(err.Error(), "../shared/conformance/") {
 		t.Errorf("%v with status %d", err, status(err))
@@ -99,7 +99,7 @@ func TestAbsentSuitesAreSaid(t *testing.T) {
 	}
 }
 
-func TestScenariosAreFoundByTheirRow(t *testing.T) {
+func TestScenariosAreFoundByRow(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{"ports/row-21-a.txt", "ports/row-21-b.txt", "pods/row-04-c.txt", "bugs/B01.txt"} {
 		full := filepath.Join(dir, path)
@@ -116,9 +116,9 @@ func TestScenariosAreFoundByTheirRow(t *testing.T) {
 	}
 }
 
-// TestTheCommittedPageIsWhole looks at the page as it is: that its links lead somewhere,
+// TestReportCommittedIsComplete looks at the page as it is: that its links lead somewhere,
 // and that it knows every subject and every fault.
-func TestTheCommittedPageIsWhole(t *testing.T) {
+func TestReportCommittedIsComplete(t *testing.T) {
 	const dir = "../../../docs/reference"
 	text, err := os.ReadFile(filepath.Join(dir, "conformance.md"))
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAStackIsChosenByItsName(t *testing.T) {
+func TestBackendIsChosenByName(t *testing.T) {
 	if kinds, err := chosen(""); err != nil || len(kinds) != len(All) {
 		t.Errorf("without a name %d of %d kinds are tested (%v)", len(kinds), len(All), err)
 	}
@@ -17,7 +17,7 @@ func TestAStackIsChosenByItsName(t *testing.T) {
 	}
 }
 
-func TestANameThatNoStackHasIsRefused(t *testing.T) {
+func TestBackendOfUnknownNameIsRefused(t *testing.T) {
 	kinds, err := chosen("xdp-kernl")
 	if err == nil || len(kinds) > 0 {
 		t.Fatalf("%d kinds are tested (%v)", len(kinds), err)

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// TestPacketsAreFoundAgain needs no VPP.
-func TestPacketsAreFoundAgain(t *testing.T) {
+// TestPacketsAreFound needs no VPP.
+func TestPacketsAreFound(t *testing.T) {
 	var frames []byte
 	var sent []Packet
 	for _, ends := range [][2]string{{"10.0.0.1", "10.0.0.2"}, {"fd00::1", "fd00::2"}} {

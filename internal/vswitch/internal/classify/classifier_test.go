@@ -96,7 +96,7 @@ func genTuple() *rapid.Generator[classify.Tuple] {
 	})
 }
 
-func TestClassifierAnswersAsAScanOfTheRules(t *testing.T) {
+func TestClassifierAgreesWithScan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := rapid.SliceOfN(genRule(), 0, 120).Draw(t, "rules")
 		c := classify.New(rules)
@@ -110,7 +110,7 @@ func TestClassifierAnswersAsAScanOfTheRules(t *testing.T) {
 
 // In this universe all rules share few pairs of prefixes, so that buckets are
 // large and their port indexes are used.
-func TestClassifierAnswersAsAScanWhenBucketsAreLarge(t *testing.T) {
+func TestClassifierAgreesWithScanOfLargeBuckets(t *testing.T) {
 	anySrc, anyDst := netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("0.0.0.0/0")
 	rapid.Check(t, func(t *rapid.T) {
 		rules := rapid.SliceOfN(genRule(), 20, 100).Draw(t, "rules")
@@ -139,7 +139,7 @@ func permit(src, dst string, proto api.Protocol, dport classify.Range) classify.
 	}
 }
 
-func TestPrefixesOfAnIPv4MappedAddressMatchIPv6Only(t *testing.T) {
+func TestClassifierMatchesMappedPrefixesAsIPv6(t *testing.T) {
 	rules := []classify.Rule{permit("::ffff:10.0.0.0/104", "::/0", 0, anyPort), permit("10.0.0.0/8", "0.0.0.0/0", 0, anyPort)}
 	c := classify.New(rules)
 	v4 := netip.MustParseAddr("10.1.1.1")

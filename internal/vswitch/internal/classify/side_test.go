@@ -6,7 +6,7 @@ import (
 )
 
 // IPv6 addresses are found by a hash; two with one hash must not be mixed up.
-func TestIPv6AddressesWithEqualHashesDiffer(t *testing.T) {
+func TestHostTableComparesWholeAddresses(t *testing.T) {
 	seen := make(map[uint32]netip.Addr)
 	for n := range uint32(1 << 22) {
 		a := netip.AddrFrom16([16]byte{0: 0x20, 12: byte(n >> 24), 13: byte(n >> 16), 14: byte(n >> 8), 15: byte(n)})

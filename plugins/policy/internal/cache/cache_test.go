@@ -85,7 +85,7 @@ func onePod(name, ip string, kvs ...string) *model.Pod {
 	return p
 }
 
-func TestTheWatcherHearsOfDifferencesOnly(t *testing.T) {
+func TestWatcherGetsDifferencesOnly(t *testing.T) {
 	c, d := New(), &diary{}
 	step := func(name string, ch model.Changes, want ...string) {
 		t.Helper()
@@ -126,7 +126,7 @@ func TestTheWatcherHearsOfDifferencesOnly(t *testing.T) {
 	}
 }
 
-func TestObjectsThatAreNotUnderstoodChangeNothing(t *testing.T) {
+func TestUpdateIgnoresInvalidObjects(t *testing.T) {
 	c, d := New(), &diary{}
 	c.Update(changes(onePod("p", "1.1.1.1")), d)
 	d.take()
@@ -147,7 +147,7 @@ func TestObjectsThatAreNotUnderstoodChangeNothing(t *testing.T) {
 	}
 }
 
-func TestBadAddressesAndPortsAreLeftOut(t *testing.T) {
+func TestParserLeavesOutInvalidAddressesAndPorts(t *testing.T) {
 	c := New()
 	p := onePod("p", "1.1.1.1")
 	p.Ips = append(p.Ips, "nonsense", "fe80::1%eth0", "::ffff:2.2.2.2", "1.1.1.1")
@@ -166,9 +166,9 @@ func TestBadAddressesAndPortsAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestCacheLeavesOutAddressesThatNoPodHas: a writer of the store claims an address of a node, or
+// TestCacheLeavesOutUnusableAddresses: a writer of the store claims an address of a node, or
 // one whose meaning differs from host to host.
-func TestCacheLeavesOutAddressesThatNoPodHas(t *testing.T) {
+func TestCacheLeavesOutUnusableAddresses(t *testing.T) {
 	c := New()
 	p := onePod("p", "1.1.1.1")
 	p.NodeIps = []string{"::ffff:192.168.0.1", "fd00::1"}
@@ -192,7 +192,7 @@ func TestCacheLeavesOutAddressesThatNoPodHas(t *testing.T) {
 }
 
 // Compares queries with full scans while objects come and go.
-func TestQueriesFindWhatLookingAtEverythingFinds(t *testing.T) {
+func TestMatchGroupsAgreesWithScan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, r := New(), lcg(rapid.Uint64().Draw(t, "seed"))
 		for range 6 {

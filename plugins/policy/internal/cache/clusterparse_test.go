@@ -52,7 +52,7 @@ func ruleText(r intent.Rule) string {
 }
 
 // Unknown parts fail closed: they allow nothing, and they deny everything.
-func TestRulesOfTheClusterAreUnderstoodOrClose(t *testing.T) {
+func TestParserOfClusterRulesFailsClosed(t *testing.T) {
 	tcp := model.Protocol_PROTOCOL_TCP
 	number := func(first, last uint32) []*model.ClusterPolicy_Port {
 		return []*model.ClusterPolicy_Port{{Protocol: tcp, Port: &model.ClusterPolicy_Port_Number{Number: first}, EndPort: last}}
@@ -123,9 +123,9 @@ func TestRulesOfTheClusterAreUnderstoodOrClose(t *testing.T) {
 	}
 }
 
-// TestNamesTimesPeersOfTheClusterAreLimitedHereToo: another writer may have stored the value. The
+// TestParserLimitsNamesTimesPeers: another writer may have stored the value. The
 // rule fails closed, the next one is enforced, and no selector is left over.
-func TestNamesTimesPeersOfTheClusterAreLimitedHereToo(t *testing.T) {
+func TestParserLimitsNamesTimesPeers(t *testing.T) {
 	name := &model.ClusterPolicy_Port{Port: &model.ClusterPolicy_Port_Name{Name: "web"}}
 	large := func(action model.ClusterPolicy_Action) *model.ClusterPolicy_Rule {
 		return &model.ClusterPolicy_Rule{Action: action, Peers: slices.Repeat([]*model.ClusterPolicy_Peer{everyPod()}, 317), Ports: slices.Repeat([]*model.ClusterPolicy_Port{name}, 317)}
@@ -161,7 +161,7 @@ func TestNamesTimesPeersOfTheClusterAreLimitedHereToo(t *testing.T) {
 	}
 }
 
-func TestPeersThatOnlyEgressKnowsCloseIngress(t *testing.T) {
+func TestParserClosesIngressOfEgressPeers(t *testing.T) {
 	m := onePolicy("p", 0, "")
 	m.Ingress = []*model.ClusterPolicy_Rule{
 		{Action: model.ClusterPolicy_ACTION_PASS, AnyPort: true, Peers: []*model.ClusterPolicy_Peer{network("10.0.0.0/8")}},
@@ -176,7 +176,7 @@ func TestPeersThatOnlyEgressKnowsCloseIngress(t *testing.T) {
 	}
 }
 
-func TestTheLastTierPassesToNobody(t *testing.T) {
+func TestParserRefusesPassOfLastTier(t *testing.T) {
 	m := onePolicy("default", 1001, "")
 	m.Kind, m.Tier = model.ClusterPolicy_KIND_BASELINE_ADMIN_NETWORK_POLICY, model.ClusterPolicy_TIER_BASELINE
 	m.Egress = []*model.ClusterPolicy_Rule{{Action: model.ClusterPolicy_ACTION_PASS, AnyPort: true, Peers: []*model.ClusterPolicy_Peer{everyPod()}}}
@@ -189,7 +189,7 @@ func TestTheLastTierPassesToNobody(t *testing.T) {
 	}
 }
 
-func TestPoliciesOfTheClusterThatAreNowhereAreRefused(t *testing.T) {
+func TestPoliciesWithoutPriorityAreRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*model.ClusterPolicy){
 		"no tier":      func(m *model.ClusterPolicy) { m.Tier = 0 },
 		"wrong tier":   func(m *model.ClusterPolicy) { m.Tier = model.ClusterPolicy_TIER_BASELINE },
@@ -234,7 +234,7 @@ func TestSubjectsDifferByLabelsOfNamespaces(t *testing.T) {
 	}
 }
 
-func TestNodesAreFoundByLabels(t *testing.T) {
+func TestMatchNodesByLabels(t *testing.T) {
 	c := New()
 	found := c.Update(changes(
 		&model.Node{Name: "a", Labels: lbls("zone=1"), Addresses: []string{"10.0.0.2", "10.0.0.1", "10.0.0.2"}},

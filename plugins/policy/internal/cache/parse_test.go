@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-func TestCIDRsAreReadLeniently(t *testing.T) {
+func TestParserReadsCIDRsLeniently(t *testing.T) {
 	for in, want := range map[string]string{
 		"10.0.0.0/8": "10.0.0.0/8", "10.1.2.3/8": "10.0.0.0/8", "010.001.000.000/16": "10.1.0.0/16",
 		"0.0.0.0/0": "0.0.0.0/0", "000.0.0.0/0": "0.0.0.0/0", "::/0": "::/0", "fd00::1/64": "fd00::/64", "::ffff:10.1.2.3/104": "10.0.0.0/8",
@@ -51,7 +51,7 @@ func FuzzCIDR(f *testing.F) {
 	})
 }
 
-func TestExceptionsMustBePartsOfTheirBlock(t *testing.T) {
+func TestParserChecksExceptionsOfBlock(t *testing.T) {
 	b, _, err := parseBlock(&model.NetworkPolicy_IPBlock{Cidr: "10.0.0.0/8", Except: []string{"10.2.0.0/16", "10.1.0.1/16", "10.2.0.0/16"}})
 	if err != nil || !slices.Equal(b.Except, []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.2.0.0/16")}) {
 		t.Errorf("got %v %v", b, err)
@@ -63,7 +63,7 @@ func TestExceptionsMustBePartsOfTheirBlock(t *testing.T) {
 	}
 }
 
-func TestPorts(t *testing.T) {
+func TestParserOfPorts(t *testing.T) {
 	number := func(n, end uint32) *model.NetworkPolicy_Port {
 		return &model.NetworkPolicy_Port{Port: &model.NetworkPolicy_Port_Number{Number: n}, EndPort: end}
 	}

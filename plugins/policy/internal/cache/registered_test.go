@@ -37,7 +37,7 @@ func podIn(name, node string, ips ...string) *model.Pod {
 	return &model.Pod{Namespace: "ns", Name: name, NodeName: node, Ips: ips}
 }
 
-func TestCacheRegisteredAddressesCountUntilTheStateHasSome(t *testing.T) {
+func TestRegisteredAddressesCountUntilState(t *testing.T) {
 	c, d := New(), &diary{}
 	step := func(want string, ms ...proto.Message) {
 		t.Helper()
@@ -60,9 +60,9 @@ func TestCacheRegisteredAddressesCountUntilTheStateHasSome(t *testing.T) {
 	step("a[] late[] other[]")
 }
 
-// TestCacheRegisteredAddressOfTheNodeIsNotUsed: the address of the pod's node, in the pod's status
+// TestRegisteredAddressOfNodeIsNotUsed: the address of the pod's node, in the pod's status
 // or in the Node object.
-func TestCacheRegisteredAddressOfTheNodeIsNotUsed(t *testing.T) {
+func TestRegisteredAddressOfNodeIsNotUsed(t *testing.T) {
 	c := New()
 	a, b := podIn("a", "n1"), podIn("b", "n1")
 	a.NodeIps = []string{"192.168.0.1"}
@@ -73,7 +73,7 @@ func TestCacheRegisteredAddressOfTheNodeIsNotUsed(t *testing.T) {
 	}
 }
 
-func TestCacheRegisteredAddressOfAnotherPodIsNotUsed(t *testing.T) {
+func TestRegisteredAddressOfOtherPodIsNotUsed(t *testing.T) {
 	c, d := New(), &diary{}
 	c.Register("", registeredAs("a=10.0.0.1", "b=10.0.0.2", "c=10.0.0.2", "d=127.0.0.1"))
 	found := c.Update(changes(podIn("a", ""), podIn("b", ""), podIn("c", ""), podIn("d", ""), podIn("victim", "", "10.0.0.1")), d)
@@ -98,7 +98,7 @@ func TestCacheRegisteredAddressOfAnotherPodIsNotUsed(t *testing.T) {
 	}
 }
 
-func TestCacheRegisteredAddressesAreBounded(t *testing.T) {
+func TestRegisteredAddressesAreBounded(t *testing.T) {
 	c, d := New(), &diary{}
 	id, a := api.PodID{Namespace: "ns", Name: "a"}, netip.MustParseAddr("10.0.0.1")
 	var all []netip.Addr
@@ -117,9 +117,9 @@ func TestCacheRegisteredAddressesAreBounded(t *testing.T) {
 	}
 }
 
-// TestCacheRegisteredAddressesHaveNoHistory compares with the result for the current state and
+// TestRegisteredAddressesHaveNoHistory compares with the result for the current state and
 // registrations, whatever came before.
-func TestCacheRegisteredAddressesHaveNoHistory(t *testing.T) {
+func TestRegisteredAddressesHaveNoHistory(t *testing.T) {
 	names, addrs := []string{"a", "b", "c", "d"}, []string{"10.0.0.1", "10.0.0.2", "fd00::3"}
 	rapid.Check(t, func(t *rapid.T) {
 		c, d := New(), &diary{}

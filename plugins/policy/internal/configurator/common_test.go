@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-func TestDerivedSetsSayWhatTheyWereMadeOf(t *testing.T) {
+func TestDerivedSetsDescribeTheirSources(t *testing.T) {
 	many := make([]netip.Prefix, maxInline+1)
 	for want, s := range map[string]addressSet{
 		"blocks": {members: many},

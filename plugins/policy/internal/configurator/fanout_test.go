@@ -25,7 +25,7 @@ func pair(t renderertest.Reporter) (*Configurator, *renderertest.Recorder, *rend
 	return New(Options{Renderers: []renderer.Renderer{one, two}}), one, two
 }
 
-func TestARendererThatFailedIsTriedAgainByAnEmptyTransaction(t *testing.T) {
+func TestTxnEmptyRetriesFailedRenderer(t *testing.T) {
 	c, one, two := pair(t)
 	two.FailNext(renderertest.FailBefore, renderertest.FailBefore)
 	txn := c.NewTxn(true)
@@ -55,7 +55,7 @@ func TestARendererThatFailedIsTriedAgainByAnEmptyTransaction(t *testing.T) {
 	}
 }
 
-func TestBeforeTheFirstCommitNoRendererIsInSync(t *testing.T) {
+func TestInSyncIsFalseBeforeFirstCommit(t *testing.T) {
 	c, _, _ := pair(t)
 	for _, s := range c.Renderers() {
 		if s.InSync {
@@ -64,7 +64,7 @@ func TestBeforeTheFirstCommitNoRendererIsInSync(t *testing.T) {
 	}
 }
 
-func TestErrorsOfAllRenderersAreJoined(t *testing.T) {
+func TestTxnJoinsErrorsOfRenderers(t *testing.T) {
 	c, one, two := pair(t)
 	one.FailNext(renderertest.FailAfter)
 	two.FailNext(renderertest.FailBefore)
@@ -74,7 +74,7 @@ func TestErrorsOfAllRenderersAreJoined(t *testing.T) {
 	}
 }
 
-func TestATransactionIsCommittedOnce(t *testing.T) {
+func TestTxnIsCommittedOnce(t *testing.T) {
 	c, one, _ := pair(t)
 	txn := c.NewTxn(true)
 	if err := txn.Commit(t.Context()); err != nil {
@@ -97,7 +97,7 @@ func TestRenderersCommitInParallel(t *testing.T) {
 	})
 }
 
-func TestACommitEndsWithItsContextAndLosesNothing(t *testing.T) {
+func TestCommitEndsWithContextAndLosesNothing(t *testing.T) {
 	c, one, two := pair(t)
 	two.SetHook(func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) })
 	ctx, cancel := context.WithCancel(t.Context())
@@ -123,9 +123,9 @@ func TestACommitEndsWithItsContextAndLosesNothing(t *testing.T) {
 	}
 }
 
-// TestNoHistory drives a Configurator through random transactions, with failing renderers, and
-// compares with one that receives the final state at once.
-func TestNoHistory(t *testing.T) {
+// TestConfiguratorHasNoHistory drives a Configurator through random transactions, with failing
+// renderers, and compares with one that receives the final state at once.
+func TestConfiguratorHasNoHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, one, two := pair(t)
 		c.batch = rapid.SampledFrom([]int{BatchPairs, 1, 4}).Draw(t, "pairs of a batch")

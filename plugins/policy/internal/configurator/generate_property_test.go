@@ -133,7 +133,7 @@ func (g *generated) evaluate(f api.Flow) (permit bool, by int) {
 	return false, -1
 }
 
-func TestGeneratedListsMeanWhatThePoliciesMean(t *testing.T) {
+func TestGeneratedListsMeanWhatPoliciesMean(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policies := drawPolicies(t)
 		for _, d := range []api.Direction{api.Ingress, api.Egress} {
@@ -165,7 +165,7 @@ func checkOrigins(t *rapid.T, policies []*api.ContivPolicy, d api.Direction, f a
 	t.Fatalf("%s %s: none of the origins %v permits it", d, f, origins)
 }
 
-func TestGeneratedListsAreAsShortAsTheyCanBe(t *testing.T) {
+func TestGeneratedListsAreMinimal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := generate(api.Ingress, drawPolicies(t), rapid.Bool().Draw(t, "allow node"))
 		if g == nil {
@@ -238,7 +238,7 @@ func shuffle[T any](r *rand.Rand, s []T) {
 	r.Shuffle(len(s), func(i, j int) { s[i], s[j] = s[j], s[i] })
 }
 
-func TestTheOrderOfTheInputDoesNotShow(t *testing.T) {
+func TestGenerateIgnoresOrderOfInput(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policies := drawPolicies(t)
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))

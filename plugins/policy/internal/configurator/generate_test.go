@@ -204,7 +204,7 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-func TestEgressRulesNameTheDestination(t *testing.T) {
+func TestGenerateNamesDestinationOfEgress(t *testing.T) {
 	p := &api.ContivPolicy{ID: policyID("a"), Tier: api.TierNetworkPolicy, IsolatesEgress: true, Egress: []api.PolicyRule{rule("set:300 10.0.0.0/8", "tcp/80")}}
 	p.Egress[0].Action = api.RuleAllow
 	want := `permit tcp any -> set:000000000000012c port 80; a0
@@ -220,7 +220,7 @@ deny any any -> any; a!
 	}
 }
 
-func TestTheNodeIsExempt(t *testing.T) {
+func TestGenerateExemptsNode(t *testing.T) {
 	tests := []struct {
 		name     string
 		policies []*api.ContivPolicy
@@ -242,7 +242,7 @@ func TestTheNodeIsExempt(t *testing.T) {
 	}
 }
 
-func TestManyNestedBlocksTakeNoLongerThanManyBlocks(t *testing.T) {
+func TestGenerateOfNestedBlocksIsFast(t *testing.T) {
 	// A peer of 5000 ports surrounds 5000 blocks, each with a port of its own that the outer one
 	// permits: quadratic work would take minutes.
 	outer, inner := rule("10.0.0.0/8", ""), make([]api.PolicyRule, 5000)

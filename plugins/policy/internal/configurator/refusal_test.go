@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-func TestWhatIsRefusedIsReportedAsLongAsItIsInUse(t *testing.T) {
+func TestRefusalIsReportedWhileInUse(t *testing.T) {
 	in := newInterner(true)
 	origin := api.Origin{Policy: api.PolicyID{Kind: api.AdminNetworkPolicy, Name: "p"}, Rule: 3}
 	made := func() *generated {

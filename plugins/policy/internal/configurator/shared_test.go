@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-func TestGenerateNeedsThePermitsOfAllThatShareAnAddress(t *testing.T) {
+func TestGenerateNeedsPermitsOfAllSharers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policies := drawTiers(t)
 		var shared []api.Sharing
@@ -40,7 +40,7 @@ func TestGenerateNeedsThePermitsOfAllThatShareAnAddress(t *testing.T) {
 	})
 }
 
-func TestGenerateTakesTheNodeOfWhoSharesAnAddress(t *testing.T) {
+func TestGenerateTakesNodesOfSharers(t *testing.T) {
 	isolated := ingressOf("a")
 	remote := func(node ...netip.Addr) api.Sharing {
 		return api.Sharing{Policies: []*api.ContivPolicy{ingressOf("b")}, Elsewhere: true, Node: node}
@@ -67,7 +67,7 @@ func TestGenerateTakesTheNodeOfWhoSharesAnAddress(t *testing.T) {
 	}
 }
 
-func TestGenerateNamesWhoDeniesOfThoseThatShareAnAddress(t *testing.T) {
+func TestGenerateNamesDenyingSharer(t *testing.T) {
 	own, other := ingressOf("a", rule("set:300", "tcp/80-81")), ingressOf("b", rule("set:300", "tcp/79-80"))
 	want := "permit tcp set:12c -> any port 80; a0 b0\ndeny tcp set:12c -> any port 80-81; b!\ndeny any any -> any; a!\n"
 	g := generate(api.Ingress, []*api.ContivPolicy{own}, false, api.Sharing{Policies: []*api.ContivPolicy{other}})
@@ -76,7 +76,7 @@ func TestGenerateNamesWhoDeniesOfThoseThatShareAnAddress(t *testing.T) {
 	}
 }
 
-func TestTxnGivesPodsWithOneAddressOneList(t *testing.T) {
+func TestTxnGivesSharersOneList(t *testing.T) {
 	f := newFixture(t)
 	a, b := []*api.ContivPolicy{ingressOf("a", rule("set:300", "tcp/80-81"))}, []*api.ContivPolicy{ingressOf("b", rule("set:300", "tcp/79-80"))}
 	both := func(x *Txn) {

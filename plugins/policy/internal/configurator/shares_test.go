@@ -19,9 +19,9 @@ func (f *fixture) rules(namespace string, pod int) int {
 	return len(f.r.Pods()[api.PodID{Namespace: namespace, Name: podID(pod).Name}].Egress.Rules())
 }
 
-// TestSharesCloseTheLargestListsOfTheLargestNamespace also checks that they are reported, and
+// TestSharesCloseLargestListsOfLargestNamespace also checks that they are reported, and
 // opened again when they fit.
-func TestSharesCloseTheLargestListsOfTheLargestNamespace(t *testing.T) {
+func TestSharesCloseLargestListsOfLargestNamespace(t *testing.T) {
 	f := newFixture(t)
 	f.c.shares.namespace, f.c.shares.node = 100, 150
 	f.commit(true, in("large", 1, many("a", 70)), in("large", 2, many("b", 60)), in("large", 3, many("c", 10)), in("small", 4, many("d", 40)))
@@ -52,9 +52,9 @@ func TestSharesCloseTheLargestListsOfTheLargestNamespace(t *testing.T) {
 	}
 }
 
-// TestSharesCountWhatTenantsName: rules of admin policies do not count, and a list over the limit
+// TestSharesCountNamedRules: rules of admin policies do not count, and a list over the limit
 // is closed before it is generated.
-func TestSharesCountWhatTenantsName(t *testing.T) {
+func TestSharesCountNamedRules(t *testing.T) {
 	f := newFixture(t)
 	f.c.shares.namespace = 200
 	admin := many("admin", 300)

@@ -119,7 +119,7 @@ deny any any -> any; x1
 		"deny tcp any -> any port 80; x0\npermit any any -> any; a0\n"},
 }
 
-func TestTiers(t *testing.T) {
+func TestGenerateOfTiers(t *testing.T) {
 	for _, tt := range tierTests {
 		t.Run(tt.name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, tierText(generate(api.Ingress, tt.policies, false))); diff != "" {
@@ -192,7 +192,7 @@ func drawTiers(t *rapid.T) []*api.ContivPolicy {
 	return policies
 }
 
-func TestTiersMeanWhatTheyMean(t *testing.T) {
+func TestGenerateOfTiersMeansWhatTiersMean(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policies := drawTiers(t)
 		for _, d := range []api.Direction{api.Ingress, api.Egress} {
@@ -208,7 +208,7 @@ func TestTiersMeanWhatTheyMean(t *testing.T) {
 	})
 }
 
-func TestTheOrderOfPoliciesDoesNotShowInTiers(t *testing.T) {
+func TestGenerateOfTiersIgnoresOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policies := drawTiers(t)
 		want := generate(api.Ingress, policies, true).text()
@@ -219,7 +219,7 @@ func TestTheOrderOfPoliciesDoesNotShowInTiers(t *testing.T) {
 	})
 }
 
-func TestTooMuchThatIsPassedIsDenied(t *testing.T) {
+func TestGenerateDeniesTooManyPasses(t *testing.T) {
 	var rules []api.PolicyRule
 	for i := range 300 {
 		r := does(pass, "", "any")
@@ -241,9 +241,9 @@ func TestTooMuchThatIsPassedIsDenied(t *testing.T) {
 	}
 }
 
-// TestOriginsOfWhatIsPassedAreBounded: every rule that passes would have every rule that permits as
+// TestOriginsOfPassesAreBounded: every rule that passes would have every rule that permits as
 // an origin.
-func TestOriginsOfWhatIsPassedAreBounded(t *testing.T) {
+func TestOriginsOfPassesAreBounded(t *testing.T) {
 	const many = 2000
 	var passes, permits []api.PolicyRule
 	for range many {
@@ -329,9 +329,9 @@ func (s recordedSets) tell(id api.SetID, added, removed string) func(*Txn) {
 	}
 }
 
-// TestWhatSetsHaveInCommonFollowsThem changes the parts of the intersection of a pass and a
+// TestCommonSetFollowsItsSets changes the parts of the intersection of a pass and a
 // NetworkPolicy.
-func TestWhatSetsHaveInCommonFollowsThem(t *testing.T) {
+func TestCommonSetFollowsItsSets(t *testing.T) {
 	sets := recordedSets{}
 	r := renderertest.NewRecorder("one", t)
 	f := &fixture{t, New(Options{Renderers: []renderer.Renderer{r}, Sets: sets}), r}

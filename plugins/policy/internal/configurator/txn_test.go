@@ -82,7 +82,7 @@ func TestListsWithEqualRulesAndOriginsAreOne(t *testing.T) {
 	}
 }
 
-func TestDirectionIsFlipped(t *testing.T) {
+func TestTxnFlipsDirection(t *testing.T) {
 	f := newFixture(t)
 	p := ingressOf("a", rule("10.0.0.0/8", "tcp/80"))
 	q := &api.ContivPolicy{ID: policyID("b"), Tier: api.TierNetworkPolicy, IsolatesEgress: true}
@@ -98,7 +98,7 @@ func TestDirectionIsFlipped(t *testing.T) {
 	}
 }
 
-func TestEqualInputTellsRenderersNothing(t *testing.T) {
+func TestTxnOfEqualInputRendersNothing(t *testing.T) {
 	f := newFixture(t)
 	a, b := ingressOf("a", rule("set:300", "tcp/80")), spread("b", 1)
 	policies := []*api.ContivPolicy{a, b}
@@ -119,7 +119,7 @@ func TestEqualInputTellsRenderersNothing(t *testing.T) {
 	}
 }
 
-func TestADerivedSetLivesAsLongAsAList(t *testing.T) {
+func TestDerivedSetLivesAsLongAsItsLists(t *testing.T) {
 	f := newFixture(t)
 	p, q := spread("p", 1), spread("q", 1)
 	q.Ingress[0].Ports = tcpPorts(443)
@@ -144,7 +144,7 @@ func TestADerivedSetLivesAsLongAsAList(t *testing.T) {
 	}
 }
 
-func TestADerivedSetThatIsTakenPermitsNothing(t *testing.T) {
+func TestDerivedSetOfTakenIDPermitsNothing(t *testing.T) {
 	f := newFixture(t)
 	p := spread("p", 1)
 	id := generate(api.Ingress, []*api.ContivPolicy{p}, false).sets[0].id
@@ -159,7 +159,7 @@ func TestADerivedSetThatIsTakenPermitsNothing(t *testing.T) {
 	}
 }
 
-func TestASetWhoseIDADerivedSetHasIsNotTold(t *testing.T) {
+func TestSetWithIDOfDerivedSetIsNotRendered(t *testing.T) {
 	f := newFixture(t)
 	p := spread("p", 1)
 	f.commit(false, configure(0, p))
@@ -185,9 +185,9 @@ func sizes(sets map[api.SetID][]netip.Prefix) map[api.SetID]int {
 	return n
 }
 
-// TestTenThousandUpdatesLeaveNoGarbage changes the policies of pods over and over and requires that
+// TestTxnUpdatesLeaveNoGarbage changes the policies of pods over and over and requires that
 // nothing unused is retained.
-func TestTenThousandUpdatesLeaveNoGarbage(t *testing.T) {
+func TestTxnUpdatesLeaveNoGarbage(t *testing.T) {
 	f := newFixture(t)
 	keep := spread("keep", 9)
 	f.commit(true, configure(0, keep))
@@ -227,7 +227,7 @@ func footprint(c *Configurator) map[string]int {
 	}
 }
 
-func TestAResyncForgetsWhatItDoesNotName(t *testing.T) {
+func TestTxnResyncForgetsOtherPods(t *testing.T) {
 	f := newFixture(t)
 	f.commit(true, configure(0, spread("p", 1)), configure(1, spread("q", 2)), func(t *Txn) { t.UpdateSet(300, []netip.Prefix{pfx("10.0.0.1/32")}, nil) })
 	f.commit(true, configure(1, spread("q", 2)))
@@ -241,7 +241,7 @@ func TestAResyncForgetsWhatItDoesNotName(t *testing.T) {
 	}
 }
 
-func TestAddressesAreSortedAndAPodWithoutOneIsRemoved(t *testing.T) {
+func TestTxnSortsAddressesAndRemovesPodsWithout(t *testing.T) {
 	f := newFixture(t)
 	a, b := netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::1")
 	f.commit(false, func(t *Txn) { t.Configure(podID(0), []netip.Addr{b, a, b}, nil, nil) })
@@ -254,7 +254,7 @@ func TestAddressesAreSortedAndAPodWithoutOneIsRemoved(t *testing.T) {
 	}
 }
 
-func TestADumpShowsEverythingInThePodsDirection(t *testing.T) {
+func TestDumpShowsEverythingInPodDirection(t *testing.T) {
 	f := newFixture(t)
 	f.commit(false, configure(1, spread("b", 1), ingressOf("a", rule("set:300", "tcp/80"))), configure(0), func(t *Txn) { t.UpdateSet(300, []netip.Prefix{pfx("10.0.0.1/32")}, nil) })
 	d := f.c.Dump()

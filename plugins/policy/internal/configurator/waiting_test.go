@@ -58,9 +58,9 @@ func TestTxnLetsLargeListsWait(t *testing.T) {
 	}
 }
 
-// TestTxnOfPodsThatWait: a waiting pod keeps its rules, but is updated at once when it is removed
+// TestTxnOfWaitingPods: a waiting pod keeps its rules, but is updated at once when it is removed
 // or its address changes; and its pending change may be replaced.
-func TestTxnOfPodsThatWait(t *testing.T) {
+func TestTxnOfWaitingPods(t *testing.T) {
 	f := newFixture(t)
 	f.c.batch = 10
 	for pod := range 6 {
@@ -93,9 +93,9 @@ func TestTxnOfPodsThatWait(t *testing.T) {
 	}
 }
 
-// TestTxnHoldsSetsOfPodsThatWait: their rules may deny members of a set to which no policy refers
+// TestTxnKeepsSetsOfWaitingPods: their rules may deny members of a set to which no policy refers
 // any more.
-func TestTxnHoldsSetsOfPodsThatWait(t *testing.T) {
+func TestTxnKeepsSetsOfWaitingPods(t *testing.T) {
 	f := newFixture(t)
 	f.c.batch = 10
 	member := func(n byte) []netip.Prefix {
@@ -127,9 +127,9 @@ func TestTxnHoldsSetsOfPodsThatWait(t *testing.T) {
 	}
 }
 
-// TestTxnEmptiesSetsThatAreNamedAgain: a dropped set to which a policy refers again while pods wait
+// TestTxnEmptiesSetsNamedAgain: a dropped set to which a policy refers again while pods wait
 // gets its current members; a waiting pod that denied the previous members is blocked.
-func TestTxnEmptiesSetsThatAreNamedAgain(t *testing.T) {
+func TestTxnEmptiesSetsNamedAgain(t *testing.T) {
 	f := newFixture(t)
 	f.c.batch = 10
 	member := []netip.Prefix{pfx("10.0.0.1/32")}

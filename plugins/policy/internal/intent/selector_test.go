@@ -46,7 +46,7 @@ func TestOperators(t *testing.T) {
 	}
 }
 
-func TestTheZeroSelectorMatchesEverythingAndTheNilOneNothing(t *testing.T) {
+func TestSelectorZeroMatchesAllAndNilNothing(t *testing.T) {
 	if !Everything.Matches(nil) || !Everything.Matches(Labels{{"a", "b"}}) || Everything.String() != "" {
 		t.Error("everything")
 	}
@@ -64,7 +64,7 @@ func TestRequirementsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-func TestEqualConditionsHaveEqualTextAndValuesStayAsTheyWere(t *testing.T) {
+func TestSelectorTextIsCanonical(t *testing.T) {
 	values := []string{"b", "a", "b"}
 	a := mustSelector(t, Requirement{"k", In, values}, Requirement{"j", Exists, nil}, Requirement{"j", Exists, nil})
 	b := mustSelector(t, Requirement{"j", Exists, nil}, Requirement{"k", In, []string{"a", "b"}})
@@ -99,7 +99,7 @@ func fuzzValues(op uint8, v string) []string {
 	return strings.Split(v, "\x00")
 }
 
-func TestNewLabelsSortsAndKeepsTheLast(t *testing.T) {
+func TestNewLabelsSortsAndKeepsLast(t *testing.T) {
 	got := NewLabels([]Label{{"b", "1"}, {"a", "1"}, {"b", "2"}})
 	if got.String() != "a=1,b=2" {
 		t.Errorf("got %s", got)
@@ -132,7 +132,7 @@ var (
 	})
 )
 
-func TestTheIndexFindsWhatLookingAtEverySelectorFinds(t *testing.T) {
+func TestSelectorIndexAgreesWithScan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var x SelectorIndex[int]
 		all := map[int]*Selector{}
@@ -165,7 +165,7 @@ func TestTheIndexFindsWhatLookingAtEverySelectorFinds(t *testing.T) {
 }
 
 // A label that every selector requires must not become the pivot of all.
-func TestThePivotIsTheSmallestBucket(t *testing.T) {
+func TestPivotIsSmallestBucket(t *testing.T) {
 	var x SelectorIndex[int]
 	for i := range 1000 {
 		x.Add(mustSelector(t, Requirement{"all", In, []string{"same"}}, Requirement{"own", In, []string{string(rune('a' + i%26)), string(rune(0x100 + i))}}), i)
@@ -179,8 +179,8 @@ func TestThePivotIsTheSmallestBucket(t *testing.T) {
 	}
 }
 
-// TestManyLabelsAndValuesAreFoundLikeFew: above some number both are looked up differently.
-func TestManyLabelsAndValuesAreFoundLikeFew(t *testing.T) {
+// TestSelectorIndexFindsAmongManyLabels: above some number both are looked up differently.
+func TestSelectorIndexFindsAmongManyLabels(t *testing.T) {
 	for n := range 4 * fewStrings {
 		var ls []Label
 		var values []string

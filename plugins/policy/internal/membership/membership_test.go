@@ -45,7 +45,7 @@ func addrOf(x uint32) netip.Addr {
 	return netip.AddrFrom4([4]byte{byte(x >> 24), 1, byte(x >> 8), byte(x)})
 }
 
-func TestDescriptionsAreForPeople(t *testing.T) {
+func TestPeerStringIsReadable(t *testing.T) {
 	web, err := intent.NewSelector([]intent.Requirement{{Key: "app", Values: []string{"web"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestDescriptionsAreForPeople(t *testing.T) {
 	}
 }
 
-func TestDifferentSelectorsHaveDifferentSets(t *testing.T) {
+func TestSelectorsThatDifferHaveDifferentSets(t *testing.T) {
 	keys := []key{
 		{}, {scope: scopeKey{namespace: "a"}}, {scope: scopeKey{selected: true}}, {scope: scopeKey{selected: true, text: "a"}},
 		{pods: "a"}, {port: api.PortName{Protocol: api.TCP, Name: "a"}}, {port: api.PortName{Protocol: api.UDP, Name: "a"}}, {block: "a"},

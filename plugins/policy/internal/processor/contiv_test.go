@@ -16,14 +16,14 @@ func bothWays(id string, peer *model.NetworkPolicy_Peer) *model.NetworkPolicy {
 	return p
 }
 
-func TestB4NewPeersOfAPolicyWithBothDirectionsAreAllowed(t *testing.T) {
+func TestProcessorB4AllowsNewPeersInBothDirections(t *testing.T) {
 	w := newWorld(t, n1)
 	w.apply(shop(bothWays("shop/p", pods("app:b|new")))...)
 	w.apply(remote(pod("shop/new", "app=new", "10.0.1.9")))
 	w.expect("shop/a in 10.0.1.9 tcp/1 yes", "shop/a out 10.0.1.9 tcp/1 yes")
 }
 
-func TestB5AReusedAddressOfAFormerPeerIsDenied(t *testing.T) {
+func TestProcessorB5DeniesReusedAddressOfFormerPeer(t *testing.T) {
 	w := newWorld(t, n1)
 	w.apply(shop(bothWays("shop/p", pods("app=b")))...)
 	w.remove(pod("shop/b", ""))
@@ -31,7 +31,7 @@ func TestB5AReusedAddressOfAFormerPeerIsDenied(t *testing.T) {
 	w.expect("shop/a in 10.0.0.2 tcp/1 no", "shop/a out 10.0.0.2 tcp/1 no")
 }
 
-func TestB6APodThatIsNotSelectedAnyMoreIsOpen(t *testing.T) {
+func TestProcessorB6OpensPodNoLongerSelected(t *testing.T) {
 	w := newWorld(t, n1)
 	w.apply(shop(ingress("shop/p", sel("app=a")))...)
 	w.expect("shop/a in 8.8.8.8 tcp/1 no")
@@ -39,7 +39,7 @@ func TestB6APodThatIsNotSelectedAnyMoreIsOpen(t *testing.T) {
 	w.expect("shop/a in 8.8.8.8 tcp/1 yes")
 }
 
-func TestB7ARemovedNamespaceLabelTakesThePeersAway(t *testing.T) {
+func TestProcessorB7RemovesPeersWithNamespaceLabel(t *testing.T) {
 	w := newWorld(t, n1)
 	w.apply(shop(bothWays("shop/late", namespaces("team=blue")))...)
 	w.expect("shop/a in 10.0.1.4 tcp/1 yes")
@@ -47,7 +47,7 @@ func TestB7ARemovedNamespaceLabelTakesThePeersAway(t *testing.T) {
 	w.expect("shop/a in 10.0.1.4 tcp/1 no", "shop/a out 10.0.1.4 tcp/1 no")
 }
 
-func TestB8PodsMayComeBeforeTheirNamespace(t *testing.T) {
+func TestProcessorB8TakesPodsBeforeNamespace(t *testing.T) {
 	w := newWorld(t, n1)
 	w.apply(bothWays("shop/late", namespaces("team=blue")))
 	w.apply(pod("shop/a", "app=a", "10.0.0.1"))
@@ -57,13 +57,13 @@ func TestB8PodsMayComeBeforeTheirNamespace(t *testing.T) {
 	w.expect("shop/a in 10.0.1.4 tcp/1 yes")
 }
 
-func TestB10AnIngressNameThePodDoesNotHaveOpensNothing(t *testing.T) {
+func TestProcessorB10IgnoresUnknownIngressPortName(t *testing.T) {
 	w := newWorld(t, n1)
 	w.apply(shop(ingress("shop/p", sel("app=a"), rule(nil, "tcp/metrics")))...)
 	w.expect("shop/a in 8.8.8.8 tcp/8080 no", "shop/a in 8.8.8.8 tcp/1 no")
 }
 
-func TestB11AnEgressNameOpensThatPortOnly(t *testing.T) {
+func TestProcessorB11OpensOnlyNamedEgressPort(t *testing.T) {
 	w := newWorld(t, n1)
 	w.apply(shop(egress("shop/p", sel("app=a"), rule(peers(pods("app=b")), "tcp/web")))...)
 	w.expect("shop/a out 10.0.0.2 tcp/8081 yes", "shop/a out 10.0.0.2 tcp/1 no", "shop/a out 10.0.0.2 udp/8081 no")
@@ -71,25 +71,25 @@ func TestB11AnEgressNameOpensThatPortOnly(t *testing.T) {
 	w.expect("shop/a out 10.0.0.2 tcp/8081 yes", "shop/a out 10.0.0.2 tcp/1 no", "shop/a out 8.8.8.8 tcp/8081 no")
 }
 
-func TestB12EveryPodHasItsOwnNumberForAName(t *testing.T) {
+func TestProcessorB12ResolvesPortNamePerPod(t *testing.T) {
 	w := newWorld(t, n1)
 	w.apply(shop(ingress("shop/p", sel(), rule(nil, "tcp/web")))...)
 	w.expect("shop/a in 8.8.8.8 tcp/8080 yes", "shop/a in 8.8.8.8 tcp/8081 no", "shop/b in 8.8.8.8 tcp/8081 yes", "shop/b in 8.8.8.8 tcp/8080 no")
 }
 
-func TestB13ANameIsForItsProtocol(t *testing.T) {
+func TestProcessorB13ResolvesPortNamePerProtocol(t *testing.T) {
 	w := newWorld(t, n1)
 	w.apply(with(pod("shop/u", "", "10.0.0.1"), "web=udp/80"), ingress("shop/p", sel(), rule(nil, "tcp/web")))
 	w.expect("shop/u in 8.8.8.8 tcp/80 no", "shop/u in 8.8.8.8 udp/80 no")
 }
 
-func TestB14NoNamespaceIsSpecial(t *testing.T) {
+func TestProcessorB14TreatsNamespacesAlike(t *testing.T) {
 	w := newWorld(t, n1)
 	w.apply(shop(ns("kube-system", ""), pod("kube-system/x", "", "10.0.1.9"), ingress("shop/p", sel("app=a"), rule(peers(namespaces()))))...)
 	w.expect("shop/a in 10.0.1.9 tcp/1 yes")
 }
 
-func TestB15ARecreatedPodIsConfiguredAgain(t *testing.T) {
+func TestProcessorB15ConfiguresRecreatedPod(t *testing.T) {
 	w := newWorld(t, n1)
 	w.apply(shop(ingress("shop/p", sel("app=a")))...)
 	w.remove(pod("shop/a", ""))
@@ -100,7 +100,7 @@ func TestB15ARecreatedPodIsConfiguredAgain(t *testing.T) {
 	w.expect("shop/a in 8.8.8.8 tcp/1 no")
 }
 
-func TestB16APodThatComesBackAfterAnEmptyResyncIsIsolated(t *testing.T) {
+func TestProcessorB16IsolatesPodAfterEmptyResync(t *testing.T) {
 	w := newWorld(t, n1)
 	objects := shop(ingress("shop/p", sel("app=a")))
 	w.resync(objects...)
@@ -112,13 +112,13 @@ func TestB16APodThatComesBackAfterAnEmptyResyncIsIsolated(t *testing.T) {
 	w.expect("shop/a in 8.8.8.8 tcp/1 no", "shop/b in 8.8.8.8 tcp/1 yes")
 }
 
-func TestB17EgressIsolationIsWhatTheModelSays(t *testing.T) {
+func TestProcessorB17TakesEgressIsolationFromModel(t *testing.T) {
 	w := newWorld(t, n1)
 	w.apply(shop(bothWays("shop/p", pods("app=b")))...)
 	w.expect("shop/a out 10.0.0.2 tcp/1 yes", "shop/a out 8.8.8.8 tcp/1 no")
 }
 
-func TestNumbersOfANameFollowThePods(t *testing.T) {
+func TestPortNameNumbersFollowPods(t *testing.T) {
 	w := newWorld(t, n1)
 	w.apply(shop(egress("shop/p", sel("app=a"), rule(peers(pods("app=b")), "tcp/web")), ingress("shop/q", sel("app=b")))...)
 	b := w.sink.pods[api.PodID{Namespace: "shop", Name: "b"}]
@@ -139,7 +139,7 @@ func TestNumbersOfANameFollowThePods(t *testing.T) {
 	}
 }
 
-func TestNothingIsLeftBehind(t *testing.T) {
+func TestProcessorLeavesNothing(t *testing.T) {
 	w := newWorld(t, n1)
 	for i := range 50 {
 		peer := both(sel("team=blue"), sel("app!x"))

@@ -176,7 +176,7 @@ func listsAreShared(t tb, r *recorder) {
 	}
 }
 
-func TestStateDoesNotDependOnHistoryAndMeansWhatKubernetesSays(t *testing.T) {
+func TestStateHasNoHistoryAndFollowsKubernetes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		opts := processor.Options{Node: rapid.SampledFrom([]string{"n1", ""}).Draw(t, "node")}
 		w := newWorld(t, opts)
@@ -228,7 +228,7 @@ func sortedIDs(state map[model.ID]proto.Message) []model.ID {
 	return slices.SortedFunc(maps.Keys(state), func(a, b model.ID) int { return strings.Compare(a.String(), b.String()) })
 }
 
-func TestCrowdedStatesDoNotDependOnHistory(t *testing.T) {
+func TestStateOfSharedAddressesHasNoHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		opts := processor.Options{Node: rapid.SampledFrom([]string{"n1", ""}).Draw(t, "node")}
 		w := newWorld(t, opts)
@@ -243,7 +243,7 @@ func TestCrowdedStatesDoNotDependOnHistory(t *testing.T) {
 
 // In large namespaces groups, policies and selectors are found by indexes that small ones do not
 // have.
-func TestLargeNamespacesDoNotDependOnHistory(t *testing.T) {
+func TestStateOfLargeNamespacesHasNoHistory(t *testing.T) {
 	for seed := range uint64(4) {
 		opts := processor.Options{Node: []string{"n1", ""}[seed%2]}
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -315,7 +315,7 @@ func largeObject(r *rand.Rand) proto.Message {
 	return egress(id, pick(), rule(peers(peer), ports...))
 }
 
-func TestEqualInputCausesNothing(t *testing.T) {
+func TestFlushOfEqualInputDoesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, n1)
 		w.apply(rapid.SliceOfN(someObject, 1, 20).Draw(t, "objects")...)

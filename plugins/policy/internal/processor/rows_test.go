@@ -146,7 +146,7 @@ func TestSemantics(t *testing.T) {
 	}
 }
 
-func TestRow17NamespacesMayComeLater(t *testing.T) {
+func TestProcessorRow17TakesNamespacesLater(t *testing.T) {
 	w := newWorld(t, n1)
 	w.apply(pod("shop/a", "app=a", "10.0.0.1"), pod("other/d", "", "10.0.1.4"),
 		ingress("shop/p", sel(), rule(peers(namespaces()), "tcp/1"), rule(peers(namespaces("team=blue")), "tcp/2"), rule(peers(namespaces("!team")), "tcp/3")))
@@ -159,7 +159,7 @@ func TestRow17NamespacesMayComeLater(t *testing.T) {
 	w.expect("shop/a in 10.0.1.4 tcp/1 no", "shop/a in 10.0.1.4 tcp/3 no")
 }
 
-func TestRow18LabelsAreFollowedInBothRoles(t *testing.T) {
+func TestProcessorRow18FollowsLabelsInBothRoles(t *testing.T) {
 	w := newWorld(t, n1)
 	w.apply(shop(ingress("shop/p", sel("app=a"), rule(peers(pods("app=b")))))...)
 	w.apply(pod("shop/b", "app=x", "10.0.0.2"), remote(pod("shop/c", "app=b", "10.0.1.3")))
@@ -168,7 +168,7 @@ func TestRow18LabelsAreFollowedInBothRoles(t *testing.T) {
 	w.expect("shop/a in 8.8.8.8 tcp/1 yes", "shop/b in 8.8.8.8 tcp/1 no")
 }
 
-func TestRow39TheNodeSetHoldsTheAddressesOfTheNode(t *testing.T) {
+func TestProcessorRow39NodeSetHoldsNodeAddresses(t *testing.T) {
 	w := newWorld(t, n1)
 	node := func(ips ...string) {
 		t.Helper()
@@ -192,7 +192,7 @@ func TestRow39TheNodeSetHoldsTheAddressesOfTheNode(t *testing.T) {
 	node()
 }
 
-func TestRow44PodsWithoutAnAddressArePostponed(t *testing.T) {
+func TestProcessorRow44PostponesPodsWithoutAddress(t *testing.T) {
 	w := newWorld(t, n1)
 	w.apply(pod("shop/a", "app=a"), ingress("shop/p", sel()))
 	if len(w.sink.pods) != 0 || len(w.proc.Sets()) != 1 {
@@ -206,7 +206,7 @@ func TestRow44PodsWithoutAnAddressArePostponed(t *testing.T) {
 	}
 }
 
-func TestRow45AReusedAddressInheritsNothing(t *testing.T) {
+func TestProcessorRow45ReusedAddressInheritsNothing(t *testing.T) {
 	start := shop(ingress("shop/p", sel("app=a"), rule(peers(pods("app=b")))))
 	heir := pod("shop/heir", "app=z", "10.0.0.2")
 	t.Run("in one batch", func(t *testing.T) {
@@ -238,7 +238,7 @@ func TestRow45AReusedAddressInheritsNothing(t *testing.T) {
 	})
 }
 
-func TestInvalidFieldsAreReportedOnce(t *testing.T) {
+func TestProblemsOfInvalidFieldsAreReportedOnce(t *testing.T) {
 	bad := ingress("shop/p", sel("app=a"),
 		rule(peers(&model.NetworkPolicy_Peer{}, block("10.0.0.0/33"), block("10.0.0.0/24", "10.1.0.0/16"))),
 		rule(nil, "tcp/none-0"))

@@ -20,7 +20,7 @@ func (q quiet) Configure(id api.PodID, _ []netip.Addr, list []*api.ContivPolicy,
 }
 func (q quiet) Remove(id api.PodID) { delete(q, id) }
 
-func TestASelectorWhoseSetIsTakenMatchesNothing(t *testing.T) {
+func TestSetsOfTakenIDMatchNothing(t *testing.T) {
 	c := cache.New()
 	p := newProcessor(c, Options{}, func(string) api.SetID { return 4711 })
 	sink := quiet{}
@@ -52,7 +52,7 @@ func TestASelectorWhoseSetIsTakenMatchesNothing(t *testing.T) {
 	}
 }
 
-func TestNothingIsLeftOfNamesThatWereFollowed(t *testing.T) {
+func TestPortNamesLeaveNothing(t *testing.T) {
 	c := cache.New()
 	p := New(c, Options{})
 	sink := quiet{}

@@ -104,7 +104,7 @@ func (r *recorder) tier(tier api.Tier, list []*api.ContivPolicy, d api.Direction
 	return undecided
 }
 
-func TestADeletedNamespaceIsNoSubject(t *testing.T) {
+func TestProcessorIgnoresDeletedNamespaces(t *testing.T) {
 	w := newWorld(t, processor.Options{Node: "n1"})
 	pod := &model.Pod{Namespace: "a", Name: "u", Ips: []string{"10.0.0.1"}, NodeName: "n1"}
 	all := &model.ClusterPolicy_Pods{Namespaces: &model.LabelSelector{}, Pods: &model.LabelSelector{}}
@@ -128,7 +128,7 @@ func TestADeletedNamespaceIsNoSubject(t *testing.T) {
 	}
 }
 
-func TestSetsAnswerAsTheSinkWasTold(t *testing.T) {
+func TestSetsAgreeWithSink(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, processor.Options{Node: "n1"})
 		for range rapid.IntRange(1, 6).Draw(t, "steps") {

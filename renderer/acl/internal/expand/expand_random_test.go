@@ -121,7 +121,7 @@ func (s *sample) flows(f func(api.Flow)) {
 	}
 }
 
-func TestExpansionDecidesLikeTheRules(t *testing.T) {
+func TestExpandDecidesLikeRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSample(t)
 		x := New(func(id api.SetID) []netip.Prefix { return s.sets[id] })

@@ -20,7 +20,7 @@ func masked(texts ...string) []netip.Prefix {
 	return out
 }
 
-func TestRulesExpandByFamilyIntoTheFewestPrefixes(t *testing.T) {
+func TestExpandUsesFewestPrefixesPerFamily(t *testing.T) {
 	sets := map[api.SetID][]netip.Prefix{
 		1: masked("10.0.0.0/32", "10.0.0.1/32", "10.0.0.3/32", "fd00::/128", "fd00::1/128"),
 		2: masked("10.9.0.0/16"),
@@ -67,7 +67,7 @@ func TestRulesExpandByFamilyIntoTheFewestPrefixes(t *testing.T) {
 	}
 }
 
-func TestExpandRefusesAHugeTableBeforeExpansion(t *testing.T) {
+func TestExpandRefusesHugeTable(t *testing.T) {
 	var members []netip.Prefix
 	for _, e := range entriestest.Many(40_000, -1).Entries {
 		if e.Src.Addr().As4()[3]%2 == 0 {

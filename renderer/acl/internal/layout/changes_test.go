@@ -116,7 +116,7 @@ func TestChangesShowNoThirdState(t *testing.T) {
 	})
 }
 
-func TestChangesWriteAnACLOnceThatOnlyGainsOrLoses(t *testing.T) {
+func TestChangesWriteGrowingACLOnce(t *testing.T) {
 	e := entriestest.Many(6, -1).Entries
 	mixed := slices.Clone(e)
 	mixed[1].Verdict = entries.Deny

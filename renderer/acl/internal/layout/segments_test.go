@@ -71,7 +71,7 @@ func aTable(t *rapid.T) *cache.Table {
 	return &cache.Table{Rules: rapid.SliceOfN(rule, 1, 5).Draw(t, "rules")}
 }
 
-func TestRefitHoldsTheTableThroughAllChanges(t *testing.T) {
+func TestRefitHoldsTableThroughChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sets := make(map[api.SetID][]netip.Prefix)
 		v := &tables{}

@@ -33,9 +33,9 @@ func TestHeapIsParsed(t *testing.T) {
 	}
 }
 
-// TestHeapCountsWhatAFigureMayNotHave uses figures that are older than the installed state, and
+// TestHeapCountsHiddenMemory uses figures that are older than the installed state, and
 // memory that VPP keeps.
-func TestHeapCountsWhatAFigureMayNotHave(t *testing.T) {
+func TestHeapCountsHiddenMemory(t *testing.T) {
 	const mb = 1 << 20
 	h := &Heap{}
 	figure := func(beat, used float64, now uint64) uint64 {
@@ -87,7 +87,7 @@ IPv4 Session lookup hash table:
           bytes: used 512.00k, scrap 0
 `
 
-func TestSessionsAreParsed(t *testing.T) {
+func TestSessionTableIsParsed(t *testing.T) {
 	if used, ok := parseSessions(sessionsOfVPP); used != 499999 || !ok {
 		t.Errorf("%d sessions, %t", used, ok)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestFeaturesAreReadAsVPPPrintsThem(t *testing.T) {
+func TestFeaturesAreReadAsPrintedByVPP(t *testing.T) {
 	const all = `Available feature paths
 [ 9] ip4-unicast:
   [ 0]: cnat-input-ip4
@@ -41,7 +41,7 @@ l2-input:
 	}
 }
 
-func TestNodesThatTranslateSourcesAreKnown(t *testing.T) {
+func TestFeaturesKnowTranslatingNodes(t *testing.T) {
 	sources := []string{"nat-pre-in2out", "nat44-ed-in2out", "nat44-ed-classify", "nat44-handoff-classify", "nat44-in2out-worker-handoff", "nat44-ei-in2out",
 		"nat44-ei-in2out-output", "nat44-ed-in2out-output", "nat-pre-in2out-output", "det44-in2out", "cnat-snat-ip4", "cnat-snat-ip6", "nat66-in2out", "nat64-in2out", "pnat-input"}
 	others := []string{"nat44-ed-out2in", "nat-pre-out2in", "nat44-ei-out2in", "det44-out2in", "cnat-input-ip4", "cnat-output-ip4", "acl-plugin-in-ip4-fa",

@@ -143,7 +143,7 @@ func aList(t *rapid.T, sources bool) *renderer.RuleList {
 	return renderer.NewRuleList(append(rapid.SliceOfN(rule, 1, 3).Draw(t, "rules"), api.ContivRule{}), nil)
 }
 
-func TestDeferralDeniesAtOnceAndKeepsWhatIsPermittedThroughout(t *testing.T) {
+func TestDeferralDeniesAtOnceAndKeepsPermits(t *testing.T) {
 	for name, newCache := range map[string]func() *cache.Pair{"outputs": cache.NewGuarded, "split": cache.NewSplit} {
 		t.Run(name, func(t *testing.T) {
 			waited := 0

@@ -35,7 +35,7 @@ func probe(f func(p api.Protocol, src, dst uint16)) {
 	}
 }
 
-func TestAllowedTrafficIsTheFirstMatchForEveryPort(t *testing.T) {
+func TestAllowedIsFirstMatchForEveryPort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := genPortRules(t)
 		emitted := Allowed(rules).Rules()
@@ -52,7 +52,7 @@ func TestAllowedTrafficIsTheFirstMatchForEveryPort(t *testing.T) {
 	})
 }
 
-func TestIntersectionPermitsWhatBothSidesPermit(t *testing.T) {
+func TestIntersectPermitsWhatBothPermit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := genPortRules(t), genPortRules(t)
 		both := Intersect(Allowed(a), Allowed(b)).Rules()
@@ -65,7 +65,7 @@ func TestIntersectionPermitsWhatBothSidesPermit(t *testing.T) {
 	})
 }
 
-func TestEqualTrafficHasOneEncoding(t *testing.T) {
+func TestTrafficHasOneEncoding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := Allowed(genPortRules(t))
 		for name, b := range map[string]Traffic{
@@ -91,7 +91,7 @@ func hasPortZeroAlone(t Traffic) bool {
 	return false
 }
 
-func TestEmittedRulesAreFew(t *testing.T) {
+func TestRulesAreFew(t *testing.T) {
 	permit, deny := api.ContivRule{Action: api.Permit}, api.ContivRule{}
 	tcp := func(a api.Action, p api.PortRange) api.ContivRule {
 		return api.ContivRule{Action: a, Protocol: api.TCP, DstPort: p}
