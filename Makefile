@@ -21,6 +21,8 @@ sums = $(shell cat $(foreach m,$(1),tests/tools/$(m)/go.mod tests/tools/$(m)/go.
 COREDNS := $(TOOLS)/coredns-$(call sums,coredns)
 HELM := $(TOOLS)/helm-$(call sums,helm)
 SUITES := $(TOOLS)/suites-$(call sums,kubesuites netpolapi netpolapi-v1alpha1 cyclonus)
+# Modules that import this one: their go.sum needs what this one needs.
+MODULES := deploy/release tests/alerts tests/bench/xdp tests/charts tests/ligato
 PKG ?= ./...
 FUZZTIME ?= 10s
 COUNT ?= 6
@@ -101,6 +103,7 @@ generate: ## Regenerate protobuf code and BPF objects (needs protoc 3.21 and cla
 
 verify: generate lint race ## What CI checks besides the tests: generated files, go.mod, formatting, lint, races (needs what generate and race need)
 	go mod tidy -diff
+	set -e; for m in $(MODULES); do go list -C $$m -test -deps ./... > /dev/null; done
 	git diff --exit-code -- "*.pb.go" "*_bpfel.*" go.mod go.sum
 
 $(KUBE):
