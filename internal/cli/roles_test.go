@@ -19,7 +19,7 @@ func TestRolesAreThoseOfGuide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if block := "```\n" + strings.Join(commands, "\n") + "\n```\n"; !strings.Contains(string(guide), block) {
+	if block := "```sh\n" + strings.Join(commands, "\n") + "\n```\n"; !strings.Contains(string(guide), block) {
 		t.Errorf("the guide has not the commands:\n%s", block)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/tests/deployed"
+	"github.com/sluice-net/sluice/tests/guides"
 )
 
 // cluster is what the manifests bring to a cluster, and what they ask for.
@@ -71,8 +72,8 @@ func TestGuideStepsCreateWhatManifestsNeed(t *testing.T) {
 func checkSteps(text string, c cluster) (problems []string) {
 	missing := maps.Clone(c.secrets)
 	applied := 0
-	for _, block := range fenced.FindAllStringSubmatch(text, -1) {
-		for _, line := range logicalLines(block[1]) {
+	for _, block := range guides.Blocks(text) {
+		for _, line := range logicalLines(block.Text) {
 			words := strings.Fields(line)
 			if len(words) < 2 || words[0] != "kubectl" {
 				continue

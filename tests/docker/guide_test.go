@@ -4,10 +4,11 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/sluice-net/sluice/tests/guides"
 )
 
 var (
-	fenced = regexp.MustCompile("(?ms)^```\n(.*?)^```$")
 	// ours matches a command line of the guide that runs one of the programs.
 	ours = regexp.MustCompile(`(?:^| )docker .*? (?:run --rm (ctl)|(sluice-agent|sluicectl)(?::\S+)?)(?: (.*))?$`)
 	// composed and built match those that name services and stages.
@@ -27,8 +28,8 @@ func TestGuideShowsExistingCommands(t *testing.T) {
 
 // checkGuide returns how many commands of a guide were checked, and what is wrong with them.
 func checkGuide(text, compose string) (commands int, problems []string) {
-	for _, block := range fenced.FindAllStringSubmatch(text, -1) {
-		for _, line := range logicalLines(block[1]) {
+	for _, block := range guides.Blocks(text) {
+		for _, line := range logicalLines(block.Text) {
 			line, _, _ = strings.Cut(line, "  #")
 			line = strings.Join(strings.Fields(line), " ")
 			if strings.HasPrefix(line, "docker ") || strings.Contains(line, " docker ") {

@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
+	"github.com/sluice-net/sluice/tests/guides"
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
@@ -158,15 +159,13 @@ func TestInstallPageIsTrue(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(b.Source, "docs/start/kubernetes.md"))
 	b.must("", err)
 	var said []string
-	for i, part := range strings.Split(string(page), "\n```") {
-		mark, commands, _ := strings.Cut(part, "\n")
-		switch {
-		case i%2 == 0:
-		case mark == "sh":
-			said = append(said, b.shell("", commands))
-		case mark == "sh node":
+	for _, block := range guides.Blocks(string(page)) {
+		switch block.Mark {
+		case "sh":
+			said = append(said, b.shell("", block.Text))
+		case "sh node":
 			for n := range b.Nodes {
-				said = append(said, b.shell(nodeName(n+1), commands))
+				said = append(said, b.shell(nodeName(n+1), block.Text))
 			}
 		}
 	}

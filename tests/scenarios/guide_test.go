@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-net/sluice/tests/guides"
 	"github.com/sluice-net/sluice/tests/harness/backends"
 	"github.com/sluice-net/sluice/tests/scenarios"
 )
@@ -19,9 +20,9 @@ func blocks(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	var out []string
-	for i, part := range strings.Split(string(text), "\n```\n") {
-		if i%2 == 1 && strings.Contains(part, "\n----\n") {
-			out = append(out, part+"\n")
+	for _, b := range guides.Blocks(string(text)) {
+		if strings.Contains(b.Text, "\n----\n") {
+			out = append(out, b.Text)
 		}
 	}
 	return out
