@@ -62,8 +62,8 @@ func newEngine(now time.Time, d Deps, b *board, passed func(Stage)) *engine {
 	return e
 }
 
-// waiting reports whether pods wait for their rules.
-func (e *engine) waiting() bool { return e.configurator.Waiting() > 0 }
+// waiting reports whether there is work that goes on without another change.
+func (e *engine) waiting() bool { return e.configurator.Unfinished() }
 
 // answers reports whether the step for some changes also answers a prompt, because it includes all
 // renderers.

@@ -44,21 +44,22 @@ func (c *closedLists) reconsider(image *compile.Image) {
 }
 
 // update records which lists the image refuses. It returns the endpoints as the image enforces
-// them: blocked in the directions whose lists are refused.
+// them: blocked in the directions whose lists are refused, and with the lists that they have while
+// new ones are not written.
 func (c *closedLists) update(image *compile.Image, eps map[uint32]compile.Endpoint) map[uint32]compile.Endpoint {
 	out := maps.Clone(eps)
 	if len(c.refused) == 0 {
 		c.reconsidered = time.Now()
 	}
 	c.refused = image.Refused()
+	apart := image.Waiting()
 	for _, x := range c.refused {
-		e := out[x.ID]
-		if x.Dir == compile.ToPod {
-			e.ToPod = compile.Closed
-		} else {
-			e.FromPod = compile.Closed
-		}
-		out[x.ID] = e
+		apart = append(apart, x.ID)
+	}
+	for _, id := range apart {
+		e := out[id]
+		e.ToPod, e.FromPod = image.InForce(id, compile.ToPod), image.InForce(id, compile.FromPod)
+		out[id] = e
 	}
 	return out
 }

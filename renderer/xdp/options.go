@@ -20,6 +20,9 @@ var ErrSharedInterface = errors.New("several pods claim an interface")
 // installed before stays in force. It is a renderer.Refusal.
 var ErrTooLarge = loader.ErrTooLarge
 
+// DefaultTurn is a Turn for agents: urgent changes come within 50 ms.
+const DefaultTurn = 20 * time.Millisecond
+
 // Options of a Renderer.
 type Options struct {
 	Log       *slog.Logger // nil discards
@@ -54,6 +57,10 @@ type Options struct {
 	// blocked in the direction of these rules, first those of the namespace that takes the most.
 	// Zero: no limit but MaxLines.
 	PolicyMemory uint64
+
+	// Turn bounds how long one Commit works on new rules of pods. The next Commit continues, and
+	// applies urgent changes first; see renderer.Deferred. Zero: no bound.
+	Turn time.Duration
 
 	Infra renderer.Infra // exempt traffic
 }

@@ -39,6 +39,7 @@ type Renderer struct {
 	pending     []renderer.Pending
 	refused     []renderer.Unenforced
 	acked       endpoints // as the last Commit without an error installed them
+	behind      time.Time // when the first Commit began that is not completely in force; zero for none
 }
 
 var (
@@ -109,8 +110,29 @@ func (t *txn) Commit(ctx context.Context) error {
 	r := t.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := time.Now()
+	r.policy.beginTurn(now)
 	r.desired.apply(t.changes, r.policy.image.Update)
-	return r.publish(r.commit(ctx))
+	if err := r.publish(r.commit(ctx)); err != nil {
+		return err
+	}
+	return r.deferred(now)
+}
+
+// deferred returns a renderer.Deferred if rules are left that are not written yet.
+func (r *Renderer) deferred(now time.Time) error {
+	if !r.policy.image.Unfinished() {
+		r.behind = time.Time{}
+		return nil
+	}
+	if r.behind.IsZero() {
+		r.behind = now
+	}
+	d := &renderer.Deferred{Since: r.behind, Unfinished: true}
+	for _, id := range r.policy.image.Waiting() {
+		d.Waiting = append(d.Waiting, r.policy.endpoints.owner[id])
+	}
+	return d
 }
 
 // commit brings the dataplane to the desired state.
@@ -254,6 +276,9 @@ func (r *Renderer) install(digest StateDigest) (gone []error, err error) {
 		r.refused = notInstalled(r.desired.pods)
 		_, errAttach := r.attachments.attach(r.policy.endpoints) // their packets are dropped, because the program does not know them
 		return nil, cmp.Or(errAttach, err)
+	}
+	if r.policy.image.Unfinished() {
+		digest = StateDigest{} // what is in force is not what is desired
 	}
 	if !anew && plan.Empty() && r.attachments.settled(r.policy.endpoints.lists) {
 		r.policy.done()

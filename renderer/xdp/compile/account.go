@@ -2,13 +2,14 @@ package compile
 
 // account is the cost of a list, in lines, and the owners that pay for it.
 type account struct {
-	exempt  bool // never refused, because it denies everything
-	reach   int  // addresses that it names, divided among the lists that name them
-	spent   int  // lines in use
-	before  int  // lines in use when it was stopped
-	stopped bool // it took too many lines, and has no rows
-	owners  []*owner
-	erase   func() // frees the written lines; nil for a refused list, which has none
+	exempt   bool // never refused, because it denies everything
+	reach    int  // addresses that it names, divided among the lists that name them
+	spent    int  // lines in use
+	before   int  // lines in use when it was stopped
+	stopped  bool // it took too many lines, and has no rows
+	replaced bool // another list will replace it wherever it is in force
+	owners   []*owner
+	erase    func() // frees the written lines; nil for a refused list, which has none
 }
 
 // cost returns how many lines a list takes, or took until it was stopped: its part of the addresses

@@ -20,7 +20,8 @@ type arena struct {
 	spent       *int   // account that lines are charged to now
 	unread      bool   // no packet can read the lines that are freed now
 	stores      []Store
-	unreachable bool // stored words are in lines that packets cannot reach yet
+	unreachable bool   // stored words are in lines that the current plan writes as a whole
+	plan        uint64 // number of the current plan
 }
 
 // Store is an atomic change of a word.
@@ -108,7 +109,7 @@ func (a *arena) line(i uint32) *Line { return &a.chunks[i/chunkLines][i%chunkLin
 func (a *arena) word(i uint32) uint32       { return a.line(i / LineWords)[i%LineWords] }
 func (a *arena) setWord(i uint32, v uint32) { a.line(i / LineWords)[i%LineWords] = v }
 
-// store changes a word. The change is a step of the plan unless packets cannot reach the word.
+// store changes a word. The change is a step of the plan unless the plan writes the whole line.
 func (a *arena) store(word, value uint32) {
 	a.setWord(word, value)
 	if !a.unreachable {

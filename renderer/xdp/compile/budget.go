@@ -41,7 +41,7 @@ func (b *budget) isSet() bool { return b.Budget != Budget{} }
 func (b *budget) begin() {
 	b.share, b.taken, b.swept, b.begun, b.owners = b.Share, 0, false, true, map[string]*owner{}
 	for a := range b.accounts {
-		a.owners = a.owners[:0]
+		a.owners, a.replaced = a.owners[:0], false
 		if a.reach = 0; a.erase == nil {
 			a.stopped = false
 		}
@@ -117,7 +117,7 @@ func (b *budget) over(part int) (over bool) {
 // wanted returns how many lines all lists take that are not stopped.
 func (b *budget) wanted() (lines int) {
 	for a := range b.accounts {
-		if !a.stopped {
+		if !a.stopped && !a.replaced {
 			lines += a.cost(b.early)
 		}
 	}

@@ -50,8 +50,12 @@ func (e Endpoint) check() error {
 // endpoint is an endpoint with its programs and its record.
 type endpoint struct {
 	Endpoint
-	programs [2]*program     // by Direction, nil for no list
+	programs [2]*program     // in force, by Direction, nil for no list
+	next     [2]*program     // not written yet; it will replace the program
+	open     [2]bool         // no list is in force until next is written
+	since    [2]uint64       // number of the plan since which next has not been nil
 	refused  [2]*refusedList // the refused list, while the program is that of Closed
+	retried  [2]bool         // next was refused before
 	share    int             // of its owner when a list was refused
 	record   uint32
 	known    bool // the kernel has or may have a record of it
@@ -62,6 +66,8 @@ func (e *endpoint) wanted(d int) *account {
 	switch {
 	case e.refused[d] != nil:
 		return &e.refused[d].account
+	case e.next[d] != nil:
+		return &e.next[d].account
 	case e.programs[d] != nil:
 		return &e.programs[d].account
 	}
@@ -72,12 +78,13 @@ func (e *endpoint) wanted(d int) *account {
 type endpoints struct {
 	all     map[uint32]*endpoint
 	dirty   map[uint32]bool // endpoints whose record must be written
+	waiting map[uint32]bool // endpoints with lists that are not written yet
 	gone    []uint32
 	altered bool // the lists of a known endpoint changed
 }
 
 func newEndpoints() endpoints {
-	return endpoints{all: map[uint32]*endpoint{}, dirty: map[uint32]bool{}}
+	return endpoints{all: map[uint32]*endpoint{}, dirty: map[uint32]bool{}, waiting: map[uint32]bool{}}
 }
 
 // sorted returns the IDs of all endpoints, sorted.
@@ -95,6 +102,7 @@ func (s *endpoints) put(now *endpoint) (old *endpoint) {
 	}
 	s.all[now.ID] = now
 	s.dirty[now.ID] = true
+	s.await(now)
 	return old
 }
 
@@ -102,8 +110,16 @@ func (s *endpoints) put(now *endpoint) (old *endpoint) {
 func (s *endpoints) remove(e *endpoint) {
 	delete(s.all, e.ID)
 	delete(s.dirty, e.ID)
-	if e.record != 0 {
+	delete(s.waiting, e.ID)
+	if e.record != 0 || e.known {
 		s.gone = append(s.gone, e.ID)
+	}
+}
+
+// await records whether an endpoint has a list that is not written yet.
+func (s *endpoints) await(e *endpoint) {
+	if delete(s.waiting, e.ID); e.next != [2]*program{} {
+		s.waiting[e.ID] = true
 	}
 }
 

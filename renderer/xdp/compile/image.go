@@ -17,6 +17,7 @@ type Image struct {
 	budget        *budget
 	changedOwners map[string]bool // owners with changes, whose refused lists the next plan evaluates again
 	reconsiderAll bool            // the next plan evaluates all refused lists again
+	toRetry       map[refusedSide]bool
 }
 
 // Options of an Image.
@@ -31,7 +32,7 @@ type Options struct {
 // NewImage returns an image without endpoints.
 func NewImage(o Options) *Image {
 	a, c := newArena(4*rootLines), newClasses()
-	m := &Image{writer: &writer{arena: a, cells: newCells(a), classes: c}, endpoints: newEndpoints(), changedOwners: map[string]bool{}}
+	m := &Image{writer: &writer{arena: a, cells: newCells(a), classes: c}, endpoints: newEndpoints(), changedOwners: map[string]bool{}, toRetry: map[refusedSide]bool{}}
 	m.addresses = newAddresses(a, c)
 	m.nets = newNets(c, m.addresses, o.Members)
 	m.budget = &budget{Budget: o.Budget, accounts: map[*account]bool{}, free: m.sweep}
@@ -47,17 +48,18 @@ func (m *Image) Update(id api.SetID, added, removed []netip.Prefix) {
 	m.nets.update(id, added, removed)
 }
 
-// Set adds or replaces an endpoint.
+// Set adds or replaces an endpoint. An endpoint that is another pod's than before must be removed
+// first, else it may keep the lists of the other for some time; see PlanTurn.
 func (m *Image) Set(e Endpoint) error {
 	if err := e.check(); err != nil {
 		return err
 	}
 	m.changedOwners[e.Owner] = true
-	now := &endpoint{Endpoint: e}
+	now, old := &endpoint{Endpoint: e}, m.endpoints.all[e.ID]
 	for d := range now.programs {
-		m.want(now, Direction(d))
+		m.want(now, old, Direction(d))
 	}
-	if old := m.endpoints.put(now); old != nil {
+	if m.endpoints.put(now); old != nil {
 		m.letGo(old)
 	}
 	return nil
@@ -77,7 +79,7 @@ func (m *Image) Remove(id uint32) {
 
 // want gives an endpoint the program of its list. If the list is refused already, the endpoint gets
 // the program of Closed until the list is evaluated again.
-func (m *Image) want(e *endpoint, d Direction) {
+func (m *Image) want(e, old *endpoint, d Direction) {
 	l := e.List(d)
 	if l == nil {
 		return
@@ -87,13 +89,44 @@ func (m *Image) want(e *endpoint, d Direction) {
 		g.users++
 		return
 	}
-	e.programs[d] = m.lists.hold(l, d)
+	if p := m.lists.hold(l, d); p.fresh {
+		m.replace(e, old, d, p)
+	} else {
+		e.programs[d] = p
+	}
+}
+
+// patience is for how many plans a list that changes before it was written is replaced by the new
+// one. Afterwards the one that was begun is finished first, else a list that changes all the time
+// would never be in force.
+const patience = 40
+
+// replace makes a list that is not written yet the next one of an endpoint, which keeps what it has.
+func (m *Image) replace(e, old *endpoint, d Direction, p *program) {
+	e.next[d], e.since[d] = p, m.arena.plan
+	if old == nil {
+		return
+	}
+	if e.programs[d] = old.programs[d]; old.programs[d] != nil {
+		old.programs[d].users++
+	}
+	next := old.next[d]
+	if e.open[d] = old.open[d] || old.programs[d] == nil && next == nil; next == nil {
+		return
+	}
+	e.since[d] = old.since[d]
+	if m.arena.plan-e.since[d] >= patience && next.fresh && next.begun != 0 {
+		m.lists.letGo(p)
+		e.next[d] = next
+		next.users++
+	}
 }
 
 // letGo releases the programs of an endpoint.
 func (m *Image) letGo(e *endpoint) {
 	for d, p := range e.programs {
 		m.lists.letGo(p)
+		m.lists.letGo(e.next[d])
 		m.lists.letGoRefused(e.refused[d])
 	}
 }
@@ -101,17 +134,14 @@ func (m *Image) letGo(e *endpoint) {
 // sweep frees the classes that no address has.
 func (m *Image) sweep() { m.lists.sweep(m.addresses.marked(m.classes.count())) }
 
-// Slot returns the list of an endpoint and the counter of its first rule; the counters of the other
+// Slot returns the list of an endpoint that is in force and the counter of its first rule; the counters of the other
 // rules follow. Equal lists share counters.
 func (m *Image) Slot(id uint32, dir Direction) (first uint32, list *renderer.RuleList, ok bool) {
 	e := m.endpoints.all[id]
 	if e == nil || e.programs[dir] == nil {
 		return 0, nil, false
 	}
-	if e.refused[dir] != nil {
-		return e.programs[dir].slot, Closed, true
-	}
-	return e.programs[dir].slot, e.List(dir), true
+	return e.programs[dir].slot, m.InForce(id, dir), true
 }
 
 // Parts calls f with the content of some lines, in order, until it returns an error. The caller

@@ -94,42 +94,47 @@ func (l *ruleLists) sorted() []*program {
 	return slices.SortedFunc(maps.Values(l.programs), func(a, b *program) int { return int(a.slot) - int(b.slot) })
 }
 
-// notWritten returns those of some programs that are not written yet.
-func notWritten(programs []*program) (out []*program) {
-	for _, p := range programs {
-		if p.diff.fresh {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
 // anyFresh reports whether a program is not written yet.
 func (l *ruleLists) anyFresh() bool {
 	for _, p := range l.programs {
-		if p.diff.fresh {
+		if p.fresh {
 			return true
 		}
 	}
 	return false
 }
 
-// countReach counts the addresses that each list names, divided among the lists that name them.
+// countReach counts the addresses that each list names, divided among the lists that name them and
+// are not to be replaced.
 func (l *ruleLists) countReach() {
-	nets := l.writer.nets
+	nets, others := l.writer.nets, map[atom]int{}
 	for _, p := range l.programs {
+		if p.replaced {
+			for _, a := range p.atoms {
+				others[a]++
+			}
+		}
+	}
+	for _, p := range l.programs {
+		if p.replaced {
+			continue
+		}
 		for _, a := range p.atoms {
-			p.reach += nets.size(a) / nets.users[a]
+			users := nets.users[a]
+			if len(others) > 0 {
+				users -= others[a]
+			}
+			p.reach += nets.size(a) / users
 		}
 	}
 }
 
-// addClasses gives programs the rows of new classes; programs that are not written yet get the rows
-// of all classes. It returns the programs whose table moved.
-func (l *ruleLists) addClasses(added []class) (moved []*program) {
-	w, programs := l.writer, l.sorted()
-	for _, p := range programs {
-		if p.begin() && !p.diff.fresh {
+// addClasses gives the lists that packets read the rows of new classes, and new lists the rows of
+// all classes until the turn is over. It returns the programs whose table moved.
+func (l *ruleLists) addClasses(added []class, t Turn) (moved []*program) {
+	read := slices.DeleteFunc(l.sorted(), func(p *program) bool { return p.fresh })
+	for _, p := range read {
+		if p.begin() {
 			moved = append(moved, p)
 		}
 	}
@@ -137,31 +142,60 @@ func (l *ruleLists) addClasses(added []class) (moved []*program) {
 	for _, c := range added {
 		isNew[c] = true
 	}
-	order, unwritten := added, notWritten(programs)
-	if len(unwritten) > 0 {
-		order = w.classes.inUse()
+	if t != nil || !l.anyFresh() {
+		l.addRows(read, l.writer.classes.byDepth(added), isNew, never)
+		l.write(t)
+		return moved
 	}
-	for _, c := range w.classes.byDepth(order) {
+	all := slices.Concat(append([][]*program{read}, l.queue()...)...)
+	l.begin(all, never)
+	l.addRows(all, l.writer.classes.byDepth(l.writer.classes.inUse()), isNew, never)
+	finish(all)
+	return moved
+}
+
+// addRows gives programs the rows of classes, whose ancestors come first: lists that packets read
+// those of new classes, other lists those that they lack. It returns false if over ended it.
+func (l *ruleLists) addRows(programs []*program, order []class, isNew map[class]bool, over func() bool) bool {
+	w := l.writer
+	defer func() {
+		w.arena.unreachable = false
+		for _, p := range programs {
+			p.diff.active = false
+			p.diff.clear()
+		}
+	}()
+	for _, c := range order {
 		if !w.classes.all[c].used {
 			continue // it was swept by check
 		}
-		to := unwritten
-		if isNew[c] {
-			to = programs
+		any := false
+		for _, p := range programs {
+			p.diff.active = p.fresh && !p.hasRow(c) || !p.fresh && isNew[c]
+			any = any || p.diff.active
 		}
-		around := w.nets.divide(c, isNew[c])
-		for _, p := range to {
-			w.arena.unreachable = p.diff.fresh
+		if !any {
+			continue
+		}
+		around := w.nets.divide(c)
+		for _, p := range programs {
+			if !p.diff.active {
+				continue
+			}
+			if p.fresh {
+				p.has[c] = true
+			}
+			w.arena.unreachable = p.fresh && p.begun == w.arena.plan
 			l.budget.taken += p.add(c, around)
 			l.budget.check(4, false)
+			if over() {
+				return false
+			}
 		}
 		w.arena.unreachable = false
 		l.budget.check(64, true)
 	}
-	for _, p := range programs {
-		p.diff.fresh = false
-	}
-	return moved
+	return true
 }
 
 // sweep frees the classes that no address has.

@@ -20,8 +20,8 @@ type nets struct {
 	freed       []atom     // unused, but still in the tries
 	dropped     []atom     // free once no class has them
 	named       [][]naming // by atom: the lists whose rules name it
-	unwritten   []atom     // not in the tries yet, which saves the work if their list is refused at once
-	isUnwritten []bool     // by atom: it is in unwritten
+	isUnwritten []bool     // by atom: not in the tries yet, which saves the work if its list is refused at once
+	emptied     []bool     // by atom: a set that lost its last member, perhaps because no policy names it
 	members     map[api.SetID]map[netip.Prefix]struct{}
 	given       bool                 // the caller of Update maintains members
 	pending     []pending            // changes of the tries
@@ -37,10 +37,10 @@ type naming struct {
 // difference is what a class has more than its nearest used ancestor, as far as it concerns a list:
 // the input for the list's row of the class.
 type difference struct {
-	fresh bool // the list is not written yet, so it needs rows of all classes
-	there bool
-	sum   sum
-	rules []int
+	active bool // the differences of the list are wanted now
+	there  bool
+	sum    sum
+	rules  []int
 }
 
 // clear resets the difference for the next class.
@@ -61,7 +61,7 @@ func newNets(c *classes, a *addresses, members map[api.SetID]map[netip.Prefix]st
 		n.members = map[api.SetID]map[netip.Prefix]struct{}{}
 	}
 	n.net, n.users, n.named = append(n.net, api.Net{}), append(n.users, 1), append(n.named, nil) // infraAtom
-	n.isUnwritten = append(n.isUnwritten, false)
+	n.isUnwritten, n.emptied = append(n.isUnwritten, false), append(n.emptied, false)
 	return n
 }
 
@@ -77,11 +77,11 @@ func (n *nets) hold(net api.Net) atom {
 		n.net[a], n.users[a] = net, 1
 	} else {
 		n.net, n.users, n.named = append(n.net, net), append(n.users, 1), append(n.named, nil)
-		n.isUnwritten = append(n.isUnwritten, false)
+		n.isUnwritten, n.emptied = append(n.isUnwritten, false), append(n.emptied, false)
 	}
 	n.classes.owns.name(a)
 	n.ids[net] = a
-	n.unwritten, n.isUnwritten[a] = append(n.unwritten, a), true
+	n.isUnwritten[a], n.emptied[a] = true, false
 	return a
 }
 
@@ -154,16 +154,17 @@ func (n *nets) put(a atom, p netip.Prefix, in bool) {
 	n.pending = append(n.pending, pending{prefix: p, first: change})
 }
 
+// write adds the prefixes of an atom to the pending changes, unless they are in the tries already.
+func (n *nets) write(a atom) {
+	if n.isUnwritten[a] {
+		n.each(n.net[a], func(p netip.Prefix) { n.put(a, p, true) })
+		n.isUnwritten[a] = false
+	}
+}
+
 // flush applies the pending changes to the tries. It applies all changes of a prefix at once, so
 // that it creates no temporary sets of atoms.
 func (n *nets) flush() {
-	for _, a := range n.unwritten {
-		if n.isUnwritten[a] { // else no list names it any more
-			n.each(n.net[a], func(p netip.Prefix) { n.put(a, p, true) })
-			n.isUnwritten[a] = false
-		}
-	}
-	n.unwritten = nil
 	for _, x := range n.pending {
 		changes := append([]joined{x.first}, x.more...)
 		n.addresses.change(x.prefix, func(old own) own { return n.classes.owns.change(old, changes) })
@@ -180,7 +181,11 @@ func (n *nets) update(id api.SetID, added, removed []netip.Prefix) {
 		added, removed = n.remember(id, added, removed)
 	}
 	a, named := n.ids[api.SetNet(id)]
-	if !named || n.isUnwritten[a] {
+	if !named {
+		return
+	}
+	n.emptied[a] = len(n.members[id]) == 0
+	if n.isUnwritten[a] {
 		return
 	}
 	for _, p := range removed {
@@ -233,10 +238,9 @@ func (n *nets) size(a atom) int {
 	return 1
 }
 
-// divide sets the difference of each list for a class, relative to the nearest ancestor that
-// addresses have, which divide returns. With all, it does so for all lists, else for fresh ones
-// only.
-func (n *nets) divide(c class, all bool) (around class) {
+// divide sets the difference of each active list for a class, relative to the nearest ancestor that
+// addresses have, which divide returns.
+func (n *nets) divide(c class) (around class) {
 	classes := n.classes
 	for at := c; at != 0; at = classes.all[at].parent {
 		if at != c && classes.all[at].used {
@@ -244,7 +248,7 @@ func (n *nets) divide(c class, all bool) (around class) {
 		}
 		for _, a := range classes.owns.sets[classes.all[at].own].atoms {
 			for _, x := range n.named[a] {
-				if d := x.by; all || d.fresh {
+				if d := x.by; d.active {
 					d.there = true
 					d.sum = d.sum.plus(classes.owns.sums[a])
 					d.rules = append(d.rules, x.rules...)

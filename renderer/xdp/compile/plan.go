@@ -23,7 +23,7 @@ type Flip struct{ ID, Record uint32 }
 
 // Empty reports whether a plan has no steps.
 func (p *Plan) Empty() bool {
-	return len(p.Stores)+len(p.Gone)+len(p.Flips)+len(p.Roots)+len(p.Joins) == 0
+	return len(p.Fresh)+len(p.Stores)+len(p.Gone)+len(p.Flips)+len(p.Roots)+len(p.Joins) == 0
 }
 
 // Retired is memory that packets cannot reach any more once a plan has been carried out. It may be
@@ -43,19 +43,26 @@ func (r Retired) Slots() []Span { return r.slots }
 // Plan writes the changes to the shadow, and returns the steps that make them visible. The caller
 // must call Done after it carried out the plan. If that failed, the next plan must be made with
 // again, which works from any intermediate state.
-func (m *Image) Plan(again bool) Plan {
-	refusedBefore, all := m.refusedBefore(), m.reconsiderAll
-	clear(m.changedOwners)
-	m.reconsiderAll = false
+func (m *Image) Plan(again bool) Plan { return m.PlanTurn(again, nil) }
+
+// PlanTurn is Plan for what is done in a Turn. Endpoints whose lists are not written when the turn
+// is over keep the lists that are in force; new ones are blocked. The next plan continues; see
+// Unfinished.
+func (m *Image) PlanTurn(again bool, t Turn) Plan {
+	m.arena.plan++
 	var r rootChanges
-	if all {
-		m.retry(refusedBefore)
-		refusedBefore = nil
+	m.lookAgain()
+	if t == nil {
+		m.dropReplaced()
 	}
-	m.build(again, &r)
-	if fitting := m.fitting(refusedBefore); len(fitting) > 0 {
+	m.build(again, t, &r)
+	if fitting := m.fitting(); len(fitting) > 0 {
 		m.retry(fitting)
-		m.build(again, &r)
+		m.build(again, t, &r)
+	}
+	if m.await() {
+		m.setApart(again, &r)
+		m.lists.write(func(bool) bool { return true }) // Closed, if it is new
 	}
 	if again || r.apart {
 		m.endpoints.touchAll()
@@ -84,17 +91,18 @@ type rootChanges struct {
 }
 
 // build writes the desired lists as far as the budget permits.
-func (m *Image) build(again bool, r *rootChanges) {
+func (m *Image) build(again bool, t Turn, r *rootChanges) {
 	m.budget.begun = false
 	m.estimate()
+	m.lists.addAtoms(t)
 	m.nets.flush()
 	r.changed = r.changed || again || m.addresses.changed()
 	m.setApart(again, r)
 	r.stores = append(r.stores, m.addresses.build(r.apart)...)
-	m.publishClasses()
+	m.publishClasses(t)
 	if m.refuse() {
 		m.setApart(again, r)
-		m.publishClasses()
+		m.publishClasses(t)
 	}
 }
 
@@ -106,8 +114,8 @@ func (m *Image) setApart(again bool, r *rootChanges) {
 	}
 }
 
-// publishClasses gives lists the rows of new classes.
-func (m *Image) publishClasses() {
+// publishClasses gives lists the rows of new classes, and writes new lists.
+func (m *Image) publishClasses(t Turn) {
 	if m.classes.isOverfull() {
 		m.sweep()
 	}
@@ -117,7 +125,7 @@ func (m *Image) publishClasses() {
 		m.countLists()
 		m.budget.sweep(2)
 	}
-	for _, p := range m.lists.addClasses(added) {
+	for _, p := range m.lists.addClasses(added, t) {
 		m.endpoints.touch(p)
 	}
 }

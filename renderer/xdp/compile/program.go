@@ -22,13 +22,31 @@ type program struct {
 	base   *row // row of addresses that no rule names
 	table  table
 	diff   difference // of the class that is being added
+	writing
 	account
+}
+
+// writing is the progress of a list that has no rows of some classes yet. Packets do not read it.
+type writing struct {
+	fresh   bool
+	begun   uint64 // number of the plan that began to write it; 0 before
+	atomsIn int    // how many of its atoms are known to be in the tries
+	has     []bool // by class: it has a row
+}
+
+// hasRow reports whether a class has its row.
+func (w *writing) hasRow(c class) bool {
+	if missing := int(c) + 1 - len(w.has); missing > 0 {
+		w.has = append(w.has, make([]bool, missing)...)
+	}
+	return w.has[c]
 }
 
 // newProgram returns the program of a list whose counters begin at a slot. It is not written yet.
 func newProgram(w *writer, l *renderer.RuleList, side Direction, slot uint32) *program {
 	p := &program{writer: w, list: l, side: side, slot: slot, rows: map[sum]*row{}}
-	p.exempt, p.erase, p.diff.fresh = l.Digest() == Closed.Digest(), p.clear, true
+	p.exempt, p.erase = l.Digest() == Closed.Digest(), p.clear
+	p.writing = writing{fresh: true}
 	byNet := map[api.Net][]int{}
 	var order []api.Net
 	for i, r := range l.Rules() {
@@ -72,7 +90,7 @@ func (p *program) drop() {
 // reused at once: cells hold slots of their list, so no other list shares them.
 func (p *program) clear() {
 	a := p.writer.arena
-	a.unread = p.diff.fresh && p.stopped
+	a.unread = p.fresh && p.stopped && p.begun == a.plan // lines of earlier plans can be in stores of this one
 	a.charge(&p.spent, func() {
 		for _, r := range p.rows {
 			p.dropRow(r)
@@ -81,6 +99,7 @@ func (p *program) clear() {
 	})
 	a.unread = false
 	clear(p.rows)
+	clear(p.has)
 	p.base, p.table = nil, table{}
 }
 
@@ -125,6 +144,9 @@ func (p *program) add(c, around class) (lines int) {
 
 // forget frees the row of a class that no address has any more.
 func (p *program) forget(c class) {
+	if int(c) < len(p.has) {
+		p.has[c] = false
+	}
 	p.writer.arena.charge(&p.spent, func() { p.table.forget(c, p.dropUnused) })
 }
 

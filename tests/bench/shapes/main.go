@@ -44,6 +44,8 @@ type result struct {
 	Bytes            int           // of manifests: those of policies
 	CPU, Wall        time.Duration // from the manifests to what is enforced
 	Other            time.Duration // until a policy of another tenant is enforced that comes 10 ms later
+	Turn             time.Duration // the longest turn of the event loop after the pods are there
+	Stages           string        // of that turn
 	Look             time.Duration // of what the debug API answers from: processor time
 	Delete           time.Duration // until the policies are gone: processor time
 	RSS, Heap, Image uint64        // bytes: the most memory the process had, what lives, and the dataplane's
@@ -101,7 +103,7 @@ func names() (out []string) {
 
 // table measures shapes one after the other.
 func table(o options) error {
-	fmt.Println("| shape | n | policies | CPU | wall | memory | heap after | image | other tenant | status | delete | not enforced |\n|---|---|---|---|---|---|---|---|---|---|---|---|")
+	fmt.Println("| shape | n | policies | CPU | wall | memory | heap after | image | other tenant | longest turn | status | delete | not enforced |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, s := range shapes.All {
 		if o.shape != "" && s.Name != o.shape {
 			continue
@@ -130,8 +132,8 @@ func row(s shapes.Shape, n int, o options) string {
 	if err != nil {
 		return fmt.Sprintf("| %s | %d | | not done: %v |", s.Name, n, err)
 	}
-	return fmt.Sprintf("| %s | %d | %d KB | %.2f s | %.2f s | %d MiB | %d MiB | %d MiB | %d ms | %d ms | %.2f s | %d %s |", s.Name, n, r.Bytes>>10,
-		r.CPU.Seconds(), r.Wall.Seconds(), r.RSS>>20, r.Heap>>20, r.Image>>20, r.Other.Milliseconds(), r.Look.Milliseconds(), r.Delete.Seconds(), r.Refused, r.Err)
+	return fmt.Sprintf("| %s | %d | %d KB | %.2f s | %.2f s | %d MiB | %d MiB | %d MiB | %d ms | %d ms (%s) | %d ms | %.2f s | %d %s |", s.Name, n, r.Bytes>>10,
+		r.CPU.Seconds(), r.Wall.Seconds(), r.RSS>>20, r.Heap>>20, r.Image>>20, r.Other.Milliseconds(), r.Turn.Milliseconds(), r.Stages, r.Look.Milliseconds(), r.Delete.Seconds(), r.Refused, r.Err)
 }
 
 // inProcess measures one shape in a process of its own.
@@ -243,7 +245,8 @@ func measure(objects []any, o options) (r result, err error) {
 		target[i] = &witness{Renderer: t, enforced: sync.OnceFunc(func() { close(enforced) })}
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	p := policy.New(policy.Deps{Node: shapes.Node, Renderers: target, CommitTimeout: time.Hour})
+	var turns turns
+	p := policy.New(policy.Deps{Node: shapes.Node, Renderers: target, CommitTimeout: time.Hour, Observer: turns.observer()})
 	if err := errors.Join(p.Init(), p.AfterInit()); err != nil {
 		return r, err
 	}
@@ -284,6 +287,7 @@ func measure(objects []any, o options) (r result, err error) {
 		return used() - began
 	}
 	apply(pods)
+	turns.forget()
 	start := time.Now()
 	var wg sync.WaitGroup
 	if len(target) > 0 {
@@ -299,6 +303,7 @@ func measure(objects []any, o options) (r result, err error) {
 	r.CPU = apply(policies)
 	wg.Wait()
 	r.Wall = time.Since(start)
+	r.Turn, r.Stages = turns.longest()
 	pprof.StopCPUProfile()
 	for _, s := range p.Status().Renderers {
 		r.Err += s.Error
@@ -338,7 +343,7 @@ func newRenderer(name string, memory uint64) (r []renderer.Renderer, done func()
 	case "none":
 		return nil, done, nil
 	case "xdp":
-		x, err := xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), Interfaces: interfaces(), PolicyMemory: memory << 20})
+		x, err := xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), Interfaces: interfaces(), PolicyMemory: memory << 20, Turn: xdp.DefaultTurn})
 		if err != nil {
 			return nil, nil, err
 		}

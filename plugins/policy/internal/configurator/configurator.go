@@ -81,9 +81,27 @@ func (c *Configurator) Applied() (policies, pods int) { return len(c.interner.nu
 // Pods returns how many pods of the node have an address.
 func (c *Configurator) Pods() int { return len(c.pods) }
 
-// Waiting returns how many pods wait for their rules: the next transaction, even an empty one,
-// continues with them. A waiting pod keeps its previous rules; a new one is blocked.
-func (c *Configurator) Waiting() int { return len(c.waiting) }
+// Waiting returns how many pods wait for their rules, here or in a renderer: the next transaction,
+// even an empty one, continues with them. A waiting pod keeps its previous rules; a new one is
+// blocked.
+func (c *Configurator) Waiting() int {
+	waiting := map[api.PodID]bool{}
+	for pod := range c.waiting {
+		waiting[pod] = true
+	}
+	for _, t := range c.targets {
+		for _, pod := range t.waiting {
+			waiting[pod] = true
+		}
+	}
+	return len(waiting)
+}
+
+// Unfinished reports whether the next transaction, even an empty one, continues with something:
+// pods wait, or a renderer has not done all of its work.
+func (c *Configurator) Unfinished() bool {
+	return len(c.waiting) > 0 || slices.ContainsFunc(c.targets, func(t *target) bool { return t.unfinished })
+}
 
 // InSync reports whether no pod waits, and no renderer failed in its last Commit or deferred a part
 // of it. It is true before the first Commit.

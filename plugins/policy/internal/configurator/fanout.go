@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 )
 
@@ -26,16 +28,19 @@ type target struct {
 	defers   bool // it deferred a part of its last Commit: renderer.ErrDeferred
 	// start of the oldest Commit that it partly defers; zero if not known
 	since      time.Time
+	unfinished bool                  // it can go on at once: renderer.Deferred
+	waiting    []api.PodID           // meanwhile
 	unenforced []renderer.Unenforced // as reported after its last Commit
 }
 
 // commit runs in a goroutine of its own and accesses nothing but its target.
 func (t *target) commit(ctx context.Context, txn renderer.Txn) {
 	err := txn.Commit(ctx)
-	t.since = time.Time{}
+	t.since, t.unfinished, t.waiting = time.Time{}, false, nil
 	if t.defers = errors.Is(err, renderer.ErrDeferred); t.defers {
 		if d, ok := errors.AsType[*renderer.Deferred](err); ok {
-			t.since = d.Since
+			t.since, t.unfinished = d.Since, d.Unfinished
+			t.waiting = d.Waiting
 		}
 		err = nil
 	}
@@ -55,6 +60,11 @@ func (t *target) commit(ctx context.Context, txn renderer.Txn) {
 // targets are all renderers, in the order of Options.
 type targets []*target
 
+// waits reports whether a pod waits in a renderer.
+func (ts targets) waits(pod api.PodID) bool {
+	return slices.ContainsFunc(ts, func(t *target) bool { return slices.Contains(t.waiting, pod) })
+}
+
 // err joins the errors of each renderer's last Commit, each with the renderer's name.
 func (ts targets) err() error {
 	var errs []error
@@ -69,7 +79,7 @@ func (ts targets) err() error {
 func (ts targets) commit(ctx context.Context, txns []renderer.Txn, told bool) error {
 	var due []int
 	for i, t := range ts {
-		if told || t.status.Err != nil {
+		if told || t.status.Err != nil || t.unfinished {
 			due = append(due, i)
 		}
 	}
