@@ -148,7 +148,7 @@ const patience = 30 * time.Second
 func (a *API) watch(w http.ResponseWriter, r *http.Request) {
 	q, err := decodeQuestion[view.Watch](w, r)
 	if err == nil {
-		err = q.Check()
+		err = verdicts.Check(q)
 	}
 	if err != nil {
 		serve.Say(w, http.StatusBadRequest, err.Error()+"\n")
