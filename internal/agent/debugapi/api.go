@@ -111,7 +111,9 @@ func (a *API) Reader() Routes {
 		"GET /v1/objects":           list(a.Answers.objects),
 		"GET /v1/matrix":            list(a.matrix),
 		"POST /v1/explain":          ask(a.Answers.explain),
+		"GET /v1/decisions":         list(a.Lists.decisions),
 		"POST /v1/verdicts":         a.watch,
+		"POST /v1/traffic":          ask(a.traffic),
 	})
 	return all
 }
@@ -138,6 +140,11 @@ func (a *API) matrix(ctx context.Context, f Filter) (view.Matrix, error) {
 // nodes returns what other nodes enforce. Name and namespace of the filter are those of a policy.
 func (a *API) nodes(ctx context.Context, f Filter) ([]view.NodeEnforcement, error) {
 	return a.Nodes.List(ctx, nodestatus.Policy{Namespace: f.namespace, Name: f.name})
+}
+
+// traffic sums up the verdicts that are kept.
+func (a *API) traffic(_ context.Context, q view.Watch) (view.Traffic, error) {
+	return a.Verdicts.Traffic(q)
 }
 
 // patience is how long a watching client may read nothing.

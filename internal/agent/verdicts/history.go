@@ -1,6 +1,7 @@
 package verdicts
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ const maxTable = 1 << 10
 // endpoint leaves the history of others alone. It grows when it is used. Its owner holds a lock.
 type history struct {
 	places, used int
+	number       uint64            // of the last verdict
 	by           map[string]*queue // by endpoint; none is empty
 	most         string            // the endpoint that gave up a verdict last
 	added        uint64            // since the places are used up
@@ -30,17 +32,23 @@ const lookEvery = 64
 
 // queue are the verdicts of an endpoint, oldest first.
 type queue struct {
-	all   []*told
+	all   []kept
 	first int // before it, verdicts have been given up
 }
 
 func (q *queue) len() int { return len(q.all) - q.first }
 
-func (q *queue) oldest() *told { return q.all[q.first] }
+// kept is a verdict with its number, since several have the same time.
+type kept struct {
+	*told
+	number uint64
+}
+
+func (q *queue) oldest() *told { return q.all[q.first].told }
 
 // drop gives up the oldest verdict. The slice is compacted when half of it is unused.
 func (q *queue) drop() {
-	q.all[q.first] = nil
+	q.all[q.first] = kept{}
 	if q.first++; q.first > len(q.all)/2 {
 		q.all, q.first = slices.Clone(q.all[q.first:]), 0
 	}
@@ -75,7 +83,8 @@ func (h *history) add(t *told) {
 		q = &queue{}
 		h.by[at] = q
 	}
-	q.all = append(q.all, t)
+	h.number++
+	q.all = append(q.all, kept{t, h.number})
 	h.used++
 }
 
@@ -113,14 +122,19 @@ func (h *history) victim(now time.Time) (at string) {
 }
 
 // since returns the verdicts from a time on that pass, in their order.
-func (h *history) since(from time.Time, passes func(*told) bool) (out []*told) {
+func (h *history) since(from time.Time, passes func(*told) bool) []*told {
+	var found []kept
 	for _, q := range h.by {
-		for _, t := range q.all[q.first:] {
-			if !t.Time.Before(from) && passes(t) {
-				out = append(out, t)
+		for _, k := range q.all[q.first:] {
+			if !k.Time.Before(from) && passes(k.told) {
+				found = append(found, k)
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b *told) int { return a.Time.Compare(b.Time) })
+	slices.SortFunc(found, func(a, b kept) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.number, b.number)) })
+	out := make([]*told, len(found))
+	for i, k := range found {
+		out[i] = k.told
+	}
 	return out
 }
