@@ -137,6 +137,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, a.node.Close(), a.tracer.Close())
 	}
+	a.api.Verdicts.Begin()
 	source, stopSource := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSource()
 	g, ctx := errgroup.WithContext(ctx)

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/endpoints/wire"
 	"github.com/sluice-net/sluice/internal/agent/backends"
+	"github.com/sluice-net/sluice/internal/agent/verdicts"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/renderer/acl"
@@ -72,6 +73,16 @@ func (all backendList) blocked(renderer string) (names []string, known bool) {
 // collectors returns the metrics of the dataplanes.
 func (all backendList) collectors() (out []prometheus.Collector) {
 	each(all, func(c interface{ Collectors() []prometheus.Collector }) { out = append(out, c.Collectors()...) })
+	return out
+}
+
+// verdicts returns the dataplanes that report verdicts of packets.
+func (all backendList) verdicts() (out []verdicts.Source) {
+	each(all, func(s verdicts.Source) {
+		if o, ok := s.(interface{ Mute() bool }); !ok || !o.Mute() {
+			out = append(out, s)
+		}
+	})
 	return out
 }
 

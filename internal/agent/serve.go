@@ -14,7 +14,6 @@ import (
 	"github.com/sluice-net/sluice/internal/agent/socket"
 	"github.com/sluice-net/sluice/internal/agent/verdicts"
 	"github.com/sluice-net/sluice/internal/serve"
-	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
 // newAPI wires what answers.
@@ -38,8 +37,10 @@ func (a *Agent) newAPI(source string) *debugapi.API {
 
 // verdicts returns what shares verdicts of packets.
 func (a *Agent) verdicts() *verdicts.Hub {
-	most := xdp.EventFilter{PerSecond: a.cfg.Kernel.Events, OneIn: a.cfg.Kernel.Sample}
-	return verdicts.New(find[verdicts.Source](a.backends), most, verdicts.InWords(a.cfg.Node.Name, a.node.Snapshot), a.log.With("plugin", "xdp"))
+	keep, places := a.cfg.Log.History()
+	return verdicts.New(verdicts.Config{
+		Node: a.cfg.Node.Name, Sources: a.backends.verdicts(), Snapshot: a.node.Snapshot, Keep: keep, Places: places, Log: a.log.With("plugin", "verdicts"),
+	})
 }
 
 // register registers the metrics that are read when somebody asks.

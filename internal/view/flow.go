@@ -1,9 +1,12 @@
 package view
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/explain/reason"
@@ -69,18 +72,32 @@ type Hop struct {
 }
 
 // Watch requests verdicts of packets as they are made. An empty field, except Action, matches all
-// packets.
+// packets. All fields have to match.
 type Watch struct {
 	// Action is "deny" (also when it is empty), "permit", or "all". Of permitted packets, only
 	// those that begin a flow are reported.
-	Action    string         `json:"action,omitempty"`
-	Namespace string         `json:"namespace,omitempty"` // of a pod at either end
-	Pod       string         `json:"pod,omitempty"`       // part of the name of a pod at either end
+	Action string `json:"action,omitempty"`
+	// WatchSide is about a pod at either end, and its Port about the destination.
+	WatchSide
+	From      WatchSide      `json:"from,omitzero"`
+	To        WatchSide      `json:"to,omitzero"`
 	Policy    string         `json:"policy,omitempty"`    // name, or namespace/name, of a policy that the rule is of
 	Direction *api.Direction `json:"direction,omitempty"` // the pod's view
-	Peer      netip.Prefix   `json:"peer,omitzero"`       // that contains either end
 	Protocol  api.Protocol   `json:"protocol,omitzero"`
-	Port      uint16         `json:"port,omitzero"` // of the destination
+	// Since is from how long ago on, in nanoseconds, verdicts are reported first that the agent has
+	// kept.
+	Since time.Duration `json:"since,omitzero"`
+	// Past ends the answer after the verdicts that the agent has kept.
+	Past bool `json:"past,omitempty"`
+}
+
+// WatchSide is what an end of a flow must be.
+type WatchSide struct {
+	Namespace string       `json:"namespace,omitempty"` // of the pod
+	Pod       string       `json:"pod,omitempty"`       // part of the name of the pod
+	Labels    string       `json:"labels,omitempty"`    // a selector of the pod
+	Peer      netip.Prefix `json:"peer,omitzero"`       // that contains the address
+	Port      uint16       `json:"port,omitzero"`
 }
 
 // The values of Watch.Action.
@@ -90,13 +107,36 @@ const (
 	WatchAll       = "all"
 )
 
+// maxFilter bounds the text of a filter, in bytes.
+const maxFilter = 4096
+
 // Check returns an error that names an invalid value and the valid ones.
 func (w Watch) Check() error {
 	switch w.Action {
 	case "", WatchDenied, WatchPermitted, WatchAll:
-		return nil
+	default:
+		return fmt.Errorf("action %.100q: want %s, %s or %s", w.Action, WatchDenied, WatchPermitted, WatchAll)
 	}
-	return fmt.Errorf("action %q: want %s, %s or %s", w.Action, WatchDenied, WatchPermitted, WatchAll)
+	if w.Since < 0 {
+		return fmt.Errorf("since %s: want a time that is not negative", w.Since)
+	}
+	if len(w.Policy) > maxFilter {
+		return fmt.Errorf("policy: the name has %d bytes, and %d are the most", len(w.Policy), maxFilter)
+	}
+	return errors.Join(w.WatchSide.check(""), w.From.check("from-"), w.To.check("to-"))
+}
+
+// check names the fields of a side as the flags of sluicectl do.
+func (s WatchSide) check(prefix string) error {
+	for name, text := range map[string]string{"namespace": s.Namespace, "pod": s.Pod, "label": s.Labels} {
+		if len(text) > maxFilter {
+			return fmt.Errorf("%s%s: it has %d bytes, and %d are the most", prefix, name, len(text), maxFilter)
+		}
+	}
+	if _, err := labels.Parse(s.Labels); err != nil {
+		return fmt.Errorf("%slabel %.100q: %.300s", prefix, s.Labels, err) // it quotes the whole text
+	}
+	return nil
 }
 
 // PacketVerdict is the verdict about one packet at the interface of a pod.
@@ -113,6 +153,9 @@ type PacketVerdict struct {
 	Src       Party         `json:"src"`
 	Dst       Party         `json:"dst"`
 	Bytes     uint32        `json:"bytes"`
+	// Packets is how many packets the verdict is about, where the dataplane counts them and does
+	// not report each; absent for one packet. Flow, Src and Dst are empty then.
+	Packets uint64 `json:"packets,omitempty"`
 	MatchedRule
 	// Missed is how many packets have not been reported since the previous one, because there
 	// were too many, or because only a sample is reported. Filters do not apply to it.

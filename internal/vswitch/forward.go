@@ -1,6 +1,7 @@
 package vswitch
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-net/sluice/api"
@@ -14,6 +15,26 @@ type forwarder struct {
 	clock    func() time.Time
 	likeVPP  bool
 	quirks   bool
+	observer atomic.Pointer[Observer]
+}
+
+// Observer is told what happens to packets. Any number of goroutines call it at once, and packets
+// wait for it.
+type Observer interface {
+	// Wants reports whether Saw is to be called, for a packet that was dropped, or for one that was
+	// delivered and begins a flow.
+	Wants(dropped bool) bool
+	// Saw gets the trace of the packet.
+	Saw(t Trace)
+}
+
+// Observe sets the observer of packets that are traffic; nil is none.
+func (f *forwarder) Observe(o Observer) {
+	if o == nil {
+		f.observer.Store(nil)
+		return
+	}
+	f.observer.Store(&o)
 }
 
 // Inject sends a packet into an interface and returns a trace of it. A packet that is routed to its
@@ -30,6 +51,35 @@ func (f *forwarder) Probe(in uint32, p Packet) Trace { return f.trace(in, p, tru
 func (f *forwarder) trace(in uint32, p Packet, probe bool) Trace {
 	var st [2]step
 	n, reason := f.forward(in, &p, &st, probe)
+	if !probe {
+		f.observe(&p, st[:n], reason)
+	}
+	return traced(p, st[:n], reason)
+}
+
+// observe tells the observer, if there is one and it wants the packet.
+func (f *forwarder) observe(p *Packet, st []step, reason string) {
+	o := f.observer.Load()
+	if o == nil || reason == ReasonDelivered && !begins(p, st) || !(*o).Wants(reason != ReasonDelivered) {
+		return
+	}
+	(*o).Saw(traced(*p, st, reason))
+}
+
+// begins reports whether a delivered packet begins a flow: it is none of a session, and neither an
+// answer nor in the middle of a connection.
+func begins(p *Packet, st []step) bool {
+	for i := range st {
+		if st[i].matched == MatchSession {
+			return false
+		}
+	}
+	t, ok := p.tuple()
+	return ok && startsSession(&t) && (t.Protocol != api.TCP || t.Flags&(flagSYN|flagACK) == flagSYN)
+}
+
+func traced(p Packet, st []step, reason string) Trace {
+	n := len(st)
 	t := Trace{Packet: p, Reason: reason, Hops: make([]Hop, n)}
 	for i := range n {
 		t.Hops[i] = st[i].hop()
@@ -45,6 +95,7 @@ func (f *forwarder) trace(in uint32, p Packet, probe bool) Trace {
 func (f *forwarder) Forward(in uint32, p *Packet) (out uint32, verdict api.Action) {
 	var st [2]step
 	n, reason := f.forward(in, p, &st, false)
+	f.observe(p, st[:n], reason)
 	if reason != ReasonDelivered {
 		return 0, api.Deny
 	}

@@ -20,11 +20,13 @@ import (
 	"github.com/sluice-net/sluice/endpoints/nodeaddr"
 	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/agent/metrics"
+	"github.com/sluice-net/sluice/internal/agent/verdicts"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/xdp"
+	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
 // Kernel is the backend in the kernel of the node: its renderer, and the keeper of interfaces.
@@ -160,11 +162,30 @@ func (k *Kernel) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{metrics.Drops(k.kernel.Drops), metrics.PolicyMemory(k.XDP.State), k.waited}
 }
 
-// SetEventFilter sets which packets the kernel reports.
-func (k *Kernel) SetEventFilter(t xdp.EventFilter) error { return k.kernel.SetEventFilter(t) }
+// Report implements verdicts.Source.
+func (k *Kernel) Report(w verdicts.Wanted) error {
+	if w == verdicts.Nothing {
+		return k.kernel.SetEventFilter(xdp.EventFilter{})
+	}
+	return k.kernel.SetEventFilter(xdp.EventFilter{PerSecond: k.config.Kernel.Events, OneIn: k.config.Kernel.Sample, Permitted: w == verdicts.All})
+}
 
-// Events calls f with the packets that the kernel reports, until ctx ends.
-func (k *Kernel) Events(ctx context.Context, f func(xdp.Event)) error { return k.kernel.Events(ctx, f) }
+// Mute reports whether settings have the kernel report nothing.
+func (k *Kernel) Mute() bool { return k.config.Kernel.Events == 0 }
 
-// Explained returns the pod whose interface a packet was at, and what decided about it.
-func (k *Kernel) Explained(e xdp.Event) (api.PodID, renderer.Decision) { return k.XDP.Explained(e) }
+// Events implements verdicts.Source.
+func (k *Kernel) Events(ctx context.Context, f func(verdicts.Event)) error {
+	return k.kernel.Events(ctx, func(e xdp.Event) {
+		out := verdicts.Event{
+			Time: e.Time, Interface: e.Interface, Direction: api.Ingress, Action: api.Permit, Reason: string(e.Reason), Flow: e.Flow, Bytes: e.Bytes, Missed: e.Missed,
+		}
+		if e.Direction == compile.FromPod {
+			out.Direction = api.Egress
+		}
+		if e.Reason != "" {
+			out.Action = api.Deny
+		}
+		out.Pod, out.Decision = k.XDP.Explained(e)
+		f(out)
+	})
+}

@@ -127,13 +127,14 @@ func (a *Answers) inject(ctx context.Context, q view.Question) ([]view.Injection
 		return nil, err
 	}
 	var out []view.Injection
+	var walks []node.Walk // of the last comparison
 	err := a.compare(ctx, func(state cluster.State, pending bool) (differ bool, err error) {
 		questions, err := state.Questions(q)
 		if err != nil {
 			return false, err
 		}
 		spec := a.Specification(state)
-		out = nil
+		out, walks = nil, nil
 		for _, q := range questions {
 			if s := q.Service; s != nil && s.Endpoints == 0 {
 				out = append(out, view.Injection{Src: q.Src, Dst: q.Dst, Verdict: api.Deny, Expected: api.Deny, Reason: s.Note, Service: s})
@@ -142,17 +143,32 @@ func (a *Answers) inject(ctx context.Context, q view.Question) ([]view.Injection
 			if !q.IsFlow() {
 				return false, fmt.Errorf("%s or %s has no address yet, so that there is no packet to send", q.Src.Name, q.Dst.Name)
 			}
-			in := a.injection(spec, q)
+			w := a.Dataplane.Probe(q.Flow)
+			walks = append(walks, w)
+			in := a.injection(spec, q, w)
 			differ = differ || in.Verdict != in.Expected
 			out = append(out, in)
 		}
 		return differ, nil
 	})
+	a.report(walks)
 	return out, err
 }
 
-func (a *Answers) injection(spec explain.Specification, q explain.Question) view.Injection {
-	w := a.Dataplane.Probe(q.Flow)
+// report tells those who watch verdicts of packets that were sent.
+func (a *Answers) report(walks []node.Walk) {
+	watched, ok := a.Dataplane.(interface{ Injected(t vswitch.Trace) })
+	if !ok {
+		return
+	}
+	for _, w := range walks {
+		for _, v := range w.Visits {
+			watched.Injected(v.Trace)
+		}
+	}
+}
+
+func (a *Answers) injection(spec explain.Specification, q explain.Question, w node.Walk) view.Injection {
 	in := view.Injection{Src: q.Src, Dst: q.Dst, Flow: q.Flow, Verdict: w.Verdict, Reason: w.Reason, Expected: action(spec.Expects(q.Flow)), Service: q.Service}
 	for _, t := range w.Visits {
 		for _, h := range t.Trace.Hops {

@@ -111,7 +111,9 @@ func (a *API) Reader() Routes {
 		"GET /v1/objects":           list(a.Answers.objects),
 		"GET /v1/matrix":            list(a.matrix),
 		"POST /v1/explain":          ask(a.Answers.explain),
+		"GET /v1/decisions":         list(a.Lists.decisions),
 		"POST /v1/verdicts":         a.watch,
+		"POST /v1/traffic":          ask(a.traffic),
 	})
 	return all
 }
@@ -140,6 +142,11 @@ func (a *API) nodes(ctx context.Context, f Filter) ([]view.NodeEnforcement, erro
 	return a.Nodes.List(ctx, nodestatus.Policy{Namespace: f.namespace, Name: f.name})
 }
 
+// traffic sums up the verdicts that are kept.
+func (a *API) traffic(_ context.Context, q view.Watch) (view.Traffic, error) {
+	return a.Verdicts.Traffic(q)
+}
+
 // patience is how long a watching client may read nothing.
 const patience = 30 * time.Second
 
@@ -148,7 +155,7 @@ const patience = 30 * time.Second
 func (a *API) watch(w http.ResponseWriter, r *http.Request) {
 	q, err := decodeQuestion[view.Watch](w, r)
 	if err == nil {
-		err = q.Check()
+		err = verdicts.Check(q)
 	}
 	if err != nil {
 		serve.Say(w, http.StatusBadRequest, err.Error()+"\n")

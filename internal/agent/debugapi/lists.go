@@ -3,6 +3,7 @@ package debugapi
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ type Node interface {
 	Snapshot(ctx context.Context) (*policy.Snapshot, error)
 	States() []*renderer.State
 	Counters() []*renderer.State
+	Decisions() map[string]map[renderer.CounterKey]uint64
 }
 
 // Lists serves the lists of objects.
@@ -168,6 +170,30 @@ func rulesOf(renderer string, t renderer.Table, meanings explain.Meanings) (out 
 		out = append(out, v)
 	}
 	return out
+}
+
+// decisions returns how many packets the rules of policies decided.
+func (l *Lists) decisions(_ context.Context, f Filter) ([]view.Decided, error) {
+	all := l.Node.Decisions()
+	if len(all) == 0 {
+		var names []string
+		for _, s := range l.Node.States() {
+			names = append(names, s.Renderer)
+		}
+		return nil, fmt.Errorf("no dataplane of this agent counts packets by rule (renderers: %s; VPP does with --vpp-stats-socket)", strings.Join(names, ", "))
+	}
+	out := []view.Decided{}
+	for name, counts := range all {
+		for k, packets := range counts {
+			if f.namespace == "" || k.Origin.Policy.Namespace == f.namespace {
+				out = append(out, view.Decided{Renderer: name, Origin: k.Origin, Action: k.Action, Packets: packets})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b view.Decided) int {
+		return cmp.Or(strings.Compare(a.Renderer, b.Renderer), a.Origin.Compare(b.Origin), cmp.Compare(a.Action, b.Action))
+	})
+	return out, nil
 }
 
 func (l *Lists) status(ctx context.Context, _ Filter) (view.Status, error) { return l.Status(ctx) }

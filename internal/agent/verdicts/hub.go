@@ -1,4 +1,11 @@
-// Package verdicts shares what the kernel reports of packets among those who watch, in words.
+// Package verdicts shares what dataplanes report of packets among those who watch, and keeps the
+// last of it.
+//
+// # Invariants
+//
+//   - What is kept, and what waits for a client, is bounded. A client that does not read misses
+//     verdicts and is told how many; it delays nobody.
+//   - Filters are applied before verdicts are queued, so that a client is sent what it asks for.
 package verdicts
 
 import (
@@ -8,96 +15,150 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/view"
-	"github.com/sluice-net/sluice/renderer"
-	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
-// Source reports packets while it is asked to.
-type Source interface {
-	SetEventFilter(t xdp.EventFilter) error
-	Events(ctx context.Context, f func(xdp.Event)) error
-	// Explained returns the pod whose interface a packet was at, and what decided about it.
-	Explained(e xdp.Event) (api.PodID, renderer.Decision)
+// Config of a Hub.
+type Config struct {
+	Node     string   // name of the agent's node
+	Sources  []Source // none: no dataplane reports verdicts
+	Snapshot Snapshot
+	// Keep selects which verdicts are kept for later questions, and Places how many. While nothing
+	// is kept and no client watches, sources report nothing, and packets cost nothing more.
+	Keep   Wanted
+	Places int
+	Log    *slog.Logger
 }
 
-// Explain describes an event.
-type Explain func(ctx context.Context, e xdp.Event, pod api.PodID, d renderer.Decision) view.PacketVerdict
-
-// Hub distributes verdicts of packets to its subscribers. While there are none, the kernel reports
-// nothing, and packets cost nothing more.
+// Hub distributes verdicts of packets to its subscribers, and keeps the last ones.
 type Hub struct {
-	kernel  Source // nil without a dataplane that reports verdicts
-	most    xdp.EventFilter
-	explain Explain
-	log     *slog.Logger
+	config Config
+	names  *names
 
-	mu     sync.Mutex
-	all    map[*subscriber]struct{}
-	stop   context.CancelFunc // of the reader, nil while there is none
-	ended  chan struct{}      // closed when the newest reader has ended, or there was none
-	once   sync.Once          // closes closed
-	closed chan struct{}
+	mu      sync.Mutex
+	all     map[*subscriber]struct{}
+	history *history
+	keeping bool               // since Begin
+	stop    context.CancelFunc // of the readers, nil while there are none
+	ended   chan struct{}      // closed when the newest readers have ended, or there were none
+	once    sync.Once          // closes closed
+	closed  chan struct{}
 }
 
 // subscriber is a client that watches. Verdicts that arrive while its queue is full are counted.
 type subscriber struct {
-	permitted bool
-	queue     chan view.PacketVerdict // closed after the last verdict
-	broke     error                   // the error that ended it; set before the queue is closed
-	missed    atomic.Uint64
+	filter filter
+	queue  chan *told // closed after the last verdict
+	broke  error      // the error that ended it; set before the queue is closed
+	missed atomic.Uint64
 }
 
-// queued is how many verdicts may wait for a subscriber.
-const queued = 1024
-
-var (
-	errNobodyTells = errors.New("verdicts of packets are reported by the kernel dataplane only: by agents with --renderers xdp, unless --xdp-events is 0; see get rules for counters")
-	errEnded       = errors.New("the agent ends")
-	errBroken      = errors.New("verdicts of packets cannot be read any more, policy is enforced as before; watch again, and restart the agent if this comes again")
+// queued is how many verdicts may wait for a subscriber, and maxSubscribers how many there may be.
+const (
+	queued         = 1024
+	maxSubscribers = 256
 )
 
-// New returns a hub for the events of a source, described by explain. most limits which events and
-// how many are reported. The source is nil if no dataplane reports verdicts.
-func New(kernel Source, most xdp.EventFilter, explain Explain, log *slog.Logger) *Hub {
-	s := &Hub{kernel: kernel, most: most, explain: explain, log: log, all: map[*subscriber]struct{}{}, ended: make(chan struct{}), closed: make(chan struct{})}
+// retryInterval is the pause before sources are read again after an error, to keep verdicts.
+const retryInterval = 10 * time.Second
+
+var (
+	errNobodyTells = errors.New("no dataplane of this agent reports verdicts of packets: the kernel (unless --xdp-events is 0), VPP and the embedded dataplane do")
+	errEnded       = errors.New("the agent ends")
+	errBroken      = errors.New("verdicts of packets cannot be read any more, policy is enforced as before; watch again, and restart the agent if this comes again")
+	errCrowd       = fmt.Errorf("%d clients watch already, which is the most", maxSubscribers)
+	errNotKept     = errors.New("this agent keeps no verdicts: it runs with --verdict-history none")
+	errOnlyDenied  = errors.New("this agent keeps the verdicts of denied packets only: it runs with --verdict-history deny")
+)
+
+// New returns a hub. It keeps nothing before Begin.
+func New(c Config) *Hub {
+	s := &Hub{
+		config: c, names: &names{snapshot: c.Snapshot}, all: map[*subscriber]struct{}{}, history: newHistory(c.Places),
+		ended: make(chan struct{}), closed: make(chan struct{}),
+	}
 	close(s.ended)
 	return s
 }
 
-// join adds a subscriber, and leave removes it.
-func (s *Hub) join(permitted bool) (l *subscriber, leave func(), err error) {
-	if s.kernel == nil || s.most.PerSecond == 0 {
-		return nil, nil, errNobodyTells
+// Begin begins to keep verdicts, if the hub is to.
+func (s *Hub) Begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keeps(Denied) == nil && len(s.config.Sources) > 0 && !s.isClosed() {
+		s.keeping = true
+		if err := s.update(); err != nil {
+			s.config.Log.Warn("verdicts of packets are not kept", "error", err)
+		}
+	}
+}
+
+// keeps returns an error unless the hub keeps the verdicts that are wanted.
+func (s *Hub) keeps(w Wanted) error {
+	switch {
+	case s.config.Keep == Nothing || s.config.Places == 0:
+		return errNotKept
+	case w > s.config.Keep:
+		return errOnlyDenied
+	}
+	return nil
+}
+
+// join adds a subscriber, and leave removes it. kept are the verdicts before those of its queue.
+func (s *Hub) join(f filter) (l *subscriber, kept []*told, leave func(), err error) {
+	if len(s.config.Sources) == 0 {
+		return nil, nil, nil, errNobodyTells
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.isClosed() {
-		return nil, nil, errEnded
+		return nil, nil, nil, errEnded
 	}
-	l = &subscriber{permitted: permitted, queue: make(chan view.PacketVerdict, queued)}
+	if len(s.all) == maxSubscribers {
+		return nil, nil, nil, errCrowd
+	}
+	l = &subscriber{filter: f, queue: make(chan *told, queued)}
 	s.all[l] = struct{}{}
-	if err := s.setFilter(); err != nil {
+	if err := s.update(); err != nil {
 		delete(s.all, l)
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	if s.stop == nil {
-		s.startReader()
+	if f.Since > 0 {
+		kept = s.history.since(time.Now().Add(-f.Since), l.filter.passes)
 	}
-	return l, func() { s.leave(l) }, nil
+	return l, kept, func() { s.leave(l) }, nil
 }
 
-// leave removes a subscriber. After the last one it waits until the reader has ended.
+// past returns the verdicts that are kept and pass.
+func (s *Hub) past(f *filter) ([]*told, error) {
+	if len(s.config.Sources) == 0 {
+		return nil, errNobodyTells
+	}
+	if err := s.keeps(f.needs()); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from := time.Time{}
+	if f.Since > 0 {
+		from = time.Now().Add(-f.Since)
+	}
+	return s.history.since(from, f.passes), nil
+}
+
+// leave removes a subscriber. If it was the last one, and nothing is kept, leave waits until the
+// readers have ended.
 func (s *Hub) leave(l *subscriber) {
 	if ended := s.drop(l); ended != nil {
 		<-ended
 	}
 }
 
-// drop removes a subscriber. After the last one it stops the reader, and returns a channel that is
-// closed when the reader has ended; nil if there is nothing to wait for.
+// drop removes a subscriber. It returns a channel that is closed when the readers have ended; nil
+// if there is nothing to wait for.
 func (s *Hub) drop(l *subscriber) (ended <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,13 +166,13 @@ func (s *Hub) drop(l *subscriber) (ended <-chan struct{}) {
 		return nil // it is removed already
 	}
 	delete(s.all, l)
-	if err := s.setFilter(); err != nil {
-		s.log.Warn("the kernel still reports packets although no client watches", "error", err)
+	if err := s.update(); err != nil {
+		s.config.Log.Warn("a dataplane still reports packets although no client watches", "error", err)
 	}
-	if len(s.all) > 0 {
+	if s.stop != nil {
 		return nil
 	}
-	return s.stopReader()
+	return s.ended
 }
 
 // isClosed reports whether the agent ends.
@@ -124,34 +185,58 @@ func (s *Hub) isClosed() bool {
 	}
 }
 
-// setFilter requests the events that any subscriber wants.
-func (s *Hub) setFilter() error {
-	want := s.most
-	want.Permitted = false
+// wanted returns what any subscriber wants, or is kept.
+func (s *Hub) wanted() (w Wanted) {
+	if s.keeping {
+		w = s.config.Keep
+	}
 	for l := range s.all {
-		want.Permitted = want.Permitted || l.permitted
+		w = max(w, l.filter.needs())
 	}
-	if len(s.all) == 0 {
-		want = xdp.EventFilter{}
-	}
-	return s.kernel.SetEventFilter(want)
+	return w
 }
 
-// startReader starts to read events once the previous reader has ended.
-func (s *Hub) startReader() {
+// update requests from the sources what is wanted, and starts or stops the readers.
+func (s *Hub) update() error {
+	w := s.wanted()
+	if err := s.report(w); err != nil {
+		return err
+	}
+	switch {
+	case w != Nothing && s.stop == nil:
+		s.startReaders()
+	case w == Nothing:
+		s.stopReaders()
+	}
+	return nil
+}
+
+func (s *Hub) report(w Wanted) (err error) {
+	for _, source := range s.config.Sources {
+		err = errors.Join(err, source.Report(w))
+	}
+	return err
+}
+
+// startReaders starts to read events once the previous readers have ended.
+func (s *Hub) startReaders() {
 	ctx, cancel := context.WithCancel(context.Background())
 	before, ended := s.ended, make(chan struct{})
 	s.stop, s.ended = cancel, ended
 	go func() {
 		defer close(ended)
 		<-before
-		s.read(ctx)
+		var readers sync.WaitGroup
+		for _, source := range s.config.Sources {
+			readers.Go(func() { s.read(ctx, source) })
+		}
+		readers.Wait()
 	}()
 }
 
-// stopReader stops the reader, if there is one. The returned channel is closed when the reader has
-// ended. The reader needs the lock for that, so the caller must release it before it waits.
-func (s *Hub) stopReader() (ended <-chan struct{}) {
+// stopReaders stops the readers, if there are any. The returned channel is closed when they have
+// ended. They need the lock for that, so the caller must release it before it waits.
+func (s *Hub) stopReaders() (ended <-chan struct{}) {
 	if s.stop != nil {
 		s.stop()
 		s.stop = nil
@@ -160,69 +245,76 @@ func (s *Hub) stopReader() (ended <-chan struct{}) {
 }
 
 // read passes events to the subscribers until the context ends.
-func (s *Hub) read(ctx context.Context) {
-	err := s.kernel.Events(ctx, func(e xdp.Event) { s.report(ctx, e) })
+func (s *Hub) read(ctx context.Context, source Source) {
+	err := source.Events(ctx, func(e Event) { s.hand(s.names.tell(ctx, e)) })
 	if ctx.Err() == nil {
-		s.log.Warn("verdicts of packets cannot be read", "error", err)
+		s.config.Log.Warn("verdicts of packets cannot be read", "error", err)
 		s.broke(ctx, fmt.Errorf("%w: %w", errBroken, err))
 	}
 }
 
 // broke ends all subscriptions with an error: silence would look like a node that drops nothing.
-// The next join tries to read again.
+// The next join tries to read again, and so does the hub itself if it keeps verdicts.
 func (s *Hub) broke(ctx context.Context, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ctx.Err() != nil {
-		return // this reader was stopped meanwhile; present subscribers have another one
+		return // these readers were stopped meanwhile; present subscribers have others
 	}
-	s.stop()
-	s.stop = nil
+	s.stopReaders()
 	left := s.all
 	s.all = map[*subscriber]struct{}{}
-	if err := s.setFilter(); err != nil {
-		s.log.Warn("the kernel still reports packets although they cannot be read", "error", err)
+	if err := s.report(Nothing); err != nil {
+		s.config.Log.Warn("a dataplane still reports packets although they cannot be read", "error", err)
 	}
 	for l := range left {
 		l.broke = err
 		close(l.queue)
 	}
+	if s.keeping {
+		s.keeping = false
+		time.AfterFunc(retryInterval, s.Begin)
+	}
 }
 
-// report describes an event and passes it to the subscribers.
-func (s *Hub) report(ctx context.Context, e xdp.Event) {
-	pod, d := s.kernel.Explained(e)
-	s.hand(s.explain(ctx, e, pod, d), e.Reason == "")
-}
-
-func (s *Hub) hand(v view.PacketVerdict, permitted bool) {
+// hand passes a verdict to the subscribers that it passes the filters of.
+func (s *Hub) hand(t *told) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.config.Keep == All || s.config.Keep == Denied && t.Action == api.Deny {
+		s.history.add(t)
+	}
 	for l := range s.all {
-		if permitted && !l.permitted {
+		if !l.filter.passes(t) {
 			continue
 		}
 		select {
-		case l.queue <- v:
+		case l.queue <- t:
 		default:
-			l.missed.Add(1)
+			l.missed.Add(t.count() + t.Missed)
 		}
 	}
 }
 
-// End stops the reader and waits for it. Call it before the source is closed. It may be called any
-// number of times.
+// End stops the readers and waits for them. Call it before the sources are closed. It may be called
+// any number of times.
 func (s *Hub) End() { <-s.finish() }
 
-// finish ends all watching. The returned channel is closed when the reader has ended.
+// finish ends all watching. The returned channel is closed when the readers have ended.
 func (s *Hub) finish() (ended <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.once.Do(func() { close(s.closed) })
 	if s.stop != nil {
-		if err := s.kernel.SetEventFilter(xdp.EventFilter{}); err != nil {
-			s.log.Warn("the kernel still reports packets although no client watches", "error", err)
+		if err := s.report(Nothing); err != nil {
+			s.config.Log.Warn("a dataplane still reports packets although no client watches", "error", err)
 		}
 	}
-	return s.stopReader()
+	return s.stopReaders()
+}
+
+// Check returns an error that names what is invalid in a question.
+func Check(q view.Watch) error {
+	_, err := newFilter(q)
+	return err
 }

@@ -9,8 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/view"
-	"github.com/sluice-net/sluice/renderer"
-	"github.com/sluice-net/sluice/renderer/xdp"
+	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/tests/leaks"
 )
 
@@ -19,26 +18,32 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 // discard is a logger that discards everything.
 var discard = slog.New(slog.DiscardHandler)
 
-// flood is a kernel that reports packets all the time.
+// flood is a dataplane that reports packets all the time.
 type flood struct{}
 
-func (flood) SetEventFilter(xdp.EventFilter) error { return nil }
+func (flood) Report(Wanted) error { return nil }
 
-func (flood) Explained(xdp.Event) (api.PodID, renderer.Decision) {
-	return api.PodID{}, renderer.Decision{}
-}
-
-func (flood) Events(ctx context.Context, f func(xdp.Event)) error {
+func (flood) Events(ctx context.Context, f func(Event)) error {
 	for ctx.Err() == nil {
-		f(xdp.Event{Reason: xdp.ReasonPolicy})
+		f(Event{Action: api.Deny, Reason: ReasonPolicy})
 	}
 	return ctx.Err()
 }
 
-func hubOf(kernel Source) *Hub {
-	return New(kernel, xdp.EventFilter{PerSecond: 1}, func(context.Context, xdp.Event, api.PodID, renderer.Decision) view.PacketVerdict {
-		return view.PacketVerdict{}
-	}, discard)
+// hubOf returns a hub of a dataplane in a cluster without pods.
+func hubOf(sources ...Source) *Hub { return New(configOf(sources...)) }
+
+func configOf(sources ...Source) Config {
+	return Config{Sources: sources, Log: discard, Snapshot: func(context.Context) (*policy.Snapshot, error) { return &policy.Snapshot{}, nil }}
+}
+
+// filterOf returns the filter of an action.
+func filterOf(action string) filter {
+	f, err := newFilter(view.Watch{Action: action})
+	if err != nil {
+		panic(err) // the action is wrong
+	}
+	return f
 }
 
 func TestHubEndsAnyNumberOfTimes(t *testing.T) {
@@ -48,7 +53,7 @@ func TestHubEndsAnyNumberOfTimes(t *testing.T) {
 			leave := func() {}
 			if watch {
 				var err error
-				if _, leave, err = s.join(false); err != nil {
+				if _, _, leave, err = s.join(filterOf(view.WatchDenied)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -59,12 +64,12 @@ func TestHubEndsAnyNumberOfTimes(t *testing.T) {
 			ends.Wait()
 			leave()
 			s.End()
-			if _, _, err := s.join(false); !errors.Is(err, errEnded) {
+			if _, _, _, err := s.join(filterOf(view.WatchDenied)); !errors.Is(err, errEnded) {
 				t.Errorf("who comes after the end gets %v, want %v", err, errEnded)
 			}
 		})
 	}
-	New(nil, xdp.EventFilter{}, nil, discard).End()
+	hubOf().End()
 }
 
 // TestHubWatchersComeAndGoDuringReports: many subscribers join and leave at once while the agent
@@ -75,7 +80,7 @@ func TestHubWatchersComeAndGoDuringReports(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			for range 50 {
-				_, leave, err := s.join(i%2 == 0)
+				_, _, leave, err := s.join(filterOf([]string{view.WatchDenied, view.WatchAll}[i%2]))
 				if err != nil {
 					if !errors.Is(err, errEnded) {
 						t.Errorf("join: %v", err)

@@ -12,19 +12,24 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/renderer"
-	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
 func TestWatchFiltersVerdicts(t *testing.T) {
 	egress := api.Egress
-	v := view.PacketVerdict{
-		Pod: api.PodID{Namespace: "data", Name: "db-0"}, Direction: api.Ingress, Action: api.Deny,
-		Flow:        api.Flow{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), Protocol: api.TCP, SrcPort: 1, DstPort: 80},
-		Src:         view.Party{Pod: api.PodID{Namespace: "shop", Name: "web-0"}},
-		Dst:         view.Party{Pod: api.PodID{Namespace: "data", Name: "db-0"}},
-		MatchedRule: view.MatchedRule{Origins: []api.Origin{{Policy: api.PolicyID{Namespace: "data", Name: "deny"}}}},
+	web, db := api.PodID{Namespace: "shop", Name: "web-0"}, api.PodID{Namespace: "data", Name: "db-0"}
+	v := &told{
+		Event: Event{
+			Pod: db, Direction: api.Ingress, Action: api.Deny,
+			Flow:     api.Flow{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), Protocol: api.TCP, SrcPort: 1, DstPort: 80},
+			Decision: renderer.Decision{Origins: []api.Origin{{Policy: api.PolicyID{Namespace: "data", Name: "deny"}}}},
+		},
+		src: party{pod: web, labels: policy.Labels{{Key: "app", Value: "web"}}},
+		dst: party{pod: db, labels: policy.Labels{{Key: "app", Value: "db"}, {Key: "tier"}}},
 	}
+	side := func(s view.WatchSide) view.Watch { return view.Watch{WatchSide: s} }
+	block := netip.MustParsePrefix
 	for _, c := range []struct {
 		q    view.Watch
 		want bool
@@ -32,40 +37,71 @@ func TestWatchFiltersVerdicts(t *testing.T) {
 		{view.Watch{}, true},
 		{view.Watch{Action: "deny"}, true},
 		{view.Watch{Action: "permit"}, false},
-		{view.Watch{Action: "all", Namespace: "shop", Pod: "web"}, true},
-		{view.Watch{Namespace: "shop", Pod: "db"}, false},
-		{view.Watch{Namespace: "other"}, false},
-		{view.Watch{Pod: "db-"}, true},
+		{view.Watch{Action: "all", WatchSide: view.WatchSide{Namespace: "shop", Pod: "web"}}, true},
+		{side(view.WatchSide{Namespace: "shop", Pod: "db"}), false},
+		{side(view.WatchSide{Namespace: "other"}), false},
+		{side(view.WatchSide{Pod: "db-"}), true},
+		{side(view.WatchSide{Labels: "app in (web)"}), true},
+		{side(view.WatchSide{Labels: "app=web,tier"}), false}, // of two pods
+		{side(view.WatchSide{Labels: "app=db,tier", Namespace: "data"}), true},
+		{side(view.WatchSide{Labels: "app=db", Namespace: "shop"}), false},
+		{side(view.WatchSide{Peer: block("10.0.0.1/32")}), true},
+		{side(view.WatchSide{Peer: block("10.0.1.0/24")}), false},
+		{side(view.WatchSide{Port: 1}), false},
+		{view.Watch{From: view.WatchSide{Namespace: "shop"}, To: view.WatchSide{Namespace: "data"}}, true},
+		{view.Watch{From: view.WatchSide{Namespace: "data"}}, false},
+		{view.Watch{From: view.WatchSide{Labels: "app=web"}, To: view.WatchSide{Labels: "!app"}}, false},
+		{view.Watch{From: view.WatchSide{Pod: "web"}, To: view.WatchSide{Pod: "db", Port: 80, Peer: block("10.0.0.2/32")}}, true},
+		{view.Watch{From: view.WatchSide{Port: 1}}, true},
+		{view.Watch{From: view.WatchSide{Port: 80}}, false},
+		{view.Watch{To: view.WatchSide{Peer: block("10.0.0.1/32")}}, false},
 		{view.Watch{Policy: "deny"}, true},
 		{view.Watch{Policy: "data/deny"}, true},
 		{view.Watch{Policy: "shop/deny"}, false},
 		{view.Watch{Direction: &egress}, false},
-		{view.Watch{Peer: netip.MustParsePrefix("10.0.0.1/32")}, true},
-		{view.Watch{Peer: netip.MustParsePrefix("10.0.1.0/24")}, false},
 		{view.Watch{Protocol: api.UDP}, false},
-		{view.Watch{Protocol: api.TCP, Port: 80}, true},
-		{view.Watch{Port: 1}, false},
+		{view.Watch{Protocol: api.TCP, WatchSide: view.WatchSide{Port: 80}}, true},
 	} {
-		if got := wanted(c.q, v); got != c.want {
-			t.Errorf("%+v: told is %t, want %t", c.q, got, c.want)
+		f, err := newFilter(c.q)
+		if got := f.passes(v); err != nil || got != c.want {
+			t.Errorf("%+v: told is %t, want %t (%v)", c.q, got, c.want, err)
+		}
+	}
+	f, err := newFilter(side(view.WatchSide{Labels: "!app"}))
+	if err != nil || f.passes(&told{Event: Event{Action: api.Deny}}) {
+		t.Errorf("what is no pod has no labels that a selector could match (%v)", err)
+	}
+}
+
+func TestCheckNamesTheFilterThatIsWrong(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	for want, q := range map[string]view.Watch{
+		`action "drop": want deny, permit or all`:                   {Action: "drop"},
+		`label "a==b==c": `:                                         {WatchSide: view.WatchSide{Labels: "a==b==c"}},
+		`from-label "\x1b[2J": `:                                    {From: view.WatchSide{Labels: "\x1b[2J"}},
+		`to-label: it has 1048576 bytes, and 4096 are the most`:     {To: view.WatchSide{Labels: long}},
+		`from-pod: it has 1048576 bytes, and 4096 are the most`:     {From: view.WatchSide{Pod: long}},
+		`policy: the name has 1048576 bytes, and 4096 are the most`: {Policy: long},
+		`since -1s: want a time that is not negative`:               {Since: -1e9},
+	} {
+		if err := Check(q); err == nil || !strings.HasPrefix(err.Error(), want) || len(err.Error()) > 500 {
+			t.Errorf("%.200v, want %s", err, want)
 		}
 	}
 }
 
 // scripted is a Source of the events that a test gives it.
 type scripted struct {
-	told   []xdp.EventFilter
-	events chan xdp.Event
+	told   []Wanted
+	events chan Event
 	broken chan error
 }
 
-func (s *scripted) SetEventFilter(t xdp.EventFilter) error { s.told = append(s.told, t); return nil }
+func newScripted() *scripted { return &scripted{events: make(chan Event), broken: make(chan error)} }
 
-func (*scripted) Explained(xdp.Event) (api.PodID, renderer.Decision) {
-	return api.PodID{}, renderer.Decision{}
-}
+func (s *scripted) Report(w Wanted) error { s.told = append(s.told, w); return nil }
 
-func (s *scripted) Events(ctx context.Context, f func(xdp.Event)) error {
+func (s *scripted) Events(ctx context.Context, f func(Event)) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -78,54 +114,55 @@ func (s *scripted) Events(ctx context.Context, f func(xdp.Event)) error {
 	}
 }
 
+// denied is an event of a packet that a policy dropped.
+var denied = Event{Action: api.Deny, Reason: ReasonPolicy}
+
 func TestHubReportsPacketsOnlyToSubscribers(t *testing.T) {
-	kernel := &scripted{events: make(chan xdp.Event)}
-	most := xdp.EventFilter{PerSecond: 7, OneIn: 3}
-	s := New(kernel, most, func(_ context.Context, e xdp.Event, _ api.PodID, _ renderer.Decision) view.PacketVerdict {
-		return view.PacketVerdict{Reason: string(e.Reason)}
-	}, discard)
-	join := func(permitted bool) (*subscriber, func()) {
-		l, leave, err := s.join(permitted)
+	kernel := newScripted()
+	s := hubOf(kernel)
+	join := func(action string) (*subscriber, func()) {
+		l, _, leave, err := s.join(filterOf(action))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return l, leave
 	}
-	denied, leaveDenied := join(false)
-	all, leaveAll := join(true)
-	kernel.events <- xdp.Event{}
-	kernel.events <- xdp.Event{Reason: xdp.ReasonPolicy}
+	some, leaveDenied := join(view.WatchDenied)
+	all, leaveAll := join(view.WatchAll)
+	permitted := Event{Action: api.Permit}
+	kernel.events <- permitted
+	kernel.events <- denied
 	if v := <-all.queue; v.Reason != "" {
 		t.Errorf("who wants all is told of %+v first", v)
 	}
-	for name, l := range map[string]*subscriber{"denied": denied, "all": all} {
+	for name, l := range map[string]*subscriber{"denied": some, "all": all} {
 		if v := <-l.queue; v.Reason != "policy" {
 			t.Errorf("%s: told of %+v", name, v)
 		}
 	}
 	for range queued + 3 {
-		kernel.events <- xdp.Event{Reason: xdp.ReasonPolicy}
+		kernel.events <- denied
 	}
-	kernel.events <- xdp.Event{} // so that the one before was handed out
-	if n := denied.missed.Load(); n != 3 {
+	kernel.events <- permitted // so that the one before was handed out
+	if n := some.missed.Load(); n != 3 {
 		t.Errorf("%d verdicts are missed by who does not read, want 3", n)
 	}
 	leaveAll()
 	leaveDenied()
-	_, leave := join(false) // anew
+	_, leave := join(view.WatchDenied) // anew
 	leave()
-	for i, want := range []xdp.EventFilter{most, {PerSecond: 7, OneIn: 3, Permitted: true}, most, {}, most, {}} {
+	for i, want := range []Wanted{Denied, All, Denied, Nothing, Denied, Nothing} {
 		if i >= len(kernel.told) || kernel.told[i] != want {
 			t.Fatalf("the kernel was asked for %+v, the %d. must be %+v", kernel.told, i, want)
 		}
 	}
-	_, leave = join(true)
+	_, leave = join(view.WatchAll)
 	s.End()
 	leave()
-	if _, _, err := s.join(true); err == nil {
+	if _, _, _, err := s.join(filterOf(view.WatchAll)); err == nil {
 		t.Error("an agent that ends can be listened to")
 	}
-	if last := kernel.told[len(kernel.told)-1]; last != (xdp.EventFilter{}) {
+	if last := kernel.told[len(kernel.told)-1]; last != Nothing {
 		t.Errorf("after the end the kernel tells %+v", last)
 	}
 }
@@ -133,13 +170,10 @@ func TestHubReportsPacketsOnlyToSubscribers(t *testing.T) {
 // TestWatchReportsLostSource has the kernel's events end with an error
 // while two watch, and has it end so again for one who asks again.
 func TestWatchReportsLostSource(t *testing.T) {
-	kernel := &scripted{events: make(chan xdp.Event), broken: make(chan error)}
-	most := xdp.EventFilter{PerSecond: 7}
-	s := New(kernel, most, func(_ context.Context, e xdp.Event, _ api.PodID, _ renderer.Decision) view.PacketVerdict {
-		return view.PacketVerdict{Action: api.Deny, Reason: string(e.Reason)}
-	}, discard)
+	kernel := newScripted()
+	s := hubOf(kernel)
 	for range 2 {
-		beside, leave, err := s.join(false)
+		beside, _, leave, err := s.join(filterOf(view.WatchDenied))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +185,7 @@ func TestWatchReportsLostSource(t *testing.T) {
 			watching = len(s.all)
 			s.mu.Unlock()
 		}
-		kernel.events <- xdp.Event{Reason: xdp.ReasonPolicy}
+		kernel.events <- denied
 		kernel.broken <- errors.New("no such device")
 		if err := <-answered; err != nil {
 			t.Fatal(err)
@@ -168,7 +202,7 @@ func TestWatchReportsLostSource(t *testing.T) {
 		}
 		leave()
 	}
-	if want := []xdp.EventFilter{most, most, {}, most, most, {}}; !slices.Equal(kernel.told, want) {
+	if want := []Wanted{Denied, Denied, Nothing, Denied, Denied, Nothing}; !slices.Equal(kernel.told, want) {
 		t.Errorf("the kernel was asked for %+v, want %+v", kernel.told, want)
 	}
 }
