@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/internal/serve/collectors"
 	"github.com/sluice-net/sluice/internal/version"
 )
 
@@ -48,9 +49,9 @@ func newMetrics(r *Reflector) *metrics {
 		ConstLabels: prometheus.Labels{"version": version.Get().Version, "goversion": version.Get().Go},
 	})
 	info.Set(1)
-	m.panics = serve.PanicCounter("sluice_ksr")
+	m.panics = collectors.Panics("sluice_ksr")
 	m.registry.MustRegister(m.events, m.problems, m.terms, m.delay, m.panics, info, collector{r})
-	m.registry.MustRegister(serve.OfTheProcess()...)
+	m.registry.MustRegister(collectors.OfTheProcess()...)
 	return m
 }
 

@@ -18,9 +18,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
 const (
@@ -35,21 +32,6 @@ var usual = limits{header: 5 * time.Second, body: 20 * time.Second, answer: 20 *
 
 // MostScrapes is how many metrics requests are answered at once.
 const MostScrapes = 16
-
-// PanicCounter returns the metric of a program that counts panics of handlers.
-func PanicCounter(program string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{
-		Name: program + "_api_panics_total", Help: "Requests whose handler panicked; each is answered with status 500 and logged with its stack.",
-	})
-}
-
-// OfTheProcess returns the metrics of the Go runtime and of the process.
-func OfTheProcess() []prometheus.Collector {
-	return []prometheus.Collector{
-		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsGC)),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	}
-}
 
 // Server answers requests. Panicked may be nil.
 type Server struct {

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/internal/serve/collectors"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/plugins/policy"
 )
@@ -61,14 +62,14 @@ func New() *Metrics {
 			Name: "sluice_problems_total", Help: "Problems of objects that were reported: what is wrong there permits nothing.",
 		}),
 	}
-	m.panics = serve.PanicCounter("sluice")
+	m.panics = collectors.Panics("sluice")
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "sluice_build_info", Help: "Always 1; the labels say which build this is.",
 		ConstLabels: prometheus.Labels{"version": version.Get().Version, "goversion": version.Get().Go},
 	})
 	info.Set(1)
 	m.registry.MustRegister(m.events, m.stages, m.propagation, m.transactions, m.problems, m.panics, info)
-	m.registry.MustRegister(serve.OfTheProcess()...)
+	m.registry.MustRegister(collectors.OfTheProcess()...)
 	return m
 }
 
