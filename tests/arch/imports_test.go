@@ -54,6 +54,8 @@ var mayImport = []struct {
 	{"renderer/xdp/internal/attach", []string{"renderer/xdp/bpf", "renderer/xdp/internal/loader", "renderer/xdp/internal/pins"}},
 	{"renderer/xdp/internal/policymap", []string{"renderer/xdp/bpf", "renderer/xdp/compile", "renderer/xdp/internal/..."}},
 	{"renderer/xdp/...", []string{"api/...", "renderer", "renderer/cache", "renderer/internal/...", "renderer/xdp/...", "endpoints/gate"}}, // one renderer in several packages
+	{"renderer/secgroup/internal/permits", []string{"api/...", "renderer", "renderer/internal/..."}},
+	{"renderer/secgroup/...", []string{"api/...", "renderer", "renderer/internal/...", "renderer/secgroup", "renderer/secgroup/internal/permits"}}, // one renderer in several packages
 	{"renderer/acl/internal/entries/...", []string{"api/...", "renderer", "renderer/cache", "renderer/internal/...", "renderer/acl/internal/entries"}},
 	{"renderer/acl/internal/expand", []string{"api/...", "renderer/cache", "renderer/internal/...", "renderer/acl/internal/entries"}},
 	{"renderer/acl/internal/layout", []string{"renderer/cache", "renderer/internal/...", "renderer/acl/internal/entries"}},
@@ -105,16 +107,17 @@ var onlyIn = []struct {
 // pure maps a tree to the packages of the standard library that it must not import: packages that
 // compute policy use no clocks, sockets, files or environment.
 var pure = map[string][]string{
-	"api":                           {"net/http", "os", "sync", "time"},
-	"endpoints":                     {"net/http", "os", "net", "sync"},
-	"plugins/policy/...":            {"net/http", "os", "net"},
-	"renderer/internal/...":         {"net/http", "os", "net", "sync", "time"},
-	"renderer/cache/...":            {"net/http", "os", "net", "sync", "time"},
-	"renderer/acl/internal/entries": {"net/http", "os", "net", "sync", "time"},
-	"renderer/acl/internal/layout":  {"net/http", "os", "net", "sync", "time"},
-	"renderer/acl/internal/expand":  {"net/http", "os", "net", "sync", "time"},
-	"renderer/xdp/compile":          {"net/http", "os", "net", "sync", "time"},
-	"internal/oracle":               {"net/http", "os", "net", "sync", "time"},
+	"api":                                {"net/http", "os", "sync", "time"},
+	"endpoints":                          {"net/http", "os", "net", "sync"},
+	"plugins/policy/...":                 {"net/http", "os", "net"},
+	"renderer/internal/...":              {"net/http", "os", "net", "sync", "time"},
+	"renderer/cache/...":                 {"net/http", "os", "net", "sync", "time"},
+	"renderer/acl/internal/entries":      {"net/http", "os", "net", "sync", "time"},
+	"renderer/acl/internal/layout":       {"net/http", "os", "net", "sync", "time"},
+	"renderer/acl/internal/expand":       {"net/http", "os", "net", "sync", "time"},
+	"renderer/secgroup/internal/permits": {"net/http", "os", "net", "sync", "time"},
+	"renderer/xdp/compile":               {"net/http", "os", "net", "sync", "time"},
+	"internal/oracle":                    {"net/http", "os", "net", "sync", "time"},
 }
 
 func matches(pattern, pkg string) bool {

@@ -1,0 +1,384 @@
+package secgroup_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+	"github.com/sluice-net/sluice/renderer/secgroup"
+	"github.com/sluice-net/sluice/tests/secgrouptest"
+)
+
+// exact has no limit that random rules reach.
+const exact = 1 << 20
+
+func stack(t testing.TB, o secgroup.Options) *secgrouptest.Stack {
+	t.Helper()
+	s, err := secgrouptest.NewStack(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func pooled() secgroup.Options {
+	return secgroup.Options{DefaultGroups: []string{secgrouptest.Default}, MaxRules: exact}
+}
+
+func TestRendererConforms(t *testing.T) {
+	grouped := pooled()
+	grouped.AddressGroups = true
+	for name, tt := range map[string]struct {
+		options secgroup.Options
+		late    bool
+	}{
+		"default groups":    {pooled(), false},
+		"groups of its own": {secgroup.Options{MaxRules: exact}, false},
+		"address groups":    {grouped, false},
+		"answers are lost":  {pooled(), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			renderertest.Run(t, func(t testing.TB) renderertest.Subject {
+				s := stack(t, tt.options)
+				s.Late = tt.late
+				return s
+			})
+		})
+	}
+}
+
+var (
+	web   = api.PodID{Namespace: "shop", Name: "web"}
+	other = api.PodID{Namespace: "shop", Name: "other"}
+)
+
+func ip(s string) netip.Addr       { return netip.MustParseAddr(s) }
+func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
+
+// from returns a list of permits from nets, and a last deny, as every list of the contract has.
+func from(rules ...api.ContivRule) *renderer.RuleList {
+	origins := make([][]api.Origin, len(rules)+1)
+	for i := range origins {
+		origins[i] = []api.Origin{{Policy: api.PolicyID{Namespace: "shop", Name: "p"}, Direction: api.Ingress, Rule: i}}
+	}
+	return renderer.NewRuleList(append(slices.Clone(rules), api.ContivRule{Action: api.Deny}), origins)
+}
+
+func permit(src string) api.ContivRule {
+	return api.ContivRule{Action: api.Permit, Src: api.PrefixNet(prefix(src)), Protocol: api.TCP, DstPort: api.Port(80)}
+}
+
+// closedTo is a pod that may be reached from the nets alone.
+func closedTo(addr string, nets ...string) renderer.PodConfig {
+	var rules []api.ContivRule
+	for _, n := range nets {
+		rules = append(rules, permit(n))
+	}
+	return renderer.PodConfig{IPs: []netip.Addr{ip(addr)}, Egress: from(rules...)}
+}
+
+func commit(t *testing.T, s *secgrouptest.Stack, pods map[api.PodID]renderer.PodConfig) error {
+	t.Helper()
+	txn := s.Renderer().NewTxn(false)
+	for pod, cfg := range pods {
+		txn.Render(pod, cfg)
+	}
+	return txn.Commit(t.Context())
+}
+
+func must(t *testing.T, s *secgrouptest.Stack, pods map[api.PodID]renderer.PodConfig) []secgroup.Op {
+	t.Helper()
+	before, _ := s.Calls()
+	if err := commit(t, s, pods); err != nil {
+		t.Fatal(err)
+	}
+	after, _ := s.Calls()
+	return after[len(before):]
+}
+
+func kinds(ops []secgroup.Op) (out []string) {
+	for _, op := range ops {
+		out = append(out, op.Kind.String())
+	}
+	return out
+}
+
+func flow(src, dst string, port uint16) api.Flow {
+	return api.Flow{Src: ip(src), Dst: ip(dst), Protocol: api.TCP, SrcPort: 40000, DstPort: port}
+}
+
+func TestRendererSharesGroupsAndChangesThemInPlace(t *testing.T) {
+	s := stack(t, pooled())
+	ops := kinds(must(t, s, map[api.PodID]renderer.PodConfig{web: closedTo("10.0.0.1", "10.0.0.9/32"), other: closedTo("10.0.0.2", "10.0.0.9/32")}))
+	want := []string{"create security group", "create rules of security group", "set security groups of port", "set security groups of port"}
+	if !slices.Equal(ops, want) { // the egress rules of a new group are what the pods need
+		t.Errorf("two pods with equal rules: %q, want %q", ops, want)
+	}
+	ops = kinds(must(t, s, map[api.PodID]renderer.PodConfig{web: closedTo("10.0.0.1", "10.0.0.8/32"), other: closedTo("10.0.0.2", "10.0.0.8/32")}))
+	if want := []string{"create rules of security group", "delete security group rule"}; !slices.Equal(ops, want) {
+		t.Errorf("a change of the rules of both: %q, want %q", ops, want)
+	}
+	ops = kinds(must(t, s, map[api.PodID]renderer.PodConfig{web: closedTo("10.0.0.1", "10.0.0.7/32")}))
+	if want := []string{"create security group", "create rules of security group", "set security groups of port"}; !slices.Equal(ops, want) {
+		t.Errorf("a change of the rules of one: %q, want %q", ops, want)
+	}
+	ops = kinds(must(t, s, map[api.PodID]renderer.PodConfig{web: closedTo("10.0.0.1", "10.0.0.8/32")}))
+	if want := []string{"set security groups of port", "delete security group"}; !slices.Equal(ops, want) {
+		t.Errorf("back again: %q, want %q", ops, want)
+	}
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	txn := s.Renderer().NewTxn(true)
+	txn.Render(web, closedTo("10.0.0.1", "10.0.0.8/32"))
+	txn.Render(other, closedTo("10.0.0.2", "10.0.0.8/32"))
+	before, _ := s.Calls()
+	if err := txn.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after, _ := s.Calls(); len(after) != len(before) {
+		t.Errorf("a restart with nothing changed: %q", kinds(after[len(before):]))
+	}
+}
+
+func TestRendererIsolatesOneDirectionOnly(t *testing.T) {
+	s := stack(t, secgroup.Options{})
+	must(t, s, map[api.PodID]renderer.PodConfig{web: closedTo("10.0.0.1")})
+	if s.Passes(flow("10.0.0.2", "10.0.0.1", 80)) || !s.Passes(flow("10.0.0.1", "10.0.0.2", 80)) {
+		t.Errorf("ingress alone is isolated, and the groups are\n%s", s.Neutron.Installed())
+	}
+}
+
+// TestRendererClosesWhatExplodes: too many rules close a direction, and the rules are reported.
+func TestRendererClosesWhatExplodes(t *testing.T) {
+	s := stack(t, secgroup.Options{MaxRules: 600})
+	deny := api.ContivRule{Src: api.PrefixNet(prefix("10.9.0.1/32")), Protocol: api.TCP, DstPort: api.Port(22)}
+	all := api.ContivRule{Action: api.Permit}
+	// Any remote but one address, for 250 protocols: those that no policy can name are left out.
+	must(t, s, map[api.PodID]renderer.PodConfig{web: {IPs: []netip.Addr{ip("10.0.0.1")}, Egress: from(deny, all)}})
+	gre := api.Flow{Src: ip("10.9.0.2"), Dst: ip("10.0.0.1"), Protocol: 47}
+	if !s.Passes(flow("10.9.0.1", "10.0.0.1", 23)) || s.Passes(flow("10.9.0.1", "10.0.0.1", 22)) || !s.Passes(flow("10.9.0.2", "10.0.0.1", 22)) || s.Passes(gre) {
+		t.Errorf("denied is more than the rule and the protocols without names, or less:\n%s", s.Neutron.Installed())
+	}
+	report := func(want string) {
+		t.Helper()
+		u := s.Groups.Unenforced()
+		if len(u) == 0 || !strings.Contains(u[0].Reason, want) || u[0].Effect != renderer.EffectClosed || u[0].Class != api.ClassLimit || u[0].Pods != 1 {
+			t.Errorf("reported is %+v, want %q", u, want)
+		}
+	}
+	report("every protocol other than")
+	var rules []api.ContivRule
+	for i := range 400 {
+		rules = append(rules, permit(fmt.Sprintf("10.%d.%d.0/24", 1+i/100, 2*(i%100))))
+	}
+	must(t, s, map[api.PodID]renderer.PodConfig{web: {IPs: []netip.Addr{ip("10.0.0.1")}, Egress: from(rules...)}})
+	if s.Passes(flow("10.1.0.1", "10.0.0.1", 80)) || !s.Passes(flow("10.0.0.1", "10.1.0.1", 80)) {
+		t.Errorf("a direction with too many rules is not closed, or the other one is:\n%s", s.Neutron.Installed())
+	}
+	report("too many rules of security groups")
+	must(t, s, map[api.PodID]renderer.PodConfig{web: closedTo("10.0.0.1")})
+	if u := s.Groups.Unenforced(); len(u) != 0 {
+		t.Errorf("reported is still %+v", u)
+	}
+}
+
+// TestRendererReportsSourcePorts: no security group matches them.
+func TestRendererReportsSourcePorts(t *testing.T) {
+	s := stack(t, secgroup.Options{})
+	open := permit("10.0.0.2/32")
+	open.SrcPort = api.Port(53)
+	must(t, s, map[api.PodID]renderer.PodConfig{web: {IPs: []netip.Addr{ip("10.0.0.1")}, Egress: from(open)}})
+	if u := s.Groups.Unenforced(); s.Passes(flow("10.0.0.2", "10.0.0.1", 80)) || len(u) != 1 || u[0].Class != api.ClassStack || u[0].Origin.Rule != 0 {
+		t.Errorf("a permit from a source port: reported %+v", u)
+	}
+}
+
+func TestRendererRepairsDriftAndLeavesOthersAlone(t *testing.T) {
+	s := stack(t, pooled())
+	pods := map[api.PodID]renderer.PodConfig{web: closedTo("10.0.0.1", "10.0.0.9/32")}
+	must(t, s, pods)
+	foreign := ""
+	for what, edit := range map[string]func(map[string]*secgroup.Group, map[string]*secgroup.Port){
+		"a rule more": func(groups map[string]*secgroup.Group, _ map[string]*secgroup.Port) {
+			for _, g := range groups {
+				if strings.HasPrefix(g.Name, "sluice/test/") {
+					g.Rules = append(g.Rules, secgroup.InstalledRule{ID: "x", Rule: secgroup.Rule{Direction: api.Ingress}})
+				}
+			}
+		},
+		"a rule less": func(groups map[string]*secgroup.Group, _ map[string]*secgroup.Port) {
+			for _, g := range groups {
+				if strings.HasPrefix(g.Name, "sluice/test/") {
+					g.Rules = g.Rules[:1]
+				}
+			}
+		},
+		"the group is gone": func(groups map[string]*secgroup.Group, ports map[string]*secgroup.Port) {
+			for id, g := range groups {
+				if strings.HasPrefix(g.Name, "sluice/test/") {
+					delete(groups, id)
+				}
+			}
+			for _, p := range ports {
+				p.Groups = []string{secgrouptest.Default}
+			}
+		},
+		"another group": func(groups map[string]*secgroup.Group, ports map[string]*secgroup.Port) {
+			groups["foreign"] = &secgroup.Group{ID: "foreign", Name: "sluice/test2/1", Rules: []secgroup.InstalledRule{{ID: "y", Rule: secgroup.Rule{}}}}
+			for _, p := range ports {
+				p.Groups = append(p.Groups, "foreign")
+			}
+		},
+	} {
+		want := s.Neutron.Installed()
+		s.Edit(func(groups map[string]*secgroup.Group, _ map[string]*secgroup.AddressGroup, ports map[string]*secgroup.Port) {
+			edit(groups, ports)
+		})
+		s.Groups.Refresh()
+		if ops := must(t, s, nil); len(ops) == 0 || s.Neutron.Installed() != want {
+			t.Errorf("%s: after %q the groups are\n%s\nwant\n%s", what, kinds(ops), s.Neutron.Installed(), want)
+		}
+		if len(s.Groups.State().Drift) == 0 {
+			t.Errorf("%s: no drift is counted", what)
+		}
+		s.Groups.Refresh()
+		if ops := must(t, s, nil); len(ops) > 0 {
+			t.Errorf("%s: repaired again: %q", what, kinds(ops))
+		}
+	}
+	s.Edit(func(groups map[string]*secgroup.Group, _ map[string]*secgroup.AddressGroup, _ map[string]*secgroup.Port) {
+		if groups["foreign"] != nil {
+			foreign = groups["foreign"].Name
+		}
+		if len(groups["foreign"].Rules) != 1 || groups[secgrouptest.Default] == nil {
+			t.Error("groups of others were changed")
+		}
+	})
+	if foreign == "" {
+		t.Error("the group of another cluster is gone")
+	}
+}
+
+// TestRendererClosesWhatHasNoQuota: pods without a group of ours are closed, others keep theirs.
+func TestRendererClosesWhatHasNoQuota(t *testing.T) {
+	s := stack(t, pooled())
+	must(t, s, map[api.PodID]renderer.PodConfig{web: closedTo("10.0.0.1", "10.0.0.9/32")})
+	full := true
+	s.Hook = func(op secgroup.Op) error {
+		if full && op.Kind == secgroup.CreateRules {
+			return fmt.Errorf("500 rules: %w", secgroup.ErrQuota)
+		}
+		return nil
+	}
+	err := commit(t, s, map[api.PodID]renderer.PodConfig{web: closedTo("10.0.0.1", "10.0.0.8/32"), other: closedTo("10.0.0.2", "10.0.0.9/32", "10.0.0.7/32")})
+	if !errors.Is(err, secgroup.ErrQuota) || renderer.IsRefused(err) {
+		t.Fatalf("the error is %v, want one of the quota that is tried again", err)
+	}
+	if !s.Passes(flow("10.0.0.9", "10.0.0.1", 80)) || s.Passes(flow("10.0.0.8", "10.0.0.1", 80)) {
+		t.Error("a pod with a group does not keep it")
+	}
+	if s.Passes(flow("10.0.0.9", "10.0.0.2", 80)) {
+		t.Error("a new pod is open")
+	}
+	full = false
+	must(t, s, nil)
+	if !s.Passes(flow("10.0.0.9", "10.0.0.2", 80)) || !s.Passes(flow("10.0.0.8", "10.0.0.1", 80)) || len(s.Dangling()) > 0 {
+		t.Errorf("with quota again it is not enforced, or leaves %q", s.Dangling())
+	}
+}
+
+// TestRendererWaitsForPorts: a pod without one is reported, and protected when it comes.
+func TestRendererWaitsForPorts(t *testing.T) {
+	s := stack(t, pooled())
+	txn := s.Groups.NewTxn(false) // beside the stack, which makes ports
+	txn.Render(web, closedTo("10.0.0.1"))
+	if err := txn.Commit(t.Context()); !errors.Is(err, renderer.ErrNoInterface) || !s.Groups.State().Waits(web) {
+		t.Fatalf("a pod without a port: %v", err)
+	}
+	s.SetPorts(map[netip.Addr]bool{ip("10.0.0.1"): true}, true)
+	if err := s.Groups.NewTxn(false).Commit(t.Context()); err != nil || s.Passes(flow("10.0.0.9", "10.0.0.1", 80)) {
+		t.Errorf("its port is there, and it is open: %v", err)
+	}
+	s.Edit(func(_ map[string]*secgroup.Group, _ map[string]*secgroup.AddressGroup, ports map[string]*secgroup.Port) {
+		ports["twin"] = &secgroup.Port{ID: "twin", IPs: []netip.Addr{ip("10.0.0.1")}, Groups: []string{secgrouptest.Default}}
+	})
+	s.Groups.Refresh()
+	err := s.Groups.NewTxn(false).Commit(t.Context())
+	if !errors.Is(err, secgroup.ErrSharedPort) || s.Passes(flow("10.0.0.9", "10.0.0.1", 80)) {
+		t.Errorf("two ports with its address: %v", err)
+	}
+	s.Edit(func(_ map[string]*secgroup.Group, _ map[string]*secgroup.AddressGroup, ports map[string]*secgroup.Port) {
+		delete(ports, "twin")
+		for _, p := range ports {
+			p.Unprotected = true
+		}
+	})
+	s.Groups.Refresh()
+	if err := s.Groups.NewTxn(false).Commit(t.Context()); !errors.Is(err, renderer.ErrNoInterface) {
+		t.Errorf("a port without port security: %v", err)
+	}
+}
+
+// TestRendererPermitsTheOwnNodeOnly: with NodeOf, pods with equal policies on other nodes have
+// other groups.
+func TestRendererPermitsTheOwnNodeOnly(t *testing.T) {
+	o := secgroup.Options{NodeOf: func(p api.PodID) []netip.Addr {
+		if p == web {
+			return []netip.Addr{ip("192.168.0.1")}
+		}
+		return []netip.Addr{ip("192.168.0.2")}
+	}}
+	for _, o.AddressGroups = range []bool{false, true} {
+		s := stack(t, o)
+		node := from(api.ContivRule{Action: api.Permit, Src: api.SetNet(api.NodeSet)})
+		txn := s.Renderer().NewTxn(false)
+		txn.UpdateSet(api.NodeSet, []netip.Prefix{prefix("192.168.0.1/32"), prefix("192.168.0.2/32")}, nil)
+		txn.Render(web, renderer.PodConfig{IPs: []netip.Addr{ip("10.0.0.1")}, Egress: node})
+		txn.Render(other, renderer.PodConfig{IPs: []netip.Addr{ip("10.0.0.2")}, Egress: node})
+		if err := txn.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !s.Passes(flow("192.168.0.1", "10.0.0.1", 80)) || s.Passes(flow("192.168.0.1", "10.0.0.2", 80)) {
+			t.Errorf("not the own node alone:\n%s", s.Neutron.Installed())
+		}
+	}
+}
+
+func TestNewRefusesBadOptions(t *testing.T) {
+	api := secgrouptest.NewNeutron()
+	for want, o := range map[string]secgroup.Options{
+		"no Neutron":      {Cluster: "c"},
+		"invalid cluster": {API: api, Cluster: "a/b\x1b[2J" + strings.Repeat("x", 1<<20)},
+		"at most 1 rules": {API: api, Cluster: "c", MaxRules: 1},
+		"exempt traffic":  {API: api, Cluster: "c", Infra: renderer.Infra{Addresses: []netip.Prefix{prefix("0.0.0.0/0")}}},
+	} {
+		if _, err := secgroup.New(o); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 500 {
+			t.Errorf("%s: error %.200v", want, err)
+		}
+	}
+}
+
+// TestRendererLosesNothingWhenItsContextHasEnded: the next commit does it all.
+func TestRendererLosesNothingWhenItsContextHasEnded(t *testing.T) {
+	s := stack(t, pooled())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	txn := s.Renderer().NewTxn(false)
+	txn.Render(web, closedTo("10.0.0.1"))
+	if err := txn.Commit(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatalf("commit: %v", err)
+	}
+	must(t, s, nil)
+	if s.Passes(flow("10.0.0.9", "10.0.0.1", 80)) {
+		t.Error("the change is lost")
+	}
+}

@@ -1,0 +1,176 @@
+package secgroup
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// snapshot is the immutable outcome of the last Commit that readers see.
+type snapshot struct {
+	state      renderer.State
+	unenforced []renderer.Unenforced
+	ends       map[netip.Addr]*ends
+	sets       map[api.SetID][]netip.Prefix // members of sets, and addresses of address groups
+	tables     map[worn]*ends
+}
+
+// worn is a group and one of the contents from which its rules were made. Contents with equal rules
+// may have other origins.
+type worn struct {
+	group   string
+	content *content
+}
+
+// ends are the tables of a group: of traffic to and from its ports.
+type ends struct {
+	lists  [2]*renderer.RuleList
+	tables [2]renderer.Table // by direction, without pods
+}
+
+// State implements renderer.Inspector. Connected reports whether Neutron answered the last Commit.
+func (r *Renderer) State() *renderer.State { return &r.published.Load().state }
+
+// Unenforced implements renderer.Reporter.
+func (r *Renderer) Unenforced() []renderer.Unenforced { return r.published.Load().unenforced }
+
+// Explain returns the decisions of the groups of both ends about the first packet of a flow, as the
+// last successful Commit installed them. Whether the backend of Neutron has applied them is known
+// only to that.
+func (r *Renderer) Explain(f api.Flow) (out []renderer.Decision) {
+	s := r.published.Load()
+	if f.Src == f.Dst {
+		return nil
+	}
+	for d, addr := range [2]netip.Addr{api.Ingress: f.Dst, api.Egress: f.Src} {
+		if e := s.ends[addr.Unmap()]; e != nil {
+			out = append(out, s.decide(&e.tables[d], e.lists[d], f))
+		}
+	}
+	slices.Reverse(out) // packets meet the source first
+	return renderer.WithRenderer(r.Name(), out)
+}
+
+// decide evaluates one table; its last rule matches everything. The origins are those of the rule
+// of the list that decides in the same way.
+func (s *snapshot) decide(t *renderer.Table, l *renderer.RuleList, f api.Flow) renderer.Decision {
+	inSet := func(id api.SetID, a netip.Addr) bool {
+		return slices.ContainsFunc(s.sets[id], func(p netip.Prefix) bool { return p.Contains(a) })
+	}
+	matches := func(r api.ContivRule) bool { return r.Matches(f, inSet) }
+	i := slices.IndexFunc(t.Rules, matches)
+	out := renderer.Decision{Table: t.Name, Rule: i, Match: t.Rules[i], Action: t.Rules[i].Action, Origins: t.Origins[i]}
+	if of := slices.IndexFunc(l.Rules(), matches); of >= 0 && l.Rules()[of].Action == out.Action {
+		out.Origins = l.Origins(of)
+	}
+	return out
+}
+
+// publish publishes the outcome of a Commit. While what Neutron holds is not known, readers see
+// what it held.
+func (r *Renderer) publish(err error) {
+	s := &snapshot{unenforced: r.reads.unenforced}
+	if old := r.published.Load(); old != nil {
+		*s = *old
+		s.unenforced = r.reads.unenforced
+	}
+	s.state = renderer.State{
+		Renderer: r.Name(), Connected: r.held != nil, Err: err, Pending: r.reads.pending, Drift: maps.Clone(r.reads.drift), Tables: s.state.Tables,
+	}
+	if r.held != nil && r.wanted != nil {
+		s.fill(r)
+	}
+	r.published.Store(s)
+}
+
+// fill sets what is installed.
+func (s *snapshot) fill(r *Renderer) {
+	before := s.tables
+	s.tables, s.ends, s.state.Tables = map[worn]*ends{}, map[netip.Addr]*ends{}, nil
+	s.fillSets(r)
+	pods, first := map[string][]api.PodID{}, map[string]*ends{}
+	for _, id := range slices.Sorted(maps.Keys(r.wanted.ports)) {
+		key := worn{r.groups[r.wanted.ports[id]], r.wanted.contents[id]}
+		if key.group == "" || key.content == nil {
+			continue
+		}
+		e := cmp.Or(s.tables[key], before[key])
+		if e == nil {
+			e = newEnds(key)
+		}
+		s.tables[key], first[key.group] = e, cmp.Or(first[key.group], e)
+		for _, a := range r.held.ports[id].IPs {
+			s.ends[a.Unmap()] = e
+		}
+		if pod, ok := r.wanted.owners[id]; ok {
+			pods[key.group] = append(pods[key.group], pod)
+		}
+	}
+	for _, group := range slices.Sorted(maps.Keys(pods)) { // a table without pods would apply to all
+		for _, t := range first[group].tables {
+			t.Pods = slices.Compact(slices.SortedFunc(slices.Values(pods[group]), api.PodID.Compare))
+			s.state.Tables = append(s.state.Tables, t)
+		}
+	}
+}
+
+// fillSets copies the members of the sets that have changed.
+func (s *snapshot) fillSets(r *Renderer) {
+	old := s.sets
+	s.sets = make(map[api.SetID][]netip.Prefix, len(r.desired.sets))
+	for id := range r.desired.sets {
+		if s.sets[id] = old[id]; r.reads.changed[id] || old[id] == nil {
+			s.sets[id] = r.desired.members(id)
+		}
+	}
+	for _, a := range r.held.addrs {
+		s.sets[api.NewSetID(a.Name)] = a.Addresses
+	}
+	clear(r.reads.changed)
+}
+
+// newEnds makes the tables of a group.
+func newEnds(of worn) *ends {
+	group, c := of.group, of.content
+	e := &ends{lists: c.lists}
+	sorted := slices.SortedFunc(maps.Keys(c.rules), Rule.Compare)
+	for d := range e.tables {
+		t := renderer.Table{Name: group + "/" + api.Direction(d).String(), Objects: []string{"security group " + group}}
+		for _, rule := range sorted {
+			if rule.Direction == api.Direction(d) {
+				t.Rules = append(t.Rules, rule.contiv())
+				t.Origins = append(t.Origins, c.rules[rule])
+			}
+		}
+		t.Entries = len(t.Rules)
+		t.Rules = append(t.Rules, api.ContivRule{Action: api.Deny})
+		t.Origins = append(t.Origins, c.deny[d])
+		e.tables[d] = t
+	}
+	return e
+}
+
+// contiv returns the rule as a six-tuple. An address group is a set.
+func (r Rule) contiv() api.ContivRule {
+	out := api.ContivRule{Action: api.Permit, Protocol: r.Protocol}
+	if r.First > 0 {
+		out.DstPort = api.Ports(r.First, r.Last)
+	}
+	remote := api.PrefixNet(netip.PrefixFrom(netip.IPv4Unspecified(), 0))
+	switch {
+	case r.AddressGroup != "":
+		remote = api.SetNet(api.NewSetID(r.AddressGroup))
+	case r.Remote.IsValid():
+		remote = api.PrefixNet(r.Remote)
+	case r.IPv6:
+		remote = api.PrefixNet(netip.PrefixFrom(netip.IPv6Unspecified(), 0))
+	}
+	if out.Dst = remote; r.Direction == api.Ingress {
+		out.Src, out.Dst = remote, api.Net{}
+	}
+	return out
+}
