@@ -104,9 +104,9 @@ for that name in every namespace unless it has one, as in shop/web-0, or --names
 kinds are
 
 ` + kinds.String() + `
-and may be written as kubectl has them: pod, po, netpol, np, ns, ep, no. Rules and tables are named by
-the table, or by a pod that has it. -o json and yaml print a list, which jsonpath= and go-template=
-see as well. -o name prints KIND/NAME, which get and describe take.
+and may be written as kubectl has them: pod, po, netpol, np, ns, ep, no. Rules and tables are named
+by the table, or by a pod that has it. -o json and yaml print a list, which jsonpath= and
+go-template= see as well. -o name prints KIND/NAME, which get and describe take.
 
 Exit codes: 0 done, 1 something that is named is not there, or a node does not enforce everything
 yet, 2 error.`,
