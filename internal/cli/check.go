@@ -23,10 +23,11 @@ func newCheck(o *options) *cobra.Command {
 		Use:   "check",
 		Short: "Read back what the dataplanes hold, and show what differs",
 		Long: `Read back what the dataplanes of the agent's node hold, and compare it with what was installed: in
-VPP every ACL of Sluice and what interfaces have of them, in the kernel the interfaces at which
-packets are decided, the programs that run there and their records in the policy map. Nothing is
-changed. What differs is repaired by the agent itself within a minute; what was repaired before is
-counted.
+VPP every ACL of Sluice and what interfaces have of them, and all session rules; in the kernel the
+interfaces at which packets are decided, the programs that run there and their records in the policy
+map; for a vpp-agent the keys in etcd, from which it cannot be seen what the vpp-agent has made of
+them. Nothing is changed. What differs is repaired by the agent itself within a minute; what was
+repaired before is counted.
 
 Exit codes: 0 nothing differs, 1 something does, 2 a dataplane cannot be read, or another error.`,
 		Example: `  sluicectl check

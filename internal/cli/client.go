@@ -166,9 +166,23 @@ func (c *client) unreachable(err error) error {
 	return fmt.Errorf("ask the agent on %s: %w", c.socket, err)
 }
 
-// stream asks a question whose answers come as long as they are wanted: until f returns an
-// error, which is returned, or the agent ends. It calls begun once answers may come.
-func (c *client) stream(ctx context.Context, path string, question any, begun func(), f func(json.RawMessage) error) error {
+// Get, Post, Stream and IsGone implement traffic.Agent.
+func (c *client) Get(ctx context.Context, path string, out any) error { return c.get(ctx, path, out) }
+
+// Post implements traffic.Agent.
+func (c *client) Post(ctx context.Context, path string, in, out any) error {
+	return c.post(ctx, path, in, out)
+}
+
+// IsGone implements traffic.Agent.
+func (*client) IsGone(err error) bool {
+	return errors.Is(err, errAgentEnded) || isCutOff(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
+}
+
+var errAgentEnded = errors.New("the agent has ended")
+
+// Stream implements traffic.Agent.
+func (c *client) Stream(ctx context.Context, path string, question any, last bool, begun func(), f func(json.RawMessage) error) error {
 	resp, err := c.send(ctx, http.MethodPost, path, question)
 	if err != nil {
 		return err
@@ -178,7 +192,10 @@ func (c *client) stream(ctx context.Context, path string, question any, begun fu
 	for dec := json.NewDecoder(resp.Body); ; {
 		var line json.RawMessage
 		if err := dec.Decode(&line); errors.Is(err, io.EOF) {
-			return errors.New("the agent has ended")
+			if last {
+				return nil
+			}
+			return errAgentEnded
 		} else if err != nil {
 			return c.cutOff(err)
 		}

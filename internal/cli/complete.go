@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-net/sluice/internal/cli/traffic"
 	"github.com/sluice-net/sluice/internal/term"
-	"github.com/sluice-net/sluice/internal/view"
 )
 
 // completionTime bounds how long an agent may take to complete a word.
@@ -21,15 +21,36 @@ type words func(r *getRun) ([]string, error)
 
 // flagWords are the values of flags: of all commands, or of the one that is named before the flag.
 var flagWords = map[string]words{
-	"namespace":   namespaces,
-	"matrix from": namespaces,
-	"matrix to":   namespaces,
-	"policy":      policyList.known,
-	"output":      always(formats...),
-	"action":      always(view.WatchDenied, view.WatchPermitted, view.WatchAll),
-	"direction":   always("ingress", "egress"),
-	"protocol":    always("tcp", "udp", "sctp", "icmp", "icmpv6"),
-	"through":     always("oracle", "acl", "session", "xdp"),
+	"namespace":      namespaces,
+	"from-namespace": namespaces,
+	"to-namespace":   namespaces,
+	"matrix from":    namespaces,
+	"matrix to":      namespaces,
+	"policy":         policyList.known,
+	"pod":            podNames,
+	"from-pod":       podNames,
+	"to-pod":         podNames,
+	"label":          podLabels,
+	"selector":       podLabels,
+	"from-label":     podLabels,
+	"to-label":       podLabels,
+	"output":         always(formats...),
+	"verdict":        always(traffic.Verdicts...),
+	"direction":      always(traffic.Directions...),
+	"protocol":       always(traffic.Protocols...),
+	"through":        always("oracle", "acl", "session", "xdp"),
+}
+
+// podLabels are the labels that pods have.
+func podLabels(r *getRun) (out []string, err error) {
+	pods, err := podList.ask(r.ctx(), r, r.namespace, "")
+	for _, p := range pods {
+		for k, v := range p.Labels {
+			out = append(out, k+"="+v)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), err
 }
 
 func always(list ...string) words {

@@ -25,7 +25,7 @@ type resource interface {
 
 // resources are in the order of the help.
 func resources() []resource {
-	return []resource{podList, policyList, setList, tableList, ruleList, endpointList, nodeList(), status{}}
+	return []resource{podList, policyList, namespaceList, setList, tableList, ruleList, endpointList, nodeList(), status{}}
 }
 
 // resourceOf returns the resource that a word names. A slash and a name may follow, as -o name
@@ -70,7 +70,7 @@ func (f *getFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "only this namespace")
 	flags.BoolVarP(&f.everywhere, "all-namespaces", "A", false, "all namespaces, as without --namespace")
-	flags.StringVarP(&f.selector, "selector", "l", "", "only pods with these labels, as in app=web,tier!=db, and their endpoints")
+	flags.StringVarP(&f.selector, "selector", "l", "", "only pods with these labels, as in app=web,tier!=db, and the policies, rules, tables and endpoints of such pods; namespaces by their own labels")
 	flags.BoolVarP(&f.watch, "watch", "w", false, "after the list, go on with what changes, looked for every second")
 	flags.BoolVar(&f.events, "output-watch-events", false, "with --watch, say whether things are added, modified or deleted")
 	flags.BoolVar(&f.noHeaders, "no-headers", false, "tables without a header line")
@@ -104,9 +104,9 @@ for that name in every namespace unless it has one, as in shop/web-0, or --names
 kinds are
 
 ` + kinds.String() + `
-and may be written as kubectl has them: pod, po, netpol, np, ep, no. Rules and tables are named by
-the table, or by a pod that has it. -o json and yaml print a list, which jsonpath= and go-template=
-see as well. -o name prints KIND/NAME, which get and describe take.
+and may be written as kubectl has them: pod, po, netpol, np, ns, ep, no. Rules and tables are named
+by the table, or by a pod that has it. -o json and yaml print a list, which jsonpath= and
+go-template= see as well. -o name prints KIND/NAME, which get and describe take.
 
 Exit codes: 0 done, 1 something that is named is not there, or a node does not enforce everything
 yet, 2 error.`,

@@ -54,8 +54,14 @@ func hostileAgent(t *testing.T) string {
 			}}}}, Changes: []suggest.Change{{Flips: true, Text: evil + long}}},
 			Renderers: []view.Answer{{Renderer: evil, Decides: []api.Direction{api.Egress}, Decisions: []renderer.Decision{{Table: evil}}, Meanings: []string{evil + long}, Foreign: []string{evil}}},
 		}},
-		"/v1/check": []view.Check{{Renderer: evil, Drift: []string{evil + long}, Foreign: []string{evil}}, {Renderer: evil, Error: evil}},
-		"/v1/nodes": []view.NodeEnforcement{{NodeStatus: view.NodeStatus{Node: evil, Version: evil, Time: time.Now()}, Enforced: view.EnforcedUnknown, Why: evil + long}},
+		"/v1/decisions": []view.Decided{{Renderer: evil, Origin: api.Origin{Policy: api.PolicyID{Namespace: evil, Name: long}}, Packets: 1 << 63}, {Packets: 1<<64 - 1}},
+		"/v1/traffic": view.Traffic{
+			Pods:  []view.PodTraffic{{Pod: pod, Denied: 1<<64 - 1, Permitted: 1}, {}},
+			Drops: []view.Drop{{Src: evil, Dst: long, Reason: evil, Origins: []api.Origin{{Policy: api.PolicyID{Namespace: evil, Name: evil}}}}, {Reason: long}},
+		},
+		"/v1/verdicts": view.PacketVerdict{Packets: 1<<64 - 1, Reason: evil + long, MatchedRule: view.MatchedRule{Table: evil}, Src: view.Party{Name: evil}},
+		"/v1/check":    []view.Check{{Renderer: evil, Drift: []string{evil + long}, Foreign: []string{evil}}, {Renderer: evil, Error: evil}},
+		"/v1/nodes":    []view.NodeEnforcement{{NodeStatus: view.NodeStatus{Node: evil, Version: evil, Time: time.Now()}, Enforced: view.EnforcedUnknown, Why: evil + long}},
 	}
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {
@@ -89,6 +95,9 @@ func TestOutputEscapesNames(t *testing.T) {
 		{"get", "pods"}, {"get", "policies"}, {"get", "sets"}, {"get", "status"}, {"get", "nodes"}, {"get", "pods", evil}, {"get", "rules"},
 		{"explain", evil + "/a", "b/c:80/tcp"}, {"get", "policy", evil}, {"inject", evil + "/a", "b/c:80/tcp"},
 		{"explain", "a/a", "b/c:80/tcp", "-v"}, {"explain", "a/a", "b/c:80/tcp"}, {"matrix"}, {"matrix", "--open"}, {"matrix", "--from", evil},
+		{"top", "policies"}, {"top", "rules"}, {"top", "pods"}, {"top", "drops"}, {"top", "drops", "-o", "json"}, {"top", "drops", "-o", "wide"},
+		{"watch", "verdicts", "--follow=false"}, {"watch", "verdicts", "--follow=false", "-o", "json"}, {"watch", "verdicts", "--follow=false", "-o", "yaml"},
+		{"watch", "verdicts", evil, "--count", "1"}, {"watch", "verdicts", "--label", evil}, {"top", "drops", "--sort-by", evil}, {"top", "pods", "--from-peer", evil},
 		{"check"}, {"get", "tables"}, {"get", "endpoints"}, {"get", "rules", "--no-headers"}, {"get", "pods", "-l", "a!=b"}, {"get", "pods", "-l", evil}, {"get", evil},
 		{"describe", "pod", evil + "/" + evil}, {"describe", "policy", evil + "/" + evil}, {"describe", "node", evil}, {"describe", "endpoint", evil + "/" + evil},
 		{"get", "pods", "-o", "name"}, {"get", "pods", "-o", "jsonpath={[0].node}"}, {"get", "pods", "-o", "go-template={{(index . 0).node}}"},

@@ -71,7 +71,7 @@ func (l listing[T]) get(r *getRun, names []string) error {
 		return errors.New("--contains is for lists without names: leave the names or the flag out")
 	}
 	if r.labels != nil && l.labelled == nil {
-		return fmt.Errorf("--selector selects pods and their endpoints: %s have no labels", l.what)
+		return fmt.Errorf("--selector selects pods, what is about them, and namespaces: %s have no labels", l.what)
 	}
 	if r.policy != "" && l.query == nil {
 		return fmt.Errorf("--policy is for nodes, not for %s", l.what)

@@ -161,3 +161,50 @@ func TestGetPoliciesIsUnknownWithoutReports(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 }
+
+// TestSelectorOfOtherKindsIsThatOfTheirPods selects what is about pods with a label, in a cluster
+// of a thousand of them.
+func TestSelectorOfOtherKindsIsThatOfTheirPods(t *testing.T) {
+	socket := realCluster(t)
+	list := func(args ...string) []string {
+		code, out, errOut := sluicectl(socket, "", append(append([]string{"get"}, args...), "-o", "name")...)
+		if code != ExitOK {
+			t.Fatalf("%v: exit code %d: %s", args, code, errOut)
+		}
+		return strings.Fields(out)
+	}
+	var all []view.Pod
+	_, text, _ := sluicectl(socket, "", "get", "pods", "-o", "json")
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		t.Fatal(err)
+	}
+	wanted := map[string]bool{}
+	selector := ""
+	for _, p := range all {
+		for k, v := range p.Labels {
+			if selector == "" && len(p.Policies) > 0 {
+				selector = k + "=" + v
+			}
+		}
+	}
+	k, v, _ := strings.Cut(selector, "=")
+	for _, p := range all {
+		for _, id := range p.Policies {
+			if p.Labels[k] == v {
+				wanted["policy/"+strings.TrimPrefix(id.Namespace+"/"+id.Name, "/")] = true
+			}
+		}
+	}
+	got := list("policies", "-l", selector)
+	if len(got) != len(wanted) || len(got) == 0 || len(got) == len(list("policies")) {
+		t.Errorf("%s: %d policies are selected, and pods with it have %d", selector, len(got), len(wanted))
+	}
+	for _, kind := range []string{"rules", "tables"} {
+		if some, every := list(kind, "-l", selector), list(kind); len(some) == 0 || len(some) >= len(every) {
+			t.Errorf("%s: %d of %d are selected", kind, len(some), len(every))
+		}
+	}
+	if got := list("namespaces", "-l", "kubernetes.io/metadata.name=nowhere"); len(got) != 0 {
+		t.Errorf("namespaces: %v", got)
+	}
+}

@@ -151,7 +151,7 @@ var policyList = listing[view.Policy]{
 		return p.Policy.Name == name && (in == "" || p.Policy.Namespace == in)
 	},
 	namespaced: true,
-	special:    special[view.Policy]{details: writeDetails},
+	special:    special[view.Policy]{details: writeDetails, labelled: ofPods(func(p view.Policy) []api.PodID { return p.Pods })},
 }
 
 var setList = listing[view.Set]{
@@ -166,7 +166,7 @@ var tableList = listing[view.Table]{
 	name:      func(t view.Table) string { return t.Renderer + " " + t.Table },
 	reference: func(t view.Table) string { return t.Table },
 	named:     func(t view.Table, in, name string) bool { return isTable(t.Table, t.Pods, in, name) },
-	special:   special[view.Table]{askedBy: podList.known},
+	special:   special[view.Table]{askedBy: podList.known, labelled: ofPods(func(t view.Table) []api.PodID { return t.Pods })},
 }
 
 var ruleList = listing[view.Rule]{
@@ -174,7 +174,7 @@ var ruleList = listing[view.Rule]{
 	name:      func(r view.Rule) string { return fmt.Sprintf("%s %s #%d", r.Renderer, r.Table, r.Index) },
 	reference: func(r view.Rule) string { return r.Table },
 	named:     func(r view.Rule, in, name string) bool { return isTable(r.Table, r.Pods, in, name) },
-	special:   special[view.Rule]{askedBy: podList.known},
+	special:   special[view.Rule]{askedBy: podList.known, labelled: ofPods(func(r view.Rule) []api.PodID { return r.Pods })},
 }
 
 // isTable reports whether a name is that of a table, or of one of the pods that have it.
@@ -194,12 +194,46 @@ var endpointList = listing[wire.Endpoint]{
 		return pod == name && (in == "" || namespace == in)
 	},
 	namespaced: true,
-	special: special[wire.Endpoint]{labelled: func(r *getRun, endpoints []wire.Endpoint) ([]wire.Endpoint, error) {
-		pods, err := podList.ask(r.ctx(), r, r.namespace, "")
-		selected := map[string]bool{}
-		for _, p := range pods {
-			selected[p.Pod.String()] = true
+	special: special[wire.Endpoint]{labelled: ofPods(func(e wire.Endpoint) []api.PodID {
+		var pod api.PodID
+		if pod.UnmarshalText([]byte(e.Pod)) != nil {
+			return nil // that of no pod
 		}
-		return slices.DeleteFunc(endpoints, func(e wire.Endpoint) bool { return !selected[e.Pod] }), err
+		return []api.PodID{pod}
+	})},
+}
+
+var namespaceList = listing[view.Namespace]{
+	what: "namespaces", single: "namespace", aliases: []string{"ns"}, short: "namespaces, with their labels, pods and policies", table: namespaceTable,
+	name:  func(n view.Namespace) string { return n.Namespace },
+	named: func(n view.Namespace, _, name string) bool { return n.Namespace == name },
+	special: special[view.Namespace]{labelled: func(r *getRun, all []view.Namespace) ([]view.Namespace, error) {
+		return slices.DeleteFunc(all, func(n view.Namespace) bool { return !r.labels.Matches(labels.Set(n.Labels)) }), nil
 	}},
+}
+
+func namespaceTable(all []view.Namespace, _ bool) *term.Table {
+	t := term.NewTable("NAMESPACE", "PODS", "POLICIES", "LABELS").Narrow(16, "LABELS").Narrow(20, "NAMESPACE")
+	for _, n := range all {
+		name := n.Namespace
+		if !n.Known {
+			name += " (not known)"
+		}
+		t.Row(name, n.Pods, n.Policies, dash(labelTexts(n.Labels)))
+	}
+	return t
+}
+
+// ofPods returns what selects the things that are about pods with the labels of --selector.
+func ofPods[T any](pods func(T) []api.PodID) func(r *getRun, items []T) ([]T, error) {
+	return func(r *getRun, items []T) ([]T, error) {
+		found, err := podList.ask(r.ctx(), r, "", "") // those of --namespace and of a name are selected already
+		selected := make(map[api.PodID]bool, len(found))
+		for _, p := range found {
+			selected[p.Pod] = true
+		}
+		return slices.DeleteFunc(items, func(item T) bool {
+			return !slices.ContainsFunc(pods(item), func(p api.PodID) bool { return selected[p] })
+		}), err
+	}
 }

@@ -51,16 +51,21 @@ func TestWatchFollowsVerdicts(t *testing.T) {
 		<-r.Context().Done()
 	}})
 	code, out, errOut := sluicectl(socket, "", "watch", "verdicts", "web", "-n", "shop", "--policy", "data/default-deny", "--action", "all",
-		"--direction", "ingress", "--peer", "10.0.0.0/24", "--protocol", "TCP", "--port", "5432", "--count", "2")
-	want := "12:30:15.250  deny    ingress  shop/web-0:4000 -> data/postgres-0:5432 tcp" + strings.Repeat(" ", 19) + "NetworkPolicy data/default-deny isolates ingress\n" +
+		"--direction", "ingress", "--peer", "10.0.0.0/24", "--protocol", "TCP", "--port", "5432", "--count", "2", "-l", "app in (web)",
+		"--from-pod", "a/b", "--from-label", "c", "--from-peer", "10.0.0.1", "--from-port", "1", "--since", "10m",
+		"--to-namespace", "d", "--to-pod", "e", "--to-label", "!f", "--to-peer", "fd00::/8", "--to-port", "65535")
+	want := "12:30:15.250  deny     ingress  shop/web-0:4000 -> data/postgres-0:5432 tcp" + strings.Repeat(" ", 19) + "NetworkPolicy data/default-deny isolates ingress\n" +
 		"... 41 packets not reported\n" +
-		"12:30:15.250  deny    ingress  2001:db8::1 -> data/postgres-0 icmpv6" + strings.Repeat(" ", 25) + "malformed\n"
+		"12:30:15.250  deny     ingress  2001:db8::1 -> data/postgres-0 icmpv6" + strings.Repeat(" ", 25) + "malformed\n"
 	if _, rows, _ := strings.Cut(out, "\n"); code != ExitOK || rows != want {
 		t.Errorf("exit code %d, %s; printed\n%swant\n%s", code, errOut, out, want)
 	}
 	in := api.Ingress
 	wantQ := view.Watch{
-		Action: "all", Namespace: "shop", Pod: "web", Policy: "data/default-deny", Direction: &in, Peer: netip.MustParsePrefix("10.0.0.0/24"), Protocol: api.TCP, Port: 5432,
+		Action: "all", Policy: "data/default-deny", Direction: &in, Protocol: api.TCP, Since: 10 * time.Minute,
+		WatchSide: view.WatchSide{Namespace: "shop", Pod: "web", Labels: "app in (web)", Peer: netip.MustParsePrefix("10.0.0.0/24"), Port: 5432},
+		From:      view.WatchSide{Namespace: "a", Pod: "b", Labels: "c", Peer: netip.MustParsePrefix("10.0.0.1/32"), Port: 1},
+		To:        view.WatchSide{Namespace: "d", Pod: "e", Labels: "!f", Peer: netip.MustParsePrefix("fd00::/8"), Port: 65535},
 	}
 	if got, _ := json.Marshal(asked[0]); string(got) != string(mustJSON(t, wantQ)) {
 		t.Errorf("the agent was asked %s, want %s", got, mustJSON(t, wantQ))
@@ -99,8 +104,15 @@ func TestWatchRefusesWithReason(t *testing.T) {
 	}{
 		{refusing, "nobody tells", nil},
 		{breaking, "nobody tells any more", nil},
-		{ending, "the agent has ended", nil},
-		{ending, `--action "drop": want deny, permit or all`, []string{"--action", "drop"}},
+		{ending, `--verdict "drop": want deny, permit or all`, []string{"--verdict", "drop"}},
+		{ending, `--from-label "a b": `, []string{"--from-label", "a b"}},
+		{ending, `--to-pod "a/b/c": want NAME or NAMESPACE/NAME`, []string{"--to-pod", "a/b/c"}},
+		{ending, `--pod "a/b" is not in namespace c`, []string{"--pod", "a/b", "-n", "c"}},
+		{ending, "POD and --pod are the same", []string{"web", "--pod", "web"}},
+		{ending, "--namespace and --all-namespaces exclude each other", []string{"-A", "-n", "web"}},
+		{ending, "--from-peer \"fe80::1%eth0\"", []string{"--from-peer", "fe80::1%eth0"}},
+		{ending, "--since -1s: want a time that is not negative", []string{"--since", "-1s"}},
+		{ending, "--to-port", []string{"--to-port", "65536"}},
 		{ending, "--direction", []string{"--direction", "in"}},
 		{ending, "--peer", []string{"--peer", "shop"}},
 		{ending, "--protocol", []string{"--protocol", "tpc"}},
@@ -109,5 +121,30 @@ func TestWatchRefusesWithReason(t *testing.T) {
 		if code != ExitError || !strings.Contains(errOut, c.want) {
 			t.Errorf("%v: exit code %d and %q, want one that says %q", c.args, code, errOut, c.want)
 		}
+	}
+}
+
+// TestVerdictsAreFollowedOverARestart has the agent end twice while it is watched. What is printed
+// goes on, and the gaps are told on the standard error.
+func TestVerdictsAreFollowedOverARestart(t *testing.T) {
+	var asked []view.Watch
+	socket := agent(t, map[string]http.HandlerFunc{"POST /v1/verdicts": func(w http.ResponseWriter, r *http.Request) {
+		var q view.Watch
+		if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+			t.Error(err)
+		}
+		asked = append(asked, q)
+		_ = json.NewEncoder(w).Encode(told()[0]) // a client that is gone fails the test itself
+	}})
+	code, out, errOut := sluicectl(socket, "", "watch", "verdicts", "-o", "json", "--count", "3", "--since", "1m")
+	if code != ExitOK || strings.Count(out, "\n") != 3 || strings.Count(errOut, "the agent has ended; asking again for 1m0s\n") != 2 || strings.Count(errOut, "what came in between is missing\n") != 2 {
+		t.Errorf("exit code %d, %s; printed\n%s", code, errOut, out)
+	}
+	if asked[0].Since != time.Minute || asked[1].Since != 0 {
+		t.Errorf("what was kept is asked for again: %+v", asked)
+	}
+	code, out, errOut = sluicectl(socket, "", "watch", "verdicts", "-o", "json", "--follow=false")
+	if code != ExitOK || strings.Count(out, "\n") != 1 || errOut != "" || !asked[3].Past {
+		t.Errorf("what was kept: exit code %d, %s; printed\n%s", code, errOut, out)
 	}
 }

@@ -64,6 +64,15 @@ const (
 	EnforcedUnknown Enforcement = "unknown" // of a node: it has no agent that reports
 )
 
+// Namespace is a namespace as the agent sees it.
+type Namespace struct {
+	Namespace string            `json:"namespace"`
+	Known     bool              `json:"known"` // its object has arrived
+	Labels    map[string]string `json:"labels,omitempty"`
+	Pods      int               `json:"pods"`
+	Policies  int               `json:"policies"`
+}
+
 // PodRelations are the policies that select a pod, and the rules that name it as a peer.
 type PodRelations struct {
 	Selecting []api.PolicyID    `json:"selecting,omitempty"`

@@ -206,6 +206,23 @@ func (r *reader) Counters() *renderer.State {
 	return out
 }
 
+// Guarded returns the tables whose denials are counted where their pods send, with these counters:
+// the tables of State do not have them. It is empty when the dataplane does not count.
+func (r *reader) Guarded() (out []renderer.Table) {
+	if !r.accumulator.IsOn() {
+		return nil
+	}
+	hits := r.accumulator.Read().Guarded
+	for _, p := range r.published.Load().guards {
+		if counted := hits[p.Of.Digest]; counted != nil {
+			out = append(out, renderer.Table{
+				Name: p.Of.Name(), Pods: p.Of.Pods, Rules: p.Of.Rules, Origins: p.Of.Origins, Packets: counted, CountedWith: expand.CountedWith(p.Of, p.Rules()),
+			})
+		}
+	}
+	return out
+}
+
 // Made returns the interfaces that sluice-cni made, as read last. Any goroutine may call it; it
 // does not wait for a Commit. OnChange is called when the result changes.
 func (r *reader) Made() []vpp.Made { return r.published.Load().made }

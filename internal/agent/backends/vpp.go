@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/endpoints"
 	"github.com/sluice-net/sluice/endpoints/wire"
 	"github.com/sluice-net/sluice/internal/agent/metrics"
+	"github.com/sluice-net/sluice/internal/agent/verdicts/sampled"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/plugins/bindings"
 	"github.com/sluice-net/sluice/renderer/acl"
@@ -25,6 +26,8 @@ type VPP struct {
 	identities        acl.PodIdentities
 	prompt            func()
 	committed         broadcast // after every transaction
+	mute              bool
+	sampled.Source    // made by Open
 }
 
 func newVPP(d Deps) (node.Backend, error) {
@@ -32,7 +35,8 @@ func newVPP(d Deps) (node.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &VPP{VPP: node.VPP{Options: o}}
+	v := &VPP{VPP: node.VPP{Options: o}, mute: d.Config.VPP.StatsSocket == "" && len(d.Config.VPP.Traces) == 0}
+	v.Socket, v.Nodes, v.Log = d.Config.VPP.Socket, d.Config.VPP.Traces, d.Log.With("plugin", "verdicts")
 	v.Watcher = watcher(d, bindings.Config{OnChange: v.interfacesChanged}, ".interfaces")
 	v.Options.Pods.Bindings, v.Options.Pods.Refuses = v.Watcher, v.identities.Refuses
 	return v, nil
@@ -41,8 +45,13 @@ func newVPP(d Deps) (node.Backend, error) {
 // Open implements node.Backend.
 func (v *VPP) Open(h node.Host) error {
 	v.prompt = h.OnChange
-	return v.VPP.Open(h)
+	err := v.VPP.Open(h)
+	v.Rules = v.ACL
+	return err
 }
+
+// Mute reports whether settings have VPP count and trace nothing.
+func (v *VPP) Mute() bool { return v.mute }
 
 // interfacesChanged makes the renderer look for the interfaces of pods again.
 func (v *VPP) interfacesChanged() {

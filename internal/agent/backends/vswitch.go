@@ -69,7 +69,8 @@ type watched struct {
 // sight is the trace of a packet at a time.
 type sight struct {
 	vswitch.Trace
-	at time.Time
+	at   time.Time
+	done chan<- struct{} // closed once it is reported; may be nil
 }
 
 // Wants implements vswitch.Observer.
@@ -81,7 +82,7 @@ func (w *watched) Wants(dropped bool) bool {
 // Saw implements vswitch.Observer.
 func (w *watched) Saw(t vswitch.Trace) {
 	select {
-	case w.seen <- sight{t, time.Now()}:
+	case w.seen <- sight{Trace: t, at: time.Now()}:
 	default:
 		w.missed.Add(1)
 	}
@@ -98,10 +99,25 @@ func (v *Vswitch) Report(w verdicts.Wanted) error {
 	return nil
 }
 
-// Injected reports a packet that was sent to try what becomes of it.
-func (v *Vswitch) Injected(t vswitch.Trace) {
-	if v.watched.Wants(t.Verdict == api.Deny) {
-		v.watched.Saw(t)
+// reportTime bounds how long Injected waits.
+const reportTime = time.Second
+
+// Injected reports a packet that was sent to try what becomes of it, and waits until that is known.
+func (v *Vswitch) Injected(ctx context.Context, t vswitch.Trace) {
+	if !v.watched.Wants(t.Verdict == api.Deny) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportTime)
+	defer cancel()
+	done := make(chan struct{})
+	select {
+	case v.watched.seen <- sight{t, time.Now(), done}:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
 	}
 }
 
@@ -115,6 +131,9 @@ func (v *Vswitch) Events(ctx context.Context, f func(verdicts.Event)) error {
 			for _, e := range v.verdicts(s) {
 				e.Missed = v.watched.missed.Swap(0)
 				f(e)
+			}
+			if s.done != nil {
+				close(s.done)
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -33,6 +34,7 @@ type VPP struct {
 	Sessions     uint32        `koanf:"session-table"`
 	PauseBudget  string        `koanf:"vpp-pause-budget"`
 	Services     []string      `koanf:"service-cidr"`
+	Traces       []string      `koanf:"vpp-traces"`
 }
 
 // vswitchFlags adds the flags of every vswitch, the embedded one included.
@@ -53,6 +55,7 @@ func vppFlags(f *pflag.FlagSet) {
 	settings.Rename(f, "grace", "grace-period")
 	f.String("vpp-pause-budget", "1%", "share of time that rule changes may pause VPP's workers; changes that only permit more traffic wait for it, at most 2 s; 100%: no change waits")
 	f.StringSlice("service-cidr", nil, "CIDRs of services that VPP translates to pod addresses (CNAT, nat44); policy for packets to them applies after translation; none: VPP translates no services")
+	f.StringSlice("vpp-traces", nil, "input nodes of VPP, such as memif-input, of which sluicectl watch verdicts traces packets, 20 of each node and worker in a second; none: verdicts have no addresses and ports")
 	f.Duration("udp-idle-timeout", 2*time.Minute, "idle timeout of VPP's UDP sessions; 0: keep VPP's setting, 10 minutes by default")
 	f.Uint32("session-table", 0, "most ACL sessions in VPP, for all pods together; once an interface has ACLs, the size of the existing table is the limit; 0: keep VPP's setting, 500000 by default")
 }
@@ -80,7 +83,19 @@ func (v VPP) options(e Enforce) (acl.Options, error) {
 	o.Infra, errInfra = e.Exempt()
 	o.Pacing.PauseBudget, errBudget = v.pauses()
 	o.Services, errServices = v.services()
-	return o, errors.Join(errEstablished, errOrientation, errInfra, errBudget, errServices)
+	return o, errors.Join(errEstablished, errOrientation, errInfra, errBudget, errServices, v.checkTraces())
+}
+
+// node is the name of a node of VPP. It becomes a part of a command.
+var node = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+
+func (v VPP) checkTraces() error {
+	for _, name := range v.Traces {
+		if !node.MatchString(name) {
+			return fmt.Errorf("--vpp-traces %.100q: want the name of an input node of VPP, such as memif-input", name)
+		}
+	}
+	return nil
 }
 
 // pauses parses the share of time that changes may pause VPP. It is 0 for the embedded dataplane,

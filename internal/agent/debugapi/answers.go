@@ -151,19 +151,21 @@ func (a *Answers) inject(ctx context.Context, q view.Question) ([]view.Injection
 		}
 		return differ, nil
 	})
-	a.report(walks)
+	a.report(ctx, walks)
 	return out, err
 }
 
 // report tells those who watch verdicts of packets that were sent.
-func (a *Answers) report(walks []node.Walk) {
-	watched, ok := a.Dataplane.(interface{ Injected(t vswitch.Trace) })
+func (a *Answers) report(ctx context.Context, walks []node.Walk) {
+	watched, ok := a.Dataplane.(interface {
+		Injected(ctx context.Context, t vswitch.Trace)
+	})
 	if !ok {
 		return
 	}
 	for _, w := range walks {
 		for _, v := range w.Visits {
-			watched.Injected(v.Trace)
+			watched.Injected(ctx, v.Trace)
 		}
 	}
 }

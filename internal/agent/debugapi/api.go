@@ -102,6 +102,7 @@ func (a *API) Reader() Routes {
 		"GET /v1/nodes":             list(a.nodes),
 		"GET /v1/pods":              list(a.Lists.pods),
 		"GET /v1/policies":          list(a.Lists.policies),
+		"GET /v1/namespaces":        list(a.Lists.namespaces),
 		"GET /v1/sets":              list(a.Lists.sets),
 		"GET /v1/tables":            list(a.Lists.tables),
 		"GET /v1/rules":             list(a.Lists.rules),

@@ -33,7 +33,7 @@ func checkOf(ctx context.Context, r renderer.Renderer) view.Check {
 	}
 	c, ok := renderer.As[renderer.Checker](r)
 	if !ok {
-		v.Error = "its dataplane cannot be read back"
+		v.Error = "the dataplane of renderer " + r.Name() + " cannot be read back"
 		return v
 	}
 	var err error

@@ -67,13 +67,34 @@ func podView(p policy.Pod) view.Pod {
 	if p.Egress != nil {
 		v.Isolated = append(v.Isolated, api.Egress)
 	}
-	if len(p.Labels) > 0 {
-		v.Labels = map[string]string{}
-		for _, l := range p.Labels {
-			v.Labels[l.Key] = l.Value
+	v.Labels = labelsOf(p.Labels)
+	return v
+}
+
+// labelsOf returns nil for none.
+func labelsOf(all policy.Labels) map[string]string {
+	if len(all) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(all))
+	for _, l := range all {
+		out[l.Key] = l.Value
+	}
+	return out
+}
+
+func (l *Lists) namespaces(ctx context.Context, f Filter) ([]view.Namespace, error) {
+	s, err := l.Node.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []view.Namespace{}
+	for _, n := range s.Namespaces {
+		if f.wants(n.Name, n.Name) {
+			out = append(out, view.Namespace{Namespace: n.Name, Known: n.Known, Labels: labelsOf(n.Labels), Pods: n.Pods, Policies: n.Policies})
 		}
 	}
-	return v
+	return out, nil
 }
 
 // The states of local pods with an address.

@@ -38,6 +38,7 @@ type Reader func(aclIndex uint32) (packets []uint64, ok bool)
 type Counts struct {
 	Decided map[renderer.CounterKey]uint64
 	Hits    map[renderer.Digest][]uint64 // by installed table and rule
+	Guarded map[renderer.Digest][]uint64 // the same, of tables that guards hold: what these denied
 }
 
 // readerWait is how long a reader waits for a call of the vswitch.
@@ -154,7 +155,7 @@ func (y *Accumulator) Read() *Counts {
 		return y.last.Load()
 	}
 	defer y.release()
-	c := &Counts{Decided: maps.Clone(y.past), Hits: make(map[renderer.Digest][]uint64, len(y.held))}
+	c := &Counts{Decided: maps.Clone(y.past), Hits: make(map[renderer.Digest][]uint64, len(y.held)), Guarded: map[renderer.Digest][]uint64{}}
 	by := make(map[*holding][]uint64, len(y.held))
 	for _, h := range y.held {
 		by[h] = make([]uint64, len(h.table.Rules))
@@ -167,6 +168,7 @@ func (y *Accumulator) Read() *Counts {
 	for h, hits := range by {
 		addDecisions(c.Decided, h.table, hits, h.pieces)
 		if h.guards {
+			c.Guarded[h.table.Digest] = hits
 			continue
 		}
 		for i, n := range y.rules[h.table.Digest] {
