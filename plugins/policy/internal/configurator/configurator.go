@@ -34,6 +34,8 @@ type Configurator struct {
 	waiting  map[api.PodID]waiting  // pods whose new rules the renderers do not have yet
 	shares   shares
 	batch    int                          // BatchPairs
+	steps    int                          // draftSteps
+	draft    *draft                       // of a pod that waits; nil for none
 	retained map[api.SetID][]netip.Prefix // members of dropped sets that renderers still have
 }
 
@@ -64,6 +66,7 @@ func New(o Options) *Configurator {
 		refused:  map[api.SetID]struct{}{},
 		shares:   newShares(),
 		batch:    BatchPairs,
+		steps:    draftSteps,
 		retained: map[api.SetID][]netip.Prefix{},
 	}
 	if c.members == nil {

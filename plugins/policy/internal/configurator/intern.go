@@ -47,8 +47,8 @@ func newInterner(allowNode bool) *interner {
 // acquire returns the profile of some policies, and of those of pods that share an address, and
 // adds a reference to it. taken reports whether the ID of a derived set is already used for another
 // set. If a new list has more pairs than limit returns, acquire closes it for the reason that limit
-// returns.
-func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, taken func(api.SetID) bool, limit func() (pairs int, why string)) *profile {
+// returns. It takes lists that are in the draft from there.
+func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, drafted *draft, taken func(api.SetID) bool, limit func() (pairs int, why string)) *profile {
 	slice := idOfSlice(policies)
 	if p := in.bySlice[slice]; p != nil && len(shared) == 0 {
 		p.uses++
@@ -68,9 +68,13 @@ func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, 
 	for _, d := range []api.Direction{api.Ingress, api.Egress} {
 		p.pairs[d] = p.pairsOf(d, ofTenants)
 		in.pairs += p.pairs[d]
-		if p.pairs[d] > most {
+		list := drafted.of(policies, shared, d)
+		switch {
+		case p.pairs[d] > most:
 			in.fill(p, d, why, taken)
-		} else {
+		case list != nil:
+			p.lists[d] = in.intern(list, taken)
+		default:
 			in.fill(p, d, "", taken)
 		}
 	}
@@ -83,7 +87,7 @@ func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, 
 // fill generates a list of a profile, or closes it if a reason is given.
 func (in *interner) fill(p *profile, d api.Direction, why string, taken func(api.SetID) bool) {
 	p.why[d] = why
-	p.lists[d] = in.acquireList(generateOrClose(why, d, p.policies, in.allowNode, p.shared...), taken)
+	p.lists[d] = in.intern(finish(generateOrClose(why, d, p.policies, in.allowNode, p.shared...), noPause), taken)
 }
 
 // keyOf returns the key of the profile of some policies; it returns false if one of them is in no
@@ -147,26 +151,26 @@ func (in *interner) release(p *profile) {
 	}
 }
 
-// acquireList returns the one list that equals g; it returns nil for nil.
-func (in *interner) acquireList(g *generated, taken func(api.SetID) bool) *list {
+// intern returns the one list that equals g; it returns nil for nil.
+func (in *interner) intern(g *finished, taken func(api.SetID) bool) *list {
 	if g == nil {
 		return nil
 	}
-	g.refuse(func(s addressSet) bool {
+	if g.refuse(func(s addressSet) bool {
 		other := in.derived.byID[s.id]
 		return taken(s.id) || other != nil && !s.equal(other.addressSet)
-	})
-	rules := renderer.NewRuleList(g.rules, g.origins)
-	key := listKey{rules.Digest(), digestOrigins(g.origins, g.refused)}
-	l := in.lists[key]
+	}) {
+		g = finish(g.generated, noPause)
+	}
+	l := in.lists[g.key]
 	if l == nil {
-		l = &list{key: key, rules: rules, refused: g.refused}
+		l = &list{key: g.key, rules: g.rules, refused: g.refused}
 		in.noteRefused(l, true)
 		for _, s := range g.sets {
 			l.sets = append(l.sets, s.id)
 			in.derived.use(s)
 		}
-		in.lists[key] = l
+		in.lists[g.key] = l
 	}
 	l.uses++
 	return l

@@ -58,6 +58,13 @@ func (t *Txn) applyPods() {
 			unused = append(unused, p)
 		}
 	}
+	if d := t.c.draft; d != nil && !d.change.same(now[d.pod]) {
+		if _, waits := t.c.waiting[d.pod]; !waits {
+			t.c.Abandon()
+		}
+	} else {
+		t.c.Abandon() // its lists are applied
+	}
 	t.closeNew()
 	t.applyShares()
 	for _, p := range unused {
@@ -75,7 +82,7 @@ func (t *Txn) applyPod(pod api.PodID, change podChange) *profile {
 		slices.EqualFunc(old.shared, change.shared, api.Sharing.Equal) {
 		return nil
 	}
-	p := t.c.interner.acquire(change.policies, change.shared, t.c.taken, func() (int, string) {
+	p := t.c.interner.acquire(change.policies, change.shared, t.c.draft, t.c.taken, func() (int, string) {
 		return t.c.shares.limit(pod.Namespace), tooLarge(pod.Namespace, t.c.shares.namespace)
 	})
 	t.apply(pod, &podState{change.ips, change.policies, change.shared, p, p.configFor(change.ips)})

@@ -130,14 +130,19 @@ type list struct {
 type listKey struct{ rules, origins renderer.Digest }
 
 // digestOrigins returns a digest of the origins of a list and of its refusals.
-func digestOrigins(origins [][]api.Origin, refused []refusal) renderer.Digest {
+func digestOrigins(origins [][]api.Origin, refused []refusal, pause func(steps int)) renderer.Digest {
 	h := sha256.New()
 	var b []byte
 	for _, r := range refused {
 		origins = append(slices.Clip(origins), r.origins)
 		h.Write([]byte(r.reason))
 	}
+	steps := 0
 	for _, of := range origins {
+		if steps += 1 + len(of); steps > BatchPairs/4 {
+			pause(steps)
+			steps = 0
+		}
 		b = binary.BigEndian.AppendUint32(b[:0], uint32(len(of)))
 		for _, o := range of {
 			b = append(b, byte(o.Policy.Kind), byte(o.Direction))
