@@ -59,15 +59,18 @@ func (s *podState) selected() int {
 // New returns a Configurator that knows no pods.
 func New(o Options) *Configurator {
 	c := &Configurator{
-		interner: newInterner(!o.DenyNode),
 		members:  o.Sets,
 		pods:     map[api.PodID]*podState{},
 		sizes:    map[api.SetID]int{},
 		refused:  map[api.SetID]struct{}{},
-		shares:   newShares(),
+		shares:   newShares(o.Renderers),
 		batch:    BatchPairs,
 		steps:    draftSteps,
 		retained: map[api.SetID][]netip.Prefix{},
+	}
+	c.interner = newInterner(!o.DenyNode, nil)
+	if len(c.shares.bounds) > 1 {
+		c.interner.sizes = c.sizes
 	}
 	if c.members == nil {
 		c.members = noSets{}
@@ -191,9 +194,10 @@ func (c *Configurator) updateSize(id api.SetID, added, removed int) (accepted bo
 		c.refused[id] = struct{}{}
 		return false
 	}
-	c.sizes[id] += added - removed
-	if c.sizes[id] <= 0 {
+	before := c.sizes[id]
+	if c.sizes[id] += added - removed; c.sizes[id] <= 0 {
 		delete(c.sizes, id)
 	}
+	c.interner.resize(id, before)
 	return true
 }

@@ -33,11 +33,10 @@ type finished struct {
 // abandoned ends the coroutine of a draft.
 type abandoned struct{}
 
-// newDraft begins to generate the lists of a pod whose pairs do not exceed a limit.
-func newDraft(pod api.PodID, change podChange, most int, allowNode bool) *draft {
+// newDraft begins to generate the lists of a pod, but for those that are to be closed.
+func newDraft(pod api.PodID, change podChange, closed reasons, allowNode bool) *draft {
 	d := &draft{pod: pod, change: change}
 	policies := canonical(change.policies)
-	p := profile{policies: policies, shared: change.shared}
 	d.next, d.stop = iter.Pull(func(yield func(struct{}) bool) {
 		defer func() {
 			if r := recover(); r != nil && r != (abandoned{}) {
@@ -50,7 +49,7 @@ func newDraft(pod api.PodID, change podChange, most int, allowNode bool) *draft 
 			}
 		}
 		for _, direction := range []api.Direction{api.Ingress, api.Egress} {
-			if p.pairsOf(direction, ofTenants) <= most {
+			if closed[direction] == "" {
 				d.lists[direction] = finish(generateWith(pause, "", direction, policies, allowNode, change.shared...), pause)
 			}
 		}
@@ -80,8 +79,9 @@ func finish(g *generated, pause func(steps int)) *finished {
 func (c *Configurator) drafted(pod api.PodID, change podChange) (podChange, bool) {
 	if c.draft == nil || c.draft.pod != pod || !slices.Equal(c.draft.change.ips, change.ips) {
 		c.Abandon()
-		most := c.shares.limit(pod.Namespace)
-		c.draft = newDraft(pod, change, most, c.interner.allowNode)
+		p := &profile{policies: canonical(change.policies), shared: change.shared}
+		c.interner.measure(p)
+		c.draft = newDraft(pod, change, c.shares.tooLarge(pod.Namespace, p), c.interner.allowNode)
 	}
 	ready := c.draft.work(c.steps)
 	return c.draft.change, ready
