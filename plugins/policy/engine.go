@@ -215,6 +215,9 @@ func quarantine(ctx context.Context, renderers []renderer.Renderer) (outcomes []
 	return outcomes, errors.Join(errs...)
 }
 
+// close ends what is in progress; no other method may be called afterwards.
+func (e *engine) close() { e.configurator.Abandon() }
+
 // sourceEnded records that no more changes will come. Everything stays in force.
 func (e *engine) sourceEnded(err error) {
 	e.draft.SourceError = err.Error()

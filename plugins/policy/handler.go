@@ -69,6 +69,9 @@ func (h *Handler) AfterInit() error { return nil }
 func (h *Handler) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.state == handlerRunning {
+		h.driver.engine.close()
+	}
 	h.state = handlerClosed
 	return nil
 }

@@ -28,6 +28,7 @@ type loop struct {
 // run is the loop. It ends with ctx.
 func (l *loop) run(ctx context.Context) {
 	e, ended := l.driver.engine, false
+	defer e.close()
 	for {
 		l.busy.Store(nil)
 		changes, err := l.receive(ctx, ended)

@@ -59,8 +59,8 @@ func TestPluginLooksForChangesBetweenBatches(t *testing.T) {
 		source.changes <- policies
 		synctest.Wait()
 		pass()
-		if batches != 5 {
-			t.Errorf("%d commits, want one for each large list", batches)
+		if batches != 6 {
+			t.Errorf("%d commits, want one for the sets and one for each large list", batches)
 		}
 		if when != 3 { // the hook is called before the commit that it belongs to
 			t.Errorf("what is urgent was there before commit %d, want 3", when)

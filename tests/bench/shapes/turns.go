@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy"
 )
 
-// turn is one transaction of the event loop: it looks for changes before and after, not within.
+// turn is one transaction of the event loop: it looks for changes before and after, not within. Times
+// are processor times of the process, which other processes do not change.
 type turn struct {
 	total  time.Duration
 	stages []string
@@ -19,13 +20,16 @@ type turn struct {
 type turns struct {
 	mu        sync.Mutex
 	now, most turn
+	last      time.Duration
 }
 
 func (t *turns) observer() policy.Observer {
 	return policy.Observer{
-		Stage: func(s policy.Stage, d time.Duration) {
+		Stage: func(s policy.Stage, _ time.Duration) {
 			t.mu.Lock()
 			defer t.mu.Unlock()
+			d := used() - t.last
+			t.last += d
 			t.now.total += d
 			if d >= time.Millisecond {
 				t.now.stages = append(t.now.stages, fmt.Sprintf("%s %d", s, d.Milliseconds()))
@@ -46,7 +50,7 @@ func (t *turns) observer() policy.Observer {
 func (t *turns) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.now, t.most = turn{}, turn{}
+	t.now, t.most, t.last = turn{}, turn{}, used()
 }
 
 // longest returns the length of the longest turn, and the milliseconds of its stages.

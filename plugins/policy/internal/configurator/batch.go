@@ -32,12 +32,20 @@ func (w *work) of(change podChange) (pairs int) {
 
 func (w *work) spend(change podChange) {
 	pairs := w.of(change)
-	if w.pairs += pairs; pairs > 0 && len(change.shared) == 0 {
-		if w.done == nil {
-			w.done = map[sliceID]bool{}
-		}
-		w.done[idOfSlice(change.policies)] = true
+	if w.pairs += pairs; pairs > 0 {
+		w.note(change)
 	}
+}
+
+// note records that the lists of a pod will exist.
+func (w *work) note(change podChange) {
+	if len(change.shared) > 0 {
+		return
+	}
+	if w.done == nil {
+		w.done = map[sliceID]bool{}
+	}
+	w.done[idOfSlice(change.policies)] = true
 }
 
 // podChange is the new state of a pod; a pod without addresses is removed.

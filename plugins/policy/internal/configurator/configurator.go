@@ -34,6 +34,8 @@ type Configurator struct {
 	waiting  map[api.PodID]waiting  // pods whose new rules the renderers do not have yet
 	shares   shares
 	batch    int                          // BatchPairs
+	steps    int                          // draftSteps
+	draft    *draft                       // of a pod that waits; nil for none
 	retained map[api.SetID][]netip.Prefix // members of dropped sets that renderers still have
 }
 
@@ -57,14 +59,18 @@ func (s *podState) selected() int {
 // New returns a Configurator that knows no pods.
 func New(o Options) *Configurator {
 	c := &Configurator{
-		interner: newInterner(!o.DenyNode),
 		members:  o.Sets,
 		pods:     map[api.PodID]*podState{},
 		sizes:    map[api.SetID]int{},
 		refused:  map[api.SetID]struct{}{},
-		shares:   newShares(),
+		shares:   newShares(o.Renderers),
 		batch:    BatchPairs,
+		steps:    draftSteps,
 		retained: map[api.SetID][]netip.Prefix{},
+	}
+	c.interner = newInterner(!o.DenyNode, nil)
+	if len(c.shares.bounds) > 1 {
+		c.interner.sizes = c.sizes
 	}
 	if c.members == nil {
 		c.members = noSets{}
@@ -188,9 +194,10 @@ func (c *Configurator) updateSize(id api.SetID, added, removed int) (accepted bo
 		c.refused[id] = struct{}{}
 		return false
 	}
-	c.sizes[id] += added - removed
-	if c.sizes[id] <= 0 {
+	before := c.sizes[id]
+	if c.sizes[id] += added - removed; c.sizes[id] <= 0 {
 		delete(c.sizes, id)
 	}
+	c.interner.resize(id, before)
 	return true
 }

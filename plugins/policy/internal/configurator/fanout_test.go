@@ -129,8 +129,9 @@ func TestConfiguratorHasNoHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, one, two := pair(t)
 		c.batch = rapid.SampledFrom([]int{BatchPairs, 1, 4}).Draw(t, "pairs of a batch")
-		c.shares.namespace = rapid.SampledFrom([]int{NamespacePairs, 3, 8, 16}).Draw(t, "pairs of a namespace")
-		c.shares.node = rapid.SampledFrom([]int{NodePairs, 5, 20}).Draw(t, "pairs of the node")
+		c.steps = rapid.SampledFrom([]int{draftSteps, 1, 3}).Draw(t, "steps of a draft")
+		bounds := drawBounds(t)
+		c.bound(bounds)
 		w := world{pods: map[int][]*api.ContivPolicy{}, sets: map[api.SetID]netip.Prefix{}}
 		library := [][]*api.ContivPolicy{nil, {spread("p", 1)}, {spread("p", 2)}, drawPolicies(t), drawPolicies(t)}
 		for range rapid.IntRange(1, 10).Draw(t, "transactions") {
@@ -143,13 +144,13 @@ func TestConfiguratorHasNoHistory(t *testing.T) {
 			}
 		}
 		one.FailNext() // a queued failure makes the repair fail at most once
-		for range 11 {
+		for range 3000 {
 			if err := c.NewTxn(false).Commit(context.Background()); err == nil && c.Waiting() == 0 {
 				break
 			}
 		}
 		fresh, want, _ := pair(t)
-		fresh.shares.namespace, fresh.shares.node = c.shares.namespace, c.shares.node
+		fresh.bound(bounds)
 		txn := fresh.NewTxn(true)
 		w.tell(txn)
 		if err := txn.Commit(context.Background()); err != nil {
@@ -167,6 +168,22 @@ func TestConfiguratorHasNoHistory(t *testing.T) {
 			t.Fatal(diff)
 		}
 	})
+}
+
+// drawBounds draws bounds of pairs, and of entries.
+func drawBounds(t *rapid.T) []bound {
+	pairs := newShares(nil).bounds[0]
+	pairs.namespace = rapid.SampledFrom([]int{NamespacePairs, 3, 8, 16}).Draw(t, "pairs of a namespace")
+	pairs.node = rapid.SampledFrom([]int{NodePairs, 5, 20}).Draw(t, "pairs of the node")
+	return []bound{pairs, entriesBound(renderer.Expansion{
+		Namespace: rapid.SampledFrom([]int{1000, 3, 8, 16}).Draw(t, "entries of a namespace"),
+		Node:      rapid.SampledFrom([]int{1000, 5, 20}).Draw(t, "entries of the node"),
+		PerPod:    rapid.Bool().Draw(t, "entries per pod"),
+	})}
+}
+
+func (c *Configurator) bound(b []bound) {
+	c.shares.bounds, c.interner.sizes = b, c.sizes
 }
 
 // world is the desired state of a Configurator.

@@ -27,11 +27,20 @@ func generate(d api.Direction, policies []*api.ContivPolicy, allowNode bool, sha
 // generateOrClose is generate, except that a non-empty reason makes it return a list that denies
 // everything.
 func generateOrClose(why string, d api.Direction, policies []*api.ContivPolicy, allowNode bool, shared ...api.Sharing) *generated {
+	return generateWith(noPause, why, d, policies, allowNode, shared...)
+}
+
+func noPause(int) {}
+
+// generateWith is generateOrClose. It calls pause between small parts of the work, with the size of
+// the part in spans and rules.
+func generateWith(pause func(steps int), why string, d api.Direction, policies []*api.ContivPolicy, allowNode bool, shared ...api.Sharing) *generated {
 	inputs := inputsOf(d, policies, shared)
 	if !slices.ContainsFunc(inputs, func(in input) bool { return !in.isOpen() }) {
 		return nil
 	}
 	g := newGenerator(d, allowNode, inputs)
+	g.pause = pause
 	if why != "" {
 		return g.closedList(why)
 	}

@@ -54,6 +54,7 @@ type generator struct {
 	expanded  int                      // number of spans that delegate created
 	named     int                      // origins of these
 	refused   []refusal
+	pause     func(steps int) // between parts of the work
 }
 
 func newGenerator(d api.Direction, allowNode bool, inputs []input) *generator {
@@ -123,7 +124,7 @@ type refusal struct {
 
 // refuse drops the derived sets for which no returns true, and the permits that refer to them. A
 // deny that refers to one denies every peer instead.
-func (g *generated) refuse(no func(addressSet) bool) {
+func (g *generated) refuse(no func(addressSet) bool) (any bool) {
 	refused := map[api.SetID]bool{}
 	for _, s := range g.sets {
 		if no(s) {
@@ -131,7 +132,7 @@ func (g *generated) refuse(no func(addressSet) bool) {
 		}
 	}
 	if len(refused) == 0 {
-		return
+		return false
 	}
 	g.sets = slices.DeleteFunc(g.sets, func(s addressSet) bool { return refused[s.id] })
 	var rules []api.ContivRule
@@ -146,6 +147,7 @@ func (g *generated) refuse(no func(addressSet) bool) {
 		rules, origins = append(rules, r), append(origins, g.origins[i])
 	}
 	g.rules, g.origins = rules, origins
+	return true
 }
 
 // closedList returns a list that denies everything.

@@ -19,7 +19,8 @@ type interner struct {
 	bySlice       map[sliceID]*profile
 	byKey         map[string]*profile
 	lists         map[listKey]*list
-	pairs         int // sum of the pairs of profiles
+	sizes         map[api.SetID]int // number of members of sets; nil if nobody counts entries
+	naming        map[api.SetID]map[*profile]bool
 	derived       derivedSets
 	closedProfile *profile              // of new pods that wait; nil until needed
 	refusing      map[*list]struct{}    // lists in which something is refused
@@ -32,9 +33,13 @@ type policyNumber struct {
 	uses int // number of profiles
 }
 
-func newInterner(allowNode bool) *interner {
+// newInterner returns an empty interner. With sizes of sets, which change with resize, it counts
+// entries.
+func newInterner(allowNode bool, sizes map[api.SetID]int) *interner {
 	return &interner{
 		allowNode: allowNode,
+		sizes:     sizes,
+		naming:    map[api.SetID]map[*profile]bool{},
 		numbers:   map[*api.ContivPolicy]*policyNumber{},
 		bySlice:   map[sliceID]*profile{},
 		byKey:     map[string]*profile{},
@@ -46,9 +51,8 @@ func newInterner(allowNode bool) *interner {
 
 // acquire returns the profile of some policies, and of those of pods that share an address, and
 // adds a reference to it. taken reports whether the ID of a derived set is already used for another
-// set. If a new list has more pairs than limit returns, acquire closes it for the reason that limit
-// returns.
-func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, taken func(api.SetID) bool, limit func() (pairs int, why string)) *profile {
+// set. A new list for which tooLarge returns a reason is closed. acquire takes lists that are in the draft from there.
+func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, drafted *draft, taken func(api.SetID) bool, tooLarge func(*profile) reasons) *profile {
 	slice := idOfSlice(policies)
 	if p := in.bySlice[slice]; p != nil && len(shared) == 0 {
 		p.uses++
@@ -64,13 +68,17 @@ func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, 
 	}
 	p := &profile{policies: policies, shared: shared, slice: slice, uses: 1}
 	p.key = in.number(p)
-	most, why := limit()
+	in.measure(p)
+	in.note(p)
+	why := tooLarge(p)
 	for _, d := range []api.Direction{api.Ingress, api.Egress} {
-		p.pairs[d] = p.pairsOf(d, ofTenants)
-		in.pairs += p.pairs[d]
-		if p.pairs[d] > most {
-			in.fill(p, d, why, taken)
-		} else {
+		list := drafted.of(policies, shared, d)
+		switch {
+		case why[d] != "":
+			in.fill(p, d, why[d], taken)
+		case list != nil:
+			p.lists[d] = in.intern(list, taken)
+		default:
 			in.fill(p, d, "", taken)
 		}
 	}
@@ -83,7 +91,7 @@ func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, 
 // fill generates a list of a profile, or closes it if a reason is given.
 func (in *interner) fill(p *profile, d api.Direction, why string, taken func(api.SetID) bool) {
 	p.why[d] = why
-	p.lists[d] = in.acquireList(generateOrClose(why, d, p.policies, in.allowNode, p.shared...), taken)
+	p.lists[d] = in.intern(finish(generateOrClose(why, d, p.policies, in.allowNode, p.shared...), noPause), taken)
 }
 
 // keyOf returns the key of the profile of some policies; it returns false if one of them is in no
@@ -141,32 +149,65 @@ func (in *interner) release(p *profile) {
 			delete(in.numbers, policy)
 		}
 	}
-	for d, l := range p.lists {
+	for id := range p.named {
+		if delete(in.naming[id], p); len(in.naming[id]) == 0 {
+			delete(in.naming, id)
+		}
+	}
+	for _, l := range p.lists {
 		in.releaseList(l)
-		in.pairs -= p.pairs[d]
 	}
 }
 
-// acquireList returns the one list that equals g; it returns nil for nil.
-func (in *interner) acquireList(g *generated, taken func(api.SetID) bool) *list {
+// measure counts the pairs of the lists of a profile, and their entries.
+func (in *interner) measure(p *profile) {
+	p.pairs = [2]int{p.pairsOf(api.Ingress, ofTenants), p.pairsOf(api.Egress, ofTenants)}
+	if in.sizes == nil {
+		return
+	}
+	p.weigh()
+	for id, ports := range p.named {
+		p.grow(ports, max(in.sizes[id], 1))
+	}
+}
+
+// note records which sets a profile names, so that its entries are counted again when they change.
+func (in *interner) note(p *profile) {
+	for id := range p.named {
+		if in.naming[id] == nil {
+			in.naming[id] = map[*profile]bool{}
+		}
+		in.naming[id][p] = true
+	}
+}
+
+// resize records that the number of members of a set was another one.
+func (in *interner) resize(id api.SetID, before int) {
+	for p := range in.naming[id] {
+		p.grow(p.named[id], max(in.sizes[id], 1)-max(before, 1))
+	}
+}
+
+// intern returns the one list that equals g; it returns nil for nil.
+func (in *interner) intern(g *finished, taken func(api.SetID) bool) *list {
 	if g == nil {
 		return nil
 	}
-	g.refuse(func(s addressSet) bool {
+	if g.refuse(func(s addressSet) bool {
 		other := in.derived.byID[s.id]
 		return taken(s.id) || other != nil && !s.equal(other.addressSet)
-	})
-	rules := renderer.NewRuleList(g.rules, g.origins)
-	key := listKey{rules.Digest(), digestOrigins(g.origins, g.refused)}
-	l := in.lists[key]
+	}) {
+		g = finish(g.generated, noPause)
+	}
+	l := in.lists[g.key]
 	if l == nil {
-		l = &list{key: key, rules: rules, refused: g.refused}
+		l = &list{key: g.key, rules: g.rules, refused: g.refused}
 		in.noteRefused(l, true)
 		for _, s := range g.sets {
 			l.sets = append(l.sets, s.id)
 			in.derived.use(s)
 		}
-		in.lists[key] = l
+		in.lists[g.key] = l
 	}
 	l.uses++
 	return l

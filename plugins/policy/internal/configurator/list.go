@@ -96,6 +96,7 @@ func (w *writer) rules(action api.Action, peer api.Net, ports portSet) {
 	if len(ports) > 1 {
 		ports = slices.SortedFunc(slices.Values(ports), func(a, b span) int { return of(a).Compare(of(b)) })
 	}
+	w.pause(1 + len(ports))
 	for _, s := range ports {
 		w.list.rules = append(w.list.rules, of(s))
 		w.list.origins = append(w.list.origins, w.originsOf(s.origins))
@@ -105,6 +106,7 @@ func (w *writer) rules(action api.Action, peer api.Net, ports portSet) {
 // finish adds the derived sets to which the rules refer.
 func (w *writer) finish() *generated {
 	named := map[api.SetID]bool{}
+	w.pause(len(w.list.rules) / 4)
 	for _, r := range w.list.rules {
 		named[r.Src.Set], named[r.Dst.Set] = true, true
 	}

@@ -58,6 +58,13 @@ func (t *Txn) applyPods() {
 			unused = append(unused, p)
 		}
 	}
+	if d := t.c.draft; d != nil && !d.change.same(now[d.pod]) {
+		if _, waits := t.c.waiting[d.pod]; !waits {
+			t.c.Abandon()
+		}
+	} else {
+		t.c.Abandon() // its lists are applied
+	}
 	t.closeNew()
 	t.applyShares()
 	for _, p := range unused {
@@ -75,8 +82,8 @@ func (t *Txn) applyPod(pod api.PodID, change podChange) *profile {
 		slices.EqualFunc(old.shared, change.shared, api.Sharing.Equal) {
 		return nil
 	}
-	p := t.c.interner.acquire(change.policies, change.shared, t.c.taken, func() (int, string) {
-		return t.c.shares.limit(pod.Namespace), tooLarge(pod.Namespace, t.c.shares.namespace)
+	p := t.c.interner.acquire(change.policies, change.shared, t.c.draft, t.c.taken, func(p *profile) reasons {
+		return t.c.shares.tooLarge(pod.Namespace, p)
 	})
 	t.apply(pod, &podState{change.ips, change.policies, change.shared, p, p.configFor(change.ips)})
 	if old == nil {
@@ -103,11 +110,11 @@ func (t *Txn) removePod(pod api.PodID, old *podState) *profile {
 // their pods to renderers.
 func (t *Txn) applyShares() {
 	c := t.c
-	// Unused profiles still count here, so lists that fit again are not missed.
-	if c.interner.pairs <= min(c.shares.namespace, c.shares.node) {
+	if c.shares.fit() && !c.shares.closing {
 		return
 	}
 	closed, changed := c.shares.closed(), map[*profile]bool{}
+	c.shares.closing = len(closed) > 0
 	for _, of := range c.shares.owners {
 		for p := range of {
 			for _, d := range []api.Direction{api.Ingress, api.Egress} {

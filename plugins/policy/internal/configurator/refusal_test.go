@@ -8,13 +8,13 @@ import (
 )
 
 func TestRefusalIsReportedWhileInUse(t *testing.T) {
-	in := newInterner(true)
+	in := newInterner(true, nil)
 	origin := api.Origin{Policy: api.PolicyID{Kind: api.AdminNetworkPolicy, Name: "p"}, Rule: 3}
 	made := func() *generated {
 		return &generated{rules: []api.ContivRule{{Action: api.Deny}}, origins: [][]api.Origin{nil}, refused: []refusal{{[]api.Origin{origin}, "too large"}}}
 	}
 	free := func(api.SetID) bool { return false }
-	a, b := in.acquireList(made(), free), in.acquireList(made(), free)
+	a, b := in.intern(finish(made(), noPause), free), in.intern(finish(made(), noPause), free)
 	want := renderer.Unenforced{Origin: origin, Class: api.ClassLimit, Reason: "too large"}
 	said := in.unenforced()
 	if len(said) != 1 || said[0] != want {

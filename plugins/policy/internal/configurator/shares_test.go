@@ -23,7 +23,7 @@ func (f *fixture) rules(namespace string, pod int) int {
 // opened again when they fit.
 func TestSharesCloseLargestListsOfLargestNamespace(t *testing.T) {
 	f := newFixture(t)
-	f.c.shares.namespace, f.c.shares.node = 100, 150
+	f.c.shares.bounds[0].namespace, f.c.shares.bounds[0].node = 100, 150
 	f.commit(true, in("large", 1, many("a", 70)), in("large", 2, many("b", 60)), in("large", 3, many("c", 10)), in("small", 4, many("d", 40)))
 	if f.rules("large", 1) != 1 || f.rules("large", 2) != 1 {
 		t.Error("lists of more than their part are not closed")
@@ -56,7 +56,7 @@ func TestSharesCloseLargestListsOfLargestNamespace(t *testing.T) {
 // is closed before it is generated.
 func TestSharesCountNamedRules(t *testing.T) {
 	f := newFixture(t)
-	f.c.shares.namespace = 200
+	f.c.shares.bounds[0].namespace = 200
 	admin := many("admin", 300)
 	admin.Tier, admin.IsolatesIngress = api.TierAdmin, false
 	for i := range admin.Ingress {

@@ -80,6 +80,7 @@ func (g *generator) match(clauses []clause) traffic {
 	var toAny []span
 	for _, c := range clauses {
 		ports := portsOf(c.rule, g.origin(c.policy, c.rule.Index))
+		g.pause(1 + len(ports) + len(c.rule.Sets) + len(c.rule.Blocks))
 		if c.rule.AnyPeer {
 			toAny = append(toAny, ports...)
 			continue // any includes the other peers of the rule
@@ -116,6 +117,7 @@ func (g *generator) addBlocks(t traffic, any portSet, blocks []block) {
 			continue // impossible, since all ranges are valid; no addresses fail closed
 		}
 		ports := newPortSet(r.spans)
+		g.pause(len(ports) + len(addrs.Ranges()))
 		prefixes, few := fewPrefixes(addrs)
 		if !few {
 			if net, ok := g.setOf(addrs); ok {

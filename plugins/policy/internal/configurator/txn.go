@@ -29,7 +29,10 @@ func (c *Configurator) NewTxn(resync bool) *Txn {
 		t.txns[i] = target.renderer.NewTxn(resync)
 	}
 	if resync {
-		clear(c.sizes)
+		for id, n := range c.sizes {
+			delete(c.sizes, id)
+			c.interner.resize(id, n)
+		}
 		clear(c.refused)
 		clear(c.retained) // renderers drop what is not sent again
 		c.interner.derived.forgetPublished()

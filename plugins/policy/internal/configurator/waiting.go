@@ -15,6 +15,7 @@ import (
 func (t *Txn) selectBatch() map[api.PodID]podChange {
 	if t.resync || len(t.c.waiting) == 0 && t.fitsBatch() {
 		clear(t.c.waiting)
+		t.c.Abandon()
 		return t.pods // the usual case
 	}
 	for pod, w := range t.c.waiting {
@@ -36,16 +37,23 @@ func (t *Txn) selectBatch() map[api.PodID]podChange {
 	waiting := map[api.PodID]waiting{}
 	for i, pod := range t.c.order(rest, t.pods, work) {
 		change := t.pods[pod]
-		pairs := work.of(change)
-		if i == 0 || work.pairs+pairs <= t.c.batch {
+		w, waits := t.c.waiting[pod]
+		switch pairs := work.of(change); {
+		case i > 0 && work.pairs+pairs <= t.c.batch:
 			now[pod] = change
 			work.spend(change)
-			if i == 0 {
-				work.pairs -= pairs // the budget for others stays whole
-			}
 			continue
+		case i == 0: // the budget for others stays whole
+			first, ready := t.first(pod, change, pairs)
+			if ready {
+				now[pod] = first
+				waits = false
+			}
+			if ready && first.same(change) {
+				work.note(change)
+				continue
+			}
 		}
-		w, waits := t.c.waiting[pod]
 		if !waits {
 			w.since = time.Now()
 		}
@@ -54,6 +62,16 @@ func (t *Txn) selectBatch() map[api.PodID]podChange {
 	}
 	t.c.waiting = waiting
 	return now
+}
+
+// first returns the change of the pod that has waited longest which is to be applied now, if any. A
+// large list takes several transactions.
+func (t *Txn) first(pod api.PodID, change podChange, pairs int) (podChange, bool) {
+	if pairs <= t.c.batch {
+		t.c.Abandon()
+		return change, true
+	}
+	return t.c.drafted(pod, change)
 }
 
 // fitsBatch reports whether all pods of the transaction form one batch.
