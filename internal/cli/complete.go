@@ -24,6 +24,8 @@ var flagWords = map[string]words{
 	"namespace":   namespaces,
 	"matrix from": namespaces,
 	"matrix to":   namespaces,
+	"graph from":  namespaces,
+	"graph to":    namespaces,
 	"policy":      policyList.known,
 	"output":      always(formats...),
 	"action":      always(view.WatchDenied, view.WatchPermitted, view.WatchAll),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/internal/cli/connectivity"
 	"github.com/sluice-net/sluice/internal/cli/program"
 	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/term"
@@ -65,7 +66,8 @@ Exit codes: 0 done or allowed, 1 denied, a failed test or not found, 2 error.`,
 	cmd.PersistentFlags().StringVar(&o.socket, "socket", view.DefaultSocket(), "Unix socket of the agent's debug API (env "+view.SocketEnv+")")
 	cmd.PersistentFlags().DurationVar(&o.patience, requestTimeout, answerTime, "how long an answer may take; 0: no limit (bundle: 30s, check: 3m, matrix: 0)")
 	cmd.PersistentFlags().VarP(&o.output, "output", "o", "output format")
-	cmd.AddCommand(newGet(o), newDescribe(o), newExplain(o), newInject(o), newMatrix(o), newWatch(o), newApply(o), newDelete(o), newConvert(o), newStore(o), newTest(o), newDiff(o), newBundle(o), newCheck(o), newVersion(o))
+	cmd.AddCommand(newGet(o), newDescribe(o), newExplain(o), newInject(o), newWatch(o), newApply(o), newDelete(o), newConvert(o), newStore(o), newTest(o), newDiff(o), newBundle(o), newCheck(o), newVersion(o))
+	cmd.AddCommand(connectivity.Commands(o.host())...)
 	o.completeFlags(cmd)
 	program.Rename(cmd, name)
 	return cmd

@@ -38,8 +38,8 @@ func isNamed(group, name string) bool {
 	return group == name || strings.HasPrefix(group, name+"/") && !strings.Contains(name, "/")
 }
 
-// wants reports whether a pair of groups is asked.
-func (s Selection) wants(from, to string) bool {
+// Wants reports whether a pair of groups is asked.
+func (s Selection) Wants(from, to string) bool {
 	return s.row(from) && s.column(to) && (s.Namespace == "" || isNamed(from, s.Namespace) || isNamed(to, s.Namespace))
 }
 
