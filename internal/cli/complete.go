@@ -26,6 +26,8 @@ var flagWords = map[string]words{
 	"to-namespace":   namespaces,
 	"matrix from":    namespaces,
 	"matrix to":      namespaces,
+	"graph from":     namespaces,
+	"graph to":       namespaces,
 	"policy":         policyList.known,
 	"pod":            podNames,
 	"from-pod":       podNames,

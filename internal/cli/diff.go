@@ -159,15 +159,21 @@ func (o *options) states(ctx context.Context, errOut io.Writer, args []string, d
 	if before, err = o.cluster(ctx, errOut, d.base); err != nil {
 		return before, after, err
 	}
-	change, err := o.changed(errOut, d.files)
+	after, err = o.withChange(errOut, d.files, d.gone, before)
+	return before, after, err
+}
+
+// withChange returns a state with the objects of files, and without those of others.
+func (o *options) withChange(errOut io.Writer, files, deleted []string, before explain.Manifests) (explain.Manifests, error) {
+	change, err := o.changed(errOut, files)
 	if err != nil {
-		return before, after, err
+		return explain.Manifests{}, err
 	}
-	gone, err := o.goneOf(errOut, d.gone, before)
+	gone, err := o.goneOf(errOut, deleted, before)
 	if err != nil {
-		return before, after, err
+		return explain.Manifests{}, err
 	}
-	return before, before.With(change, gone), nil
+	return before.With(change, gone), nil
 }
 
 // directories reads two states. What is wrong in both is noted; what is wrong in the second alone

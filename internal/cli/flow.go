@@ -1,21 +1,15 @@
 package cli
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/bundle"
 	"github.com/sluice-net/sluice/internal/cli/explained"
 	"github.com/sluice-net/sluice/internal/expr"
-	"github.com/sluice-net/sluice/internal/matrix"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
@@ -97,86 +91,4 @@ func hopRow(h view.Hop, wide bool) []any {
 		row = append(row, h.By, h.Interface)
 	}
 	return row
-}
-
-func newMatrix(o *options) *cobra.Command {
-	var open bool
-	var manifests []string
-	var selection matrix.Selection
-	cmd := &cobra.Command{
-		Use:   "matrix",
-		Short: "Show who can talk to whom, asked packet by packet of the dataplane",
-		Long: `Show which groups of pods, blocks and the world outside can talk to which, on the ports that the
-pods declare. Every cell is asked packet by packet of the embedded dataplane, and compared with the
-specification. With --manifests no agent is asked: the dataplane has all pods of the manifests, on
-one node.
-
--n, --from and --to ask about less: a namespace, a group as the matrix shows it, or what is outside.
-A matrix that does not fit the terminal, or has more than 60 groups, is grouped by namespace, but
-for what they name.`,
-		Example: `  sluicectl matrix
-  sluicectl matrix -n shop --open
-  sluicectl matrix --from shop/web,internet --to data
-  sluicectl matrix --manifests docs/examples/shop -o json
-  sluicectl matrix --from node-1.tgz -n shop`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.patient(cmd, 0) // packet by packet, it takes as long as there are pods and ports
-			manifests, err := bundleIn(manifests, &selection)
-			if err != nil {
-				return err
-			}
-			m, err := o.whoCanTalk(cmd.Context(), cmd.ErrOrStderr(), manifests, selection)
-			if err != nil {
-				return err
-			}
-			return o.output.print(o.out, m, func(w *term.Writer) {
-				m.Write(w)
-				w.Printf("%s sent; %s\n", term.Count(m.Probes, "packet"), agreement(w, m.Differ))
-				if open {
-					w.Printf("\n")
-					m.WriteOpen(w)
-				}
-			})
-		},
-	}
-	cmd.Flags().BoolVar(&open, "open", false, "also list in words what is open")
-	cmd.Flags().StringVarP(&selection.Namespace, "namespace", "n", "", "only pairs of which one end is in this namespace")
-	cmd.Flags().StringSliceVar(&selection.From, "from", nil, "only these sources (repeatable): NAMESPACE, NAMESPACE/GROUP, internet or a block; the file of a bundle: its state instead of the agent's")
-	cmd.Flags().StringSliceVar(&selection.To, "to", nil, "only these destinations (repeatable)")
-	onlyManifestsFlag(cmd, &manifests)
-	return cmd
-}
-
-// bundleIn takes the bundle from among the sources that a matrix is limited to.
-func bundleIn(manifests []string, s *matrix.Selection) ([]string, error) {
-	var bundles []string
-	s.From = slices.DeleteFunc(slices.Clone(s.From), func(from string) bool {
-		if !bundle.Is(from) {
-			return false
-		}
-		bundles = append(bundles, from)
-		return true
-	})
-	if len(bundles) > 1 || len(bundles) > 0 && len(manifests) > 0 {
-		return nil, errors.New("--from and --manifests: want one state, of an agent, a bundle or manifests")
-	}
-	return append(manifests, bundles...), nil
-}
-
-// whoCanTalk asks the agent, or what the manifests describe.
-func (o *options) whoCanTalk(ctx context.Context, errOut io.Writer, manifests []string, s matrix.Selection) (m view.Matrix, err error) {
-	if len(manifests) == 0 {
-		q := url.Values{"from": s.From, "to": s.To}
-		if s.Namespace != "" {
-			q.Set("namespace", s.Namespace)
-		}
-		err = o.client().get(ctx, "/v1/matrix?"+q.Encode(), &m)
-		return m, err
-	}
-	described, err := o.described(errOut, manifests)
-	if err != nil {
-		return m, err
-	}
-	return described.Matrix(ctx, s)
 }

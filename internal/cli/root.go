@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/internal/cli/connectivity"
 	"github.com/sluice-net/sluice/internal/cli/program"
 	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/term"
@@ -67,6 +68,7 @@ Exit codes: 0 done or allowed, 1 denied, a failed test or not found, 2 error.`,
 	cmd.PersistentFlags().VarP(&o.output, "output", "o", "output format")
 	packets := o.shell(errOut)
 	cmd.AddCommand(newGet(o), newDescribe(o), newExplain(o), newInject(o), newMatrix(o), packets.NewWatch(), packets.NewTop(), newApply(o), newDelete(o), newConvert(o), newStore(o), newTest(o), newDiff(o), newBundle(o), newCheck(o), newVersion(o))
+	cmd.AddCommand(connectivity.Commands(o.host())...)
 	o.completeFlags(cmd)
 	program.Rename(cmd, name)
 	return cmd

@@ -2,15 +2,31 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/cli/connectivity"
 	"github.com/sluice-net/sluice/internal/explain"
 	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 )
+
+// host is what the commands of package connectivity need.
+func (o *options) host() connectivity.Host {
+	return connectivity.Host{
+		Out: o.out, Output: &o.output, Cluster: o.cluster, Patient: o.patient,
+		Print:   func(value any, table func(*term.Writer)) error { return o.output.print(o.out, value, table) },
+		Changed: o.withChange,
+		Get:     func(ctx context.Context, path string, out any) error { return o.client().get(ctx, path, out) },
+		Post:    func(ctx context.Context, path string, q, out any) error { return o.client().post(ctx, path, q, out) },
+		Stream: func(ctx context.Context, path string, q any, begun func(), each func(json.RawMessage) error) error {
+			return o.client().stream(ctx, path, q, begun, each)
+		},
+	}
+}
 
 // cluster reads the state of manifests or of a bundle, whose problems it writes to errOut, or that
 // of the agent where there are no paths.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 )
 
@@ -53,14 +52,6 @@ func side(p view.Party) string {
 		return p.Name
 	}
 	return p.Name + " (" + p.Address.String() + ")"
-}
-
-// agreement reports whether the dataplane does what the specification says.
-func agreement(w *term.Writer, differ int) term.Text {
-	if differ == 0 {
-		return w.Styled(term.Green, "every verdict is that of the specification")
-	}
-	return w.Styled(term.Red, term.Count(differ, "verdict")+" not as the specification says: see \"sluicectl get status\"")
 }
 
 // lasting returns how long a state has lasted, if known.

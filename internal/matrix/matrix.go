@@ -71,6 +71,45 @@ type PortReach struct {
 type Cell struct {
 	Reach Reach       `json:"reach"`
 	Ports []PortReach `json:"ports,omitempty"`
+	// Change is "opened", "closed" or "both" where a change is shown and some flow of the pair
+	// opens or closes by it.
+	Change string `json:"change,omitempty"`
+}
+
+// The values of Cell.Change.
+const (
+	ChangeOpened = "opened"
+	ChangeClosed = "closed"
+	ChangeBoth   = "both"
+)
+
+// Mark says of a pair of groups, or of the namespaces that stand for them, that flows open or close
+// by a change.
+func (m *Matrix) Mark(from, to string, opens bool) {
+	i, j := m.row(from), m.row(to)
+	if i < 0 || j < 0 {
+		return
+	}
+	change := ChangeClosed
+	if opens {
+		change = ChangeOpened
+	}
+	if c := &m.Cells[i][j]; c.Change == "" || c.Change == change {
+		c.Change = change
+	} else {
+		c.Change = ChangeBoth
+	}
+}
+
+// row returns the index of a group, or of its namespace where there are only namespaces.
+func (m *Matrix) row(group string) int {
+	named := func(name string) int {
+		return slices.IndexFunc(m.Groups, func(g Group) bool { return g.Name == name })
+	}
+	if i := named(group); i >= 0 || !m.Namespaces {
+		return i
+	}
+	return named(namespaceOf(group))
 }
 
 // Group is a row and a column.
@@ -108,8 +147,8 @@ func Compute(endpoints []Endpoint, s Selection, judge Judge) Matrix {
 	groups, members := group(endpoints, maxMembers)
 	m := Matrix{Namespaces: len(groups) > maxGroups, Selection: s}
 	if m.Namespaces {
-		pods := podsOf(groups, s.names)
-		groups, members = group(byNamespace(members, s.names), maxOfNamespace)
+		pods := podsOf(groups, s.Names)
+		groups, members = group(byNamespace(members, s.Names), maxOfNamespace)
 		for i, g := range groups {
 			groups[i].Members = pods[g.Name]
 		}
@@ -120,7 +159,7 @@ func Compute(endpoints []Endpoint, s Selection, judge Judge) Matrix {
 	for i := range groups {
 		m.Cells[i] = make([]Cell, len(groups))
 		for j := range groups {
-			if groups[i].External && groups[j].External || !s.wants(groups[i].Name, groups[j].Name) {
+			if groups[i].External && groups[j].External || !s.Wants(groups[i].Name, groups[j].Name) {
 				continue
 			}
 			var probes int

@@ -16,6 +16,27 @@ var signs = [...]term.Cell{
 	All:  {Text: "●", Style: term.Green},
 }
 
+// changeSigns shows a change of a cell in one column.
+var changeSigns = map[string]term.Cell{
+	ChangeOpened: {Text: "+", Style: term.Green},
+	ChangeClosed: {Text: "-", Style: term.Red},
+	ChangeBoth:   {Text: "±", Style: term.Amber},
+}
+
+func (c Cell) sign() term.Cell {
+	if sign, ok := changeSigns[c.Change]; ok {
+		return sign
+	}
+	return signs[c.Reach]
+}
+
+// isMarked reports whether a change is shown.
+func (m Matrix) isMarked() bool {
+	return slices.ContainsFunc(m.Cells, func(row []Cell) bool {
+		return slices.ContainsFunc(row, func(c Cell) bool { return c.Change != "" })
+	})
+}
+
 // Write prints the matrix: one row per source, one numbered column per
 // destination, and below it what is open in words. Where it is too wide for the terminal, it is
 // grouped by namespace, but for what was selected; where that is, too, columns come in several
@@ -28,6 +49,10 @@ func (m Matrix) Write(w *term.Writer) {
 	shown.writeGrid(w)
 	w.Printf("%s every port that the destination declares   %s some   %s none\n",
 		w.Styled(signs[All].Style, signs[All].Text), w.Styled(signs[Some].Style, signs[Some].Text), w.Styled(signs[None].Style, signs[None].Text))
+	if shown.isMarked() {
+		w.Printf("%s something opens   %s something closes   %s both\n",
+			w.Styled(term.Green, "+"), w.Styled(term.Red, "-"), w.Styled(term.Amber, "±"))
+	}
 	switch {
 	case m.Namespaces:
 		w.Printf("grouped by namespace, a few pods of each asked: -n, --from, --to show groups\n")
@@ -66,11 +91,11 @@ func (m Matrix) gridOf(rows, columns []int) *term.Table {
 	for _, i := range rows {
 		row := []any{fmt.Sprint(i + 1), m.Groups[i].label()}
 		for _, j := range columns {
-			if len(m.Cells[i][j].Ports) == 0 {
+			if c := m.Cells[i][j]; len(c.Ports) == 0 && c.Change == "" {
 				row = append(row, term.Cell{Text: " "})
 				continue
 			}
-			row = append(row, signs[m.Cells[i][j].Reach])
+			row = append(row, m.Cells[i][j].sign())
 		}
 		grid.Row(row...)
 	}
@@ -137,7 +162,7 @@ func (m Matrix) byNamespace() Matrix {
 	out := Matrix{Selection: m.Selection}
 	at, to := map[string]int{}, make([]int, len(m.Groups))
 	for i, g := range m.Groups {
-		name := g.grouped(m.Selection.names)
+		name := g.grouped(m.Selection.Names)
 		if _, ok := at[name]; !ok {
 			at[name] = len(out.Groups)
 			out.Groups = append(out.Groups, Group{Name: name, External: g.External})
@@ -159,6 +184,12 @@ func (m Matrix) byNamespace() Matrix {
 
 // merge has a cell say what another one says as well.
 func (c *Cell) merge(o Cell) {
+	switch {
+	case c.Change == "":
+		c.Change = o.Change
+	case o.Change != "" && o.Change != c.Change:
+		c.Change = ChangeBoth
+	}
 	for _, p := range o.Ports {
 		i := slices.IndexFunc(c.Ports, func(has PortReach) bool { return has.Port == p.Port })
 		switch {

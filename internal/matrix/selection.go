@@ -38,8 +38,8 @@ func isNamed(group, name string) bool {
 	return group == name || strings.HasPrefix(group, name+"/") && !strings.Contains(name, "/")
 }
 
-// wants reports whether a pair of groups is asked.
-func (s Selection) wants(from, to string) bool {
+// Wants reports whether a pair of groups is asked.
+func (s Selection) Wants(from, to string) bool {
 	return s.row(from) && s.column(to) && (s.Namespace == "" || isNamed(from, s.Namespace) || isNamed(to, s.Namespace))
 }
 
@@ -51,8 +51,8 @@ func anyNames(names []string, group string) bool {
 	return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return isNamed(group, name) })
 }
 
-// names reports whether a group is named by itself or by its namespace.
-func (s Selection) names(group string) bool {
+// Names reports whether a group is named by itself or by its namespace.
+func (s Selection) Names(group string) bool {
 	return slices.ContainsFunc(slices.Concat(s.From, s.To, []string{s.Namespace}), func(name string) bool { return name != "" && isNamed(group, name) })
 }
 

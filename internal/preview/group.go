@@ -179,9 +179,18 @@ func (g *grouping) name(p *pairs, keys []string) (s Side) {
 		}
 	}
 	if s.Pods = len(pods); s.Pods > 0 {
-		s.Workloads = g.meaning(pods)
+		s.Workloads, s.Groups = g.meaning(pods), g.groupsOf(pods)
 	}
 	return s
+}
+
+// groupsOf returns the workloads of pods, sorted.
+func (g *grouping) groupsOf(pods map[api.PodID]bool) []string {
+	of := map[string]bool{}
+	for id := range pods {
+		of[g.pods[id]] = true
+	}
+	return sortedKeys(of)
 }
 
 // meaning names pods: all of the cluster, of a namespace or of a workload, or how many of it.

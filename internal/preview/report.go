@@ -67,6 +67,9 @@ type Side struct {
 	Pods      int      `json:"pods,omitempty"`
 	Workloads []string `json:"workloads,omitempty"` // of the pods: "shop/web", "every pod in shop"
 	Outside   []string `json:"outside,omitempty"`   // "every address outside", "10.0.0.0/8 except 10.1.0.0/16"
+	// Groups are all workloads of which there are pods, for pictures. They are not in JSON: the
+	// words of Workloads stand for them.
+	Groups []string `json:"-"`
 }
 
 // mostNames is how many workloads are named in words.
