@@ -141,7 +141,7 @@ func TestAgentReportsProblemsAgainAfterRestart(t *testing.T) {
 		want    []string
 	}{
 		"embedded vswitch": {vswitch.Options{}, object},
-		"like a VPP":       {vswitch.Options{LikeVPP: true}, append(slices.Clone(object), "spec.ingress[1] stack")},
+		"like a VPP":       {vswitch.Options{LikeVPP: true}, append(slices.Clone(object), "spec.ingress[1] dataplane")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vpp := node1(t, tt.options, "server", "friend")
