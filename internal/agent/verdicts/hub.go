@@ -1,4 +1,5 @@
-// Package verdicts shares what the kernel reports of packets among those who watch, in words.
+// Package verdicts distributes the verdicts about packets that the kernel reports to the
+// subscribers of the debug API, with the rules in words.
 package verdicts
 
 import (
