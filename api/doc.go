@@ -1,5 +1,5 @@
-// Package api holds the vocabulary of Sluice: the types that the components of the pipeline
-// exchange.
+// Package api defines the types that the components of the pipeline exchange: pods, policies,
+// rules, address sets, flows and problems.
 //
 // The flow is Kubernetes state -> cache -> processor -> configurator -> renderers. The processor
 // produces ContivPolicy values (policies with selectors and named ports resolved), the configurator

@@ -13,13 +13,13 @@ const (
 	ClassObject    Class = "object"     // a field of the object is invalid
 	ClassNamedPort Class = "named-port" // a named port cannot be resolved
 	ClassSelector  Class = "selector"   // a selector cannot be distinguished from another one
-	ClassStack     Class = "stack"      // a dataplane cannot express the rule
+	ClassDataplane Class = "dataplane"  // a dataplane cannot express the rule
 	ClassLimit     Class = "limit"      // the rule exceeds the capacity of a dataplane
 )
 
 // Classes returns all classes.
 func Classes() []Class {
-	return []Class{ClassObject, ClassNamedPort, ClassSelector, ClassStack, ClassLimit}
+	return []Class{ClassObject, ClassNamedPort, ClassSelector, ClassDataplane, ClassLimit}
 }
 
 // Problem describes an error in one field of one object of the input. It implements error. All

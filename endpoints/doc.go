@@ -46,13 +46,13 @@ type Source int
 
 // The sources, in ascending order of preference.
 const (
-	SourceNone      Source = iota // no claim
-	SourceNamespace               // the network namespace that a container runtime recorded for the pod
-	SourceKey                     // a tag of the interface, or a key in the store
-	SourceTold                    // a CNI plugin, or the embedding program
+	SourceNone       Source = iota // no claim
+	SourceNamespace                // the network namespace that a container runtime recorded for the pod
+	SourceKey                      // a tag of the interface, or a key in the store
+	SourceRegistered               // a CNI plugin, or the embedding program
 )
 
-var sourceNames = []string{"", "namespace", "key", "told"}
+var sourceNames = []string{"", "namespace", "key", "registered"}
 
 // String returns the name of a source, or "" for SourceNone.
 func (s Source) String() string {

@@ -245,7 +245,7 @@ var (
 	indexes = rapid.Uint32Range(1, 4)
 	macs    = rapid.SampledFrom([]string{"02:00:00:00:00:01", "02:00:00:00:00:02"})
 	pods    = rapid.SampledFrom([]api.PodID{{Namespace: "a", Name: "x"}, {Namespace: "a", Name: "y"}, {Namespace: "b", Name: "x"}})
-	sources = rapid.SampledFrom([]endpoints.Source{endpoints.SourceNamespace, endpoints.SourceKey, endpoints.SourceTold})
+	sources = rapid.SampledFrom([]endpoints.Source{endpoints.SourceNamespace, endpoints.SourceKey, endpoints.SourceRegistered})
 	owners  = rapid.SampledFrom([]string{"c1/eth0", "c2/eth0", "c3/eth0"})
 	uids    = rapid.SampledFrom([]string{"", "", "1", "2"})
 	boxes   = rapid.SampledFrom([]string{"", "c1", "c2"})

@@ -19,7 +19,7 @@ var (
 
 // A claim of a CNI plugin for a container.
 func told(pod api.PodID, container string, l endpoints.Link) endpoints.Claim {
-	return endpoints.Claim{Source: endpoints.SourceTold, Owner: container + "/eth0", Pod: pod, Sandbox: container, Link: l, IPs: []netip.Addr{address}}
+	return endpoints.Claim{Source: endpoints.SourceRegistered, Owner: container + "/eth0", Pod: pod, Sandbox: container, Link: l, IPs: []netip.Addr{address}}
 }
 
 // enforced returns a registry in which web has the first interface, and its policy is in force.
@@ -78,7 +78,7 @@ func TestRegistryDistinguishesLivesOfPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, r, 1, endpoints.StateConflicting)
-	r.Withdraw(endpoints.SourceTold, one.Owner)
+	r.Withdraw(endpoints.SourceRegistered, one.Owner)
 	commit(r, web)
 	want(t, r, 1, endpoints.StateEnforced)
 }
@@ -112,7 +112,7 @@ func TestRegistryStaysEnforcedOnRepeatedReport(t *testing.T) {
 
 func TestRegistryWaitsForCommitAfterClaim(t *testing.T) {
 	r := enforced(t)
-	r.Withdraw(endpoints.SourceTold, "c1/eth0")
+	r.Withdraw(endpoints.SourceRegistered, "c1/eth0")
 	want(t, r, 1, endpoints.StateOrphaned)
 	if err := r.Claim(told(web, "c2", link1)); err != nil {
 		t.Fatal(err)

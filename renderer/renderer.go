@@ -1,5 +1,6 @@
-// Package renderer is the contract between the configurator and the dataplanes. It is the last
-// layer at which all dataplanes look the same.
+// Package renderer defines the contract between the policy pipeline and its dataplanes: the
+// interfaces that a renderer implements, and what it receives and reports. It is the last layer at
+// which all dataplanes look the same.
 //
 // A renderer receives two ordered lists of six-tuples for each pod, and the members of the address
 // sets that they name. It makes its dataplane enforce exactly that. Directions are the vswitch's:

@@ -22,7 +22,7 @@ type Reporter interface {
 // more is permitted than the policies permit.
 type Unenforced struct {
 	Origin api.Origin // of the rule; IsolationRule means the whole policy
-	Class  api.Class  // ClassStack or ClassLimit
+	Class  api.Class  // ClassDataplane or ClassLimit
 	// Reason is one lower-case clause about the dataplane, for example "VPP does not match ports of
 	// SCTP". It contains nothing that differs between pods.
 	Reason string

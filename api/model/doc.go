@@ -1,5 +1,5 @@
-// Package model is the Kubernetes state as it is reflected into etcd: protobuf messages, the layout
-// of their keys, and the changes that flow from etcd to the cache.
+// Package model defines the Kubernetes state as Sluice keeps it in etcd: protobuf messages, the
+// layout of their keys, and the changes that agents read from there.
 //
 // # Invariants
 //

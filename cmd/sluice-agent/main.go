@@ -1,4 +1,4 @@
-// Command sluice-agent enforces Kubernetes network policy in a userspace vswitch.
+// Command sluice-agent enforces Kubernetes network policy on a node, in VPP or in the kernel.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Command sluice-cni is a chained CNI plugin: pods have no traffic before their policy is enforced.
+// Command sluice-cni is a chained CNI plugin that blocks the interface of a pod until the agent
+// enforces its policy.
 package main
 
 import "github.com/sluice-net/sluice/internal/cni"

@@ -31,7 +31,7 @@ func (k *Keeper) Register(r wire.Registration) (wire.Endpoint, error) {
 		return wire.Endpoint{}, fmt.Errorf("hostMAC: %w", err)
 	}
 	c := endpoints.Claim{
-		Source: endpoints.SourceTold, Owner: r.String(), Pod: api.PodID{Namespace: r.Namespace, Name: r.Name}, UID: r.UID,
+		Source: endpoints.SourceRegistered, Owner: r.String(), Pod: api.PodID{Namespace: r.Namespace, Name: r.Name}, UID: r.UID,
 		Sandbox: r.ContainerID, Network: r.Network, Link: endpoints.Link{Index: r.HostIndex, Name: r.HostIf, MAC: mac.String()}, IPs: r.Addresses,
 	}
 	return k.claim(c)
@@ -40,7 +40,7 @@ func (k *Keeper) Register(r wire.Registration) (wire.Endpoint, error) {
 // Claim claims an interface for a pod on behalf of the embedding program; it requires Index and MAC
 // of the link. A claim with the same owner replaces it, and Withdraw ends it.
 func (k *Keeper) Claim(c endpoints.Claim) error {
-	c.Source = endpoints.SourceTold
+	c.Source = endpoints.SourceRegistered
 	_, err := k.claim(c)
 	return err
 }
@@ -100,8 +100,8 @@ func (k *Keeper) Remove(a wire.Attachment) error {
 func (k *Keeper) Withdraw(owner string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	e, known := k.reg.Owned(endpoints.SourceTold, owner)
-	k.reg.Withdraw(endpoints.SourceTold, owner)
+	e, known := k.reg.Owned(endpoints.SourceRegistered, owner)
+	k.reg.Withdraw(endpoints.SourceRegistered, owner)
 	k.settle()
 	if err := k.gates.failed[e.Link.Index]; known && err != nil {
 		return errors.Join(ErrLater, err)
@@ -122,7 +122,7 @@ func (k *Keeper) Collect(v wire.Valid) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, c := range k.reg.Claims() {
-		if c.Source == endpoints.SourceTold && c.Network == v.Network && !valid[c.Owner] {
+		if c.Source == endpoints.SourceRegistered && c.Network == v.Network && !valid[c.Owner] {
 			k.log.Info("registration has no attachment any more, it ends", "pod", c.Pod, "interface", c.Link.Name, "owner", c.Owner)
 			k.reg.Withdraw(c.Source, c.Owner)
 		}
@@ -140,7 +140,7 @@ func (k *Keeper) Wait(ctx context.Context, a wire.Attachment, timeout time.Durat
 	ctx, cancel := context.WithTimeout(ctx, min(timeout, wire.MaxTimeout))
 	defer cancel()
 	k.wait(ctx, func() bool {
-		e, known := k.reg.Owned(endpoints.SourceTold, a.String())
+		e, known := k.reg.Owned(endpoints.SourceRegistered, a.String())
 		if !known {
 			err = fmt.Errorf("attachment %s: %w", a, ErrUnregistered)
 			return true

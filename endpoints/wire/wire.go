@@ -144,7 +144,7 @@ type Endpoint struct {
 	Pod       string    `json:"pod,omitempty"` // namespace/name; empty in state unknown
 	UID       string    `json:"uid,omitempty"`
 	State     string    `json:"state"`            // unknown, pending, enforced, orphaned or conflicting
-	Source    string    `json:"source,omitempty"` // `told`, `key` or `namespace`; empty in state unknown
+	Source    string    `json:"source,omitempty"` // `registered`, `key` or `namespace`; empty in state unknown
 	Since     time.Time `json:"since"`            // when the state began
 	Reason    string    `json:"reason,omitempty"` // why it is blocked
 }

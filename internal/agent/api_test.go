@@ -72,7 +72,7 @@ func TestAPIRulesDoNotCountProbes(t *testing.T) {
 		return text
 	}
 	before, sessions := counted(), len(sw(a).Sessions())
-	if strings.Count(before, `"hits":1`) != 2 || sessions == 0 {
+	if strings.Count(before, `"packets":1`) != 2 || sessions == 0 {
 		t.Fatalf("traffic is not counted, or has no session: %s", before)
 	}
 	get[view.Matrix](t, a, "GET", "/v1/matrix", "")
@@ -374,7 +374,7 @@ func TestAPIListsAreThoseOfEachRenderer(t *testing.T) {
 		for _, rule := range get[[]view.Rule](t, a, "GET", "/v1/rules", "") {
 			if rule.Renderer == r.Name {
 				listed++
-				if counted := rule.Hits != nil; counted != (r.Name == config.RendererACL) {
+				if counted := rule.Packets != nil; counted != (r.Name == config.RendererACL) {
 					t.Errorf("%s: packets of rule %d of table %s are counted: %t", r.Name, rule.Index, rule.Table, counted)
 				}
 			}

@@ -45,7 +45,7 @@ func (e *enforcementLog) see(s policy.Status, now time.Time) (wait time.Duration
 	e.inSync, e.last, e.at = true, s, now
 	args := []any{"policies", s.Policies, "pods", s.Pods, "dataplanes", e.dataplanes(s.Renderers), "revision", s.Revision}
 	if s.Unenforced > 0 {
-		args = append(args, "not_in_full", s.Unenforced)
+		args = append(args, "partially_enforced", s.Unenforced)
 	}
 	e.log.Info("enforcing policies", args...)
 	return 0

@@ -71,7 +71,7 @@ func TestEnforcementLogReportsTransitions(t *testing.T) {
 		partly := status(3, 3, "")
 		partly.Unenforced = 1
 		<-time.After(time.Minute)
-		if e.see(partly, time.Now()); !strings.Contains(text.String(), "not_in_full=1") {
+		if e.see(partly, time.Now()); !strings.Contains(text.String(), "partially_enforced=1") {
 			t.Errorf("a policy is not enforced in full: %s", &text)
 		}
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/follow"
 )
 
-// heartbeat knows who writes the state. The zero value knows nothing.
+// heartbeat knows the active reflector. The zero value knows nothing.
 type heartbeat struct {
 	mu     sync.Mutex
 	leader *view.Reflector
@@ -56,7 +56,7 @@ func (h *heartbeat) follow(ctx context.Context, s follow.Store, key string, log 
 		return found
 	}
 	return follow.Run(ctx, follow.Config{
-		Store: s, Prefix: key, What: "who writes the state", Log: log, Grace: -1,
+		Store: s, Prefix: key, What: "active reflector", Log: log, Grace: -1,
 		Snapshot: func(s follow.Snapshot) {
 			if !take(s.Entries) {
 				h.set(nil)

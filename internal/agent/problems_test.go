@@ -141,7 +141,7 @@ func TestAgentReportsProblemsAgainAfterRestart(t *testing.T) {
 		want    []string
 	}{
 		"embedded vswitch": {vswitch.Options{}, object},
-		"like a VPP":       {vswitch.Options{LikeVPP: true}, append(slices.Clone(object), "spec.ingress[1] stack")},
+		"like a VPP":       {vswitch.Options{LikeVPP: true}, append(slices.Clone(object), "spec.ingress[1] dataplane")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vpp := node1(t, tt.options, "server", "friend")
@@ -157,7 +157,7 @@ func TestAgentReportsProblemsAgainAfterRestart(t *testing.T) {
 					if p := policyNamed(t, a, "server"); p.Enforced != view.EnforcedFully {
 						t.Errorf("policy %+v", p)
 					}
-					if got := metric(t, a, "sluice_policy_problems"); got != float64(len(tt.want)) || metric(t, a, "sluice_policies_not_in_full") != 1 {
+					if got := metric(t, a, "sluice_policy_problems"); got != float64(len(tt.want)) || metric(t, a, "sluice_policies_partially_enforced") != 1 {
 						t.Errorf("metrics count %v problems, want %d", got, len(tt.want))
 					}
 					if s := get[view.Status](t, a, "GET", "/v1/status", ""); s.Unenforced != 1 || len(s.Problems) != len(tt.want) {

@@ -1,5 +1,5 @@
-// Package bundle puts what an agent answers into one archive, and reads it back: a tar file that is
-// compressed by gzip, with one file for each question.
+// Package bundle writes an agent's answers into one archive for offline analysis, and reads it
+// back: a tar file that is compressed by gzip, with one file for each question.
 //
 // # Invariants
 //

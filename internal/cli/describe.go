@@ -34,11 +34,11 @@ func newDescribe(o *options) *cobra.Command {
 	var f getFlags
 	cmd := &cobra.Command{
 		Use:   "describe (pod|policy|node|endpoint) NAME...",
-		Short: "Tell everything about a pod, a policy, a node or an endpoint",
-		Long: `Tell everything about what is named, as with get. Of a pod: which policies select it, and which
-rules of which policies name it as a peer. Of a policy: its rules in words, its pods of this node,
-and what keeps it from being enforced. Of a node: what it enforces, and its pods. Of an endpoint:
-whose interface it is, why it is blocked, and the policies of the pod.
+		Short: "Show all that is known about a pod, a policy, a node or an endpoint",
+		Long: `Show all that the agent knows about the named objects; names are as for get. Of a pod: which
+policies select it, and which rules of which policies name it as a peer. Of a policy: its rules in
+words, its pods of this node, and what keeps it from being enforced. Of a node: what it enforces,
+and its pods. Of an endpoint: its pod, why it is blocked, and the policies of the pod.
 
 Exit codes: 0 done, 1 something that is named is not there, 2 error.`,
 		Example: `  sluicectl describe pod shop/web-0
@@ -297,7 +297,7 @@ func (d nodeDescription) write(w *term.Writer) {
 		w.Printf("Renderer %s: %s\n", r.Name, state)
 	}
 	for _, p := range d.Policies {
-		w.Printf("%s\n", w.Styled(term.Red, "not enforced in full: "+p.Policy.Short()+": "+string(p.Enforced)+": "+p.Why))
+		w.Printf("%s\n", w.Styled(term.Red, "partially enforced: "+p.Policy.Short()+": "+string(p.Enforced)+": "+p.Why))
 	}
 	if d.More > 0 {
 		w.Printf("and %s more\n", term.Count(d.More, "policy"))

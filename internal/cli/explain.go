@@ -20,10 +20,10 @@ func newExplain(o *options) *cobra.Command {
 		Use:   "explain SRC DST:PORT/PROTO",
 		Short: "Say whether a flow is allowed, and why",
 		Long: `Explain a verdict in at most 10 lines: what decides at each end, the rule that came nearest and why
-it does not match, one fix, which was tried, and whether what is installed agrees. -v tells all:
-every policy that selects either end, for each rule why it matched or which term failed, what the
-tables of each renderer do and which policies they name, and further changes. -o wide is -v with the
-names of sets and tables.
+it does not match, one fix, which was tried, and whether what is installed agrees. -v prints the
+complete answer: every policy that selects either end, for each rule why it matched or which term
+failed, what the tables of each renderer do and which policies they name, and further changes. -o
+wide is -v with the names of sets and tables.
 
 With --manifests no agent is asked: the manifests are judged by the specification and by the whole
 pipeline with the embedded dataplane. Problems of the manifests go to the standard error.

@@ -114,7 +114,7 @@ yet, 2 error.`,
   sluicectl get pod shop/web-0 data/redis-0 -o wide
   sluicectl get policies -o jsonpath='{range [*]}{.policy}{"\t"}{.enforced}{"\n"}{end}'
   sluicectl get sets --contains app=web
-  sluicectl get rules shop/web-0 --sort-by .hits
+  sluicectl get rules shop/web-0 --sort-by .packets
   sluicectl get nodes --policy shop/web -w`,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return o.completeGet(cmd, f, args, resources())

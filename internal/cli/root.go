@@ -67,7 +67,7 @@ Exit codes: 0 done or allowed, 1 denied, a failed test or not found, 2 error.`,
 	cmd.PersistentFlags().DurationVar(&o.patience, requestTimeout, answerTime, "how long an answer may take; 0: no limit (bundle: 30s, check: 3m, matrix: 0)")
 	cmd.PersistentFlags().VarP(&o.output, "output", "o", "output format")
 	packets := o.shell(errOut)
-	cmd.AddCommand(newGet(o), newDescribe(o), newExplain(o), newInject(o), newMatrix(o), packets.NewWatch(), packets.NewTop(), newApply(o), newDelete(o), newConvert(o), newStore(o), newTest(o), newDiff(o), newBundle(o), newCheck(o), newVersion(o))
+	cmd.AddCommand(newGet(o), newDescribe(o), newExplain(o), newInject(o), packets.NewWatch(), packets.NewTop(), newApply(o), newDelete(o), newConvert(o), newStore(o), newTest(o), newDiff(o), newBundle(o), newCheck(o), newVersion(o))
 	cmd.AddCommand(connectivity.Commands(o.host())...)
 	o.completeFlags(cmd)
 	program.Rename(cmd, name)

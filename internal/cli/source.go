@@ -23,7 +23,7 @@ func (o *options) host() connectivity.Host {
 		Get:     func(ctx context.Context, path string, out any) error { return o.client().get(ctx, path, out) },
 		Post:    func(ctx context.Context, path string, q, out any) error { return o.client().post(ctx, path, q, out) },
 		Stream: func(ctx context.Context, path string, q any, begun func(), each func(json.RawMessage) error) error {
-			return o.client().stream(ctx, path, q, begun, each)
+			return o.client().Stream(ctx, path, q, false, begun, each)
 		},
 	}
 }

@@ -85,20 +85,20 @@ func tableTable(tables []view.Table, wide bool) *term.Table {
 // may be wide.
 func ruleTable(rules []view.Rule, wide bool) *term.Table {
 	if wide {
-		t := term.NewTable("RENDERER", "TABLE", "PODS", "#", "RULE", "HITS", "FROM", "MEANING")
+		t := term.NewTable("RENDERER", "TABLE", "PODS", "#", "RULE", "PACKETS", "FROM", "MEANING")
 		for _, r := range rules {
-			t.Row(r.Renderer, r.Table, holders(r.Table, r.Pods), r.Index, r.Rule, hits(r), dash(api.OriginTexts(r.Origins)), dash(r.Meaning))
+			t.Row(r.Renderer, r.Table, holders(r.Table, r.Pods), r.Index, r.Rule, packets(r), dash(api.OriginTexts(r.Origins)), dash(r.Meaning))
 		}
 		return t
 	}
-	columns := []string{"PODS", "#", "RULE", "HITS", "FROM"}
+	columns := []string{"PODS", "#", "RULE", "PACKETS", "FROM"}
 	several := slices.ContainsFunc(rules, func(r view.Rule) bool { return r.Renderer != rules[0].Renderer })
 	if several {
 		columns = append([]string{"RENDERER"}, columns...)
 	}
-	t := term.NewTable(columns...).Narrow(48, "RULE").Narrow(24, "FROM").Narrow(16, "PODS").Optional("FROM", "HITS", "RENDERER")
+	t := term.NewTable(columns...).Narrow(48, "RULE").Narrow(24, "FROM").Narrow(16, "PODS").Optional("FROM", "PACKETS", "RENDERER")
 	for _, r := range rules {
-		row := []any{holders(r.Table, r.Pods), r.Index, cmp.Or(r.Meaning, r.Rule.String()), hits(r), dash(api.OriginTexts(r.Origins))}
+		row := []any{holders(r.Table, r.Pods), r.Index, cmp.Or(r.Meaning, r.Rule.String()), packets(r), dash(api.OriginTexts(r.Origins))}
 		if several {
 			row = append([]any{r.Renderer}, row...)
 		}
@@ -107,11 +107,11 @@ func ruleTable(rules []view.Rule, wide bool) *term.Table {
 	return t
 }
 
-// How many flows a rule decided, as text.
-func hits(r view.Rule) string {
+// packets returns how many packets a rule decided, as text.
+func packets(r view.Rule) string {
 	switch {
-	case r.Hits != nil:
-		return strconv.FormatUint(*r.Hits, 10)
+	case r.Packets != nil:
+		return strconv.FormatUint(*r.Packets, 10)
 	case r.CountedWith != nil:
 		return fmt.Sprintf("in #%d", *r.CountedWith)
 	}

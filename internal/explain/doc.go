@@ -1,6 +1,5 @@
-// Package explain answers "why is this flow allowed, or not?" about a cluster of
-// which the reflected state is at hand: an agent has what is in the store, and
-// sluicectl reads manifests.
+// Package explain answers why a flow is allowed or denied, by the specification and by what nodes
+// have installed; the state is that of the store, or of manifests.
 //
 //	question  -> flows                                             (question.go)
 //	messages  -> State -> internal/oracle -> the verdict in words    (kube.go)

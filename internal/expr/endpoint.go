@@ -1,6 +1,6 @@
-// Package expr reads what people type of flows: endpoints, ports, and questions of both. The
-// commands, policy tests and scenarios share it, so that a text means the same everywhere. Callers
-// resolve expressions against their cluster.
+// Package expr parses what users type about flows: endpoints, ports, and questions such as
+// "shop/web-0 data/postgres-0:5432/tcp". The commands, policy tests and scenarios share it, so that
+// a text means the same everywhere. Callers resolve expressions against their cluster.
 //
 //	shop/web-0                       one pod
 //	shop/app=web  shop/app in (a,b)  the pods of a namespace with these labels

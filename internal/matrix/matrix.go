@@ -1,5 +1,5 @@
-// Package matrix answers who can talk to whom: every pair of groups of pods (and
-// some outside addresses), on the ports that the destination declares.
+// Package matrix computes a reachability matrix: which groups of pods, and some outside addresses,
+// may connect to which, on the ports that the destination declares.
 //
 // # Invariants
 //

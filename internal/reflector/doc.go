@@ -1,6 +1,5 @@
-// Package reflector is the composition root of sluice-ksr: it connects the source of a cluster
-// (plugins/ksr/kube) through a mirror (plugins/ksr/reflect) with the store, while this process
-// leads.
+// Package reflector is the program sluice-ksr: it writes the state of a cluster from the API server
+// (plugins/ksr/kube) to etcd (plugins/ksr/reflect) while this replica is the leader.
 //
 // Every replica follows the API server all the time, so that it already knows the state when it
 // takes over. Only the leader writes. Leadership is a key in the etcd with the state, on a lease,

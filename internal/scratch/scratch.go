@@ -1,5 +1,6 @@
-// Package scratch makes temporary folders that do not outlive their process for long. A killed
-// process cannot remove its folder, so the next process that makes a folder of that kind does.
+// Package scratch creates temporary directories, and removes those that killed processes left
+// behind. A killed process cannot remove its folder, so the next process that makes a folder of
+// that kind does.
 //
 // # Invariants
 //

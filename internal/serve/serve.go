@@ -1,4 +1,5 @@
-// Package serve is the HTTP server of the daemons.
+// Package serve is the HTTP server of sluice-agent and sluice-ksr, with limits on connections and
+// time.
 //
 // # Invariants
 //

@@ -1,5 +1,4 @@
-// Package term writes for people: columns that line up, colour where it is
-// wanted, progress of long work.
+// Package term prints tables, colours and progress for terminals, with untrusted text escaped.
 //
 // # Invariants
 //

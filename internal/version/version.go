@@ -1,4 +1,4 @@
-// Package version says which build of Sluice this is.
+// Package version reports which build of Sluice this is.
 package version
 
 import (

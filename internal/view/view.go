@@ -108,8 +108,10 @@ type Rule struct {
 	Meaning string       `json:"meaning,omitempty"`
 	Pods    []api.PodID  `json:"pods,omitempty"` // that have the table
 	Origins []api.Origin `json:"origins,omitempty"`
-	// Hits is how many flows the rule has decided since its table was installed; absent if the
-	// vswitch does not count.
+	// Packets is how many packets the rule has decided since its table was installed; absent if the
+	// dataplane does not count.
+	Packets *uint64 `json:"packets,omitempty"`
+	// Hits is Packets under its old name, for one more release.
 	Hits *uint64 `json:"hits,omitempty"`
 	// CountedWith is the index of the rule whose counter includes that of this one, because
 	// both share entries in the dataplane; absent for a rule with its own counter.

@@ -1,5 +1,6 @@
-// Package vswitch is the embedded userspace dataplane, for nodes without VPP. The acl renderer
-// talks to it through GoVPP exactly as it talks to VPP, and packets can be sent through it.
+// Package vswitch is an embedded userspace dataplane with VPP's binary API, for development and
+// tests without VPP. The acl renderer talks to it through GoVPP exactly as it talks to VPP, and
+// packets can be sent through it.
 //
 // It has two sides. The management side speaks the VPP binary API below GoVPP, over two transports
 // with one set of message handlers: Switch.Adapter returns an in-process adapter.VppAPI,

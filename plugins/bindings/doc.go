@@ -1,5 +1,5 @@
-// Package bindings reads from the store which interfaces of this node's vswitch belong to which
-// pods; the component that connects pods writes that. It is not part of the flow of policy: the ACL
+// Package bindings follows in etcd which interfaces of this node's vswitch belong to which pods;
+// the component that connects pods writes these keys. It is not part of the flow of policy: the ACL
 // renderer uses it to find the interfaces of pods that have no tag. A second Watcher follows the
 // application namespaces of pods, for the session renderer. The keys are those of
 // model.InterfaceKey and model.AppNamespaceKey; their values are ignored.

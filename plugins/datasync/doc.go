@@ -1,5 +1,6 @@
-// Package datasync turns the store into one stream of changes for one event loop. It sits between
-// the state that ksr reflects into etcd and the cache of the policy plugin.
+// Package datasync merges the snapshot and the watch of etcd into one stream of changes for the
+// event loop of the policy plugin. It sits between the state that ksr reflects into etcd and the
+// cache of the policy plugin.
 //
 // A Watcher takes a snapshot of the store at a revision and follows the store from there. When the
 // watch breaks, it takes another snapshot, which the consumer gets as one resync. The consumer

@@ -255,7 +255,7 @@ func TestProblemNamesPolicyThatRendererCannotEnforce(t *testing.T) {
 	var l listener
 	web := api.PolicyID{Namespace: "shop", Name: "web"}
 	r := &limited{Recorder: renderertest.NewRecorder("limited", t), says: []renderer.Unenforced{
-		{Origin: api.Origin{Policy: web}, Class: api.ClassStack, Reason: "it has no such ports", Pods: 2},
+		{Origin: api.Origin{Policy: web}, Class: api.ClassDataplane, Reason: "it has no such ports", Pods: 2},
 		{Origin: api.Origin{Policy: web, Rule: api.IsolationRule}, Class: api.ClassLimit, Reason: "it is full", Effect: renderer.EffectPrevious},
 		{Origin: api.Origin{Policy: web, Rule: api.NodeRule}, Class: api.ClassLimit, Reason: "nobody's rule"},
 	}}
@@ -265,18 +265,18 @@ func TestProblemNamesPolicyThatRendererCannotEnforce(t *testing.T) {
 	mustApply(t, p, shop(t))
 	want := []string{
 		"spec limit renderer limited: it is full: pods keep their previous rules; a pod without previous rules is blocked",
-		"spec.ingress[0] stack renderer limited: it has no such ports: traffic that only this rule permits stays denied (local pods: 2)",
+		"spec.ingress[0] dataplane renderer limited: it has no such ports: traffic that only this rule permits stays denied (local pods: 2)",
 	}
 	if diff := cmp.Diff(want, describe(policyOf(t, snapshot(t, p), "web").Problems)); diff != "" {
 		t.Error(diff)
 	}
-	if s := p.Status(); s.Unenforced != 1 || !slices.Equal(s.Problems, []ProblemCount{{api.ClassLimit, 1}, {api.ClassStack, 1}}) {
+	if s := p.Status(); s.Unenforced != 1 || !slices.Equal(s.Problems, []ProblemCount{{api.ClassDataplane, 1}, {api.ClassLimit, 1}}) {
 		t.Errorf("status %+v", s)
 	}
 	r.says = slices.Clone(r.says[:1])
 	r.says[0].Pods = 3 // is no other problem
 	mustApply(t, p, changes(t, false, pod(7, "web", true)))
-	if s := p.Status(); s.Unenforced != 1 || !slices.Equal(s.Problems, []ProblemCount{{api.ClassStack, 1}}) {
+	if s := p.Status(); s.Unenforced != 1 || !slices.Equal(s.Problems, []ProblemCount{{api.ClassDataplane, 1}}) {
 		t.Errorf("status %+v", s)
 	}
 	if err := p.Close(); err != nil {

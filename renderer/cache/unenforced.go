@@ -174,7 +174,7 @@ func (x *UnenforcedTracker) Unenforced() []renderer.Unenforced {
 	now := slices.Clone(x.oversize)
 	if x.matters {
 		for rule, pods := range x.rules {
-			now = append(now, renderer.Unenforced{Origin: rule.origin, Class: api.ClassStack, Reason: x.reason, Effect: rule.effect, Pods: pods})
+			now = append(now, renderer.Unenforced{Origin: rule.origin, Class: api.ClassDataplane, Reason: x.reason, Effect: rule.effect, Pods: pods})
 		}
 	}
 	now = renderer.SortUnenforced(now)

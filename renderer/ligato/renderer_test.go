@@ -464,7 +464,7 @@ func TestUnenforcedPortsOfSCTPAreClosedAndReported(t *testing.T) {
 			t.Errorf("from %s: %s, want %s", src, got, want)
 		}
 	}
-	want := []renderer.Unenforced{{Origin: origin, Class: api.ClassStack, Reason: "the model of vpp-agent cannot name ports of SCTP", Pods: 2}}
+	want := []renderer.Unenforced{{Origin: origin, Class: api.ClassDataplane, Reason: "the model of vpp-agent cannot name ports of SCTP", Pods: 2}}
 	got := s.r.Unenforced()
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

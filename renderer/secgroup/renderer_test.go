@@ -197,7 +197,7 @@ func TestRendererReportsSourcePorts(t *testing.T) {
 	open := permit("10.0.0.2/32")
 	open.SrcPort = api.Port(53)
 	must(t, s, map[api.PodID]renderer.PodConfig{web: {IPs: []netip.Addr{ip("10.0.0.1")}, Egress: from(open)}})
-	if u := s.Groups.Unenforced(); s.Passes(flow("10.0.0.2", "10.0.0.1", 80)) || len(u) != 1 || u[0].Class != api.ClassStack || u[0].Origin.Rule != 0 {
+	if u := s.Groups.Unenforced(); s.Passes(flow("10.0.0.2", "10.0.0.1", 80)) || len(u) != 1 || u[0].Class != api.ClassDataplane || u[0].Origin.Rule != 0 {
 		t.Errorf("a permit from a source port: reported %+v", u)
 	}
 }

@@ -1,5 +1,5 @@
-// Package xdp enforces the rules of pods in the kernel: at their interfaces, in both
-// directions, with the cost of a few loads per packet.
+// Package xdp enforces policy in the kernel with eBPF programs (TCX and XDP) at the interfaces of
+// pods, in both directions, with the cost of a few loads per packet.
 //
 // # Place in the flow
 //

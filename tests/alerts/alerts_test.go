@@ -93,7 +93,7 @@ var real = map[string]struct {
 		}
 		p := start(t, "sluice-agent", "dev", "--manifests", dir)
 		p.until(t, agentJob, "sluice_dataplane_up 1")
-		return always(p.until(t, agentJob, "sluice_policies_not_in_full 1"))
+		return always(p.until(t, agentJob, "sluice_policies_partially_enforced 1"))
 	}, []string{"SluicePoliciesNotInFull"}},
 	"neither etcd nor VPP is there": {func(t *testing.T) func(int) []scrape {
 		dir := t.TempDir()

@@ -1,8 +1,6 @@
-// Package bench measures the whole flow from decoded model objects to what a renderer has
-// committed, on inputs of the size of clusters: the shape on which the incumbent was measured,
-// generated workloads, one policy with very many blocks, the way from the store to the dataplane,
-// and the rate of policy tests. docs/reference/performance.md describes how to run it and has the
-// results.
+// Package bench measures the pipeline on cluster-sized inputs, from decoded objects to a renderer's
+// commit: generated workloads, one policy with very many blocks, the way from the store to the
+// dataplane, and the rate of policy tests.
 //
 // The package drives the components from outside. The benchmarks are test files; the package itself
 // only turns their output into a table (Table).

@@ -35,7 +35,7 @@ const (
 	deliveries
 )
 
-var deliveryTexts = [...]string{"", "told as changes of everything", "told as a resync", "told twice", "told one by one"}
+var deliveryTexts = [...]string{"", "sent as changes of everything", "sent as a resync", "sent twice", "sent one by one"}
 
 // Fate is what happens to the agent of a node.
 type Fate int

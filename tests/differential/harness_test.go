@@ -155,7 +155,7 @@ func TestPlayFindsDifferentRules(t *testing.T) {
 		if diff := left.Diff(same); diff != "" {
 			t.Errorf("equal nodes differ: %s", diff)
 		}
-		if left.Plugin == right.Plugin || left.Told == right.Told || left.Backend == right.Backend {
+		if left.Plugin == right.Plugin || left.Desired == right.Desired || left.Backend == right.Backend {
 			t.Error("a room looks the same although a port differs")
 		}
 		if left.Diff(right) == "" {

@@ -85,7 +85,7 @@ var checks = []struct {
 	{Established, examination.established},
 	{Verdict, examination.verdicts},
 	{Reply, examination.conversations},
-	{Told, examination.told},
+	{Desired, examination.told},
 	{Explained, examination.explained},
 	{Contract, examination.contract},
 	{Dangling, examination.dangling},
@@ -172,15 +172,15 @@ func (x examination) wrong(i Invariant, flow api.Flow) error {
 func (x examination) told(_ context.Context) error {
 	for _, flow := range x.state.Flows {
 		// A Recorder restricts its own pods only, so that all are asked.
-		allowed := !slices.ContainsFunc(x.Names(), func(name string) bool { return x.nodes[name].Told.Verdict(flow) == api.Deny })
+		allowed := !slices.ContainsFunc(x.Names(), func(name string) bool { return x.nodes[name].Desired.Verdict(flow) == api.Deny })
 		if allowed == x.state.Allowed(flow) {
 			continue
 		}
 		var told strings.Builder
 		for _, name := range x.Names() {
-			told.WriteString("node " + name + ":\n" + x.nodes[name].Told.Dump())
+			told.WriteString("node " + name + ":\n" + x.nodes[name].Desired.Dump())
 		}
-		return misjudged(Told, flow, "%s\nthe specification:\n%s", told.String(), reason.Of(x.state.Oracle.Verdict(flow)))
+		return misjudged(Desired, flow, "%s\nthe specification:\n%s", told.String(), reason.Of(x.state.Oracle.Verdict(flow)))
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func (x examination) explained(_ context.Context) error {
 
 // contract reports violations of the renderer contract.
 func (x examination) contract(context.Context) error {
-	return x.none(Contract, func(n *Node) []string { return n.Told.Violations() })
+	return x.none(Contract, func(n *Node) []string { return n.Desired.Violations() })
 }
 
 // dangling reports every reference to a missing object in what is installed. A set that no rule

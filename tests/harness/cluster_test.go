@@ -103,7 +103,7 @@ func newLying(prompt func()) (backends.Backend, error) {
 // A change that the recorder of a node receives, but that the plugin did not send.
 func told(t *testing.T, n *harness.Node, change func(renderer.Txn)) {
 	t.Helper()
-	txn := n.Told.NewTxn(false)
+	txn := n.Desired.NewTxn(false)
 	change(txn)
 	if err := txn.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -120,9 +120,9 @@ func TestCheckNamesInvariant(t *testing.T) {
 		harm func(*harness.Node)
 	}{
 		harness.Explained: {backends.Kind{Name: "lying", New: newLying}, nil},
-		harness.Told: {sound, func(n *harness.Node) {
+		harness.Desired: {sound, func(n *harness.Node) {
 			told(t, n, func(txn renderer.Txn) {
-				for pod, cfg := range n.Told.Pods() {
+				for pod, cfg := range n.Desired.Pods() {
 					txn.Render(pod, renderer.PodConfig{IPs: cfg.IPs})
 				}
 			})

@@ -1,5 +1,5 @@
-// Package harness runs the whole pipeline on every node of a cluster, over backends of one
-// kind, and can be looked into. It is what tests of whole clusters have in common.
+// Package harness runs the whole pipeline on every node of a cluster, over backends of one kind,
+// and checks the invariants of the result. It is what tests of whole clusters have in common.
 //
 //	cluster.State -> Objects -> changes -> Cluster: node 1: plugin -> renderer -> dataplane
 //	                                                node 2: ...

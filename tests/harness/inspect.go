@@ -16,7 +16,7 @@ import (
 // Installed is what one node holds, room by room, as text.
 type Installed struct {
 	Plugin  string // pods with their rules, policies, sets with their members, problems
-	Told    string // the desired state that renderers received
+	Desired string // the desired state that renderers received
 	Backend string // what is installed
 }
 
@@ -26,7 +26,7 @@ func (n *Node) Inspect(ctx context.Context) (Installed, error) {
 	if err != nil {
 		return Installed{}, err
 	}
-	out := Installed{Told: n.Told.Dump()}
+	out := Installed{Desired: n.Desired.Dump()}
 	if out.Plugin, err = print(s); err != nil {
 		return out, err
 	}
@@ -99,7 +99,7 @@ func differences(got, fresh map[string]Installed) string {
 func (f *Cluster) Operations() int {
 	n := 0
 	for _, node := range f.nodes {
-		n += node.Backend.Operations() + node.Told.Operations()
+		n += node.Backend.Operations() + node.Desired.Operations()
 	}
 	return n
 }

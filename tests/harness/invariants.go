@@ -15,7 +15,7 @@ const (
 	Established Invariant = "established"
 	Verdict     Invariant = "verdict"
 	Reply       Invariant = "reply"
-	Told        Invariant = "told"
+	Desired     Invariant = "told"
 	Explained   Invariant = "explained"
 	Contract    Invariant = "contract"
 	Dangling    Invariant = "dangling"
@@ -35,13 +35,13 @@ var Invariants = map[Invariant]string{
 	Established: "flows that have sessions are judged by the rules of now",
 	Verdict:     "the dataplanes and the specification agree about first packets",
 	Reply:       "answers to allowed flows arrive",
-	Told:        "what renderers are told, evaluated rule by rule, is what the specification says",
+	Desired:     "the desired state that renderers receive, evaluated rule by rule, is what the specification says",
 	Explained:   "renderers give reasons that are those of the specification",
-	Contract:    "renderers are told what the contract of package renderer permits",
+	Contract:    "renderers receive what the contract of package renderer permits",
 	Dangling:    "no reference leads to nothing, and nothing is left over",
-	Fresh:       "what is installed is what a new cluster installs that is told the same at once",
-	Again:       "telling what is there already, in any way, changes nothing",
-	Converges:   "what nodes are told is enforced, also after failures",
+	Fresh:       "what is installed is what a new cluster installs that receives the same at once",
+	Again:       "sending what is there already, in any way, changes nothing",
+	Converges:   "what nodes receive is enforced, also after failures",
 	Restart:     "the restart of an agent changes nothing",
 	NeverFewer:  "between two states no flow is judged as in neither",
 }

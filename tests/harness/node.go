@@ -18,7 +18,7 @@ type Node struct {
 	Name    string
 	Plugin  *policy.Plugin
 	Backend backends.Backend
-	Told    *renderertest.Recorder
+	Desired *renderertest.Recorder
 
 	options Options
 	prompt  *atomic.Pointer[policy.Plugin] // the plugin of today
@@ -48,10 +48,10 @@ func newNode(name string, kind backends.Kind, options Options) (*Node, error) {
 
 // start makes the plugin.
 func (n *Node) start() error {
-	n.Told = renderertest.NewRecorder("recorder", nil)
+	n.Desired = renderertest.NewRecorder("recorder", nil)
 	n.Plugin = policy.New(policy.Deps{
 		Node: n.Name, DenyNode: n.options.DenyNode,
-		Renderers:  []renderer.Renderer{n.Backend.Renderer(), n.Told},
+		Renderers:  []renderer.Renderer{n.Backend.Renderer(), n.Desired},
 		MinBackoff: noBackoff, Observer: policy.Observer{Transaction: n.observe},
 	})
 	if err := n.Plugin.Init(); err != nil {

@@ -1,4 +1,4 @@
-// Package leaks ends the tests of a package with a look for goroutines that they left.
+// Package leaks fails the tests of a package that leave goroutines running.
 package leaks
 
 import (

@@ -231,7 +231,7 @@ func TestCNIAddReturnsWithPolicyEnforced(t *testing.T) {
 			n.Must(n.add(web))
 			e, err := n.endpoint("web")
 			n.Must(err)
-			if e.Source != "told" || e.UID != "uid-web" {
+			if e.Source != "registered" || e.UID != "uid-web" {
 				t.Errorf("after ADD the interface is %+v", e)
 			}
 			n.Must(n.isEnforced("web"))

@@ -329,7 +329,7 @@ func TestKernelPodsAreBlockedFromBirthToDeath(t *testing.T) {
 	plugin, a := wire.NewClient(n.socket), n.register("stranger", "container-3")
 	open(false, "a pod that policy does not know")
 	n.store(without + wires.DemoPod("stranger", `{ip: 10.99.0.4}, {ip: "fd00::4"}`))
-	if e, err := plugin.Wait(t.Context(), a, wire.MaxTimeout); err != nil || e.State != wire.Enforced || e.Source != "told" {
+	if e, err := plugin.Wait(t.Context(), a, wire.MaxTimeout); err != nil || e.State != wire.Enforced || e.Source != "registered" {
 		t.Errorf("waiting ended with %+v, %v", e, err)
 	}
 	open(true, "a pod that policy knows")

@@ -1,5 +1,5 @@
-// Package marked lets tests that write keys by hand have a store that proves to be whole. Tests of
-// the completeness marker itself do not use it.
+// Package marked adds the completeness marker for tests that write keys to a store by hand. Tests
+// of the completeness marker itself do not use it.
 package marked
 
 import (

@@ -99,7 +99,7 @@ func shop(t *testing.T) string {
 	})
 	var address string
 	programs.Eventually(t, func() error {
-		for _, word := range strings.FieldsSeq(out.String()) {
+		for word := range strings.FieldsSeq(out.String()) {
 			if strings.HasPrefix(word, "http://") {
 				address = word
 				return nil

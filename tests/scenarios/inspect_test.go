@@ -39,7 +39,7 @@ func (i inspection) operations(_ context.Context, c command) (string, error) {
 	var out []string
 	for _, name := range i.subject.running.Names() {
 		n := i.subject.running.Node(name)
-		now, before := n.Told.Operations(), &i.log.of(name).told
+		now, before := n.Desired.Operations(), &i.log.of(name).told
 		if kind != "" {
 			now, before = n.Backend.Operations(), &i.log.of(name).stack
 		}
@@ -141,7 +141,7 @@ func (s scene) allProblems(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 		for _, p := range snapshot.Problems {
-			if p.Class != api.ClassStack && !isKnown(found, p) {
+			if p.Class != api.ClassDataplane && !isKnown(found, p) {
 				found[p] = true
 			}
 		}

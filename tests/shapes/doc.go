@@ -1,4 +1,5 @@
-// Package shapes makes the manifests of one tenant that cost a node the most for their bytes.
+// Package shapes generates the worst manifests that one tenant can write: those that cost a node
+// the most for their bytes.
 //
 // Every shape is a function of a size and of nothing else, so that figures can be compared. Each
 // was found by looking for what a layer multiplies: rules by classes of addresses, lists by

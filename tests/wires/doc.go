@@ -1,5 +1,5 @@
-// Package wires has nodes with pods in network namespaces, connected by veth pairs, with real
-// sockets, for tests of what decides about packets in the kernel.
+// Package wires builds nodes of network namespaces, with pods at veth pairs and real sockets, for
+// tests of what the kernel decides about packets.
 //
 // # Invariants
 //

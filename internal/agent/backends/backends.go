@@ -1,6 +1,6 @@
-// Package backends makes the dataplanes of an agent from its settings, each with what it needs
-// beside its renderer: who follows the interfaces of pods, who looks after them, who reports
-// packets. It is the one place that knows dataplanes by name.
+// Package backends creates the configured renderers of an agent, each with its helpers: watchers of
+// interfaces of pods, audits, and readers of packet events. It is the one place that knows
+// dataplanes by name.
 //
 // What else than a node.Backend a dataplane is, its readers find out by interfaces of their own:
 // there is no list of what it may be.

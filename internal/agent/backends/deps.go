@@ -59,7 +59,7 @@ type Deps struct {
 // application namespaces. What is kept of it is beside the file of the state.
 func watcher(d Deps, cfg bindings.Config, suffix string) *bindings.Watcher {
 	cfg.Store, cfg.Prefix, cfg.Node = d.Store, d.Config.Store.Prefix, d.Config.Node.Name
-	cfg.Log, cfg.OnProblem, cfg.Needed = d.Log.With("plugin", "plumbing"), d.OnProblem, d.Needed
+	cfg.Log, cfg.OnProblem, cfg.Needed = d.Log.With("plugin", "bindings"), d.OnProblem, d.Needed
 	if file := d.Config.Store.StateFile; file != "" {
 		cfg.File = file + suffix
 	}

@@ -1,4 +1,5 @@
-// Package cluster reads the state of the cluster from its store, and knows when it is enforced.
+// Package cluster reads the state of the cluster from etcd for the debug API, and reports when it
+// is enforced.
 package cluster
 
 import (

@@ -183,10 +183,11 @@ func rulesOf(renderer string, t renderer.Table, meanings explain.Meanings) (out 
 			v.Origins = t.Origins[i]
 		}
 		if t.Packets != nil {
-			v.Hits = &t.Packets[i]
+			v.Packets = &t.Packets[i]
 			if with := t.CountedWith[i]; with >= 0 && with != i {
-				v.Hits, v.CountedWith = nil, &t.CountedWith[i]
+				v.Packets, v.CountedWith = nil, &t.CountedWith[i]
 			}
+			v.Hits = v.Packets
 		}
 		out = append(out, v)
 	}

@@ -1,4 +1,4 @@
-// Package logtail keeps the last lines of the log, for those who ask the agent.
+// Package logtail keeps the last lines of the log in memory, for the debug API.
 package logtail
 
 import (

@@ -1,4 +1,5 @@
-// Package metrics counts what an agent does, and reads what it has when somebody asks.
+// Package metrics defines the agent's Prometheus metrics: it counts events, and reads gauges when
+// it is scraped.
 //
 // # Invariants
 //

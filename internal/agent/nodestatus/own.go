@@ -1,4 +1,5 @@
-// Package nodestatus reports for all nodes how far this one is, and reads what they report.
+// Package nodestatus publishes in etcd which revision this node enforces, and reads the reports of
+// all nodes.
 package nodestatus
 
 import (

@@ -1,5 +1,5 @@
-// Package problems keeps what is wrong with objects as long as it lasts, and names each thing once:
-// the cause where it is known, and not what follows from it.
+// Package problems collects the current problems of objects for the log and the debug API: each one
+// once, by its cause where that is known, and not by what follows from it.
 package problems
 
 import (

@@ -1,5 +1,5 @@
-// Package verdicts shares what dataplanes report of packets among those who watch, and keeps the
-// last of it.
+// Package verdicts distributes the verdicts about packets that dataplanes report to the subscribers
+// of the debug API, and keeps the last ones.
 //
 // # Invariants
 //

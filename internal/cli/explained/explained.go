@@ -1,5 +1,4 @@
-// Package explained writes explanations of flows for people: in a few lines, or with everything
-// that they have.
+// Package explained formats explanations of flows for terminals, brief or complete.
 package explained
 
 import (

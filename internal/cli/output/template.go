@@ -1,4 +1,4 @@
-// Package output writes values the ways that kubectl has for programs: by a path, or by a template.
+// Package output implements -o jsonpath, -o go-template and --sort-by as kubectl has them.
 //
 // # Invariants
 //

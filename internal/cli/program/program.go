@@ -1,4 +1,5 @@
-// Package program knows the names that sluicectl has: its own, and that of a plugin of kubectl.
+// Package program determines the name by which sluicectl was called: its own, or that of a plugin
+// of kubectl.
 package program
 
 import (

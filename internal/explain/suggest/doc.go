@@ -1,5 +1,5 @@
-// Package suggest finds what would turn a verdict around: the changes of policies and
-// labels that would allow a flow which is denied, or deny one which is allowed.
+// Package suggest finds the smallest changes of policies and labels that would reverse a verdict:
+// that would allow a denied flow, or deny an allowed one.
 //
 //	verdict -> openings, closings   what could do it    (opening.go, closing.go, adminrules.go)
 //	each    -> After                the state with it   (apply.go, adminedit.go)

@@ -1,4 +1,5 @@
-// Package reflect writes the state of a source to the store, only where the store differs.
+// Package reflect writes the objects of a source, an API server or manifests, to etcd: only where
+// etcd differs.
 //
 // A Mirror is for a source that reports every change, such as the API server of a cluster: it holds
 // the desired state of the source and the state of the store. A Reflector is for sources that are

@@ -1,5 +1,5 @@
-// Package inprocess runs an etcd inside a test, for tests that need a real store and do not need
-// it to die: those have the members of tests/etcd, which are processes, and pay for them.
+// Package inprocess runs an etcd server inside a test, where the store need not fail: members that
+// can fail are processes, and are in tests/etcd.
 package inprocess
 
 import (

@@ -1,4 +1,4 @@
-// Package events queues events for clients of the binary API.
+// Package events queues interface events for clients of VPP's binary API.
 package events
 
 import "sync"

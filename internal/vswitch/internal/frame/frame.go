@@ -1,4 +1,4 @@
-// Package frame implements the framing of the binary API on a stream socket.
+// Package frame implements the framing of VPP's binary API on a stream socket.
 package frame
 
 import (

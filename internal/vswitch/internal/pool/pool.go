@@ -1,4 +1,5 @@
-// Package pool allocates indices like VPP.
+// Package pool allocates indices in the order in which VPP does: the index that was freed last
+// comes first.
 package pool
 
 import (

@@ -1,4 +1,4 @@
-// Package wire converts values of messages of the binary API.
+// Package wire converts values of messages of VPP's binary API.
 package wire
 
 import (

@@ -1,3 +1,3 @@
-// Package counters counts packets by rule. It reads VPP's statistics segment, and keeps the counts
-// of ACLs that no longer exist.
+// Package counters turns VPP's counters of ACL entries into packet counters of policy rules. It
+// reads VPP's statistics segment, and keeps the counts of ACLs that no longer exist.
 package counters

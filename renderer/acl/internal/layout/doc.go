@@ -1,7 +1,6 @@
-// Package layout assigns entries to ACLs. From the held content of a table's ACLs, the wanted
-// Package layout assigns entries to ACLs. From the current content of a table's ACLs, the desired
-// content and the size limits, it computes the new content of each ACL and the order of the
-// changes.
+// Package layout distributes the entries of a table over ACLs of VPP. From the current content of a
+// table's ACLs, the desired content and the size limits, it computes the new content of each ACL
+// and the order of the changes.
 //
 // A large table is split into blocks with one verdict. The order within a block does not matter, so
 // a block is stored in segments by age: an address that joins changes a small ACL at the end, and

@@ -129,7 +129,7 @@ func (u *union) lose(i int, a api.Action) {
 		effect = renderer.EffectWider
 	}
 	for _, o := range u.list.Origins(i) {
-		u.lost = append(u.lost, renderer.Unenforced{Origin: o, Class: api.ClassStack, Reason: reasonSource, Effect: effect})
+		u.lost = append(u.lost, renderer.Unenforced{Origin: o, Class: api.ClassDataplane, Reason: reasonSource, Effect: effect})
 	}
 }
 
