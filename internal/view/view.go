@@ -41,6 +41,7 @@ type Policy struct {
 	Priority *int            `json:"priority,omitempty"`
 	Isolates []api.Direction `json:"isolates,omitempty"`
 	Rules    int             `json:"rules"`
+	Audit    bool            `json:"audit,omitempty"` // in audit mode: it denies nothing
 	// Pods are the local pods it applies to.
 	Pods []api.PodID `json:"pods,omitempty"`
 	// Enforced is how far the agent's node enforces the policy.

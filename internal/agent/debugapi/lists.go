@@ -59,10 +59,10 @@ func (l *Lists) pods(ctx context.Context, f Filter) ([]view.Pod, error) {
 
 func podView(p policy.Pod) view.Pod {
 	v := view.Pod{Pod: p.ID, Node: p.Node, Addresses: p.IPs, State: podState(p), Policies: p.Policies, InterfaceTag: acl.InterfaceTag(p.ID)}
-	if p.Ingress != nil {
+	if denies(p.Ingress) {
 		v.Isolated = append(v.Isolated, api.Ingress)
 	}
-	if p.Egress != nil {
+	if denies(p.Egress) {
 		v.Isolated = append(v.Isolated, api.Egress)
 	}
 	if len(p.Labels) > 0 {
@@ -72,6 +72,11 @@ func podView(p policy.Pod) view.Pod {
 		}
 	}
 	return v
+}
+
+// denies reports whether a list denies anything: one of policies in audit mode does not.
+func denies(l *renderer.RuleList) bool {
+	return slices.ContainsFunc(l.Rules(), func(r api.ContivRule) bool { return r.Action == api.Deny })
 }
 
 // The states of local pods with an address.
