@@ -12,7 +12,7 @@ func TestVerdictsAreToldOfWhereTheKernelEnforcesOnly(t *testing.T) {
 	}
 	for question, want := range map[string]string{
 		`{"action":1}`:      "the question is not understood",
-		`{"action":"drop"}`: `action "drop": want deny, permit or all`,
+		`{"action":"drop"}`: `action "drop": want deny, permit, all or audit`,
 	} {
 		if code, text := a.ask("POST", "/v1/verdicts", question); code != 400 || !strings.Contains(text, want) {
 			t.Errorf("%s: status %d and %q, want 400 and %q", question, code, text, want)

@@ -100,7 +100,7 @@ func TestWhatCannotBeFollowedIsSaid(t *testing.T) {
 		{refusing, "nobody tells", nil},
 		{breaking, "nobody tells any more", nil},
 		{ending, "the agent has ended", nil},
-		{ending, `--action "drop": want deny, permit or all`, []string{"--action", "drop"}},
+		{ending, `--action "drop": want deny, permit, all or audit`, []string{"--action", "drop"}},
 		{ending, "--direction", []string{"--direction", "in"}},
 		{ending, "--peer", []string{"--peer", "shop"}},
 		{ending, "--protocol", []string{"--protocol", "tpc"}},

@@ -117,6 +117,23 @@ func (o *Oracle) With(s State) *Oracle {
 	return &out
 }
 
+// Enforced returns an oracle without the policies in audit mode. Its verdicts are the same, but do
+// not say what these policies would deny.
+func (o *Oracle) Enforced() *Oracle {
+	if !o.audits {
+		return o
+	}
+	out := *o
+	out.audits, out.policies = false, make(map[string][]policy, len(o.policies))
+	for namespace, list := range o.policies {
+		out.policies[namespace] = slices.DeleteFunc(slices.Clone(list), func(p policy) bool { return p.audit })
+	}
+	audited := func(p *tierPolicy) bool { return p.audit }
+	out.tiers.admin = slices.DeleteFunc(slices.Clone(o.tiers.admin), audited)
+	out.tiers.baseline = slices.DeleteFunc(slices.Clone(o.tiers.baseline), audited)
+	return &out
+}
+
 // hasAudits reports whether some policy is in audit mode.
 func (o *Oracle) hasAudits() bool {
 	audits := func(p policy) bool { return p.audit }

@@ -23,6 +23,7 @@ type Node interface {
 	Snapshot(ctx context.Context) (*policy.Snapshot, error)
 	States() []*renderer.State
 	Counters() []*renderer.State
+	Decisions() map[string]map[renderer.CounterKey]uint64
 }
 
 // Lists serves the lists of objects.
@@ -59,10 +60,10 @@ func (l *Lists) pods(ctx context.Context, f Filter) ([]view.Pod, error) {
 
 func podView(p policy.Pod) view.Pod {
 	v := view.Pod{Pod: p.ID, Node: p.Node, Addresses: p.IPs, State: podState(p), Policies: p.Policies, InterfaceTag: acl.InterfaceTag(p.ID)}
-	if denies(p.Ingress) {
+	if isolates(p.Ingress) {
 		v.Isolated = append(v.Isolated, api.Ingress)
 	}
-	if denies(p.Egress) {
+	if isolates(p.Egress) {
 		v.Isolated = append(v.Isolated, api.Egress)
 	}
 	if len(p.Labels) > 0 {
@@ -74,9 +75,12 @@ func podView(p policy.Pod) view.Pod {
 	return v
 }
 
-// denies reports whether a list denies anything: one of policies in audit mode does not.
-func denies(l *renderer.RuleList) bool {
-	return slices.ContainsFunc(l.Rules(), func(r api.ContivRule) bool { return r.Action == api.Deny })
+// isolates reports whether a list is that of enforced policies. One of policies in audit mode alone
+// audits, and denies nothing.
+func isolates(l *renderer.RuleList) bool {
+	audits := slices.ContainsFunc(l.Rules(), func(r api.ContivRule) bool { return r.Audit })
+	denies := slices.ContainsFunc(l.Rules(), func(r api.ContivRule) bool { return r.Action == api.Deny })
+	return l != nil && (denies || !audits)
 }
 
 // The states of local pods with an address.

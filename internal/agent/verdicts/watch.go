@@ -45,7 +45,8 @@ func (s *Hub) Watch(ctx context.Context, q view.Watch, begun func(), send func(v
 
 // wanted reports whether a verdict passes the filters.
 func wanted(q view.Watch, v view.PacketVerdict) bool {
-	if q.Action == view.WatchDenied && v.Action != api.Deny || q.Action == view.WatchPermitted && v.Action != api.Permit {
+	if q.Action == view.WatchDenied && v.Action != api.Deny || q.Action == view.WatchPermitted && v.Action != api.Permit ||
+		q.Action == view.WatchAudit && !v.Audit {
 		return false
 	}
 	if q.Direction != nil && *q.Direction != v.Direction || q.Protocol != api.AnyProtocol && q.Protocol != v.Flow.Protocol || q.Port != 0 && q.Port != v.Flow.DstPort {

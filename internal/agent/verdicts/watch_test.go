@@ -32,6 +32,7 @@ func TestVerdictsAreFiltered(t *testing.T) {
 		{view.Watch{}, true},
 		{view.Watch{Action: "deny"}, true},
 		{view.Watch{Action: "permit"}, false},
+		{view.Watch{Action: "audit"}, false},
 		{view.Watch{Action: "all", Namespace: "shop", Pod: "web"}, true},
 		{view.Watch{Namespace: "shop", Pod: "db"}, false},
 		{view.Watch{Namespace: "other"}, false},

@@ -45,6 +45,7 @@ func (w *words) of(ctx context.Context, e xdp.Event, pod api.PodID, d renderer.D
 		v.Action, v.Reason = api.Deny, string(e.Reason)
 	}
 	if d.Rule >= 0 {
+		v.Audit = v.Action == api.Permit && d.Match.Audit
 		v.MatchedRule = view.MatchedRule{Table: d.Table, Rule: &d.Rule, Match: d.Match.String(), Origins: d.Origins}
 	}
 	return v
