@@ -185,8 +185,9 @@ func (c *combiner) assemble(p *pod) *block {
 	return b
 }
 
-// exceptions returns the local peers to which less is permitted than the own list permits. Peers
-// are grouped by what is permitted, and groups are ordered by their first address.
+// exceptions returns the local peers to which less is permitted than the own list permits, or whose
+// lists audit something. Peers are grouped by what is permitted, and groups are ordered by their
+// first address.
 func (c *combiner) exceptions(p *pod, a *address) []group {
 	own := p.own
 	theirs := c.scratch[:0]
@@ -204,11 +205,12 @@ func (c *combiner) exceptions(p *pod, a *address) []group {
 			ours = own.verdict(q.address, c.inSet).allowed
 		}
 		// An address that several pods claim may do only what all of them may do.
-		may := ours
+		may, audited := ours, false
 		for _, n := range q.lists {
 			may = c.intersect(may, theirs[n])
+			audited = audited || theirs[n].IsAudited()
 		}
-		if may != ours {
+		if may != ours || audited { // what the peer audits is counted for its policies, too
 			g := out.of(may)
 			if own != nil && g.prefixes == nil {
 				g.own = c.ownRulesAbout(p, q.address)

@@ -116,7 +116,7 @@ func allowedFrom(rules []api.ContivRule, src uint16) ports.Set {
 // permitted, so port 0, which no protocol uses, stays closed.
 func (t Traffic) Rules() []api.ContivRule {
 	s := t.allowed.decode()
-	if t.audited != nothing {
+	if t.IsAudited() {
 		return auditedRules(s, t.audited.decode())
 	}
 	var out []api.ContivRule

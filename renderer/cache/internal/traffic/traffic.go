@@ -18,6 +18,9 @@ type Traffic struct{ allowed, audited handle }
 
 type handle unique.Handle[string]
 
+// IsAudited reports whether a part of the traffic is audited.
+func (t Traffic) IsAudited() bool { return t.audited != nothing }
+
 // Everything is all traffic, none of it audited.
 var Everything = Traffic{portSet{others: true}.encode(), nothing}
 
