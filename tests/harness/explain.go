@@ -57,6 +57,7 @@ func misexplained(v oracle.Verdict, decisions []renderer.Decision) string {
 	if v.Allowed && isExempt(v) {
 		return "" // whatever rule lets the node through, it is not for its policy's sake
 	}
+	named = slices.DeleteFunc(named, func(o api.Origin) bool { return o.Audit }) // see misaudited
 	deciding, passed := reasons(v)
 	isReason := func(g api.Origin) bool { return slices.Contains(deciding, g) || slices.Contains(passed, g) }
 	isDeciding := func(g api.Origin) bool { return slices.Contains(deciding, g) }

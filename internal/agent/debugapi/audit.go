@@ -21,6 +21,7 @@ func (l *Lists) audit(ctx context.Context, f Filter) ([]view.Audited, error) {
 	a := audits{subjectsOf(s), l.Node.Decisions(), []view.Audited{}}
 	for _, state := range l.Node.Counters() {
 		for _, t := range state.Tables {
+			t.Pods = slices.SortedFunc(slices.Values(t.Pods), api.PodID.Compare)
 			for i, r := range t.Rules {
 				if r.Audit && i < len(t.Origins) {
 					a.add(state.Renderer, t, i)
