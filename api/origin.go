@@ -14,11 +14,16 @@ func OriginTexts(origins []Origin) string {
 	isolated := map[string][]string{}
 	for _, o := range origins {
 		name := o.Policy.Short()
-		switch o.Rule {
-		case IsolationRule:
+		switch {
+		case o.Audit && o.Rule == IsolationRule:
+			kind := fmt.Sprintf("would be denied: %s isolation by ", o.Direction)
+			isolated[kind] = append(isolated[kind], name)
+		case o.Audit:
+			texts = append(texts, fmt.Sprintf("would be denied: %s rule %d of %s", o.Direction, o.Rule, name))
+		case o.Rule == IsolationRule:
 			kind := fmt.Sprintf("%s isolation by ", o.Direction)
 			isolated[kind] = append(isolated[kind], name)
-		case NodeRule:
+		case o.Rule == NodeRule:
 			kind := fmt.Sprintf("own node, exempt from %s isolation by ", o.Direction)
 			isolated[kind] = append(isolated[kind], name)
 		default:

@@ -66,6 +66,10 @@ type ContivPolicy struct {
 
 	IsolatesIngress, IsolatesEgress bool
 
+	// Audit permits what only this policy denies; its rules carry ContivRule.Audit. The policy
+	// permits nothing that others deny.
+	Audit bool
+
 	Ingress, Egress []PolicyRule // in the order of the spec
 }
 

@@ -19,6 +19,9 @@ type ContivRule struct {
 	Protocol Protocol  `json:"protocol,omitzero"`
 	SrcPort  PortRange `json:"srcPort,omitzero"`
 	DstPort  PortRange `json:"dstPort,omitzero"`
+	// Audit marks a permit of traffic that would be denied if the policies in audit mode were
+	// enforced. It does not change what a dataplane does with packets, only how they are counted.
+	Audit bool `json:"audit,omitzero"`
 }
 
 // Matches reports whether the rule matches the flow. It calls inSet to look up members of sets.
@@ -45,7 +48,19 @@ func (r ContivRule) Compare(o ContivRule) int {
 		r.SrcPort.Compare(o.SrcPort),
 		r.DstPort.Compare(o.DstPort),
 		cmp.Compare(r.Action, o.Action),
+		compareAudit(r.Audit, o.Audit),
 	)
+}
+
+// compareAudit orders audited rules first.
+func compareAudit(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
 }
 
 // compareProtocol orders by number, with any last.
@@ -61,6 +76,9 @@ func (r ContivRule) String() string {
 	s := fmt.Sprintf("%s %s %s -> %s", r.Action, r.Protocol, src, r.Dst)
 	if !r.DstPort.IsAny() {
 		s += " port " + r.DstPort.String()
+	}
+	if r.Audit {
+		s += " (audit)"
 	}
 	return s
 }
@@ -79,15 +97,21 @@ type Origin struct {
 	Policy    PolicyID  `json:"policy"`
 	Direction Direction `json:"direction"` // the pod's view
 	Rule      int       `json:"rule"`      // index in the spec's list, or IsolationRule, or NodeRule
+	// Audit marks a rule of a policy in audit mode that would deny the traffic: it is permitted.
+	Audit bool `json:"audit,omitzero"`
 }
 
 // Compare orders origins by policy, direction and rule.
 func (o Origin) Compare(p Origin) int {
-	return cmp.Or(o.Policy.Compare(p.Policy), cmp.Compare(o.Direction, p.Direction), cmp.Compare(o.Rule, p.Rule))
+	return cmp.Or(o.Policy.Compare(p.Policy), cmp.Compare(o.Direction, p.Direction), cmp.Compare(o.Rule, p.Rule), compareAudit(o.Audit, p.Audit))
 }
 
 // String returns for example "NetworkPolicy shop/web ingress rule 0".
 func (o Origin) String() string {
+	if o.Audit {
+		o.Audit = false
+		return o.String() + ", in audit mode"
+	}
 	switch o.Rule {
 	case IsolationRule:
 		return fmt.Sprintf("%s isolates %s", o.Policy, o.Direction)

@@ -54,7 +54,8 @@ type Txn interface {
 
 // PodConfig is what a dataplane must enforce for one pod. The lists are shared and must not be
 // changed. Rules in Ingress (traffic that leaves the pod) name only the destination. Rules in
-// Egress (traffic to the pod) name only the source. The pod's side matches any address. A nil list
+// Egress (traffic to the pod) name only the source. The pod's side matches any address. An audited
+// rule permits like any other; a dataplane that counts packets counts it apart. A nil list
 // does not restrict its direction. Every list ends with a rule that matches everything.
 type PodConfig struct {
 	IPs             []netip.Addr // sorted, at least one

@@ -74,6 +74,9 @@ func (l *RuleList) Digest() Digest {
 	return l.digest
 }
 
+// auditBit marks audited rules in digests.
+const auditBit = 0x80
+
 // DigestRules returns the digest of an ordered list of rules.
 func DigestRules(rules []api.ContivRule) Digest { return digestRules(rules, func(int) {}) }
 
@@ -87,7 +90,11 @@ func digestRules(rules []api.ContivRule, pause func(rules int)) Digest {
 		if i%digestPart == digestPart-1 {
 			pause(digestPart)
 		}
-		b := append(buf[:0], byte(r.Action), byte(r.Protocol))
+		action := byte(r.Action)
+		if r.Audit {
+			action |= auditBit
+		}
+		b := append(buf[:0], action, byte(r.Protocol))
 		b = appendNet(b, r.Src)
 		b = appendNet(b, r.Dst)
 		for _, p := range []api.PortRange{r.SrcPort, r.DstPort} {

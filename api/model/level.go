@@ -10,7 +10,7 @@ import "fmt"
 // Raise it by one with a field, a kind of object or a value that a reader has to know in order to
 // enforce all that a policy says. Do not raise it for additional information, such as a display
 // name. TestLevelIsThatOfModel asks, whenever model.proto changes.
-const Level = 0
+const Level = 1
 
 // CheckLevel returns an error for the marker of a state of which this version would enforce less
 // than policies say.

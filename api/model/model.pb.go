@@ -641,6 +641,7 @@ type NetworkPolicy struct {
 	IsolatesEgress  bool                   `protobuf:"varint,5,opt,name=isolates_egress,json=isolatesEgress,proto3" json:"isolates_egress,omitempty"`    // policyTypes has Egress
 	Ingress         []*NetworkPolicy_Rule  `protobuf:"bytes,6,rep,name=ingress,proto3" json:"ingress,omitempty"`
 	Egress          []*NetworkPolicy_Rule  `protobuf:"bytes,7,rep,name=egress,proto3" json:"egress,omitempty"`
+	Audit           bool                   `protobuf:"varint,8,opt,name=audit,proto3" json:"audit,omitempty"` // what only this policy denies is permitted, and counted
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -724,6 +725,13 @@ func (x *NetworkPolicy) GetEgress() []*NetworkPolicy_Rule {
 	return nil
 }
 
+func (x *NetworkPolicy) GetAudit() bool {
+	if x != nil {
+		return x.Audit
+	}
+	return false
+}
+
 // A node, with what policy needs of it.
 type Node struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -797,6 +805,7 @@ type ClusterPolicy struct {
 	Subject       *ClusterPolicy_Pods    `protobuf:"bytes,5,opt,name=subject,proto3" json:"subject,omitempty"`    // none: no pod
 	Ingress       []*ClusterPolicy_Rule  `protobuf:"bytes,6,rep,name=ingress,proto3" json:"ingress,omitempty"`
 	Egress        []*ClusterPolicy_Rule  `protobuf:"bytes,7,rep,name=egress,proto3" json:"egress,omitempty"`
+	Audit         bool                   `protobuf:"varint,8,opt,name=audit,proto3" json:"audit,omitempty"` // what only this policy denies is permitted, and counted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -878,6 +887,13 @@ func (x *ClusterPolicy) GetEgress() []*ClusterPolicy_Rule {
 		return x.Egress
 	}
 	return nil
+}
+
+func (x *ClusterPolicy) GetAudit() bool {
+	if x != nil {
+		return x.Audit
+	}
+	return false
 }
 
 // A service, with what is needed to say where its packets go. No policy looks at it:
@@ -2094,7 +2110,7 @@ const file_api_model_model_proto_rawDesc = "" +
 	"\vOPERATOR_IN\x10\x01\x12\x13\n" +
 	"\x0fOPERATOR_NOT_IN\x10\x02\x12\x13\n" +
 	"\x0fOPERATOR_EXISTS\x10\x03\x12\x1b\n" +
-	"\x17OPERATOR_DOES_NOT_EXIST\x10\x04\"\x94\a\n" +
+	"\x17OPERATOR_DOES_NOT_EXIST\x10\x04\"\xaa\a\n" +
 	"\rNetworkPolicy\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12A\n" +
@@ -2102,7 +2118,8 @@ const file_api_model_model_proto_rawDesc = "" +
 	"\x10isolates_ingress\x18\x04 \x01(\bR\x0fisolatesIngress\x12'\n" +
 	"\x0fisolates_egress\x18\x05 \x01(\bR\x0eisolatesEgress\x12=\n" +
 	"\aingress\x18\x06 \x03(\v2#.sluice.model.v1.NetworkPolicy.RuleR\aingress\x12;\n" +
-	"\x06egress\x18\a \x03(\v2#.sluice.model.v1.NetworkPolicy.RuleR\x06egress\x1a5\n" +
+	"\x06egress\x18\a \x03(\v2#.sluice.model.v1.NetworkPolicy.RuleR\x06egress\x12\x14\n" +
+	"\x05audit\x18\b \x01(\bR\x05audit\x1a5\n" +
 	"\aIPBlock\x12\x12\n" +
 	"\x04cidr\x18\x01 \x01(\tR\x04cidr\x12\x16\n" +
 	"\x06except\x18\x02 \x03(\tR\x06except\x1a\xdb\x01\n" +
@@ -2123,7 +2140,7 @@ const file_api_model_model_proto_rawDesc = "" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
 	"\x06labels\x18\x02 \x03(\v2\x16.sluice.model.v1.LabelR\x06labels\x12\x1c\n" +
-	"\taddresses\x18\x03 \x03(\tR\taddresses\"\xe3\n" +
+	"\taddresses\x18\x03 \x03(\tR\taddresses\"\xf9\n" +
 	"\n" +
 	"\rClusterPolicy\x127\n" +
 	"\x04kind\x18\x01 \x01(\x0e2#.sluice.model.v1.ClusterPolicy.KindR\x04kind\x12\x12\n" +
@@ -2132,7 +2149,8 @@ const file_api_model_model_proto_rawDesc = "" +
 	"\bpriority\x18\x04 \x01(\rR\bpriority\x12=\n" +
 	"\asubject\x18\x05 \x01(\v2#.sluice.model.v1.ClusterPolicy.PodsR\asubject\x12=\n" +
 	"\aingress\x18\x06 \x03(\v2#.sluice.model.v1.ClusterPolicy.RuleR\aingress\x12;\n" +
-	"\x06egress\x18\a \x03(\v2#.sluice.model.v1.ClusterPolicy.RuleR\x06egress\x1az\n" +
+	"\x06egress\x18\a \x03(\v2#.sluice.model.v1.ClusterPolicy.RuleR\x06egress\x12\x14\n" +
+	"\x05audit\x18\b \x01(\bR\x05audit\x1az\n" +
 	"\x04Pods\x12>\n" +
 	"\n" +
 	"namespaces\x18\x01 \x01(\v2\x1e.sluice.model.v1.LabelSelectorR\n" +

@@ -19,7 +19,7 @@ const verdictInterval = time.Second
 // verdictKey is what verdicts are counted by: a rule of policies, in every table.
 type verdictKey struct {
 	renderer string
-	action   api.Action
+	action   string // deny, permit, or audit for what is permitted and would be denied
 	origins  string
 }
 
@@ -51,6 +51,9 @@ func (a *Agent) logVerdicts(ctx context.Context) error {
 	}
 }
 
+// actionAudit is the action of traffic that policies in audit mode would deny.
+const actionAudit = "audit"
+
 // verdict is how many flows a rule decided.
 type verdict struct {
 	key     verdictKey
@@ -81,11 +84,14 @@ func (l *verdictLog) since(states []*renderer.State) (out []verdict) {
 // count adds what the rules of a table decided.
 func (l *verdictLog) count(now map[verdictKey]uint64, name string, t renderer.Table) {
 	for i, packets := range t.Packets {
-		action := t.Rules[i].Action
-		if packets == 0 || l.denials && action != api.Deny {
+		r := t.Rules[i]
+		if packets == 0 || l.denials && r.Action != api.Deny && !r.Audit {
 			continue
 		}
-		key := verdictKey{name, action, "none"}
+		key := verdictKey{name, r.Action.String(), "none"}
+		if r.Audit {
+			key.action = actionAudit
+		}
 		if from := t.CountedOrigins(i); len(from) > 0 {
 			key.origins = originsText(from)
 		}
@@ -94,7 +100,7 @@ func (l *verdictLog) count(now map[verdictKey]uint64, name string, t renderer.Ta
 }
 
 func compareVerdicts(a, b verdictKey) int {
-	return cmp.Or(cmp.Compare(a.action, b.action), strings.Compare(a.origins, b.origins), strings.Compare(a.renderer, b.renderer))
+	return cmp.Or(strings.Compare(a.action, b.action), strings.Compare(a.origins, b.origins), strings.Compare(a.renderer, b.renderer))
 }
 
 // maxLoggedOrigins bounds the rules that one line names.

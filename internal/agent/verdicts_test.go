@@ -30,7 +30,7 @@ func TestVerdictsAreThoseSinceLastRead(t *testing.T) {
 	}
 	look := func(l *verdictLog, tables ...renderer.Table) (out []line) {
 		for _, v := range l.since([]*renderer.State{{Renderer: "acl", Tables: tables}}) {
-			out = append(out, line{v.key.action.String() + " " + v.key.origins, v.packets})
+			out = append(out, line{v.key.action + " " + v.key.origins, v.packets})
 		}
 		return out
 	}
@@ -51,6 +51,11 @@ func TestVerdictsAreThoseSinceLastRead(t *testing.T) {
 	}
 	if got := look(&verdictLog{denials: true}, table(1, 1, 1)); len(got) != 2 {
 		t.Errorf("denials are %v", got)
+	}
+	audited := table(1, 1, 1)
+	audited.Rules[1].Audit = true
+	if got := look(&verdictLog{denials: true}, audited); len(got) != 3 || !strings.HasPrefix(got[0].Text, "audit ") {
+		t.Errorf("denials with audited permits are %v", got)
 	}
 }
 

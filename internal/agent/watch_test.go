@@ -59,7 +59,7 @@ func TestVerdictsOfTheEmbeddedDataplane(t *testing.T) {
 	}
 	for question, want := range map[string]string{
 		`{"action":1}`:                 `the question is not understood`,
-		`{"action":"drop"}`:            `action "drop": want deny, permit or all`,
+		`{"action":"drop"}`:            `action "drop": want deny, permit, all or audit`,
 		`{"from":{"labels":"a in"}}`:   `from-label "a in": `,
 		`{"from":{"peer":"10.0.0/8"}}`: `the question is not understood`,
 	} {

@@ -31,7 +31,7 @@ func completions(socket string, args ...string) (words []string, directive strin
 func TestCompletionOffersNamesOfAgent(t *testing.T) {
 	socket := realShop(t)
 	for line, want := range map[string]string{
-		"get ":                                  "pods policies namespaces sets tables rules endpoints nodes status",
+		"get ":                                  "pods policies namespaces sets tables rules audit endpoints nodes status",
 		"describe ":                             "pods policies endpoints nodes",
 		"get pods -n shop ":                     "batch-0 cart-0 catalog-0 checkout-0 web-0 web-1",
 		"get pods -n shop web-0 ":               "batch-0 cart-0 catalog-0 checkout-0 web-1",

@@ -25,7 +25,7 @@ type resource interface {
 
 // resources are in the order of the help.
 func resources() []resource {
-	return []resource{podList, policyList, namespaceList, setList, tableList, ruleList, endpointList, nodeList(), status{}}
+	return []resource{podList, policyList, namespaceList, setList, tableList, ruleList, auditList, endpointList, nodeList(), status{}}
 }
 
 // resourceOf returns the resource that a word names. A slash and a name may follow, as -o name
@@ -115,6 +115,7 @@ yet, 2 error.`,
   sluicectl get policies -o jsonpath='{range [*]}{.policy}{"\t"}{.enforced}{"\n"}{end}'
   sluicectl get sets --contains app=web
   sluicectl get rules shop/web-0 --sort-by .packets
+  sluicectl get audit -n shop
   sluicectl get nodes --policy shop/web -w`,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return o.completeGet(cmd, f, args, resources())

@@ -35,6 +35,7 @@ func hostileAgent(t *testing.T) string {
 		"/v1/sets":      []view.Set{{Meaning: evil + long}},
 		"/v1/status":    view.Status{Node: evil, Source: evil, Problems: []api.Problem{{Object: evil, Field: evil, Reason: evil + long}}, Renderers: []view.RendererStatus{{Name: "acl", Error: evil, Foreign: []string{evil}}}},
 		"/v1/rules":     []view.Rule{{Renderer: evil, Table: evil, Meaning: evil + long, Pods: []api.PodID{pod}, Origins: []api.Origin{{Policy: api.PolicyID{Namespace: evil, Name: long}}}}},
+		"/v1/audit":     []view.Audited{{Policy: api.PolicyID{Namespace: evil, Name: evil + long}, Renderer: evil, Workloads: []string{evil, long}, Pods: []api.PodID{pod}}},
 		"/v1/tables":    []view.Table{{Renderer: evil, Table: evil, Pods: []api.PodID{pod}, Objects: []string{evil, long}}},
 		"/v1/endpoints": []wire.Endpoint{{Interface: evil, Pod: pod.String(), State: evil, Reason: evil + long}},
 		"/v1/pods/relations": view.PodRelations{
@@ -92,7 +93,7 @@ func hostileAgent(t *testing.T) string {
 func TestOutputEscapesNames(t *testing.T) {
 	socket := hostileAgent(t)
 	for _, args := range [][]string{
-		{"get", "pods"}, {"get", "policies"}, {"get", "sets"}, {"get", "status"}, {"get", "nodes"}, {"get", "pods", evil}, {"get", "rules"},
+		{"get", "pods"}, {"get", "policies"}, {"get", "sets"}, {"get", "status"}, {"get", "nodes"}, {"get", "pods", evil}, {"get", "rules"}, {"get", "audit"}, {"get", "audit", "-o", "wide"},
 		{"explain", evil + "/a", "b/c:80/tcp"}, {"get", "policy", evil}, {"inject", evil + "/a", "b/c:80/tcp"},
 		{"explain", "a/a", "b/c:80/tcp", "-v"}, {"explain", "a/a", "b/c:80/tcp"}, {"matrix"}, {"matrix", "--open"}, {"matrix", "--from", evil},
 		{"top", "policies"}, {"top", "rules"}, {"top", "pods"}, {"top", "drops"}, {"top", "drops", "-o", "json"}, {"top", "drops", "-o", "wide"},

@@ -48,6 +48,9 @@ func enforced(p view.Policy) term.Cell {
 		c.Text = string(p.Enforced) + ": " + c.Text
 		return c
 	case view.EnforcedFully, view.EnforcedUnknown:
+		if p.Audit {
+			return term.Cell{Text: "audit", Style: term.Amber}
+		}
 	}
 	return term.Cell{Text: dash(string(p.Enforced))}
 }

@@ -253,7 +253,7 @@ func TestOutputErrorsAreReturned(t *testing.T) {
 
 func TestRunSuggestsSimilarCommands(t *testing.T) {
 	for args, want := range map[string]string{
-		"get foo":                 `there is no kind "foo": want pods, policies, sets, tables, rules, endpoints, nodes, status`,
+		"get foo":                 `there is no kind "foo": want pods, policies, sets, tables, rules, audit, endpoints, nodes, status`,
 		"get podz":                `there is no kind "podz": did you mean pods?`,
 		"get polices":             `there is no kind "polices": did you mean policies?`,
 		"describe sets":           `describe takes pods, policies, nodes and endpoints: for sets there is "get sets"`,

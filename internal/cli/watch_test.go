@@ -104,7 +104,7 @@ func TestWatchRefusesWithReason(t *testing.T) {
 	}{
 		{refusing, "nobody tells", nil},
 		{breaking, "nobody tells any more", nil},
-		{ending, `--verdict "drop": want deny, permit or all`, []string{"--verdict", "drop"}},
+		{ending, `--verdict "drop": want deny, permit, all or audit`, []string{"--verdict", "drop"}},
 		{ending, `--from-label "a b": `, []string{"--from-label", "a b"}},
 		{ending, `--to-pod "a/b/c": want NAME or NAMESPACE/NAME`, []string{"--to-pod", "a/b/c"}},
 		{ending, `--pod "a/b" is not in namespace c`, []string{"--pod", "a/b", "-n", "c"}},
@@ -124,9 +124,9 @@ func TestWatchRefusesWithReason(t *testing.T) {
 	}
 }
 
-// TestVerdictsAreFollowedOverARestart has the agent end twice while it is watched. What is printed
+// TestWatchFollowsVerdictsOverRestart has the agent end twice while it is watched. What is printed
 // goes on, and the gaps are told on the standard error.
-func TestVerdictsAreFollowedOverARestart(t *testing.T) {
+func TestWatchFollowsVerdictsOverRestart(t *testing.T) {
 	var asked []view.Watch
 	socket := agent(t, map[string]http.HandlerFunc{"POST /v1/verdicts": func(w http.ResponseWriter, r *http.Request) {
 		var q view.Watch

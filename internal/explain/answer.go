@@ -169,6 +169,9 @@ func compare(a view.Answer, v oracle.Verdict) (named []view.NamedOrigin, unnamed
 // Role returns the part that a rule of a policy, or its isolation, plays in a verdict.
 func Role(v oracle.Verdict, g api.Origin) view.OriginRole {
 	dv := v.Direction(g.Direction)
+	if g.Audit {
+		return view.OriginAudits
+	}
 	if slices.Contains(dv.Deciding, g) {
 		return view.OriginDecides
 	}

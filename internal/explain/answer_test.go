@@ -107,9 +107,21 @@ func started(t *testing.T, m Manifests) (nodes []Node, closing func()) {
 	}
 }
 
+// enforcedForm returns an origin as it is where the policy is enforced.
+func enforcedForm(o api.Origin) api.Origin {
+	o.Audit = false
+	return o
+}
+
 // untrue says what is wrong with what is said of an origin. It looks at the objects,
 // and asks about a state with this one rule.
 func untrue(s oracle.State, e view.Explanation, a view.Answer, n view.NamedOrigin) string {
+	if n.Audit {
+		if w := e.Oracle.Direction(n.Direction).Audit; w == nil || !slices.Contains(w.Deciding, n.Origin) && !slices.Contains(w.PassedBy(), enforcedForm(n.Origin)) {
+			return fmt.Sprintf("it would not deny: %+v", w)
+		}
+		return ""
+	}
 	if n.Policy.Kind != api.NetworkPolicy {
 		return untrueOfTier(s, e, n)
 	}
@@ -120,6 +132,7 @@ func untrue(s oracle.State, e view.Explanation, a view.Answer, n view.NamedOrigi
 		return "there is no such policy"
 	}
 	np := s.Policies[i].DeepCopy()
+	np.Annotations = nil // it is asked about as if it was enforced
 	subject := e.Dst
 	if n.Direction == api.Egress {
 		subject = e.Src

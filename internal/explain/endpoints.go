@@ -54,9 +54,13 @@ func (c Cluster) Endpoints() []matrix.Endpoint {
 
 // GroupName returns the name under which a pod is shown: its namespace and application.
 func GroupName(p *model.Pod) string {
-	set := Labels(p)
-	app := cmp.Or(set["app.kubernetes.io/name"], set["app"], set["k8s-app"], p.GetName())
-	return p.GetNamespace() + "/" + app
+	return GroupOf(api.PodID{Namespace: p.GetNamespace(), Name: p.GetName()}, Labels(p))
+}
+
+// GroupOf is GroupName for a pod with these labels.
+func GroupOf(pod api.PodID, set map[string]string) string {
+	app := cmp.Or(set["app.kubernetes.io/name"], set["app"], set["k8s-app"], pod.Name)
+	return pod.Namespace + "/" + app
 }
 
 // internet is an address of a range that is reserved for documentation (RFC 5737).

@@ -123,7 +123,7 @@ func protocol(p model.Protocol) corev1.Protocol {
 // NetworkPolicy returns the Kubernetes object of a message that isolates a
 // direction.
 func NetworkPolicy(m *model.NetworkPolicy) *networkingv1.NetworkPolicy {
-	np := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName()}}
+	np := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName(), Annotations: modeOf(m)}}
 	if sel := Selector(m.GetPodSelector()); sel != nil {
 		np.Spec.PodSelector = *sel
 	}
@@ -140,6 +140,14 @@ func NetworkPolicy(m *model.NetworkPolicy) *networkingv1.NetworkPolicy {
 		np.Spec.Egress = append(np.Spec.Egress, networkingv1.NetworkPolicyEgressRule{To: peers(r), Ports: ports(r)})
 	}
 	return np
+}
+
+// modeOf returns the annotation of the mode of a policy.
+func modeOf(m interface{ GetAudit() bool }) map[string]string {
+	if !m.GetAudit() {
+		return nil
+	}
+	return map[string]string{oracle.ModeAnnotation: "audit"}
 }
 
 // peers returns one peer for every peer. One without a field, or with fields that

@@ -75,7 +75,7 @@ func nodeObject(m *model.Node) *corev1.Node {
 }
 
 func adminPolicy(m *model.ClusterPolicy) *v1alpha1.AdminNetworkPolicy {
-	p := &v1alpha1.AdminNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: m.GetName()}}
+	p := &v1alpha1.AdminNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: m.GetName(), Annotations: modeOf(m)}}
 	p.Spec.Priority = signed(m.GetPriority())
 	p.Spec.Subject.Namespaces, p.Spec.Subject.Pods = adminPods(m.GetSubject())
 	for _, r := range m.GetIngress() {
@@ -97,7 +97,7 @@ func adminPolicy(m *model.ClusterPolicy) *v1alpha1.AdminNetworkPolicy {
 }
 
 func baselinePolicy(m *model.ClusterPolicy) *v1alpha1.BaselineAdminNetworkPolicy {
-	p := &v1alpha1.BaselineAdminNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: m.GetName()}}
+	p := &v1alpha1.BaselineAdminNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: m.GetName(), Annotations: modeOf(m)}}
 	p.Spec.Subject.Namespaces, p.Spec.Subject.Pods = adminPods(m.GetSubject())
 	for _, r := range m.GetIngress() {
 		p.Spec.Ingress = append(p.Spec.Ingress, v1alpha1.BaselineAdminNetworkPolicyIngressRule{
@@ -118,7 +118,7 @@ func baselinePolicy(m *model.ClusterPolicy) *v1alpha1.BaselineAdminNetworkPolicy
 }
 
 func clusterPolicy(m *model.ClusterPolicy) *v1alpha2.ClusterNetworkPolicy {
-	p := &v1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: m.GetName()}}
+	p := &v1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: m.GetName(), Annotations: modeOf(m)}}
 	p.Spec.Tier, p.Spec.Priority = v1alpha2.AdminTier, signed(m.GetPriority())
 	if m.GetTier() == model.ClusterPolicy_TIER_BASELINE {
 		p.Spec.Tier = v1alpha2.BaselineTier

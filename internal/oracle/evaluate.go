@@ -14,6 +14,31 @@ type evaluation struct {
 	words
 	oracle *Oracle
 	flow   api.Flow
+	// audited makes policies in audit mode decide like all others. Otherwise they are evaluated for
+	// the verdict's words only.
+	audited bool
+}
+
+// both decides one end without the policies in audit mode and, if that allows the flow, also with
+// them: what only they deny is allowed, and they allow nothing that others deny.
+func (e evaluation) both(d api.Direction, end, other side) DirectionVerdict {
+	v := e.direction(d, end, other)
+	if !e.oracle.audits || !v.Allowed {
+		return v
+	}
+	e.audited = true
+	w := e.direction(d, end, other)
+	if w.Allowed {
+		if len(v.Deciding) == 0 {
+			v.Deciding = w.Deciding // nothing decides: what would is named
+		}
+		return v
+	}
+	for i := range w.Deciding {
+		w.Deciding[i].Audit = true
+	}
+	v.Audit = &w
+	return v
 }
 
 // direction decides one end: all of its pods must allow the flow.
@@ -26,7 +51,7 @@ func (e evaluation) direction(d api.Direction, end, other side) DirectionVerdict
 		v.Subjects = append(v.Subjects, r)
 	}
 	if e.words {
-		v.Deciding = deciding(v)
+		v.Deciding = e.deciding(v)
 	}
 	return v
 }
@@ -37,7 +62,7 @@ func (e evaluation) direction(d api.Direction, end, other side) DirectionVerdict
 func (e evaluation) subject(v *DirectionVerdict, p *pod, other side) SubjectResult {
 	policies, others := e.policies(v.Direction, p, other)
 	v.Policies, v.Others = append(v.Policies, policies...), append(v.Others, others...)
-	r := SubjectResult{Pod: p.id, Isolated: len(policies) > 0, Exempt: e.exempt(p, other)}
+	r := SubjectResult{Pod: p.id, Isolated: slices.ContainsFunc(policies, e.counts), Exempt: e.exempt(p, other)}
 	if r.Exempt == SelfIsPod {
 		r.Allowed = true
 		return r
@@ -49,7 +74,7 @@ func (e evaluation) subject(v *DirectionVerdict, p *pod, other side) SubjectResu
 	if r.Isolated {
 		e.notAsked(BaselineTier, v, e.oracle.tiers.baseline, p)
 		r.DecidedBy = NetworkPolicyTier
-		r.Allowed = r.Exempt != NotExempt || slices.ContainsFunc(policies, func(pe PolicyEval) bool { return pe.Allows })
+		r.Allowed = r.Exempt != NotExempt || slices.ContainsFunc(policies, func(pe PolicyEval) bool { return pe.Allows && e.counts(pe) })
 		return r
 	}
 	if decided := e.tier(BaselineTier, v, &r, p, other); !decided {
@@ -57,6 +82,9 @@ func (e evaluation) subject(v *DirectionVerdict, p *pod, other side) SubjectResu
 	}
 	return r
 }
+
+// counts reports whether a policy takes part in the decision.
+func (e evaluation) counts(pe PolicyEval) bool { return e.audited || !pe.Audit }
 
 // exempt returns the exemption of the flow from isolation: a pod cannot isolate itself from itself,
 // nor from its node.
@@ -89,7 +117,7 @@ func (e evaluation) policies(d api.Direction, subject *pod, other side) (out []P
 				PolicyTypes: types, Defaulted: defaulted, IgnoredRules: len(rules)})
 			continue
 		}
-		pe := PolicyEval{Policy: policyID(np), Subject: subject.id, PolicyTypes: types, Defaulted: defaulted}
+		pe := PolicyEval{Policy: policyID(np), Subject: subject.id, PolicyTypes: types, Defaulted: defaulted, Audit: p.audit}
 		for i, r := range rules {
 			re := e.rule(d, np.Namespace, i, r, subject, other)
 			pe.Allows = pe.Allows || re.Matched
@@ -172,7 +200,7 @@ func (e evaluation) anyTerm(text, why string) []TermEval {
 }
 
 // deciding returns the origins of the result, sorted by subject and policy.
-func deciding(v DirectionVerdict) []api.Origin {
+func (e evaluation) deciding(v DirectionVerdict) []api.Origin {
 	var out []api.Origin
 	for _, s := range v.Subjects {
 		if s.Allowed != v.Allowed || s.Exempt == SelfIsPod {
@@ -185,7 +213,7 @@ func deciding(v DirectionVerdict) []api.Origin {
 			continue
 		}
 		for _, pe := range v.Policies {
-			if pe.Subject == s.Pod {
+			if pe.Subject == s.Pod && e.counts(pe) {
 				out = append(out, originsOf(pe, v.Direction, s)...)
 			}
 		}

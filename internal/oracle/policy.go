@@ -16,6 +16,7 @@ import (
 type policy struct {
 	obj      *networkingv1.NetworkPolicy
 	subjects labels.Selector
+	audit    bool
 	// refusal explains why the policy is rejected as a whole: its subject or its directions are
 	// unknown. No API server accepts such a policy. It has no effect, and the verdicts of pods of
 	// its namespace say so.
@@ -23,7 +24,7 @@ type policy struct {
 }
 
 func newPolicy(np *networkingv1.NetworkPolicy) policy {
-	p := policy{obj: np}
+	p := policy{obj: np, audit: audited(np.Annotations)}
 	sel, err := metav1.LabelSelectorAsSelector(&np.Spec.PodSelector)
 	if err != nil {
 		p.refusal = fmt.Errorf("spec.podSelector is invalid: %w", err)
@@ -38,6 +39,12 @@ func newPolicy(np *networkingv1.NetworkPolicy) policy {
 	}
 	return p
 }
+
+// ModeAnnotation is the annotation that sets the mode of a policy of any kind. A policy is enforced,
+// unless its mode is "audit".
+const ModeAnnotation = "sluice.io/mode"
+
+func audited(annotations map[string]string) bool { return annotations[ModeAnnotation] == "audit" }
 
 func compareNames(a, b policy) int { return strings.Compare(a.obj.Name, b.obj.Name) }
 

@@ -74,12 +74,17 @@ func TestVerdictPartsAgree(t *testing.T) {
 			}
 			checkDirection(t, v.Egress)
 			checkDirection(t, v.Ingress)
+			for _, d := range []oracle.DirectionVerdict{v.Egress, v.Ingress} {
+				if d.Audit != nil && (!d.Allowed || d.Audit.Allowed || len(d.Audit.Deciding) == 0) {
+					t.Fatalf("the audit of a direction contradicts it: %+v", d)
+				}
+			}
 		}
 	})
 }
 
 func checkDirection(t *rapid.T, d oracle.DirectionVerdict) {
-	if d.Applies != (len(d.Subjects) > 0) || d.Isolated != (len(d.Policies) > 0) || !d.Applies && !d.Allowed || !d.Isolated && !d.Allowed && len(d.Admin)+len(d.Baseline) == 0 {
+	if d.Applies != (len(d.Subjects) > 0) || d.Isolated != slices.ContainsFunc(d.Policies, func(pe oracle.PolicyEval) bool { return !pe.Audit }) || !d.Applies && !d.Allowed || !d.Isolated && !d.Allowed && len(d.Admin)+len(d.Baseline) == 0 {
 		t.Fatalf("inconsistent: %+v", d)
 	}
 	matched, denies := checkTiers(t, d)
@@ -121,7 +126,7 @@ func checkTiers(t *rapid.T, d oracle.DirectionVerdict) (matched, denies map[api.
 				if re.Index != i || re.Matched != (re.PeerMatched && re.PortMatched) || len(re.Peers) == 0 || len(re.Ports) == 0 {
 					t.Fatalf("rule %d of %s does not explain itself: %+v", i, te.Policy, re)
 				}
-				if ended[te.Subject] = re.Matched; re.Matched && i != len(te.Rules)-1 {
+				if ended[te.Subject] = re.Matched && !te.Audit; re.Matched && i != len(te.Rules)-1 {
 					t.Fatalf("rule %d of %s decides, and more are asked: %+v", i, te.Policy, te)
 				}
 			}

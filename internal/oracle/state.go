@@ -74,6 +74,7 @@ type Oracle struct {
 	tiers      tiers
 	nodesAt    map[netip.Addr][]*corev1.Node // only with admin policies, sorted
 	allowNode  bool
+	audits     bool // some policy is in audit mode
 }
 
 // New returns an oracle for the state.
@@ -100,16 +101,48 @@ func (o *Oracle) With(s State) *Oracle {
 	if len(s.Pods) > 0 {
 		out.holders = holdersOf(out.pods)
 	}
+	admins := len(s.AdminPolicies) + len(s.BaselinePolicies) + len(s.ClusterPolicies)
 	if len(s.Policies) > 0 {
 		out.policies = withPolicies(o.policies, s.Policies)
 	}
-	if len(s.AdminPolicies)+len(s.BaselinePolicies)+len(s.ClusterPolicies) > 0 {
+	if admins > 0 {
 		out.tiers = o.tiers.with(s)
+	}
+	if len(s.Policies)+admins > 0 {
+		out.audits = out.hasAudits()
 	}
 	if out.tiers.any() && (o.nodesAt == nil || len(s.Nodes) > 0) {
 		out.nodesAt = nodesByAddress(out.nodes)
 	}
 	return &out
+}
+
+// Enforced returns an oracle without the policies in audit mode. Its verdicts are the same, but do
+// not say what these policies would deny.
+func (o *Oracle) Enforced() *Oracle {
+	if !o.audits {
+		return o
+	}
+	out := *o
+	out.audits, out.policies = false, make(map[string][]policy, len(o.policies))
+	for namespace, list := range o.policies {
+		out.policies[namespace] = slices.DeleteFunc(slices.Clone(list), func(p policy) bool { return p.audit })
+	}
+	audited := func(p *tierPolicy) bool { return p.audit }
+	out.tiers.admin = slices.DeleteFunc(slices.Clone(o.tiers.admin), audited)
+	out.tiers.baseline = slices.DeleteFunc(slices.Clone(o.tiers.baseline), audited)
+	return &out
+}
+
+// hasAudits reports whether some policy is in audit mode.
+func (o *Oracle) hasAudits() bool {
+	audits := func(p policy) bool { return p.audit }
+	for _, list := range o.policies {
+		if slices.ContainsFunc(list, audits) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(slices.Concat(o.tiers.admin, o.tiers.baseline), func(p *tierPolicy) bool { return p.audit })
 }
 
 // with returns a copy of m with an entry for every object.

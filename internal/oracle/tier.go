@@ -41,6 +41,7 @@ type tierPolicy struct {
 	tier     Tier
 	priority int
 	subject  tierSubject
+	audit    bool
 	// refusal explains why the policy is rejected as a whole: its place in the order of evaluation
 	// or its subject is unknown. It has no effect, and every verdict says so.
 	refusal         error

@@ -36,7 +36,7 @@ func podsOfCluster(p *v1alpha2.NamespacedPod) *podsIn {
 }
 
 func fromAdmin(p *v1alpha1.AdminNetworkPolicy) *tierPolicy {
-	out := &tierPolicy{obj: p, id: api.PolicyID{Kind: api.AdminNetworkPolicy, Name: p.Name}, tier: AdminTier, priority: int(p.Spec.Priority)}
+	out := &tierPolicy{obj: p, audit: audited(p.Annotations), id: api.PolicyID{Kind: api.AdminNetworkPolicy, Name: p.Name}, tier: AdminTier, priority: int(p.Spec.Priority)}
 	out.subject, out.refusal = newSubject(p.Spec.Subject.Namespaces, podsOfAdmin(p.Spec.Subject.Pods))
 	out.refusal = firstError(priorityError(out.priority), out.refusal)
 	for _, r := range p.Spec.Ingress {
@@ -53,7 +53,7 @@ func fromAdmin(p *v1alpha1.AdminNetworkPolicy) *tierPolicy {
 }
 
 func fromBaseline(p *v1alpha1.BaselineAdminNetworkPolicy) *tierPolicy {
-	out := &tierPolicy{obj: p, id: api.PolicyID{Kind: api.BaselineAdminNetworkPolicy, Name: p.Name}, tier: BaselineTier, priority: baselinePriority}
+	out := &tierPolicy{obj: p, audit: audited(p.Annotations), id: api.PolicyID{Kind: api.BaselineAdminNetworkPolicy, Name: p.Name}, tier: BaselineTier, priority: baselinePriority}
 	out.subject, out.refusal = newSubject(p.Spec.Subject.Namespaces, podsOfAdmin(p.Spec.Subject.Pods))
 	if p.Name != baselineName {
 		out.refusal = fmt.Errorf("its name is %q, and only %q is one", p.Name, baselineName)
@@ -72,7 +72,7 @@ func fromBaseline(p *v1alpha1.BaselineAdminNetworkPolicy) *tierPolicy {
 }
 
 func fromCluster(p *v1alpha2.ClusterNetworkPolicy) *tierPolicy {
-	out := &tierPolicy{obj: p, id: api.PolicyID{Kind: api.ClusterNetworkPolicy, Name: p.Name}, tier: Tier(p.Spec.Tier), priority: int(p.Spec.Priority)}
+	out := &tierPolicy{obj: p, audit: audited(p.Annotations), id: api.PolicyID{Kind: api.ClusterNetworkPolicy, Name: p.Name}, tier: Tier(p.Spec.Tier), priority: int(p.Spec.Priority)}
 	out.subject, out.refusal = newSubject(p.Spec.Subject.Namespaces, podsOfCluster(p.Spec.Subject.Pods))
 	if out.tier != AdminTier && out.tier != BaselineTier {
 		out.refusal = fmt.Errorf("spec.tier is %q, which is not known", p.Spec.Tier)

@@ -14,10 +14,10 @@ func (e evaluation) tier(t Tier, v *DirectionVerdict, r *SubjectResult, subject 
 		if len(rules) == 0 || !p.subject.matches(e.oracle, subject) {
 			continue
 		}
-		asked := TierEval{Policy: p.id, Subject: subject.id, Tier: t, Priority: p.priority}
+		asked := TierEval{Policy: p.id, Subject: subject.id, Tier: t, Priority: p.priority, Audit: p.audit}
 		matched := e.tierRules(v.Direction, &asked, rules, subject, other)
 		e.asked(t, v, asked)
-		if matched >= 0 {
+		if matched >= 0 && (e.audited || !p.audit) {
 			e.notAsked(t, v, list[i+1:], subject)
 			return r.take(t, rules[matched].action, api.Origin{Policy: p.id, Direction: v.Direction, Rule: matched})
 		}
@@ -48,7 +48,7 @@ func (e evaluation) notAsked(t Tier, v *DirectionVerdict, list []*tierPolicy, su
 	}
 	for _, p := range list {
 		if n := len(p.rules(v.Direction)); n > 0 && p.subject.matches(e.oracle, subject) {
-			e.asked(t, v, TierEval{Policy: p.id, Subject: subject.id, Tier: t, Priority: p.priority, NotAsked: n})
+			e.asked(t, v, TierEval{Policy: p.id, Subject: subject.id, Tier: t, Priority: p.priority, NotAsked: n, Audit: p.audit})
 		}
 	}
 }

@@ -58,6 +58,20 @@ type DirectionVerdict struct {
 	// policy of the denying subjects. If an admin or baseline tier decides about a subject, it is
 	// the one deciding rule.
 	Deciding []api.Origin `json:"deciding,omitempty"`
+	// Audit is the verdict if the policies in audit mode were enforced. It is set only if that
+	// would deny what this verdict allows; its deciding rules are marked.
+	Audit *DirectionVerdict `json:"audit,omitempty"`
+}
+
+// WouldDeny returns the rules that would deny the flow if the policies in audit mode were enforced;
+// none if it is denied, or would be allowed.
+func (v Verdict) WouldDeny() (by []api.Origin) {
+	for _, d := range []DirectionVerdict{v.Egress, v.Ingress} {
+		if v.Allowed && d.Audit != nil {
+			by = append(by, d.Audit.Deciding...)
+		}
+	}
+	return by
 }
 
 // PassedBy returns the rules of all subjects that pass, ending an admin or baseline tier early:
@@ -122,6 +136,7 @@ type TierEval struct {
 	Subject  api.PodID    `json:"subject"`
 	Tier     Tier         `json:"tier"`
 	Priority int          `json:"priority"` // of a BaselineAdminNetworkPolicy 1001, the last
+	Audit    bool         `json:"audit,omitempty"`
 	// Rules are in the order of the spec, as far as they were evaluated: the last one matches, or
 	// there are no more. They are empty if an earlier policy decided.
 	Rules []TierRuleEval `json:"rules,omitempty"`
@@ -150,6 +165,7 @@ type PolicyEval struct {
 	// Defaulted reports whether the object names no types, so that the defaults apply. Objects from
 	// an API server always name them.
 	Defaulted bool       `json:"policyTypesDefaulted,omitempty"`
+	Audit     bool       `json:"audit,omitempty"`
 	Allows    bool       `json:"allows"`
 	Rules     []RuleEval `json:"rules,omitempty"` // in the order of the spec
 }
@@ -240,8 +256,8 @@ func (o *Oracle) decide(src, dst Endpoint, f api.Flow, explain bool) Verdict {
 	v.Flow.Src, v.Flow.Dst = s.addr, d.addr
 	v.Src, v.Dst = s.endpoint, d.endpoint
 	e := evaluation{words: words(explain), oracle: o, flow: v.Flow}
-	v.Egress = e.direction(api.Egress, s, d)
-	v.Ingress = e.direction(api.Ingress, d, s)
+	v.Egress = e.both(api.Egress, s, d)
+	v.Ingress = e.both(api.Ingress, d, s)
 	v.Allowed = v.Egress.Allowed && v.Ingress.Allowed
 	if explain {
 		v.Notes = e.notes(s, d)

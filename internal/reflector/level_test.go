@@ -41,26 +41,26 @@ func TestReflectorRefusesAgentsOfLowerLevel(t *testing.T) {
 			t.Errorf("/readyz says\n%s\nwant %q", page, why)
 		}
 	}
-	r.report(t, "node-1", 0)
-	fit(true, "") // of this version is level 0
-	r.level = 1
-	fit(false, `1 agents enforce less than the state that it would write needs (level 1), upgrade sluice-agent first: "node-1"`)
+	r.report(t, "node-1", model.Level)
+	fit(true, "")
+	r.level = model.Level + 1
+	fit(false, `1 agents enforce less than the state that it would write needs (level 2), upgrade sluice-agent first: "node-1"`)
 	for n := range 9 {
 		r.put(t, fmt.Sprintf("%s\x1b[2Jx%d", model.StatusRoot(r.cfg.EtcdPrefix), n), []byte("{"))
 	}
-	fit(false, `10 agents enforce less than the state that it would write needs (level 1), upgrade sluice-agent first: "\x1b[2Jx0"`)
-	value, err := model.EncodeMarker(&model.Marker{Cluster: "c", Generation: 1, Level: 1})
+	fit(false, `10 agents enforce less than the state that it would write needs (level 2), upgrade sluice-agent first: "\x1b[2Jx0"`)
+	value, err := model.EncodeMarker(&model.Marker{Cluster: "c", Generation: 1, Level: model.Level + 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.put(t, model.MarkerKey(r.cfg.EtcdPrefix), value)
 	fit(true, "")
-	r.level = 2
+	r.level = model.Level + 2
 	for n := range 9 {
 		if err := r.store.Write(t.Context(), nil, []string{fmt.Sprintf("%s\x1b[2Jx%d", model.StatusRoot(r.cfg.EtcdPrefix), n)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r.report(t, "node-1", 2)
+	r.report(t, "node-1", model.Level+2)
 	fit(true, "")
 }

@@ -74,8 +74,8 @@ type Hop struct {
 // Watch requests verdicts of packets as they are made. An empty field, except Action, matches all
 // packets. All fields have to match.
 type Watch struct {
-	// Action is "deny" (also when it is empty), "permit", or "all". Of permitted packets, only
-	// those that begin a flow are reported.
+	// Action is "deny" (also when it is empty), "permit", "audit", or "all". Of permitted packets,
+	// only those that begin a flow are reported.
 	Action string `json:"action,omitempty"`
 	// WatchSide is about a pod at either end, and its Port about the destination.
 	WatchSide
@@ -105,6 +105,7 @@ const (
 	WatchDenied    = "deny"
 	WatchPermitted = "permit"
 	WatchAll       = "all"
+	WatchAudit     = "audit" // what is permitted, and policies in audit mode would deny
 )
 
 // maxFilter bounds the text of a filter, in bytes.
@@ -113,9 +114,9 @@ const maxFilter = 4096
 // Check returns an error that names an invalid value and the valid ones.
 func (w Watch) Check() error {
 	switch w.Action {
-	case "", WatchDenied, WatchPermitted, WatchAll:
+	case "", WatchDenied, WatchPermitted, WatchAll, WatchAudit:
 	default:
-		return fmt.Errorf("action %.100q: want %s, %s or %s", w.Action, WatchDenied, WatchPermitted, WatchAll)
+		return fmt.Errorf("action %.100q: want %s, %s, %s or %s", w.Action, WatchDenied, WatchPermitted, WatchAll, WatchAudit)
 	}
 	if w.Since < 0 {
 		return fmt.Errorf("since %s: want a time that is not negative", w.Since)
@@ -148,6 +149,7 @@ type PacketVerdict struct {
 	Interface uint32        `json:"interface"`
 	Direction api.Direction `json:"direction"` // the pod's view
 	Action    api.Action    `json:"action"`
+	Audit     bool          `json:"audit,omitempty"`  // it is permitted, and policies in audit mode would deny it
 	Reason    string        `json:"reason,omitempty"` // why it was dropped: policy, or what is wrong with the packet
 	Flow      api.Flow      `json:"flow"`
 	Src       Party         `json:"src"`
@@ -259,6 +261,7 @@ const (
 	OriginMatches OriginRole = "matches" // the flow, or isolates the pod, and yet does not decide
 	OriginMerged  OriginRole = "merged"  // into the table's rule; it does not match the flow
 	OriginPasses  OriginRole = "passes"  // the flow on to what decides
+	OriginAudits  OriginRole = "audits"  // would deny it, if policies in audit mode were enforced
 	OriginBehind  OriginRole = "behind"  // what decides; by the specification it is not asked
 	OriginUnknown OriginRole = "unknown" // no such policy isolates an end of the flow
 )

@@ -41,6 +41,7 @@ type Policy struct {
 	Priority *int            `json:"priority,omitempty"`
 	Isolates []api.Direction `json:"isolates,omitempty"`
 	Rules    int             `json:"rules"`
+	Audit    bool            `json:"audit,omitempty"` // in audit mode: it denies nothing
 	// Pods are the local pods it applies to.
 	Pods []api.PodID `json:"pods,omitempty"`
 	// Enforced is how far the agent's node enforces the policy.
@@ -116,6 +117,24 @@ type Rule struct {
 	// CountedWith is the index of the rule whose counter includes that of this one, because
 	// both share entries in the dataplane; absent for a rule with its own counter.
 	CountedWith *int `json:"countedWith,omitempty"`
+}
+
+// Audited is what a policy in audit mode would deny of the traffic of some workloads of the node.
+type Audited struct {
+	Policy    api.PolicyID  `json:"policy"`
+	Direction api.Direction `json:"direction"` // the pod's view
+	// Rule is the index of the rule that would deny in the policy, or -1 for its isolation.
+	Rule     int    `json:"rule"`
+	Renderer string `json:"renderer"`
+	// Workloads are what the pods run whose traffic is counted together, as NAMESPACE/APPLICATION.
+	Workloads []string    `json:"workloads,omitempty"`
+	Pods      []api.PodID `json:"pods,omitempty"`
+	// Packets is how much would have been denied since the rules of these pods last changed: first
+	// packets of flows, in the kernel all packets; absent if the dataplane does not count.
+	Packets *uint64 `json:"packets,omitempty"`
+	// Total is the same for all pods of the node and this rule of the policy, also by rules that
+	// have changed since.
+	Total *uint64 `json:"total,omitempty"`
 }
 
 // Status is the state of the agent.

@@ -17,9 +17,9 @@ import (
 // fields are the names that programs know. Names are added here and never removed.
 var fields = map[string]string{
 	"Pod":              "pod node addresses labels state isolated policies problems interfaceTag",
-	"Policy":           "policy selector tier priority isolates rules pods enforced pending problems notes",
+	"Policy":           "policy selector tier priority isolates rules audit pods enforced pending problems notes",
 	"PodRelations":     "selecting naming",
-	"RuleText":         "policy direction rule name action peers ports note",
+	"RuleText":         "policy direction rule audit name action peers ports note",
 	"Set":              "id meaning members",
 	"Table":            "renderer table kind pods rules entries objects",
 	"Rule":             "renderer table index rule meaning pods origins packets hits countedWith",
@@ -41,7 +41,7 @@ var fields = map[string]string{
 	"AppliedObject":    "kind namespace name result",
 	"Explanation":      "src dst flow allowed oracle renderers renderersDiffer packets service",
 	"Answer":           "renderer allowed decides agrees pending decisions meanings node unasked foreign origins unnamed",
-	"NamedOrigin":      "policy direction rule role",
+	"NamedOrigin":      "policy direction rule audit role",
 	"Packet":           "node verdict reason expected unsent",
 	"Matrix":           "groups cells probes left namespaces selection differ",
 	"Change":           "put delete",

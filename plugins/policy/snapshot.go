@@ -73,6 +73,7 @@ type Policy struct {
 	// The directions that it isolates; an admin policy isolates none.
 	IsolatesIngress bool `json:"-"`
 	IsolatesEgress  bool `json:"-"`
+	Audit           bool `json:"audit,omitempty"` // in audit mode
 	// Readable is false if the subject of the policy is invalid: the policy then applies to no pod.
 	Readable bool         `json:"-"`
 	ID       api.PolicyID `json:"id"`
@@ -146,7 +147,7 @@ func (l *layers) policies(applied map[api.PolicyID][]api.PodID, problems map[str
 	for _, spec := range l.cache.PolicySpecs() {
 		policies = append(policies, Policy{
 			ID: spec.ID, Place: spec.Place(), Rules: len(spec.Ingress) + len(spec.Egress), Readable: spec.Subject != nil,
-			IsolatesIngress: spec.IsolatesIngress, IsolatesEgress: spec.IsolatesEgress,
+			IsolatesIngress: spec.IsolatesIngress, IsolatesEgress: spec.IsolatesEgress, Audit: spec.Audit,
 			Subject: subjectOf(spec), Pods: applied[spec.ID], Problems: problems[spec.ID.String()], Notes: notes[spec.ID],
 		})
 	}

@@ -40,7 +40,8 @@ type restrictingPeer struct {
 type group struct {
 	may      traffic.Traffic
 	prefixes []netip.Prefix
-	lists    []*list // lists whose rules restrict it
+	lists    []*list     // lists whose rules restrict it
+	own      []ruleAbout // rules of the own list that apply to its first address
 }
 
 // pair is the memo key for the intersection of two sets of traffic.
@@ -152,7 +153,7 @@ func (c *combiner) assemble(p *pod) *block {
 		found := make([][]group, len(family))
 		uniform := true
 		for i, a := range family {
-			found[i] = c.exceptions(p.own, a)
+			found[i] = c.exceptions(p, a)
 			uniform = uniform && equalGroups(found[0], found[i])
 		}
 		if uniform {
@@ -184,9 +185,11 @@ func (c *combiner) assemble(p *pod) *block {
 	return b
 }
 
-// exceptions returns the local peers to which less is permitted than the own list permits. Peers
-// are grouped by what is permitted, and groups are ordered by their first address.
-func (c *combiner) exceptions(own *list, a *address) []group {
+// exceptions returns the local peers to which less is permitted than the own list permits, or whose
+// lists audit something. Peers are grouped by what is permitted, and groups are ordered by their
+// first address.
+func (c *combiner) exceptions(p *pod, a *address) []group {
+	own := p.own
 	theirs := c.scratch[:0]
 	for _, l := range c.opposites {
 		theirs = append(theirs, l.verdict(a, c.inSet).allowed)
@@ -202,12 +205,17 @@ func (c *combiner) exceptions(own *list, a *address) []group {
 			ours = own.verdict(q.address, c.inSet).allowed
 		}
 		// An address that several pods claim may do only what all of them may do.
-		may := ours
+		may, audited := ours, false
 		for _, n := range q.lists {
 			may = c.intersect(may, theirs[n])
+			audited = audited || theirs[n].IsAudited()
 		}
-		if may != ours {
-			c.addTo(out.of(may), q, theirs)
+		if may != ours || audited { // what the peer audits is counted for its policies, too
+			g := out.of(may)
+			if own != nil && g.prefixes == nil {
+				g.own = c.ownRulesAbout(p, q.address)
+			}
+			c.addTo(g, q, theirs)
 		}
 	}
 	for i := range out {
@@ -258,6 +266,9 @@ func (c *combiner) write(b *block, groups []group, a *address, own api.Net) {
 		about := c.rulesAbout(g.lists, a)
 		for i, r := range rules {
 			origins[i] = about.origins(r)
+			if r.Audit {
+				origins[i] = mergedOrigins(origins[i], g.audited(r))
+			}
 		}
 		for _, p := range g.prefixes {
 			for i, r := range rules {
@@ -324,10 +335,34 @@ func (x *rulesAbout) origins(r api.ContivRule) []api.Origin {
 	behind, _ := slices.BinarySearch(x.order, (uint64(last)+1)<<32)
 	for i := behind - 1; i >= 0 && x.highest[i] >= first; i-- {
 		about := x.rules[uint32(x.order[i])]
-		if rule := about.rule(); rule.Action == r.Action && overlap(rule, r) {
+		if rule := about.rule(); rule.Action == r.Action && rule.Audit == r.Audit && overlap(rule, r) {
 			out = append(out, about.list.Origins(about.index)...)
 		}
 	}
+	slices.SortFunc(out, api.Origin.Compare)
+	return slices.Compact(out)
+}
+
+// ownRulesAbout returns the rules of a pod's own list that apply to an address.
+func (c *combiner) ownRulesAbout(p *pod, a *address) (out []ruleAbout) {
+	for _, i := range p.own.verdict(a, c.inSet).matches.indexes() {
+		out = append(out, ruleAbout{c.orientation.ownRules(p.cfg), int(i)})
+	}
+	return out
+}
+
+// audited returns the origins of the rules of the own list that audit traffic of an exception.
+func (g *group) audited(r api.ContivRule) (out []api.Origin) {
+	for _, about := range g.own {
+		if rule := about.rule(); rule.Audit && overlap(rule, r) {
+			out = append(out, about.list.Origins(about.index)...)
+		}
+	}
+	return out
+}
+
+func mergedOrigins(a, b []api.Origin) []api.Origin {
+	out := slices.Concat(a, b)
 	slices.SortFunc(out, api.Origin.Compare)
 	return slices.Compact(out)
 }

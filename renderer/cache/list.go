@@ -67,14 +67,14 @@ func newList(l *renderer.RuleList, peer side) *list {
 	return out
 }
 
-// restricts reports whether a list can deny anything. A nil list, or one that permits everything
-// before its first deny, restricts nothing.
+// restricts reports whether a list can deny or audit anything. A nil list, or one that permits
+// everything before it does, restricts nothing.
 func restricts(l *renderer.RuleList) bool {
 	if l == nil {
 		return false
 	}
 	for _, r := range l.Rules() {
-		if r.Action == api.Deny {
+		if r.Action == api.Deny || r.Audit {
 			return true
 		}
 		if r == (api.ContivRule{Action: api.Permit}) {

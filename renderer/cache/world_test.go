@@ -51,6 +51,20 @@ func (w *world) permits(f api.Flow) bool {
 	return true
 }
 
+// audits is the specification: some list of the two ends audits the flow, and both permit it.
+func (w *world) audits(f api.Flow) (audited bool) {
+	for _, cfg := range w.pods {
+		audited = audited || slices.Contains(cfg.IPs, f.Src) && w.listAudits(cfg.Ingress, f)
+		audited = audited || slices.Contains(cfg.IPs, f.Dst) && w.listAudits(cfg.Egress, f)
+	}
+	return audited && w.permits(f)
+}
+
+func (w *world) listAudits(l *renderer.RuleList, f api.Flow) bool {
+	i := firstMatch(l.Rules(), f, w.inSet)
+	return i >= 0 && l.Rules()[i].Audit
+}
+
 func (w *world) listPermits(l *renderer.RuleList, f api.Flow) bool {
 	if l == nil {
 		return true
@@ -246,6 +260,10 @@ func (w *world) check(t *rapid.T, c *Cache) {
 		for _, f := range w.flows(t) {
 			if want, got := w.permits(f), tablesPermit(c, f); got != want {
 				t.Fatalf("%v: tables say %v, lists say %v: %+v", f, got, want, c.Evaluate(f))
+			}
+			audited := func(d renderer.Decision) bool { return d.Match.Audit }
+			if want, got := w.audits(f), tablesPermit(c, f) && slices.ContainsFunc(c.Evaluate(f), audited); got != want {
+				t.Fatalf("%v: tables audit it %v, lists %v: %+v", f, got, want, c.Evaluate(f))
 			}
 		}
 	}

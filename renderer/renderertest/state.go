@@ -138,7 +138,7 @@ func (s *state) checkList(pod api.PodID, direction string, l *renderer.RuleList)
 		}
 	}
 	last := rules[len(rules)-1]
-	if last.Action = api.Deny; last != (api.ContivRule{}) {
+	if last.Action, last.Audit = api.Deny, false; last != (api.ContivRule{}) {
 		s.violate("pod %s: the %s list does not end with a rule that matches everything", pod, direction)
 	}
 }
@@ -150,6 +150,8 @@ func malformed(r api.ContivRule) string {
 		return "it has ports, but its protocol has none"
 	case r.SrcPort.First > r.SrcPort.Last || r.DstPort.First > r.DstPort.Last:
 		return "its port range is inverted"
+	case r.Audit && r.Action == api.Deny:
+		return "it denies what it audits"
 	}
 	for _, n := range []api.Net{r.Src, r.Dst} {
 		if n.Prefix.IsValid() && (n.Set != 0 || n.Prefix != n.Prefix.Masked()) {

@@ -80,7 +80,9 @@ func (d adminDrawer) policy(kind, name string) metav1.Object {
 	if kind == clusterKind {
 		s["tier"] = d.tier()
 	}
-	return manifestOf(kind, name, s)
+	out := manifestOf(kind, name, s)
+	out.SetAnnotations(d.mode())
+	return out
 }
 
 // priority is often that of another policy.

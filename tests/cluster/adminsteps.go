@@ -114,7 +114,13 @@ func (d adminDrawer) tweak(s *State) string {
 	default:
 		what = d.tweakRules(kind, sp)
 	}
-	putAdmin(s, manifestOf(kind, o.GetName(), sp))
+	next := manifestOf(kind, o.GetName(), sp)
+	next.SetAnnotations(o.GetAnnotations())
+	if d.cfg.Audit && d.one(4, "switch mode") {
+		next.SetAnnotations(d.mode())
+		what += " and mode"
+	}
+	putAdmin(s, next)
 	return fmt.Sprintf("tweak %s %s: %s", kind, o.GetName(), what)
 }
 

@@ -30,6 +30,7 @@ type policyDrawer struct{ draws }
 // policy draws a NetworkPolicy.
 func (d policyDrawer) policy(namespace, name string) *networkingv1.NetworkPolicy {
 	np := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	np.Annotations = d.mode()
 	np.Spec.PodSelector = *d.selector(podLabels)
 	np.Spec.PolicyTypes = pick(d, [][]networkingv1.PolicyType{
 		{networkingv1.PolicyTypeIngress},

@@ -68,6 +68,10 @@ func (d policyDrawer) tweak(s *State) string {
 	i := d.Below(len(s.Policies), "policy")
 	np := s.Policies[i].DeepCopy()
 	s.Policies[i] = np
+	if d.cfg.Audit && d.one(4, "switch mode") {
+		np.Annotations = d.mode()
+		return describe("switch mode", np.Namespace, np.Name, fmt.Sprint(np.Annotations))
+	}
 	var what string
 	if d.Below(2, "direction") == 0 {
 		what = tweakRules(d, "ingress", &np.Spec.Ingress, func(r *networkingv1.NetworkPolicyIngressRule) (*[]networkingv1.NetworkPolicyPeer, *[]networkingv1.NetworkPolicyPort) {

@@ -25,6 +25,8 @@ type Config struct {
 	IPv6 bool
 	// Odd includes invalid peers, ports, blocks and selectors.
 	Odd bool
+	// Audit puts some policies in audit mode. With Odd, some have a mode that does not exist.
+	Audit bool
 	// SharedAddresses lets now and then two live pods have one address.
 	SharedAddresses bool
 }
@@ -41,7 +43,7 @@ func FromRapid(t *rapid.T) Source { return rapidSource{t} }
 // Small is what property tests start from: everything that is odd, in a cluster
 // that a person can read when a test fails.
 func Small() Config {
-	return Config{Namespaces: 3, Nodes: 2, Pods: 8, Policies: 6, Admin: 3, IPv6: true, Odd: true}
+	return Config{Namespaces: 3, Nodes: 2, Pods: 8, Policies: 6, Admin: 3, IPv6: true, Odd: true, Audit: true}
 }
 
 // SmallWithSharedAddresses is a Small in which several pods may have one address.

@@ -13,7 +13,7 @@ import (
 // of pods is searched by label, sets have many members, tables many entries. Sequences of this size
 // are drawn by seeds, because they are too long to read.
 func large() cluster.Config {
-	return cluster.Config{Namespaces: 2, Nodes: 3, Pods: 110, Policies: 16, Admin: 8, IPv6: true, Odd: true}
+	return cluster.Config{Namespaces: 2, Nodes: 3, Pods: 110, Policies: 16, Admin: 8, IPv6: true, Odd: true, Audit: true}
 }
 
 const (

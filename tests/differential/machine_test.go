@@ -12,10 +12,10 @@ import (
 // worlds are the kinds of clusters that are drawn.
 var worlds = map[string]World{
 	"two nodes":        {Config: cluster.Small()},
-	"one node":         {Config: cluster.Config{Namespaces: 2, Nodes: 1, Pods: 8, Policies: 8, IPv6: true, Odd: true}},
-	"four nodes":       {Config: cluster.Config{Namespaces: 3, Nodes: 4, Pods: 14, Policies: 10, Admin: 6, IPv6: true, Odd: true}},
+	"one node":         {Config: cluster.Config{Namespaces: 2, Nodes: 1, Pods: 8, Policies: 8, IPv6: true, Odd: true, Audit: true}},
+	"four nodes":       {Config: cluster.Config{Namespaces: 3, Nodes: 4, Pods: 14, Policies: 10, Admin: 6, IPv6: true, Odd: true, Audit: true}},
 	"deny node":        {Config: cluster.Small(), DenyNode: true},
-	"shared addresses": {Config: cluster.Config{Namespaces: 3, Nodes: 2, Pods: 8, Policies: 6, Admin: 2, IPv6: true, Odd: true, SharedAddresses: true}},
+	"shared addresses": {Config: cluster.Config{Namespaces: 3, Nodes: 2, Pods: 8, Policies: 6, Admin: 2, IPv6: true, Odd: true, Audit: true, SharedAddresses: true}},
 }
 
 // TestMachine lets everything happen to running clusters that can happen.

@@ -51,9 +51,13 @@ func misexplained(v oracle.Verdict, decisions []renderer.Decision) string {
 	if allowed != v.Allowed {
 		return fmt.Sprintf("explained as %t, but is %t", allowed, v.Allowed)
 	}
+	if why := misaudited(v, decisions); why != "" {
+		return why
+	}
 	if v.Allowed && isExempt(v) {
 		return "" // whatever rule lets the node through, it is not for its policy's sake
 	}
+	named = slices.DeleteFunc(named, func(o api.Origin) bool { return o.Audit }) // see misaudited
 	deciding, passed := reasons(v)
 	isReason := func(g api.Origin) bool { return slices.Contains(deciding, g) || slices.Contains(passed, g) }
 	isDeciding := func(g api.Origin) bool { return slices.Contains(deciding, g) }
@@ -64,6 +68,26 @@ func misexplained(v oracle.Verdict, decisions []renderer.Decision) string {
 		return fmt.Sprintf("%s is said to deny", named[wrong])
 	case !v.Allowed && !slices.ContainsFunc(named, isDeciding):
 		return fmt.Sprintf("none of %v denies it", named)
+	}
+	return ""
+}
+
+// misaudited compares what decisions audit with a verdict.
+func misaudited(v oracle.Verdict, decisions []renderer.Decision) string {
+	if !v.Allowed {
+		return ""
+	}
+	audited, by := false, []api.Origin(nil)
+	for _, d := range decisions {
+		audited = audited || d.Match.Audit
+		by = append(by, d.Origins...)
+	}
+	would := v.WouldDeny()
+	switch {
+	case audited != (len(would) > 0):
+		return fmt.Sprintf("audited: %t, would be denied by %v", audited, would)
+	case audited && !slices.ContainsFunc(by, func(o api.Origin) bool { return slices.Contains(would, o) }):
+		return fmt.Sprintf("%v would deny it, and %v are named", would, by)
 	}
 	return ""
 }

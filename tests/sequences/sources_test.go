@@ -60,7 +60,7 @@ func recordedList(name string, cases ...conformance.Case) list {
 
 // random returns lists that a seed draws.
 func random() []list {
-	cfg := cluster.Config{Namespaces: 2, Nodes: 2, Pods: 4, Policies: 3, Admin: 2, IPv6: true, Odd: true}
+	cfg := cluster.Config{Namespaces: 2, Nodes: 2, Pods: 4, Policies: 3, Admin: 2, IPv6: true, Odd: true, Audit: true}
 	var out []list
 	for seed := range renderertest.Extent(2, 5, 150) {
 		l := list{name: fmt.Sprintf("random %d", seed), denyNode: seed%5 == 4}

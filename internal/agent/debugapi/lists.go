@@ -61,10 +61,10 @@ func (l *Lists) pods(ctx context.Context, f Filter) ([]view.Pod, error) {
 
 func podView(p policy.Pod) view.Pod {
 	v := view.Pod{Pod: p.ID, Node: p.Node, Addresses: p.IPs, State: podState(p), Policies: p.Policies, InterfaceTag: acl.InterfaceTag(p.ID)}
-	if p.Ingress != nil {
+	if isolates(p.Ingress) {
 		v.Isolated = append(v.Isolated, api.Ingress)
 	}
-	if p.Egress != nil {
+	if isolates(p.Egress) {
 		v.Isolated = append(v.Isolated, api.Egress)
 	}
 	v.Labels = labelsOf(p.Labels)
@@ -95,6 +95,14 @@ func (l *Lists) namespaces(ctx context.Context, f Filter) ([]view.Namespace, err
 		}
 	}
 	return out, nil
+}
+
+// isolates reports whether a list is that of enforced policies. One of policies in audit mode alone
+// audits, and denies nothing.
+func isolates(l *renderer.RuleList) bool {
+	audits := slices.ContainsFunc(l.Rules(), func(r api.ContivRule) bool { return r.Audit })
+	denies := slices.ContainsFunc(l.Rules(), func(r api.ContivRule) bool { return r.Action == api.Deny })
+	return l != nil && (denies || !audits)
 }
 
 // The states of local pods with an address.

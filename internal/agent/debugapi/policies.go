@@ -49,7 +49,7 @@ func (l *Lists) policies(ctx context.Context, f Filter) ([]view.Policy, error) {
 
 func policyView(p policy.Policy) view.Policy {
 	v := view.Policy{
-		Policy: p.ID, Selector: cmp.Or(p.Subject, "every pod"), Pods: p.Pods, Rules: p.Rules,
+		Policy: p.ID, Selector: cmp.Or(p.Subject, "every pod"), Pods: p.Pods, Rules: p.Rules, Audit: p.Audit,
 		Enforced: view.EnforcedFully, Notes: p.Notes,
 	}
 	if v.Tier = p.Place.Tier.String(); p.Place.Tier != api.TierNetworkPolicy {

@@ -157,9 +157,17 @@ func (c ruleCollector) Collect(ch chan<- prometheus.Metric) {
 			if d.Origin != (api.Origin{}) {
 				policy, direction, rule = d.Origin.Policy.String(), d.Origin.Direction.String(), ruleLabel(d.Origin.Rule)
 			}
-			ch <- prometheus.MustNewConstMetric(rulePacketsDesc, prometheus.CounterValue, float64(n), name, policy, direction, rule, d.Action.String())
+			ch <- prometheus.MustNewConstMetric(rulePacketsDesc, prometheus.CounterValue, float64(n), name, policy, direction, rule, actionOf(d))
 		}
 	}
+}
+
+// actionOf is "audit" for what is permitted because a policy is in audit mode.
+func actionOf(d renderer.CounterKey) string {
+	if d.Origin.Audit {
+		return "audit"
+	}
+	return d.Action.String()
 }
 
 // ruleLabel is the index in the policy, or what stands for it.

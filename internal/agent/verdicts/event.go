@@ -103,6 +103,7 @@ func (t *told) view(node string) view.PacketVerdict {
 		Time: t.Time, Node: node, Renderer: t.Decision.Renderer, Pod: t.Pod, Interface: t.Interface, Direction: t.Direction, Action: t.Action,
 		Reason: t.Reason, Flow: t.Flow, Src: t.src.view(t.Flow.Src), Dst: t.dst.view(t.Flow.Dst), Bytes: t.Bytes, Packets: t.Packets, Missed: t.Missed,
 	}
+	v.Audit = t.audited()
 	if d := t.Decision; d.Rule >= 0 {
 		v.MatchedRule = view.MatchedRule{Table: d.Table, Rule: &d.Rule, Match: d.Match.String(), Origins: d.Origins}
 	}
@@ -118,6 +119,11 @@ func (p party) view(a netip.Addr) view.Party {
 		return view.Party{}
 	}
 	return view.Party{Name: a.String(), Address: a}
+}
+
+// audited reports whether policies in audit mode would deny what is permitted.
+func (t *told) audited() bool {
+	return t.Action == api.Permit && t.Decision.Rule >= 0 && t.Decision.Match.Audit
 }
 
 // count returns how many packets the event stands for.

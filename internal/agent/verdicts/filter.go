@@ -55,7 +55,7 @@ func (f *filter) needs() Wanted {
 // passes reports whether a verdict passes all filters.
 func (f *filter) passes(t *told) bool {
 	switch {
-	case f.Action == view.WatchDenied && t.Action != api.Deny, f.Action == view.WatchPermitted && t.Action != api.Permit:
+	case f.Action == view.WatchDenied && t.Action != api.Deny, f.Action == view.WatchPermitted && t.Action != api.Permit, f.Action == view.WatchAudit && !t.audited():
 	case f.Direction != nil && *f.Direction != t.Direction:
 	case f.Protocol != api.AnyProtocol && f.Protocol != t.Flow.Protocol:
 	case f.Port != 0 && f.Port != t.Flow.DstPort:

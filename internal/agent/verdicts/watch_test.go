@@ -37,6 +37,7 @@ func TestWatchFiltersVerdicts(t *testing.T) {
 		{view.Watch{}, true},
 		{view.Watch{Action: "deny"}, true},
 		{view.Watch{Action: "permit"}, false},
+		{view.Watch{Action: "audit"}, false},
 		{view.Watch{Action: "all", WatchSide: view.WatchSide{Namespace: "shop", Pod: "web"}}, true},
 		{side(view.WatchSide{Namespace: "shop", Pod: "db"}), false},
 		{side(view.WatchSide{Namespace: "other"}), false},
@@ -76,9 +77,9 @@ func TestWatchFiltersVerdicts(t *testing.T) {
 func TestCheckNamesTheFilterThatIsWrong(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	for want, q := range map[string]view.Watch{
-		`action "drop": want deny, permit or all`:                   {Action: "drop"},
-		`label "a==b==c": `:                                         {WatchSide: view.WatchSide{Labels: "a==b==c"}},
-		`from-label "\x1b[2J": `:                                    {From: view.WatchSide{Labels: "\x1b[2J"}},
+		`action "drop": want deny, permit, all or audit`: {Action: "drop"},
+		`label "a==b==c": `:      {WatchSide: view.WatchSide{Labels: "a==b==c"}},
+		`from-label "\x1b[2J": `: {From: view.WatchSide{Labels: "\x1b[2J"}},
 		`to-label: it has 1048576 bytes, and 4096 are the most`:     {To: view.WatchSide{Labels: long}},
 		`from-pod: it has 1048576 bytes, and 4096 are the most`:     {From: view.WatchSide{Pod: long}},
 		`policy: the name has 1048576 bytes, and 4096 are the most`: {Policy: long},

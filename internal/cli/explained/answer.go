@@ -161,6 +161,7 @@ var roleTexts = []struct {
 }{
 	{view.OriginDecides, "because of"},
 	{view.OriginPasses, "passed on by"},
+	{view.OriginAudits, "counted for audit:"},
 	{view.OriginMatches, "it also names, which does not decide"},
 	{view.OriginMerged, "the table's rule also stands for, which does not match this flow"},
 	{view.OriginBehind, "the table's rule also stands for, which is not asked about this flow"},

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 )
@@ -26,6 +27,9 @@ func writeBrief(w *term.Writer, e view.Explanation) {
 	lines := sideLines(e)
 	if lines == nil && e.Oracle.Reason != "" {
 		lines = append(lines, briefLine{"", e.Oracle.Reason, term.Plain})
+	}
+	if by := e.Oracle.WouldDeny(); len(by) > 0 {
+		lines = append(lines, briefLine{"audit", api.OriginTexts(by), term.Amber})
 	}
 	var end []briefLine
 	doubt := doubts(e)

@@ -16,7 +16,7 @@ import (
 
 // Values of flags, for completion.
 var (
-	Verdicts   = []string{view.WatchDenied, view.WatchPermitted, view.WatchAll}
+	Verdicts   = []string{view.WatchDenied, view.WatchPermitted, view.WatchAll, view.WatchAudit}
 	Directions = []string{"ingress", "egress"}
 	Protocols  = []string{"tcp", "udp", "sctp", "icmp", "icmpv6"}
 )
@@ -35,7 +35,7 @@ type side struct{ pod, peer string }
 // register adds the flags. The default verdicts are those of an action.
 func (f *filters) register(cmd *cobra.Command, action string) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.Action, "verdict", action, "deny, permit or all")
+	flags.StringVar(&f.Action, "verdict", action, "deny, permit, all or audit (permitted, and policies in audit mode would deny it)")
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "action" { // as it was called before
 			name = "verdict"
@@ -70,7 +70,7 @@ func (f *filters) read() error {
 		return errors.New("--namespace and --all-namespaces exclude each other: leave one of them out")
 	}
 	if f.Action != "" && !slices.Contains(Verdicts, f.Action) {
-		return fmt.Errorf("--verdict %.100q: want deny, permit or all", f.Action)
+		return fmt.Errorf("--verdict %.100q: want deny, permit, all or audit", f.Action)
 	}
 	if f.direction != "" {
 		var d api.Direction

@@ -97,7 +97,7 @@ func newRanking[T any](s *Shell, kind, short string, r ranking[T]) *cobra.Comman
 	flags := cmd.Flags()
 	if r.filters {
 		t.register(cmd, "")
-		flags.Lookup("verdict").Usage = "deny, permit or all (default all that is kept)"
+		flags.Lookup("verdict").Usage = "deny, permit, all or audit (default all that is kept)"
 		flags.DurationVar(&t.Since, "since", 0, "only what the agent has kept of the last time, as in 10m; 0: all of it")
 	} else {
 		flags.StringVarP(&t.Namespace, "namespace", "n", "", "only policies of this namespace")

@@ -46,6 +46,9 @@ func (v Verdict) WriteText(w io.Writer) error {
 		p.direction(v.Egress, v.Src, width)
 		p.direction(v.Ingress, v.Dst, width)
 	}
+	if by := v.WouldDeny(); len(by) > 0 {
+		p.line("  audit    %s", api.OriginTexts(by))
+	}
 	for _, n := range v.Notes {
 		p.line("  note: %s", n)
 	}
@@ -132,8 +135,8 @@ func (p *printer) direction(d oracle.DirectionVerdict, end oracle.Endpoint, widt
 	}
 	for _, pe := range d.Policies {
 		if decidedBy(d, pe.Subject) == oracle.AdminTier {
-			p.line("    %s%s  (policyTypes: %s): not asked",
-				pe.Policy.Short(), selects(pe.Subject, shared), types(pe.PolicyTypes, pe.Defaulted))
+			p.line("    %s%s  (policyTypes: %s%s): not asked",
+				pe.Policy.Short(), selects(pe.Subject, shared), types(pe.PolicyTypes, pe.Defaulted), inAudit(pe.Audit))
 			continue
 		}
 		p.policy(pe, shared)

@@ -15,6 +15,7 @@ func (p *printer) tier(te oracle.TierEval, shared bool) {
 	if te.Policy.Kind == api.BaselineAdminNetworkPolicy {
 		priority = "the last"
 	}
+	priority += inAudit(te.Audit)
 	if len(te.Rules) == 0 {
 		p.line("    %s%s  (%s tier, %s): not asked", te.Policy.Short(), selects(te.Subject, shared), te.Tier, priority)
 		return
@@ -42,8 +43,16 @@ func (p *printer) tier(te oracle.TierEval, shared bool) {
 	}
 }
 
+// inAudit follows other properties of a policy.
+func inAudit(audit bool) string {
+	if audit {
+		return ", in audit mode: does not decide"
+	}
+	return ""
+}
+
 func (p *printer) policy(pe oracle.PolicyEval, shared bool) {
-	p.line("    %s%s  (policyTypes: %s)", pe.Policy.Short(), selects(pe.Subject, shared), types(pe.PolicyTypes, pe.Defaulted))
+	p.line("    %s%s  (policyTypes: %s%s)", pe.Policy.Short(), selects(pe.Subject, shared), types(pe.PolicyTypes, pe.Defaulted), inAudit(pe.Audit))
 	if len(pe.Rules) == 0 {
 		p.line("      no rules: allows nothing")
 	}

@@ -60,6 +60,8 @@ func (d end) isolationText() string {
 	switch {
 	case d.Isolated:
 		return "isolated by " + strings.Join(d.isolating(), ", ")
+	case len(d.Policies) > 0:
+		return "open: only policies in audit mode select it"
 	case len(d.Others) > 0:
 		return fmt.Sprintf("open: no policy isolates %s", d.Direction)
 	case len(d.Admin)+len(d.Baseline) > 0:
@@ -68,11 +70,14 @@ func (d end) isolationText() string {
 	return "open: no policy selects it"
 }
 
-// isolating names the policies that isolate a subject, sorted, each once.
+// isolating names the policies that isolate a subject, sorted, each once. Those in audit mode do
+// not.
 func (d end) isolating() []string {
 	var names []string
 	for _, pe := range d.Policies {
-		names = append(names, pe.Policy.Short())
+		if !pe.Audit {
+			names = append(names, pe.Policy.Short())
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -100,11 +105,11 @@ func (v Verdict) sentence() string {
 	return strings.Join(parts, "; ")
 }
 
-// denying leaves out the policies of subjects that allow the flow: pods that share
-// an address need not agree.
+// denying leaves out the policies of subjects that allow the flow, as pods that share an address
+// need not agree, and those in audit mode.
 func (d end) denying() end {
 	d.Policies = slices.DeleteFunc(slices.Clone(d.Policies), func(pe oracle.PolicyEval) bool {
-		return slices.ContainsFunc(d.Subjects, func(s oracle.SubjectResult) bool { return s.Pod == pe.Subject && s.Allowed })
+		return pe.Audit || slices.ContainsFunc(d.Subjects, func(s oracle.SubjectResult) bool { return s.Pod == pe.Subject && s.Allowed })
 	})
 	return d
 }

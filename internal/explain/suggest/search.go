@@ -17,6 +17,9 @@ const (
 // Changes returns what would turn a verdict of an oracle around, the smallest first. Each
 // was made in a copy of the state, and the question was asked again.
 func Changes(o *oracle.Oracle, v oracle.Verdict) []Change {
+	if enforced := o.Enforced(); enforced != o { // a change of what does not decide changes nothing
+		o, v = enforced, enforced.VerdictPods(v.Src, v.Dst, v.Flow.Protocol, v.Flow.DstPort)
+	}
 	o = o.Around(v.Src, v.Dst)
 	t := trials{oracle: o, verdict: v}
 	if v.Allowed {

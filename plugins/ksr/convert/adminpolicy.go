@@ -14,7 +14,7 @@ const baselineName = "default"
 func convertAdminPolicy(p *v1alpha1.AdminNetworkPolicy, at place) *model.ClusterPolicy {
 	known := validPriority(p.Spec.Priority, at)
 	return clusterSpec{
-		dialect: &adminDialect, name: p.Name, tier: model.ClusterPolicy_TIER_ADMIN, priority: p.Spec.Priority,
+		dialect: &adminDialect, name: p.Name, annotations: p.Annotations, tier: model.ClusterPolicy_TIER_ADMIN, priority: p.Spec.Priority,
 		subject: adminSubject(&p.Spec.Subject), ingress: adminIngress(p.Spec.Ingress), egress: adminEgress(p.Spec.Egress),
 	}.convert(known, at)
 }
@@ -27,7 +27,7 @@ func convertBaselinePolicy(p *v1alpha1.BaselineAdminNetworkPolicy, at place) *mo
 		at.child("metadata", "name").errorf("%s is not the name of a BaselineAdminNetworkPolicy: there is one only, and its name is %s", model.Quoted(p.Name), baselineName)
 	}
 	return clusterSpec{
-		dialect: &baselineDialect, name: p.Name, tier: model.ClusterPolicy_TIER_BASELINE, priority: maxPriority + 1,
+		dialect: &baselineDialect, name: p.Name, annotations: p.Annotations, tier: model.ClusterPolicy_TIER_BASELINE, priority: maxPriority + 1,
 		subject: adminSubject(&p.Spec.Subject), ingress: baselineIngress(p.Spec.Ingress), egress: baselineEgress(p.Spec.Egress),
 	}.convert(known, at)
 }

@@ -58,6 +58,7 @@ var (
 type clusterSpec struct {
 	dialect         *dialect
 	name            string
+	annotations     map[string]string
 	tier            model.ClusterPolicy_Tier
 	priority        int32
 	subject         clusterPeer // namespaces or pods

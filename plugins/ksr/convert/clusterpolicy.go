@@ -33,7 +33,7 @@ func (p clusterSpec) convert(standingKnown bool, at place) *model.ClusterPolicy 
 	}
 	out := &model.ClusterPolicy{
 		Kind: p.dialect.kind, Name: p.name, Tier: p.tier, Priority: uint32(p.priority),
-		Subject: subject, Ingress: ingress, Egress: egress,
+		Subject: subject, Ingress: ingress, Egress: egress, Audit: readAudit(p.annotations, at),
 	}
 	for _, i := range out.OverFamilies() {
 		spec.child("egress").index(i).errorf("%s", egress[i].TooManyFamilies())

@@ -29,6 +29,7 @@ func convertPolicy(np *networkingv1.NetworkPolicy, at place) *model.NetworkPolic
 		IsolatesEgress:  egress,
 		Ingress:         readIngress(np.Spec.Ingress, spec.child("ingress")),
 		Egress:          readEgress(np.Spec.Egress, spec.child("egress")),
+		Audit:           readAudit(np.Annotations, at),
 	}
 	// The rules of a direction that is not isolated have no effect. They are dropped after
 	// validation.

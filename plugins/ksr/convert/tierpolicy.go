@@ -12,7 +12,7 @@ func convertTierPolicy(p *v1alpha2.ClusterNetworkPolicy, at place) *model.Cluste
 	tier, known := readTier(p.Spec.Tier, at.child("spec", "tier"))
 	known = validPriority(p.Spec.Priority, at) && known
 	return clusterSpec{
-		dialect: &tierDialect, name: p.Name, tier: tier, priority: p.Spec.Priority,
+		dialect: &tierDialect, name: p.Name, annotations: p.Annotations, tier: tier, priority: p.Spec.Priority,
 		subject: tierSubject(&p.Spec.Subject), ingress: tierIngress(p.Spec.Ingress), egress: tierEgress(p.Spec.Egress),
 	}.convert(known, at)
 }

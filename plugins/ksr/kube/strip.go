@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
 // strip removes, in place, what convert.ToModel does not read. It is applied to every object right
@@ -40,7 +42,11 @@ func strip(obj any) {
 		o.Annotations = annotations
 		o.Spec, o.Status = corev1.NamespaceSpec{}, corev1.NamespaceStatus{}
 	case *networkingv1.NetworkPolicy:
+		mode, set := o.Annotations[kinds.ModeAnnotation]
 		stripMeta(&o.ObjectMeta)
+		if set {
+			o.Annotations = map[string]string{kinds.ModeAnnotation: mode}
+		}
 	case *corev1.Service:
 		stripMeta(&o.ObjectMeta)
 		o.Status.Conditions = nil
@@ -51,8 +57,17 @@ func strip(obj any) {
 		}
 	case *unstructured.Unstructured:
 		unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
-		unstructured.RemoveNestedField(o.Object, "metadata", "annotations")
+		stripAnnotations(o)
 		unstructured.RemoveNestedField(o.Object, "status")
+	}
+}
+
+// stripAnnotations keeps only the mode of a policy.
+func stripAnnotations(o *unstructured.Unstructured) {
+	mode, set := o.GetAnnotations()[kinds.ModeAnnotation]
+	unstructured.RemoveNestedField(o.Object, "metadata", "annotations")
+	if set {
+		o.SetAnnotations(map[string]string{kinds.ModeAnnotation: mode})
 	}
 }
 

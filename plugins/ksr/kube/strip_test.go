@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/randfill"
 
 	"github.com/sluice-net/sluice/plugins/ksr/convert"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
 // filled returns objects whose fields are all set at random.
@@ -21,6 +22,9 @@ func filled(seed int64) []runtime.Object {
 		func(m *metav1.ObjectMeta, c randfill.Continue) {
 			c.FillNoCustom(m)
 			m.Name, m.Namespace = "name", "space"
+			if mode := []string{"", "audit", "odd"}[c.Intn(3)]; mode != "" {
+				m.Annotations = map[string]string{kinds.ModeAnnotation: mode, "other": "x"}
+			}
 		},
 		func(p *corev1.ContainerPort, c randfill.Continue) {
 			*p = corev1.ContainerPort{ContainerPort: c.Int31n(70000), Protocol: "TCP", Name: []string{"", "http", "Bad_Name"}[c.Intn(3)]}

@@ -22,7 +22,7 @@ const maxPriority = 1000
 // Rules with invalid parts fail closed, see clusterRule.
 func (t *selectorTable) parseClusterPolicy(id model.ID, m *model.ClusterPolicy) (*intent.Policy, []api.Problem) {
 	p := parser{selectors: t}
-	spec := &intent.Policy{ID: clusterPolicyID(id), Tier: api.TierAdmin, Priority: int(m.GetPriority())}
+	spec := &intent.Policy{ID: clusterPolicyID(id), Tier: api.TierAdmin, Priority: int(m.GetPriority()), Audit: m.GetAudit()}
 	if m.GetTier() == model.ClusterPolicy_TIER_BASELINE {
 		spec.Tier = api.TierBaseline
 	}

@@ -26,6 +26,7 @@ func (t *selectorTable) parsePolicy(id model.ID, m *model.NetworkPolicy) (*inten
 		Tier:            api.TierNetworkPolicy,
 		IsolatesIngress: m.GetIsolatesIngress(),
 		IsolatesEgress:  m.GetIsolatesEgress(),
+		Audit:           m.GetAudit(),
 	}
 	spec.Subject = p.selector(m.GetPodSelector(), func() string { return "spec.podSelector" })
 	if spec.IsolatesIngress {

@@ -116,7 +116,7 @@ func (t *selectorTable) releasePolicy(spec *intent.Policy) {
 // selectors are the same object.
 func equalSpecs(a, b *intent.Policy) bool {
 	return a.Tier == b.Tier && a.Priority == b.Priority && a.Subject == b.Subject && a.SubjectNamespaces == b.SubjectNamespaces &&
-		a.IsolatesIngress == b.IsolatesIngress && a.IsolatesEgress == b.IsolatesEgress &&
+		a.IsolatesIngress == b.IsolatesIngress && a.IsolatesEgress == b.IsolatesEgress && a.Audit == b.Audit &&
 		slices.EqualFunc(a.Ingress, b.Ingress, equalRules) && slices.EqualFunc(a.Egress, b.Egress, equalRules)
 }
 

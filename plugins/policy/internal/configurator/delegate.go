@@ -46,7 +46,7 @@ func (g *generator) delegate(passed, denied traffic, o outcome) (out sections, o
 		return passed
 	}
 	for _, s := range o.sections {
-		out = out.add(section{s.action, g.intersect(as(s.action), s.traffic)})
+		out = out.add(section{s.action, s.audit, g.intersect(as(s.action), s.traffic)})
 	}
 	rest := make(traffic, len(passed))
 	for peer, spans := range as(o.action) {
@@ -56,9 +56,9 @@ func (g *generator) delegate(passed, denied traffic, o outcome) (out sections, o
 		}
 	}
 	if g.exceeded() {
-		return sections{{api.Deny, passed}}, false
+		return sections{{action: api.Deny, traffic: passed}}, false
 	}
-	return out.add(section{o.action, rest}), true
+	return out.add(section{o.action, o.audit, rest}), true
 }
 
 // intersect returns the traffic that both match, with the origins of both.

@@ -19,6 +19,8 @@ import (
 // A NetworkPolicy with a rule that does not allow is not translated: its direction is blocked,
 // except for the node.
 //
+// Policies in audit mode do not decide; what they would deny is marked, see generator.audit.
+//
 // If other pods share an address of the pod, the list permits only what their policies permit, too.
 func generate(d api.Direction, policies []*api.ContivPolicy, allowNode bool, shared ...api.Sharing) *generated {
 	return generateOrClose("", d, policies, allowNode, shared...)
@@ -44,9 +46,5 @@ func generateWith(pause func(steps int), why string, d api.Direction, policies [
 	if why != "" {
 		return g.closedList(why)
 	}
-	all := outcome{action: api.Permit}
-	for _, in := range inputs {
-		all = g.both(all, g.outcome(in).apart(in.apart))
-	}
-	return g.list(all)
+	return g.list(g.decide())
 }

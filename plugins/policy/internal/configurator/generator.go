@@ -26,7 +26,7 @@ func collect(d api.Direction, policies []*api.ContivPolicy) input {
 		case p.Tier == api.TierNetworkPolicy:
 			if p.Isolates(d) {
 				in.isolating = append(in.isolating, p)
-				in.closed = in.closed || slices.ContainsFunc(p.Rules(d), func(r api.PolicyRule) bool { return r.Action != api.RuleAllow })
+				in.closed = in.closed || hasOddRule(p, d)
 			}
 		case len(p.Rules(d)) == 0:
 		case p.Tier == api.TierAdmin:
@@ -38,6 +38,11 @@ func collect(d api.Direction, policies []*api.ContivPolicy) input {
 	slices.SortFunc(in.admin, (*api.ContivPolicy).Compare)
 	slices.SortFunc(in.baseline, (*api.ContivPolicy).Compare)
 	return in
+}
+
+// hasOddRule reports whether a NetworkPolicy has a rule that does not allow.
+func hasOddRule(p *api.ContivPolicy, d api.Direction) bool {
+	return slices.ContainsFunc(p.Rules(d), func(r api.PolicyRule) bool { return r.Action != api.RuleAllow })
 }
 
 func (in input) isOpen() bool { return len(in.admin)+len(in.isolating)+len(in.baseline) == 0 }
@@ -71,6 +76,12 @@ func newGenerator(d api.Direction, allowNode bool, inputs []input) *generator {
 					g.origins = append(g.origins, api.Origin{Policy: p.ID, Direction: d, Rule: r.Index})
 				}
 			}
+		}
+	}
+	if slices.ContainsFunc(inputs, input.isAudited) {
+		for _, o := range slices.Clone(g.origins) {
+			o.Audit = true
+			g.origins = append(g.origins, o)
 		}
 	}
 	slices.SortFunc(g.origins, api.Origin.Compare)

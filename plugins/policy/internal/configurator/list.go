@@ -15,7 +15,7 @@ const maxRules = 1 << 21
 
 // list returns the rules of all sections, in the order of the sections, and within one by peer, any
 // last, and then by ports. It leaves out what earlier sections decide. It returns nil if nothing is
-// denied.
+// denied or audited.
 //
 // A list of ordered tiers with two derived sets of one ID is closed: leaving out a rule could open
 // it. The same holds for a list to which several pods contribute.
@@ -23,8 +23,8 @@ func (g *generator) list(o outcome) *generated {
 	if g.collided && (len(g.inputs) > 1 || len(g.admin)+len(g.baseline) > 0) {
 		return g.closedList("two of the address sets that it needs have one ID, so everything is denied: change a network or selector a little")
 	}
-	denies := func(s section) bool { return s.action == api.Deny }
-	if o.action == api.Permit && !slices.ContainsFunc(o.sections, denies) {
+	decides := func(s section) bool { return s.action == api.Deny || s.audit }
+	if o.action == api.Permit && !o.audit && !slices.ContainsFunc(o.sections, decides) {
 		return nil
 	}
 	n := o.sections.rules()
@@ -37,7 +37,7 @@ func (g *generator) list(o outcome) *generated {
 			return w.finish()
 		}
 	}
-	w.list.rules = append(w.list.rules, api.ContivRule{Action: o.action})
+	w.list.rules = append(w.list.rules, api.ContivRule{Action: o.action, Audit: o.audit})
 	w.list.origins = append(w.list.origins, g.originsOf(o.origins))
 	return w.finish()
 }
@@ -72,7 +72,7 @@ func (w *writer) section(s section) {
 			ports = newPortSet(s.traffic[peer]).without(any)
 		}
 		ports = ports.without(w.decided[api.Net{}], w.decided[peer])
-		w.rules(s.action, peer, ports)
+		w.rules(s, peer, ports)
 		written[peer] = ports
 	}
 	for peer, ports := range written {
@@ -84,8 +84,8 @@ func (w *writer) section(s section) {
 
 // rules appends the rules for one peer. It converts the direction: the peer is the source of what
 // reaches the pod, and the destination of what leaves it.
-func (w *writer) rules(action api.Action, peer api.Net, ports portSet) {
-	rule := api.ContivRule{Action: action, Src: peer}
+func (w *writer) rules(s section, peer api.Net, ports portSet) {
+	rule := api.ContivRule{Action: s.action, Audit: s.audit, Src: peer}
 	if w.direction == api.Egress {
 		rule.Src, rule.Dst = rule.Dst, rule.Src
 	}

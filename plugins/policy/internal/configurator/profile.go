@@ -172,6 +172,9 @@ type list struct {
 
 type listKey struct{ rules, origins renderer.Digest }
 
+// auditBit marks audited origins in digests.
+const auditBit = 0x80
+
 // digestOrigins returns a digest of the origins of a list and of its refusals.
 func digestOrigins(origins [][]api.Origin, refused []refusal, pause func(steps int)) renderer.Digest {
 	h := sha256.New()
@@ -188,7 +191,11 @@ func digestOrigins(origins [][]api.Origin, refused []refusal, pause func(steps i
 		}
 		b = binary.BigEndian.AppendUint32(b[:0], uint32(len(of)))
 		for _, o := range of {
-			b = append(b, byte(o.Policy.Kind), byte(o.Direction))
+			direction := byte(o.Direction)
+			if o.Audit {
+				direction |= auditBit
+			}
+			b = append(b, byte(o.Policy.Kind), direction)
 			b = binary.BigEndian.AppendUint32(b, uint32(int32(o.Rule)))
 			b = binary.BigEndian.AppendUint32(b, uint32(len(o.Policy.Namespace)))
 			b = append(b, o.Policy.Namespace...)

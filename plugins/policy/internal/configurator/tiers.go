@@ -2,6 +2,7 @@ package configurator
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -10,7 +11,8 @@ import (
 func (g *generator) outcome(in input) outcome {
 	g.input = in
 	l := g.lower()
-	return outcome{g.admins(l).add(l.sections...), l.action, l.origins}
+	admin := g.admins(l)
+	return outcome{sections: slices.Clip(admin).add(l.sections...), admin: len(admin), action: l.action, origins: l.origins}
 }
 
 // lower translates the tiers below admin: NetworkPolicies if one of them isolates the pod, else the
@@ -24,9 +26,9 @@ func (g *generator) lower() outcome {
 				action = api.Deny
 			}
 			if node := g.nodeTraffic(c); node != nil {
-				l.sections = l.sections.add(section{api.Permit, node})
+				l.sections = l.sections.add(section{action: api.Permit, traffic: node})
 			}
-			l.sections = l.sections.add(section{action, g.match([]clause{c})})
+			l.sections = l.sections.add(section{action: action, traffic: g.match([]clause{c})})
 		}
 		return l
 	}
@@ -40,7 +42,7 @@ func (g *generator) lower() outcome {
 		}
 	}
 	return outcome{
-		sections: sections(nil).add(section{api.Permit, permitted}),
+		sections: sections(nil).add(section{action: api.Permit, traffic: permitted}),
 		action:   api.Deny, origins: g.originsWith(api.IsolationRule),
 	}
 }
@@ -60,12 +62,12 @@ func (g *generator) admins(l outcome) (out sections) {
 			parts[i] = g.pass(matched.within(later), l, c)
 			continue
 		case api.RuleAllow:
-			parts[i] = sections{{api.Permit, matched}}
+			parts[i] = sections{{action: api.Permit, traffic: matched}}
 		default:
 			if node := g.nodeTraffic(c); node != nil {
 				parts[i] = g.pass(node, l, c)
 			}
-			parts[i] = append(parts[i], section{api.Deny, matched})
+			parts[i] = append(parts[i], section{action: api.Deny, traffic: matched})
 		}
 		later = later.with(portsOf(c.rule, 0))
 	}

@@ -137,6 +137,7 @@ func (g *generator) addBlocks(t traffic, any portSet, blocks []block) {
 // section is traffic that is permitted or denied as a whole.
 type section struct {
 	action  api.Action
+	audit   bool // a permit that is audited, see api.ContivRule
 	traffic traffic
 }
 
@@ -168,7 +169,9 @@ func (s sections) rules() (n int) {
 // outcome is the decision of some tiers.
 type outcome struct {
 	sections sections
+	admin    int        // how many of the sections are of the admin tier; 0 if several inputs are mixed
 	action   api.Action // of the rest
+	audit    bool       // the permit of the rest is audited
 	origins  []int32    // of the rest
 }
 
@@ -178,6 +181,6 @@ func (o outcome) apart(family netip.Prefix) outcome {
 		return o
 	}
 	all := traffic{api.Net{Prefix: family}: portSet{anySpan(nil)}}
-	o.sections = append(sections{{api.Permit, all}}, o.sections...)
+	o.sections = append(sections{{action: api.Permit, traffic: all}}, o.sections...)
 	return o
 }

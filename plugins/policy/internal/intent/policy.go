@@ -21,6 +21,8 @@ type Policy struct {
 
 	IsolatesIngress, IsolatesEgress bool // in TierNetworkPolicy only
 
+	Audit bool // what only this policy denies is permitted, and counted
+
 	// In the order of the spec, so that indexes are those of the spec. A NetworkPolicy has no rules
 	// in a direction that it does not isolate.
 	Ingress, Egress []Rule

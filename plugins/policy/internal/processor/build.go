@@ -86,6 +86,7 @@ func (b *builder) policy(ingress [][]api.PolicyPort) *api.ContivPolicy {
 	out := &api.ContivPolicy{
 		ID: b.spec.ID, Tier: b.spec.Tier, Priority: b.spec.Priority,
 		IsolatesIngress: b.spec.IsolatesIngress, IsolatesEgress: b.spec.IsolatesEgress,
+		Audit: b.spec.Audit,
 	}
 	for i := range b.spec.Ingress {
 		out.Ingress = b.appendRule(out.Ingress, i, &b.spec.Ingress[i], ingress[i])
@@ -225,7 +226,7 @@ func compareBlocks(a, b api.IPBlock) int {
 
 func equalPolicies(a, b *api.ContivPolicy) bool {
 	return a.ID == b.ID && a.Tier == b.Tier && a.Priority == b.Priority &&
-		a.IsolatesIngress == b.IsolatesIngress && a.IsolatesEgress == b.IsolatesEgress &&
+		a.IsolatesIngress == b.IsolatesIngress && a.IsolatesEgress == b.IsolatesEgress && a.Audit == b.Audit &&
 		slices.EqualFunc(a.Ingress, b.Ingress, equalRules) && slices.EqualFunc(a.Egress, b.Egress, equalRules)
 }
 

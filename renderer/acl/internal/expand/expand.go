@@ -51,7 +51,7 @@ func (x *Expander) linesOf(rules []api.ContivRule, first, last int) []line {
 			continue
 		}
 		r := rules[first+i]
-		l := line{rule: int32(first + i), net: nets{r.Src, r.Dst}, traffic: traffic{protocol: r.Protocol, dport: m.ports}}
+		l := line{rule: int32(first + i), audit: r.Audit, net: nets{r.Src, r.Dst}, traffic: traffic{protocol: r.Protocol, dport: m.ports}}
 		l.sport.First, l.sport.Last = r.SrcPort.Bounds()
 		if r.Action == api.Permit {
 			l.verdict = entries.Reflect

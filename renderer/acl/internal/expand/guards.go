@@ -58,7 +58,9 @@ const unknownRule = -1
 
 // PermitsAll reports whether a table permits what no rule before the last one decides.
 func PermitsAll(t *cache.Table) bool {
-	return t.Rules[len(t.Rules)-1] == api.ContivRule{Action: api.Permit}
+	last := t.Rules[len(t.Rules)-1]
+	last.Audit = false // it permits, too
+	return last == api.ContivRule{Action: api.Permit}
 }
 
 // blocksOf returns blocks that contain all addresses to which rules permit anything: at most the

@@ -14,6 +14,7 @@ import (
 type line struct {
 	rule     int32 // index of the first table rule that it represents
 	verdict  entries.Verdict
+	audit    bool // of the rule: it is counted apart
 	src, dst cache.Families
 	net      nets // the nets that src and dst come from
 	traffic
@@ -48,7 +49,7 @@ type mergedPorts struct {
 
 // shape is what rules must have in common to have their destination ports merged.
 type shape struct {
-	run      int // number of changes between permit and deny so far
+	run      int // number of changes between permit, audited permit and deny so far
 	nets     nets
 	protocol api.Protocol
 	sport    api.PortRange
@@ -58,7 +59,7 @@ func shapesOf(rules []api.ContivRule) []shape {
 	out := make([]shape, len(rules))
 	run := 0
 	for i, r := range rules {
-		if i > 0 && r.Action != rules[i-1].Action {
+		if i > 0 && (r.Action != rules[i-1].Action || r.Audit != rules[i-1].Audit) {
 			run++
 		}
 		out[i] = shape{run, nets{r.Src, r.Dst}, r.Protocol, r.SrcPort}

@@ -73,7 +73,7 @@ func factorProducts(lines []line, enough func(api.Protocol) int) []line {
 	done := 0 // lines before done are in out
 	for start := 0; start < len(lines); {
 		end := endOfRun(lines, start)
-		if lines[start].verdict != entries.Deny && end < len(lines) {
+		if lines[start].verdict != entries.Deny && end < len(lines) && lines[end].verdict == entries.Deny {
 			if found := bestProducts(lines, start, end, enough); len(found) > 0 {
 				out = append(append(out, lines[done:start]...), replaceProducts(lines, start, end, found)...)
 				done = end
@@ -87,10 +87,10 @@ func factorProducts(lines []line, enough func(api.Protocol) int) []line {
 	return append(out, lines[done:]...)
 }
 
-// endOfRun returns the end of the run of lines with one verdict.
+// endOfRun returns the end of the run of lines with one verdict, all audited or none.
 func endOfRun(lines []line, start int) int {
 	end := start + 1
-	for end < len(lines) && lines[end].verdict == lines[start].verdict {
+	for end < len(lines) && lines[end].verdict == lines[start].verdict && lines[end].audit == lines[start].audit {
 		end++
 	}
 	return end

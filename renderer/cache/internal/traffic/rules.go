@@ -10,6 +10,21 @@ import (
 // Allowed returns what an ordered list of rules permits by first match. It ignores addresses: the
 // caller passes only rules that match them.
 func Allowed(rules []api.ContivRule) Traffic {
+	out := Traffic{allowed(rules).encode(), nothing}
+	if !slices.ContainsFunc(rules, func(r api.ContivRule) bool { return r.Audit }) {
+		return out
+	}
+	audited := slices.Clone(rules)
+	for i, r := range audited {
+		if !r.Audit {
+			audited[i].Action = api.Deny
+		}
+	}
+	out.audited = allowed(audited).encode()
+	return out
+}
+
+func allowed(rules []api.ContivRule) portSet {
 	out := portSet{others: permits(rules, 0, 0, 0)}
 	for _, p := range named(rules) {
 		if p.HasPorts() {
@@ -20,7 +35,7 @@ func Allowed(rules []api.ContivRule) Traffic {
 			out = out.with(p, nil)
 		}
 	}
-	return out.encode()
+	return out
 }
 
 // named returns the sorted protocols that may differ from all others.
@@ -100,7 +115,10 @@ func allowedFrom(rules []api.ContivRule, src uint16) ports.Set {
 // A port range cannot express "port 0 alone": it would read as any port. Such a range is never
 // permitted, so port 0, which no protocol uses, stays closed.
 func (t Traffic) Rules() []api.ContivRule {
-	s := t.decode()
+	s := t.allowed.decode()
+	if t.IsAudited() {
+		return auditedRules(s, t.audited.decode())
+	}
 	var out []api.ContivRule
 	for _, n := range s.named {
 		permits, _ := portRules(api.Permit, n.protocol, n.ports)
@@ -119,6 +137,31 @@ func (t Traffic) Rules() []api.ContivRule {
 		rest.Action = api.Permit
 	}
 	return append(out, rest)
+}
+
+// auditedRules writes a set of which a part is audited: for each protocol that differs from the
+// others its audited ports, its other permitted ports, and a deny of the rest.
+func auditedRules(s, audited portSet) (out []api.ContivRule) {
+	plain := intersect(s, complement(audited))
+	for _, p := range protocols(s, audited) {
+		for _, r := range permitsOf(p, audited) {
+			r.Audit = true
+			out = append(out, r)
+		}
+		out = append(out, permitsOf(p, plain)...)
+		out = append(out, api.ContivRule{Action: api.Deny, Protocol: p})
+	}
+	rest := api.ContivRule{Audit: audited.others}
+	if s.others {
+		rest.Action = api.Permit
+	}
+	return append(out, rest)
+}
+
+// permitsOf returns the permits of one protocol.
+func permitsOf(p api.Protocol, s portSet) []api.ContivRule {
+	rules, _ := portRules(api.Permit, p, s.of(p))
+	return rules
 }
 
 // portRules returns one rule for each range of ports. exact is false when it left out port 0 alone.

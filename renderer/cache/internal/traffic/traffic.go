@@ -11,22 +11,47 @@ import (
 	"github.com/sluice-net/sluice/renderer/internal/ports"
 )
 
-// Traffic is the set of protocols and ports that one pair of addresses may use. It is a handle of
-// the canonical encoding of a portSet: equal sets are equal values, and are compared and hashed
-// like pointers.
-type Traffic unique.Handle[string]
+// Traffic is the set of protocols and ports that one pair of addresses may use, and the part of it
+// that is audited, see api.ContivRule. Both are handles of the canonical encoding of a portSet:
+// equal sets are equal values, and are compared and hashed like pointers.
+type Traffic struct{ allowed, audited handle }
 
-// Everything is all traffic.
-var Everything = portSet{others: true}.encode()
+type handle unique.Handle[string]
 
-// Intersect returns what both sets contain.
+// IsAudited reports whether a part of the traffic is audited.
+func (t Traffic) IsAudited() bool { return t.audited != nothing }
+
+// Everything is all traffic, none of it audited.
+var Everything = Traffic{portSet{others: true}.encode(), nothing}
+
+// nothing is the empty set.
+var nothing = portSet{}.encode()
+
+// Intersect returns what both sets contain. What one of them audits of that is audited.
 func Intersect(a, b Traffic) Traffic {
-	x, y := a.decode(), b.decode()
+	x, y := a.allowed.decode(), b.allowed.decode()
+	both := intersect(x, y)
+	if a.audited == nothing && b.audited == nothing {
+		return Traffic{both.encode(), nothing}
+	}
+	plain := intersect(both, intersect(complement(a.audited.decode()), complement(b.audited.decode())))
+	return Traffic{both.encode(), intersect(both, complement(plain)).encode()}
+}
+
+func intersect(x, y portSet) portSet {
 	out := portSet{others: x.others && y.others}
 	for _, p := range protocols(x, y) {
 		out = out.with(p, x.of(p).Intersect(y.of(p)))
 	}
-	return out.encode()
+	return out
+}
+
+func complement(x portSet) portSet {
+	out := portSet{others: !x.others}
+	for _, n := range x.named {
+		out = out.with(n.protocol, n.ports.Complement())
+	}
+	return out
 }
 
 // portSet is the decoded form of Traffic. It names the protocols that differ from all others,
@@ -80,7 +105,7 @@ func protocols(a, b portSet) []api.Protocol {
 	return slices.Compact(out)
 }
 
-func (s portSet) encode() Traffic {
+func (s portSet) encode() handle {
 	b := []byte{0}
 	if s.others {
 		b[0] = 1
@@ -96,7 +121,7 @@ func (s portSet) encode() Traffic {
 			}
 		}
 	}
-	return Traffic(unique.Make(string(b)))
+	return handle(unique.Make(string(b)))
 }
 
 func appendRange(b []byte, r ports.Range) []byte {
@@ -105,7 +130,7 @@ func appendRange(b []byte, r ports.Range) []byte {
 }
 
 // decode reverses encode. Only text from encode reaches it.
-func (t Traffic) decode() portSet {
+func (t handle) decode() portSet {
 	b := []byte(unique.Handle[string](t).Value())
 	u16 := func() uint16 { v := binary.BigEndian.Uint16(b); b = b[2:]; return v }
 	u32 := func() int { v := binary.BigEndian.Uint32(b); b = b[4:]; return int(v) }

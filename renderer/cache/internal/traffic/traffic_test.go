@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/sluice-net/sluice/renderer/cache/internal/traffictest"
@@ -35,6 +36,16 @@ func probe(f func(p api.Protocol, src, dst uint16)) {
 	}
 }
 
+// audits reports whether the first matching rule is audited.
+func audits(rules []api.ContivRule, p api.Protocol, src, dst uint16) bool {
+	for _, r := range rules {
+		if r.MatchesPorts(p, src, dst) {
+			return r.Audit
+		}
+	}
+	return false
+}
+
 func TestAllowedIsFirstMatchForEveryPort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := genPortRules(t)
@@ -42,6 +53,9 @@ func TestAllowedIsFirstMatchForEveryPort(t *testing.T) {
 		probe(func(p api.Protocol, src, dst uint16) {
 			if want, got := permits(rules, p, src, dst), permits(emitted, p, src, dst); got != want {
 				t.Fatalf("%v %d -> %d: got %v, want %v\nrules:   %v\nemitted: %v", p, src, dst, got, want, rules, emitted)
+			}
+			if want, got := audits(rules, p, src, dst), audits(emitted, p, src, dst); got != want {
+				t.Fatalf("%v %d -> %d: audited %v, want %v\nrules:   %v\nemitted: %v", p, src, dst, got, want, rules, emitted)
 			}
 		})
 		for _, p := range []api.Protocol{api.TCP, api.UDP} {
@@ -61,6 +75,10 @@ func TestIntersectPermitsWhatBothPermit(t *testing.T) {
 			if got := permits(both, p, src, dst); got != want {
 				t.Fatalf("%v %d -> %d: got %v, want %v\n%v\n%v\n%v", p, src, dst, got, want, a, b, both)
 			}
+			audited := want && (audits(a, p, src, dst) || audits(b, p, src, dst))
+			if got := audits(both, p, src, dst); got != audited {
+				t.Fatalf("%v %d -> %d: audited %v, want %v\n%v\n%v\n%v", p, src, dst, got, audited, a, b, both)
+			}
 		})
 	})
 }
@@ -70,20 +88,20 @@ func TestTrafficHasOneEncoding(t *testing.T) {
 		a := Allowed(genPortRules(t))
 		for name, b := range map[string]Traffic{
 			"with itself": Intersect(a, a), "with everything": Intersect(a, Everything),
-			"decoded": a.decode().encode(), "emitted and read again": Allowed(a.Rules()),
+			"decoded": {a.allowed.decode().encode(), a.audited.decode().encode()}, "emitted and read again": Allowed(a.Rules()),
 		} {
 			if a != b && !hasPortZeroAlone(a) {
-				t.Fatalf("%s: %v is not %v", name, b.decode(), a.decode())
+				t.Fatalf("%s: %v is not %v", name, b.allowed.decode(), a.allowed.decode())
 			}
 		}
-		if Intersect(a, (portSet{}).encode()) != (portSet{}).encode() {
+		if none := (Traffic{nothing, nothing}); Intersect(a, none) != none {
 			t.Fatal("nothing is not permitted with nothing")
 		}
 	})
 }
 
 func hasPortZeroAlone(t Traffic) bool {
-	for _, n := range t.decode().named {
+	for _, n := range slices.Concat(t.allowed.decode().named, t.audited.decode().named, intersect(t.allowed.decode(), complement(t.audited.decode())).named) {
 		if _, exact := portRules(api.Permit, n.protocol, n.ports); !exact {
 			return true
 		}

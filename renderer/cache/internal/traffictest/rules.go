@@ -28,6 +28,7 @@ func Rule(t *rapid.T) api.ContivRule {
 		Action:   rapid.SampledFrom([]api.Action{api.Permit, api.Permit, api.Deny}).Draw(t, "action"),
 		Protocol: rapid.SampledFrom([]api.Protocol{0, api.TCP, api.UDP, api.SCTP, api.ICMP, 47}).Draw(t, "protocol"),
 	}
+	r.Audit = r.Action == api.Permit && rapid.IntRange(0, 3).Draw(t, "audit") == 3
 	if r.Protocol.HasPorts() {
 		r.DstPort = genPorts(t)
 		if rapid.IntRange(0, 4).Draw(t, "with source port") == 0 {
