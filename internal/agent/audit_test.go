@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-// TestAuditListsWhatWouldBeDenied: by policy, direction and workload, on the embedded vswitch; nothing
-// after the switch to enforce.
+// TestAuditListsWhatWouldBeDenied: by policy, direction and workload, on the embedded vswitch;
+// nothing after the switch to enforce.
 func TestAuditListsWhatWouldBeDenied(t *testing.T) {
 	const mode = "annotations: {sluice.io/mode: audit}"
 	manifests := strings.ReplaceAll(demo, "metadata: {name: server, namespace: demo}", "metadata: {name: server, namespace: demo, "+mode+"}")

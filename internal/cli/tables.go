@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/endpoints/wire"
+	"github.com/sluice-net/sluice/internal/cli/explained"
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 )
@@ -182,6 +183,16 @@ func isTable(table string, pods []api.PodID, in, name string) bool {
 	return table == name || slices.ContainsFunc(pods, func(p api.PodID) bool {
 		return p.String() == name || p.Namespace == in && p.Name == name
 	})
+}
+
+// auditList lists what policies in audit mode would deny.
+var auditList = listing[view.Audited]{
+	what: "audit", single: "audit", short: "what policies in audit mode would deny, by policy and workload", table: explained.AuditTable,
+	namespaced: true, name: func(a view.Audited) string { return a.Policy.Short() },
+	named: func(a view.Audited, in, name string) bool {
+		return a.Policy.Name == name && (in == "" || a.Policy.Namespace == in)
+	},
+	special: special[view.Audited]{empty: "no policy in audit mode denies anything on this node", askedBy: policyList.known},
 }
 
 var endpointList = listing[wire.Endpoint]{

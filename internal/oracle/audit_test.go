@@ -35,9 +35,9 @@ func enforced(s cluster.State) cluster.State {
 	return s
 }
 
-// TestAuditIsTheStateWithoutThePolicies is the definition of audit mode: a flow is allowed as if the
-// policies in audit mode did not exist, and would be denied if it is allowed and the same policies,
-// enforced, deny it.
+// TestAuditIsTheStateWithoutThePolicies is the definition of audit mode: a flow is allowed as if
+// the policies in audit mode did not exist, and would be denied if it is allowed and the same
+// policies, enforced, deny it.
 func TestAuditIsTheStateWithoutThePolicies(t *testing.T) {
 	audited, denied := 0, 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -40,8 +40,8 @@ func newPolicy(np *networkingv1.NetworkPolicy) policy {
 	return p
 }
 
-// ModeAnnotation is the annotation that sets the mode of a policy of any kind. A policy is enforced,
-// unless its mode is "audit".
+// ModeAnnotation is the annotation that sets the mode of a policy of any kind. A policy is
+// enforced, unless its mode is "audit".
 const ModeAnnotation = "sluice.io/mode"
 
 func audited(annotations map[string]string) bool { return annotations[ModeAnnotation] == "audit" }

@@ -27,10 +27,6 @@ type Kind struct {
 // New returns an empty object of the kind.
 func (k Kind) New() any { return reflect.New(k.Type.Elem()).Interface() }
 
-// ModeAnnotation is the annotation of a policy of any kind that sets its mode: "audit" permits what
-// only this policy denies, and counts it.
-const ModeAnnotation = "sluice.io/mode"
-
 // The supported apiVersions.
 const (
 	coreV1       = "v1"

@@ -58,12 +58,12 @@ func (g *generator) audit(all outcome) outcome {
 	if g.refused = g.refused[:refused]; ok && out.sections.rules() <= maxRules {
 		return out
 	}
-	g.refused = append(g.refused, refusal{g.auditOrigins(), "what it would deny takes too many rules to be counted; nothing is denied, as the policy is in audit mode"})
+	g.refused = append(g.refused, refusal{auditOrigins(g.inputs, g.direction), "what it would deny takes too many rules to be counted; nothing is denied, as the policy is in audit mode"})
 	return all
 }
 
-// relevant returns the input without NetworkPolicies in audit mode that cannot deny: beside enforced
-// ones, and with no admin policy in audit mode before them, they could only permit more.
+// relevant returns the input without NetworkPolicies in audit mode that cannot deny: beside
+// enforced ones, and with no admin policy in audit mode before them, they could only permit more.
 func (in input) relevant(d api.Direction) input {
 	enforced := in.enforced(d)
 	if len(enforced.isolating) > 0 && len(enforced.admin) == len(in.admin) {
@@ -144,11 +144,11 @@ func audited(origins []int32) []int32 {
 }
 
 // auditOrigins names the policies in audit mode.
-func (g *generator) auditOrigins() (all []api.Origin) {
-	for _, in := range g.inputs {
+func auditOrigins(inputs []input, d api.Direction) (all []api.Origin) {
+	for _, in := range inputs {
 		for _, p := range slices.Concat(in.admin, in.isolating, in.baseline) {
 			if p.Audit {
-				all = append(all, api.Origin{Policy: p.ID, Direction: g.direction, Rule: api.IsolationRule})
+				all = append(all, api.Origin{Policy: p.ID, Direction: d, Rule: api.IsolationRule})
 			}
 		}
 	}
