@@ -27,6 +27,10 @@ COUNT ?= 6
 SEQUENCES ?= 1000
 # Random searches of which the other targets run a part. What they draw stands in renderer/renderertest/size.go.
 SEARCHES ?= ./renderer/acl ./renderer/session ./renderer/xdp/... ./tests/differential ./tests/scenarios ./tests/sequences
+# What controls the browser of the test of the page, and where its screenshots go.
+PLAYWRIGHT_VERSION := 1.65.1
+PLAYWRIGHT := $(TOOLS)/playwright-$(PLAYWRIGHT_VERSION)
+SHOTS ?= /tmp/sluice-page
 WORKERS ?= 2
 DOCKER ?= docker
 CHURN ?= 1h
@@ -39,7 +43,7 @@ ARCHES ?= amd64 arm64
 EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 
-.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube test-kube test-install bench-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle test-vpp churn-vpp test-ligato images release test-release test-alerts test-charts test-arm64 size
+.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube test-kube test-install bench-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle test-vpp churn-vpp test-page test-ligato images release test-release test-alerts test-charts test-arm64 size
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -184,6 +188,12 @@ test-xdp: ## Run the tests of the XDP renderer in the kernel in full: every mode
 
 lifecycle: ## Follow pods from birth to death in the kernel, whole: 50 killed agents, 1000 pods (root, some minutes; apt-get install containernetworking-plugins)
 	SLUICE_LONG=1 go test -count 1 -v -timeout 30m ./tests/lifecycle
+
+test-page: ## Test the page of sluicectl ui in headless Chromium, with screenshots in SHOTS (apt-get install chromium nodejs npm; skipped without)
+	@command -v npm >/dev/null || { echo "the page is not tested: npm is not installed (apt-get install nodejs npm)"; exit 0; }; \
+	  test -d $(PLAYWRIGHT)/node_modules/playwright-core || npm install --silent --no-audit --no-fund --prefix $(PLAYWRIGHT) playwright-core@$(PLAYWRIGHT_VERSION)
+	mkdir -p $(SHOTS)
+	SLUICE_PLAYWRIGHT=$(abspath $(PLAYWRIGHT)) SLUICE_SHOTS=$(abspath $(SHOTS)) go test -count 1 -v -timeout 10m ./tests/page
 
 test-ligato: ## Run the plugin inside cn-infra, and what it publishes through the KVScheduler of vpp-agent (a module of its own)
 	cd tests/ligato && go vet ./... && go test -count 1 ./...

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
@@ -14,12 +15,13 @@ import (
 	"github.com/sluice-net/sluice/internal/agent/socket"
 	"github.com/sluice-net/sluice/internal/agent/verdicts"
 	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/internal/ui"
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
 // newAPI wires what answers.
 func (a *Agent) newAPI(source string) *debugapi.API {
-	return &debugapi.API{
+	api := &debugapi.API{
 		Metrics: a.metrics.Handler(),
 		Health:  debugapi.Health{Node: a.node, AtWork: a.node.Plugin.AtWork, Incomplete: func() string { return a.watcher.Status().Incomplete }},
 		Lists: &debugapi.Lists{
@@ -34,6 +36,8 @@ func (a *Agent) newAPI(source string) *debugapi.API {
 		Verdicts:  a.verdicts(),
 		About:     debugapi.About{Settings: a.cfg.Shown},
 	}
+	api.UI = ui.Handler(api.Page(), ui.Guard{})
+	return api
 }
 
 // verdicts returns what shares verdicts of packets.
@@ -64,11 +68,18 @@ func (a *Agent) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--api-socket: %w", err)
 	}
+	page, err := a.page(ctx)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
 	g, serving := errgroup.WithContext(ctx)
+	if page.listener != nil {
+		g.Go(func() error { return page.server.Serve(serving, page.listener) })
+	}
 	if a.cfg.Listen.MetricsAddress != "" {
 		tcp, err := serve.Listen(ctx, a.cfg.Listen.MetricsAddress)
 		if err != nil {
-			return errors.Join(fmt.Errorf("--metrics-address: %w", err), l.Close())
+			return errors.Join(fmt.Errorf("--metrics-address: %w", err), l.Close(), page.close())
 		}
 		a.log.Info("metrics and health are served", "address", tcp.Addr().String())
 		g.Go(func() error { return a.server(a.api.Public().Mux()).Serve(serving, tcp) })
@@ -80,6 +91,37 @@ func (a *Agent) serve(ctx context.Context) error {
 	local.Answer = localAnswer
 	g.Go(func() error { return local.Serve(serving, l) })
 	return g.Wait()
+}
+
+// pageServer serves the page over TCP; the zero value does not.
+type pageServer struct {
+	server   serve.Server
+	listener net.Listener
+}
+
+// close closes a listener that is not served.
+func (p pageServer) close() error {
+	if p.listener == nil {
+		return nil
+	}
+	return p.listener.Close()
+}
+
+// page listens for browsers, if that is asked for.
+func (a *Agent) page(ctx context.Context) (p pageServer, err error) {
+	if a.cfg.Listen.UIAddress == "" {
+		return p, nil
+	}
+	token, err := a.cfg.Listen.UIToken()
+	if err != nil {
+		return p, err
+	}
+	if p.listener, err = serve.Listen(ctx, a.cfg.Listen.UIAddress); err != nil {
+		return p, fmt.Errorf("--ui-address: %w", err)
+	}
+	p.server = a.server(ui.Handler(a.api.Page(), ui.Guard{Token: token, Hosts: a.cfg.Listen.UIHosts}))
+	a.log.Info("page is served", "address", p.listener.Addr().String(), "path", ui.Path)
+	return p, nil
 }
 
 // localAnswer bounds an answer on the socket: a matrix of thousands of pods takes its time.

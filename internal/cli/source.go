@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 
@@ -20,6 +21,10 @@ func (o *options) host() connectivity.Host {
 		Print:   func(value any, table func(*term.Writer)) error { return o.output.print(o.out, value, table) },
 		Changed: o.withChange,
 		Get:     func(ctx context.Context, path string, out any) error { return o.client().get(ctx, path, out) },
+		Post:    func(ctx context.Context, path string, q, out any) error { return o.client().post(ctx, path, q, out) },
+		Stream: func(ctx context.Context, path string, q any, begun func(), each func(json.RawMessage) error) error {
+			return o.client().stream(ctx, path, q, begun, each)
+		},
 	}
 }
 

@@ -85,8 +85,9 @@ func (c *Change) mark() {
 	}
 }
 
-// withPorts adds to the ports that pods declare those that policies name for them. Pods that declare
-// none are asked about those that egress rules name, too, and about one that stands for all others.
+// withPorts adds to the ports that pods declare those that policies name for them. Pods that
+// declare none are asked about those that egress rules name, too, and about one that stands for all
+// others.
 func withPorts(endpoints []matrix.Endpoint, spec *oracle.Oracle, egress []matrix.Port) {
 	for i, e := range endpoints {
 		if e.External {

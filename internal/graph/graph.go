@@ -101,8 +101,8 @@ type builder struct {
 
 func newBuilder() *builder { return &builder{at: map[key]int{}} }
 
-// node returns the index of a node, which it adds if it is new. What is outside is a source here, or
-// a destination.
+// node returns the index of a node, which it adds if it is new. What is outside is a source here,
+// or a destination.
 func (b *builder) node(kind Kind, name string, isSource bool) int {
 	k := key{kind, name, isSource && kind == Outside}
 	if i, ok := b.at[k]; ok {
@@ -277,7 +277,7 @@ func (b *builder) side(m matrix.Matrix, s preview.Side, isSource bool) (out []in
 func (b *builder) finish(m matrix.Matrix) Graph {
 	b.join()
 	b.merge()
-	b.prune()
+	b.prune(m.Selection)
 	b.sort()
 	if m.Namespaces {
 		b.Notes = append(b.Notes, "grouped by namespace, a few pods of each asked: choose a namespace to see its workloads")
@@ -326,9 +326,9 @@ func union(a, b []string) []string {
 	return out
 }
 
-// prune removes what is outside and has no edge. Workloads stay: that nothing reaches them is worth
-// knowing.
-func (b *builder) prune() {
+// prune removes what is outside, or not asked about, and has no edge. Workloads that are asked
+// about stay: that nothing reaches them is worth knowing.
+func (b *builder) prune(s matrix.Selection) {
 	used := make([]bool, len(b.Nodes))
 	for _, e := range b.Edges {
 		used[e.From], used[e.To] = true, true
@@ -343,7 +343,7 @@ func (b *builder) prune() {
 	var kept []Node
 	for i, n := range b.Nodes {
 		to[i] = len(kept)
-		if n.Kind != Outside || used[i] {
+		if used[i] || n.Kind != Outside && (s.IsAll() || s.Names(n.Name)) {
 			kept = append(kept, n)
 		}
 	}

@@ -67,7 +67,7 @@ func (g Graph) Layout() Layout {
 			top = append(top, i)
 		}
 	}
-	at, size := g.layers(top, l.Boxes, space{layer: outerX, item: outerY, most: mostRows(len(top))}, func(i int) int {
+	at, size := g.layers(top, l.Boxes, g.between(len(top)), func(i int) int {
 		if p := g.Nodes[i].Parent; p >= 0 {
 			return p
 		}
@@ -121,10 +121,15 @@ type point struct{ x, y int }
 // space is how layers are drawn: as columns, or as rows.
 type space struct {
 	layer, item int // distances between layers, and between the nodes of one
-	most        int // nodes of a layer that stand beside each other
+	most        int // nodes of a layer in one column or row
 	// stagger moves every other layer, so that a line past it does not run behind its boxes.
 	stagger int
 	rows    bool
+}
+
+// between returns how namespaces are drawn: farther from each other where there are many edges.
+func (g Graph) between(nodes int) space {
+	return space{layer: outerX + min(40, len(g.Edges)/4), item: outerY + min(48, len(g.Edges)/4), most: mostRows(nodes)}
 }
 
 // within returns how the workloads of a namespace are drawn: in rows that follow the traffic, or in
@@ -175,7 +180,8 @@ func (s space) turned(p point) point {
 	return p
 }
 
-// place returns the places of the nodes of layers: as columns, which are turned where they are rows.
+// place returns the places of the nodes of layers: as columns, which are turned where they are
+// rows.
 func (s space) place(layers [][]int, sizeOf func(int) point, nodes int) (at []point, size point) {
 	at = make([]point, nodes)
 	lengths := make([]int, len(layers))
@@ -241,11 +247,23 @@ func ranked(links [][]int) [][]int {
 			}
 		}
 	}
-	layers := make([][]int, deepest+1)
+	// Where much goes in circles nearly every node would have a layer of its own.
+	number := min(deepest+1, mostLayers(len(links)))
+	layers := make([][]int, number)
 	for k, r := range rank {
+		r = r * number / (deepest + 1)
 		layers[r] = append(layers[r], k)
 	}
 	return layers
+}
+
+// mostLayers is how many layers so many nodes have at most: a picture is not much wider than high.
+func mostLayers(nodes int) int {
+	n := 6
+	for n*n < nodes {
+		n++
+	}
+	return n
 }
 
 // withoutCycles orders nodes so that few links go backwards: those that nothing leads to first,

@@ -16,7 +16,7 @@ const mostText = 300
 // shown returns a text of others as it is shown: what cannot be printed is escaped, and it is cut.
 func shown(text string) string { return cut(model.Printable(cutBytes(text)), mostText) }
 
-// cutBytes bounds the work on a text that nobody can read.
+// cutBytes bounds the work on a long text.
 func cutBytes(text string) string {
 	const most = 4 * mostText
 	if len(text) <= most {

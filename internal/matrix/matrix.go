@@ -147,8 +147,8 @@ func Compute(endpoints []Endpoint, s Selection, judge Judge) Matrix {
 	groups, members := group(endpoints, maxMembers)
 	m := Matrix{Namespaces: len(groups) > maxGroups, Selection: s}
 	if m.Namespaces {
-		pods := podsOf(groups, s.names)
-		groups, members = group(byNamespace(members, s.names), maxOfNamespace)
+		pods := podsOf(groups, s.Names)
+		groups, members = group(byNamespace(members, s.Names), maxOfNamespace)
 		for i, g := range groups {
 			groups[i].Members = pods[g.Name]
 		}

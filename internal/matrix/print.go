@@ -162,7 +162,7 @@ func (m Matrix) byNamespace() Matrix {
 	out := Matrix{Selection: m.Selection}
 	at, to := map[string]int{}, make([]int, len(m.Groups))
 	for i, g := range m.Groups {
-		name := g.grouped(m.Selection.names)
+		name := g.grouped(m.Selection.Names)
 		if _, ok := at[name]; !ok {
 			at[name] = len(out.Groups)
 			out.Groups = append(out.Groups, Group{Name: name, External: g.External})

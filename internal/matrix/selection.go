@@ -51,8 +51,8 @@ func anyNames(names []string, group string) bool {
 	return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return isNamed(group, name) })
 }
 
-// names reports whether a group is named by itself or by its namespace.
-func (s Selection) names(group string) bool {
+// Names reports whether a group is named by itself or by its namespace.
+func (s Selection) Names(group string) bool {
 	return slices.ContainsFunc(slices.Concat(s.From, s.To, []string{s.Namespace}), func(name string) bool { return name != "" && isNamed(group, name) })
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // secrets are the settings whose values are never shown.
-var secrets = []string{"etcd-password"}
+var secrets = []string{"etcd-password", "ui-token-file"}
 
 // hidden replaces the value of a secret.
 const hidden = "(hidden)"

@@ -10,7 +10,7 @@ import (
 
 // TestShownHasEverySettingAndNoSecret reads all settings from flags.
 func TestShownHasEverySettingAndNoSecret(t *testing.T) {
-	flags := flagsOf(t, "--etcd-password", "s3cret", "--etcd-endpoints", "https://me:s3cret@etcd.example:2379,http://a b:s3cret@x")
+	flags := flagsOf(t, "--etcd-password", "s3cret", "--ui-token-file", "/etc/s3cret", "--etcd-endpoints", "https://me:s3cret@etcd.example:2379,http://a b:s3cret@x")
 	cfg, err := Load(flags, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-net/sluice/internal/agent/verdicts"
 	"github.com/sluice-net/sluice/internal/matrix"
 	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/internal/ui"
 	"github.com/sluice-net/sluice/internal/view"
 )
 
@@ -38,6 +39,8 @@ type API struct {
 	Nodes     *nodestatus.Nodes
 	Verdicts  *verdicts.Hub
 	About     About
+	// UI is the page, below ui.Path; nil for none. It has no token: the socket identifies clients.
+	UI http.Handler
 }
 
 // About has the settings and the log of the agent.
@@ -65,6 +68,9 @@ func (a *API) Local(group int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := serve.PeerOf(r.Context())
 		switch {
+		case ui.IsBrowser(r) && !strings.HasPrefix(r.URL.Path, ui.Path):
+			// A socket that is forwarded to a port is within reach of every page of the browser.
+			serve.Say(w, http.StatusForbidden, "a browser may only ask for "+ui.Path+"\n")
 		case err != nil:
 			serve.Say(w, http.StatusForbidden, err.Error()+"\n")
 		case p.UID == 0 || int(p.UID) == os.Geteuid():
@@ -113,6 +119,9 @@ func (a *API) Reader() Routes {
 		"POST /v1/explain":          ask(a.Answers.explain),
 		"POST /v1/verdicts":         a.watch,
 	})
+	if a.UI != nil {
+		all["GET "+ui.Path], all["POST "+ui.Path] = a.UI.ServeHTTP, a.UI.ServeHTTP
+	}
 	return all
 }
 

@@ -1,10 +1,11 @@
-// Package connectivity has the commands of sluicectl that show who can talk to whom: as a matrix and
-// as a graph.
+// Package connectivity has the commands of sluicectl that show who can talk to whom: as a matrix,
+// as a graph, and on a page.
 package connectivity
 
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -35,8 +36,10 @@ type Host struct {
 	Cluster func(ctx context.Context, errOut io.Writer, paths []string) (explain.Manifests, error)
 	// Changed returns a state with the objects of files, and without those of others.
 	Changed func(errOut io.Writer, files, gone []string, before explain.Manifests) (explain.Manifests, error)
-	// Get asks the agent.
-	Get func(ctx context.Context, path string, out any) error
+	// Get and Post ask the agent, and Stream asks for answers until each returns an error.
+	Get    func(ctx context.Context, path string, out any) error
+	Post   func(ctx context.Context, path string, question, out any) error
+	Stream func(ctx context.Context, path string, question any, begun func(), each func(json.RawMessage) error) error
 	// Patient has a command wait so long for an answer, unless the command line says how long; 0 is
 	// any time.
 	Patient func(cmd *cobra.Command, d time.Duration)
@@ -44,7 +47,7 @@ type Host struct {
 
 // Commands returns the commands.
 func Commands(h Host) []*cobra.Command {
-	return []*cobra.Command{newMatrix(h), newGraph(h)}
+	return []*cobra.Command{newMatrix(h), newGraph(h), newUI(h)}
 }
 
 // pictures are the formats that package graph draws.
