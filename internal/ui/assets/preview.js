@@ -1,5 +1,5 @@
 import { announce, busy, count, failure, h, name, replace, table, tag } from './dom.js';
-import { drawing, edgeColumns, legend } from './drawing.js';
+import { changesFirst, drawing, edgeColumns, legend } from './drawing.js';
 
 const example = `apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -50,7 +50,7 @@ export async function previewView(main, { post, signal }) {
       })));
       const g = r.graph;
       const d = drawing(g, { choose: (chosen) => d.mark(chosen) });
-      parts.push(h('div.card.flush', {}, d.stage, legend(g), h('details', {}, h('summary', {}, 'The same as a table'), table({ label: 'Edges after the change', columns: edgeColumns(g), rows: g.edges }))));
+      parts.push(h('div.card.flush', {}, d.stage, legend(g), h('details', {}, h('summary', {}, 'The same as a table'), table({ label: 'Edges after the change', columns: edgeColumns(g), rows: changesFirst(g) }))));
     }
     if (r.nodes?.length) {
       parts.push(h('div.card.flush', {}, table({
