@@ -15,7 +15,7 @@ export async function previewView(main, { post, signal }) {
   const box = h('textarea', { id: 'yaml', spellcheck: 'false', placeholder: example, 'aria-describedby': 'yaml-hint' });
   const gone = h('input', { type: 'checkbox' });
   const button = h('button.primary', { type: 'submit' }, 'Preview');
-  const result = h('section', { 'aria-label': 'Effects', 'aria-live': 'polite' });
+  const result = h('section', { 'aria-label': 'Effects' });
   main.append(h('div.bar', {}, h('h1', {}, 'What would this change do?'), h('p.lead', { id: 'yaml-hint' }, 'Paste manifests: policies, pods, namespaces. Nothing is changed. The comparison is exact, for every flow of every pod.')),
     h('form.card', { 'aria-label': 'Change', onsubmit: (e) => { e.preventDefault(); ask(); } }, h('label', { for: 'yaml' }, 'Manifests'), box,
       h('div.bar', {}, h('label.check', {}, gone, 'Delete these objects instead'), button)), result);
