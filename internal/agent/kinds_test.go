@@ -42,10 +42,13 @@ var questions = map[string]string{
 	"GET /v1/endpoints/vpp":    "?interface=memif0/1&namespace=demo&name=server&until=pending&timeout=10ms",
 	"POST /v1/endpoints/gc":    `{"network": "pods", "attachments": []}`,
 	"GET /debug/pprof/profile": "?seconds=1", "GET /debug/pprof/trace": "?seconds=1",
+	"GET /ui/": "", "GET /ui/api/about": "", "GET /ui/api/graph": "?denied=true", "GET /ui/api/matrix": "", "GET /ui/api/pods": "", "GET /ui/api/pod": "?namespace=demo&name=server",
+	"GET /ui/api/status": "", "GET /ui/api/verdicts": "", "POST /ui/api/explain": `{"src": "demo/friend", "dst": "demo/server", "port": "80", "protocol": "tcp"}`,
+	"POST /ui/api/preview": `{"yaml": "{apiVersion: v1, kind: Namespace, metadata: {name: demo, labels: {a: b}}}"}`,
 }
 
 // goesOn are the endpoints that answer for as long as somebody listens, or wait for enforcement.
-var goesOn = map[string]bool{"POST /v1/verdicts": true, "POST /v1/change": true, "GET /debug/pprof/profile": true, "GET /debug/pprof/trace": true}
+var goesOn = map[string]bool{"POST /v1/verdicts": true, "GET /ui/api/verdicts": true, "POST /v1/change": true, "GET /debug/pprof/profile": true, "GET /debug/pprof/trace": true}
 
 // TestDebugAPIAnswersOnEveryKindOfAgent: every endpoint has an answer, or a refusal in words.
 func TestDebugAPIAnswersOnEveryKindOfAgent(t *testing.T) {
@@ -91,7 +94,9 @@ func (a *Agent) answers(t *testing.T, api debugapi.Routes, pattern, question str
 		defer cancel()
 	}
 	rec := httptest.NewRecorder()
-	api.Mux().ServeHTTP(rec, httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body)))
+	r := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
+	r.Host = "localhost"
+	api.Mux().ServeHTTP(rec, r)
 	text := rec.Body.String()
 	switch rec.Code {
 	case http.StatusOK:

@@ -53,6 +53,9 @@ func Join(before, after explain.Manifests, s matrix.Selection, differences []pre
 	if c.Was, err = Matrix(before, s); err != nil {
 		c.Was = matrix.Matrix{} // what is selected may be new
 	}
+	if c.Is.Namespaces != c.Was.Namespaces { // there are too many workloads before or after
+		c.Was, c.Is = c.Was.Grouped(), c.Is.Grouped()
+	}
 	c.Differences = slices.DeleteFunc(slices.Clone(differences), func(d preview.Difference) bool { return !isSelected(s, d) })
 	c.mark()
 	return c, nil

@@ -157,13 +157,41 @@ func New(m matrix.Matrix, o Options) Graph {
 func Compare(was, is matrix.Matrix, differences []preview.Difference, o Options) Graph {
 	b, before := newBuilder(), reaches(was)
 	b.Compared = true
+	b.groups(is)
+	opened := b.opened(is, differences)
 	b.matrix(is, o, func(from, to int, p matrix.PortReach) bool {
-		return before[reachKey{is.Groups[from].Name, is.Groups[to].Name, p.Port}] != matrix.None
+		ends := pair{b.whole(b.group(is.Groups[from], true)), b.whole(b.group(is.Groups[to], false))}
+		return !opened[ends] || before[reachKey{is.Groups[from].Name, is.Groups[to].Name, p.Port}] != matrix.None
 	})
 	for _, d := range differences {
 		b.difference(is, d)
 	}
 	return b.finish(is)
+}
+
+// opened returns between which nodes something opens. What is outside counts as a whole, since a
+// difference is about other blocks than those of the matrix.
+func (b *builder) opened(m matrix.Matrix, differences []preview.Difference) map[pair]bool {
+	out := map[pair]bool{}
+	for _, d := range differences {
+		if d.Change != preview.Opened {
+			continue
+		}
+		for _, from := range b.side(m, d.From, true) {
+			for _, to := range b.side(m, d.To, false) {
+				out[pair{b.whole(from), b.whole(to)}] = true
+			}
+		}
+	}
+	return out
+}
+
+// whole returns the node of everything outside for a part of it, and any other node itself.
+func (b *builder) whole(i int) int {
+	if n := b.Nodes[i]; n.Kind == Outside && n.Parent >= 0 {
+		return n.Parent
+	}
+	return i
 }
 
 // reachKey is one port between two groups.
@@ -184,13 +212,18 @@ func reaches(m matrix.Matrix) map[reachKey]matrix.Reach {
 	return out
 }
 
-// matrix adds what a matrix has; kept says of an open port whether it is allowed as before.
-func (b *builder) matrix(m matrix.Matrix, o Options, kept func(from, to int, p matrix.PortReach) bool) {
+// groups adds the groups of pods.
+func (b *builder) groups(m matrix.Matrix) {
 	for _, g := range m.Groups {
 		if !g.External {
 			b.group(g, false)
 		}
 	}
+}
+
+// matrix adds what a matrix has; kept says of an open port whether it is allowed as before.
+func (b *builder) matrix(m matrix.Matrix, o Options, kept func(from, to int, p matrix.PortReach) bool) {
+	b.groups(m)
 	for i := range m.Groups {
 		for j := range m.Groups {
 			c := m.Cells[i][j]
@@ -363,6 +396,14 @@ func (b *builder) renumber(to []int, nodes []Node) {
 	}
 }
 
+// around tells apart what is outside as a source and as a destination.
+func (b *builder) around(n Node) string {
+	if n.Parent >= 0 {
+		return b.Nodes[n.Parent].Label
+	}
+	return n.Label
+}
+
 // depth orders what is around the addresses outside before these.
 func depth(n Node) int {
 	if n.Kind == Outside && n.Parent >= 0 {
@@ -380,7 +421,7 @@ func (b *builder) sort() {
 	}
 	slices.SortFunc(order, func(i, j int) int {
 		x, y := b.Nodes[i], b.Nodes[j]
-		return cmp.Or(cmp.Compare(rank[x.Kind], rank[y.Kind]), cmp.Compare(depth(x), depth(y)), strings.Compare(x.Name, y.Name), cmp.Compare(i, j))
+		return cmp.Or(cmp.Compare(rank[x.Kind], rank[y.Kind]), cmp.Compare(depth(x), depth(y)), strings.Compare(x.Name, y.Name), strings.Compare(b.around(x), b.around(y)))
 	})
 	to := make([]int, len(order))
 	nodes := make([]Node, len(order))

@@ -216,6 +216,40 @@ func TestGraphShowsWhatAChangeDoes(t *testing.T) {
 	}
 }
 
+// TestGraphKeepsWhatAChangeDoesNotTouch, also where it makes so many workloads that namespaces are
+// drawn.
+func TestGraphKeepsWhatAChangeDoesNotTouch(t *testing.T) {
+	before := read(t, shop)
+	var b strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&b, "---\n{apiVersion: v1, kind: Pod, metadata: {name: new-%d, namespace: shop, labels: {app: new-%d}}, spec: {nodeName: node-1, containers: [{name: c, image: i}]}, status: {phase: Running, podIP: 10.10.9.%d, podIPs: [{ip: 10.10.9.%d}]}}\n", i, i, i+1, i+1)
+	}
+	load, err := manifests.LoadFiles([]string{manifests.Stdin}, strings.NewReader(b.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, problems := explain.FromManifests(load, slog.New(slog.DiscardHandler))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	for name, states := range map[string][2]explain.Manifests{"more": {before, before.With(more, nil)}, "fewer": {before.With(more, nil), before}} {
+		c, err := Compute(context.Background(), states[0], states[1], matrix.Selection{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, got := Compare(c.Was, c.Is, c.Differences, Options{}), map[string]bool{}
+		for _, e := range g.Edges {
+			got[fmt.Sprint(g.Nodes[e.From].Name, " ", g.Nodes[e.To].Name, " ", e.State)] = true
+		}
+		changed := map[string]State{"more": Opened, "fewer": Closed}[name]
+		for _, want := range []string{"data platform allowed", "data outside allowed", "internet platform allowed", "shop platform allowed", fmt.Sprint("shop platform ", changed)} {
+			if !got[want] {
+				t.Errorf("%s: %q is missing in %v", name, want, got)
+			}
+		}
+	}
+}
+
 // TestGraphShowsDeniedPairsWhenAsked, and only then.
 func TestGraphShowsDeniedPairsWhenAsked(t *testing.T) {
 	m := matrixOf(t, read(t, shop), matrix.Selection{Namespace: "data"})

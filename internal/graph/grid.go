@@ -98,8 +98,8 @@ func MatrixSVG(w io.Writer, m matrix.Matrix) error {
 const pageStyle = `
 :root{color-scheme:light dark}body{font:15px/1.5 system-ui,"Segoe UI","DejaVu Sans",sans-serif;margin:0 auto;padding:1.5rem;max-width:90rem}
 h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}table{border-collapse:collapse}th,td{border:1px solid #8886;padding:.25rem .6rem;text-align:left;vertical-align:top}
-thead th{position:sticky;top:0;background:Canvas}.picture{overflow:auto;border:1px solid #8886;border-radius:.5rem}.muted{opacity:.7}
-.grid td{text-align:center}.text-allowed{color:#3f6fb5}.text-opened{color:#15803d;font-weight:700}.text-closed{color:#c62828;font-weight:700}
+thead th{position:sticky;top:0;background:Canvas}.picture{overflow:auto;border:1px solid #8886;border-radius:.5rem}.picture svg{display:block;max-width:100%;height:auto}
+.grid td{text-align:center;min-width:1.4rem}.grid thead th+th{writing-mode:vertical-rl;rotate:180deg;max-height:16rem;overflow:hidden}.text-allowed{color:#3f6fb5}.text-opened{color:#15803d;font-weight:700}.text-closed{color:#c62828;font-weight:700}
 @media(prefers-color-scheme:dark){.text-allowed{color:#7fa9e8}.text-opened{color:#56c878}.text-closed{color:#ff7d74}}
 `
 
@@ -114,7 +114,7 @@ func (g Graph) HTML(w io.Writer, title string) error {
 		p.f("<th scope=\"col\">Why</th>")
 	}
 	p.f("</tr></thead>\n<tbody>\n")
-	for _, e := range g.Edges {
+	for _, e := range g.changesFirst() {
 		p.f(`<tr><td class="text-%s">%s</td><td>%s</td><td>%s</td><td>%s</td>`, e.State, e.State, markup(g.Nodes[e.From].fullLabel()), markup(g.Nodes[e.To].fullLabel()), markup(few(e.Ports, 20)))
 		if g.Compared {
 			p.f("<td>%s</td>", markup(few(e.Why, 3)))

@@ -3,6 +3,7 @@ package graph
 import (
 	"fmt"
 	"html"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -76,6 +77,13 @@ func (g Graph) Sentence(e Edge) string {
 	return text
 }
 
+// changesFirst returns the edges as a table has them: what a change opens and closes comes first.
+func (g Graph) changesFirst() []Edge {
+	changed := func(e Edge) bool { return e.State == Opened || e.State == Closed }
+	out := slices.DeleteFunc(slices.Clone(g.Edges), func(e Edge) bool { return !changed(e) })
+	return append(out, slices.DeleteFunc(slices.Clone(g.Edges), changed)...)
+}
+
 // Write writes the edges as a table.
 func (g Graph) Write(w *term.Writer) {
 	header := []string{"FROM", "TO", "STATE", "PORTS"}
@@ -84,7 +92,7 @@ func (g Graph) Write(w *term.Writer) {
 	}
 	t := term.NewTable(header...).Narrow(20, "PORTS", "WHY")
 	styles := map[State]term.Style{Denied: term.Amber, Opened: term.Green, Closed: term.Red}
-	for _, e := range g.Edges {
+	for _, e := range g.changesFirst() {
 		row := []any{g.Nodes[e.From].fullLabel(), g.Nodes[e.To].fullLabel(), term.Cell{Text: string(e.State), Style: styles[e.State]}, e.few()}
 		if g.Compared {
 			row = append(row, few(e.Why, 3))

@@ -156,6 +156,15 @@ func (m Matrix) width() int {
 	return n
 }
 
+// Grouped returns the matrix of namespaces.
+func (m Matrix) Grouped() Matrix {
+	if !m.Namespaces {
+		m = m.byNamespace()
+		m.Namespaces = true
+	}
+	return m
+}
+
 // byNamespace returns the matrix of namespaces: each cell says what all of its groups reach. What
 // is outside, or was selected, stays as it is.
 func (m Matrix) byNamespace() Matrix {

@@ -21,7 +21,9 @@ import (
 	"context"
 	"embed"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/internal/explain"
@@ -97,21 +99,36 @@ func Handler(s Source, g Guard) http.Handler {
 	}
 	h.state.read = s.State
 	mux := http.NewServeMux()
-	mux.Handle("GET "+Path, pages())
-	for pattern, answer := range map[string]func(*http.Request) (any, error){
-		"GET " + Path + "api/about":    h.about,
-		"GET " + Path + "api/graph":    h.graph,
-		"GET " + Path + "api/matrix":   h.matrix,
-		"GET " + Path + "api/pods":     h.pods,
-		"GET " + Path + "api/pod":      h.pod,
-		"GET " + Path + "api/status":   h.status,
-		"POST " + Path + "api/explain": h.explain,
-		"POST " + Path + "api/preview": h.preview,
-	} {
-		mux.Handle(pattern, g.private(h.answers(answer)))
+	mux.Handle(patternPage, pages())
+	mux.Handle(patternVerdicts, g.private(http.HandlerFunc(h.verdicts)))
+	for pattern, answer := range questionsOf {
+		mux.Handle(pattern, g.private(h.answers(func(r *http.Request) (any, error) { return answer(h, r) })))
 	}
-	mux.Handle("GET "+Path+"api/verdicts", g.private(http.HandlerFunc(h.verdicts)))
 	return g.public(mux)
+}
+
+// questionsOf are what the page asks, by patterns.
+var questionsOf = map[string]func(*handler, *http.Request) (any, error){
+	"GET " + Path + "api/about":    (*handler).about,
+	"GET " + Path + "api/graph":    (*handler).graph,
+	"GET " + Path + "api/matrix":   (*handler).matrix,
+	"GET " + Path + "api/pods":     (*handler).pods,
+	"GET " + Path + "api/pod":      (*handler).pod,
+	"GET " + Path + "api/status":   (*handler).status,
+	"POST " + Path + "api/explain": (*handler).explain,
+	"POST " + Path + "api/preview": (*handler).preview,
+}
+
+const (
+	patternPage     = "GET " + Path
+	patternVerdicts = "GET " + Path + "api/verdicts"
+)
+
+// Patterns returns the patterns of all requests that a handler answers, sorted.
+func Patterns() []string {
+	all := append(slices.Collect(maps.Keys(questionsOf)), patternPage, patternVerdicts)
+	slices.Sort(all)
+	return all
 }
 
 // errBusy is the error of a request for which there was no turn.

@@ -200,6 +200,7 @@ func TestVerdictsOfKernelAreFollowed(t *testing.T) {
 	other := startProgram(t, "sluicectl", "watch", "verdicts", "--policy", "demo/other", "--socket", n.agent.socket)
 	table.Line("^TIME ") // it watches from here on
 	other.Line("^TIME ")
+	page := pageEvents(t, n.agent.socket, "verdicts?namespace=demo&policy=demo/server")
 	var text string
 	eventually(t, func() error {
 		n.Can(false, "the stranger", "stranger", "server", "tcp", 4, 80)
@@ -216,6 +217,10 @@ func TestVerdictsOfKernelAreFollowed(t *testing.T) {
 	if v.Pod != server || v.Src.Pod != stranger || v.Dst.Pod != server || v.Action != api.Deny || v.Reason != "policy" || v.Direction != api.Ingress ||
 		v.Flow.DstPort != 80 || v.Node != "node-1" || v.Rule == nil || len(v.Origins) != 1 || v.Origins[0].Policy.Name != "server" || v.Origins[0].Rule != api.IsolationRule {
 		t.Errorf("the verdict is %s", text)
+	}
+	var shown view.PacketVerdict // on the page
+	if err := json.Unmarshal([]byte(<-page), &shown); err != nil || shown.Pod != server || shown.Action != api.Deny || shown.Origins[0].Policy.Name != "server" {
+		t.Errorf("the page gets %+v, %v", shown, err)
 	}
 	n.Can(true, "the friend", "friend", "server", "tcp", 6, 80)
 	table.Line(`deny +ingress +demo/stranger:\d+ -> demo/server:80 tcp +NetworkPolicy demo/server isolates ingress`)

@@ -124,7 +124,9 @@ func (a *API) Reader() Routes {
 		"POST /v1/traffic":          ask(a.traffic),
 	})
 	if a.UI != nil {
-		all["GET "+ui.Path], all["POST "+ui.Path] = a.UI.ServeHTTP, a.UI.ServeHTTP
+		for _, pattern := range ui.Patterns() {
+			all[pattern] = a.UI.ServeHTTP
+		}
 	}
 	return all
 }

@@ -67,7 +67,9 @@ async function refresh() {
   }
 }
 
-setInterval(() => { if (!document.hidden) refresh().catch(() => {}); }, 10000);
+setInterval(() => {
+  if (!document.hidden) refresh().then(() => dispatchEvent(new Event('refreshed')), () => {});
+}, 30000);
 addEventListener('hashchange', () => {
   if (location.hash === '#main') { main.focus(); return; }
   takeToken();

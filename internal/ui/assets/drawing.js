@@ -178,6 +178,9 @@ export function legend(g) {
   g.edges.some((e) => e.ports.some((p) => p.startsWith('~'))) && h('li', {}, '~ some of the pods'));
 }
 
+// changesFirst orders edges as a table has them.
+export const changesFirst = (g) => [...g.edges.filter((e) => e.state === 'opened' || e.state === 'closed'), ...g.edges.filter((e) => e.state !== 'opened' && e.state !== 'closed')];
+
 // edgeColumns are those of the table that stands for a drawing.
 export const edgeColumns = (g) => [
   { title: 'From', cell: (e) => name(fromOf(g, e)) },

@@ -34,14 +34,29 @@ export async function mapView(main, { get, query, about, params, signal }) {
         h('button', { type: 'button', 'aria-label': 'Larger', onclick: zoom('in') }, '+'),
         h('button', { type: 'button', onclick: zoom('fit') }, 'Fit')), lead),
     h('div.mapview', {}, place, side), same);
+  let chosen = {};
+  let drawn = '';
   async function load() {
     replace(place, busy('Drawing the map…'));
-    const g = await get('graph' + query({ namespace, denied }), signal);
+    drawn = '';
+    await update();
+  }
+  // update draws the map again if it has changed, and while nothing is chosen on it.
+  async function update() {
+    const asked = query({ namespace, denied });
+    const g = await get('graph' + asked, signal);
+    const text = JSON.stringify(g);
+    if (asked !== query({ namespace, denied }) || text === drawn) return;
+    drawn = text;
+    chosen = {};
     show(g);
   }
+  addEventListener('refreshed', () => {
+    if (chosen.node === undefined && chosen.edge === undefined && !place.contains(document.activeElement)) update().catch(() => {}); // the header says that there is no answer
+  }, { signal });
   function show(g) {
     lead.textContent = `${summary(g)}. Verdicts of the specification, on the ports that pods declare or policies name.`;
-    const d = drawing(g, { choose: (chosen) => { d.mark(chosen); details(side, g, chosen, openNamespace); } });
+    const d = drawing(g, { choose: (now) => { chosen = now; d.mark(chosen); details(side, g, chosen, openNamespace); } });
     view = d.view;
     replace(place, (g.notes ?? []).map((n) => h('p.note', {}, n)), g.nodes.length ? [d.stage, legend(g)] : h('p.empty', {}, 'There are no pods with addresses yet.'));
     details(side, g, {}, openNamespace);

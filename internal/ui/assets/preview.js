@@ -1,5 +1,5 @@
 import { announce, busy, count, failure, h, name, replace, table, tag } from './dom.js';
-import { drawing, edgeColumns, legend } from './drawing.js';
+import { changesFirst, drawing, edgeColumns, legend } from './drawing.js';
 
 const example = `apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -15,7 +15,7 @@ export async function previewView(main, { post, signal }) {
   const box = h('textarea', { id: 'yaml', spellcheck: 'false', placeholder: example, 'aria-describedby': 'yaml-hint' });
   const gone = h('input', { type: 'checkbox' });
   const button = h('button.primary', { type: 'submit' }, 'Preview');
-  const result = h('section', { 'aria-label': 'Effects', 'aria-live': 'polite' });
+  const result = h('section', { 'aria-label': 'Effects' });
   main.append(h('div.bar', {}, h('h1', {}, 'What would this change do?'), h('p.lead', { id: 'yaml-hint' }, 'Paste manifests: policies, pods, namespaces. Nothing is changed. The comparison is exact, for every flow of every pod.')),
     h('form.card', { 'aria-label': 'Change', onsubmit: (e) => { e.preventDefault(); ask(); } }, h('label', { for: 'yaml' }, 'Manifests'), box,
       h('div.bar', {}, h('label.check', {}, gone, 'Delete these objects instead'), button)), result);
@@ -50,7 +50,7 @@ export async function previewView(main, { post, signal }) {
       })));
       const g = r.graph;
       const d = drawing(g, { choose: (chosen) => d.mark(chosen) });
-      parts.push(h('div.card.flush', {}, d.stage, legend(g), h('details', {}, h('summary', {}, 'The same as a table'), table({ label: 'Edges after the change', columns: edgeColumns(g), rows: g.edges }))));
+      parts.push(h('div.card.flush', {}, d.stage, legend(g), h('details', {}, h('summary', {}, 'The same as a table'), table({ label: 'Edges after the change', columns: edgeColumns(g), rows: changesFirst(g) }))));
     }
     if (r.nodes?.length) {
       parts.push(h('div.card.flush', {}, table({
