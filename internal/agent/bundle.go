@@ -29,8 +29,8 @@ func newBundle(out, errOut io.Writer) *cobra.Command {
 		Long: `Collect what can be had on a node whose agent does not run: the state that it saved, settings
 without passwords, what "check" finds, the saved interfaces of pods, and what is pinned in the
 kernel. Give it the flags, or the --config, of "run". An agent that runs is left alone; "sluicectl
-bundle" has more of it. FILE is sluice-bundle.tgz unless it is given, and must not be there; - is the
-standard output.
+bundle" has more of it. FILE is sluice-bundle.tgz unless it is given, and must not be there; - is
+the standard output.
 
 "sluicectl explain", "matrix" and "diff" replay the saved state with --from FILE.
 
