@@ -125,7 +125,7 @@ func TestWhatCannotBeFollowedIsSaid(t *testing.T) {
 }
 
 // TestVerdictsAreFollowedOverARestart has the agent end twice while it is watched. What is printed
-// goes on, and the gaps are told on the standard error.
+// goes on, and the gaps are reported on the standard error.
 func TestVerdictsAreFollowedOverARestart(t *testing.T) {
 	var asked []view.Watch
 	socket := agent(t, map[string]http.HandlerFunc{"POST /v1/verdicts": func(w http.ResponseWriter, r *http.Request) {

@@ -15,7 +15,7 @@ const retryEvery = time.Second
 
 // Follow calls ask until it returns nil, ctx ends, or its error is not that of an agent that is
 // gone. After a success, which ask reports by calling worked, an agent that is gone is asked again
-// for the time of Patience. What happens is told once for each time that it is gone.
+// for the time of Patience. What happens is reported once for each time that it is gone.
 func (s *Shell) Follow(ctx context.Context, agent Agent, ask func(worked func()) error) error {
 	w := term.NewWriter(s.ErrOut)
 	var since time.Time // when it was found gone; zero while it answers

@@ -32,8 +32,8 @@ const (
 	maxValues = 4096 // bytes of an array that is listed
 )
 
-// List describes what is pinned. It takes no lock and changes nothing, so that it may run beside the
-// owner. It returns ErrNone for a folder that does not exist.
+// List describes what is pinned. It takes no lock and changes nothing, so that it may run while
+// another process owns the folder. It returns ErrNone for a folder that does not exist.
 func List(path string) (out []Pinned, err error) {
 	root, err := os.OpenRoot(path)
 	if errors.Is(err, fs.ErrNotExist) {
