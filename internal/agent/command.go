@@ -48,7 +48,7 @@ func NewCommand(out, errOut io.Writer) *cobra.Command {
 	settings.Program(cmd)
 	cmd.SetOut(out)
 	cmd.SetErr(errOut)
-	cmd.AddCommand(newRun(errOut), newCheck(out), newDev(out, errOut), newCleanup(), newInstallCNI(errOut), &cobra.Command{
+	cmd.AddCommand(newRun(errOut), newCheck(out), newBundle(out, errOut), newDev(out, errOut), newCleanup(), newInstallCNI(errOut), &cobra.Command{
 		Use: "version", Short: "Print the version", Args: settings.NoArgs, Example: "  sluice-agent version",
 		Run: func(cmd *cobra.Command, _ []string) { cmd.Println(version.Get()) },
 	})

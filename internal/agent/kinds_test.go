@@ -36,7 +36,7 @@ var questions = map[string]string{
 	"GET /v1/sets": "", "GET /v1/tables": "", "GET /v1/rules": "", "GET /v1/audit": "", "GET /v1/matrix": "", "GET /v1/objects": "", "GET /v1/check": "", "GET /v1/settings": "", "GET /v1/log": "", "POST /v1/change": `{"put": []}`,
 	"POST /v1/explain":  `{"src": "demo/friend", "dst": "demo/server", "port": "80", "protocol": "tcp"}`,
 	"POST /v1/inject":   `{"src": "demo/friend", "dst": "demo/server", "port": "80", "protocol": "tcp"}`,
-	"POST /v1/verdicts": `{}`, "GET /debug/pprof/": "", "GET /debug/pprof/cmdline": "", "GET /debug/pprof/symbol": "",
+	"POST /v1/verdicts": `{}`, "POST /v1/traffic": `{}`, "GET /v1/decisions": "", "GET /v1/namespaces": "", "GET /debug/pprof/": "", "GET /debug/pprof/cmdline": "", "GET /debug/pprof/symbol": "",
 	"GET /v1/endpoints": "", "GET /v1/endpoints/enforced": "?containerId=c1&ifName=eth0&timeout=5s", "DELETE /v1/endpoints": `{"containerId": "c1", "ifName": "eth0"}`,
 	"POST /v1/endpoints":       `{"containerId": "c1", "ifName": "eth0", "namespace": "demo", "name": "server", "hostIf": "veth1", "hostIndex": 999999, "hostMAC": "02:00:00:00:00:01", "new": 1}`,
 	"GET /v1/endpoints/vpp":    "?interface=memif0/1&namespace=demo&name=server&until=pending&timeout=10ms",

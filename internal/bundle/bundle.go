@@ -20,11 +20,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/internal/view"
 )
@@ -105,6 +107,30 @@ func Write(ctx context.Context, w io.Writer, now time.Time, parts []Part) (About
 	return about, nil
 }
 
+// Create has a file written that must not be there. It removes the file when write fails.
+func Create(path string, write func(w io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	if err := errors.Join(write(f), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
+}
+
+// WriteMissing names what is missing in an archive, by reason.
+func WriteMissing(w *term.Writer, missing map[string]string) {
+	byReason := map[string][]string{}
+	for name, why := range missing {
+		byReason[why] = append(byReason[why], name)
+	}
+	for _, why := range slices.Sorted(maps.Keys(byReason)) {
+		slices.Sort(byReason[why])
+		w.Printf("missing %s: %s\n", strings.Join(byReason[why], ", "), why)
+	}
+}
+
 func put(archive *tar.Writer, name string, content []byte, now time.Time) error {
 	h := &tar.Header{Typeflag: tar.TypeReg, Name: folder + name, Mode: 0o600, Size: int64(len(content)), ModTime: now, Format: tar.FormatPAX}
 	if err := archive.WriteHeader(h); err != nil {
@@ -118,8 +144,8 @@ func put(archive *tar.Writer, name string, content []byte, now time.Time) error 
 
 // names are the files that an archive may have.
 var names = []string{
-	aboutName, objectsName, "check.json", "endpoints.json", "goroutines.txt", "livez.txt", "log.txt", "metrics.txt", "nodes.json", "pods.json",
-	"policies.json", "readyz.txt", "rules.json", "sets.json", "settings.json", "status.json", "tables.json",
+	aboutName, objectsName, "check.json", "endpoints.json", "endpoints-file.txt", "goroutines.txt", "livez.txt", "log.txt", "metrics.txt", "nodes.json", "pins.json", "pods.json",
+	"policies.json", "preflight.json", "readyz.txt", "rules.json", "sets.json", "settings.json", "status.json", "tables.json",
 }
 
 // Bundle is what was read of an archive.

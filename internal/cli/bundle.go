@@ -3,13 +3,9 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
-	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +26,8 @@ func newBundle(o *options) *cobra.Command {
 		Long: `Collect the state of the cluster as the agent has it, its settings, status, tables, rules, metrics
 and the end of its log into one archive (tar, packed by gzip). Passwords are left out; names,
 labels and addresses are not. What cannot be asked is named in the archive, so that a node that has
-failed has a bundle, too. FILE is sluice-bundle.tgz unless it is given, and must not be there; - is
+failed has a bundle, too. Where no agent runs, "sluice-agent bundle" on the node collects what one
+has left. FILE is sluice-bundle.tgz unless it is given, and must not be there; - is
 the standard output.
 
 explain, matrix and diff replay a bundle with --from FILE, where no agent is.
@@ -53,31 +50,27 @@ Exit codes: 0 done, 1 something is missing in the bundle, 2 error.`,
 
 // collect writes a bundle, and reports what is missing in it.
 func (o *options) collect(ctx context.Context, path string, errOut io.Writer) error {
-	out, done := o.out, func(failed error) error { return failed }
-	if path != "-" {
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if err != nil {
-			return fmt.Errorf("bundle: %w", err)
+	var about bundle.About
+	write := func(out io.Writer) (err error) {
+		stop := term.Progress(errOut, "collect")
+		parts := o.client().parts()
+		about, err = bundle.Write(ctx, out, time.Now(), parts)
+		if stop(); err == nil && len(about.Missing) == len(parts)-saidParts {
+			err = fmt.Errorf("there is nothing to collect: %s; on its node, \"sluice-agent bundle\" collects what an agent has left", about.Missing[parts[0].Name])
 		}
-		done = func(failed error) error {
-			if err := errors.Join(failed, f.Close()); err != nil {
-				return errors.Join(err, os.Remove(path))
-			}
-			return nil
-		}
-		out = f
-	}
-	stop := term.Progress(errOut, "collect")
-	parts := o.client().parts()
-	about, err := bundle.Write(ctx, out, time.Now(), parts)
-	if stop(); err == nil && len(about.Missing) == len(parts)-saidParts {
-		err = fmt.Errorf("there is nothing to collect: %s", about.Missing[parts[0].Name])
-	}
-	if err := done(err); err != nil {
 		return err
 	}
 	w := term.NewWriter(errOut)
-	writeMissing(w, about.Missing)
+	var err error
+	if path == "-" {
+		err = write(o.out)
+	} else {
+		err = bundle.Create(path, write)
+	}
+	if err != nil {
+		return err
+	}
+	bundle.WriteMissing(w, about.Missing)
 	if path != "-" {
 		w.Printf("%s written\n", path)
 	}
@@ -85,18 +78,6 @@ func (o *options) collect(ctx context.Context, path string, errOut io.Writer) er
 		return errNegative
 	}
 	return w.Err()
-}
-
-// writeMissing names what is missing in a bundle, by reason.
-func writeMissing(w *term.Writer, missing map[string]string) {
-	byReason := map[string][]string{}
-	for name, why := range missing {
-		byReason[why] = append(byReason[why], name)
-	}
-	for _, why := range slices.Sorted(maps.Keys(byReason)) {
-		slices.Sort(byReason[why])
-		w.Printf("missing %s: %s\n", strings.Join(byReason[why], ", "), why)
-	}
 }
 
 // saidParts is how many parts have an error for content when there is one.

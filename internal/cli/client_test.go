@@ -36,7 +36,7 @@ func TestClientErrorNamesAgentLog(t *testing.T) {
 		"400 and no words": {fails(http.StatusBadRequest, ""), "sluicectl: agent: 400 Bad Request\n"},
 	} {
 		socket := agent(t, map[string]http.HandlerFunc{"POST /v1/explain": tc.answer, "GET /v1/pods": tc.answer, "POST /v1/verdicts": tc.answer})
-		for _, args := range [][]string{{"explain", "a/b", "c/d:80"}, {"get", "pods"}, {"watch", "verdicts", "--count", "1", "-o", "json"}} {
+		for _, args := range [][]string{{"explain", "a/b", "c/d:80"}, {"get", "pods"}, {"watch", "verdicts", "--follow=false", "-o", "json"}} {
 			code, out, errOut := sluicectl(socket, "", args...)
 			if code != ExitError || out != "" || !strings.Contains(errOut, tc.want) || !strings.HasPrefix(errOut, "sluicectl: ") || strings.Count(errOut, "\n") != 1 {
 				t.Errorf("%s, %s: exit code %d, %q, %q, want %q", name, args[0], code, out, errOut, tc.want)

@@ -253,7 +253,7 @@ func TestOutputErrorsAreReturned(t *testing.T) {
 
 func TestRunSuggestsSimilarCommands(t *testing.T) {
 	for args, want := range map[string]string{
-		"get foo":                 `there is no kind "foo": want pods, policies, sets, tables, rules, audit, endpoints, nodes, status`,
+		"get foo":                 `there is no kind "foo": want pods, policies, namespaces, sets, tables, rules, audit, endpoints, nodes, status`,
 		"get podz":                `there is no kind "podz": did you mean pods?`,
 		"get polices":             `there is no kind "polices": did you mean policies?`,
 		"describe sets":           `describe takes pods, policies, nodes and endpoints: for sets there is "get sets"`,
@@ -270,7 +270,7 @@ func TestRunSuggestsSimilarCommands(t *testing.T) {
 		"get pods -o foo":         `invalid argument "foo" for "-o, --output" flag: want wide, name, json, yaml, jsonpath=PATH or go-template=TEMPLATE`,
 		"get pods -n a -A":        "--namespace and --all-namespaces exclude each other: leave one of them out",
 		"get pods -w --sort-by x": "--watch prints what changes when it does: leave --sort-by out",
-		"get sets -l app=web":     "--selector selects pods and their endpoints: sets have no labels",
+		"get sets -l app=web":     "--selector selects pods, what is about them, and namespaces: sets have no labels",
 		"get pods -l =,=":         `--selector "=,=": found '=', expected: !, identifier, or 'end of string'`,
 		"get pods --policy x":     "--policy is for nodes, not for pods",
 		"get status web":          `there is one status, that of the agent, and none named "web"`,

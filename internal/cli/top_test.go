@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -157,5 +159,80 @@ func TestFollowGivesUp(t *testing.T) {
 	})
 	if err != errAgentEnded || asked != 2 || strings.Count(errOut.String(), "\n") != 1 { //nolint:errorlint // it is that one
 		t.Errorf("after %d questions %v: %s", asked, err, errOut)
+	}
+}
+
+// TestFiltersOfAGeneratedClusterAreThoseOfTheirWords sends packets between pods of a cluster of a
+// thousand, and compares what the agent selects with what the verdicts say.
+func TestFiltersOfAGeneratedClusterAreThoseOfTheirWords(t *testing.T) {
+	socket := realCluster(t)
+	var pods []view.Pod
+	_, text, _ := sluicectl(socket, "", "get", "pods", "-o", "json")
+	if err := json.Unmarshal([]byte(text), &pods); err != nil {
+		t.Fatal(err)
+	}
+	pods = slices.DeleteFunc(pods, func(p view.Pod) bool {
+		return p.State != "enforced" || !slices.Contains(p.Isolated, api.Ingress) || !slices.ContainsFunc(p.Addresses, netip.Addr.Is4)
+	})
+	labels := map[string]map[string]string{}
+	for _, p := range pods {
+		labels[p.Pod.String()] = p.Labels
+	}
+	denied := 0
+	for i := 0; i < 300 && denied < 20; i++ {
+		src, dst := pods[i*i%len(pods)].Pod, pods[(i*31+5)%len(pods)].Pod
+		code, _, errOut := sluicectl(socket, "", "inject", src.String(), dst.String()+":4444/udp")
+		if code == ExitError {
+			t.Fatalf("inject: %s", errOut)
+		}
+		if code == ExitDenied {
+			denied++
+		}
+	}
+	ask := func(args ...string) (out []view.PacketVerdict) {
+		code, text, errOut := sluicectl(socket, "", append([]string{"watch", "verdicts", "--follow=false", "-o", "json"}, args...)...)
+		if code != ExitOK {
+			t.Fatalf("%v: exit code %d: %s", args, code, errOut)
+		}
+		for line := range strings.Lines(text) {
+			var v view.PacketVerdict
+			if err := json.Unmarshal([]byte(line), &v); err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, v)
+		}
+		return out
+	}
+	all := ask()
+	if len(all) < denied || denied == 0 {
+		t.Fatalf("%d packets of %d that were denied are known", len(all), denied)
+	}
+	first := all[0]
+	key, value := "", ""
+	for key, value = range labels[first.Src.Name] {
+		break
+	}
+	for _, c := range []struct {
+		args []string
+		want func(v view.PacketVerdict) bool
+	}{
+		{[]string{"--from-namespace", first.Src.Pod.Namespace}, func(v view.PacketVerdict) bool { return v.Src.Pod.Namespace == first.Src.Pod.Namespace }},
+		{[]string{"-n", first.Dst.Pod.Namespace}, func(v view.PacketVerdict) bool {
+			return v.Src.Pod.Namespace == first.Dst.Pod.Namespace || v.Dst.Pod.Namespace == first.Dst.Pod.Namespace
+		}},
+		{[]string{"--from-label", key + "=" + value}, func(v view.PacketVerdict) bool { return labels[v.Src.Name][key] == value }},
+		{[]string{"--to-peer", first.Dst.Address.String()}, func(v view.PacketVerdict) bool { return v.Dst.Address == first.Dst.Address }},
+		{[]string{"--to-pod", first.Dst.Name, "--direction", "ingress"}, func(v view.PacketVerdict) bool {
+			return v.Dst.Pod.Namespace == first.Dst.Pod.Namespace && strings.Contains(v.Dst.Pod.Name, first.Dst.Pod.Name) && v.Direction == api.Ingress
+		}},
+		{[]string{"--policy", first.Origins[0].Policy.Short()}, func(v view.PacketVerdict) bool {
+			return slices.ContainsFunc(v.Origins, func(o api.Origin) bool { return o.Policy == first.Origins[0].Policy })
+		}},
+		{[]string{"--protocol", "udp"}, func(v view.PacketVerdict) bool { return v.Flow.Protocol == api.UDP }},
+	} {
+		want := slices.DeleteFunc(slices.Clone(all), func(v view.PacketVerdict) bool { return !c.want(v) })
+		if got := ask(c.args...); len(got) != len(want) || c.args[0] != "--protocol" && c.args[0] != "--to-pod" && len(got) == 0 {
+			t.Errorf("%v: %d of %d verdicts, want %d", c.args, len(got), len(all), len(want))
+		}
 	}
 }

@@ -124,7 +124,7 @@ func (w Watch) Check() error {
 	if len(w.Policy) > maxFilter {
 		return fmt.Errorf("policy: the name has %d bytes, and %d are the most", len(w.Policy), maxFilter)
 	}
-	return errors.Join(w.WatchSide.check(""), w.From.check("from-"), w.To.check("to-"))
+	return errors.Join(w.check(""), w.From.check("from-"), w.To.check("to-"))
 }
 
 // check names the fields of a side as the flags of sluicectl do.
@@ -135,7 +135,7 @@ func (s WatchSide) check(prefix string) error {
 		}
 	}
 	if _, err := labels.Parse(s.Labels); err != nil {
-		return fmt.Errorf("%slabel %.100q: %.300s", prefix, s.Labels, err) // it quotes the whole text
+		return fmt.Errorf("%slabel %.100q: %.300s", prefix, s.Labels, err.Error()) // it quotes the whole text
 	}
 	return nil
 }

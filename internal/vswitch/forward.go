@@ -18,8 +18,8 @@ type forwarder struct {
 	observer atomic.Pointer[Observer]
 }
 
-// Observer is told what happens to packets. Any number of goroutines call it at once, and packets
-// wait for it.
+// Observer is notified of what happens to packets. Any number of goroutines call it at once, and
+// packets wait for it.
 type Observer interface {
 	// Wants reports whether Saw is to be called, for a packet that was dropped, or for one that was
 	// delivered and begins a flow.

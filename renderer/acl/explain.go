@@ -1,7 +1,6 @@
 package acl
 
 import (
-	"fmt"
 	"slices"
 	"sync/atomic"
 
@@ -153,12 +152,7 @@ func (r *reader) State() *renderer.State {
 		Sessions: s.sessions,
 	}
 	for _, p := range s.tables {
-		t := renderer.Table{Name: p.Of.Name(), Pods: p.Of.Pods, Rules: p.Of.Rules, Origins: p.Of.Origins}
-		for _, a := range p.ACLs {
-			t.Objects = append(t.Objects, fmt.Sprintf("acl %d", a.Index))
-			t.Entries += a.Entries
-		}
-		out.Tables = append(out.Tables, t)
+		out.Tables = append(out.Tables, p.View())
 	}
 	return out
 }
@@ -193,15 +187,9 @@ func (r *reader) Decisions() map[renderer.CounterKey]uint64 {
 // Counters implements renderer.Counter.
 func (r *reader) Counters() *renderer.State {
 	s, out := r.published.Load(), r.State()
-	if !r.accumulator.IsOn() {
-		return out
-	}
 	hits := r.accumulator.Read().Hits
 	for i, p := range s.tables {
-		t := &out.Tables[i]
-		if t.Packets = hits[p.Of.Digest]; t.Packets != nil {
-			t.CountedWith = expand.CountedWith(p.Of, p.Rules())
-		}
+		out.Tables[i] = p.Counted(hits[p.Of.Digest])
 	}
 	return out
 }
@@ -209,15 +197,10 @@ func (r *reader) Counters() *renderer.State {
 // Guarded returns the tables whose denials are counted where their pods send, with these counters:
 // the tables of State do not have them. It is empty when the dataplane does not count.
 func (r *reader) Guarded() (out []renderer.Table) {
-	if !r.accumulator.IsOn() {
-		return nil
-	}
 	hits := r.accumulator.Read().Guarded
 	for _, p := range r.published.Load().guards {
 		if counted := hits[p.Of.Digest]; counted != nil {
-			out = append(out, renderer.Table{
-				Name: p.Of.Name(), Pods: p.Of.Pods, Rules: p.Of.Rules, Origins: p.Of.Origins, Packets: counted, CountedWith: expand.CountedWith(p.Of, p.Rules()),
-			})
+			out = append(out, p.Counted(counted))
 		}
 	}
 	return out

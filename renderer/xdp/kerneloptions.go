@@ -107,3 +107,10 @@ func CheckPins(path string) error { return pins.CheckPath(path) }
 // CheckOwner checks that an agent of a node could own a pin folder now. A folder that does not
 // exist yet is fine.
 func CheckOwner(path, node string, takeOver bool) error { return pins.CheckOwner(path, node, takeOver) }
+
+// Pinned describes a file in a folder for pins.
+type Pinned = pins.Pinned
+
+// ListPins describes what is pinned in a folder, without its lock and without a change: also while
+// another process owns the folder.
+func ListPins(path string) ([]Pinned, error) { return pins.List(path) }

@@ -50,9 +50,9 @@ type Source interface {
 	Events(ctx context.Context, f func(Event)) error
 }
 
-// told is an event with the pods at both ends of its flow, as they were known then. It is never
+// record is an event with the pods at both ends of its flow, as they were known then. It is never
 // changed. It holds texts of others, and makes none of its own: many are kept.
-type told struct {
+type record struct {
 	Event
 	src, dst party
 }
@@ -80,7 +80,7 @@ type names struct {
 const podsAge = 2 * time.Second
 
 // tell adds the pods of an event.
-func (n *names) tell(ctx context.Context, e Event) *told {
+func (n *names) tell(ctx context.Context, e Event) *record {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if now := time.Now(); now.Sub(n.read) > podsAge {
@@ -94,11 +94,11 @@ func (n *names) tell(ctx context.Context, e Event) *told {
 			}
 		}
 	}
-	return &told{e, n.pods[e.Flow.Src], n.pods[e.Flow.Dst]}
+	return &record{e, n.pods[e.Flow.Src], n.pods[e.Flow.Dst]}
 }
 
 // view returns the event for people and programs. node is the name of the agent's.
-func (t *told) view(node string) view.PacketVerdict {
+func (t *record) view(node string) view.PacketVerdict {
 	v := view.PacketVerdict{
 		Time: t.Time, Node: node, Renderer: t.Decision.Renderer, Pod: t.Pod, Interface: t.Interface, Direction: t.Direction, Action: t.Action,
 		Reason: t.Reason, Flow: t.Flow, Src: t.src.view(t.Flow.Src), Dst: t.dst.view(t.Flow.Dst), Bytes: t.Bytes, Packets: t.Packets, Missed: t.Missed,
@@ -127,4 +127,4 @@ func (t *told) audited() bool {
 }
 
 // count returns how many packets the event stands for.
-func (t *told) count() uint64 { return max(t.Packets, 1) }
+func (t *record) count() uint64 { return max(t.Packets, 1) }

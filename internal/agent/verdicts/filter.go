@@ -53,7 +53,7 @@ func (f *filter) needs() Wanted {
 }
 
 // passes reports whether a verdict passes all filters.
-func (f *filter) passes(t *told) bool {
+func (f *filter) passes(t *record) bool {
 	switch {
 	case f.Action == view.WatchDenied && t.Action != api.Deny, f.Action == view.WatchPermitted && t.Action != api.Permit, f.Action == view.WatchAudit && !t.audited():
 	case f.Direction != nil && *f.Direction != t.Direction:
@@ -72,7 +72,7 @@ func isNamed(p api.PolicyID, text string) bool {
 }
 
 // ends reports whether the ends of a flow, and the pod at whose interface it was, pass.
-func (f *filter) ends(t *told) bool {
+func (f *filter) ends(t *record) bool {
 	src, dst := end{t.src, t.Flow.Src, t.Flow.SrcPort}, end{t.dst, t.Flow.Dst, t.Flow.DstPort}
 	if !f.from.matches(src) || !f.to.matches(dst) {
 		return false

@@ -40,11 +40,11 @@ func (q *queue) len() int { return len(q.all) - q.first }
 
 // kept is a verdict with its number, since several have the same time.
 type kept struct {
-	*told
+	*record
 	number uint64
 }
 
-func (q *queue) oldest() *told { return q.all[q.first].told }
+func (q *queue) oldest() *record { return q.all[q.first].record }
 
 // drop gives up the oldest verdict. The slice is compacted when half of it is unused.
 func (q *queue) drop() {
@@ -57,7 +57,7 @@ func (q *queue) drop() {
 func newHistory(places int) *history { return &history{places: places, by: map[string]*queue{}} }
 
 // endpoint is what places are shared among: the pod, or an interface of which no pod is known.
-func (t *told) endpoint() string {
+func (t *record) endpoint() string {
 	if t.Pod.Name != "" {
 		return t.Pod.String()
 	}
@@ -65,7 +65,7 @@ func (t *told) endpoint() string {
 }
 
 // add keeps a verdict.
-func (h *history) add(t *told) {
+func (h *history) add(t *record) {
 	if h.places == 0 {
 		return
 	}
@@ -122,19 +122,19 @@ func (h *history) victim(now time.Time) (at string) {
 }
 
 // since returns the verdicts from a time on that pass, in their order.
-func (h *history) since(from time.Time, passes func(*told) bool) []*told {
+func (h *history) since(from time.Time, passes func(*record) bool) []*record {
 	var found []kept
 	for _, q := range h.by {
 		for _, k := range q.all[q.first:] {
-			if !k.Time.Before(from) && passes(k.told) {
+			if !k.Time.Before(from) && passes(k.record) {
 				found = append(found, k)
 			}
 		}
 	}
 	slices.SortFunc(found, func(a, b kept) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.number, b.number)) })
-	out := make([]*told, len(found))
+	out := make([]*record, len(found))
 	for i, k := range found {
-		out[i] = k.told
+		out[i] = k.record
 	}
 	return out
 }

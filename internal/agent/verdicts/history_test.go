@@ -13,8 +13,8 @@ import (
 )
 
 // at returns a verdict at the interface of a pod.
-func at(pod string, when time.Time) *told {
-	return &told{Event: Event{Time: when, Pod: api.PodID{Namespace: "shop", Name: pod}, Action: api.Deny}}
+func at(pod string, when time.Time) *record {
+	return &record{Event: Event{Time: when, Pod: api.PodID{Namespace: "shop", Name: pod}, Action: api.Deny}}
 }
 
 // counts returns how many verdicts of each endpoint are kept.
@@ -26,7 +26,7 @@ func (h *history) counts() map[string]int {
 	return out
 }
 
-func each(*told) bool { return true }
+func each(*record) bool { return true }
 
 func TestHistoryKeepsOthersDuringAFlood(t *testing.T) {
 	now := time.Now()
@@ -201,7 +201,7 @@ func TestHubServesManyWhileOneDoesNotRead(t *testing.T) {
 		kernel.events <- denied
 	}
 	close(stuck)
-	for alive := true; alive; runtime.Gosched() { // what was missed is told with the next one
+	for alive := true; alive; runtime.Gosched() { // what was missed is reported with the next one
 		s.mu.Lock()
 		alive = len(s.all) > 0
 		s.mu.Unlock()

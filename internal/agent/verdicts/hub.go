@@ -4,7 +4,7 @@
 // # Invariants
 //
 //   - What is kept, and what waits for a client, is bounded. A client that does not read misses
-//     verdicts and is told how many; it delays nobody.
+//     verdicts, is notified of how many, and delays no other client.
 //   - Filters are applied before verdicts are queued, so that a client is sent what it asks for.
 package verdicts
 
@@ -51,8 +51,8 @@ type Hub struct {
 // subscriber is a client that watches. Verdicts that arrive while its queue is full are counted.
 type subscriber struct {
 	filter filter
-	queue  chan *told // closed after the last verdict
-	broke  error      // the error that ended it; set before the queue is closed
+	queue  chan *record // closed after the last verdict
+	broke  error        // the error that ended it; set before the queue is closed
 	missed atomic.Uint64
 }
 
@@ -108,7 +108,7 @@ func (s *Hub) keeps(w Wanted) error {
 }
 
 // join adds a subscriber, and leave removes it. kept are the verdicts before those of its queue.
-func (s *Hub) join(f filter) (l *subscriber, kept []*told, leave func(), err error) {
+func (s *Hub) join(f filter) (l *subscriber, kept []*record, leave func(), err error) {
 	if len(s.config.Sources) == 0 {
 		return nil, nil, nil, errNobodyTells
 	}
@@ -120,7 +120,7 @@ func (s *Hub) join(f filter) (l *subscriber, kept []*told, leave func(), err err
 	if len(s.all) == maxSubscribers {
 		return nil, nil, nil, errCrowd
 	}
-	l = &subscriber{filter: f, queue: make(chan *told, queued)}
+	l = &subscriber{filter: f, queue: make(chan *record, queued)}
 	s.all[l] = struct{}{}
 	if err := s.update(); err != nil {
 		delete(s.all, l)
@@ -133,7 +133,7 @@ func (s *Hub) join(f filter) (l *subscriber, kept []*told, leave func(), err err
 }
 
 // past returns the verdicts that are kept and pass.
-func (s *Hub) past(f *filter) ([]*told, error) {
+func (s *Hub) past(f *filter) ([]*record, error) {
 	if len(s.config.Sources) == 0 {
 		return nil, errNobodyTells
 	}
@@ -278,7 +278,7 @@ func (s *Hub) broke(ctx context.Context, err error) {
 }
 
 // hand passes a verdict to the subscribers that it passes the filters of.
-func (s *Hub) hand(t *told) {
+func (s *Hub) hand(t *record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.config.Keep == All || s.config.Keep == Denied && t.Action == api.Deny {

@@ -43,7 +43,7 @@ type dropKey struct {
 	reason, origins  string
 }
 
-func (t *told) key() dropKey {
+func (t *record) key() dropKey {
 	k := dropKey{
 		src: t.src.pod, dst: t.dst.pod, protocol: t.Flow.Protocol, pod: t.Pod, direction: t.Direction, reason: t.Reason, origins: api.OriginTexts(t.Decision.Origins),
 	}
@@ -60,7 +60,7 @@ func (t *told) key() dropKey {
 }
 
 // summary counts verdicts, which are in their order.
-func summary(all []*told) view.Traffic {
+func summary(all []*record) view.Traffic {
 	var out view.Traffic
 	pods, drops := map[api.PodID]*view.PodTraffic{}, map[dropKey]*view.Drop{}
 	for _, t := range all {

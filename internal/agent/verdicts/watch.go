@@ -46,7 +46,7 @@ func (s *Hub) replay(ctx context.Context, f *filter, begun func(), send func(v a
 	return nil
 }
 
-func (s *Hub) send(ctx context.Context, kept []*told, send func(v any) error) error {
+func (s *Hub) send(ctx context.Context, kept []*record, send func(v any) error) error {
 	for _, t := range kept {
 		if ctx.Err() != nil {
 			return ctx.Err()

@@ -19,7 +19,7 @@ import (
 func TestWatchFiltersVerdicts(t *testing.T) {
 	egress := api.Egress
 	web, db := api.PodID{Namespace: "shop", Name: "web-0"}, api.PodID{Namespace: "data", Name: "db-0"}
-	v := &told{
+	v := &record{
 		Event: Event{
 			Pod: db, Direction: api.Ingress, Action: api.Deny,
 			Flow:     api.Flow{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), Protocol: api.TCP, SrcPort: 1, DstPort: 80},
@@ -69,7 +69,7 @@ func TestWatchFiltersVerdicts(t *testing.T) {
 		}
 	}
 	f, err := newFilter(side(view.WatchSide{Labels: "!app"}))
-	if err != nil || f.passes(&told{Event: Event{Action: api.Deny}}) {
+	if err != nil || f.passes(&record{Event: Event{Action: api.Deny}}) {
 		t.Errorf("what is no pod has no labels that a selector could match (%v)", err)
 	}
 }

@@ -13,18 +13,21 @@ import (
 // retryEvery is the pause before an agent is asked again that has ended while it was followed.
 const retryEvery = time.Second
 
+// steady is how long an agent has to answer until another end counts as another restart.
+const steady = 5 * time.Second
+
 // Follow calls ask until it returns nil, ctx ends, or its error is not that of an agent that is
 // gone. After a success, which ask reports by calling worked, an agent that is gone is asked again
-// for the time of Patience. What happens is told once for each time that it is gone.
+// for the time of Patience. What happens is reported once for each time that it is gone.
 func (s *Shell) Follow(ctx context.Context, agent Agent, ask func(worked func()) error) error {
 	w := term.NewWriter(s.ErrOut)
-	var since time.Time // when it was found gone; zero while it answers
-	ever := false
+	var since, up time.Time // when it was found gone, and when it answered last
+	ever, gone := false, false
 	worked := func() {
-		if ever && !since.IsZero() {
+		if gone {
 			w.Printf("the agent answers again: what came in between is missing\n")
 		}
-		ever, since = true, time.Time{}
+		ever, gone, up = true, false, time.Now()
 	}
 	for {
 		err := ask(worked)
@@ -33,13 +36,13 @@ func (s *Shell) Follow(ctx context.Context, agent Agent, ask func(worked func())
 			return nil
 		case !ever || !agent.IsGone(err):
 			return err
-		case since.IsZero():
+		case since.IsZero() || !gone && time.Since(up) > steady:
 			since = time.Now()
 			w.Printf("%s; asking again for %s\n", err, s.Patience)
 		case time.Since(since) > s.Patience:
 			return err
 		}
-		if w.Err() != nil {
+		if gone = true; w.Err() != nil {
 			return w.Err()
 		}
 		select {

@@ -102,7 +102,7 @@ func (f *watching) run(ctx context.Context) error {
 	agent, out := f.Agent(), f.printer()
 	q, headed := f.Watch, false
 	var broken error // of what is written, or was read
-	err := f.Follow(ctx, agent, func(worked func()) error {
+	ask := func(worked func()) error {
 		err := agent.Stream(ctx, "/v1/verdicts", q, f.Past, func() {
 			worked()
 			if !headed {
@@ -118,7 +118,13 @@ func (f *watching) run(ctx context.Context) error {
 			return nil
 		}
 		return err
-	})
+	}
+	var err error
+	if f.Past {
+		err = ask(func() {})
+	} else {
+		err = f.Follow(ctx, agent, ask)
+	}
 	if errors.Is(broken, errEnough) {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package counters
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -222,6 +223,25 @@ func (p Table) Name() string {
 		return "guard"
 	}
 	return p.Of.Name()
+}
+
+// View returns the table as readers see it, with the objects that hold it.
+func (p Table) View() renderer.Table {
+	t := renderer.Table{Name: p.Of.Name(), Pods: p.Of.Pods, Rules: p.Of.Rules, Origins: p.Of.Origins}
+	for _, a := range p.ACLs {
+		t.Objects = append(t.Objects, fmt.Sprintf("acl %d", a.Index))
+		t.Entries += a.Entries
+	}
+	return t
+}
+
+// Counted is View with the packets of rules; nil if they are not counted.
+func (p Table) Counted(packets []uint64) renderer.Table {
+	t := p.View()
+	if t.Packets = packets; packets != nil {
+		t.CountedWith = expand.CountedWith(p.Of, p.Rules())
+	}
+	return t
 }
 
 // ACL maps the entries of an ACL to the rules of its table.
