@@ -26,6 +26,18 @@ const (
 	reasonMemory = "the vswitch has not enough memory for the rules of a pod, with their sets expanded"
 )
 
+// NamespaceEntries is how many entries the lists of a namespace's pods may take before ports and
+// prefixes are united, and NodeEntries those of all pods.
+const (
+	NamespaceEntries = 1 << 19
+	NodeEntries      = 2 * NamespaceEntries
+)
+
+// Expansion implements renderer.Expander.
+func (r *Renderer) Expansion() renderer.Expansion {
+	return renderer.Expansion{Namespace: NamespaceEntries, Node: NodeEntries}
+}
+
 // embeddedVersion is the version prefix of the embedded vswitch, which matches SCTP ports.
 // Everything else is treated as VPP, because the API does not report it. VPP parses only ports of
 // TCP, UDP and ICMP, and takes every SCTP port for 0. There, a rule that permits some SCTP ports

@@ -53,6 +53,7 @@ var (
 	_ renderer.Counter     = (*Renderer)(nil)
 	_ renderer.Quarantiner = (*Renderer)(nil)
 	_ renderer.Checker     = (*Renderer)(nil)
+	_ renderer.Expander    = (*Renderer)(nil)
 )
 
 // New returns a renderer without waiting for the vswitch. The caller must call Close.
