@@ -208,7 +208,7 @@ func Encode(m proto.Message) ([]byte, error) {
 	return b, nil
 }
 
-// Decode decodes a value. It returns an error if the value is larger than MaxValue, or is not the
+// Decode decodes a value. It returns an error if the value exceeds MaxValue or MaxRules, or is not the
 // object that the key names.
 func Decode(id ID, value []byte) (proto.Message, error) {
 	m := id.Kind.New()
@@ -223,6 +223,9 @@ func Decode(id ID, value []byte) (proto.Message, error) {
 	}
 	if got, err := IDOf(m); err != nil || got != id {
 		return nil, fmt.Errorf("%s: the value is of %s", id, cut(got.String()))
+	}
+	if err := CheckRules(m); err != nil {
+		return nil, fmt.Errorf("%s: %w", id, err)
 	}
 	return m, nil
 }

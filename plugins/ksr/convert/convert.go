@@ -42,6 +42,9 @@ func ToModel(obj any) (proto.Message, []api.Problem) {
 	if size := proto.Size(msg); size > model.MaxValue {
 		return nil, []api.Problem{{Object: found.object, Reason: model.TooLarge(size).Error()}}
 	}
+	if err := model.CheckRules(msg); err != nil {
+		return nil, []api.Problem{{Object: found.object, Reason: err.Error()}}
+	}
 	return msg, found.all()
 }
 
