@@ -53,7 +53,6 @@ var (
 	_ renderer.Counter     = (*Renderer)(nil)
 	_ renderer.Quarantiner = (*Renderer)(nil)
 	_ renderer.Checker     = (*Renderer)(nil)
-	_ renderer.Expander    = (*Renderer)(nil)
 )
 
 // New returns a renderer without waiting for the vswitch. The caller must call Close.
@@ -87,10 +86,10 @@ func New(o Options) (*Renderer, error) {
 	return r, nil
 }
 
+const name = "acl"
+
 // Name returns "acl".
 func (r *Renderer) Name() string { return name }
-
-const name = "acl"
 
 // Close disconnects and thereby aborts a running Commit. Installed rules stay in force.
 func (r *Renderer) Close() error {

@@ -11,14 +11,5 @@ const (
 // Unenforced implements renderer.Reporter.
 func (r *Renderer) Unenforced() []renderer.Unenforced { return r.published.Load().unenforced }
 
-// NamespaceEntries is how many rules the lists of a namespace's pods may take, before ports and
-// prefixes are united, and NodeEntries those of all pods.
-const (
-	NamespaceEntries = 1 << 19
-	NodeEntries      = 2 * NamespaceEntries
-)
-
 // Expansion implements renderer.Expander.
-func (r *Renderer) Expansion() renderer.Expansion {
-	return renderer.Expansion{Namespace: NamespaceEntries, Node: NodeEntries}
-}
+func (r *Renderer) Expansion() (namespace, node int, perPod bool) { return 1 << 19, 1 << 20, false }

@@ -33,17 +33,9 @@ const (
 	DefaultMaxRules = 16384
 )
 
-// NamespaceRules is how many session rules the pods of a namespace may have, before prefixes are
-// united, and NodeRules those of all pods. VPP takes one message for each.
-const (
-	NamespaceRules = 1 << 16
-	NodeRules      = 4 * NamespaceRules
-)
-
-// Expansion implements renderer.Expander.
-func (r *Renderer) Expansion() renderer.Expansion {
-	return renderer.Expansion{Namespace: NamespaceRules, Node: NodeRules, PerPod: true}
-}
+// Expansion implements renderer.Expander. VPP takes one message for each rule, and compares it with
+// others.
+func (r *Renderer) Expansion() (namespace, node int, perPod bool) { return 1 << 16, 1 << 18, true }
 
 // Ports is the byte order in which the vswitch keeps the ports of session rules.
 type Ports uint8

@@ -90,19 +90,18 @@ func (m *Image) want(e, old *endpoint, d Direction) {
 		return
 	}
 	if p := m.lists.hold(l, d); p.fresh {
-		m.replace(e, old, d, p)
+		replace(m, e, old, d, p)
 	} else {
 		e.programs[d] = p
 	}
 }
 
 // patience is for how many plans a list that changes before it was written is replaced by the new
-// one. Afterwards the one that was begun is finished first, else a list that changes all the time
-// would never be in force.
+// one. Afterwards the one that was begun is finished, else it might never be in force.
 const patience = 40
 
 // replace makes a list that is not written yet the next one of an endpoint, which keeps what it has.
-func (m *Image) replace(e, old *endpoint, d Direction, p *program) {
+func replace(m *Image, e, old *endpoint, d Direction, p *program) {
 	e.next[d], e.since[d] = p, m.arena.plan
 	if old == nil {
 		return

@@ -216,7 +216,7 @@ var (
 func (h hosted) Explain(f api.Flow) []renderer.Decision { return h.s.Rules.Explain(f) }
 
 // Expansion implements renderer.Expander.
-func (h hosted) Expansion() renderer.Expansion { return h.s.Rules.Expansion() }
+func (h hosted) Expansion() (namespace, node int, perPod bool) { return h.s.Rules.Expansion() }
 
 func (h hosted) NewTxn(resync bool) renderer.Txn {
 	h.s.mu.Lock()

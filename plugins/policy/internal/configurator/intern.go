@@ -19,7 +19,7 @@ type interner struct {
 	bySlice       map[sliceID]*profile
 	byKey         map[string]*profile
 	lists         map[listKey]*list
-	sizes         map[api.SetID]int // number of members of sets; nil if nobody counts entries
+	sizes         map[api.SetID]int // number of members of sets; nil if no renderer counts entries
 	naming        map[api.SetID]map[*profile]bool
 	derived       derivedSets
 	closedProfile *profile              // of new pods that wait; nil until needed
@@ -181,11 +181,13 @@ func (in *interner) note(p *profile) {
 	}
 }
 
-// resize records that the number of members of a set was another one.
-func (in *interner) resize(id api.SetID, before int) {
+// resize records that the number of members of a set was another one. It reports whether a list
+// names the set.
+func (in *interner) resize(id api.SetID, before int) bool {
 	for p := range in.naming[id] {
 		p.grow(p.named[id], max(in.sizes[id], 1)-max(before, 1))
 	}
+	return len(in.naming[id]) > 0
 }
 
 // intern returns the one list that equals g; it returns nil for nil.

@@ -112,7 +112,10 @@ func (t *Txn) removePod(pod api.PodID, old *podState) *profile {
 // their pods to renderers.
 func (t *Txn) applyShares() {
 	c := t.c
-	if c.shares.fit() && !c.shares.closing {
+	if !c.shares.changed {
+		return
+	}
+	if c.shares.changed = false; c.shares.fit() && !c.shares.closing {
 		return
 	}
 	closed, changed := c.shares.closed(), map[*profile]bool{}

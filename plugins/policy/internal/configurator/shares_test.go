@@ -85,17 +85,17 @@ func TestSharesCountWhatTenantsName(t *testing.T) {
 // expanding is a renderer of a dataplane without address sets.
 type expanding struct {
 	renderer.Renderer
-	of renderer.Expansion
+	perPod bool
 }
 
-func (x expanding) Expansion() renderer.Expansion { return x.of }
+func (x expanding) Expansion() (namespace, node int, perPod bool) { return 100, 150, x.perPod }
 
-// TestSharesBoundEntries: rules times members are bounded if a dataplane has no address sets, as the
-// members are now, and only for the pods of the namespace that takes most.
+// TestSharesBoundEntries: rules times members are bounded if a dataplane has no address sets, as
+// the members are now, and only for the pods of the namespace that takes most.
 func TestSharesBoundEntries(t *testing.T) {
 	for _, perPod := range []bool{false, true} {
 		r := renderertest.NewRecorder("test", t)
-		f := &fixture{t: t, r: r, c: New(Options{Renderers: []renderer.Renderer{expanding{r, renderer.Expansion{Namespace: 100, Node: 150, PerPod: perPod}}}})}
+		f := &fixture{t: t, r: r, c: New(Options{Renderers: []renderer.Renderer{expanding{r, perPod}}})}
 		var members []netip.Prefix
 		for i := range 50 {
 			members = append(members, netip.PrefixFrom(podAddrs(100 + i)[0], 32))
