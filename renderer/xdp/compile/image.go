@@ -133,8 +133,8 @@ func (m *Image) letGo(e *endpoint) {
 // sweep frees the classes that no address has.
 func (m *Image) sweep() { m.lists.sweep(m.addresses.marked(m.classes.count())) }
 
-// Slot returns the list of an endpoint that is in force and the counter of its first rule; the counters of the other
-// rules follow. Equal lists share counters.
+// Slot returns the list of an endpoint that is in force and the counter of its first rule; those of
+// the other rules follow. Equal lists share counters.
 func (m *Image) Slot(id uint32, dir Direction) (first uint32, list *renderer.RuleList, ok bool) {
 	e := m.endpoints.all[id]
 	if e == nil || e.programs[dir] == nil {

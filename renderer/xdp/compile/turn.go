@@ -8,9 +8,8 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Turn bounds the work of one plan. It reports whether the time for a plan is over, or the first
-// half of it. nil means that there is no bound. Not bounded is what packets wait for: rows of new
-// classes of addresses in the lists that packets read.
+// Turn bounds the work of one plan, except rows of new classes in lists that packets read. It
+// reports whether the time for a plan is over, or the first half of it. nil means no bound.
 type Turn func(half bool) bool
 
 func never() bool { return false }
@@ -138,7 +137,7 @@ func dropReplaced(m *Image) {
 }
 
 // await decides what packets meet while lists are not written: what was in force, or for a new
-// endpoint Closed. It returns whether the list of an endpoint in force changed.
+// endpoint Closed. It returns whether a list in force changed.
 func await(m *Image) (changed bool) {
 	for _, id := range slices.Sorted(maps.Keys(m.endpoints.waiting)) {
 		e := m.endpoints.all[id]
@@ -188,8 +187,7 @@ func (p *program) forgot() bool {
 	return false
 }
 
-// Unfinished reports whether lists of endpoints are not in force, because they are not written yet.
-// The next plan continues with them.
+// Unfinished reports whether the next plan continues with lists of endpoints.
 func (m *Image) Unfinished() bool { return len(m.endpoints.waiting) > 0 || len(m.toRetry) > 0 }
 
 // Waiting returns the endpoints with lists that are not in force yet, sorted.
