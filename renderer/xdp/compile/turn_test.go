@@ -148,7 +148,7 @@ func planTurn(m *Image, n int) {
 }
 
 // TestTurnsServeOthersFirst: while one tenant's large lists are written, and change before each
-// turn, the small list of another is in force after its first turn, and the large ones are some day.
+// turn, the small list of another is in force after its first turn, and the large ones are at last.
 func TestTurnsServeOthersFirst(t *testing.T) {
 	m := NewImage(Options{})
 	set(t, m, 9, "tenant", web(1))

@@ -51,7 +51,8 @@ func newInterner(allowNode bool, sizes map[api.SetID]int) *interner {
 
 // acquire returns the profile of some policies, and of those of pods that share an address, and
 // adds a reference to it. taken reports whether the ID of a derived set is already used for another
-// set. A new list for which tooLarge returns a reason is closed. acquire takes lists that are in the draft from there.
+// set. A new list for which tooLarge returns a reason is closed. acquire takes lists that are in
+// the draft from there.
 func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, drafted *draft, taken func(api.SetID) bool, tooLarge func(*profile) reasons) *profile {
 	slice := idOfSlice(policies)
 	if p := in.bySlice[slice]; p != nil && len(shared) == 0 {
