@@ -69,8 +69,8 @@ func (m *Image) refuse() (any bool) {
 	return any
 }
 
-// closeSide refuses the list of a direction of an endpoint. If the endpoint is to have another one by
-// now, that one is evaluated instead.
+// closeSide refuses the list of a direction of an endpoint. If the endpoint is to have another one
+// by now, that one is evaluated instead.
 func closeSide(m *Image, e *endpoint, d Direction, p *program) {
 	if e.List(d).Digest() != p.list.Digest() {
 		e.next[d] = m.lists.hold(e.List(d), d)

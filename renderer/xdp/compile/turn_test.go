@@ -63,8 +63,8 @@ func (w *world) checkWaiting(now map[sideOf]*renderer.RuleList) {
 	}
 }
 
-// TestTurnsEndAnywhere: plans are interrupted after every number of steps while lists, endpoints and
-// sets change. After every step of a plan packets meet the list that was in force before it or the
+// TestTurnsEndAnywhere: plans are interrupted after every number of steps while lists, endpoints
+// and sets change. After every step of a plan packets meet the list that was in force before it or the
 // one that the image names, and in the end what is desired.
 func TestTurnsEndAnywhere(t *testing.T) {
 	waited := 0
