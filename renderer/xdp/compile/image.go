@@ -100,7 +100,7 @@ func (m *Image) want(e, old *endpoint, d Direction) {
 // one. Afterwards the one that was begun is finished, else it might never be in force.
 const patience = 40
 
-// replace makes a list that is not written yet the next one of an endpoint, which keeps what it has.
+// replace makes a list that is not written yet the next one of an endpoint, which keeps its own.
 func replace(m *Image, e, old *endpoint, d Direction, p *program) {
 	e.next[d], e.since[d] = p, m.arena.plan
 	if old == nil {

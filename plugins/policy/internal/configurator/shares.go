@@ -27,8 +27,8 @@ func ofTenants(p *api.ContivPolicy) bool { return p.Tier == api.TierNetworkPolic
 // shares bounds the lists of namespaces: their pairs, and if a dataplane has no address sets its
 // entries. A namespace that exceeds a share may use an equal part of it for each of its lists;
 // larger lists are closed. While all namespaces together exceed the node's limit, the share is
-// halved, so the largest namespaces are limited first. Which lists are closed depends on the current
-// policies only, not on their history.
+// halved, so the largest namespaces are limited first. Which lists are closed depends on the
+// current policies only, not on their history.
 type shares struct {
 	bounds []bound
 	owners map[string]map[*profile]int // by namespace: how many of its pods have a profile
