@@ -208,8 +208,8 @@ func Encode(m proto.Message) ([]byte, error) {
 	return b, nil
 }
 
-// Decode decodes a value. It returns an error if the value exceeds MaxValue or maxRules, or is not the
-// object that the key names.
+// Decode decodes a value. It returns an error if the value exceeds MaxValue or maxRules, or is not
+// the object that the key names.
 func Decode(id ID, value []byte) (proto.Message, error) {
 	m := id.Kind.New()
 	if m == nil {

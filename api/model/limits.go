@@ -15,8 +15,8 @@ import (
 const (
 	// MaxValue is the maximum size of an encoded value in bytes. An etcd server accepts requests of
 	// 1.5 MiB, so no object of a Kubernetes cluster is larger; 16 KiB are reserved for the key and
-	// the framing of the request. Beside maxRules it is the only bound on the lists in an
-	// object (peers, ports, exceptions, labels, values); the largest value is processed in about a second.
+	// the framing of the request. Beside maxRules it is the only bound on the lists in an object
+	// (peers, ports, exceptions, labels, values); the largest value is processed in about a second.
 	MaxValue = 1536<<10 - 16<<10
 	// MaxNamespace is the maximum length of a namespace name, a DNS label.
 	MaxNamespace = 63

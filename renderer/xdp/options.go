@@ -56,8 +56,8 @@ type Options struct {
 	PolicyMemory uint64
 
 	// Turn bounds how long one Commit works on new rules of pods. The next Commit continues, and
-	// applies urgent changes first; see renderer.Deferred. 20 ms let them come within 50 ms. Zero: no
-	// bound.
+	// applies urgent changes first; see renderer.Deferred. 20 ms let them come within 50 ms. Zero:
+	// no bound.
 	Turn time.Duration
 
 	Infra renderer.Infra // exempt traffic

@@ -60,7 +60,7 @@ func (m *Image) PlanTurn(again bool, t Turn) Plan {
 		m.retry(fitting)
 		m.build(again, t, &r)
 	}
-	if await(m) {
+	if len(m.endpoints.waiting) > 0 && await(m) {
 		m.setApart(again, &r)
 		m.lists.write(func(bool) bool { return true }) // Closed, if it is new
 	}

@@ -49,7 +49,7 @@ func byAge(groups map[uint64][]*program) (out [][]*program) {
 	return out
 }
 
-// halves returns when the work on each group ends: the first has half of a turn if there are others.
+// halves returns when the work on each group ends. The first has half of a turn.
 func (t Turn) halves(groups [][]*program) []func() bool {
 	out := make([]func() bool, len(groups))
 	for i := range groups {

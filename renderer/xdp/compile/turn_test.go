@@ -64,8 +64,8 @@ func (w *world) checkWaiting(now map[sideOf]*renderer.RuleList) {
 }
 
 // TestTurnsEndAnywhere: plans are interrupted after every number of steps while lists, endpoints
-// and sets change. After every step of a plan packets meet the list that was in force before it or the
-// one that the image names, and in the end what is desired.
+// and sets change. After every step of a plan packets meet the list that was in force before it or
+// the one that the image names, and in the end what is desired.
 func TestTurnsEndAnywhere(t *testing.T) {
 	waited := 0
 	for seed := range uint64(worlds(t)) {
