@@ -98,15 +98,11 @@ type Scope interface {
 // Expander is implemented by renderers whose dataplane has no address sets: a rule takes an entry
 // for each address that it names, or more.
 type Expander interface {
-	// Expansion returns how many entries the rules of NetworkPolicies may take. It does not change.
-	Expansion() Expansion
-}
-
-// Expansion bounds the entries of an Expander. The entries of a list are its rules times the
-// addresses that they name. Lists beyond the bounds are closed before they reach any renderer.
-type Expansion struct {
-	Namespace, Node int  // for the pods of a namespace together, and of the node
-	PerPod          bool // pods do not share the entries of equal lists
+	// Expansion returns how many entries the rules of NetworkPolicies may take, for the pods of a
+	// namespace together and of the node. It does not change. The entries of a list are its rules
+	// times the addresses that they name; if perPod, pods do not share those of equal lists. Lists
+	// beyond the bounds are closed before they reach any renderer.
+	Expansion() (namespace, node int, perPod bool)
 }
 
 // Explainer is implemented by renderers that can explain how their dataplane handles the first

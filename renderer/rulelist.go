@@ -27,13 +27,8 @@ type RuleList struct {
 
 // NewRuleList takes ownership of both slices. origins[i] lists the origins of rules[i]; origins is
 // as long as rules, or nil.
-func NewRuleList(rules []api.ContivRule, origins [][]api.Origin) *RuleList {
-	return NewRuleListIn(rules, origins, func(int) {})
-}
-
-// NewRuleListIn is NewRuleList for long lists: it calls pause between parts of the work, with the
-// number of rules of the part.
-func NewRuleListIn(rules []api.ContivRule, origins [][]api.Origin, pause func(rules int)) *RuleList {
+// It calls each pause between parts of the work, with the number of rules of the part.
+func NewRuleList(rules []api.ContivRule, origins [][]api.Origin, pause ...func(rules int)) *RuleList {
 	return &RuleList{rules: rules, origins: origins, digest: digestRules(rules, pause)}
 }
 
@@ -78,17 +73,19 @@ func (l *RuleList) Digest() Digest {
 const auditBit = 0x80
 
 // DigestRules returns the digest of an ordered list of rules.
-func DigestRules(rules []api.ContivRule) Digest { return digestRules(rules, func(int) {}) }
+func DigestRules(rules []api.ContivRule) Digest { return digestRules(rules, nil) }
 
 // digestPart is how many rules are digested between two pauses.
 const digestPart = 1 << 12
 
-func digestRules(rules []api.ContivRule, pause func(rules int)) Digest {
+func digestRules(rules []api.ContivRule, pauses []func(rules int)) Digest {
 	h := sha256.New()
 	var buf [96]byte
 	for i, r := range rules {
 		if i%digestPart == digestPart-1 {
-			pause(digestPart)
+			for _, pause := range pauses {
+				pause(digestPart)
+			}
 		}
 		action := byte(r.Action)
 		if r.Audit {

@@ -26,10 +26,10 @@ var ErrDeferred = errors.New("changes are postponed")
 // Deferred is an ErrDeferred that reports the progress of the dataplane.
 type Deferred struct {
 	// Unfinished reports that the work of the Commit was bounded, and that the next Commit can go
-	// on with the rest at once: the caller looks for urgent changes first, and then commits, with an
-	// empty transaction if there are none. OnChange is not called for it.
+	// on with the rest at once: the caller looks for urgent changes first, and then commits, with
+	// an empty transaction if there are none. OnChange is not called for it.
 	Unfinished bool
-	// Waiting are the pods that keep their previous rules meanwhile, or are blocked if they are new.
+	// Waiting are the pods that keep their previous rules meanwhile; new ones are blocked.
 	Waiting []api.PodID
 	// Since is when the oldest Commit that is not completely in force began. All Commits that ended
 	// before Since are in force.

@@ -208,21 +208,24 @@ func Encode(m proto.Message) ([]byte, error) {
 	return b, nil
 }
 
-// Decode decodes a value. It returns an error if the value is larger than MaxValue, or is not the
-// object that the key names.
+// Decode decodes a value. It returns an error if the value exceeds MaxValue or maxRules, or is not
+// the object that the key names.
 func Decode(id ID, value []byte) (proto.Message, error) {
 	m := id.Kind.New()
 	if m == nil {
 		return nil, fmt.Errorf("%s: unknown kind", cut(id.String()))
 	}
-	if len(value) > MaxValue {
-		return nil, fmt.Errorf("%s: %w", id, TooLarge(len(value)))
+	if err := CheckLimits(nil, len(value)); err != nil {
+		return nil, fmt.Errorf("%s: %w", id, err)
 	}
 	if err := proto.Unmarshal(value, m); err != nil {
 		return nil, fmt.Errorf("%s: decode: %w", id, err)
 	}
 	if got, err := IDOf(m); err != nil || got != id {
 		return nil, fmt.Errorf("%s: the value is of %s", id, cut(got.String()))
+	}
+	if err := CheckLimits(m, len(value)); err != nil {
+		return nil, fmt.Errorf("%s: %w", id, err)
 	}
 	return m, nil
 }

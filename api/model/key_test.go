@@ -105,3 +105,37 @@ func TestDecodeDistinguishesClusterScopedPolicies(t *testing.T) {
 		}
 	}
 }
+
+// TestDecodeRefusesPoliciesOfTooManyRules: 700 000 rules fit into a value, but every list that has
+// them has their origins.
+func TestDecodeRefusesPoliciesOfTooManyRules(t *testing.T) {
+	const maxRules = 100_000
+	for rules, refused := range map[int]bool{maxRules: false, maxRules + 1: true, 700_000: true} {
+		half := rules / 2
+		policy := &model.NetworkPolicy{Namespace: "shop", Name: "p", Ingress: make([]*model.NetworkPolicy_Rule, half), Egress: make([]*model.NetworkPolicy_Rule, rules-half)}
+		cluster := &model.ClusterPolicy{Kind: model.ClusterPolicy_KIND_ADMIN_NETWORK_POLICY, Name: "p", Ingress: make([]*model.ClusterPolicy_Rule, rules)}
+		for i := range policy.Ingress {
+			policy.Ingress[i] = &model.NetworkPolicy_Rule{}
+		}
+		for i := range policy.Egress {
+			policy.Egress[i] = &model.NetworkPolicy_Rule{}
+		}
+		for i := range cluster.Ingress {
+			cluster.Ingress[i] = &model.ClusterPolicy_Rule{}
+		}
+		for _, m := range []proto.Message{policy, cluster} {
+			id, err := model.IDOf(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			value, err := model.Encode(m)
+			if err != nil || len(value) > model.MaxValue {
+				t.Fatalf("%d bytes, %v", len(value), err)
+			}
+			_, err = model.Decode(id, value)
+			if (err != nil) != refused || err != nil && (!strings.Contains(err.Error(), id.String()) || !strings.Contains(err.Error(), "the limit is 100000")) {
+				t.Errorf("%d rules of %s: %v", rules, id, err)
+			}
+		}
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
 )
 
 // Limits on one object. plugins/ksr/convert applies them to what it reflects; Decode, ParseKey and
@@ -13,8 +15,8 @@ import (
 const (
 	// MaxValue is the maximum size of an encoded value in bytes. An etcd server accepts requests of
 	// 1.5 MiB, so no object of a Kubernetes cluster is larger; 16 KiB are reserved for the key and
-	// the framing of the request. It is the only bound on the lists in an object (peers, rules,
-	// ports, exceptions, labels, values); the largest value is processed in about a second.
+	// the framing of the request. Beside maxRules it is the only bound on the lists in an object
+	// (peers, ports, exceptions, labels, values); the largest value is processed in about a second.
 	MaxValue = 1536<<10 - 16<<10
 	// MaxNamespace is the maximum length of a namespace name, a DNS label.
 	MaxNamespace = 63
@@ -30,14 +32,31 @@ const (
 	// peer resolves a name to its own numbers. The maximum takes a second and 300 MB; a value of
 	// maximum size could otherwise cause thousands of millions.
 	MaxFamilies = 100_000
+	// maxRules is the maximum number of rules of one policy, of both directions together. A rule
+	// takes two bytes at least, but its origin takes 48 in every list of a pod that has it.
+	maxRules = 100_000
 	// MaxProblems is how many problems of one object are reported individually. Further errors fail
 	// closed in the same way and are reported as one total.
 	MaxProblems = 100
 )
 
-// TooLarge returns the error for a value of size bytes.
-func TooLarge(size int) error {
-	return fmt.Errorf("needs %d bytes in the store, the limit is %d: split it", size, MaxValue)
+// CheckLimits returns an error if an object that takes size bytes is larger than MaxValue, or is a
+// policy of too many rules. m may be nil if it is not known.
+func CheckLimits(m proto.Message, size int) error {
+	if size > MaxValue {
+		return fmt.Errorf("needs %d bytes in the store, the limit is %d: split it", size, MaxValue)
+	}
+	ingress, egress := 0, 0
+	switch p := m.(type) {
+	case *NetworkPolicy:
+		ingress, egress = len(p.GetIngress()), len(p.GetEgress())
+	case *ClusterPolicy:
+		ingress, egress = len(p.GetIngress()), len(p.GetEgress())
+	}
+	if ingress+egress <= maxRules {
+		return nil
+	}
+	return fmt.Errorf("spec.ingress has %d rules and spec.egress %d, the limit is %d together: split the policy", ingress, egress, maxRules)
 }
 
 // TooManyFamilies explains why a rule is among OverFamilies.

@@ -13,18 +13,19 @@ import (
 )
 
 // ErrTooLarge is returned when a table exceeds the limits of VPP. The pods keep their rules. It is
-// a renderer.Refusal, unless other owners may free resources at any moment; then the commit is
-// retried.
+// a renderer.Refusal, unless other owners may free resources at any moment: then it is retried.
 var ErrTooLarge = entries.ErrTooLarge
 
 // The reasons that are reported for rules that are not enforced exactly.
 const (
-	reasonSCTP  = "this vswitch does not match ports of SCTP"
-	reasonACLs  = "an interface would need too many ACLs"
-	reasonTable = "the rules of a pod, with their sets expanded, are too many entries"
-
+	reasonSCTP   = "this vswitch does not match ports of SCTP"
+	reasonACLs   = "an interface would need too many ACLs"
+	reasonTable  = "the rules of a pod, with their sets expanded, are too many entries"
 	reasonMemory = "the vswitch has not enough memory for the rules of a pod, with their sets expanded"
 )
+
+// Expansion implements renderer.Expander.
+func (r *Renderer) Expansion() (namespace, node int, perPod bool) { return 1 << 19, 1 << 20, false }
 
 // embeddedVersion is the version prefix of the embedded vswitch, which matches SCTP ports.
 // Everything else is treated as VPP, because the API does not report it. VPP parses only ports of

@@ -86,10 +86,10 @@ func New(o Options) (*Renderer, error) {
 	return r, nil
 }
 
+const name = "acl"
+
 // Name returns "acl".
 func (r *Renderer) Name() string { return name }
-
-const name = "acl"
 
 // Close disconnects and thereby aborts a running Commit. Installed rules stay in force.
 func (r *Renderer) Close() error {

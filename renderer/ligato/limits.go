@@ -10,3 +10,6 @@ const (
 
 // Unenforced implements renderer.Reporter.
 func (r *Renderer) Unenforced() []renderer.Unenforced { return r.published.Load().unenforced }
+
+// Expansion implements renderer.Expander.
+func (r *Renderer) Expansion() (namespace, node int, perPod bool) { return 1 << 19, 1 << 20, false }

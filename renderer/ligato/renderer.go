@@ -83,6 +83,7 @@ var (
 	_ renderer.Explainer = (*Renderer)(nil)
 	_ renderer.Reporter  = (*Renderer)(nil)
 	_ renderer.Inspector = (*Renderer)(nil)
+	_ renderer.Expander  = (*Renderer)(nil)
 )
 
 // New returns a renderer. It starts nothing, and reads nothing before the first Commit.

@@ -48,6 +48,7 @@ var (
 	_ renderer.Scope     = (*Renderer)(nil)
 	_ renderer.Reporter  = (*Renderer)(nil)
 	_ renderer.Inspector = (*Renderer)(nil)
+	_ renderer.Expander  = (*Renderer)(nil)
 )
 
 // New returns a renderer without waiting for the vswitch. The caller must call Close.

@@ -20,9 +20,6 @@ var ErrSharedInterface = errors.New("several pods claim an interface")
 // installed before stays in force. It is a renderer.Refusal.
 var ErrTooLarge = loader.ErrTooLarge
 
-// DefaultTurn is a Turn for agents: urgent changes come within 50 ms.
-const DefaultTurn = 20 * time.Millisecond
-
 // Options of a Renderer.
 type Options struct {
 	Log       *slog.Logger // nil discards
@@ -59,7 +56,8 @@ type Options struct {
 	PolicyMemory uint64
 
 	// Turn bounds how long one Commit works on new rules of pods. The next Commit continues, and
-	// applies urgent changes first; see renderer.Deferred. Zero: no bound.
+	// applies urgent changes first; see renderer.Deferred. 20 ms let them come within 50 ms. Zero:
+	// no bound.
 	Turn time.Duration
 
 	Infra renderer.Infra // exempt traffic

@@ -85,7 +85,7 @@ func (p *policy) arrange(want endpoints) (problems []error) {
 		e := want.lists[id]
 		old, ok := p.endpoints.lists[id]
 		isSame := ok && same(old, e)
-		if ok && p.endpoints.owner[id] != want.owner[id] && (!isSame || p.image.IsWaiting(id)) {
+		if ok && p.endpoints.owner[id] != want.owner[id] && (!isSame || slices.Contains(p.image.Waiting(), id)) {
 			p.image.Remove(id) // so that the pod does not get the rules of another one, not even for a moment
 			isSame = false
 		}

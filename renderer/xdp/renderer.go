@@ -116,11 +116,11 @@ func (t *txn) Commit(ctx context.Context) error {
 	if err := r.publish(r.commit(ctx)); err != nil {
 		return err
 	}
-	return r.deferred(now)
+	return deferred(r, now)
 }
 
 // deferred returns a renderer.Deferred if rules are left that are not written yet.
-func (r *Renderer) deferred(now time.Time) error {
+func deferred(r *Renderer, now time.Time) error {
 	if !r.policy.image.Unfinished() {
 		r.behind = time.Time{}
 		return nil

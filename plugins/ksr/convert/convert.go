@@ -39,8 +39,8 @@ func ToModel(obj any) (proto.Message, []api.Problem) {
 	if msg == nil {
 		return nil, found.all()
 	}
-	if size := proto.Size(msg); size > model.MaxValue {
-		return nil, []api.Problem{{Object: found.object, Reason: model.TooLarge(size).Error()}}
+	if err := model.CheckLimits(msg, proto.Size(msg)); err != nil {
+		return nil, []api.Problem{{Object: found.object, Reason: err.Error()}}
 	}
 	return msg, found.all()
 }

@@ -90,19 +90,18 @@ func (m *Image) want(e, old *endpoint, d Direction) {
 		return
 	}
 	if p := m.lists.hold(l, d); p.fresh {
-		m.replace(e, old, d, p)
+		replace(m, e, old, d, p)
 	} else {
 		e.programs[d] = p
 	}
 }
 
 // patience is for how many plans a list that changes before it was written is replaced by the new
-// one. Afterwards the one that was begun is finished first, else a list that changes all the time
-// would never be in force.
+// one. Afterwards the one that was begun is finished, else it might never be in force.
 const patience = 40
 
-// replace makes a list that is not written yet the next one of an endpoint, which keeps what it has.
-func (m *Image) replace(e, old *endpoint, d Direction, p *program) {
+// replace makes a list that is not written yet the next one of an endpoint, which keeps its own.
+func replace(m *Image, e, old *endpoint, d Direction, p *program) {
 	e.next[d], e.since[d] = p, m.arena.plan
 	if old == nil {
 		return
@@ -134,8 +133,8 @@ func (m *Image) letGo(e *endpoint) {
 // sweep frees the classes that no address has.
 func (m *Image) sweep() { m.lists.sweep(m.addresses.marked(m.classes.count())) }
 
-// Slot returns the list of an endpoint that is in force and the counter of its first rule; the counters of the other
-// rules follow. Equal lists share counters.
+// Slot returns the list of an endpoint that is in force and the counter of its first rule; those of
+// the other rules follow. Equal lists share counters.
 func (m *Image) Slot(id uint32, dir Direction) (first uint32, list *renderer.RuleList, ok bool) {
 	e := m.endpoints.all[id]
 	if e == nil || e.programs[dir] == nil {

@@ -138,25 +138,25 @@ func (l *ruleLists) addClasses(added []class, t Turn) (moved []*program) {
 			moved = append(moved, p)
 		}
 	}
+	if t != nil || !l.anyFresh() {
+		l.addRows(read, l.writer.classes.byDepth(added), func(class) bool { return true }, never)
+		l.write(t)
+		return moved
+	}
 	isNew := make(map[class]bool, len(added))
 	for _, c := range added {
 		isNew[c] = true
 	}
-	if t != nil || !l.anyFresh() {
-		l.addRows(read, l.writer.classes.byDepth(added), isNew, never)
-		l.write(t)
-		return moved
-	}
 	all := slices.Concat(append([][]*program{read}, l.queue()...)...)
 	l.begin(all, never)
-	l.addRows(all, l.writer.classes.byDepth(l.writer.classes.inUse()), isNew, never)
+	l.addRows(all, l.writer.classes.byDepth(l.writer.classes.inUse()), func(c class) bool { return isNew[c] }, never)
 	finish(all)
 	return moved
 }
 
 // addRows gives programs the rows of classes, whose ancestors come first: lists that packets read
 // those of new classes, other lists those that they lack. It returns false if over ended it.
-func (l *ruleLists) addRows(programs []*program, order []class, isNew map[class]bool, over func() bool) bool {
+func (l *ruleLists) addRows(programs []*program, order []class, isNew func(class) bool, over func() bool) bool {
 	w := l.writer
 	defer func() {
 		w.arena.unreachable = false
@@ -171,7 +171,7 @@ func (l *ruleLists) addRows(programs []*program, order []class, isNew map[class]
 		}
 		any := false
 		for _, p := range programs {
-			p.diff.active = p.fresh && !p.hasRow(c) || !p.fresh && isNew[c]
+			p.diff.active = p.fresh && !p.hasRow(c) || !p.fresh && isNew(c)
 			any = any || p.diff.active
 		}
 		if !any {

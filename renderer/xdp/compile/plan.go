@@ -51,16 +51,16 @@ func (m *Image) Plan(again bool) Plan { return m.PlanTurn(again, nil) }
 func (m *Image) PlanTurn(again bool, t Turn) Plan {
 	m.arena.plan++
 	var r rootChanges
-	m.lookAgain()
+	lookAgain(m)
 	if t == nil {
-		m.dropReplaced()
+		dropReplaced(m)
 	}
 	m.build(again, t, &r)
-	if fitting := m.fitting(); len(fitting) > 0 {
+	if fitting := fitting(m); len(fitting) > 0 {
 		m.retry(fitting)
 		m.build(again, t, &r)
 	}
-	if m.await() {
+	if len(m.endpoints.waiting) > 0 && await(m) {
 		m.setApart(again, &r)
 		m.lists.write(func(bool) bool { return true }) // Closed, if it is new
 	}

@@ -60,7 +60,7 @@ func (m *Image) refuse() (any bool) {
 		for d := range e.programs {
 			p := cmp.Or(e.next[d], e.programs[d])
 			if p != nil && e.refused[d] == nil && m.budget.refuses(m.budget.owners[e.Owner], &p.account) {
-				m.close(e, Direction(d), p)
+				closeSide(m, e, Direction(d), p)
 				any = true
 			}
 		}
@@ -69,9 +69,9 @@ func (m *Image) refuse() (any bool) {
 	return any
 }
 
-// close refuses the list of a direction of an endpoint. If the endpoint is to have another one by
-// now, that one is evaluated instead.
-func (m *Image) close(e *endpoint, d Direction, p *program) {
+// closeSide refuses the list of a direction of an endpoint. If the endpoint is to have another one
+// by now, that one is evaluated instead.
+func closeSide(m *Image, e *endpoint, d Direction, p *program) {
 	if e.List(d).Digest() != p.list.Digest() {
 		e.next[d] = m.lists.hold(e.List(d), d)
 		m.lists.letGo(p)
@@ -92,7 +92,7 @@ type refusedSide struct {
 
 // lookAgain collects the refused lists of changed owners, which may fit now. If everything is
 // reconsidered, endpoints get all refused lists again.
-func (m *Image) lookAgain() {
+func lookAgain(m *Image) {
 	all := m.reconsiderAll
 	if len(m.lists.refused) > 0 && (all || len(m.changedOwners) > 0) {
 		for _, id := range m.endpoints.sorted() {
@@ -106,15 +106,15 @@ func (m *Image) lookAgain() {
 	}
 	if clear(m.changedOwners); all {
 		m.reconsiderAll = false
-		m.retry(m.takeRetries(nil, func(*endpoint, Direction) bool { return true }))
+		m.retry(takeRetries(m, nil, func(*endpoint, Direction) bool { return true }))
 	}
 }
 
 // busy returns the owners with lists that are not written yet: what they take is not known.
-func (m *Image) busy() map[string]bool {
+func (s *endpoints) busy() map[string]bool {
 	busy := map[string]bool{}
-	for id := range m.endpoints.waiting {
-		e := m.endpoints.all[id]
+	for id := range s.waiting {
+		e := s.all[id]
 		for _, p := range e.next {
 			busy[e.Owner] = busy[e.Owner] || p != nil && p.fresh
 		}
@@ -124,7 +124,7 @@ func (m *Image) busy() map[string]bool {
 
 // takeRetries returns those of the collected lists for which fits is true, sorted, and forgets all
 // but those of busy owners.
-func (m *Image) takeRetries(busy map[string]bool, fits func(*endpoint, Direction) bool) (out []refusedSide) {
+func takeRetries(m *Image, busy map[string]bool, fits func(*endpoint, Direction) bool) (out []refusedSide) {
 	for x := range m.toRetry {
 		e := m.endpoints.all[x.id]
 		switch {
@@ -153,11 +153,11 @@ func (m *Image) retry(lists []refusedSide) {
 }
 
 // fitting returns the lists that may fit now, by the smallest size that they are known to have.
-func (m *Image) fitting() []refusedSide {
+func fitting(m *Image) []refusedSide {
 	if len(m.toRetry) == 0 {
 		return nil
 	}
-	return m.takeRetries(m.busy(), func(e *endpoint, d Direction) bool {
+	return takeRetries(m, m.endpoints.busy(), func(e *endpoint, d Direction) bool {
 		return !m.budget.refuses(m.budget.owners[e.Owner], &e.refused[d].account)
 	})
 }

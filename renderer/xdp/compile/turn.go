@@ -8,9 +8,8 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Turn bounds the work of one plan. It reports whether the time for a plan is over, or the first
-// half of it. nil means that there is no bound. Not bounded is what packets wait for: rows of new
-// classes of addresses in the lists that packets read.
+// Turn bounds the work of one plan, except rows of new classes in lists that packets read. It
+// reports whether the time for a plan is over, or the first half of it. nil means no bound.
 type Turn func(half bool) bool
 
 func never() bool { return false }
@@ -21,10 +20,12 @@ const turnPrefixes = 1 << 13
 // fewRules is up to how many rules a new list comes before larger ones, however long these wait.
 const fewRules = 512
 
-// queue returns the lists that are not written yet, in the order in which a turn works on them: the
-// large ones that have waited longest, which have half of the turn, then small ones and other large
-// ones by age.
+// queue returns the lists that are not written yet in the order in which a turn works on them: the
+// large ones that have waited longest, then small ones, then other large ones by age.
 func (l *ruleLists) queue() [][]*program {
+	if !l.anyFresh() {
+		return nil
+	}
 	small, large := map[uint64][]*program{}, map[uint64][]*program{}
 	for _, p := range l.sorted() {
 		if !p.fresh {
@@ -48,8 +49,7 @@ func byAge(groups map[uint64][]*program) (out [][]*program) {
 	return out
 }
 
-// halves returns for each of some groups when its work ends: the first may take half of a turn if
-// there are others.
+// halves returns when the work on each group ends. The first has half of a turn.
 func (t Turn) halves(groups [][]*program) []func() bool {
 	out := make([]func() bool, len(groups))
 	for i := range groups {
@@ -124,7 +124,7 @@ func (l *ruleLists) begin(group []*program, over func() bool) bool {
 }
 
 // dropReplaced removes the lists that will be replaced in this plan, whatever takes how long.
-func (m *Image) dropReplaced() {
+func dropReplaced(m *Image) {
 	for id := range m.endpoints.waiting {
 		e := m.endpoints.all[id]
 		for d := range e.next {
@@ -137,13 +137,13 @@ func (m *Image) dropReplaced() {
 }
 
 // await decides what packets meet while lists are not written: what was in force, or for a new
-// endpoint Closed. It returns whether the list of an endpoint in force changed.
-func (m *Image) await() (changed bool) {
+// endpoint Closed. It returns whether a list in force changed.
+func await(m *Image) (changed bool) {
 	for _, id := range slices.Sorted(maps.Keys(m.endpoints.waiting)) {
 		e := m.endpoints.all[id]
 		for d := range e.next {
 			if e.next[d] != nil {
-				changed = m.awaitSide(e, Direction(d)) || changed
+				changed = awaitSide(m, e, Direction(d)) || changed
 			}
 		}
 		if e.next == [2]*program{} {
@@ -154,7 +154,7 @@ func (m *Image) await() (changed bool) {
 }
 
 // awaitSide does the work of await for one direction.
-func (m *Image) awaitSide(e *endpoint, d Direction) (changed bool) {
+func awaitSide(m *Image, e *endpoint, d Direction) (changed bool) {
 	if p := e.next[d]; !p.fresh {
 		m.lists.letGo(e.programs[d])
 		e.programs[d], e.next[d], e.open[d], e.retried[d] = p, nil, false, false
@@ -173,9 +173,8 @@ func (m *Image) awaitSide(e *endpoint, d Direction) (changed bool) {
 	return true
 }
 
-// forgot reports whether a list denies members of a set that has lost all of them: when no policy
-// names a set any more it loses its members, and a list that is to be replaced would permit what it
-// denied.
+// forgot reports whether a list denies members of a set that has lost all of them, as a set does
+// that no policy names any more: the list would permit what it denied.
 func (p *program) forgot() bool {
 	for _, a := range p.atoms {
 		if !p.writer.nets.emptied[a] {
@@ -188,12 +187,8 @@ func (p *program) forgot() bool {
 	return false
 }
 
-// Unfinished reports whether lists of endpoints are not in force, because they are not written yet.
-// The next plan continues with them.
+// Unfinished reports whether the next plan continues with lists of endpoints.
 func (m *Image) Unfinished() bool { return len(m.endpoints.waiting) > 0 || len(m.toRetry) > 0 }
-
-// IsWaiting reports whether an endpoint has a list that is not in force yet.
-func (m *Image) IsWaiting(id uint32) bool { return m.endpoints.waiting[id] }
 
 // Waiting returns the endpoints with lists that are not in force yet, sorted.
 func (m *Image) Waiting() []uint32 { return slices.Sorted(maps.Keys(m.endpoints.waiting)) }

@@ -63,9 +63,9 @@ func (w *world) checkWaiting(now map[sideOf]*renderer.RuleList) {
 	}
 }
 
-// TestTurnsEndAnywhere: plans are interrupted after every number of steps while lists, endpoints and
-// sets change. After every step of a plan packets meet the list that was in force before it or the
-// one that the image names, and in the end what is desired.
+// TestTurnsEndAnywhere: plans are interrupted after every number of steps while lists, endpoints
+// and sets change. After every step of a plan packets meet the list that was in force before it or
+// the one that the image names, and in the end what is desired.
 func TestTurnsEndAnywhere(t *testing.T) {
 	waited := 0
 	for seed := range uint64(worlds(t)) {
@@ -148,7 +148,7 @@ func planTurn(m *Image, n int) {
 }
 
 // TestTurnsServeOthersFirst: while one tenant's large lists are written, and change before each
-// turn, the small list of another is in force after its first turn, and the large ones are some day.
+// turn, the small list of another is in force after its first turn, and the large ones are at last.
 func TestTurnsServeOthersFirst(t *testing.T) {
 	m := NewImage(Options{})
 	set(t, m, 9, "tenant", web(1))

@@ -343,7 +343,7 @@ func newRenderer(name string, memory uint64) (r []renderer.Renderer, done func()
 	case "none":
 		return nil, done, nil
 	case "xdp":
-		x, err := xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), Interfaces: interfaces(), PolicyMemory: memory << 20, Turn: xdp.DefaultTurn})
+		x, err := xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), Interfaces: interfaces(), PolicyMemory: memory << 20, Turn: 20 * time.Millisecond})
 		if err != nil {
 			return nil, nil, err
 		}

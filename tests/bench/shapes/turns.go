@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy"
 )
 
-// turn is one transaction of the event loop: it looks for changes before and after, not within. Times
-// are processor times of the process, which other processes do not change.
+// turn is one transaction of the event loop: it looks for changes before and after, not within.
+// Times are processor times of the process, which other processes do not change.
 type turn struct {
 	total  time.Duration
 	stages []string

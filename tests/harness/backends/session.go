@@ -207,10 +207,16 @@ type hosted struct {
 	s *Session
 }
 
-var _ renderer.Explainer = hosted{}
+var (
+	_ renderer.Explainer = hosted{}
+	_ renderer.Expander  = hosted{}
+)
 
 // Explain implements renderer.Explainer.
 func (h hosted) Explain(f api.Flow) []renderer.Decision { return h.s.Rules.Explain(f) }
+
+// Expansion implements renderer.Expander.
+func (h hosted) Expansion() (namespace, node int, perPod bool) { return h.s.Rules.Expansion() }
 
 func (h hosted) NewTxn(resync bool) renderer.Txn {
 	h.s.mu.Lock()

@@ -91,6 +91,9 @@ func (c *Configurator) Pods() int { return len(c.pods) }
 // even an empty one, continues with them. A waiting pod keeps its previous rules; a new one is
 // blocked.
 func (c *Configurator) Waiting() int {
+	if !c.Unfinished() {
+		return 0
+	}
 	waiting := map[api.PodID]bool{}
 	for pod := range c.waiting {
 		waiting[pod] = true
@@ -198,6 +201,6 @@ func (c *Configurator) updateSize(id api.SetID, added, removed int) (accepted bo
 	if c.sizes[id] += added - removed; c.sizes[id] <= 0 {
 		delete(c.sizes, id)
 	}
-	c.interner.resize(id, before)
+	c.shares.changed = c.interner.resize(id, before) || c.shares.changed
 	return true
 }

@@ -12,8 +12,8 @@ import (
 // million rules takes 32 transactions of some 15 ms.
 const draftSteps = 2 * BatchPairs
 
-// draft is the generation of the large lists of a pod in several transactions. The generator runs as
-// a coroutine, and nothing else runs meanwhile.
+// draft is the generation of the large lists of a pod in several transactions. The generator runs
+// as a coroutine, and nothing else runs meanwhile.
 type draft struct {
 	pod    api.PodID
 	change podChange
@@ -69,7 +69,7 @@ func finish(g *generated, pause func(steps int)) *finished {
 	if g == nil {
 		return nil
 	}
-	rules := renderer.NewRuleListIn(g.rules, g.origins, pause)
+	rules := renderer.NewRuleList(g.rules, g.origins, pause)
 	return &finished{g, rules, listKey{rules.Digest(), digestOrigins(g.origins, g.refused, pause)}}
 }
 

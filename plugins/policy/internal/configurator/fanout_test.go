@@ -175,11 +175,11 @@ func drawBounds(t *rapid.T) []bound {
 	pairs := newShares(nil).bounds[0]
 	pairs.namespace = rapid.SampledFrom([]int{NamespacePairs, 3, 8, 16}).Draw(t, "pairs of a namespace")
 	pairs.node = rapid.SampledFrom([]int{NodePairs, 5, 20}).Draw(t, "pairs of the node")
-	return []bound{pairs, entriesBound(renderer.Expansion{
-		Namespace: rapid.SampledFrom([]int{1000, 3, 8, 16}).Draw(t, "entries of a namespace"),
-		Node:      rapid.SampledFrom([]int{1000, 5, 20}).Draw(t, "entries of the node"),
-		PerPod:    rapid.Bool().Draw(t, "entries per pod"),
-	})}
+	return []bound{pairs, entriesBound(
+		rapid.SampledFrom([]int{1000, 3, 8, 16}).Draw(t, "entries of a namespace"),
+		rapid.SampledFrom([]int{1000, 5, 20}).Draw(t, "entries of the node"),
+		rapid.Bool().Draw(t, "entries per pod"),
+	)}
 }
 
 func (c *Configurator) bound(b []bound) {

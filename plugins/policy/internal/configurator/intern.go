@@ -19,7 +19,7 @@ type interner struct {
 	bySlice       map[sliceID]*profile
 	byKey         map[string]*profile
 	lists         map[listKey]*list
-	sizes         map[api.SetID]int // number of members of sets; nil if nobody counts entries
+	sizes         map[api.SetID]int // number of members of sets; nil if no renderer counts entries
 	naming        map[api.SetID]map[*profile]bool
 	derived       derivedSets
 	closedProfile *profile              // of new pods that wait; nil until needed
@@ -51,7 +51,8 @@ func newInterner(allowNode bool, sizes map[api.SetID]int) *interner {
 
 // acquire returns the profile of some policies, and of those of pods that share an address, and
 // adds a reference to it. taken reports whether the ID of a derived set is already used for another
-// set. A new list for which tooLarge returns a reason is closed. acquire takes lists that are in the draft from there.
+// set. A new list for which tooLarge returns a reason is closed. acquire takes lists that are in
+// the draft from there.
 func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, drafted *draft, taken func(api.SetID) bool, tooLarge func(*profile) reasons) *profile {
 	slice := idOfSlice(policies)
 	if p := in.bySlice[slice]; p != nil && len(shared) == 0 {
@@ -181,11 +182,13 @@ func (in *interner) note(p *profile) {
 	}
 }
 
-// resize records that the number of members of a set was another one.
-func (in *interner) resize(id api.SetID, before int) {
+// resize records that the number of members of a set was another one. It reports whether a list
+// names the set.
+func (in *interner) resize(id api.SetID, before int) bool {
 	for p := range in.naming[id] {
 		p.grow(p.named[id], max(in.sizes[id], 1)-max(before, 1))
 	}
+	return len(in.naming[id]) > 0
 }
 
 // intern returns the one list that equals g; it returns nil for nil.

@@ -83,7 +83,9 @@ func (t *Txn) applyPod(pod api.PodID, change podChange) *profile {
 		return nil
 	}
 	p := t.c.interner.acquire(change.policies, change.shared, t.c.draft, t.c.taken, func(p *profile) reasons {
-		return t.c.shares.tooLarge(pod.Namespace, p)
+		why := t.c.shares.tooLarge(pod.Namespace, p)
+		t.c.shares.closing = t.c.shares.closing || why != reasons{} // applyShares decides
+		return why
 	})
 	t.apply(pod, &podState{change.ips, change.policies, change.shared, p, p.configFor(change.ips)})
 	if old == nil {
@@ -110,7 +112,10 @@ func (t *Txn) removePod(pod api.PodID, old *podState) *profile {
 // their pods to renderers.
 func (t *Txn) applyShares() {
 	c := t.c
-	if c.shares.fit() && !c.shares.closing {
+	if !c.shares.changed {
+		return
+	}
+	if c.shares.changed = false; c.shares.fit() && !c.shares.closing {
 		return
 	}
 	closed, changed := c.shares.closed(), map[*profile]bool{}

@@ -115,8 +115,8 @@ func (p *profile) weigh() {
 	}
 }
 
-// entriesOf estimates how many prefixes blocks are. An exception splits a prefix into as many as the
-// bits by which it is longer.
+// entriesOf estimates how many prefixes blocks are. An exception splits a prefix into as many as
+// the bits by which it is longer.
 func entriesOf(blocks []api.IPBlock) (n int) {
 	for _, b := range blocks {
 		n++

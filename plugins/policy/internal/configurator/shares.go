@@ -27,13 +27,14 @@ func ofTenants(p *api.ContivPolicy) bool { return p.Tier == api.TierNetworkPolic
 // shares bounds the lists of namespaces: their pairs, and if a dataplane has no address sets its
 // entries. A namespace that exceeds a share may use an equal part of it for each of its lists;
 // larger lists are closed. While all namespaces together exceed the node's limit, the share is
-// halved, so the largest namespaces are limited first. Which lists are closed depends on the current
-// policies only, not on their history.
+// halved, so the largest namespaces are limited first. Which lists are closed depends on the
+// current policies only, not on their history.
 type shares struct {
 	bounds []bound
 	owners map[string]map[*profile]int // by namespace: how many of its pods have a profile
 	// closing reports whether a list was closed: it may fit again when sets lose members
 	closing bool
+	changed bool // what lists take, since applyShares looked
 }
 
 // bound limits what lists take of something.
@@ -59,9 +60,9 @@ func newShares(renderers []renderer.Renderer) shares {
 	return s
 }
 
-func entriesBound(x renderer.Expansion) bound {
-	return bound{x.Namespace, x.Node, func(p *profile, pods int) [2]int {
-		if x.PerPod {
+func entriesBound(namespace, node int, perPod bool) bound {
+	return bound{namespace, node, func(p *profile, pods int) [2]int {
+		if perPod {
 			return [2]int{p.entries[0] * pods, p.entries[1] * pods}
 		}
 		return p.entries
@@ -70,6 +71,7 @@ func entriesBound(x renderer.Expansion) bound {
 
 // count records that n more pods of a namespace use a profile.
 func (s *shares) count(namespace string, p *profile, n int) {
+	s.changed = true
 	of := s.owners[namespace]
 	if of == nil {
 		of = map[*profile]int{}
@@ -162,8 +164,8 @@ func (s *shares) closed() map[*profile]reasons {
 	return closed
 }
 
-// closed returns the profiles with lists beyond a bound, given the namespaces and the number of pods
-// of each.
+// closed returns the profiles with lists beyond a bound, given the namespaces and the number of
+// pods of each.
 func (b bound) closed(names map[*profile][]string, users map[*profile]int) map[*profile]reasons {
 	owners := map[string]*owner{}
 	for p, of := range names {

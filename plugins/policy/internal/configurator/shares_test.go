@@ -1,10 +1,13 @@
 package configurator
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
 // in returns a change that configures a pod of a namespace.
@@ -76,5 +79,47 @@ func TestSharesCountNamedRules(t *testing.T) {
 	f.commit(false, in("shop", 2, same, again))
 	if f.rules("shop", 2) != 92 || len(f.c.Unenforced()[0].Rules) != 0 {
 		t.Errorf("a list of 180 pairs has %d rules, refused is %v", f.rules("shop", 2), f.c.Unenforced()[0].Rules)
+	}
+}
+
+// expanding is a renderer of a dataplane without address sets.
+type expanding struct {
+	renderer.Renderer
+	perPod bool
+}
+
+func (x expanding) Expansion() (namespace, node int, perPod bool) { return 100, 150, x.perPod }
+
+// TestSharesBoundEntries: rules times members are bounded if a dataplane has no address sets, as
+// the members are now, and only for the pods of the namespace that takes most.
+func TestSharesBoundEntries(t *testing.T) {
+	for _, perPod := range []bool{false, true} {
+		r := renderertest.NewRecorder("test", t)
+		f := &fixture{t: t, r: r, c: New(Options{Renderers: []renderer.Renderer{expanding{r, perPod}}})}
+		var members []netip.Prefix
+		for i := range 50 {
+			members = append(members, netip.PrefixFrom(podAddrs(100 + i)[0], 32))
+		}
+		large := []*api.ContivPolicy{many("a", 3)}
+		f.commit(true, in("large", 1, large...), in("small", 4, many("own", 1)), func(x *Txn) { x.UpdateSet(300, members, nil) })
+		if f.rules("large", 1) != 1 || f.rules("small", 4) != 3 {
+			t.Errorf("per pod %t: of 150 entries the list has %d rules, and another namespace's %d", perPod, f.rules("large", 1), f.rules("small", 4))
+		}
+		refused := f.c.Unenforced()[0].Rules
+		if len(refused) != 1 || !strings.Contains(refused[0].Reason, "namespace large take more than 100 entries") {
+			t.Errorf("per pod %t: it is reported as %+v", perPod, refused)
+		}
+		f.commit(false, func(x *Txn) { x.UpdateSet(300, nil, members[20:]) })
+		if f.rules("large", 1) != 5 || len(f.c.Unenforced()[0].Rules) != 0 {
+			t.Errorf("per pod %t: of 60 entries the list has %d rules", perPod, f.rules("large", 1))
+		}
+		f.commit(false, in("large", 2, large...))
+		if got := f.rules("large", 1); (got == 1) != perPod {
+			t.Errorf("per pod %t: shared by two pods the list has %d rules", perPod, got)
+		}
+		f.commit(false, func(x *Txn) { x.UpdateSet(300, members[20:], nil) })
+		if got := f.rules("large", 1); got != 1 {
+			t.Errorf("per pod %t: of 150 entries again the list has %d rules", perPod, got)
+		}
 	}
 }
