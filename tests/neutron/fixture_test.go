@@ -153,7 +153,10 @@ type fixture struct {
 
 func newFixture(t testing.TB, s *Server, o secgroup.Options) *fixture {
 	t.Helper()
-	f := &fixture{t: t, s: s, admin: s.Client(http.DefaultTransport), ports: map[netip.Addr]*ports.Port{}, tap: &faulty{calls: map[string]int{}}}
+	f := &fixture{t: t, s: s, ports: map[netip.Addr]*ports.Port{}, tap: &faulty{calls: map[string]int{}}}
+	var err error
+	f.admin, err = s.Client(t.Context())
+	f.must(err)
 	n, err := networks.Create(t.Context(), f.admin, networks.CreateOpts{Name: t.Name()}).Extract()
 	f.must(err)
 	f.network = n.ID
@@ -163,7 +166,7 @@ func newFixture(t testing.TB, s *Server, o secgroup.Options) *fixture {
 		f.must(err)
 	}
 	f.options = o
-	f.options.API = neutron.New(s.Client(f.tap), neutron.Options{Networks: []string{n.ID}})
+	f.options.API = neutron.New(neutron.NoAuth(s.URL, f.tap), neutron.Options{Networks: []string{n.ID}})
 	f.options.Cluster = strings.ToLower(n.ID[:8])
 	f.restart()
 	return f
@@ -217,7 +220,7 @@ func (f *fixture) commit(resync bool, pods map[api.PodID]renderer.PodConfig, set
 // the API returns.
 func (f *fixture) held() *secgrouptest.Neutron {
 	f.t.Helper()
-	inv, err := neutron.New(f.admin, neutron.Options{Networks: []string{f.network}}).Inventory(f.t.Context(), "")
+	inv, err := neutron.New(neutron.NoAuth(f.s.URL, http.DefaultTransport), neutron.Options{Networks: []string{f.network}}).Inventory(f.t.Context(), "")
 	f.must(err)
 	n := secgrouptest.NewNeutron()
 	n.Edit(func(groups map[string]*secgroup.Group, addrs map[string]*secgroup.AddressGroup, ports map[string]*secgroup.Port) {

@@ -53,7 +53,10 @@ var cidrs = []string{"10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12", "fd00::/8"
 
 func newTraced(s *Server, prompt func()) (b *traced, err error) {
 	ctx := context.Background()
-	b = &traced{s: s, admin: s.Client(http.DefaultTransport), tap: &faulty{calls: map[string]int{}}, ports: map[netip.Addr]*ports.Port{}}
+	b = &traced{s: s, tap: &faulty{calls: map[string]int{}}, ports: map[netip.Addr]*ports.Port{}}
+	if b.admin, err = s.Client(ctx); err != nil {
+		return nil, err
+	}
 	n, err := networks.Create(ctx, b.admin, networks.CreateOpts{Name: "suite"}).Extract()
 	if err != nil {
 		return nil, err
@@ -77,7 +80,7 @@ func newTraced(s *Server, prompt func()) (b *traced, err error) {
 	}
 	b.router = renderertest.NewRouter(func(netip.Addr, api.PodID) error { return nil }, func(netip.Addr) {})
 	b.options = secgroup.Options{
-		API: neutron.New(s.Client(b.tap), neutron.Options{Networks: []string{n.ID}}), Cluster: n.ID, OnChange: prompt, MaxRules: 1 << 20,
+		API: neutron.New(neutron.NoAuth(s.URL, b.tap), neutron.Options{Networks: []string{n.ID}}), Cluster: n.ID, OnChange: prompt, MaxRules: 1 << 20,
 	}
 	return b, b.Restart()
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
+
+	"github.com/sluice-net/sluice/renderer/secgroup/neutron"
 )
 
 // Server is a Neutron without authentication.
@@ -94,9 +96,8 @@ func Start(ctx context.Context, dir string, ovn bool) (s *Server, err error) {
 }
 
 // Client returns a client of the network service.
-func (s *Server) Client(transport http.RoundTripper) *gophercloud.ServiceClient {
-	p := &gophercloud.ProviderClient{TokenID: "noauth", HTTPClient: http.Client{Transport: transport}}
-	return &gophercloud.ServiceClient{ProviderClient: p, Endpoint: s.URL, ResourceBase: s.URL + "v2.0/", Type: "network"}
+func (s *Server) Client(ctx context.Context) (*gophercloud.ServiceClient, error) {
+	return neutron.NoAuth(s.URL, http.DefaultTransport)(ctx)
 }
 
 // Close ends all processes, the last one first.

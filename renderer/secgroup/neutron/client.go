@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
@@ -39,16 +40,35 @@ type Options struct {
 
 // Client implements secgroup.API. Any goroutine may use it.
 type Client struct {
-	service *gophercloud.ServiceClient
+	connect Connect
 	options Options
+
+	mu      sync.Mutex // held while it connects
+	service *gophercloud.ServiceClient
 }
 
 var _ secgroup.API = (*Client)(nil)
 
-// New returns a client of the network service.
-func New(service *gophercloud.ServiceClient, o Options) *Client {
+// Connect returns a client of the network service, which it asks Keystone for where there is one.
+type Connect func(ctx context.Context) (*gophercloud.ServiceClient, error)
+
+// New returns a client that connects at its first call, and at the next one if that fails.
+func New(connect Connect, o Options) *Client {
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
-	return &Client{service, o}
+	return &Client{connect: connect, options: o}
+}
+
+// ready connects the client.
+func (c *Client) ready(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.service != nil {
+		return nil
+	}
+	return c.observe(ctx, http.MethodPost, "connection", func(ctx context.Context) (err error) {
+		c.service, err = c.connect(ctx)
+		return err
+	})
 }
 
 // observe bounds a call and reports it.
@@ -95,6 +115,9 @@ func list[T interface{ id() string }](ctx context.Context, c *Client, object str
 // Inventory implements secgroup.API.
 func (c *Client) Inventory(ctx context.Context, prefix string) (*secgroup.Inventory, error) {
 	inv := &secgroup.Inventory{}
+	if err := c.ready(ctx); err != nil {
+		return nil, err
+	}
 	sgs, err := list[group](ctx, c, "security_groups", url.Values{"fields": {"id", "name", "security_group_rules"}})
 	if err != nil {
 		return nil, err
@@ -124,6 +147,9 @@ var portFields = []string{
 
 // Ports implements secgroup.API.
 func (c *Client) Ports(ctx context.Context) (out []secgroup.Port, err error) {
+	if err := c.ready(ctx); err != nil {
+		return nil, err
+	}
 	networks := slices.Clone(c.options.Networks)
 	if len(networks) == 0 {
 		networks = []string{""}
@@ -146,6 +172,9 @@ func (c *Client) Ports(ctx context.Context) (out []secgroup.Port, err error) {
 
 // Apply implements secgroup.API.
 func (c *Client) Apply(ctx context.Context, op secgroup.Op) (res secgroup.Result, err error) {
+	if err := c.ready(ctx); err != nil {
+		return res, err
+	}
 	method, object, call := c.call(op, &res)
 	if err = c.observe(ctx, method, object, call); err == nil {
 		return res, nil
