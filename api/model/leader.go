@@ -4,12 +4,9 @@ package model
 // Its value is the JSON of a Leader.
 func LeaderKey(prefix string) string { return prefix + "/ksr/leader" }
 
-// NeutronRoot begins the keys of sluice-neutron.
-func NeutronRoot(prefix string) string { return prefix + "/neutron/" }
-
 // NeutronLeaderKey returns the key that exists while a sluice-neutron changes security groups. Its
 // value is the JSON of a Leader.
-func NeutronLeaderKey(prefix string) string { return NeutronRoot(prefix) + "leader" }
+func NeutronLeaderKey(prefix string) string { return prefix + "/neutron/leader" }
 
 // Leader identifies the active reflector, or the active sluice-neutron.
 type Leader struct {

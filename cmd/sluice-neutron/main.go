@@ -1,4 +1,5 @@
-// Command sluice-neutron enforces Kubernetes network policy by security groups of OpenStack Neutron.
+// Command sluice-neutron enforces Kubernetes network policy by security groups of OpenStack
+// Neutron.
 package main
 
 import (

@@ -43,8 +43,7 @@ type Agent struct {
 	api       *debugapi.API
 	own       nodestatus.Own
 	tracer    *tracing.Tracer // nil: none
-	leads     func(context.Context) error
-	committed chan struct{} // holds a token after a transaction
+	committed chan struct{}   // holds a token after a transaction
 }
 
 // newAgent wires an agent to a store. Nothing runs before Run. Source says where state comes from.
@@ -56,12 +55,12 @@ func newAgent(cfg config.Config, log *slog.Logger, store *kvstore.Client, source
 // dataplane; leads returns an error when this one is not. nil: there is one process only.
 func newLeading(cfg config.Config, log *slog.Logger, store *kvstore.Client, source string, leads func(context.Context) error) (*Agent, error) {
 	cfg.Store.StateFile = cfg.Store.Kept(log)
-	a := &Agent{cfg: cfg, log: log, store: store, metrics: metrics.New(), leads: leads, committed: make(chan struct{}, 1)}
+	a := &Agent{cfg: cfg, log: log, store: store, metrics: metrics.New(), committed: make(chan struct{}, 1)}
 	a.problems = problems.New(func() int { return a.watcher.Status().Problems }, func() []api.Problem { return a.backends.problems() }, a.installProblems)
 	if err := a.install(); err != nil {
 		return nil, err
 	}
-	if err := a.render(); err != nil {
+	if err := a.render(leads); err != nil {
 		return nil, err
 	}
 	a.cluster = &cluster.Reader{Store: store, Prefix: cfg.Store.Prefix, Watcher: a.watcher, Enforces: a.node.WaitEnforced}
@@ -75,7 +74,7 @@ func newLeading(cfg config.Config, log *slog.Logger, store *kvstore.Client, sour
 }
 
 // render makes the source of the state, and the node that enforces it.
-func (a *Agent) render() error {
+func (a *Agent) render(leads func(context.Context) error) error {
 	addresses, err := a.cfg.Node.FurtherAddresses()
 	if err != nil {
 		return err
@@ -90,7 +89,7 @@ func (a *Agent) render() error {
 		Store: a.store, Prefix: a.cfg.Store.Prefix, Log: a.log.With("plugin", "datasync"), OnProblem: a.problem,
 		File: a.cfg.Store.StateFile, Needed: needed,
 	})
-	a.backends, err = backends.New(backends.Deps{Config: a.cfg, Log: a.log, Store: a.store, OnProblem: a.problem, Needed: needed, Leads: a.leads})
+	a.backends, err = backends.New(backends.Deps{Config: a.cfg, Log: a.log, Store: a.store, OnProblem: a.problem, Needed: needed, Leads: leads})
 	if err != nil {
 		return err
 	}

@@ -194,8 +194,8 @@ func (t *Term) Guard(ctx context.Context) error {
 	return err
 }
 
-// Check asks the store whether the term still lasts. If not, the error wraps ErrNotLeading. It is for
-// changes outside the store, which cannot depend on the key as Write does.
+// Check asks the store whether the term still lasts. If not, the error wraps ErrNotLeading. It is
+// for changes outside the store, which cannot depend on the key as Write does.
 func (t *Term) Check(ctx context.Context) error {
 	_, err := t.held(ctx)
 	return err

@@ -14,7 +14,6 @@ import (
 // OVN are the databases of an OVN and its northd, without a chassis.
 type OVN struct {
 	NB, SB string // connections of clients
-	trace  string // control socket of ovn-trace
 }
 
 // startOVN starts the two databases and northd.
@@ -46,14 +45,7 @@ func (s *Server) startOVN(ctx context.Context) (*OVN, error) {
 		return nil, err
 	}
 	err := s.start(ctx, "ovn-northd", "--ovnnb-db="+o.NB, "--ovnsb-db="+o.SB, "--unixctl="+filepath.Join(s.dir, "northd.ctl"), "--no-chdir")
-	o.trace = filepath.Join(s.dir, "trace.ctl")
 	return o, err
-}
-
-// startTrace starts an ovn-trace that follows the southbound database. Close of the Server ends it
-// through its socket, since it leaves the process group.
-func (s *Server) startTrace(ctx context.Context) error {
-	return s.run(ctx, "ovn-trace", "--db="+s.OVN.SB, "--detach", "--no-chdir", "--unixctl="+s.OVN.trace, "--pidfile="+filepath.Join(s.dir, "trace.pid"))
 }
 
 // Sync waits until northd has compiled what Neutron wrote.
@@ -67,7 +59,7 @@ func (o *OVN) Sync(ctx context.Context) error {
 // Trace returns what OVN does with the first packet of a flow from a port. Both ports track it as a
 // new connection.
 func (o *OVN) Trace(ctx context.Context, network, port string, microflow string) (string, error) {
-	out, err := exec.CommandContext(ctx, "ovs-appctl", "-t", o.trace, "trace", "--minimal", "--ct=new", "--ct=new", "neutron-"+network,
+	out, err := exec.CommandContext(ctx, "ovn-trace", "--db="+o.SB, "--minimal", "--ct=new", "--ct=new", "neutron-"+network,
 		fmt.Sprintf(`inport == %q && %s`, port, microflow)).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("ovn-trace: %w: %s", err, out)

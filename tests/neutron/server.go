@@ -89,10 +89,7 @@ func Start(ctx context.Context, dir string, ovn bool) (s *Server, err error) {
 	if err := s.start(ctx, "neutron-server", "--config-file", conf); err != nil {
 		return s, err
 	}
-	if err := until(ctx, s.URL, func() error { return answers(ctx, s.URL+"v2.0/networks") }); err != nil || !ovn {
-		return s, err
-	}
-	return s, s.startTrace(ctx)
+	return s, until(ctx, s.URL, func() error { return answers(ctx, s.URL+"v2.0/networks") })
 }
 
 // Client returns a client of the network service.
@@ -103,9 +100,6 @@ func (s *Server) Client(ctx context.Context) (*gophercloud.ServiceClient, error)
 // Close ends all processes, the last one first.
 func (s *Server) Close() error {
 	var errs []error
-	if s.OVN != nil {
-		_ = exec.Command("ovs-appctl", "-t", s.OVN.trace, "exit").Run() //nolint:noctx // it may not run
-	}
 	for _, c := range slices.Backward(s.procs) {
 		if err := syscall.Kill(-c.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			errs = append(errs, err)
@@ -138,13 +132,18 @@ func (s *Server) database(ctx context.Context) (string, error) {
 
 // config returns neutron.conf.
 func (s *Server) config(db string, port int) string {
+	// The driver of OVN needs a router plugin, and a worker that it can initialize.
+	services, workers := "", 0
+	if s.OVN != nil {
+		services, workers = "ovn-router", 1
+	}
 	c := fmt.Sprintf(`[DEFAULT]
 auth_strategy = noauth
 core_plugin = ml2
-service_plugins =
+service_plugins = %s
 bind_host = 127.0.0.1
 bind_port = %d
-api_workers = 0
+api_workers = %d
 rpc_workers = 0
 rpc_state_report_workers = 0
 state_path = %s
@@ -166,7 +165,7 @@ quota_security_group = -1
 quota_security_group_rule = -1
 [ml2]
 extension_drivers = port_security
-`, port, s.dir, db, s.dir)
+`, services, port, workers, s.dir, db, s.dir)
 	if s.OVN == nil {
 		return c + "type_drivers = local\ntenant_network_types = local\nmechanism_drivers =\n"
 	}
@@ -180,6 +179,7 @@ max_header_size = 38
 ovn_nb_connection = %s
 ovn_sb_connection = %s
 ovn_metadata_enabled = false
+neutron_sync_mode = off
 `, s.OVN.NB, s.OVN.SB)
 }
 
