@@ -153,7 +153,8 @@ func (b *traced) Verdict(f api.Flow) api.Action {
 	dst := b.portAt(f.Dst)
 	same := dst == b.portAt(f.Src)
 	b.mu.Unlock()
-	if same || strings.Contains(b.Trace(f), fmt.Sprintf("output(%q)", dst.ID)) {
+	const shown = 6 // ovn-trace abbreviates UUIDs
+	if same || strings.Contains(b.Trace(f), fmt.Sprintf("output(%q)", dst.ID[:shown])) {
 		return api.Permit // packets of a port to itself do not cross the network
 	}
 	return api.Deny
