@@ -80,7 +80,7 @@ func newTraced(s *Server, prompt func()) (b *traced, err error) {
 	}
 	b.router = renderertest.NewRouter(func(netip.Addr, api.PodID) error { return nil }, func(netip.Addr) {})
 	b.options = secgroup.Options{
-		API: neutron.New(neutron.NoAuth(s.URL, b.tap), neutron.Options{Networks: []string{n.ID}}), Cluster: n.ID, OnChange: prompt, MaxRules: 1 << 20,
+		API: neutron.New(neutron.NoAuth(s.URL, b.tap), neutron.Options{Networks: []string{n.ID}}), Cluster: n.ID, OnChange: prompt, MaxRules: 1000,
 	}
 	return b, b.Restart()
 }
@@ -207,7 +207,7 @@ func (t *podsTxn) Commit(ctx context.Context) error {
 		t.b.ports[a] = p
 	}
 	t.b.synced = false
-	return t.Txn.Commit(ctx)
+	return t.Txn.Commit(context.WithoutCancel(ctx)) // a slow Neutron takes longer than a plugin grants
 }
 
 // TestOVNAnswersTheRecordedSuites replays recorded suites: policies become security groups in
