@@ -45,7 +45,7 @@ ARCHES ?= amd64 arm64
 EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 
-.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube test-kube test-install bench-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle test-vpp churn-vpp test-page test-ligato images release test-release test-alerts test-charts test-arm64 size
+.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube test-kube test-install bench-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle test-vpp churn-vpp test-page test-neutron test-ligato images release test-release test-alerts test-charts test-arm64 size
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -183,6 +183,9 @@ test-vpp: ## Run the suites on a real VPP 25.10 (SLUICE_VPP_BIN=/path/to/vpp)
 churn-vpp: ## Have pods, policies and agents come and go under traffic on a real VPP for CHURN (1h; root; SLUICE_VPP_BIN names the vpp)
 	@test -n "$(SLUICE_VPP_BIN)" || { echo "set SLUICE_VPP_BIN to the vpp binary"; exit 1; }
 	SLUICE_VPP_BIN=$(SLUICE_VPP_BIN) SLUICE_VPP_CHURN=$(CHURN) go test -count 1 -timeout 0 -v -run '^TestVPPChurn$$' ./tests/e2e
+
+test-neutron: ## Run the tests on a real Neutron with MariaDB and with OVN (root; Debian's neutron-common, mariadb-server, ovn-central, openvswitch-switch; SLUICE_NEUTRON_CASES=1 replays all recorded cases, for hours)
+	go test -count 1 -timeout 12h -v ./tests/neutron
 
 test-xdp: ## Run the tests of the XDP renderer in the kernel in full: every mode, every flow, every suite (root; some minutes)
 	SLUICE_LONG=1 go test -count 1 -timeout 30m ./renderer/xdp/...

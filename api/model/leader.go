@@ -4,7 +4,11 @@ package model
 // Its value is the JSON of a Leader.
 func LeaderKey(prefix string) string { return prefix + "/ksr/leader" }
 
-// Leader identifies the active reflector.
+// NeutronLeaderKey returns the key that exists while a sluice-neutron changes security groups. Its
+// value is the JSON of a Leader.
+func NeutronLeaderKey(prefix string) string { return prefix + "/neutron/leader" }
+
+// Leader identifies the active reflector, or the active sluice-neutron.
 type Leader struct {
 	Identity string `json:"identity"`
 	Version  string `json:"version"`

@@ -48,13 +48,19 @@ type Agent struct {
 
 // newAgent wires an agent to a store. Nothing runs before Run. Source says where state comes from.
 func newAgent(cfg config.Config, log *slog.Logger, store *kvstore.Client, source string) (*Agent, error) {
+	return newLeading(cfg, log, store, source, nil)
+}
+
+// newLeading is newAgent for one of several processes, of which only the leader changes a
+// dataplane; leads returns an error when this one is not. nil: there is one process only.
+func newLeading(cfg config.Config, log *slog.Logger, store *kvstore.Client, source string, leads func(context.Context) error) (*Agent, error) {
 	cfg.Store.StateFile = cfg.Store.Kept(log)
 	a := &Agent{cfg: cfg, log: log, store: store, metrics: metrics.New(), committed: make(chan struct{}, 1)}
 	a.problems = problems.New(func() int { return a.watcher.Status().Problems }, func() []api.Problem { return a.backends.problems() }, a.installProblems)
 	if err := a.install(); err != nil {
 		return nil, err
 	}
-	if err := a.render(); err != nil {
+	if err := a.render(leads); err != nil {
 		return nil, err
 	}
 	a.cluster = &cluster.Reader{Store: store, Prefix: cfg.Store.Prefix, Watcher: a.watcher, Enforces: a.node.WaitEnforced}
@@ -68,7 +74,7 @@ func newAgent(cfg config.Config, log *slog.Logger, store *kvstore.Client, source
 }
 
 // render makes the source of the state, and the node that enforces it.
-func (a *Agent) render() error {
+func (a *Agent) render(leads func(context.Context) error) error {
 	addresses, err := a.cfg.Node.FurtherAddresses()
 	if err != nil {
 		return err
@@ -83,7 +89,7 @@ func (a *Agent) render() error {
 		Store: a.store, Prefix: a.cfg.Store.Prefix, Log: a.log.With("plugin", "datasync"), OnProblem: a.problem,
 		File: a.cfg.Store.StateFile, Needed: needed,
 	})
-	a.backends, err = backends.New(backends.Deps{Config: a.cfg, Log: a.log, Store: a.store, OnProblem: a.problem, Needed: needed})
+	a.backends, err = backends.New(backends.Deps{Config: a.cfg, Log: a.log, Store: a.store, OnProblem: a.problem, Needed: needed, Leads: leads})
 	if err != nil {
 		return err
 	}
@@ -91,7 +97,7 @@ func (a *Agent) render() error {
 		Name: a.cfg.Node.Name, AllowNode: a.cfg.Node.AllowTraffic, Log: a.log.With("plugin", "policy"),
 		Addresses: func() []netip.Addr { return slices.Concat(addresses, a.backends.addresses()) },
 		Source:    a.backends.source(a.metrics.Source(a.watcher), a.cfg.Node.Name),
-		Observer:  a.observer(need), Registered: a.backends.registered(), Backends: a.backends,
+		Observer:  a.observer(need), Registered: a.backends.registered(), Backends: a.backends, CommitTimeout: a.cfg.CommitTimeout(),
 	})
 	return err
 }

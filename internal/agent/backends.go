@@ -141,6 +141,7 @@ func (s identified) Next(ctx context.Context) (model.Changes, error) {
 	if err != nil {
 		return changes, err
 	}
+	each(s.backends, func(o interface{ Saw(changes model.Changes) }) { o.Saw(changes) })
 	if lives := s.identities(changes); len(lives) > 0 || changes.Resync {
 		each(s.backends, func(i backends.Identifier) { i.Identify(lives, changes.Resync) })
 	}

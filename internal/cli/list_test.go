@@ -162,9 +162,9 @@ func TestGetPoliciesIsUnknownWithoutReports(t *testing.T) {
 	}
 }
 
-// TestSelectorOfOtherKindsIsThatOfTheirPods selects what is about pods with a label, in a cluster
+// TestGetSelectorOfOtherKindsIsThatOfPods selects what is about pods with a label, in a cluster
 // of a thousand of them.
-func TestSelectorOfOtherKindsIsThatOfTheirPods(t *testing.T) {
+func TestGetSelectorOfOtherKindsIsThatOfPods(t *testing.T) {
 	socket := realCluster(t)
 	list := func(args ...string) []string {
 		code, out, errOut := sluicectl(socket, "", append(append([]string{"get"}, args...), "-o", "name")...)

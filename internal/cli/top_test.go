@@ -25,8 +25,8 @@ func fields(text string) (out []string) {
 	return out
 }
 
-// TestTopOfTheShop sends packets through the embedded dataplane, and finds them in every list.
-func TestTopOfTheShop(t *testing.T) {
+// TestTopOfShop sends packets through the embedded dataplane, and finds them in every list.
+func TestTopOfShop(t *testing.T) {
 	socket := realShop(t)
 	for range 3 {
 		sluicectl(socket, "", "inject", "shop/batch-0", "shop/catalog-0:http")

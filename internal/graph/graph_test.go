@@ -64,8 +64,8 @@ func changed(t *testing.T) Change {
 	return c
 }
 
-// TestPicturesOfTheShop compares every format with a file.
-func TestPicturesOfTheShop(t *testing.T) {
+// TestGraphOfShop compares every format with a file.
+func TestGraphOfShop(t *testing.T) {
 	m := matrixOf(t, read(t, shop), matrix.Selection{})
 	g := New(m, Options{})
 	c := changed(t)
@@ -303,8 +303,8 @@ var hostile = []string{
 	strings.Repeat("long<", 1<<18), `back\slash\"`, "", "--", "%%{init}%%",
 }
 
-// TestPicturesEscapeNames in every format: nothing that a name has ends what it stands in.
-func TestPicturesEscapeNames(t *testing.T) {
+// TestGraphEscapesNames in every format: nothing that a name has ends what it stands in.
+func TestGraphEscapesNames(t *testing.T) {
 	for _, name := range hostile {
 		m := matrix.Matrix{Groups: []matrix.Group{{Name: "ns/" + name, Members: 2}, {Name: name + "/w", Members: 1}, {Name: name, External: true, Members: 1}}}
 		for range m.Groups {
@@ -402,8 +402,8 @@ func TestLayoutKeepsBoxesApart(t *testing.T) {
 	}
 }
 
-// TestPicturesOfNothing: an empty cluster has a picture in every format.
-func TestPicturesOfNothing(t *testing.T) {
+// TestGraphOfNothing: an empty cluster has a picture in every format.
+func TestGraphOfNothing(t *testing.T) {
 	g := New(matrix.Matrix{}, Options{})
 	for _, draw := range []func(io.Writer) error{g.SVG, g.DOT, g.Mermaid, func(w io.Writer) error { return g.HTML(w, "") }, func(w io.Writer) error { return MatrixSVG(w, matrix.Matrix{}) }} {
 		var b bytes.Buffer

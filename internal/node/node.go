@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
@@ -20,6 +21,8 @@ type Config struct {
 	Source    policy.Source       // nil: changes come by Apply
 	Observer  policy.Observer
 	Log       *slog.Logger
+	// CommitTimeout is that of policy.Deps.
+	CommitTimeout time.Duration
 	// Registered is that of policy.Deps.
 	Registered func() map[api.PodID][]netip.Addr
 	// Backends enforce, each beside the others. New opens them in this order.
@@ -36,7 +39,7 @@ type Node struct {
 // New makes a node that does nothing until Start.
 func New(cfg Config) (*Node, error) {
 	n := &Node{name: cfg.Name, Plugin: policy.New(policy.Deps{
-		Log: cfg.Log, Source: cfg.Source, Node: cfg.Name, NodeAddresses: cfg.Addresses, DenyNode: !cfg.AllowNode, Observer: cfg.Observer, Registered: cfg.Registered,
+		Log: cfg.Log, Source: cfg.Source, Node: cfg.Name, NodeAddresses: cfg.Addresses, DenyNode: !cfg.AllowNode, Observer: cfg.Observer, Registered: cfg.Registered, CommitTimeout: cfg.CommitTimeout,
 	})}
 	if err := n.open(cfg.Backends, Host{Log: cfg.Log, OnChange: n.Plugin.Prompt, Served: n.served}); err != nil {
 		return nil, errors.Join(err, n.closeBackends())

@@ -75,9 +75,9 @@ func answer[T any](t *testing.T, rec *httptest.ResponseRecorder) (out T) {
 	return out
 }
 
-// TestPageIsWhole: every file that another one names is there, with its type, and nothing comes
+// TestUIPageIsComplete: every file that another one names is there, with its type, and nothing comes
 // from elsewhere.
-func TestPageIsWhole(t *testing.T) {
+func TestUIPageIsComplete(t *testing.T) {
 	h := of(explain.Manifests{}, Guard{Token: secret})
 	if rec := ask(h, "GET", Path, ""); rec.Code != http.StatusOK || !strings.HasPrefix(rec.Header().Get("Content-Type"), "text/html") {
 		t.Fatalf("the page: %d, %v", rec.Code, rec.Header())
@@ -314,8 +314,8 @@ func TestAnswersHoldHostileNamesAsData(t *testing.T) {
 	}
 }
 
-// TestStateIsReadOnceForManyQuestions, and again when it is old; an error is not kept.
-func TestStateIsReadOnceForManyQuestions(t *testing.T) {
+// TestUIReadsStateOnceForManyQuestions, and again when it is old; an error is not kept.
+func TestUIReadsStateOnceForManyQuestions(t *testing.T) {
 	var reads atomic.Int32
 	fails := true
 	h := Handler(Source{State: func(context.Context) (explain.Manifests, error) {

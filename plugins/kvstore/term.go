@@ -194,6 +194,13 @@ func (t *Term) Guard(ctx context.Context) error {
 	return err
 }
 
+// Check asks the store whether the term still lasts. If not, the error wraps ErrNotLeading. It is
+// for changes outside the store, which cannot depend on the key as Write does.
+func (t *Term) Check(ctx context.Context) error {
+	_, err := t.held(ctx)
+	return err
+}
+
 // held verifies that the key belongs to the term, and returns the revision of the store.
 func (t *Term) held(ctx context.Context) (revision int64, err error) {
 	resp, err := t.client.conn.get(ctx, t.key, clientv3.WithKeysOnly())

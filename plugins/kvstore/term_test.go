@@ -78,6 +78,30 @@ func TestTermHasOneLeaderAndGuardsItsWrites(t *testing.T) {
 	}
 }
 
+func TestTermCheckFollowsTheStore(t *testing.T) {
+	s := server(t, embedded.Config{})
+	a, b := dial(t, s.Endpoints()...), dial(t, s.Endpoints()...)
+	first := await(t, lead(t.Context(), a, "a", time.Minute))
+	if err := first.Check(t.Context()); err != nil {
+		t.Errorf("during its term: %v", err)
+	}
+	if err := b.Write(t.Context(), nil, []string{leaderKey}); err != nil { // somebody else takes it away
+		t.Fatal(err)
+	}
+	if err := first.Check(t.Context()); !errors.Is(err, kvstore.ErrNotLeading) {
+		t.Errorf("without its key: %v", err)
+	}
+	second := await(t, lead(t.Context(), b, "b", time.Minute))
+	if err := first.Check(t.Context()); !errors.Is(err, kvstore.ErrNotLeading) {
+		t.Errorf("in the term of another: %v", err)
+	}
+	for _, term := range []*kvstore.Term{first, second} {
+		if err := term.Resign(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestTermOfSilentLeaderEnds(t *testing.T) {
 	s := server(t, embedded.Config{})
 	a, b := dial(t, s.Endpoints()...), dial(t, s.Endpoints()...)

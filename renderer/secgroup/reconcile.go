@@ -328,9 +328,14 @@ func (x *reconciler) changes(g *heldGroup, key string) (calls int) {
 	return calls
 }
 
+// manyFailures is how many ports in a row may fail before the rest is left for the next Commit: a
+// Neutron that does not answer is not asked about each.
+const manyFailures = 3
+
 // ports gives each port its groups.
 func (x *reconciler) ports(ctx context.Context) error {
 	var errs []error
+	failures := 0
 	for _, id := range slices.Sorted(maps.Keys(x.want.ports)) {
 		p := x.held.ports[id]
 		groups, err := x.groupsOf(ctx, p)
@@ -345,10 +350,11 @@ func (x *reconciler) ports(ctx context.Context) error {
 		case errors.Is(err, ErrGone) && !x.want.hasOwner(id):
 		case err != nil:
 			errs = append(errs, err)
-			if ctx.Err() != nil {
+			if failures++; ctx.Err() != nil || failures == manyFailures {
 				return errors.Join(errs...)
 			}
 		default:
+			failures = 0
 			p.Groups, p.Revision = groups, res.Revision
 		}
 	}

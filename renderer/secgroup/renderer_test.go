@@ -328,6 +328,31 @@ func TestRendererWaitsForPorts(t *testing.T) {
 	}
 }
 
+// TestRendererStopsWhereNothingAnswers: a Neutron that fails is not asked about every port.
+func TestRendererStopsWhereNothingAnswers(t *testing.T) {
+	s := stack(t, pooled())
+	asked, down := 0, true
+	s.Hook = func(op secgroup.Op) error {
+		if op.Kind != secgroup.SetGroups || !down {
+			return nil
+		}
+		asked++
+		return context.DeadlineExceeded
+	}
+	pods := map[api.PodID]renderer.PodConfig{}
+	for i := range 50 {
+		pods[api.PodID{Namespace: "shop", Name: fmt.Sprint(i)}] = closedTo(fmt.Sprintf("10.0.1.%d", i))
+	}
+	if err := commit(t, s, pods); !errors.Is(err, context.DeadlineExceeded) || asked > 5 || len(err.Error()) > 1000 {
+		t.Errorf("asked about %d ports, error %.300v", asked, err)
+	}
+	down = false
+	must(t, s, nil)
+	if s.Passes(flow("10.0.0.9", "10.0.1.49", 80)) {
+		t.Error("a port was forgotten")
+	}
+}
+
 // TestRendererPermitsTheOwnNodeOnly: with NodeOf, pods with equal policies on other nodes have
 // other groups.
 func TestRendererPermitsTheOwnNodeOnly(t *testing.T) {

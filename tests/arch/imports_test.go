@@ -55,7 +55,8 @@ var mayImport = []struct {
 	{"renderer/xdp/internal/policymap", []string{"renderer/xdp/bpf", "renderer/xdp/compile", "renderer/xdp/internal/..."}},
 	{"renderer/xdp/...", []string{"api/...", "renderer", "renderer/cache", "renderer/internal/...", "renderer/xdp/...", "endpoints/gate"}}, // one renderer in several packages
 	{"renderer/secgroup/internal/permits", []string{"api/...", "renderer", "renderer/internal/..."}},
-	{"renderer/secgroup/...", []string{"api/...", "renderer", "renderer/internal/...", "renderer/secgroup", "renderer/secgroup/internal/permits"}}, // one renderer in several packages
+	{"renderer/secgroup/neutron", []string{"api/...", "renderer/secgroup"}},
+	{"renderer/secgroup", []string{"api/...", "renderer", "renderer/internal/...", "renderer/secgroup/internal/permits"}}, // one renderer in several packages
 	{"renderer/acl/internal/entries/...", []string{"api/...", "renderer", "renderer/cache", "renderer/internal/...", "renderer/acl/internal/entries"}},
 	{"renderer/acl/internal/expand", []string{"api/...", "renderer/cache", "renderer/internal/...", "renderer/acl/internal/entries"}},
 	{"renderer/acl/internal/layout", []string{"renderer/cache", "renderer/internal/...", "renderer/acl/internal/entries"}},
@@ -94,6 +95,7 @@ var onlyIn = []struct {
 	{"k8s.io/client-go", []string{"plugins/ksr/kube", "tests/kube/..."}},
 	{"go.etcd.io/", []string{"plugins/kvstore", "internal/kvstore/embedded", "tests/etcd"}},
 	{"go.fd.io/govpp", []string{"internal/cni/vppport", "renderer/vpp", "renderer/acl", "renderer/acl/internal/counters", "renderer/acl/internal/mirror", "renderer/session", "internal/vswitch/...", "tests/kube", "tests/harness/backends", "tests/vpp/..."}},
+	{"github.com/gophercloud", []string{"renderer/secgroup/neutron", "tests/neutron"}},
 	{"github.com/cilium/ebpf", []string{"renderer/xdp/...", "endpoints/gate", "tests/bench/..."}},
 	{"github.com/vishvananda/netlink", []string{"renderer/xdp/...", "endpoints/...", "internal/cni", "internal/vswitch", "tests/..."}},
 	{"github.com/containernetworking", []string{"internal/cni", "tests/lifecycle"}},

@@ -49,7 +49,7 @@ func page(t *testing.T, w io.Writer, cmd *cobra.Command) {
 func TestPagesOfCommandsAreTheirHelp(t *testing.T) {
 	t.Setenv(view.SocketEnv, view.RootSocket) // the default depends on the user
 	for _, cmd := range []*cobra.Command{
-		agent.NewCommand(io.Discard, io.Discard), reflector.NewCommand(io.Discard), cli.NewCommand(nil, io.Discard, io.Discard),
+		agent.NewCommand(io.Discard, io.Discard), agent.NewNeutronCommand(io.Discard), reflector.NewCommand(io.Discard), cli.NewCommand(nil, io.Discard, io.Discard),
 	} {
 		var want bytes.Buffer
 		_, _ = fmt.Fprintf(&want, "# %s\n\n%s.\n\n`go test ./tests/reference -update` writes this page of what the program says.\n", cmd.Name(), cmd.Short)
@@ -70,7 +70,7 @@ func TestPagesOfCommandsAreTheirHelp(t *testing.T) {
 // 2 a command line or settings that make no sense; of sluicectl, every error.
 func TestProgramsShareExitCodes(t *testing.T) {
 	mains := map[string]func(args []string, out, errOut io.Writer) int{
-		"sluice-agent": agent.Main, "sluice-ksr": reflector.Main,
+		"sluice-agent": agent.Main, "sluice-ksr": reflector.Main, "sluice-neutron": agent.NeutronMain,
 		"sluicectl": func(args []string, out, errOut io.Writer) int {
 			return cli.Run(args, strings.NewReader(""), out, errOut)
 		},
@@ -80,10 +80,12 @@ func TestProgramsShareExitCodes(t *testing.T) {
 		"sluice-agent --help": 0, "sluice-ksr --help": 0, "sluicectl --help": 0,
 		"sluice-agent --version": 0, "sluice-ksr --version": 0, "sluicectl --version": 0,
 		"sluice-agent --foo": 2, "sluice-ksr --foo": 2, "sluicectl --foo": 2,
+		"sluice-neutron --help": 0, "sluice-neutron --version": 0, "sluice-neutron --foo": 2, "sluice-neutron foo": 2,
 		"sluice-agent foo": 2, "sluice-ksr foo": 2, "sluicectl foo": 2,
 		"sluice-agent dev": 2, "sluice-agent run": 2, "sluice-agent run --node x --renderers foo": 2,
 		"sluice-agent run --node x --log-level foo": 2, "sluice-ksr --log-level foo": 2,
 		"sluice-agent run --node x --config " + missing: 2, "sluice-ksr --config " + missing: 2,
+		"sluice-neutron --neutron-url x --log-level foo": 2, "sluice-neutron --config " + missing: 2,
 		"sluice-ksr --kubeconfig " + missing:     1,
 		"sluicectl get pods --socket " + missing: 2, "sluicectl test " + missing: 2,
 	} {

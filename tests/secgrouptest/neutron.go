@@ -221,14 +221,18 @@ func (n *Neutron) createRules(op secgroup.Op) (res secgroup.Result, err error) {
 	if g == nil {
 		return res, secgroup.ErrGone
 	}
-	rules := slices.Clone(g.Rules)
+	rules, has := slices.Clone(g.Rules), make(map[secgroup.Rule]bool, len(g.Rules))
+	for _, r := range rules {
+		has[r.Rule] = true
+	}
 	for _, r := range op.Rules {
 		if err := n.valid(r); err != nil {
 			return res, err
 		}
-		if slices.ContainsFunc(rules, func(o secgroup.InstalledRule) bool { return o.Rule == r }) {
+		if has[r] {
 			return res, fmt.Errorf("rule %s exists", r)
 		}
+		has[r] = true
 		i := secgroup.InstalledRule{ID: n.id("rule"), Rule: r}
 		rules, res.Rules = append(rules, i), append(res.Rules, i)
 	}

@@ -33,6 +33,7 @@ func New(d Deps) (out []node.Backend, err error) {
 			return newHostStack(d)
 		}},
 		{func(c config.Config) bool { return c.Enforce.Has(config.RendererXDP) }, newKernel},
+		{config.Config.OnNeutron, newSecgroups},
 	} {
 		if !m.wanted(d.Config) {
 			continue
@@ -46,7 +47,7 @@ func New(d Deps) (out []node.Backend, err error) {
 	return out, nil
 }
 
-// acls reports whether ACLs are installed: they are unless the kernel alone enforces.
+// acls reports whether ACLs are installed: they are unless the kernel or Neutron alone enforces.
 func acls(c config.Config) bool {
-	return !c.Enforce.Has(config.RendererXDP) || c.Enforce.Has(config.RendererACL)
+	return !c.OnNeutron() && (!c.Enforce.Has(config.RendererXDP) || c.Enforce.Has(config.RendererACL))
 }

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -34,6 +35,7 @@ type Config struct {
 	VPP       VPP       `koanf:",squash"`
 	Ligato    Ligato    `koanf:",squash"`
 	Kernel    Kernel    `koanf:",squash"`
+	Neutron   Neutron   `koanf:",squash"`
 	Link      Link      `koanf:",squash"`
 	Endpoints Endpoints `koanf:",squash"`
 	CNI       CNI       `koanf:",squash"`
@@ -104,7 +106,21 @@ func (c Config) IsDev() bool { return c.Kernel.Mode == "" }
 
 // Embedded reports whether the dataplane runs in this process: neither a VPP socket nor a vpp-agent
 // is configured.
-func (c Config) Embedded() bool { return c.VPP.Socket == "" && !c.Ligato.Wanted() }
+func (c Config) Embedded() bool {
+	return c.VPP.Socket == "" && !c.Ligato.Wanted() && !c.OnNeutron()
+}
+
+// OnNeutron reports whether the settings are those of sluice-neutron.
+func (c Config) OnNeutron() bool { return c.Enforce.Has(RendererSecgroup) }
+
+// CommitTimeout returns how long a commit may take; 0: as long as usual. Neutron creates 100 to 200
+// rules in a second, and changes 10 to 20 ports.
+func (c Config) CommitTimeout() time.Duration {
+	if c.OnNeutron() {
+		return 10 * time.Minute
+	}
+	return 0
+}
 
 // Reflected reports whether another program writes the state. In development the agent does.
 func (c Config) Reflected() bool { return !c.Embedded() }

@@ -122,7 +122,7 @@ func (p party) view(a netip.Addr) view.Party {
 }
 
 // audited reports whether policies in audit mode would deny what is permitted.
-func (t *told) audited() bool {
+func (t *record) audited() bool {
 	return t.Action == api.Permit && t.Decision.Rule >= 0 && t.Decision.Match.Audit
 }
 

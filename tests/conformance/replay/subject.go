@@ -77,11 +77,16 @@ func Chosen(t testing.TB) []Kind {
 func kinds(all []backends.Kind) []Kind {
 	out := []Kind{{Name: "oracle", New: func([]string) (Subject, error) { return &judge{}, nil }}}
 	for _, kind := range all {
-		out = append(out, Kind{
-			Name: kind.Name, Missing: kind.Missing, Slow: kind.Slow, New: func(nodes []string) (Subject, error) { return newFleet(kind, nodes) },
-		})
+		out = append(out, Over(kind))
 	}
 	return out
+}
+
+// Over returns how to make a fleet over a kind of backend as a subject.
+func Over(kind backends.Kind) Kind {
+	return Kind{
+		Name: kind.Name, Missing: kind.Missing, Slow: kind.Slow, New: func(nodes []string) (Subject, error) { return newFleet(kind, nodes) },
+	}
 }
 
 // judge is the oracle as a Subject. It has no memory: every state makes a new one.

@@ -19,7 +19,7 @@ var All = []Kind{
 	{Name: "xdp", New: newXDP},
 	{Name: "xdp-kernel", New: newXDPKernel, Missing: xdptest.Missing, Slow: true},
 	{Name: "session", New: newSession},
-	{Name: "secgroup", New: newSecgroup},
+	{Name: "secgroup", New: newSecgroup, Slow: true},
 }
 
 // Kind is how to make a backend of one kind.

@@ -44,7 +44,7 @@ Packet 5
   stream x, 64 bytes, sw_if_index 1, next_node ethernet-input
 `
 
-func TestTracesOfVPPAreRead(t *testing.T) {
+func TestSampledTracesOfVPPAreRead(t *testing.T) {
 	a := netip.MustParseAddr
 	want := []sighting{
 		{false, 1, 0, 7, 0, api.Flow{Src: a("10.0.0.2"), Dst: a("10.0.1.2"), Protocol: api.TCP, SrcPort: 4000, DstPort: 80}},

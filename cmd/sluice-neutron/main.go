@@ -1,0 +1,13 @@
+// Command sluice-neutron enforces Kubernetes network policy by security groups of OpenStack
+// Neutron.
+package main
+
+import (
+	"os"
+
+	"github.com/sluice-net/sluice/internal/agent"
+)
+
+func main() {
+	os.Exit(agent.NeutronMain(os.Args[1:], os.Stdout, os.Stderr))
+}

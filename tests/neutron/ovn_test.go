@@ -1,0 +1,248 @@
+package neutron
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/portsecurity"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/subnets"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+	"github.com/sluice-net/sluice/renderer/secgroup"
+	"github.com/sluice-net/sluice/renderer/secgroup/neutron"
+	"github.com/sluice-net/sluice/tests/conformance"
+	"github.com/sluice-net/sluice/tests/conformance/replay"
+	"github.com/sluice-net/sluice/tests/harness/backends"
+)
+
+// traced is a backend of the harness: a network in a real Neutron with OVN, whose verdicts are
+// those of ovn-trace. Every address of a pod has a port. All others are behind one without port
+// security.
+type traced struct {
+	s       *Server
+	admin   *gophercloud.ServiceClient
+	tap     *faulty
+	options secgroup.Options
+	groups  *secgroup.Renderer
+	network string
+	uplink  *ports.Port
+
+	mu     sync.Mutex // a plugin commits in a goroutine of its own
+	router *renderertest.Router
+	ports  map[netip.Addr]*ports.Port
+	synced bool
+}
+
+var _ backends.Backend = (*traced)(nil)
+
+// cidrs hold all addresses that pods of the suites have.
+var cidrs = []string{"10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12", "fd00::/8", "2001:db8::/32"}
+
+func newTraced(s *Server, prompt func()) (b *traced, err error) {
+	ctx := context.Background()
+	b = &traced{s: s, tap: &faulty{calls: map[string]int{}}, ports: map[netip.Addr]*ports.Port{}}
+	if b.admin, err = s.Client(ctx); err != nil {
+		return nil, err
+	}
+	n, err := networks.Create(ctx, b.admin, networks.CreateOpts{Name: "suite"}).Extract()
+	if err != nil {
+		return nil, err
+	}
+	b.network = n.ID
+	off := false
+	for _, cidr := range cidrs {
+		v := gophercloud.IPv4
+		if strings.Contains(cidr, ":") {
+			v = gophercloud.IPv6
+		}
+		if _, err := subnets.Create(ctx, b.admin, subnets.CreateOpts{NetworkID: n.ID, CIDR: cidr, IPVersion: v, EnableDHCP: &off}).Extract(); err != nil {
+			return nil, err
+		}
+	}
+	b.uplink, err = ports.Create(ctx, b.admin, portsecurity.PortCreateOptsExt{
+		CreateOptsBuilder: ports.CreateOpts{NetworkID: n.ID, FixedIPs: []ports.IP{}, SecurityGroups: &[]string{}}, PortSecurityEnabled: &off,
+	}).Extract()
+	if err != nil {
+		return nil, err
+	}
+	b.router = renderertest.NewRouter(func(netip.Addr, api.PodID) error { return nil }, func(netip.Addr) {})
+	b.options = secgroup.Options{
+		API: neutron.New(neutron.NoAuth(s.URL, b.tap), neutron.Options{Networks: []string{n.ID}}), Cluster: n.ID, OnChange: prompt, MaxRules: 1000,
+	}
+	return b, b.Restart()
+}
+
+// Restart implements backends.Backend.
+func (b *traced) Restart() (err error) {
+	b.groups, err = secgroup.New(b.options)
+	return err
+}
+
+// Renderer implements backends.Backend.
+func (b *traced) Renderer() renderer.Renderer { return pods{b.router.Over(b.groups), b} }
+
+// Operations implements backends.Backend.
+func (b *traced) Operations() int {
+	b.tap.mu.Lock()
+	defer b.tap.mu.Unlock()
+	return b.tap.calls[http.MethodPost] + b.tap.calls[http.MethodPut] + b.tap.calls[http.MethodDelete]
+}
+
+// FailNext implements backends.Backend.
+func (b *traced) FailNext(n int) { b.tap.failAt, b.tap.fault = n, fault{late: true} }
+
+// Has implements backends.Backend.
+func (b *traced) Has(a netip.Addr) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, ok := b.router.Attached[a]
+	return ok
+}
+
+// Installed implements backends.Backend. Tests that compare use the Neutron in memory.
+func (b *traced) Installed() (string, error) { return "", errors.New("not compared") }
+
+// Dangling implements backends.Backend.
+func (b *traced) Dangling() []string { return nil }
+
+// Close implements backends.Backend. The network goes with the server.
+func (b *traced) Close() error { return nil }
+
+// portAt returns the port of an address.
+func (b *traced) portAt(a netip.Addr) *ports.Port {
+	if _, ok := b.router.Attached[a]; ok {
+		return b.ports[a]
+	}
+	return b.uplink
+}
+
+// Trace implements backends.Backend.
+func (b *traced) Trace(f api.Flow) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.synced {
+		if err := b.s.OVN.Sync(context.Background()); err != nil {
+			return err.Error()
+		}
+		b.synced = true
+	}
+	src, dst := b.portAt(f.Src), b.portAt(f.Dst)
+	out, err := b.s.OVN.Trace(context.Background(), b.network, src.ID, microflow(f, src.MACAddress, dst.MACAddress))
+	if err != nil {
+		return err.Error()
+	}
+	return out
+}
+
+// Verdict implements backends.Backend.
+func (b *traced) Verdict(f api.Flow) api.Action {
+	b.mu.Lock()
+	dst := b.portAt(f.Dst)
+	same := dst == b.portAt(f.Src)
+	b.mu.Unlock()
+	const shown = 6 // ovn-trace abbreviates UUIDs
+	if same || strings.Contains(b.Trace(f), fmt.Sprintf("output(%q)", dst.ID[:shown])) {
+		return api.Permit // packets of a port to itself do not cross the network
+	}
+	return api.Deny
+}
+
+// pods makes the ports of the pods that are rendered.
+type pods struct {
+	renderer.Renderer
+	b *traced
+}
+
+func (p pods) Unwrap() renderer.Renderer { return p.b.groups }
+
+func (p pods) NewTxn(resync bool) renderer.Txn {
+	p.b.mu.Lock()
+	defer p.b.mu.Unlock()
+	return &podsTxn{Txn: p.Renderer.NewTxn(resync), b: p.b}
+}
+
+type podsTxn struct {
+	renderer.Txn
+	b     *traced
+	addrs []netip.Addr
+}
+
+func (t *podsTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	t.Txn.Render(pod, cfg)
+	t.addrs = append(t.addrs, cfg.IPs...)
+}
+
+func (t *podsTxn) Remove(pod api.PodID) {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	t.Txn.Remove(pod)
+}
+
+func (t *podsTxn) Commit(ctx context.Context) error {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	for _, a := range t.addrs {
+		if t.b.ports[a] != nil {
+			continue
+		}
+		p, err := ports.Create(ctx, t.b.admin, ports.CreateOpts{NetworkID: t.b.network, FixedIPs: []ports.IP{{IPAddress: a.String()}}}).Extract()
+		if err != nil {
+			return err
+		}
+		t.b.ports[a] = p
+	}
+	t.b.synced = false
+	return t.Txn.Commit(context.WithoutCancel(ctx)) // a slow Neutron takes longer than a plugin grants
+}
+
+// TestOVNAnswersTheRecordedSuites replays recorded suites: policies become security groups in
+// Neutron, those become ACLs in OVN, and ovn-trace says what these do. SLUICE_NEUTRON_CASES asks
+// every n-th case only; all take an hour.
+func TestOVNAnswersTheRecordedSuites(t *testing.T) {
+	stride := 40
+	if v := os.Getenv("SLUICE_NEUTRON_CASES"); v != "" {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 1 {
+			t.Fatalf("SLUICE_NEUTRON_CASES is %q: want a number from 1", v)
+		}
+		stride = n
+	}
+	s := need(t, true)
+	kind := replay.Over(backends.Kind{Name: "ovn", Slow: true, New: func(prompt func()) (backends.Backend, error) { return newTraced(s, prompt) }})
+	for _, file := range conformance.Policies {
+		t.Run(file, func(t *testing.T) {
+			suite := *conformance.Need(t, file)
+			all := suite.Cases
+			suite.Cases = nil
+			for i := 0; i < len(all); i += stride {
+				suite.Cases = append(suite.Cases, all[i])
+			}
+			r, err := replay.Run(t.Context(), file, &suite, conformance.Addressings[0], kind, replay.Options{Stride: 7})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Log(r.Summary())
+			for _, m := range r.Reports {
+				t.Error(m)
+			}
+			if r.Mismatches > 0 || r.Cases != len(suite.Cases) || r.Probes == 0 {
+				t.Errorf("%d mismatches, %d of %d cases, %d probes", r.Mismatches, r.Cases, len(suite.Cases), r.Probes)
+			}
+		})
+	}
+}
