@@ -1,12 +1,9 @@
 package model
 
-// LeaderKey returns the key that exists while a reflector follows the cluster and writes its state.
-// Its value is the JSON of a Leader.
-func LeaderKey(prefix string) string { return prefix + "/ksr/leader" }
-
-// NeutronLeaderKey returns the key that exists while a sluice-neutron changes security groups. Its
+// LeaderKey returns the key that exists while a program leads: "ksr", a reflector that follows the
+// cluster and writes its state, or "neutron", a sluice-neutron that changes security groups. Its
 // value is the JSON of a Leader.
-func NeutronLeaderKey(prefix string) string { return prefix + "/neutron/leader" }
+func LeaderKey(prefix, program string) string { return prefix + "/" + program + "/leader" }
 
 // Leader identifies the active reflector, or the active sluice-neutron.
 type Leader struct {

@@ -158,7 +158,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	runs(ctx, a.serve)
 	if a.cfg.Reflected() {
 		runs(ctx, func(ctx context.Context) error {
-			return a.heartbeat.follow(ctx, a.store, model.LeaderKey(a.cfg.Store.Prefix), a.log)
+			return a.heartbeat.follow(ctx, a.store, model.LeaderKey(a.cfg.Store.Prefix, "ksr"), a.log)
 		})
 	}
 	if a.own.Interval > 0 && a.own.Name != "" {

@@ -187,7 +187,7 @@ func TestCheckAsksEtcd(t *testing.T) {
 	want(empty["node in etcd"], preflight.Warning, "no Pod or Node object names any node")
 
 	write(t, reflect.NewReflector(server.Client(), model.DefaultPrefix, discard), twoNodes)
-	leader := model.Entry{Key: model.LeaderKey(model.DefaultPrefix), Value: []byte("{}")}
+	leader := model.Entry{Key: model.LeaderKey(model.DefaultPrefix, "ksr"), Value: []byte("{}")}
 	if err := server.Client().Write(t.Context(), []model.Entry{leader}, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func (s *storeCheck) asked(question func(context.Context) (preflight.Finding, er
 }
 
 func (s *storeCheck) reflector(ctx context.Context) (preflight.Finding, error) {
-	revision, err := s.store.Revision(ctx, model.LeaderKey(s.cfg.Store.Prefix))
+	revision, err := s.store.Revision(ctx, model.LeaderKey(s.cfg.Store.Prefix, "ksr"))
 	if err != nil || revision > 0 {
 		return preflight.Fine("it writes below %s/", s.cfg.Store.Prefix), err
 	}

@@ -122,7 +122,7 @@ func standBy(ctx context.Context, cfg config.Config, log *slog.Logger, store *kv
 		}
 		g.Go(func() error { return serve.Server{Handler: standingBy(), Log: log}.Serve(serving, l) })
 	}
-	term, err = store.Lead(serving, model.NeutronLeaderKey(cfg.Store.Prefix), value, cfg.Neutron.LeaderTTL)
+	term, err = store.Lead(serving, model.LeaderKey(cfg.Store.Prefix, "neutron"), value, cfg.Neutron.LeaderTTL)
 	cancel()
 	return term, errors.Join(err, ended(g.Wait()))
 }

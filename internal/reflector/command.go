@@ -111,7 +111,7 @@ func openStore(ctx context.Context, cfg Config, log *slog.Logger) (*kvstore.Clie
 	server, err := embedded.Start(ctx, embedded.Config{
 		Dir: cfg.Embedded.Dir, ClientURL: cfg.Embedded.Listen,
 		TLS:      embedded.TLS{Cert: cfg.Embedded.Cert, Key: cfg.Embedded.Key, ClientCA: cfg.Embedded.ClientCA},
-		Writable: []string{model.StatusRoot(cfg.EtcdPrefix), model.VswitchRoot(cfg.EtcdPrefix), model.NeutronLeaderKey(cfg.EtcdPrefix)},
+		Writable: []string{model.StatusRoot(cfg.EtcdPrefix), model.VswitchRoot(cfg.EtcdPrefix), model.LeaderKey(cfg.EtcdPrefix, "neutron")},
 		Log:      log.With("plugin", "etcd"),
 	})
 	if err != nil {

@@ -98,7 +98,7 @@ func (r *Reflector) lead(ctx context.Context) error {
 		if !r.agentsAreFit(ctx) || !r.identify(ctx) {
 			continue
 		}
-		term, err := r.store.Lead(ctx, model.LeaderKey(r.cfg.EtcdPrefix), value, r.cfg.LeaderTTL)
+		term, err := r.store.Lead(ctx, model.LeaderKey(r.cfg.EtcdPrefix, "ksr"), value, r.cfg.LeaderTTL)
 		if err != nil {
 			return err
 		}

@@ -75,8 +75,8 @@ func answer[T any](t *testing.T, rec *httptest.ResponseRecorder) (out T) {
 	return out
 }
 
-// TestUIPageIsComplete: every file that another one names is there, with its type, and nothing comes
-// from elsewhere.
+// TestUIPageIsComplete: every file that another one names is there, with its type, and nothing
+// comes from elsewhere.
 func TestUIPageIsComplete(t *testing.T) {
 	h := of(explain.Manifests{}, Guard{Token: secret})
 	if rec := ask(h, "GET", Path, ""); rec.Code != http.StatusOK || !strings.HasPrefix(rec.Header().Get("Content-Type"), "text/html") {

@@ -149,7 +149,6 @@ type PacketVerdict struct {
 	Interface uint32        `json:"interface"`
 	Direction api.Direction `json:"direction"` // the pod's view
 	Action    api.Action    `json:"action"`
-	Audit     bool          `json:"audit,omitempty"`  // it is permitted, and policies in audit mode would deny it
 	Reason    string        `json:"reason,omitempty"` // why it was dropped: policy, or what is wrong with the packet
 	Flow      api.Flow      `json:"flow"`
 	Src       Party         `json:"src"`
@@ -171,6 +170,7 @@ type MatchedRule struct {
 	Rule    *int         `json:"rule,omitempty"`
 	Match   string       `json:"match,omitempty"`
 	Origins []api.Origin `json:"origins,omitempty"`
+	Audit   bool         `json:"audit,omitempty"` // it permits, and policies in audit mode would deny
 }
 
 // WatchEnd is the last line of a watch that fails while the agent keeps running.

@@ -153,7 +153,7 @@ func TestClientRolesOfGuideGrantLeast(t *testing.T) {
 	const prefix = model.DefaultPrefix
 	state := put(model.Root(prefix) + "pod/shop/web")
 
-	term, err := reflector.Lead(t.Context(), model.LeaderKey(prefix), []byte("{}"), time.Minute)
+	term, err := reflector.Lead(t.Context(), model.LeaderKey(prefix, "ksr"), []byte("{}"), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestClientRolesOfGuideGrantLeast(t *testing.T) {
 		if _, err := c.Status(t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		for _, key := range []string{state[0].Key, model.LeaderKey(prefix), model.VswitchRoot(prefix) + "node-1/x", model.StatusRoot(prefix) + "node-2", model.StatusRoot(prefix) + "node-10",
+		for _, key := range []string{state[0].Key, model.LeaderKey(prefix, "ksr"), model.VswitchRoot(prefix) + "node-1/x", model.StatusRoot(prefix) + "node-2", model.StatusRoot(prefix) + "node-10",
 			model.StatusRoot(prefix) + "node-1/x", model.StatusRoot(prefix), "/else"} {
 			if err := c.Write(t.Context(), put(key), nil); err == nil || !strings.Contains(err.Error(), "permission denied") {
 				t.Errorf("%s: the agent writes %s: %v", name, key, err)

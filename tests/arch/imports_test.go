@@ -24,7 +24,7 @@ var mayImport = []struct {
 	{"plugins/ksr/decode", []string{"api/...", "plugins/ksr/strict", "plugins/ksr/kinds", "plugins/ksr/legacy"}},
 	{"plugins/ksr/convert", []string{"api/...", "plugins/ksr/strict", "plugins/ksr/kinds", "plugins/ksr/legacy"}},
 	{"plugins/ksr/reflect", []string{"api/..."}},
-	{"plugins/ksr/kube", []string{"api/...", "plugins/ksr/decode", "plugins/ksr/convert"}},
+	{"plugins/ksr/kube", []string{"api/...", "plugins/ksr/decode", "plugins/ksr/convert", "plugins/ksr/kinds"}},
 	{"plugins/kvstore", []string{"api/..."}}, // etcd, for programs that embed a source
 	{"plugins/statefile", []string{"api/..."}},
 	{"plugins/follow", []string{"api/..."}}, // the loop of all that follow the store

@@ -43,7 +43,7 @@ func TestReflectorServesEmbeddedEtcd(t *testing.T) {
 		t.Errorf("a restart made %s writes", n)
 	}
 	state := reader(t, []string{address})
-	if err := state.Write(t.Context(), nil, []string{model.LeaderKey(model.DefaultPrefix)}); err == nil || !strings.Contains(err.Error(), "may write below") {
+	if err := state.Write(t.Context(), nil, []string{model.LeaderKey(model.DefaultPrefix, "ksr")}); err == nil || !strings.Contains(err.Error(), "may write below") {
 		t.Errorf("a client of the network may delete the key of the leader: %v", err)
 	}
 	c.remove("NetworkPolicy", "demo", "server")

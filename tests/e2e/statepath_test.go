@@ -51,7 +51,7 @@ func hostileEntries(t *testing.T) []model.Entry {
 		out = append(out, model.Entry{Key: fmt.Sprintf("%snetworkpolicy/demo/server", root), Value: value}, // in place of what is in force
 			model.Entry{Key: model.StatusRoot(model.DefaultPrefix) + fmt.Sprintf("evil-%d\x1b", i), Value: value},
 			model.Entry{Key: model.VswitchRoot(model.DefaultPrefix) + fmt.Sprintf("node-1/interface/demo/%d\n", i), Value: value},
-			model.Entry{Key: model.LeaderKey(model.DefaultPrefix), Value: value})
+			model.Entry{Key: model.LeaderKey(model.DefaultPrefix, "ksr"), Value: value})
 	}
 	return out
 }

@@ -103,9 +103,8 @@ func (t *record) view(node string) view.PacketVerdict {
 		Time: t.Time, Node: node, Renderer: t.Decision.Renderer, Pod: t.Pod, Interface: t.Interface, Direction: t.Direction, Action: t.Action,
 		Reason: t.Reason, Flow: t.Flow, Src: t.src.view(t.Flow.Src), Dst: t.dst.view(t.Flow.Dst), Bytes: t.Bytes, Packets: t.Packets, Missed: t.Missed,
 	}
-	v.Audit = t.audited()
 	if d := t.Decision; d.Rule >= 0 {
-		v.MatchedRule = view.MatchedRule{Table: d.Table, Rule: &d.Rule, Match: d.Match.String(), Origins: d.Origins}
+		v.MatchedRule = view.MatchedRule{Table: d.Table, Rule: &d.Rule, Match: d.Match.String(), Origins: d.Origins, Audit: t.audited()}
 	}
 	return v
 }

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
-	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
 // TestConvertReadsTheMode: only the exact word sets audit mode; what is no mode is reported by
@@ -20,7 +20,7 @@ func TestConvertReadsTheMode(t *testing.T) {
 		"audit": {true, false}, "enforce": {false, false}, "": {false, true}, "Audit": {false, true}, "audit ": {false, true},
 		"audit\x1b[2J": {false, true}, strings.Repeat("audit", 1<<18): {false, true}, "\u202eaudit": {false, true},
 	} {
-		set := map[string]string{model.ModeAnnotation: mode}
+		set := map[string]string{kinds.ModeAnnotation: mode}
 		for _, obj := range []any{
 			&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", Annotations: set}},
 			&v1alpha1.AdminNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: set}, Spec: v1alpha1.AdminNetworkPolicySpec{Subject: v1alpha1.AdminNetworkPolicySubject{Namespaces: subject}}},

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
 // strip removes, in place, what convert.ToModel does not read. It is applied to every object right
@@ -42,10 +42,10 @@ func strip(obj any) {
 		o.Annotations = annotations
 		o.Spec, o.Status = corev1.NamespaceSpec{}, corev1.NamespaceStatus{}
 	case *networkingv1.NetworkPolicy:
-		mode, set := o.Annotations[model.ModeAnnotation]
+		mode, set := o.Annotations[kinds.ModeAnnotation]
 		stripMeta(&o.ObjectMeta)
 		if set {
-			o.Annotations = map[string]string{model.ModeAnnotation: mode}
+			o.Annotations = map[string]string{kinds.ModeAnnotation: mode}
 		}
 	case *corev1.Service:
 		stripMeta(&o.ObjectMeta)
@@ -64,10 +64,10 @@ func strip(obj any) {
 
 // stripAnnotations keeps only the mode of a policy.
 func stripAnnotations(o *unstructured.Unstructured) {
-	mode, set := o.GetAnnotations()[model.ModeAnnotation]
+	mode, set := o.GetAnnotations()[kinds.ModeAnnotation]
 	unstructured.RemoveNestedField(o.Object, "metadata", "annotations")
 	if set {
-		o.SetAnnotations(map[string]string{model.ModeAnnotation: mode})
+		o.SetAnnotations(map[string]string{kinds.ModeAnnotation: mode})
 	}
 }
 

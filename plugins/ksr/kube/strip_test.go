@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/randfill"
 
-	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/ksr/convert"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
 // filled returns objects whose fields are all set at random.
@@ -23,7 +23,7 @@ func filled(seed int64) []runtime.Object {
 			c.FillNoCustom(m)
 			m.Name, m.Namespace = "name", "space"
 			if mode := []string{"", "audit", "odd"}[c.Intn(3)]; mode != "" {
-				m.Annotations = map[string]string{model.ModeAnnotation: mode, "other": "x"}
+				m.Annotations = map[string]string{kinds.ModeAnnotation: mode, "other": "x"}
 			}
 		},
 		func(p *corev1.ContainerPort, c randfill.Continue) {

@@ -133,7 +133,7 @@ func (m *moderniser) deny(namespace, source string) {
 		if !taken {
 			break
 		}
-		if np, ok := other.Object.(*networkingv1.NetworkPolicy); ok && isolatesAll(&np.Spec) && np.Annotations[model.ModeAnnotation] == "" {
+		if np, ok := other.Object.(*networkingv1.NetworkPolicy); ok && isolatesAll(&np.Spec) && np.Annotations[kinds.ModeAnnotation] == "" {
 			return // it was already converted
 		}
 		m.out.Problems = append(m.out.Problems, api.Problem{Source: other.Source, Object: id.String(), Field: "metadata.name",

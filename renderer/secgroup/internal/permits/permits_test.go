@@ -41,8 +41,8 @@ func drawRule(t *rapid.T) api.ContivRule {
 	return r
 }
 
-// TestOfPermitsWhatTheFirstMatchDoes asks the list and the permits about the corners of all rules.
-func TestOfPermitsWhatTheFirstMatchDoes(t *testing.T) {
+// TestPermitsFollowFirstMatch asks the list and the permits about the corners of all rules.
+func TestPermitsFollowFirstMatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := append(rapid.SliceOfN(rapid.Custom(drawRule), 0, 8).Draw(t, "rules"), api.ContivRule{})
 		list := Of(renderer.NewRuleList(rules, nil), source)
@@ -81,7 +81,7 @@ func permitted(l *List, f api.Flow) bool {
 	return false
 }
 
-func TestOfNothingPermitsEverything(t *testing.T) {
+func TestPermitsOfNoListAreAll(t *testing.T) {
 	l := Of(nil, source)
 	if len(l.Permits) != 1 || !l.Permits[0].Remotes[0].IsAny() || l.Permits[0].Protocol != api.AnyProtocol {
 		t.Errorf("a nil list is %+v", l)
@@ -94,8 +94,8 @@ func TestOfNothingPermitsEverything(t *testing.T) {
 	}
 }
 
-// TestOfDoesNotRepeatWhatAnyoneMayDo: a permit for any remote covers others.
-func TestOfDoesNotRepeatWhatAnyoneMayDo(t *testing.T) {
+// TestPermitsOfAnyoneAreNotRepeated: a permit for any remote covers others.
+func TestPermitsOfAnyoneAreNotRepeated(t *testing.T) {
 	tcp := func(n api.Net, p api.PortRange) api.ContivRule {
 		return api.ContivRule{Action: api.Permit, Src: n, Protocol: api.TCP, DstPort: p}
 	}

@@ -1,4 +1,4 @@
-package model
+package kinds
 
 // ModeAnnotation is the annotation of a policy of any kind that sets its mode: "audit" permits what
 // only this policy denies, and counts it.
