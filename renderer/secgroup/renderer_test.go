@@ -328,8 +328,8 @@ func TestRendererWaitsForPorts(t *testing.T) {
 	}
 }
 
-// TestRendererFinishesWhatItBegan: bulk creations that work, but whose answers are lost, do not make
-// it begin again.
+// TestRendererFinishesWhatItBegan: bulk creations that work, but whose answers are lost, do not
+// make it begin again.
 func TestRendererFinishesWhatItBegan(t *testing.T) {
 	s := stack(t, pooled())
 	s.Late = true
