@@ -1,6 +1,7 @@
 package secgroup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,9 +12,9 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Largest calls. Neutron creates 100 to 200 rules in a second.
+// Largest calls. Neutron creates 100 to 200 rules in a second, but with OVN only five.
 const (
-	maxBulk      = 200
+	maxBulk      = 100
 	maxAddresses = 1000
 )
 
@@ -224,13 +225,14 @@ func (x *reconciler) find() {
 // one, whichever takes fewer calls.
 func (x *reconciler) group(ctx context.Context, key string) error {
 	rules := x.contents[key]
-	g := x.reusable(key)
+	name := x.r.namePrefix() + key
+	g := cmp.Or(x.reusable(key), x.unfinished(name))
 	if g == nil {
-		res, err := x.call(ctx, Op{Kind: CreateGroup, Name: x.r.namePrefix() + key})
+		res, err := x.call(ctx, Op{Kind: CreateGroup, Name: name})
 		if err != nil {
 			return err
 		}
-		g = x.held.group(res.ID, res.Rules)
+		g = x.held.group(res.ID, name, res.Rules)
 	}
 	if err := x.add(ctx, g, rules); err != nil {
 		return err
@@ -239,6 +241,26 @@ func (x *reconciler) group(ctx context.Context, key string) error {
 		return err
 	}
 	x.ids[key] = g.id
+	return nil
+}
+
+// unfinished returns the group that an earlier Commit began for the same content and that no port
+// has; nil if there is none. So calls that take longer than their time do not begin anew for ever.
+func (x *reconciler) unfinished(name string) *heldGroup {
+	worn := map[string]bool{}
+	for _, p := range x.held.ports {
+		for _, id := range p.Groups {
+			worn[id] = true
+		}
+	}
+	for _, id := range x.ids {
+		worn[id] = true // another content has it
+	}
+	for _, id := range slices.Sorted(maps.Keys(x.held.groups)) {
+		if g := x.held.groups[id]; g.name == name && !worn[id] {
+			return g
+		}
+	}
 	return nil
 }
 

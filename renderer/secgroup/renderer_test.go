@@ -328,6 +328,34 @@ func TestRendererWaitsForPorts(t *testing.T) {
 	}
 }
 
+// TestRendererFinishesWhatItBegan: bulk creations that work, but whose answers are lost, do not
+// make it begin again.
+func TestRendererFinishesWhatItBegan(t *testing.T) {
+	s := stack(t, pooled())
+	s.Late = true
+	var nets []string
+	for i := range 250 {
+		nets = append(nets, fmt.Sprintf("10.%d.%d.0/25", 9+i/125, 2*(i%125)))
+	}
+	pods := map[api.PodID]renderer.PodConfig{web: closedTo("10.0.0.1", nets...)}
+	for _, call := range []int{3, 2} { // after the inventory, and the creation of the group
+		s.FailNext(call)
+		if err := commit(t, s, pods); err == nil {
+			t.Fatal("no call failed")
+		}
+	}
+	s.FailNext(0)
+	must(t, s, nil)
+	ops, _ := s.Calls()
+	count := map[secgroup.OpKind]int{}
+	for _, op := range ops {
+		count[op.Kind]++
+	}
+	if count[secgroup.CreateGroup] != 1 || count[secgroup.CreateRules] != 3 || !s.Passes(flow("10.9.0.1", "10.0.0.1", 80)) {
+		t.Errorf("the calls were %q", kinds(ops))
+	}
+}
+
 // TestRendererStopsWhereNothingAnswers: a Neutron that fails is not asked about every port.
 func TestRendererStopsWhereNothingAnswers(t *testing.T) {
 	s := stack(t, pooled())

@@ -24,14 +24,14 @@ type held struct {
 
 // heldGroup is a group of ours. Its rules name address groups by their IDs.
 type heldGroup struct {
-	id    string
-	rules map[Rule][]string // IDs
+	id, name string
+	rules    map[Rule][]string // IDs
 }
 
 func newHeld(inv *Inventory) *held {
 	h := &held{groups: map[string]*heldGroup{}, addrs: map[string]*AddressGroup{}, names: map[string]string{}}
 	for _, g := range inv.Groups {
-		h.group(g.ID, g.Rules)
+		h.group(g.ID, g.Name, g.Rules)
 	}
 	for i := range inv.AddressGroups {
 		a := inv.AddressGroups[i]
@@ -44,8 +44,8 @@ func newHeld(inv *Inventory) *held {
 	return h
 }
 
-func (h *held) group(id string, rules []InstalledRule) *heldGroup {
-	g := &heldGroup{id, map[Rule][]string{}}
+func (h *held) group(id, name string, rules []InstalledRule) *heldGroup {
+	g := &heldGroup{id, name, map[Rule][]string{}}
 	for _, r := range rules {
 		g.rules[r.Rule] = append(g.rules[r.Rule], r.ID)
 	}

@@ -24,8 +24,9 @@ import (
 	"github.com/sluice-net/sluice/renderer/secgroup"
 )
 
-// DefaultTimeout is the default of Options.Timeout. Bulk creation of 200 rules takes 1 to 2 s.
-const DefaultTimeout = 30 * time.Second
+// DefaultTimeout is the default of Options.Timeout. Bulk creation of 100 rules takes a second, with
+// OVN 20 s.
+const DefaultTimeout = time.Minute
 
 // Options configure a Client.
 type Options struct {
