@@ -185,7 +185,7 @@ churn-vpp: ## Have pods, policies and agents come and go under traffic on a real
 	SLUICE_VPP_BIN=$(SLUICE_VPP_BIN) SLUICE_VPP_CHURN=$(CHURN) go test -count 1 -timeout 0 -v -run '^TestVPPChurn$$' ./tests/e2e
 
 test-neutron: ## Run the tests on a real Neutron with MariaDB and with OVN (root; Debian's neutron-common, mariadb-server, ovn-central, openvswitch-switch; SLUICE_NEUTRON_CASES=1 replays all recorded cases, for hours)
-	go test -count 1 -timeout 12h -v ./tests/neutron
+	SLUICE_NEUTRON=1 go test -count 1 -timeout 12h -v ./tests/neutron
 
 test-xdp: ## Run the tests of the XDP renderer in the kernel in full: every mode, every flow, every suite (root; some minutes)
 	SLUICE_LONG=1 go test -count 1 -timeout 30m ./renderer/xdp/...

@@ -41,7 +41,7 @@ func TestCompletionOffersNamesOfAgent(t *testing.T) {
 		"watch verdicts -n ":                    "data platform shop",
 		"watch verdicts -n data ":               "postgres-0 redis-0 search-0",
 		"watch verdicts --direction ":           "ingress egress",
-		"watch verdicts --action ":              "deny permit all",
+		"watch verdicts --action ":              "deny permit all audit",
 		"get pods -o ":                          "wide name json yaml jsonpath= go-template=",
 		"explain shop/web-0 data/":              "data/postgres-0: data/redis-0: data/search-0: platform/dns-0: platform/gateway-0: platform/gateway-1: platform/prometheus-0: shop/batch-0: shop/cart-0: shop/catalog-0: shop/checkout-0: shop/web-0: shop/web-1:",
 		"get nosuch ":                           "",

@@ -41,7 +41,7 @@ func enforced(s cluster.State) cluster.State {
 func TestAuditIsTheStateWithoutThePolicies(t *testing.T) {
 	audited, denied := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		s := uniqueTiers(cluster.Gen(cluster.SmallWithSharedAddresses()).Draw(t, "state"))
+		s := uniqueTiers(cluster.Gen(cluster.SmallWithAudit()).Draw(t, "state"))
 		inAudit := func(o metav1.Object) bool { return o.GetAnnotations()[oracle.ModeAnnotation] == "audit" }
 		o, less, all := oracle.New(s), oracle.New(without(s, inAudit)), oracle.New(enforced(s))
 		for _, f := range cluster.DrawFlows(t, s, 60) {

@@ -25,7 +25,7 @@ const (
 )
 
 // Expansion implements renderer.Expander.
-func (r *Renderer) Expansion() (namespace, node int, perPod bool) { return 1 << 19, 1 << 20, false }
+func (r *Renderer) Expansion() (namespace, node int, perPod bool) { return 1 << 26, 1 << 27, false }
 
 // embeddedVersion is the version prefix of the embedded vswitch, which matches SCTP ports.
 // Everything else is treated as VPP, because the API does not report it. VPP parses only ports of

@@ -94,7 +94,7 @@ func sctpPort(first, last uint32) *model.NetworkPolicy_Port {
 }
 
 func TestUnenforcedReportsPortsOfSCTP(t *testing.T) {
-	const said = " stack renderer acl: this vswitch does not match ports of SCTP: traffic that only this rule permits stays denied (local pods: "
+	const said = " dataplane renderer acl: this vswitch does not match ports of SCTP: traffic that only this rule permits stays denied (local pods: "
 	for _, c := range []struct {
 		name    string
 		options vswitch.Options

@@ -12,4 +12,4 @@ const (
 func (r *Renderer) Unenforced() []renderer.Unenforced { return r.published.Load().unenforced }
 
 // Expansion implements renderer.Expander.
-func (r *Renderer) Expansion() (namespace, node int, perPod bool) { return 1 << 19, 1 << 20, false }
+func (r *Renderer) Expansion() (namespace, node int, perPod bool) { return 1 << 26, 1 << 27, false }

@@ -35,7 +35,7 @@ const (
 
 // Expansion implements renderer.Expander. VPP takes one message for each rule, and compares it with
 // others.
-func (r *Renderer) Expansion() (namespace, node int, perPod bool) { return 1 << 16, 1 << 18, true }
+func (r *Renderer) Expansion() (namespace, node int, perPod bool) { return 1 << 26, 1 << 27, true }
 
 // Ports is the byte order in which the vswitch keeps the ports of session rules.
 type Ports uint8

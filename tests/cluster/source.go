@@ -43,7 +43,14 @@ func FromRapid(t *rapid.T) Source { return rapidSource{t} }
 // Small is what property tests start from: everything that is odd, in a cluster
 // that a person can read when a test fails.
 func Small() Config {
-	return Config{Namespaces: 3, Nodes: 2, Pods: 8, Policies: 6, Admin: 3, IPv6: true, Odd: true, Audit: true}
+	return Config{Namespaces: 3, Nodes: 2, Pods: 8, Policies: 6, Admin: 3, IPv6: true, Odd: true}
+}
+
+// SmallWithAudit is a Small in which some policies are in audit mode.
+func SmallWithAudit() Config {
+	cfg := Small()
+	cfg.Audit = true
+	return cfg
 }
 
 // SmallWithSharedAddresses is a Small in which several pods may have one address.

@@ -20,7 +20,7 @@ func TestPlayExplanations(t *testing.T) {
 		t.Parallel()
 		explained := 0
 		rapid.Check(t, func(t *rapid.T) {
-			d := draw(t, kind, World{Config: cluster.Small()})
+			d := draw(t, kind, World{Config: cluster.SmallWithAudit()})
 			defer closing(t, d.machine.Close)
 			f := d.machine.fleet
 			e := f.Expect(d.machine.State())

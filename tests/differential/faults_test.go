@@ -120,6 +120,7 @@ func hunt(t *testing.T, o Options) (Case, *harness.Violation) {
 	for seed := range uint64(sequencesToFind) {
 		src := cluster.NewRand(seed)
 		w := DrawWorld(src)
+		w.Config.Audit = false // what is permitted for the sake of a mode hides faults
 		c, _, err := Play(t.Context(), o, src, w, eventsToFind)
 		if d := harness.ViolationOf(err); d != nil {
 			return c, d

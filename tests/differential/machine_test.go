@@ -11,7 +11,7 @@ import (
 
 // worlds are the kinds of clusters that are drawn.
 var worlds = map[string]World{
-	"two nodes":        {Config: cluster.Small()},
+	"two nodes":        {Config: cluster.SmallWithAudit()},
 	"one node":         {Config: cluster.Config{Namespaces: 2, Nodes: 1, Pods: 8, Policies: 8, IPv6: true, Odd: true, Audit: true}},
 	"four nodes":       {Config: cluster.Config{Namespaces: 3, Nodes: 4, Pods: 14, Policies: 10, Admin: 6, IPv6: true, Odd: true, Audit: true}},
 	"deny node":        {Config: cluster.Small(), DenyNode: true},

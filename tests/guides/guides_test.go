@@ -40,6 +40,8 @@ var elsewhere = map[string]string{
 	"sed ":                            "make test-install",
 	"sha256sum --check ":              "deploy/release TestChecksumsNameEveryFile",
 	"skopeo copy ":                    "deploy/release TestImages",
+	"ssh -L 8417:/run/sluice/":        "internal/agent TestPageIsOnTheSocket",
+	"ssh -L 8417:127.0.0.1:8417 ":     "internal/cli TestUIShowsAnAgent",
 	"SLUICE_VPP_BIN=":                 "make test-kube",
 	"sluice-agent check --config ":    "deploy/release TestSettingsFilesNameSettings",
 	"sluice-agent run --node node-1 --etcd-prefix /sluice/none ": "tests/e2e TestVPPIsEmptiedAsInGuide",
@@ -47,6 +49,7 @@ var elsewhere = map[string]string{
 	"sluice-ksr --embedded-etcd ":                                "tests/e2e TestReflectorServesEmbeddedEtcd",
 	"sluice-ksr --kubeconfig ":                                   "tests/e2e TestAgentFollowsClusterFromAPIToTables",
 	"sluice-ksr --traces-":                                       "tests/e2e TestTraceFollowsChangeToDataplane",
+	"sluice-neutron ":                                            "tests/neutron TestDaemonEnforcesWhileItLeads",
 	"sluicectl store accept ":                                    "tests/e2e TestVPPIsEmptiedAsInGuide",
 	"sluicectl store certificates ":                              "make test-install",
 	"sluicectl watch verdicts":                                   "tests/e2e TestVerdictsOfKernelAreFollowed",
@@ -59,21 +62,28 @@ var elsewhere = map[string]string{
 
 // printed are the pages whose consoles internal/cli TestGuidesShowPrintedOutput runs, and compares
 // with what they show.
-var printed = []string{"docs/guide/explain.md", "docs/guide/preview.md", "docs/guide/sluicectl.md"}
+var printed = []string{"docs/guide/explain.md", "docs/guide/preview.md", "docs/guide/sluicectl.md", "docs/guide/verdicts.md"}
 
 // negative are the commands that end with code 1, and what they print then.
 var negative = map[string]string{
-	"bin/sluicectl diff -f docs/examples/preview/cart.yaml":       "^opened ",
-	"bin/sluicectl explain shop/checkout-0 svc/shop/backend:http": "^DENIED ",
-	"bin/sluicectl explain blue/web blue/db:9187":                 "^DENIED ",
-	"bin/sluicectl explain blue/web monitoring/prometheus:9090":   "^DENIED ",
-	"bin/sluicectl explain green/web blue/web:8080":               "^DENIED ",
-	"bin/sluicectl explain shop/web-0 data/postgres-0:5432/tcp":   "^DENIED ",
-	"sluice-agent cleanup --all --xdp-pins /sys/fs/bpf/other":     "there is no folder with pins",
+	"bin/sluicectl diff -f docs/examples/preview/cart.yaml":          "^opened ",
+	"bin/sluicectl explain shop/checkout-0 svc/shop/backend:http":    "^DENIED ",
+	"bin/sluicectl explain blue/web blue/db:9187":                    "^DENIED ",
+	"bin/sluicectl explain blue/web monitoring/prometheus:9090":      "^DENIED ",
+	"bin/sluicectl explain green/web blue/web:8080":                  "^DENIED ",
+	"bin/sluicectl explain shop/web-0 data/postgres-0:5432/tcp":      "^DENIED ",
+	"sluice-agent bundle --config /etc/sluice/agent.yaml node-8.tgz": "node-8.tgz written",
+	"sluice-agent cleanup --all --xdp-pins /sys/fs/bpf/other":        "there is no folder with pins",
+}
+
+// endless are the commands that run until they are interrupted, and what they print before.
+var endless = map[string]string{
+	"bin/sluicectl ui": "until this program is interrupted",
+	"sluicectl ui":     "until this program is interrupted",
 }
 
 // programNames are what lines of commands begin with: a block with one is marked as a shell's.
-var programNames = regexp.MustCompile(`(?m)^(?:\$ |(?:bin/)?(?:sluice-agent|sluice-ksr|sluicectl)(?: |$)|(?:make|go|git|docker|kubectl|helm|etcdctl|apt-get|systemctl) )`)
+var programNames = regexp.MustCompile(`(?m)^(?:\$ |(?:bin/)?(?:sluice-agent|sluice-ksr|sluice-neutron|sluicectl)(?: |$)|(?:make|go|git|docker|kubectl|helm|etcdctl|apt-get|systemctl|openssl|ssh) )`)
 
 // pages returns the texts of the guides by path.
 func pages(t *testing.T) map[string]string {
@@ -265,7 +275,8 @@ spec:
 `
 
 // prelude has the functions of a script: stop ends the agent, start runs one until it enforces
-// policies, run runs a command to its end, which has a code, and await does it until the code is 0.
+// policies, run runs a command to its end, which has a code, await does it until the code is 0, and
+// interrupt runs one until it has printed something.
 const prelude = `
 export PATH="$PWD/bin:$PATH" failed=0 pid=
 stop() {
@@ -291,7 +302,17 @@ await() {
 run() {
   echo "+ $3"
   timeout -k 1 60 bash -c "$3" > out.log 2>&1; code=$?
-  [ "$code" = "$1" ] && grep -q -e "$2" out.log && { head -3 out.log; return; }
+  ended "$1" "$2"
+}
+interrupt() {
+  echo "+ $3"
+  timeout -k 1 60 bash -c "exec $3" > out.log 2>&1 & command=$!
+  for _ in $(seq 300); do grep -q -e "$2" out.log && break; sleep 0.1; done
+  kill -INT "$command"; wait "$command"; code=$?
+  ended "$1" "$2"
+}
+ended() {
+  [ "$code" = "$1" ] && { [ -z "$2" ] || grep -q -e "$2" out.log; } && { head -3 out.log; return; }
   failed=1; echo "code $code, want $1 and $2:"; cat out.log
 }
 `
@@ -338,6 +359,9 @@ func scriptOf(path, page string) string {
 				}
 				if polls.MatchString(c) {
 					verb = "await"
+				}
+				if prints, isEndless := endless[c]; isEndless {
+					verb, want = "interrupt", prints
 				}
 				fmt.Fprintf(&b, "%s %d %s %s\n", verb, code, quoted(want), quoted(c))
 			}

@@ -80,7 +80,8 @@ func stage(script string) error {
 	return cmd.Run()
 }
 
-// mounts gives the node empty folders where programs keep what they know of it.
+// mounts gives the node empty folders where programs keep what they know of it, and an /etc of its
+// own with the settings of an installed agent.
 func mounts() error {
 	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
@@ -90,8 +91,17 @@ func mounts() error {
 			return fmt.Errorf("mount %s: %w", folder, err)
 		}
 	}
+	if out, err := exec.CommandContext(context.Background(), "bash", "-c", etc).CombinedOutput(); err != nil {
+		return fmt.Errorf("/etc: %w: %s", err, out)
+	}
 	return os.MkdirAll("/run/vpp", 0o750)
 }
+
+const etc = `set -e
+cp -a /etc /run/etc
+mkdir -p /run/etc/sluice
+cp deploy/systemd/agent.yaml /run/etc/sluice/
+mount --bind /run/etc /etc`
 
 // addresses gives the loopback those of the guides.
 func addresses() error {

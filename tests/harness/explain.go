@@ -72,9 +72,10 @@ func misexplained(v oracle.Verdict, decisions []renderer.Decision) string {
 	return ""
 }
 
-// misaudited compares what decisions audit with a verdict.
+// misaudited compares what decisions audit with a verdict. Security groups are unions of rules,
+// which only name the origins.
 func misaudited(v oracle.Verdict, decisions []renderer.Decision) string {
-	if !v.Allowed {
+	if !v.Allowed || slices.ContainsFunc(decisions, func(d renderer.Decision) bool { return d.Renderer == "secgroup" }) {
 		return ""
 	}
 	audited, by := false, []api.Origin(nil)

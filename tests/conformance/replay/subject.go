@@ -64,7 +64,7 @@ func (k Kind) Need(t *testing.T) {
 // Kinds lists every subject that every machine has: the oracle, and a fleet over every such kind of
 // stack.
 func Kinds() []Kind {
-	return slices.DeleteFunc(kinds(backends.All), func(k Kind) bool { return k.Missing != nil })
+	return slices.DeleteFunc(kinds(backends.Usual()), func(k Kind) bool { return k.Missing != nil })
 }
 
 // Chosen lists every subject that is to be tested. What this machine cannot have is among them, so

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ var All = []Kind{
 	{Name: "xdp", New: newXDP},
 	{Name: "xdp-kernel", New: newXDPKernel, Missing: xdptest.Missing, Slow: true},
 	{Name: "session", New: newSession},
-	{Name: "secgroup", New: newSecgroup, Slow: true},
+	{Name: "secgroup", New: newSecgroup, Alone: true},
 }
 
 // Kind is how to make a backend of one kind.
@@ -33,6 +34,9 @@ type Kind struct {
 	// Slow backends need much more time for a verdict than others. They are asked about fewer
 	// flows, and about fewer states that are drawn at random or sent in another order.
 	Slow bool
+	// Alone has the kind tested only where SLUICE_STACK names it: it needs so much time that other
+	// kinds would be tested less.
+	Alone bool
 }
 
 // Need skips a test where this machine can have no backend of the kind.
@@ -108,9 +112,14 @@ func Chosen(t testing.TB) []Kind {
 	return kinds
 }
 
+// Usual lists the kinds that are tested where SLUICE_STACK names none.
+func Usual() []Kind {
+	return slices.DeleteFunc(slices.Clone(All), func(k Kind) bool { return k.Alone })
+}
+
 func chosen(name string) ([]Kind, error) {
 	if name == "" {
-		return All, nil
+		return Usual(), nil
 	}
 	kind, err := Named(All, name)
 	if err != nil {
