@@ -84,9 +84,9 @@ func TestUIShowsAnAgent(t *testing.T) {
 			t.Errorf("%s: the token %s is not new", name, token)
 		}
 		tokens[token] = true
-		live := "the state is from files"
-		if name == "agent" {
-			live = "kernel dataplane only"
+		verdicts, refused, why := "api/verdicts", 422, "the state is from files"
+		if name == "agent" { // which streams, where the filters are valid
+			verdicts, refused, why = "api/verdicts?action=drop", 400, "want deny, permit, all or audit"
 		}
 		for _, tc := range []struct {
 			method, path, token, body string
@@ -100,7 +100,7 @@ func TestUIShowsAnAgent(t *testing.T) {
 			{"GET", "api/graph", token, "", 200, `"shop/web"`},
 			{"GET", "api/pod?namespace=shop&name=web-0", token, "", 200, `"default-deny"`},
 			{"GET", "api/status", token, "", 200, ""},
-			{"GET", "api/verdicts", token, "", 422, live},
+			{"GET", verdicts, token, "", refused, why},
 			{"POST", "api/explain", token, `{"src":"shop/web-0","dst":"shop/cart-0","port":"http","protocol":"tcp"}`, 200, `"allowed":true`},
 			{"POST", "api/preview", token, preview, 200, `"change":"opened"`},
 			{"POST", "api/change", token, "{}", 405, ""},
