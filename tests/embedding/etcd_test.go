@@ -52,6 +52,9 @@ func TestAgentFollowsEtcd(t *testing.T) {
 		if v.permits("stranger", "server", 80) {
 			return errors.New("policy is not enforced")
 		}
+		if !v.permits("friend", "server", 80) {
+			return errors.New("the server is closed to its friend")
+		}
 		return nil
 	})
 	v.check(t, "friend", "stranger")

@@ -99,7 +99,7 @@ func (c *Configurator) Waiting() int {
 		waiting[pod] = true
 	}
 	for _, t := range c.targets {
-		for _, pod := range t.waiting {
+		for _, pod := range t.held() {
 			waiting[pod] = true
 		}
 	}

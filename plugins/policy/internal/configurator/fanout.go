@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-net/sluice/api"
@@ -28,22 +29,25 @@ type target struct {
 	defers   bool // it deferred a part of its last Commit: renderer.ErrDeferred
 	// start of the oldest Commit that it partly defers; zero if not known
 	since      time.Time
-	unfinished bool                  // it can go on at once: renderer.Deferred
-	waiting    []api.PodID           // meanwhile
+	unfinished bool // it can go on at once: renderer.Deferred
+	// waiting are the pods that wait meanwhile; nil: none. Dump reads it during a commit.
+	waiting    atomic.Pointer[[]api.PodID]
 	unenforced []renderer.Unenforced // as reported after its last Commit
 }
 
 // commit runs in a goroutine of its own and accesses nothing but its target.
 func (t *target) commit(ctx context.Context, txn renderer.Txn) {
 	err := txn.Commit(ctx)
-	t.since, t.unfinished, t.waiting = time.Time{}, false, nil
+	t.since, t.unfinished = time.Time{}, false
+	var waiting []api.PodID
 	if t.defers = errors.Is(err, renderer.ErrDeferred); t.defers {
 		if d, ok := errors.AsType[*renderer.Deferred](err); ok {
 			t.since, t.unfinished = d.Since, d.Unfinished
-			t.waiting = d.Waiting
+			waiting = d.Waiting
 		}
 		err = nil
 	}
+	t.waiting.Store(&waiting)
 	if err != nil {
 		t.status.Failures++
 		t.status.Err = fmt.Errorf("renderer %s: %w", t.status.Name, err)
@@ -57,12 +61,20 @@ func (t *target) commit(ctx context.Context, txn renderer.Txn) {
 	}
 }
 
+// held returns the pods that wait in the renderer.
+func (t *target) held() []api.PodID {
+	if w := t.waiting.Load(); w != nil {
+		return *w
+	}
+	return nil
+}
+
 // targets are all renderers, in the order of Options.
 type targets []*target
 
 // waits reports whether a pod waits in a renderer.
 func (ts targets) waits(pod api.PodID) bool {
-	return slices.ContainsFunc(ts, func(t *target) bool { return slices.Contains(t.waiting, pod) })
+	return slices.ContainsFunc(ts, func(t *target) bool { return slices.Contains(t.held(), pod) })
 }
 
 // err joins the errors of each renderer's last Commit, each with the renderer's name.
