@@ -147,7 +147,9 @@ func (x *expansion) permit(p permits.Permit) bool {
 		}
 	}
 	for _, prefix := range permits.Expand(inline, x.members) {
-		r.IPv6 = !prefix.Addr().Is4()
+		if r.IPv6 = !prefix.Addr().Is4(); !possible(r.Protocol, r.IPv6) {
+			continue
+		}
 		if r.Remote = prefix; prefix.Bits() == 0 {
 			r.Remote = netip.Prefix{}
 		}
@@ -166,7 +168,8 @@ func (x *expansion) isInline(r permits.Remote) bool {
 	return own || !sets && len(permits.Expand([]permits.Remote{r}, x.members)) <= maxInline
 }
 
-// group adds a rule for each family in which the remote has addresses, which are an address group.
+// group adds a rule for each family in which the remote has addresses, which are an address group
+// if there is a rule.
 func (x *expansion) group(r Rule, remote permits.Remote, origins []api.Origin) bool {
 	r.AddressGroup = x.prefix + hash(remote.String())
 	families := [2]bool{}
@@ -174,11 +177,12 @@ func (x *expansion) group(r Rule, remote permits.Remote, origins []api.Origin) b
 		families[family(p)] = true
 	}
 	for f, has := range families {
-		if r.IPv6 = f == 1; has && !x.put(r, origins) {
+		if r.IPv6 = f == 1; !has || !possible(r.Protocol, r.IPv6) {
+			continue
+		}
+		if !x.put(r, origins) {
 			return false
 		}
-	}
-	if families[0] || families[1] {
 		x.addrs[r.AddressGroup] = []permits.Remote{remote}
 	}
 	return true
@@ -191,12 +195,9 @@ func family(p netip.Prefix) int {
 	return 1
 }
 
-// put adds a rule, and reports whether it fits. Rules that no packet of the family can match, and
-// that Neutron refuses or takes for others, are left out.
+// put adds a possible rule, and reports whether it fits.
 func (x *expansion) put(r Rule, origins []api.Origin) bool {
-	if r.Direction = x.direction; !possible(r.Protocol, r.IPv6) {
-		return true
-	}
+	r.Direction = x.direction
 	old, ok := x.rules[r]
 	if !ok {
 		x.left--
@@ -210,7 +211,8 @@ func (x *expansion) put(r Rule, origins []api.Origin) bool {
 	return x.left >= 0
 }
 
-// possible reports whether Neutron has rules for a protocol in a family. It takes ICMP in IPv6 for
+// possible reports whether Neutron has rules for a protocol in a family. Others, which no packet
+// of the family can match, are left out. It takes ICMP in IPv6 for
 // ICMPv6, and refuses the protocols of IPv6 in IPv4.
 func possible(p api.Protocol, v6 bool) bool {
 	if v6 {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -47,9 +46,6 @@ func TestRendererConforms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if tt.options.AddressGroups && os.Getenv("SLUICE_LONG") == "" {
-				t.Skip("a group of addresses that no rule names is left now and then: SLUICE_LONG=1 shows it")
-			}
 			renderertest.Run(t, func(t testing.TB) renderertest.Subject {
 				s := stack(t, tt.options)
 				s.Late = tt.late
@@ -150,6 +146,35 @@ func TestRendererSharesGroupsAndChangesThemInPlace(t *testing.T) {
 	}
 	if after, _ := s.Calls(); len(after) != len(before) {
 		t.Errorf("a restart with nothing changed: %q", kinds(after[len(before):]))
+	}
+}
+
+// TestRendererNamesEachAddressGroup has a rule that no packet can match: ICMP from a set of IPv6
+// addresses. Its address group would be one that no rule names.
+func TestRendererNamesEachAddressGroup(t *testing.T) {
+	o := pooled()
+	o.AddressGroups = true
+	s := stack(t, o)
+	txn := s.Renderer().NewTxn(false)
+	six, both := api.NewSetID("six"), api.NewSetID("both")
+	txn.UpdateSet(six, []netip.Prefix{prefix("fd00::1/128")}, nil)
+	txn.UpdateSet(both, []netip.Prefix{prefix("fd00::1/128"), prefix("10.0.0.9/32")}, nil)
+	icmp := func(set api.SetID) api.ContivRule {
+		return api.ContivRule{Action: api.Permit, Src: api.SetNet(set), Protocol: api.ICMP}
+	}
+	txn.Render(web, renderer.PodConfig{IPs: []netip.Addr{ip("10.0.0.1")}, Egress: from(icmp(six), icmp(both))})
+	if err := txn.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	created := 0
+	ops, _ := s.Calls()
+	for _, op := range ops {
+		if op.Kind == secgroup.CreateAddressGroup {
+			created++
+		}
+	}
+	if created != 1 {
+		t.Errorf("%d address groups were made, want that of the set with IPv4: %v", created, ops)
 	}
 }
 
