@@ -7,9 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -23,11 +21,7 @@ import (
 
 // Main runs sluice-agent and returns its exit code.
 func Main(args []string, out, errOut io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	cmd := NewCommand(out, errOut)
-	cmd.SetArgs(args)
-	err := cmd.ExecuteContext(ctx)
+	err := settings.Execute(NewCommand(out, errOut), args, out, errOut)
 	if errors.Is(err, errChecks) {
 		return 1 // the report was printed
 	}
@@ -48,10 +42,7 @@ func NewCommand(out, errOut io.Writer) *cobra.Command {
 	settings.Program(cmd)
 	cmd.SetOut(out)
 	cmd.SetErr(errOut)
-	cmd.AddCommand(newRun(errOut), newCheck(out), newBundle(out, errOut), newDev(out, errOut), newCleanup(), newInstallCNI(errOut), &cobra.Command{
-		Use: "version", Short: "Print the version", Args: settings.NoArgs, Example: "  sluice-agent version",
-		Run: func(cmd *cobra.Command, _ []string) { cmd.Println(version.Get()) },
-	})
+	cmd.AddCommand(newRun(errOut), newCheck(out), newBundle(out, errOut), newDev(out, errOut), newCleanup(), newInstallCNI(errOut), settings.VersionCommand("sluice-agent"))
 	return cmd
 }
 

@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,13 +25,7 @@ import (
 
 // NeutronMain runs sluice-neutron and returns its exit code.
 func NeutronMain(args []string, out, errOut io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	cmd := NewNeutronCommand(errOut)
-	cmd.SetOut(out)
-	cmd.SetErr(errOut)
-	cmd.SetArgs(args)
-	return settings.Exit(cmd.ExecuteContext(ctx), "sluice-neutron", errOut)
+	return settings.Exit(settings.Execute(NewNeutronCommand(errOut), args, out, errOut), "sluice-neutron", errOut)
 }
 
 // NewNeutronCommand returns the commands of sluice-neutron.
@@ -67,10 +59,7 @@ of --config.`,
 	settings.Program(cmd)
 	cmd.SetFlagErrorFunc(settings.FlagError)
 	config.NeutronFlags(cmd.Flags())
-	cmd.AddCommand(&cobra.Command{
-		Use: "version", Short: "Print the version", Args: settings.NoArgs, Example: "  sluice-neutron version",
-		Run: func(cmd *cobra.Command, _ []string) { cmd.Println(version.Get()) },
-	})
+	cmd.AddCommand(settings.VersionCommand("sluice-neutron"))
 	return cmd
 }
 

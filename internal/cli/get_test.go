@@ -146,3 +146,19 @@ func TestGetShowsSetsByMeaning(t *testing.T) {
 }
 
 var hash = regexp.MustCompile(`\b[0-9a-f]{16}\b`)
+
+// TestGetStatusOfGeneratedCluster: ordinary policies exceed no share of entries, which are counted
+// before equal addresses are united (ADR 0072).
+func TestGetStatusOfGeneratedCluster(t *testing.T) {
+	code, out, errOut := sluicectl(realCluster(t), "", "get", "status")
+	if code != ExitOK || strings.Contains(out, "dataplane without address sets") {
+		t.Errorf("exit code %d, %s%s", code, errOut, out)
+	}
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, " entries, ") {
+			t.Log(line)
+			return
+		}
+	}
+	t.Errorf("no renderer says how many entries it has:\n%s", out)
+}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -157,7 +158,7 @@ func TestFollowGivesUp(t *testing.T) {
 		}
 		return errAgentEnded
 	})
-	if err != errAgentEnded || asked != 2 || strings.Count(errOut.String(), "\n") != 1 { //nolint:errorlint // it is that one
+	if !errors.Is(err, errAgentEnded) || asked != 2 || strings.Count(errOut.String(), "\n") != 1 {
 		t.Errorf("after %d questions %v: %s", asked, err, errOut)
 	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Verdicts as an agent reports them.
-func told() []view.PacketVerdict {
+func reported() []view.PacketVerdict {
 	rule := 1
 	web, db := api.PodID{Namespace: "shop", Name: "web-0"}, api.PodID{Namespace: "data", Name: "postgres-0"}
 	at := time.Date(2026, 5, 4, 12, 30, 15, 250e6, time.Local)
@@ -44,7 +44,7 @@ func TestWatchFollowsVerdicts(t *testing.T) {
 			t.Error(err)
 		}
 		asked = append(asked, q)
-		for _, v := range told() {
+		for _, v := range reported() {
 			_ = json.NewEncoder(w).Encode(v) // a client that is gone fails the test itself
 		}
 		_ = http.NewResponseController(w).Flush()
@@ -95,7 +95,7 @@ func TestWatchRefusesWithReason(t *testing.T) {
 	refusing := agent(t, map[string]http.HandlerFunc{"POST /v1/verdicts": fails(http.StatusUnprocessableEntity, "nobody tells")})
 	ending := agent(t, map[string]http.HandlerFunc{"POST /v1/verdicts": func(http.ResponseWriter, *http.Request) {}})
 	breaking := agent(t, map[string]http.HandlerFunc{"POST /v1/verdicts": func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(told()[0]) // a client that is gone fails the test itself
+		_ = json.NewEncoder(w).Encode(reported()[0]) // a client that is gone fails the test itself
 		_ = json.NewEncoder(w).Encode(view.WatchEnd{Error: "nobody tells any more"})
 	}})
 	for _, c := range []struct {
@@ -134,7 +134,7 @@ func TestWatchFollowsVerdictsOverRestart(t *testing.T) {
 			t.Error(err)
 		}
 		asked = append(asked, q)
-		_ = json.NewEncoder(w).Encode(told()[0]) // a client that is gone fails the test itself
+		_ = json.NewEncoder(w).Encode(reported()[0]) // a client that is gone fails the test itself
 	}})
 	code, out, errOut := sluicectl(socket, "", "watch", "verdicts", "-o", "json", "--count", "3", "--since", "1m")
 	if code != ExitOK || strings.Count(out, "\n") != 3 || strings.Count(errOut, "the agent has ended; asking again for 1m0s\n") != 1 || strings.Count(errOut, "what came in between is missing\n") != 2 {

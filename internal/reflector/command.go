@@ -7,8 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -24,13 +22,7 @@ import (
 
 // Main runs sluice-ksr and returns its exit code.
 func Main(args []string, out, errOut io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	cmd := NewCommand(errOut)
-	cmd.SetOut(out)
-	cmd.SetErr(errOut)
-	cmd.SetArgs(args)
-	return settings.Exit(cmd.ExecuteContext(ctx), "sluice-ksr", errOut)
+	return settings.Exit(settings.Execute(NewCommand(errOut), args, out, errOut), "sluice-ksr", errOut)
 }
 
 // NewCommand returns the commands of sluice-ksr.
@@ -59,10 +51,7 @@ and a key in the file of --config.`,
 	settings.Program(cmd)
 	cmd.SetFlagErrorFunc(settings.FlagError)
 	addFlags(cmd.Flags())
-	cmd.AddCommand(&cobra.Command{
-		Use: "version", Short: "Print the version", Args: settings.NoArgs, Example: "  sluice-ksr version",
-		Run: func(cmd *cobra.Command, _ []string) { cmd.Println(version.Get()) },
-	})
+	cmd.AddCommand(settings.VersionCommand("sluice-ksr"))
 	return cmd
 }
 

@@ -26,6 +26,14 @@ func Program(cmd *cobra.Command) {
 	})
 }
 
+// VersionCommand returns the command "version" of a program.
+func VersionCommand(program string) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: NoArgs, Example: "  " + program + " version",
+		Run: func(cmd *cobra.Command, _ []string) { cmd.Println(version.Get()) },
+	}
+}
+
 // writeUsage writes what cobra does, with flags in HelpColumns.
 func writeUsage(b *strings.Builder, c *cobra.Command) {
 	section := func(title, text string) {

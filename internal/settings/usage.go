@@ -1,10 +1,14 @@
 package settings
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -28,6 +32,16 @@ func Usage(err error) error {
 		return nil
 	}
 	return UsageError{err}
+}
+
+// Execute runs a daemon's command until SIGINT or SIGTERM, and returns its error.
+func Execute(cmd *cobra.Command, args []string, out, errOut io.Writer) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	cmd.SetOut(out)
+	cmd.SetErr(errOut)
+	cmd.SetArgs(args)
+	return cmd.ExecuteContext(ctx)
 }
 
 // Exit writes the error of a daemon's command on one line and returns its exit code: 2 for an

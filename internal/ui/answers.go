@@ -94,12 +94,16 @@ func selection(r *http.Request) matrix.Selection {
 	return matrix.Selection{Namespace: r.URL.Query().Get("namespace")}
 }
 
-func (h *handler) graph(r *http.Request) (any, error) {
-	m, err := h.state.get(r.Context())
-	if err != nil {
-		return nil, err
+// cells returns the matrix that is asked for, and the state that it is of.
+func (h *handler) cells(r *http.Request) (m explain.Manifests, cells matrix.Matrix, err error) {
+	if m, err = h.state.get(r.Context()); err == nil {
+		cells, err = graph.Matrix(m, selection(r))
 	}
-	cells, err := graph.Matrix(m, selection(r))
+	return m, cells, err
+}
+
+func (h *handler) graph(r *http.Request) (any, error) {
+	m, cells, err := h.cells(r)
 	if err != nil {
 		return nil, err
 	}
@@ -107,11 +111,7 @@ func (h *handler) graph(r *http.Request) (any, error) {
 }
 
 func (h *handler) matrix(r *http.Request) (any, error) {
-	m, err := h.state.get(r.Context())
-	if err != nil {
-		return nil, err
-	}
-	cells, err := graph.Matrix(m, selection(r))
+	m, cells, err := h.cells(r)
 	if err != nil {
 		return nil, err
 	}

@@ -91,8 +91,8 @@ type Port struct {
 	Unprotected bool
 }
 
-// wears reports whether the port has exactly these groups.
-func (p *Port) wears(groups []string) bool {
+// hasExactly reports whether the port has exactly these groups.
+func (p *Port) hasExactly(groups []string) bool {
 	has := slices.Sorted(slices.Values(p.Groups))
 	return slices.Equal(has, slices.Sorted(slices.Values(groups)))
 }

@@ -244,20 +244,26 @@ func (x *reconciler) group(ctx context.Context, key string) error {
 	return nil
 }
 
+// used returns the groups that ports have, and those of the contents so far.
+func (x *reconciler) used() map[string]bool {
+	used := map[string]bool{}
+	for _, id := range x.ids {
+		used[id] = true
+	}
+	for _, p := range x.held.ports {
+		for _, id := range p.Groups {
+			used[id] = true
+		}
+	}
+	return used
+}
+
 // unfinished returns the group that an earlier Commit began for the same content and that no port
 // has; nil if there is none. So calls that take longer than their time do not begin anew for ever.
 func (x *reconciler) unfinished(name string) *heldGroup {
-	worn := map[string]bool{}
-	for _, p := range x.held.ports {
-		for _, id := range p.Groups {
-			worn[id] = true
-		}
-	}
-	for _, id := range x.ids {
-		worn[id] = true // another content has it
-	}
+	used := x.used()
 	for _, id := range slices.Sorted(maps.Keys(x.held.groups)) {
-		if g := x.held.groups[id]; g.name == name && !worn[id] {
+		if g := x.held.groups[id]; g.name == name && !used[id] {
 			return g
 		}
 	}
@@ -313,16 +319,16 @@ func (x *reconciler) reusable(key string) (best *heldGroup) {
 	for _, id := range x.ids {
 		taken[id] = true
 	}
-	wearers, other := map[string]int{}, map[string]bool{}
+	users, other := map[string]int{}, map[string]bool{}
 	for id, p := range x.held.ports {
 		for _, g := range x.held.owned(p) {
-			wearers[g]++
+			users[g]++
 			other[g] = other[g] || len(p.Groups) != 1 || x.want.ports[id] != key
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(wearers)) {
+	for _, id := range slices.Sorted(maps.Keys(users)) {
 		// A new group is created, loses its two rules, is filled and attached; the old one goes.
-		limit := 5 + wearers[id]
+		limit := 5 + users[id]
 		if best != nil {
 			limit = x.changes(best, key)
 		}
@@ -364,7 +370,7 @@ func (x *reconciler) ports(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if p.wears(groups) {
+		if p.hasExactly(groups) {
 			continue
 		}
 		res, err := x.call(ctx, Op{Kind: SetGroups, ID: id, Groups: groups, Revision: p.Revision})
@@ -417,15 +423,7 @@ func (x *reconciler) collect(ctx context.Context) error {
 	if len(x.failed) > 0 {
 		return nil
 	}
-	used := map[string]bool{}
-	for _, id := range x.ids {
-		used[id] = true
-	}
-	for _, p := range x.held.ports {
-		for _, id := range p.Groups {
-			used[id] = true
-		}
-	}
+	used := x.used()
 	for _, id := range slices.Sorted(maps.Keys(x.held.groups)) {
 		if used[id] {
 			continue

@@ -14,20 +14,20 @@ import (
 type snapshot struct {
 	state      renderer.State
 	unenforced []renderer.Unenforced
-	ends       map[netip.Addr]*ends
+	byAddress  map[netip.Addr]*groupTables
 	sets       map[api.SetID][]netip.Prefix // members of sets, and addresses of address groups
-	tables     map[worn]*ends
+	tables     map[installed]*groupTables
 }
 
-// worn is a group and one of the contents from which its rules were made. Contents with equal rules
-// may have other origins.
-type worn struct {
+// installed is a group and one of the contents from which its rules were made. Contents with equal
+// rules may have other origins.
+type installed struct {
 	group   string
 	content *content
 }
 
-// ends are the tables of a group: of traffic to and from its ports.
-type ends struct {
+// groupTables are the tables of a group: of traffic to and from its ports.
+type groupTables struct {
 	lists  [2]*renderer.RuleList
 	tables [2]renderer.Table // by direction, without pods
 }
@@ -47,7 +47,7 @@ func (r *Renderer) Explain(f api.Flow) (out []renderer.Decision) {
 		return nil
 	}
 	for d, addr := range [2]netip.Addr{api.Ingress: f.Dst, api.Egress: f.Src} {
-		if e := s.ends[addr.Unmap()]; e != nil {
+		if e := s.byAddress[addr.Unmap()]; e != nil {
 			out = append(out, s.decide(&e.tables[d], e.lists[d], f))
 		}
 	}
@@ -90,21 +90,21 @@ func (r *Renderer) publish(err error) {
 // fill sets what is installed.
 func (s *snapshot) fill(r *Renderer) {
 	before := s.tables
-	s.tables, s.ends, s.state.Tables = map[worn]*ends{}, map[netip.Addr]*ends{}, nil
+	s.tables, s.byAddress, s.state.Tables = map[installed]*groupTables{}, map[netip.Addr]*groupTables{}, nil
 	s.fillSets(r)
-	pods, first := map[string][]api.PodID{}, map[string]*ends{}
+	pods, first := map[string][]api.PodID{}, map[string]*groupTables{}
 	for _, id := range slices.Sorted(maps.Keys(r.wanted.ports)) {
-		key := worn{r.groups[r.wanted.ports[id]], r.wanted.contents[id]}
+		key := installed{r.groups[r.wanted.ports[id]], r.wanted.contents[id]}
 		if key.group == "" || key.content == nil {
 			continue
 		}
 		e := cmp.Or(s.tables[key], before[key])
 		if e == nil {
-			e = newEnds(key)
+			e = newGroupTables(key)
 		}
 		s.tables[key], first[key.group] = e, cmp.Or(first[key.group], e)
 		for _, a := range r.held.ports[id].IPs {
-			s.ends[a.Unmap()] = e
+			s.byAddress[a.Unmap()] = e
 		}
 		if pod, ok := r.wanted.owners[id]; ok {
 			pods[key.group] = append(pods[key.group], pod)
@@ -133,10 +133,10 @@ func (s *snapshot) fillSets(r *Renderer) {
 	clear(r.reads.changed)
 }
 
-// newEnds makes the tables of a group.
-func newEnds(of worn) *ends {
+// newGroupTables makes the tables of a group.
+func newGroupTables(of installed) *groupTables {
 	group, c := of.group, of.content
-	e := &ends{lists: c.lists}
+	e := &groupTables{lists: c.lists}
 	sorted := slices.SortedFunc(maps.Keys(c.rules), Rule.Compare)
 	for d := range e.tables {
 		t := renderer.Table{Name: group + "/" + api.Direction(d).String(), Objects: []string{"security group " + group}}

@@ -15,7 +15,7 @@ const (
 	Established Invariant = "established"
 	Verdict     Invariant = "verdict"
 	Reply       Invariant = "reply"
-	Desired     Invariant = "told"
+	Desired     Invariant = "desired"
 	Explained   Invariant = "explained"
 	Contract    Invariant = "contract"
 	Dangling    Invariant = "dangling"

@@ -3,15 +3,14 @@ package neutron
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/agent"
@@ -20,6 +19,7 @@ import (
 	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/renderer/secgroup"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 const shop = `
@@ -52,33 +52,14 @@ spec:
 // replica is a sluice-neutron in this process.
 type replica struct {
 	socket, metrics string
-	log             *lockedBuffer
+	log             *programs.Buffer
 	stop            context.CancelFunc
 	done            chan error
 }
 
-type lockedBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
-}
-
-func (b *lockedBuffer) text() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.String()
-}
-
 func startReplica(t *testing.T, f *fixture, etcd, name string) *replica {
 	t.Helper()
-	port, err := freePort(t.Context())
-	f.must(err)
-	r := &replica{socket: filepath.Join(t.TempDir(), "s"), metrics: fmt.Sprintf("127.0.0.1:%d", port), log: &lockedBuffer{}, done: make(chan error, 1)}
+	r := &replica{socket: filepath.Join(t.TempDir(), "s"), metrics: programs.FreeAddress(t), log: &programs.Buffer{}, done: make(chan error, 1)}
 	cmd := agent.NewNeutronCommand(r.log)
 	cmd.SetErr(r.log)
 	cmd.SetArgs([]string{
@@ -90,7 +71,7 @@ func startReplica(t *testing.T, f *fixture, etcd, name string) *replica {
 	go func() { r.done <- cmd.ExecuteContext(ctx) }()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the log of %s:\n%s", name, r.log.text())
+			t.Logf("the log of %s:\n%s", name, r.log.String())
 		}
 	})
 	return r
@@ -105,11 +86,13 @@ func (r *replica) end() error {
 // wait waits until a condition holds.
 func wait(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !holds(); {
-		if time.Now().After(end) {
-			t.Fatalf("not within %s: %s", patience, what)
+	if err := programs.Poll(patience, func() error {
+		if !holds() {
+			return errors.New(what)
 		}
-		time.Sleep(50 * time.Millisecond)
+		return nil
+	}); err != nil {
+		t.Fatalf("not within %s: %v", patience, err)
 	}
 }
 
@@ -154,7 +137,7 @@ func TestDaemonEnforcesWhileItLeads(t *testing.T) {
 	}
 	second := startReplica(t, f, etcd, "second")
 	wait(t, "the second stands by", func() bool { return answers(t.Context(), "http://"+second.metrics+"/readyz") == nil })
-	if strings.Contains(second.log.text(), "acquired leadership") {
+	if strings.Contains(second.log.String(), "acquired leadership") {
 		t.Fatal("both replicas lead")
 	}
 	if err := first.end(); err != nil {

@@ -31,8 +31,8 @@ type Server struct {
 	procs []*exec.Cmd // in the order of their start
 }
 
-// programs are what a Server needs, with the Debian package of each.
-var programs = map[string]string{
+// needed are what a Server needs, with the Debian package of each.
+var needed = map[string]string{
 	"neutron-server": "neutron-common", "neutron-db-manage": "neutron-common", "mariadbd": "mariadb-server", "mariadb-install-db": "mariadb-server",
 }
 
@@ -43,7 +43,7 @@ var ovnPrograms = map[string]string{
 
 // Missing returns why this machine cannot run a Server; nil: it can.
 func Missing(ovn bool) error {
-	need := []map[string]string{programs}
+	need := []map[string]string{needed}
 	if ovn {
 		need = append(need, ovnPrograms)
 	}

@@ -1,6 +1,7 @@
 package verdicts
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -134,7 +135,7 @@ func TestVerdictsOfBeforeAreToldFirst(t *testing.T) {
 			t.Errorf("%+v: %s (%v), want %s", q, got, err, want)
 		}
 	}
-	if _, err := collected(t, s, view.Watch{Past: true, Action: view.WatchAll}); err != errOnlyDenied { //nolint:errorlint // it is that one
+	if _, err := collected(t, s, view.Watch{Past: true, Action: view.WatchAll}); !errors.Is(err, errOnlyDenied) {
 		t.Errorf("permitted packets of before: %v", err)
 	}
 	l, kept, leave, err := s.join(filterOfQuestion(t, view.Watch{Since: time.Minute}))
@@ -143,15 +144,15 @@ func TestVerdictsOfBeforeAreToldFirst(t *testing.T) {
 	}
 	tell("next", 0, api.Deny)
 	if v := <-l.queue; v.Pod.Name != "next" {
-		t.Errorf("told of %+v behind what was kept", v)
+		t.Errorf("got %+v behind what was kept", v)
 	}
 	leave()
 	s.End()
-	if got := fmt.Sprint(kernel.told); got != fmt.Sprint([]Wanted{Denied, Denied, Denied, Nothing}) {
+	if got := fmt.Sprint(kernel.asked); got != fmt.Sprint([]Wanted{Denied, Denied, Denied, Nothing}) {
 		t.Errorf("the dataplane was asked for %s", got)
 	}
 	for _, q := range []view.Watch{{Past: true}, {Since: time.Second}} {
-		if _, err := collected(t, hubOf(kernel), q); err != errNotKept { //nolint:errorlint // it is that one
+		if _, err := collected(t, hubOf(kernel), q); !errors.Is(err, errNotKept) {
 			t.Errorf("without a history %+v gets %v", q, err)
 		}
 	}
@@ -212,7 +213,7 @@ func TestHubServesManyWhileOneDoesNotRead(t *testing.T) {
 	ended.Wait()
 }
 
-func TestHubRefusesACrowd(t *testing.T) {
+func TestHubRefusesTooManyClients(t *testing.T) {
 	s := hubOf(newScripted())
 	defer s.End()
 	for range maxSubscribers {
@@ -220,7 +221,7 @@ func TestHubRefusesACrowd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, _, err := s.join(filterOf(view.WatchDenied)); err != errCrowd { //nolint:errorlint // it is that one
+	if _, _, _, err := s.join(filterOf(view.WatchDenied)); !errors.Is(err, errTooManyClients) {
 		t.Errorf("one more gets %v", err)
 	}
 }

@@ -66,12 +66,12 @@ const (
 const retryInterval = 10 * time.Second
 
 var (
-	errNobodyTells = errors.New("no dataplane of this agent reports verdicts of packets: the kernel (unless --xdp-events is 0), VPP and the embedded dataplane do")
-	errEnded       = errors.New("the agent ends")
-	errBroken      = errors.New("verdicts of packets cannot be read any more, policy is enforced as before; watch again, and restart the agent if this comes again")
-	errCrowd       = fmt.Errorf("%d clients watch already, which is the most", maxSubscribers)
-	errNotKept     = errors.New("this agent keeps no verdicts: it runs with --verdict-history none")
-	errOnlyDenied  = errors.New("this agent keeps the verdicts of denied packets only: it runs with --verdict-history deny")
+	errNobodyTells    = errors.New("no dataplane of this agent reports verdicts of packets: the kernel (unless --xdp-events is 0), VPP and the embedded dataplane do")
+	errEnded          = errors.New("the agent ends")
+	errBroken         = errors.New("verdicts of packets cannot be read any more, policy is enforced as before; watch again, and restart the agent if this comes again")
+	errTooManyClients = fmt.Errorf("%d clients watch already, which is the most", maxSubscribers)
+	errNotKept        = errors.New("this agent keeps no verdicts: it runs with --verdict-history none")
+	errOnlyDenied     = errors.New("this agent keeps the verdicts of denied packets only: it runs with --verdict-history deny")
 )
 
 // New returns a hub. It keeps nothing before Begin.
@@ -118,7 +118,7 @@ func (s *Hub) join(f filter) (l *subscriber, kept []*record, leave func(), err e
 		return nil, nil, nil, errEnded
 	}
 	if len(s.all) == maxSubscribers {
-		return nil, nil, nil, errCrowd
+		return nil, nil, nil, errTooManyClients
 	}
 	l = &subscriber{filter: f, queue: make(chan *record, queued)}
 	s.all[l] = struct{}{}

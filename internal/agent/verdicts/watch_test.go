@@ -65,7 +65,7 @@ func TestWatchFiltersVerdicts(t *testing.T) {
 	} {
 		f, err := newFilter(c.q)
 		if got := f.passes(v); err != nil || got != c.want {
-			t.Errorf("%+v: told is %t, want %t (%v)", c.q, got, c.want, err)
+			t.Errorf("%+v: passes: %t, want %t (%v)", c.q, got, c.want, err)
 		}
 	}
 	f, err := newFilter(side(view.WatchSide{Labels: "!app"}))
@@ -93,14 +93,14 @@ func TestCheckNamesTheFilterThatIsWrong(t *testing.T) {
 
 // scripted is a Source of the events that a test gives it.
 type scripted struct {
-	told   []Wanted
+	asked  []Wanted
 	events chan Event
 	broken chan error
 }
 
 func newScripted() *scripted { return &scripted{events: make(chan Event), broken: make(chan error)} }
 
-func (s *scripted) Report(w Wanted) error { s.told = append(s.told, w); return nil }
+func (s *scripted) Report(w Wanted) error { s.asked = append(s.asked, w); return nil }
 
 func (s *scripted) Events(ctx context.Context, f func(Event)) error {
 	for {
@@ -134,11 +134,11 @@ func TestHubReportsPacketsOnlyToSubscribers(t *testing.T) {
 	kernel.events <- permitted
 	kernel.events <- denied
 	if v := <-all.queue; v.Reason != "" {
-		t.Errorf("who wants all is told of %+v first", v)
+		t.Errorf("who wants all gets %+v first", v)
 	}
 	for name, l := range map[string]*subscriber{"denied": some, "all": all} {
 		if v := <-l.queue; v.Reason != "policy" {
-			t.Errorf("%s: told of %+v", name, v)
+			t.Errorf("%s: gets %+v", name, v)
 		}
 	}
 	for range queued + 3 {
@@ -153,8 +153,8 @@ func TestHubReportsPacketsOnlyToSubscribers(t *testing.T) {
 	_, leave := join(view.WatchDenied) // anew
 	leave()
 	for i, want := range []Wanted{Denied, All, Denied, Nothing, Denied, Nothing} {
-		if i >= len(kernel.told) || kernel.told[i] != want {
-			t.Fatalf("the kernel was asked for %+v, the %d. must be %+v", kernel.told, i, want)
+		if i >= len(kernel.asked) || kernel.asked[i] != want {
+			t.Fatalf("the kernel was asked for %+v, the %d. must be %+v", kernel.asked, i, want)
 		}
 	}
 	_, leave = join(view.WatchAll)
@@ -163,7 +163,7 @@ func TestHubReportsPacketsOnlyToSubscribers(t *testing.T) {
 	if _, _, _, err := s.join(filterOf(view.WatchAll)); err == nil {
 		t.Error("an agent that ends can be listened to")
 	}
-	if last := kernel.told[len(kernel.told)-1]; last != Nothing {
+	if last := kernel.asked[len(kernel.asked)-1]; last != Nothing {
 		t.Errorf("after the end the kernel tells %+v", last)
 	}
 }
@@ -196,14 +196,14 @@ func TestWatchReportsLostSource(t *testing.T) {
 			t.Errorf("the answer is\n%s", w.String())
 		}
 		if v := <-beside.queue; v.Reason != "policy" {
-			t.Errorf("who watches beside is told of %+v", v)
+			t.Errorf("the other client gets %+v", v)
 		}
 		if _, more := <-beside.queue; more || !errors.Is(beside.broke, errBroken) {
-			t.Errorf("who watches beside is told of more (%t), or not why there is none: %v", more, beside.broke)
+			t.Errorf("the other client gets more (%t), or not why there is none: %v", more, beside.broke)
 		}
 		leave()
 	}
-	if want := []Wanted{Denied, Denied, Nothing, Denied, Denied, Nothing}; !slices.Equal(kernel.told, want) {
-		t.Errorf("the kernel was asked for %+v, want %+v", kernel.told, want)
+	if want := []Wanted{Denied, Denied, Nothing, Denied, Denied, Nothing}; !slices.Equal(kernel.asked, want) {
+		t.Errorf("the kernel was asked for %+v, want %+v", kernel.asked, want)
 	}
 }
