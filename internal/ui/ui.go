@@ -26,6 +26,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/sluice-net/sluice/internal/explain"
 	"github.com/sluice-net/sluice/internal/serve"
 	"github.com/sluice-net/sluice/internal/view"
@@ -94,7 +96,7 @@ type handler struct {
 // Handler returns the handler of the page and of what it asks, below Path.
 func Handler(s Source, g Guard) http.Handler {
 	h := &handler{
-		Source: s, guard: g, watching: make(turns, streams), computing: make(turns, questions), comparing: make(turns, comparisons),
+		Source: s, guard: g, watching: newTurns(streams), computing: newTurns(questions), comparing: newTurns(comparisons),
 		patience: 30 * time.Second, tick: time.Tick,
 	}
 	h.state.read = s.State
@@ -135,23 +137,18 @@ func Patterns() []string {
 var errBusy = errors.New("too many requests are answered now: try again in a moment")
 
 // turns bounds how many do something at once.
-type turns chan struct{}
+type turns struct{ *semaphore.Weighted }
+
+func newTurns(most int64) turns { return turns{semaphore.NewWeighted(most)} }
 
 // take waits for a turn, and returns how to end it.
 func (t turns) take(ctx context.Context, most time.Duration) (done func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	select {
-	case t <- struct{}{}:
-		return func() { <-t }, nil
-	default:
-	}
-	select {
-	case t <- struct{}{}:
-		return func() { <-t }, nil
-	case <-ctx.Done():
+	if !t.TryAcquire(1) && t.Acquire(ctx, 1) != nil {
 		return nil, errBusy
 	}
+	return func() { t.Release(1) }, nil
 }
 
 // problem is an error with a status.

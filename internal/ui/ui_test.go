@@ -365,7 +365,7 @@ func (a *watched) Watch(ctx context.Context, _ view.Watch, begun func(), send fu
 func streaming(t *testing.T, a Agent, patience time.Duration) string {
 	t.Helper()
 	handlerOf := func() http.Handler {
-		h := &handler{Source: Source{Agent: a}, watching: make(turns, streams), patience: patience, tick: time.Tick}
+		h := &handler{Source: Source{Agent: a}, watching: newTurns(streams), patience: patience, tick: time.Tick}
 		return http.HandlerFunc(h.verdicts)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -477,7 +477,7 @@ func TestVerdictsSayWhyThereAreNone(t *testing.T) {
 
 // TestTurnsAreBounded: who waits too long gets an error.
 func TestTurnsAreBounded(t *testing.T) {
-	one := make(turns, 1)
+	one := newTurns(1)
 	done, err := one.take(t.Context(), time.Minute)
 	if err != nil {
 		t.Fatal(err)
