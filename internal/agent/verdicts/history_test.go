@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -224,4 +225,30 @@ func TestHubRefusesTooManyClients(t *testing.T) {
 	if _, _, _, err := s.join(filterOf(view.WatchDenied)); !errors.Is(err, errTooManyClients) {
 		t.Errorf("one more gets %v", err)
 	}
+}
+
+// BenchmarkHistory adds verdicts to a history whose places are used up, by pods that flood in turn,
+// and reports what one place takes.
+func BenchmarkHistory(b *testing.B) {
+	const places, pods = 4096, 110
+	flow := func(i int) *record {
+		r := at("pod-"+strconv.Itoa(i%pods), time.Unix(int64(i), 0))
+		r.Decision.Table = "egress of shop/" + r.Pod.Name
+		return r
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	h := newHistory(places)
+	for i := range 2 * places {
+		h.add(flow(i))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	i := 0
+	for b.Loop() {
+		h.add(flow(i))
+		i++
+	}
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/places, "B/place")
 }
