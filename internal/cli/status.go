@@ -108,6 +108,6 @@ func writeStore(t *term.Table, s view.StoreStatus, now time.Time) {
 	case s.Reflector != nil:
 		t.Row("reflector", s.Reflector.Identity+" leads"+lasting(s.Reflector.Since, now))
 	case !s.Unwritten.IsZero():
-		t.Row("reflector", term.Cell{Text: "nobody writes the state" + lasting(s.Unwritten, now) + ": it may be old", Style: term.Amber})
+		t.Row("reflector", term.Cell{Text: "no active reflector" + lasting(s.Unwritten, now) + ": the state may be stale", Style: term.Amber})
 	}
 }

@@ -14,7 +14,7 @@ import (
 const maxLinks = 40
 
 // OursRemedy is the remedy for a path that others can write to.
-const OursRemedy = "choose a folder of the agent's user or of root, in which nobody else may write"
+const OursRemedy = "choose a folder of the agent's user or of root, in which no other user may write"
 
 // Ours returns nil if only root and the user of this process control what is at a path: they own
 // every folder on the way and the file itself, no other user may write there, and the file is not a

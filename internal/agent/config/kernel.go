@@ -118,5 +118,5 @@ func (k Kernel) checkOwner(node string) preflight.Finding {
 	case err != nil:
 		return preflight.Warn(fmt.Errorf("--xdp-pins: whose they are is not known: %w", err), "")
 	}
-	return preflight.Fine("nobody else has them")
+	return preflight.Fine("no other agent owns them")
 }

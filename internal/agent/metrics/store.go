@@ -15,7 +15,7 @@ func (m *Metrics) Store(status func() datasync.Status, written func() bool) {
 		func() float64 { return flag(status().Incomplete == "") })
 	m.gauge("sluice_store_saved_state", "1 while the state of a file is enforced, because the store has not answered since the start.",
 		func() float64 { return flag(!status().Saved.IsZero()) })
-	m.gauge("sluice_store_silence_seconds", "Time since the store said something last, be it that nothing has changed; -1 before it did.", func() float64 {
+	m.gauge("sluice_store_silence_seconds", "Time since the store last answered or sent a change or a progress report; -1 before the first.", func() float64 {
 		if heard := status().Heard; !heard.IsZero() {
 			return time.Since(heard).Seconds()
 		}

@@ -192,7 +192,7 @@ func (p *parser) ruleAction(by asked, m *model.ClusterPolicy_Rule, field string)
 		if by.kind != model.KindBaselineAdminNetworkPolicy {
 			return api.RulePass
 		}
-		p.problem(field+".action", "a %s has nobody to pass to, so the rule denies", by.kind)
+		p.problem(field+".action", "a %s has no lower tier to pass to, so the rule denies", by.kind)
 	case model.ClusterPolicy_ACTION_DENY:
 	default:
 		p.problem(field+".action", "it is not known, so the rule denies")
