@@ -181,7 +181,7 @@ func TestAPIRefusesMalformedQuestions(t *testing.T) {
 		`{"src":"x"} {"src":"y"}`: "something follows",
 	} {
 		for _, path := range []string{"/v1/explain", "/v1/inject"} {
-			if code, text := a.ask("POST", path, body); code != 400 || !strings.HasPrefix(text, "the question is not understood: ") || !strings.Contains(text, want) {
+			if code, text := a.ask("POST", path, body); code != 400 || !strings.HasPrefix(text, "invalid request: ") || !strings.Contains(text, want) {
 				t.Errorf("%s %s: status %d, %q, want 400 with %q", path, body, code, text, want)
 			}
 		}

@@ -96,7 +96,7 @@ func (r remains) parts() []bundle.Part {
 	}
 }
 
-var errNoLog = errors.New("an agent that has ended has no log: it is where its standard error went, for example journalctl -u sluice-agent")
+var errNoLog = errors.New("the log of an agent that does not run is where its standard error went, for example journalctl -u sluice-agent")
 
 // objects returns the state that was saved, as the API has it.
 func (r remains) objects(context.Context) ([]byte, error) {

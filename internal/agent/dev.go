@@ -137,7 +137,7 @@ func (d *devSession) run(ctx context.Context) error {
 	case err != nil:
 		return err
 	case d.cfg.Dev.Once && m.Differ > 0:
-		return fmt.Errorf("%s not as the specification says: please report this", term.Count(m.Differ, "verdict"))
+		return fmt.Errorf("%s not as specified: please report this", term.Count(m.Differ, "verdict"))
 	case d.cfg.Dev.Once:
 		return d.out.Err()
 	}

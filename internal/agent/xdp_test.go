@@ -48,7 +48,7 @@ func cleanUp(t *testing.T, args ...string) (code int, out string) {
 
 func TestCleanupRefusesFolderOutsideBPFFileSystem(t *testing.T) {
 	none, other := filepath.Join(t.TempDir(), "none"), t.TempDir()
-	for folder, want := range map[string]string{none: "--xdp-pins: there is no folder with pins: " + none, other: "is in no bpf file system"} {
+	for folder, want := range map[string]string{none: "--xdp-pins: there is no folder with pins: " + none, other: "is not in a bpf file system"} {
 		code, out := cleanUp(t, "--xdp-pins", folder)
 		if code != 1 || strings.Count(out, "\n") != 1 || !strings.Contains(out, want) {
 			t.Errorf("exit code %d: %q, want one line with %q", code, out, want)

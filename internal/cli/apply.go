@@ -68,7 +68,7 @@ func (f *changeFlags) hasObjects(load manifests.Load) error {
 	case load.Files == 0:
 		return noManifest(f.files)
 	case len(load.Skipped) > 0:
-		return fmt.Errorf("%s: nothing to do: no object there is used by policy (namespaces, pods, nodes, services and policies are)", from)
+		return fmt.Errorf("%s: nothing to do: it has no object that policy uses (namespaces, pods, nodes, services, policies)", from)
 	default:
 		return fmt.Errorf("%s: nothing to do: there is no object", from)
 	}

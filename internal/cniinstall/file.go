@@ -15,7 +15,7 @@ import (
 )
 
 // errChanged is returned when somebody else wrote a file meanwhile. What they wrote is in force.
-var errChanged = errors.New("somebody else is writing it")
+var errChanged = errors.New("another process is writing it")
 
 const (
 	maxFile      = 1 << 20              // bytes of a configuration
@@ -34,7 +34,7 @@ func read(path string) ([]byte, error) {
 	}
 	defer func() { _ = f.Close() }() // nothing was written
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(errors.New("it is no regular file"), err)
+		return nil, errors.Join(errors.New("it is not a regular file"), err)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(b) > maxFile {

@@ -206,7 +206,7 @@ func (i *Installer) chain(path string, old []byte, n *network) error {
 		}
 	}
 	if err == nil {
-		i.Log.Info("CNI plugin was put behind the network of pods", "configuration", path)
+		i.Log.Info("CNI plugin was added to the configuration of the pod network", "configuration", path)
 	}
 	return err
 }

@@ -299,7 +299,7 @@ func TestInstallerLeavesUnreadableFiles(t *testing.T) {
 		h.must(unix.Mkfifo(filepath.Join(h.conf, "b.conf"), 0o600))
 		h.must(os.Mkdir(filepath.Join(h.conf, "c.conf"), 0o700))
 		err := h.installer().install()
-		for _, want := range []string{"a.conf: it is a symbolic link", "b.conf: it is no regular file", "c.conf: it is no regular file", "names a network of pods yet"} {
+		for _, want := range []string{"a.conf: it is a symbolic link", "b.conf: it is not a regular file", "c.conf: it is not a regular file", "names a network of pods yet"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %q", err, want)
 			}

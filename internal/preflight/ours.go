@@ -121,7 +121,7 @@ func (w *walk) folder() error {
 		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is no folder", w.at)
+		return fmt.Errorf("%s is not a folder", w.at)
 	}
 	if err := owned(w.at, info); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (w *walk) folder() error {
 func owned(at string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return fmt.Errorf("%s: its owner is not known", at)
+		return fmt.Errorf("%s: its owner is unknown", at)
 	}
 	if stat.Uid != 0 && int(stat.Uid) != os.Geteuid() {
 		return fmt.Errorf("%s belongs to user %d, this is user %d", at, stat.Uid, os.Geteuid())

@@ -1,6 +1,6 @@
-// Package differential lets random events happen to running clusters and proves, after
-// each, that the product and the specification agree: the whole pipeline, from Kubernetes
-// objects to packets in a stack, against internal/oracle, which shares no code with it.
+// Package differential applies random events to running clusters and checks, after each, that the
+// product and the specification agree: the whole pipeline, from Kubernetes objects to packets in a
+// dataplane, against internal/oracle, which shares no code with it.
 //
 //	Source -> Event -> Machine -> fleet of nodes over stacks of one kind -+
 //	            |                                                         +-> equal?

@@ -138,7 +138,7 @@ func (f *watching) take(line json.RawMessage, write func(view.PacketVerdict) err
 		view.WatchEnd
 	}
 	if err := json.Unmarshal(line, &v); err != nil {
-		return fmt.Errorf("the agent's verdict is not understood (another version?): %w", err)
+		return fmt.Errorf("cannot parse the agent's verdict (another version?): %w", err)
 	}
 	if v.Error != "" {
 		return errors.New(v.Error)

@@ -1,5 +1,5 @@
-// Package replay feeds recorded suites to everything that judges flows, and counts
-// where it does not judge as the suite does.
+// Package replay replays recorded suites through the oracle and every renderer, and counts the
+// verdicts that differ from the recorded ones.
 //
 //	conformance.Suite -> Addressing -> Run -> Subject: the oracle, or a fleet over one kind of stack
 //	                                    |

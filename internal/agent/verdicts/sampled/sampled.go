@@ -1,5 +1,5 @@
-// Package sampled reports verdicts of a VPP, which reports none by itself: it counts what each rule
-// decides, and can trace the next packets of an input node.
+// Package sampled derives verdicts about packets from VPP's rule counters, since VPP reports no
+// packets, and can trace the next packets of an input node.
 //
 // # Invariants
 //
@@ -56,7 +56,7 @@ func (s *Source) Report(w verdicts.Wanted) error {
 }
 
 // errForeign keeps from clearing what somebody else has traced.
-var errForeign = errors.New("VPP holds traces of somebody else: clear them, and watch again")
+var errForeign = errors.New("VPP has packet traces of another user: clear them (\"clear trace\"), and watch again")
 
 // ruleKey identifies a rule of a table.
 type ruleKey struct {
@@ -241,7 +241,7 @@ func (t *tracer) take(ctx context.Context) []verdicts.Event {
 
 // fail ends the traces, which somebody who watches anew begins again.
 func (t *tracer) fail(err error) {
-	t.source.Log.Warn("packets of VPP are not traced; their rules are counted", "error", err)
+	t.source.Log.Warn("packets of VPP cannot be traced; verdicts come from rule counters", "error", err)
 	t.close()
 }
 
