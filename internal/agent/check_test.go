@@ -114,7 +114,7 @@ func TestCheckFindsEachFault(t *testing.T) {
 		{"kernel", xdp, old, preflight.Error, "kernel 5.14.0-427.el9 is too old for renderer xdp: want 5.15 at least"},
 		{"capabilities", xdp, modernHost, preflight.OK, "none is missing"},
 		{"capabilities", xdp, weak, preflight.Error, "renderer xdp needs CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN, which this process does not have: start"},
-		{"capabilities", xdp, blind, preflight.Warning, "capabilities are not known"},
+		{"capabilities", xdp, blind, preflight.Warning, "read the capabilities of this process"},
 		{"bpf file system", append(xdp, "--xdp-pins", path("pins")), modernHost, preflight.Error, "--xdp-pins: " + dir + " is not in a bpf file system: mount one by: mount -t bpf bpf"},
 		{"xdp uplinks", append(xdp, "--xdp-uplink", "lo"), modernHost, preflight.OK, "lo"},
 		{"xdp uplinks", append(xdp, "--xdp-uplink", "lo,sluice-none"), modernHost, preflight.Error, "--xdp-uplink: interface sluice-none: "},
