@@ -265,7 +265,7 @@ func TestAPIInvalidChangeWritesNothing(t *testing.T) {
 		`{"put":[` + good + `],"delete":[{"kind":"secret","namespace":"a","name":"x"}]}`:      "no object can have this name",
 		`{"put":[` + good + `],"delete":[{"kind":"pod","namespace":"a","name":"../../etc"}]}`: "no object can have this name",
 		`{"put":[` + good + `,` + good + `]}`:                                                 "named twice",
-		`{"put":[{"kind":"namespace","name":"late","value":"!"}]}`:                            "not understood",
+		`{"put":[{"kind":"namespace","name":"late","value":"!"}]}`:                            "invalid request",
 	} {
 		if code, text := a.ask("POST", "/v1/change", body); code < 400 || code > 499 || !strings.Contains(text, want) {
 			t.Errorf("%s: status %d, %q, want %q", body, code, text, want)

@@ -103,8 +103,8 @@ func TestBundleRefusesForeignArchives(t *testing.T) {
 		text []byte
 		want string
 	}{
-		"nothing":             {nil, "it is not packed as a bundle is: EOF"},
-		"a text":              {[]byte("apiVersion: v1"), "it is not packed as a bundle is: "},
+		"nothing":             {nil, "it is not a tar archive compressed by gzip: EOF"},
+		"a text":              {[]byte("apiVersion: v1"), "it is not a tar archive compressed by gzip: "},
 		"cut off":             {good[:len(good)-20], "it is cut off"},
 		"cut off early":       {good[:40], "it is cut off"},
 		"changed":             {append(bytes.Clone(good[:len(good)-8]), 1, 2, 3, 4, 5, 6, 7, 8), "it is damaged: gzip: invalid checksum"},
