@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errChanged is returned when somebody else wrote a file meanwhile. What they wrote is in force.
+// errChanged is returned when another process wrote a file meanwhile. What they wrote is in force.
 var errChanged = errors.New("another process is writing it")
 
 const (
@@ -140,7 +140,7 @@ func exchange(temp, path string) ([]byte, error) {
 	if err := unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE); err != nil {
 		return nil, err
 	}
-	out, _ := read(temp) // it was put there by somebody else, and goes back
+	out, _ := read(temp) // it was put there by another process, and goes back
 	return out, nil
 }
 

@@ -65,7 +65,7 @@ func (n *network) connects() bool {
 	return slices.ContainsFunc(n.plugins, func(p json.RawMessage) bool { return typeOf(p) != "loopback" && !isOurs(p) })
 }
 
-// isMain reports whether the plugin makes the interfaces of this network: somebody wrote it so.
+// isMain reports whether the plugin makes the interfaces of this network, as the list says.
 func (n *network) isMain() bool {
 	var members map[string]json.RawMessage
 	return isOurs(n.plugins[0]) && json.Unmarshal(n.plugins[0], &members) == nil && members["ipam"] != nil

@@ -30,7 +30,7 @@ func (i *Installer) Problem() string {
 	return i.state.problem
 }
 
-// Run installs the plugin, and again what somebody else undoes, until the context ends. What is
+// Run installs the plugin, and again what another process undoes, until the context ends. What is
 // installed stays. One process at a time does so; another one waits.
 func (i *Installer) Run(ctx context.Context) error {
 	files, err := fsnotify.NewWatcher()

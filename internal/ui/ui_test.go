@@ -122,7 +122,7 @@ func TestUIPageIsComplete(t *testing.T) {
 	}
 }
 
-// TestGuardRefusesOtherNames: a name that leads to the page's address by somebody else's will.
+// TestGuardRefusesOtherNames: a name that leads to the page's address by the will of another owner.
 func TestGuardRefusesOtherNames(t *testing.T) {
 	h := of(explain.Manifests{}, Guard{Hosts: []string{"node-1.example"}})
 	for host, want := range map[string]int{
@@ -266,7 +266,7 @@ func TestHandlerRefusesBadQuestions(t *testing.T) {
 		{"POST", "preview", `{"yaml":""}`, 422, "paste manifests"},
 		{"POST", "preview", `{"yaml":"{]"}`, 422, "stdin"},
 		{"POST", "preview", `{"yaml":"apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: x, namespace: shop}\nspec: {podSelector: {}, ingress: [{from: [{ipBlock: {cidr: no}}]}]}"}`, 422, "cidr"},
-		{"POST", "preview", `{"yaml":"apiVersion: v1\nkind: Namespace\nmetadata: {name: nowhere}","delete":true}`, 422, "is not there"},
+		{"POST", "preview", `{"yaml":"apiVersion: v1\nkind: Namespace\nmetadata: {name: nowhere}","delete":true}`, 422, "does not exist"},
 		{"POST", "preview", `{"yaml":"` + strings.Repeat("x", maxQuestion) + `"}`, 413, "too large"},
 	} {
 		rec := ask(h, tc.method, Path+"api/"+tc.path, tc.body)

@@ -24,6 +24,8 @@ type usage struct {
 var usages = []usage{
 	{`the rooms?\b|\brooms\b|\b(?:one|each|per|pure) room\b|\ba room (?:of|more)\b`, ``, "package, component"},
 	{`\bhouse\b`, ``, "repository, project"},
+	{`\bkinds? of stacks?\b|\bstacks? of (?:a|the|its) renderer`, ``, "dataplane; backend where it is code"},
+	{`\bsomebody\b`, ``, "name the actor: another process, another user"},
 	{`\bwho enforces\b`, ``, "dataplane"},
 	{`\bevidence\b`, ``, "tracked connection, connection-tracking entry"},
 	{`\blately\b`, ``, "recently; recent-flow cache"},

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/datasync"
 )
 
-// Store registers what tells how fresh the state is. Written reports whether somebody writes it.
+// Store registers what tells how fresh the state is. Written reports whether a reflector writes it.
 func (m *Metrics) Store(status func() datasync.Status, written func() bool) {
 	m.gauge("sluice_store_following", "1 while changes of the store are received.", func() float64 { return flag(status().Following) })
 	m.gauge("sluice_store_complete", "0 while the store does not prove that it holds the whole state of the cluster; what was known stays in force.",

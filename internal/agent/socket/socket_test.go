@@ -67,7 +67,7 @@ func TestSocketIsOnlyTakenFromEndedProcess(t *testing.T) {
 	}
 }
 
-// TestSocketOfOtherUserIsRefused: somebody else may have made the folder, or may replace the
+// TestSocketOfOtherUserIsRefused: another process may have made the folder, or may replace the
 // socket.
 func TestSocketOfOtherUserIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
