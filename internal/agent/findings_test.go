@@ -87,7 +87,7 @@ func TestStatusShowsForeignACLs(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.apply(t, another) // interfaces are read before lists change
-	const want = "(firewall) of another owner at interface pod/demo/server of pod demo/server, ingress: it stands in front of ours and decides first"
+	const want = "(firewall) of another owner at interface pod/demo/server of pod demo/server, ingress: it comes before Sluice's ACLs and decides first"
 	if s := get[view.Status](t, a, "GET", "/v1/status", ""); len(s.Renderers[0].Foreign) != 1 || !strings.HasSuffix(s.Renderers[0].Foreign[0], want) {
 		t.Errorf("the status shows %q", s.Renderers[0].Foreign)
 	}
