@@ -216,7 +216,7 @@ func TestStatusNamesFaults(t *testing.T) {
 }
 
 func TestMatrixShowsDifferences(t *testing.T) {
-	for differ, want := range map[int]string{0: "every verdict is that of the specification", 1: "1 verdict not as specified", 2: "2 verdicts not as"} {
+	for differ, want := range map[int]string{0: "every verdict is that of the specification", 1: "1 verdict not as the specification says", 2: "2 verdicts not as"} {
 		_, out, _ := sluicectl(agent(t, map[string]http.HandlerFunc{"GET /v1/matrix": says(view.Matrix{Differ: differ})}), "", "matrix", "--open")
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
@@ -273,7 +273,7 @@ func TestRunSuggestsSimilarCommands(t *testing.T) {
 		"get sets -l app=web":     "--selector selects pods, what is about them, and namespaces: sets have no labels",
 		"get pods -l =,=":         `--selector "=,=": found '=', expected: !, identifier, or 'end of string'`,
 		"get pods --policy x":     "--policy is for nodes, not for pods",
-		"get status web":          `there is one status, that of the agent, and none named "web"`,
+		"get status web":          `an agent has one status, and no status is named "web"`,
 		"get status -w":           "status is not a list: --watch, --selector and --sort-by are for lists",
 	} {
 		code, out, errOut := sluicectl("nowhere", "", strings.Fields(args)...)
