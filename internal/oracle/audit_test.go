@@ -126,9 +126,9 @@ func TestAuditRows(t *testing.T) {
 	}
 }
 
-// TestWouldNamesWhatAuditedPoliciesAllowAndPass: no policy in audit mode decides, and each one whose
-// rule a list counts is named, in both directions and also where a rule only passes.
-func TestWouldNamesWhatAuditedPoliciesAllowAndPass(t *testing.T) {
+// TestVerdictNamesWhatAuditedPoliciesAllowAndPass: no policy in audit mode decides, and each one
+// whose rule a list counts is named, in both directions and also where a rule only passes.
+func TestVerdictNamesWhatAuditedPoliciesAllowAndPass(t *testing.T) {
 	const spec = `subject: {pods: {namespaceSelector: {}, podSelector: {}}},
 egress: [{action: Allow, to: [{namespaces: {}}]}],
 ingress: [{action: Pass, from: [{namespaces: {}}]}]`
