@@ -27,8 +27,8 @@ func TestGuidesShowPrintedOutput(t *testing.T) {
 	}
 }
 
-// TestGuideOfDayTwoNamesEveryCommand: a command that is added has to be in the guide.
-func TestGuideOfDayTwoNamesEveryCommand(t *testing.T) {
+// TestGuidesNameEveryCommand: a command that is added has to be in the guide.
+func TestGuidesNameEveryCommand(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide", "day-two.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -58,8 +58,8 @@ func (a *Answers) probes() error {
 const maxTries = 3
 
 // settleTime is how long an answer waits for pending changes altogether, and quickCommit the
-// longest commit that it waits for. enforceTimeout is how long the answer to a change waits until the
-// change is enforced.
+// longest commit that it waits for. enforceTimeout is how long the answer to a change waits until
+// the change is enforced.
 const (
 	settleTime     = 50 * time.Millisecond
 	quickCommit    = 5 * time.Millisecond
