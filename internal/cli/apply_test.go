@@ -90,7 +90,7 @@ func TestApplyOfNothingIsError(t *testing.T) {
 		"":                      "sluicectl: -: nothing to do: there is no object\n",
 		"---\n# a comment\n---": "sluicectl: -: nothing to do: there is no object\n",
 		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: foo}}": "skipped deployment.apps/foo: not used by policy\n" +
-			"sluicectl: -: nothing to do: no object there is used by policy (namespaces, pods, nodes, services and policies are)\n",
+			"sluicectl: -: nothing to do: it has no object that policy uses (namespaces, pods, nodes, services, policies)\n",
 	} {
 		for _, command := range []string{"apply", "delete"} {
 			if code, out, errOut := sluicectl("/nowhere", stdin, command, "-f", "-"); code != ExitError || out != "" || errOut != want {

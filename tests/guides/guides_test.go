@@ -65,7 +65,7 @@ var elsewhere = map[string]string{
 
 // printed are the pages whose consoles internal/cli TestGuidesShowPrintedOutput runs, and compares
 // with what they show.
-var printed = []string{"docs/guide/explain.md", "docs/guide/preview.md", "docs/guide/sluicectl.md", "docs/guide/verdicts.md"}
+var printed = []string{"docs/guide/day-two.md", "docs/guide/explain.md", "docs/guide/preview.md", "docs/guide/sluicectl.md", "docs/guide/verdicts.md"}
 
 // negative are the commands that end with code 1, and what they print then.
 var negative = map[string]string{
@@ -354,8 +354,9 @@ type answer struct {
 	shown, file string
 }
 
-// measured are the parts of answers that differ each time: durations, rates and revisions.
-var measured = regexp.MustCompile(`[0-9.]+(?:[nµm]s|s)\b|[0-9]+ probes/s|revision [0-9]+`)
+// measured are the parts of answers that differ each time: durations, rates and revisions, with the
+// spaces that align what follows.
+var measured = regexp.MustCompile(`(?:[0-9.]+(?:[nµm]s|s)\b|[0-9]+ probes/s|revision [0-9]+) *`)
 
 // makeRun is what "make run" does once it has built the programs.
 const makeRun = "bin/sluice-agent dev --manifests docs/examples/shop"
