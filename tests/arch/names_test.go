@@ -49,7 +49,7 @@ var units = map[string]string{
 	"tests/charts":                         "Chart",
 	"tests/compat":                         "Protobuf",
 	"tests/conformance":                    "Images",
-	"tests/differential":                   "Faults",
+	"tests/differential":                   "Counts Faults Machine Minimise Play",
 	"tests/docker":                         "Compose Dockerfile Dockerignore Guide Manifest",
 	"tests/e2e":                            "Agent Audit Bundle Check CNI Dev Diff Fault Kernel Leader Manifest Reflector Scale Scripts Services StatePath Store Trace Units Verdicts VPP",
 	"tests/embedding":                      "Agent Guide Renderer",
