@@ -42,7 +42,7 @@ var units = map[string]string{
 	"renderer/xdp":                         "Conformance Connection ConnectionTable Filters Fragment Generation Interface Lists Origin OverflowTable Packet RecentFlows Services Settings Shares SourceAddress TunnelPorts Uplinks",
 	"renderer/xdp/bpf":                     "Layout",
 	"tests/alerts":                         "Dashboard",
-	"tests/arch":                           "Docs Import Links Names Prose Sizes Surface Words",
+	"tests/arch":                           "Docs Files Import Links Names Prose Sizes Surface Words",
 	"tests/attacks":                        "Address Frames HostilePods ICMP JumboFrames LargePackets NeighbourDiscovery Packet Settings Tunnels",
 	"tests/bench":                          "Check Workload",
 	"tests/bench/npgen":                    "Write",
