@@ -36,7 +36,7 @@ var units = map[string]string{
 	"plugins/policy/internal/configurator": "Set",
 	"plugins/policy/internal/intent":       "Pivot",
 	"plugins/policy/internal/processor":    "Semantics Workload",
-	"renderer/acl":                         "Conformance Deferral ExemptTraffic GlobalTable Grace Idle NATOrder PauseBudget PodInterface RealVPP Segments SessionTable",
+	"renderer/acl":                         "Conformance Deferral ExemptTraffic ForeignACLs GlobalTable Grace Idle NATOrder PauseBudget PodInterface RealVPP Segments SessionTable",
 	"renderer/ligato":                      "Conformance ExemptTraffic PodInterface",
 	"renderer/session":                     "Conformance Namespace Tags",
 	"renderer/xdp":                         "Conformance Connection ConnectionTable Filters Fragment Generation Interface Lists Origin OverflowTable Packet RecentFlows Services Settings Shares SourceAddress TunnelPorts Uplinks",
