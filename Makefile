@@ -26,6 +26,7 @@ MODULES := deploy/release tests/alerts tests/bench/xdp tests/charts tests/ligato
 PKG ?= ./...
 FUZZTIME ?= 10s
 COUNT ?= 6
+BENCHSTAT := go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 SEQUENCES ?= 1000
 # Random searches of which the other targets run a part. What they draw stands in renderer/renderertest/size.go.
 SEARCHES ?= ./renderer/acl ./renderer/session ./renderer/xdp/... ./tests/differential ./tests/scenarios ./tests/sequences
@@ -65,13 +66,12 @@ race: ## Run tests under the race detector, but those of tests/lifecycle, whose 
 bench: ## Run the benchmarks COUNT times into bench.txt (feed two such files to benchstat)
 	go test -run '^$$' -timeout 2h -bench . -benchmem -count $(COUNT) $(PKG) | tee bench.txt
 
-bench-report: ## Run the cluster-sized benchmarks and print tables (SLUICE_WORKLOAD=dir1:dir2 adds workloads)
+bench-report: ## Run the cluster-sized benchmarks and print their medians (SLUICE_WORKLOAD=dir1:dir2 adds workloads)
 	go test -run '^$$' -timeout 1h -bench . -benchtime 200ms -count $(COUNT) ./tests/bench > bench-cluster.txt
-	go run ./tests/bench/report < bench-cluster.txt
+	$(BENCHSTAT) bench-cluster.txt
 
-bench-vpp: ## Measure what traffic notices of pods that come and go on a real VPP, and print a table (root; SLUICE_VPP_BIN names the vpp)
-	go test -run '^$$' -timeout 1h -bench '^BenchmarkVPPPauses$$' -benchtime 1x ./tests/bench > bench-vpp.txt
-	go run ./tests/bench/report < bench-vpp.txt
+bench-vpp: ## Measure what traffic notices of pods that come and go on a real VPP (root; SLUICE_VPP_BIN names the vpp)
+	go test -run '^$$' -timeout 1h -bench '^BenchmarkVPPPauses$$' -benchtime 1x ./tests/bench
 
 bench-xdp: ## Measure what a packet costs in the kernel, beside other designs (root; a module of its own; writes Markdown, and plots; nftables where nft is)
 	go vet -C tests/bench/xdp ./... && go run -C tests/bench/xdp . -plots $(abspath docs/reference)
@@ -88,8 +88,8 @@ $(GOLANGCI):
 conformance: ## Replay the recorded public suites and write docs/reference/conformance.md (needs the recordings, which are not part of the module)
 	go run ./tests/conformance/report -o docs/reference/conformance.md
 
-soak: ## Play SEQUENCES random sequences of events on WORKERS workers, against the specification (SEED=1 repeats, ARGS="-o json"), then run the tests of SEARCHES whole (hours; SEARCHES= for none)
-	go run ./tests/soak -sequences $(SEQUENCES) -workers $(WORKERS) $(if $(SEED),-seed $(SEED)) $(ARGS)
+soak: ## Play SEQUENCES random sequences of events on each backend, against the specification (from SEED on; WORKERS at the same time; SLUICE_STACK=acl for one backend), then run the tests of SEARCHES whole (hours; SEARCHES= for none)
+	go test -count 1 -timeout 0 -v -run PlaySeeds ./tests/differential -args -seeds $(SEQUENCES) -players $(WORKERS) -first-seed $(or $(SEED),$(shell date +%s))
 	$(if $(strip $(SEARCHES)),SLUICE_LONG=1 go test -count 1 -timeout 12h $(SEARCHES))
 
 mutation: ## Seed faults into the product one by one; every one must be caught (root: also into the program of the kernel; ARGS="-run ^cidr/" or -list)

@@ -66,17 +66,6 @@ func (w *Watcher) decode(change func() []model.Delta) []model.Delta {
 	return change()
 }
 
-// hand changes what is pending, and wakes the consumer if there is something.
-func (w *Watcher) hand(change func(*pending)) {
-	w.mu.Lock()
-	change(&w.pending)
-	empty := w.pending.empty()
-	w.mu.Unlock()
-	if !empty {
-		w.signal()
-	}
-}
-
 // failed records that the store is not followed at the moment.
 func (w *Watcher) failed(err error) {
 	if w.draft.Following {

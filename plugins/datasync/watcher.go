@@ -193,3 +193,14 @@ func (w *Watcher) signal() {
 	default: // it is awake
 	}
 }
+
+// hand changes what is pending, and wakes the consumer if there is something.
+func (w *Watcher) hand(change func(*pending)) {
+	w.mu.Lock()
+	change(&w.pending)
+	empty := w.pending.empty()
+	w.mu.Unlock()
+	if !empty {
+		w.signal()
+	}
+}

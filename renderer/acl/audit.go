@@ -3,33 +3,17 @@ package acl
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
-	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
-	"github.com/sluice-net/sluice/renderer/acl/internal/pauses"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-const (
-	// defaultAudit is the default interval between audits.
-	defaultAudit = 10 * time.Second
-	// auditRounds is the number of audits in which every ACL is read once.
-	auditRounds = 6
-)
-
-// audits compare the content of the vswitch with what was installed.
-type audits struct {
-	timer    pauses.Timer
-	contents mirror.ContentAudit
-	drifts   map[string]uint64 // foreign changes that were found, by kind; replaced, never modified
-	foreign  foreignACLs
-}
+// auditRounds is the number of audits in which every ACL is read once.
+const auditRounds = 6
 
 func newAudits() audits {
 	return audits{drifts: map[string]uint64{mirror.DriftBinding: 0, mirror.DriftContent: 0, mirror.DriftMissing: 0}}
@@ -72,17 +56,7 @@ func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (diff
 		return false, err
 	}
 	r.interfaces.pending = w.ownership.pending // pending pods need a full check
-	return false, r.audits.foreign.find(ctx, r)
-}
-
-// readInterfaces refreshes the interfaces and their ACL lists between audits.
-func (r *Renderer) readInterfaces(ctx context.Context) error {
-	before := r.mirror.Interfaces
-	if err := r.mirror.ReadInterfaces(ctx); err != nil {
-		return err
-	}
-	r.drifted(r.mirror.Rebound(before))
-	return nil
+	return false, r.findForeign(ctx)
 }
 
 // Check implements renderer.Checker.
@@ -94,29 +68,8 @@ func (r *Renderer) Check(ctx context.Context) (objects int, drift []string, err 
 	return r.mirror.Check(ctx)
 }
 
-// drifted logs, counts and publishes differences. The Commit that found them repairs them.
-func (r *Renderer) drifted(found []mirror.Drift) {
-	if len(found) == 0 {
-		return
-	}
-	counts := maps.Clone(r.audits.drifts)
-	for _, d := range found {
-		counts[d.Kind]++
-		r.options.Log.Warn("rules in the vswitch were changed by another program; repairing them", "kind", d.Kind, "what", d.What)
-	}
-	r.audits.drifts = counts
-	r.publish(fmt.Errorf("%w: %s", errDrift, renderer.Summary(found)))
-}
-
-var errDrift = errors.New("rules in the vswitch were changed by another program")
-
-// foreignACLs are the ACLs of other owners on interfaces that have ours.
-type foreignACLs struct {
-	all []renderer.Foreign // replaced, never modified
-}
-
-// find finds the foreign ACLs and logs new ones.
-func (x *foreignACLs) find(ctx context.Context, r *Renderer) error {
+// findForeign finds the foreign ACLs and logs new ones.
+func (r *Renderer) findForeign(ctx context.Context) error {
 	var found []renderer.Foreign
 	for _, n := range r.mirror.Interfaces {
 		// An interface without pods is an uplink, unless it is blocked. Packets that enter by an
@@ -126,15 +79,15 @@ func (x *foreignACLs) find(ctx context.Context, r *Renderer) error {
 			enters = api.Ingress
 		}
 		for _, f := range r.mirror.ForeignAt(n, pods, enters) {
-			if at := slices.IndexFunc(x.all, f.IsSame); at >= 0 {
-				f.Tag = x.all[at].Tag
+			if at := slices.IndexFunc(r.audits.foreign, f.IsSame); at >= 0 {
+				f.Tag = r.audits.foreign[at].Tag
 			} else if err := describeForeign(ctx, r.link, r.options.Log, &f); err != nil {
 				return err
 			}
 			found = append(found, f.Foreign)
 		}
 	}
-	x.all = found
+	r.audits.foreign = found
 	return nil
 }
 

@@ -2,8 +2,6 @@ package acl
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/binary"
 	"maps"
 	"slices"
 
@@ -367,12 +365,6 @@ func (v votes) first() (out *cache.Table) {
 		}
 	}
 	return out
-}
-
-// digestOfGroup returns the digest of the copy of a large table for one group.
-func digestOfGroup(d renderer.Digest, group int) renderer.Digest {
-	sum := sha256.Sum256(binary.BigEndian.AppendUint32(slices.Clone(d[:]), uint32(group)))
-	return renderer.Digest(sum[:len(d)])
 }
 
 // groupToJoin returns the group for an additional interface: the fullest group with room, so that

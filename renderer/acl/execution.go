@@ -11,16 +11,9 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// execution carries out a plan. It changes the vswitch, the mirror and the slots, and makes no
-// decisions.
-type execution struct {
-	r         *Renderer
-	m         *mirror.Mirror
-	slots     *slots
-	ownership *ownership
-	bindings  *bindings
-	plan      *plan
-}
+// execution carries out what is wanted. It changes the vswitch, the mirror and the slots, and makes
+// no decisions.
+type execution struct{ *wanted }
 
 // changeInputs changes the input ACLs in place, with reclassification of sessions turned off.
 // Otherwise VPP would treat all sessions that were created on input as outdated, and drop the flows
@@ -241,4 +234,35 @@ func (x *execution) leave(left map[*slot]bool) {
 		}
 		s.keep(r.mirror)
 	}
+}
+
+// prepare decides the content of the slots, and refuses what does not fit into the memory of the
+// vswitch. It makes no changing calls.
+func (w *wanted) prepare(ctx context.Context) error {
+	for _, t := range w.layout.Tables {
+		if !w.tables.isCurrent(t) {
+			w.tables.expandTable(t)
+		}
+	}
+	w.tables.share()
+	return w.fit(ctx, w.expandGlobal())
+}
+
+// install changes the vswitch so that every packet meets, at every moment, either the old or the
+// new rules. New ACLs come first, then changes in place that give no interface foreign rules, then
+// switches of interfaces, then other changes in place, and removals. Long changes come last.
+// Interfaces that were left down are set up when they have what they must have.
+//
+// It stops at the first error. The mirror contains every acknowledged step.
+func (w *wanted) install(ctx context.Context) error {
+	if err := w.prepare(ctx); err != nil {
+		return err
+	}
+	x := &execution{w}
+	for _, phase := range []func(context.Context) error{x.create, x.changeInputs, x.changeEarly, x.bind, x.changeLate, x.cleanUp, x.takeTurns, x.raise} {
+		if err := phase(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }

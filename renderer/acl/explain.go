@@ -2,7 +2,6 @@ package acl
 
 import (
 	"slices"
-	"sync/atomic"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -19,15 +18,6 @@ import (
 // pass.
 func (r *Renderer) Explain(f api.Flow) []renderer.Decision {
 	return renderer.WithRenderer(r.Name(), r.cache.Evaluate(f))
-}
-
-// reader answers queries about the last Commit without waiting for a running one.
-type reader struct {
-	link              *mirror.Link
-	accumulator       *counters.Accumulator
-	published         atomic.Pointer[snapshot]
-	asks              atomic.Uint64
-	interfacesChanged atomic.Bool // the interfaces have changed
 }
 
 // Source is the origin of an ACL entry.
@@ -62,36 +52,11 @@ func (r *reader) Source(aclIndex, rule uint32) (Source, bool) {
 	return Source{}, false
 }
 
-// snapshot is the immutable outcome of the last Commit that readers see.
-type snapshot struct {
-	version    string
-	err        error
-	pending    []renderer.Pending
-	blocked    []string
-	memory     renderer.Memory
-	tables     []counters.Table
-	guards     []counters.Table
-	constants  map[uint32]string // names of the ACLs that do not belong to a table
-	unenforced []renderer.Unenforced
-	drifts     map[string]uint64
-	foreign    []renderer.Foreign
-	pauses     renderer.Pauses
-	sessions   *renderer.Sessions
-	attached
-}
-
-// attached is what pod interfaces have.
-type attached struct {
-	bound    map[string]Bound // by name
-	made     []vpp.Made       // interfaces that sluice-cni made
-	answered uint64           // ticket of the last Ask before the interfaces were read
-}
-
 // publish publishes the outcome of a Commit to readers.
 func (r *Renderer) publish(err error) {
 	s := &snapshot{
 		version: r.version, err: err, pending: r.interfaces.pending, blocked: r.interfaces.blocked, memory: renderer.Memory{Needed: r.memory.Heap.Needed, Budget: r.memory.Heap.Budget},
-		tables: r.slots.placed(r.cache.InstalledTables()), guards: r.slots.placedGuards(r.cache.Installed().Senders), constants: map[uint32]string{}, unenforced: r.unenforced.Unenforced(), drifts: r.audits.drifts, foreign: r.audits.foreign.all,
+		tables: r.slots.placed(r.cache.InstalledTables()), guards: r.slots.placedGuards(r.cache.Installed().Senders), constants: map[uint32]string{}, unenforced: r.unenforced.Unenforced(), drifts: r.audits.drifts, foreign: r.audits.foreign,
 		pauses: r.pace.pauses(), sessions: r.memory.Sessions.State(), attached: attached{bound: r.interfaces.bound, answered: r.interfaces.answered},
 	}
 	r.noticeMade(s, r.mirror)
@@ -169,13 +134,6 @@ func (a *slots) of(t *cache.Table) []*slot {
 	return append(all, present(a.byName[finalSlot])...)
 }
 
-func present(s *slot) []*slot {
-	if s == nil {
-		return nil
-	}
-	return []*slot{s}
-}
-
 // Decisions implements renderer.Counter. It counts first packets of flows.
 func (r *reader) Decisions() map[renderer.CounterKey]uint64 {
 	if !r.accumulator.IsOn() {
@@ -224,3 +182,14 @@ func (r *reader) noticeMade(s *snapshot, m *mirror.Mirror) {
 		r.link.Prompt()
 	}
 }
+
+const name = "acl"
+
+// Name returns "acl".
+func (r *Renderer) Name() string { return name }
+
+// Expansion implements renderer.Expander.
+func (r *Renderer) Expansion() (namespace, node int, perPod bool) { return 1 << 26, 1 << 27, false }
+
+// Unenforced implements renderer.Reporter.
+func (r *reader) Unenforced() []renderer.Unenforced { return r.published.Load().unenforced }

@@ -149,11 +149,3 @@ func originsIn(g *cache.Table, part int) (out [][]api.Origin) {
 	}
 	return out
 }
-
-func countOf(pieces []entries.Piece) int {
-	n := 0
-	for _, p := range pieces {
-		n += p.Count
-	}
-	return n
-}

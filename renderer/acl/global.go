@@ -115,15 +115,6 @@ func (w *wanted) keepPart(s *slot) {
 	}
 }
 
-// globalSlots returns the slots of the global table in the order of uplink lists.
-func (a *slots) globalSlots() []*slot {
-	out := append(make([]*slot, 0, layout.Parts+2), a.get(youngSlot))
-	for n := range layout.Parts {
-		out = append(out, a.get(partOf(n)))
-	}
-	return append(out, a.get(finalSlot))
-}
-
 // orderGlobal plans the changes of the ACLs of the global table. A pod that changes lists may
 // change parts, so all parts form one sequence: the new part gets the pod before the old part drops
 // it. When this is impossible, the changed ACLs are created anew and each uplink is switched in one

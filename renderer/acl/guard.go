@@ -17,9 +17,6 @@ import (
 // VPP drops the sessions of an interface whose ACL list changes. Therefore every interface has its
 // own guard, which is bound once and changes in place.
 
-// isGuard reports whether the slot holds a guard.
-func (s *slot) isGuard() bool { return isNumbered(s.name, "i") }
-
 // prepareGuards sets the content of the guards.
 func (w *wanted) prepareGuards() {
 	w.bindings.guards = make(map[uint32]*slot)

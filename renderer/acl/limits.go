@@ -24,9 +24,6 @@ const (
 	reasonMemory = "the vswitch has not enough memory for the rules of a pod, with their sets expanded"
 )
 
-// Expansion implements renderer.Expander.
-func (r *Renderer) Expansion() (namespace, node int, perPod bool) { return 1 << 26, 1 << 27, false }
-
 // embeddedVersion is the version prefix of the embedded vswitch, which matches SCTP ports.
 // Everything else is treated as VPP, because the API does not report it. VPP parses only ports of
 // TCP, UDP and ICMP, and takes every SCTP port for 0. There, a rule that permits some SCTP ports
@@ -39,9 +36,6 @@ func isEmbedded(version string) bool { return strings.HasPrefix(version, embedde
 func namesSCTPPort(r api.ContivRule) bool {
 	return r.Protocol == api.SCTP && (!r.SrcPort.IsAny() || !r.DstPort.IsAny())
 }
-
-// Unenforced implements renderer.Reporter.
-func (r *reader) Unenforced() []renderer.Unenforced { return r.published.Load().unenforced }
 
 // refusals are the tables that do not fit.
 type refusals struct {
@@ -97,3 +91,16 @@ func (b *bounds) isDueAt(s *slot) bool {
 	}
 	return b.IsDue(layout.Content{Pieces: s.want, Roles: s.roles})
 }
+
+// isDue reports whether idle compaction has work to do.
+func (a *slots) isDue(b *bounds) bool {
+	for _, s := range a.byName {
+		if b.isDueAt(s) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxTurns is how long a Commit starts further slots.
+const maxTurns = 700 * time.Millisecond

@@ -1,6 +1,8 @@
 package acl
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -144,9 +146,49 @@ func (o Options) check() (Options, error) {
 		return o, errSplit
 	}
 	if b := o.Pacing.PauseBudget; !(b >= 0 && b <= 1) { // also rejects NaN
-		return o, errPauseBudget
+		return o, errors.New("pause budget: want a share of time from 0 to 1")
 	}
 	var err error
 	o.Infra, err = o.Infra.Check()
 	return o, err
 }
+
+// Established is what happens to an open flow that policy no longer permits. All nodes of a cluster
+// should use the same value, because a flow may have its ends on two nodes.
+type Established uint8
+
+const (
+	// Revoke cuts such a flow: its next packet in the direction that policy decides is denied.
+	Revoke Established = iota
+	// Keep lets open flows live until they end or time out. Policy decides only about new flows.
+	Keep
+)
+
+// String returns "revoke" or "keep".
+func (e Established) String() string {
+	if e == Keep {
+		return "keep"
+	}
+	return "revoke"
+}
+
+// UnmarshalText parses the output of String.
+func (e *Established) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "revoke":
+		*e = Revoke
+	case "keep":
+		*e = Keep
+	default:
+		return fmt.Errorf("established %q: want revoke or keep", text)
+	}
+	return nil
+}
+
+const (
+	// defaultAudit is the default interval between audits.
+	defaultAudit = 10 * time.Second
+	// defaultCompactAfter is short compared with the time in which segments of recent entries fill
+	// up, and long compared with the gaps in a burst of changes.
+	defaultCompactAfter = 10 * time.Second
+)

@@ -1,7 +1,7 @@
 package acl
 
 import (
-	"slices"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -43,29 +43,6 @@ type interfaces struct {
 	answered     uint64                 // the same, as of the last commit
 }
 
-// noteBound records the pods that have rules in force at an interface.
-func (i *interfaces) noteBound(w *wanted) {
-	pods := make(map[api.PodID]bool, len(w.ownership.pods))
-	for _, pod := range w.ownership.pods {
-		pods[pod] = true
-	}
-	i.ending.Plugged(pods, func(pod api.PodID) bool { _, known := w.layout.Pods[pod]; return known })
-}
-
-// noteBlocked records the blocked interfaces and logs new ones.
-func (i *interfaces) noteBlocked(w *wanted) {
-	var names []string
-	for _, n := range w.m.Interfaces {
-		if w.ownership.blocked[n.Index] {
-			names = append(names, n.Name)
-			if !slices.Contains(i.blocked, n.Name) {
-				w.r.options.Log.Info("blocking an interface until its pod is known", "interface", n.Name, "tag", n.Tag)
-			}
-		}
-	}
-	i.blocked = names
-}
-
 // UplinkTag is the tag of interfaces that connect the node with other nodes.
 const UplinkTag = "sluice/uplink"
 
@@ -76,3 +53,25 @@ const ReleasedTag = "sluice/released"
 // InterfaceTag returns the tag that identifies the interface of a pod. A name that is too long for
 // a tag is truncated and made unique by a hash.
 func InterfaceTag(pod api.PodID) string { return vpp.PodTag(pod.String()) }
+
+// Bound describes an interface of a pod after a Commit.
+type Bound struct {
+	Name  string
+	Index uint32
+	Tag   string
+	UID   string    // of the pod that sluice-cni made it for; empty: unknown
+	Pod   api.PodID // the pod whose rules it has; zero when it is blocked
+	// State is BoundEnforced when the interface has the rules of its pod. In every other state it
+	// is blocked, for the given Reason.
+	State  string
+	Reason string
+	Since  time.Time // start of the state
+}
+
+// The states of an interface.
+const (
+	BoundEnforced    = "enforced"    // traffic that the pod's rules permit passes
+	BoundPending     = "pending"     // blocked until the policy of its pod is known and in force
+	BoundOrphaned    = "orphaned"    // blocked: it was a pod's, and its pod is no longer known
+	BoundConflicting = "conflicting" // blocked: several pods claim it
+)

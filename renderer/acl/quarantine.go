@@ -10,12 +10,6 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// quarantined is what was blocked before the first Commit.
-type quarantined struct {
-	committed bool              // a Commit has started
-	spared    map[uint32]string // interfaces by index that Quarantine leaves alone; nil when it has found no rules
-}
-
 // Quarantine implements renderer.Quarantiner. It blocks nothing without Pods.BlockUnknown.
 func (r *Renderer) Quarantine(ctx context.Context) (holdsRules bool, err error) {
 	r.mu.Lock()
@@ -75,7 +69,7 @@ func (w *wanted) block(ctx context.Context) error {
 	w.fixed(closedSlot, entries.Everything(entries.Deny))
 	s := w.slots.get(closedSlot)
 	w.plan.early = []change{{place: place{s, 0}, piece: s.want[0]}}
-	x := w.execution()
+	x := &execution{w}
 	for _, phase := range []func(context.Context) error{x.create, x.changeEarly} {
 		if err := phase(ctx); err != nil {
 			return err

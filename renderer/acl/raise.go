@@ -9,28 +9,6 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Bound describes an interface of a pod after a Commit.
-type Bound struct {
-	Name  string
-	Index uint32
-	Tag   string
-	UID   string    // of the pod that sluice-cni made it for; empty: unknown
-	Pod   api.PodID // the pod whose rules it has; zero when it is blocked
-	// State is BoundEnforced when the interface has the rules of its pod. In every other state it
-	// is blocked, for the given Reason.
-	State  string
-	Reason string
-	Since  time.Time // start of the state
-}
-
-// The states of an interface.
-const (
-	BoundEnforced    = "enforced"    // traffic that the pod's rules permit passes
-	BoundPending     = "pending"     // blocked until the policy of its pod is known and in force
-	BoundOrphaned    = "orphaned"    // blocked: it was a pod's, and its pod is no longer known
-	BoundConflicting = "conflicting" // blocked: several pods claim it
-)
-
 // Ask makes the next Commit read all interfaces, and calls OnChange to cause one. It returns a
 // ticket for Bound. Any goroutine may call it.
 func (r *reader) Ask() (ticket uint64) {
@@ -87,4 +65,27 @@ func (w *wanted) endpoints(before map[string]Bound, now time.Time) map[string]Bo
 		out[n.Name] = b
 	}
 	return out
+}
+
+// noteBound records the pods that have rules in force at an interface.
+func (i *interfaces) noteBound(w *wanted) {
+	pods := make(map[api.PodID]bool, len(w.ownership.pods))
+	for _, pod := range w.ownership.pods {
+		pods[pod] = true
+	}
+	i.ending.Plugged(pods, func(pod api.PodID) bool { _, known := w.layout.Pods[pod]; return known })
+}
+
+// noteBlocked records the blocked interfaces and logs new ones.
+func (i *interfaces) noteBlocked(w *wanted) {
+	var names []string
+	for _, n := range w.m.Interfaces {
+		if w.ownership.blocked[n.Index] {
+			names = append(names, n.Name)
+			if !slices.Contains(i.blocked, n.Name) {
+				w.r.options.Log.Info("blocking an interface until its pod is known", "interface", n.Name, "tag", n.Tag)
+			}
+		}
+	}
+	i.blocked = names
 }

@@ -4,46 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/counters"
-	"github.com/sluice-net/sluice/renderer/acl/internal/memory"
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/acl/internal/pauses"
 	"github.com/sluice-net/sluice/renderer/cache"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
-
-// Renderer installs policy as VPP ACLs. It implements renderer.Renderer and the optional interfaces
-// of package renderer; the reading ones do not wait for a Commit.
-type Renderer struct {
-	reader
-	options Options
-	cache   *cache.Pair
-
-	mu           sync.Mutex // held during a Commit, including its calls of the vswitch
-	vswitchState            // as it was read and changed
-	interfaces   interfaces
-	flows        openFlows
-	slots        *slots
-	bounds       bounds
-	pace         pace
-	audits       audits
-	unenforced   cache.UnenforcedTracker
-	memory       memory.Memory
-	quarantined  quarantined
-}
-
-// vswitchState is what is known of the vswitch.
-type vswitchState struct {
-	epoch   int            // of the link, when the mirror was read
-	mirror  *mirror.Mirror // nil when it must be read
-	version string
-	order   mirror.Features // of all nodes of the vswitch; nil when they must be read
-}
 
 var (
 	_ renderer.Renderer    = (*Renderer)(nil)
@@ -85,11 +54,6 @@ func New(o Options) (*Renderer, error) {
 	}
 	return r, nil
 }
-
-const name = "acl"
-
-// Name returns "acl".
-func (r *Renderer) Name() string { return name }
 
 // Close disconnects and thereby aborts a running Commit. Installed rules stay in force.
 func (r *Renderer) Close() error {
@@ -181,7 +145,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	r.interfaces.answered = r.interfaces.asked
 	r.interfaces.noteBound(w)
 	r.interfaces.noteBlocked(w)
-	if err := r.audits.foreign.find(ctx, r); err != nil {
+	if err := r.findForeign(ctx); err != nil {
 		return r.fail(err)
 	}
 	r.unenforced.Refused(w.refusals.oversize)
@@ -236,89 +200,6 @@ func (r *Renderer) look(ctx context.Context, plan cache.Plan, fresh bool) (*want
 	return w, w.checkNATOrder(ctx)
 }
 
-// fail forces a full read before the next change.
-func (r *Renderer) fail(err error) error {
-	r.mirror = nil
-	r.link.Failed(err)
-	return err
-}
-
-// connect ensures that there is a connection and a mirror of the vswitch. fresh reports whether the
-// mirror, or its interfaces, have just been read.
-func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
-	epoch, stale, err := r.link.Connect(ctx)
-	if err != nil {
-		return false, err
-	}
-	interfacesChanged := r.interfacesChanged.Swap(false)
-	r.interfaces.asked = r.asks.Load() // not later: the read that follows covers all earlier asks
-	if r.mirror != nil && epoch == r.epoch {
-		if stale || interfacesChanged {
-			return true, r.readInterfaces(ctx)
-		}
-		return false, nil
-	}
-	if r.version, err = r.link.CheckVersion(ctx); err != nil {
-		return false, err
-	}
-	r.memory.IsEmbedded = isEmbedded(r.version)
-	r.unenforced.SetMatters(!r.memory.IsEmbedded)
-	r.memory.Heap = memory.Heap{Last: r.memory.Heap.Last, Most: r.memory.Heap.Most}
-	r.order = nil
-	if err := r.startCounting(ctx); err != nil {
-		r.options.Log.Warn("packets are not counted by rule", "error", err)
-	}
-	if err := r.flows.configure(ctx); err != nil {
-		return false, err
-	}
-	if err := r.memory.StartSessions(ctx); err != nil {
-		return false, err
-	}
-	if err := r.lookForServices(ctx); err != nil {
-		return false, err
-	}
-	if err := r.read(ctx, nil); err != nil {
-		return false, err
-	}
-	r.epoch = epoch
-	r.interfaces.ending.Forget() // the interfaces went with the old VPP process
-	if err := r.flows.begin(ctx, r.slots.heldInput(r.mirror)); err != nil {
-		return false, err
-	}
-	r.options.Log.Info("read the acls of the vswitch", "version", r.version, "acls", len(r.mirror.ACLs), "interfaces", len(r.mirror.Interfaces))
-	return true, nil
-}
-
-// read rebuilds the mirror, and finds our objects in it.
-func (r *Renderer) read(ctx context.Context, before []*mirror.Interface) error {
-	m, err := r.link.Read(ctx, before)
-	if err != nil {
-		return err
-	}
-	m.Long, m.Losing = r.bounds.Whole, r.accumulator.Losing
-	if r.options.Stats.Counters != nil {
-		m.Lengthen(r.options.Stats.Counters)
-	}
-	r.mirror = m
-	r.slots.adopt(r.mirror)
-	r.accumulator.Look(slices.Concat(r.slots.placed(r.cache.InstalledTables()), r.slots.placedGuards(r.cache.Installed().Senders)))
-	return nil
-}
-
-var errPauseBudget = errors.New("pause budget: want a share of time from 0 to 1")
-
-// startCounting enables counters in the vswitch after a new connection.
-func (r *Renderer) startCounting(ctx context.Context) error {
-	if r.memory.Stats == nil {
-		return nil
-	}
-	r.memory.Stats.Reset()
-	if u, ok := r.memory.Stats.Heap(); ok && u.Segment > 0 {
-		r.bounds.statistics = int(u.Segment)
-	}
-	return r.link.Count(ctx)
-}
-
 // mostSessions returns the pod interface with the most sessions, or "" when none has any. A flow
 // has a session at each interface that it passes; uplinks are ignored.
 func (r *Renderer) mostSessions(at map[uint32]uint64) (most string) {
@@ -332,4 +213,16 @@ func (r *Renderer) mostSessions(at map[uint32]uint64) (most string) {
 		}
 	}
 	return most
+}
+
+// awaitIdle starts the timer for idle compaction when a segment of recent entries is more than half
+// full. It is called after every commit. A commit for compaction does all the work, so it does not
+// start the timer again.
+func (r *Renderer) awaitIdle() {
+	if r.options.Pacing.CompactAfter < 0 || r.pace.compacting || r.mirror == nil || !r.slots.isDue(&r.bounds) {
+		r.pace.idle.Cancel()
+	} else {
+		r.pace.idle.Wait(r.options.Pacing.CompactAfter, r.link.Prompt)
+	}
+	r.pace.compacting = false
 }

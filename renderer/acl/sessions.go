@@ -14,38 +14,6 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// Established is what happens to an open flow that policy no longer permits. All nodes of a cluster
-// should use the same value, because a flow may have its ends on two nodes.
-type Established uint8
-
-const (
-	// Revoke cuts such a flow: its next packet in the direction that policy decides is denied.
-	Revoke Established = iota
-	// Keep lets open flows live until they end or time out. Policy decides only about new flows.
-	Keep
-)
-
-// String returns "revoke" or "keep".
-func (e Established) String() string {
-	if e == Keep {
-		return "keep"
-	}
-	return "revoke"
-}
-
-// UnmarshalText parses the output of String.
-func (e *Established) UnmarshalText(text []byte) error {
-	switch string(text) {
-	case "revoke":
-		*e = Revoke
-	case "keep":
-		*e = Keep
-	default:
-		return fmt.Errorf("established %q: want revoke or keep", text)
-	}
-	return nil
-}
-
 // openFlows decides what happens to flows that are open when policy changes or when the vswitch
 // starts.
 type openFlows struct {
@@ -109,14 +77,6 @@ func (x *openFlows) settle() (differs bool) {
 	was := x.owned
 	x.owned = x.areOwned()
 	return x.owned != was
-}
-
-// prepareInput sets the content of the input ACL.
-func (w *wanted) prepareInput() {
-	differs := w.r.flows.settle()
-	w.inputDiffers = w.inputDiffers || differs
-	w.slots.get(reflectSlot).want = nil // it may have been another one
-	w.fixed(reflectSlot, w.r.flows.input())
 }
 
 // reclassify returns the command that sets whether sessions are evaluated again when rules change.

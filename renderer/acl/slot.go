@@ -2,11 +2,14 @@ package acl
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
@@ -207,4 +210,44 @@ func (a *slots) heldInput(m *mirror.Mirror) entries.Digest {
 		return m.ACLs[s.indexes[0]].Piece.Digest
 	}
 	return entries.Digest{}
+}
+
+// turn is the progress of one slot.
+type turn struct {
+	last  int             // sequence number of its last turn
+	since time.Time       // start of the oldest Commit that is not in force; zero when all are
+	table renderer.Digest // table that it holds; the rules of its entries are those of this table
+}
+
+func present(s *slot) []*slot {
+	if s == nil {
+		return nil
+	}
+	return []*slot{s}
+}
+
+// digestOfGroup returns the digest of the copy of a large table for one group.
+func digestOfGroup(d renderer.Digest, group int) renderer.Digest {
+	sum := sha256.Sum256(binary.BigEndian.AppendUint32(slices.Clone(d[:]), uint32(group)))
+	return renderer.Digest(sum[:len(d)])
+}
+
+// isGuard reports whether the slot holds a guard.
+func (s *slot) isGuard() bool { return isNumbered(s.name, "i") }
+
+func countOf(pieces []entries.Piece) int {
+	n := 0
+	for _, p := range pieces {
+		n += p.Count
+	}
+	return n
+}
+
+// globalSlots returns the slots of the global table in the order of uplink lists.
+func (a *slots) globalSlots() []*slot {
+	out := append(make([]*slot, 0, layout.Parts+2), a.get(youngSlot))
+	for n := range layout.Parts {
+		out = append(out, a.get(partOf(n)))
+	}
+	return append(out, a.get(finalSlot))
 }

@@ -14,21 +14,11 @@ import (
 // input, continues with the slots that have the oldest content. Changes that only add to segments
 // of recent entries are not affected: every Commit makes them for all slots.
 
-// maxTurns is how long a Commit starts further slots.
-const maxTurns = 700 * time.Millisecond
-
 // turns is the progress of slots that change one after the other.
 type turns struct {
 	began time.Time // start of the running or last Commit
 	count int       // slots that have had their turn
 	since time.Time // start of the oldest Commit that is not in force on all interfaces; zero when all are
-}
-
-// turn is the progress of one slot.
-type turn struct {
-	last  int             // sequence number of its last turn
-	since time.Time       // start of the oldest Commit that is not in force; zero when all are
-	table renderer.Digest // table that it holds; the rules of its entries are those of this table
 }
 
 // pace controls when a Commit makes changes that may wait: joining set members, slots with long
@@ -93,29 +83,3 @@ func (s *slot) keep(m *mirror.Mirror) {
 	}
 	s.table = renderer.Digest{}
 }
-
-// awaitIdle starts the timer for idle compaction when a segment of recent entries is more than half
-// full. It is called after every commit. A commit for compaction does all the work, so it does not
-// start the timer again.
-func (r *Renderer) awaitIdle() {
-	if r.options.Pacing.CompactAfter < 0 || r.pace.compacting || r.mirror == nil || !r.slots.isDue(&r.bounds) {
-		r.pace.idle.Cancel()
-	} else {
-		r.pace.idle.Wait(r.options.Pacing.CompactAfter, r.link.Prompt)
-	}
-	r.pace.compacting = false
-}
-
-// isDue reports whether idle compaction has work to do.
-func (a *slots) isDue(b *bounds) bool {
-	for _, s := range a.byName {
-		if b.isDueAt(s) {
-			return true
-		}
-	}
-	return false
-}
-
-// defaultCompactAfter is short compared with the time in which segments of recent entries fill up,
-// and long compared with the gaps in a burst of changes.
-const defaultCompactAfter = 10 * time.Second

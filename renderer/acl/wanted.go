@@ -1,7 +1,6 @@
 package acl
 
 import (
-	"context"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
@@ -9,27 +8,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
-	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
-
-// wanted is the desired content of the vswitch after a commit, and the plan that leads there.
-type wanted struct {
-	r      *Renderer
-	slots  *slots
-	m      *mirror.Mirror
-	layout cache.Layout
-
-	tables    *contents
-	ownership *ownership // of interfaces
-	bindings  *bindings
-	refusals  *refusals
-	plan      *plan
-	// inputDiffers is whether inputs create sessions for other packets than before.
-	inputDiffers bool
-
-	frugal bool // avoid plans in which all interfaces have the old and the new content of an ACL at the same time
-}
 
 // want derives the desired content from a plan.
 func (r *Renderer) want(p cache.Plan) *wanted {
@@ -52,18 +32,6 @@ func (r *Renderer) want(p cache.Plan) *wanted {
 		w.tables.changed[id] = true
 	}
 	return w
-}
-
-// prepare decides the content of the slots, and refuses what does not fit into the memory of the
-// vswitch. It makes no changing calls.
-func (w *wanted) prepare(ctx context.Context) error {
-	for _, t := range w.layout.Tables {
-		if !w.tables.isCurrent(t) {
-			w.tables.expandTable(t)
-		}
-	}
-	w.tables.share()
-	return w.fit(ctx, w.expandGlobal())
 }
 
 // decide sets the content of slots and the order of changes. changed are the changed parts of the
@@ -139,16 +107,6 @@ func (w *wanted) fill(t *cache.Table) {
 	w.plan.live[s] = true
 }
 
-// fixed prepares a slot whose content does not depend on policy.
-func (w *wanted) fixed(name string, all []entries.Entry) {
-	s := w.slots.get(name)
-	if s.want == nil {
-		s.want = []entries.Piece{entries.NewPiece(all, nil)}
-	}
-	s.indexes = s.indexes[:min(len(s.indexes), len(s.want))] // an earlier run may have used more ACLs
-	w.plan.live[s] = true
-}
-
 // order decides when the content of a local slot changes: at once, after interfaces have left it,
 // or in a new slot. An interface that moves between two slots must see the new content of the new
 // slot and the old content of the old slot.
@@ -195,29 +153,6 @@ func (w *wanted) renew(t *cache.Table) {
 	w.plan.live[s] = true
 }
 
-// install changes the vswitch so that every packet meets, at every moment, either the old or the
-// new rules. New ACLs come first, then changes in place that give no interface foreign rules, then
-// switches of interfaces, then other changes in place, and removals. Long changes come last.
-// Interfaces that were left down are set up when they have what they must have.
-//
-// It stops at the first error. The mirror contains every acknowledged step.
-func (w *wanted) install(ctx context.Context) error {
-	if err := w.prepare(ctx); err != nil {
-		return err
-	}
-	x := w.execution()
-	for _, phase := range []func(context.Context) error{x.create, x.changeInputs, x.changeEarly, x.bind, x.changeLate, x.cleanUp, x.takeTurns, x.raise} {
-		if err := phase(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (w *wanted) execution() *execution {
-	return &execution{r: w.r, m: w.m, slots: w.slots, ownership: w.ownership, bindings: w.bindings, plan: w.plan}
-}
-
 // pace switches interfaces to a new ACL one after the other, where a change in place would pause
 // the vswitch for too long. A change in place makes VPP remove everything behind the changed ACL
 // from all interfaces at once; a switch removes everything from one interface, twice.
@@ -231,4 +166,12 @@ func (w *wanted) pace(s *slot, changes []change) {
 		}
 		c.paced = able && users > 1 && behind*users > w.r.bounds.pause
 	}
+}
+
+// prepareInput sets the content of the input ACL.
+func (w *wanted) prepareInput() {
+	differs := w.r.flows.settle()
+	w.inputDiffers = w.inputDiffers || differs
+	w.slots.get(reflectSlot).want = nil // it may have been another one
+	w.fixed(reflectSlot, w.r.flows.input())
 }

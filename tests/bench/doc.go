@@ -2,8 +2,7 @@
 // commit: generated workloads, one policy with very many blocks, the way from the store to the
 // dataplane, and the rate of policy tests.
 //
-// The package drives the components from outside. The benchmarks are test files; the package itself
-// only turns their output into a table (Table).
+// The package drives the components from outside. "make bench-report" prints medians of its runs.
 //
 // # Invariants
 //

@@ -55,7 +55,7 @@ func TestLoadReadsEveryColumn(t *testing.T) {
 	if !p.Allow || p.Ingress == nil || *p.Ingress || p.Egress != nil || p.PortName != "dns" || p.Origin != "up" || p.Loopback() {
 		t.Errorf("probe is %+v", p)
 	}
-	if len(step.NetworkPolicies) != 1 || step.NetworkPolicies[0].Name != "p" || !step.HasAdmin() ||
+	if len(step.NetworkPolicies) != 1 || step.NetworkPolicies[0].Name != "p" ||
 		step.AdminPolicies[0].Name != "a" || step.BaselinePolicies[0].Name != "default" || step.ClusterPolicies[0].Name != "c" {
 		t.Errorf("policies are %+v", step)
 	}

@@ -58,11 +58,6 @@ type Step struct {
 	Probes           []Probe
 }
 
-// HasAdmin reports whether the step has admin policies.
-func (s Step) HasAdmin() bool {
-	return len(s.AdminPolicies)+len(s.BaselinePolicies)+len(s.ClusterPolicies) > 0
-}
-
 // State returns what the Kubernetes API holds in the step.
 func (s Step) State() cluster.State {
 	return cluster.State{

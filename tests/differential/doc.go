@@ -8,8 +8,8 @@
 //
 // An Event is data: edits of a cluster, how agents receive them, which of them restart, and which
 // calls to a dataplane fail. A Case is a list of events that can be played again, and Minimise
-// makes it small. Machines are driven by rapid (TestMachine), by seeds (TestPlaySeeds), and for as
-// long as one likes by tests/soak.
+// makes it small. Machines are driven by rapid (TestMachine) and by seeds (TestPlaySeeds), which
+// plays as many as one likes.
 //
 // Single states are asked more closely than sequences (TestPlayRandomClusters,
 // TestPlayExplanations). What was once wrong has a name in named_test.go.
@@ -29,5 +29,6 @@
 // nothing of rapid. With -short it is a quarter of the seeds, and a fifth of what rapid draws.
 // -rapid.checks=N draws N. SLUICE_LONG=1, as in "make soak", draws 100, makes sequences five
 // times as long and plays 20 000 seeds. What rapid found is repeated with -rapid.seed, or from
-// the file that it names; what a seed found, with tests/soak.
+// the file that it names; what a seed found, with the command that the message ends with.
+// "-args -seeds N -first-seed S" plays N seeds from S on.
 package differential

@@ -1,74 +1,118 @@
 package differential
 
 import (
-	"testing"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
 
-	"pgregory.net/rapid"
+	corev1 "k8s.io/api/core/v1"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/harness"
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// worlds are the kinds of clusters that are drawn.
-var worlds = map[string]World{
-	"two nodes":        {Config: cluster.SmallWithAudit()},
-	"one node":         {Config: cluster.Config{Namespaces: 2, Nodes: 1, Pods: 8, Policies: 8, IPv6: true, Odd: true, Audit: true}},
-	"four nodes":       {Config: cluster.Config{Namespaces: 3, Nodes: 4, Pods: 14, Policies: 10, Admin: 6, IPv6: true, Odd: true, Audit: true}},
-	"deny node":        {Config: cluster.Small(), DenyNode: true},
-	"shared addresses": {Config: cluster.Config{Namespaces: 3, Nodes: 2, Pods: 8, Policies: 6, Admin: 2, IPv6: true, Odd: true, Audit: true, SharedAddresses: true}},
+// patience is how long one event may take; it is over when something hangs.
+const patience = 2 * time.Minute
+
+// ErrImpossible is the error of an event after which the cluster is not one that can
+// be judged: a pod or an agent is on no node. Only events that were changed by hand or
+// by Minimise lead there.
+var ErrImpossible = errors.New("impossible state")
+
+// Options of a Machine.
+type Options struct {
+	Kind     backends.Kind
+	DenyNode bool // traffic between a pod and its own node is restricted as all other
+	Flows    int  // asked after an event; 0 is a few dozen
+	Stride   int  // of the events after which nodes are compared with new ones; 0 is every event
+
+	// What follows is for minimal cases: a flow that is asked after every event, and
+	// the only invariant that matters.
+	ask  api.Flow
+	only harness.Invariant
 }
 
-// TestMachine lets everything happen to running clusters that can happen.
-func TestMachine(t *testing.T) {
-	t.Parallel()
-	backends.Each(t, func(t *testing.T, kind backends.Kind) {
-		needTime(t, kind)
-		for name, w := range worlds {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				rapid.Check(t, func(t *rapid.T) { runMachine(t, w, Options{Kind: kind}) })
-			})
+const defaultFlows = 40
+
+// Machine is a cluster that events happen to. It begins without anything. One
+// goroutine uses it.
+type Machine struct {
+	Counts  Counts
+	options Options
+	fleet   *harness.Cluster
+	state   cluster.State
+	objects harness.Objects
+}
+
+// turn is one event as it is carried out.
+type turn struct {
+	Event
+	before, after cluster.State
+	old, objects  harness.Objects
+	isNew         map[string]bool // nodes that have received nothing yet
+}
+
+// New returns a machine; Close must be called.
+func New(o Options) (*Machine, error) {
+	if o.Flows == 0 {
+		o.Flows = defaultFlows
+	}
+	f, err := harness.New(o.Kind, nil, harness.Options{DenyNode: o.DenyNode})
+	return &Machine{options: o, fleet: f, Counts: newCounts()}, err
+}
+
+// State returns the present state.
+func (m *Machine) State() cluster.State { return m.state }
+
+// Close stops every node.
+func (m *Machine) Close() error { return m.fleet.Close() }
+
+// Do lets an event happen and checks everything that must hold then. The error is a
+// *harness.Violation when something does not.
+func (m *Machine) Do(ctx context.Context, e Event) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	t := turn{Event: e, before: m.state, after: cluster.Edited(m.state, e.Edits), old: m.objects, isNew: map[string]bool{}}
+	if err := m.possible(t); err != nil {
+		return err
+	}
+	var err error
+	if t.objects, err = harness.Reflect(t.after); err != nil {
+		return err
+	}
+	if err := m.deliver(ctx, t); err != nil {
+		return err
+	}
+	m.state, m.objects = t.after, t.objects
+	m.Counts.event(e)
+	return m.check(ctx, t)
+}
+
+// possible returns ErrImpossible for turns that cannot be judged.
+func (m *Machine) possible(t turn) error {
+	if t.Fate != RunsOn && m.fleet.Node(t.Node) == nil {
+		return fmt.Errorf("%w: there is no node %q", ErrImpossible, t.Node)
+	}
+	for _, p := range t.after.Pods {
+		if !slices.ContainsFunc(t.after.Nodes, func(n *corev1.Node) bool { return n.Name == p.Spec.NodeName }) {
+			return fmt.Errorf("%w: pod %s/%s is on node %q", ErrImpossible, p.Namespace, p.Name, p.Spec.NodeName)
 		}
-	})
+	}
+	return nil
 }
 
-// rig is a machine that rapid drives.
-type rig struct {
-	machine *Machine
-	played  Case
-}
-
-func runMachine(t *rapid.T, w World, o Options) {
-	m, err := New(w.Options(o))
-	if err != nil {
-		t.Fatal(err)
+// Finish ends every agent and starts it again, which must change nothing. Nodes are
+// compared with new ones whatever the stride is.
+func (m *Machine) Finish(ctx context.Context) error {
+	m.options.Stride = 1
+	for _, name := range m.fleet.Names() {
+		if err := m.Do(ctx, Event{Action: restart, What: "nothing", Fate: Restarts, Node: name}); err != nil {
+			return err
+		}
 	}
-	defer closing(t, m.Close)
-	r := &rig{machine: m, played: Case{World: w}}
-	begin := rapid.Custom(func(t *rapid.T) []Event { return DrawStart(cluster.FromRapid(t), w.Config) })
-	for _, e := range begin.Draw(t, "start") {
-		r.do(t, e)
-	}
-	actions := map[string]func(*rapid.T){}
-	for _, name := range Actions() {
-		draw := rapid.Custom(func(t *rapid.T) Event { return Draw(cluster.FromRapid(t), w.Config, m.State(), name) })
-		actions[name] = func(t *rapid.T) { r.do(t, draw.Draw(t, "event")) }
-	}
-	t.Repeat(actions)
-	if err := m.Finish(t.Context()); err != nil {
-		t.Fatalf("%s\n%s", r.played, err)
-	}
-}
-
-func (r *rig) do(t *rapid.T, e Event) {
-	r.played.Events = append(r.played.Events, e)
-	if err := r.machine.Do(t.Context(), e); err != nil {
-		t.Fatalf("%s\n%s", r.played, err)
-	}
-}
-
-func closing(t rapid.TB, close func() error) {
-	if err := close(); err != nil {
-		t.Error(err)
-	}
+	return nil
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // What rapid draws, unless -rapid.steps and -rapid.checks say otherwise: how many events a
-// sequence has on average, and how many of each kind there are. Many more are played by
-// tests/soak, for less, because what it draws it does not have to make smaller.
+// sequence has on average, and how many of each kind there are. TestPlaySeeds plays many more, for
+// less, because rapid does not have to make smaller what it draws.
 func sizes() (steps, checks int) {
 	return renderertest.Extent(9, 9, 45), renderertest.Extent(12, 40, 100)
 }

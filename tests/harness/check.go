@@ -51,13 +51,13 @@ func (e *Expected) Allowed(f api.Flow) bool {
 
 // Examined counts what was compared.
 type Examined struct {
-	Verdicts    int `json:"verdicts"`
-	Denied      int `json:"denied"`      // of the verdicts
-	Established int `json:"established"` // flows that were judged again
-	Explained   int `json:"-"`           // flows whose reasons were compared
-	Between     int `json:"between"`     // flows that were judged between two states
-	Fresh       int `json:"fresh"`       // nodes that were compared with new ones
-	Again       int `json:"again"`       // states that were sent again
+	Verdicts    int
+	Denied      int // of the verdicts
+	Established int // flows that were judged again
+	Explained   int // flows whose reasons were compared
+	Between     int // flows that were judged between two states
+	Fresh       int // nodes that were compared with new ones
+	Again       int // states that were sent again
 }
 
 // Add adds other counts.

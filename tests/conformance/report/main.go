@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/tests/conformance"
-	"github.com/sluice-net/sluice/tests/conformance/faults"
 	"github.com/sluice-net/sluice/tests/conformance/replay"
 )
 
@@ -45,12 +44,8 @@ func run(ctx context.Context, out string, page, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	m := measurement{suites: suites, kinds: replay.Kinds(), faults: faults.All,
-		options: replay.Options{Resync: 1}, random: random{sequences: 20, steps: 15, flows: 200}}
+	m := measurement{suites: suites, kinds: replay.Kinds(), options: replay.Options{Resync: 1}}
 	if err := m.run(ctx, progress); err != nil {
-		return err
-	}
-	if m.scenarios, err = scenarios(); err != nil {
 		return err
 	}
 	text := m.page()

@@ -22,7 +22,7 @@ func (m *measurement) page() string {
 		m.writeFeatures(&b, s)
 	}
 	m.writeMismatches(&b)
-	m.writeFaults(&b)
+	b.WriteString(rest)
 	return b.String()
 }
 
@@ -56,6 +56,33 @@ make conformance                              # everything, and this page; exit 
 go test ./tests/conformance/...               # every case, a part of the probes; with -short a smaller one
 go test -v -run Suites ./tests/conformance/replay
 ` + "```" + `
+`
+
+const rest = `
+## What the suites do not notice
+
+Passing them is a beginning: they notice only some ways to misread a policy.
+` + "`" + `go run ./tests/mutation -suites conformance` + "`" + ` prints which seeded faults of the product they miss.
+No public suite, as recorded, asks about the following; own scenarios do, on the same subjects.
+
+* structure: the default of
+  [policyTypes](../../tests/scenarios/structure/row-04-policy-types-default.txt),
+  [NotIn](../../tests/scenarios/structure/row-14-not-in-matches-when-key-is-missing.txt) without the
+  key, [namespaces](../../tests/scenarios/structure/row-17-namespaces-that-come-and-go.txt) that
+  come and go
+* [ports](../../tests/scenarios/ports): named ones of the peer and of sidecars
+* [blocks](../../tests/scenarios/blocks): host bits, and that families never cross
+* [pods](../../tests/scenarios/pods): traffic of the own node, the host network, pods that wait for
+  an address, terminate or have finished
+* [tiers](../../tests/scenarios/tiers): equal priorities, isolation of one direction, subjects and
+  their changes, nodes as peers, actions and peers that are not understood, domain names
+* [connections](../../tests/scenarios/connections): what needs more than the first packet of a flow,
+  such as replies, established flows, ICMP errors and fragments; protocols that rules cannot name
+* [both families](../../tests/scenarios/blindspots) in one cluster, and the
+  [bugs](../../tests/scenarios/bugs) of earlier implementations
+
+Nor do they ask what passes while a change is under way, a call fails, or a dataplane restarts:
+` + "`" + `renderer/renderertest` + "`" + `, ` + "`" + `renderer/acl` + "`" + ` and [tests/differential](../design/differential.md) do.
 `
 
 // verdict sums everything up in one sentence.

@@ -12,26 +12,18 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/tests/conformance"
-	"github.com/sluice-net/sluice/tests/conformance/faults"
 	"github.com/sluice-net/sluice/tests/conformance/replay"
 )
 
-// small measures the suite that was written by hand, and some faults.
+// small measures the suite that was written by hand.
 func small(t *testing.T, kinds []replay.Kind) *measurement {
 	t.Helper()
-	m := &measurement{suites: []suite{{"Hand", conformance.Hand(t)}}, kinds: kinds, options: replay.Options{Resync: 1},
-		random: random{sequences: 1, steps: 1, flows: 10}, scenarios: map[string][]string{"14": {"structure/row-14-x.txt"}}}
-	for _, fault := range faults.All {
-		switch fault.Name {
-		case "NotIn needs the key", "except is ignored", "IPv6 is not filtered":
-			m.faults = append(m.faults, fault)
-		}
-	}
+	m := &measurement{suites: []suite{{"Hand", conformance.Hand(t)}}, kinds: kinds, options: replay.Options{Resync: 1}}
 	var progress bytes.Buffer
 	if err := m.run(t.Context(), &progress); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := strings.Count(progress.String(), "\n"), len(m.results)+len(m.faults); got != want {
+	if got, want := strings.Count(progress.String(), "\n"), len(m.results); got != want {
 		t.Errorf("%d lines of progress, want %d:\n%s", got, want, &progress)
 	}
 	return m
@@ -56,13 +48,7 @@ func TestReportShowsResults(t *testing.T) {
 		"| both, IPv6 blocks | 3 | 7 | 15 | 36 | 2 | 12 | 0 | 0 | 0 | 5 | 36 | 0 |\n",
 		"* skipped, Hand: has no probes: 1 steps\n",
 		"| block | 4/4 | 4/4 |\n",
-		"None. There is no list",
-		"| NotIn needs the key | 14 | no | no | ",
-		"| except is ignored | 30 | 1 | 1 | ",
-		"| IPv6 is not filtered | 33, 46 | no | 3 | ",
-		"do not notice 2 of these 3 faults",
-		"* NotIn needs the key: [row-14-x](../../tests/scenarios/structure/row-14-x.txt)\n",
-		"* IPv6 is not filtered: **none**\n")
+		"None. There is no list")
 	if again := small(t, replay.Kinds()[:2]).page(); again != page {
 		t.Error("the same measurement gives another page")
 	}
@@ -99,25 +85,8 @@ func TestReportNamesAbsentSuites(t *testing.T) {
 	}
 }
 
-func TestScenariosAreFoundByRow(t *testing.T) {
-	dir := t.TempDir()
-	for _, path := range []string{"ports/row-21-a.txt", "ports/row-21-b.txt", "pods/row-04-c.txt", "bugs/B01.txt"} {
-		full := filepath.Join(dir, path)
-		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(full, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := scenariosOf(dir)
-	if err != nil || len(got) != 2 || strings.Join(got["21"], " ") != "ports/row-21-a.txt ports/row-21-b.txt" || len(got["4"]) != 1 {
-		t.Errorf("%v, %v", got, err)
-	}
-}
-
 // TestReportCommittedIsComplete looks at the page as it is: that its links lead somewhere,
-// and that it knows every subject and every fault.
+// and that it knows every subject.
 func TestReportCommittedIsComplete(t *testing.T) {
 	const dir = "../../../docs/reference"
 	text, err := os.ReadFile(filepath.Join(dir, "conformance.md"))
@@ -134,11 +103,6 @@ func TestReportCommittedIsComplete(t *testing.T) {
 	for _, k := range replay.Kinds() {
 		if !strings.Contains(page, "| "+k.Name+" |") {
 			t.Errorf("run make conformance: the page does not know %s", k.Name)
-		}
-	}
-	for _, f := range faults.All {
-		if !strings.Contains(page, "| "+f.Name+" |") {
-			t.Errorf("run make conformance: the page does not know %q", f.Name)
 		}
 	}
 	if len(links) < 10 {

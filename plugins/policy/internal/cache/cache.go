@@ -2,6 +2,7 @@ package cache
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
@@ -9,28 +10,6 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 )
-
-// Watcher is notified of changes. Update calls it in the same goroutine after the cache itself has
-// changed, once per changed object. It may query the cache, but must not modify it.
-type Watcher interface {
-	// NamespaceChanged reports the old and new labels of a namespace; nil means that the namespace
-	// is not known. Labels of a known namespace are never empty.
-	NamespaceChanged(name string, old, new intent.Labels)
-	// GroupAdded reports a group before its first pod. The group may be kept.
-	GroupAdded(id intent.GroupID, g *intent.Group)
-	// GroupRemoved reports that the last pod of a group has left. The ID may be reused for another
-	// group.
-	GroupRemoved(id intent.GroupID)
-	// PodChanged reports a pod's old and new state; nil means a pod that policies ignore. The
-	// values and their IPs are valid only during the call; the NodeIPs may be kept.
-	PodChanged(old, new *intent.Pod)
-	// PolicyChanged reports a policy's old and new state; nil means that the policy does not exist.
-	// The specs may be kept.
-	PolicyChanged(old, new *intent.Policy)
-	// NodeChanged reports a node's old and new state; nil means that the node is not known. The
-	// values may be kept.
-	NodeChanged(old, new *intent.Node)
-}
 
 // Cache holds the state of the cluster.
 type Cache struct {
@@ -43,12 +22,6 @@ type Cache struct {
 	nodes      nodes
 	registered registered
 	problems   problems
-}
-
-// update is the context of one Update: its watcher, and the epoch for the objects.
-type update struct {
-	Watcher
-	epoch uint32
 }
 
 // New returns an empty cache.
@@ -92,7 +65,7 @@ func (c *Cache) Update(ch model.Changes, watcher Watcher) []api.Problem {
 	if ch.Resync {
 		c.sweep(w)
 	}
-	c.settleRegistered(w)
+	c.registered.settle(&c.problems, w)
 	c.problems.end()
 	return c.problems.found
 }
@@ -100,6 +73,13 @@ func (c *Cache) Update(ch model.Changes, watcher Watcher) []api.Problem {
 // Solved returns the problems that the last Update ended, sorted: their objects were deleted or
 // changed.
 func (c *Cache) Solved() []api.Problem { return c.problems.solved }
+
+// Register sets the addresses that were registered for pods of a node; an empty node means all
+// pods. They take effect with the next Update, for pods without addresses in the state. The map is
+// kept.
+func (c *Cache) Register(node string, addrs map[api.PodID][]netip.Addr) {
+	c.registered.node, c.registered.addrs = node, addrs
+}
 
 // apply applies the change of one object. A value of the wrong kind for its ID changes nothing: the
 // previous rules stay in force.
@@ -119,7 +99,7 @@ func (c *Cache) apply(d model.Delta, w update) {
 			problems = c.refuse(d)
 			break
 		}
-		problems = c.applyPod(d.ID, m, w)
+		problems = c.pods.apply(d.ID, m, w)
 	case model.KindNetworkPolicy:
 		m, ok := d.Value.(*model.NetworkPolicy)
 		if !ok && d.Value != nil || d.ID.Name == "" || d.ID.Namespace == "" {
@@ -203,7 +183,7 @@ func (c *Cache) sweep(w update) {
 	}
 	for i := range c.pods.list {
 		if p := &c.pods.list[i]; p.name != "" && p.epoch != c.epoch {
-			c.dropPod(uint32(i), w)
+			c.pods.drop(uint32(i), w)
 		}
 	}
 	for i := range c.namespaces.list {

@@ -271,3 +271,14 @@ func clusterPort(m *model.ClusterPolicy_Port) (port intent.Port, err error) {
 	}
 	return port, nil
 }
+
+// policyKinds maps the kinds of cluster-scoped policies in keys to policy kinds.
+var policyKinds = map[model.Kind]api.PolicyKind{
+	model.KindAdminNetworkPolicy:         api.AdminNetworkPolicy,
+	model.KindBaselineAdminNetworkPolicy: api.BaselineAdminNetworkPolicy,
+	model.KindClusterNetworkPolicy:       api.ClusterNetworkPolicy,
+}
+
+func clusterPolicyID(id model.ID) api.PolicyID {
+	return api.PolicyID{Kind: policyKinds[id.Kind], Name: id.Name}
+}

@@ -2,7 +2,6 @@ package cache
 
 import (
 	"fmt"
-	"iter"
 	"net/netip"
 	"slices"
 
@@ -62,21 +61,6 @@ func (x nodes) set(name string, now *intent.Node, w update) {
 func equalNodes(a, b *intent.Node) bool {
 	return slices.Equal(a.Labels, b.Labels) && slices.Equal(a.Addresses, b.Addresses)
 }
-
-// MatchNodes returns the nodes that a selector selects, in no particular order. It scans every
-// node, so it is meant for new selectors.
-func (c *Cache) MatchNodes(sel *intent.Selector) iter.Seq[*intent.Node] {
-	return func(yield func(*intent.Node) bool) {
-		for _, n := range c.nodes {
-			if sel.Matches(n.Labels) && !yield(n.Node) {
-				return
-			}
-		}
-	}
-}
-
-// NodeAddresses returns the addresses in a Node object, sorted; none if the node is not known.
-func (c *Cache) NodeAddresses(name string) []netip.Addr { return c.nodes.addresses(name) }
 
 func (x nodes) addresses(name string) []netip.Addr {
 	if n := x[name]; n != nil {

@@ -48,6 +48,7 @@ type pods struct {
 	byAddr  hashIndex // pods by address, one entry for each address
 	free    []uint32
 	extras  extraAddrs
+	given   map[uint32]struct{} // pods that have their registered addresses
 	scratch scratch
 }
 
@@ -65,35 +66,35 @@ func (x *pods) find(ns, name string) (uint32, bool) {
 	})
 }
 
-func (c *Cache) applyPod(id model.ID, m *model.Pod, w update) []api.Problem {
-	i, known := c.pods.find(id.Namespace, id.Name)
+func (x *pods) apply(id model.ID, m *model.Pod, w update) []api.Problem {
+	i, known := x.find(id.Namespace, id.Name)
 	if m == nil {
 		if known {
-			c.dropPod(i, w)
+			x.drop(i, w)
 		}
 		return nil
 	}
 	if !known {
-		i = c.pods.add(id)
+		i = x.add(id)
 	}
-	c.pods.list[i].epoch = w.epoch
+	x.list[i].epoch = w.epoch
 	state := stateOf(m)
 	var addrs []netip.Addr
 	var problems []api.Problem
-	host := c.pods.hosts.acquire(m.GetNodeName(), m.GetNodeIps())
+	host := x.hosts.acquire(m.GetNodeName(), m.GetNodeIps())
 	if state == podLive {
-		addrs, problems = c.pods.scratch.readAddrs(id, m, c.pods.hosts.list[host].ips)
+		addrs, problems = x.scratch.readAddrs(id, m, x.hosts.list[host].ips)
 	}
-	addrs = c.registered.keeps(i, state, addrs)
+	addrs = x.keeps(i, state, addrs)
 	group := noGroup
 	if state == podLive {
-		ports, bad := c.pods.scratch.readPorts(m.GetNamedPorts())
+		ports, bad := x.scratch.readPorts(m.GetNamedPorts())
 		if bad {
 			problems = append(problems, api.Problem{Object: id.String(), Field: "spec.containers", Reason: "a named port has no name, an unknown protocol or a number outside 1 to 65535, and is left out"})
 		}
-		group = c.groups.of(c.pods.list[i].ns, c.pods.scratch.readLabels(m.GetLabels()), ports, w)
+		group = x.groups.of(x.list[i].ns, x.scratch.readLabels(m.GetLabels()), ports, w)
 	}
-	c.pods.change(i, pod{group: group, host: host, state: state}, addrs, known, w)
+	x.change(i, pod{group: group, host: host, state: state}, addrs, known, w)
 	return problems
 }
 
@@ -187,26 +188,26 @@ func (x *pods) change(i uint32, want pod, addrs []netip.Addr, known bool, w upda
 	x.groups.tidy(was.group, w)
 }
 
-func (c *Cache) dropPod(i uint32, w update) {
-	p := &c.pods.list[i]
+func (x *pods) drop(i uint32, w update) {
+	p := &x.list[i]
 	n, g, h := p.ns, p.group, p.host
 	if g != noGroup {
-		s := &c.pods.scratch
-		addrs := c.pods.addrs(i, &s.oldV4)
-		s.old = c.pods.view(i, addrs)
-		c.pods.unindexAddrs(i, addrs)
-		c.pods.leave(i)
+		s := &x.scratch
+		addrs := x.addrs(i, &s.oldV4)
+		s.old = x.view(i, addrs)
+		x.unindexAddrs(i, addrs)
+		x.leave(i)
 		w.PodChanged(&s.old, nil)
 	}
-	c.pods.setAddrs(i, nil)
-	delete(c.registered.given, i)
-	c.pods.index.remove(hashPod(c.namespaces.list[n].name, p.name), i)
+	x.setAddrs(i, nil)
+	delete(x.given, i)
+	x.index.remove(hashPod(x.ns.list[n].name, p.name), i)
 	*p = pod{}
-	c.pods.free = append(c.pods.free, i)
-	c.pods.hosts.release(h)
-	c.namespaces.list[n].pods--
-	c.groups.tidy(g, w)
-	c.namespaces.tidy(n)
+	x.free = append(x.free, i)
+	x.hosts.release(h)
+	x.ns.list[n].pods--
+	x.groups.tidy(g, w)
+	x.ns.tidy(n)
 }
 
 func (x *groups) tidy(g intent.GroupID, w update) {
@@ -311,4 +312,17 @@ func (x *pods) unindexAddrs(i uint32, addrs []netip.Addr) {
 	for _, a := range addrs {
 		x.byAddr.remove(hashAddr(a), i)
 	}
+}
+
+// keeps returns the addresses of a pod whose addresses in the state are addrs: registered ones stay
+// until the state has some.
+func (x *pods) keeps(i uint32, state podState, addrs []netip.Addr) []netip.Addr {
+	if _, given := x.given[i]; !given {
+		return addrs
+	}
+	if state == podLive && len(addrs) == 0 {
+		return x.addrs(i, &x.scratch.oldV4)
+	}
+	delete(x.given, i)
+	return addrs
 }

@@ -127,3 +127,35 @@ func (x *pods) at(a netip.Addr, found func(i uint32)) {
 		return false
 	})
 }
+
+// SubjectsDiffer reports whether the subjects of cluster-scoped policies distinguish a namespace
+// with labels a from one with labels b; nil labels mean an unknown namespace.
+func (c *Cache) SubjectsDiffer(a, b intent.Labels) bool {
+	in := map[*subjectScope]bool{}
+	for sc := range c.policies.subjects.of(a) {
+		in[sc] = true
+	}
+	n := 0
+	for sc := range c.policies.subjects.of(b) {
+		if !in[sc] {
+			return true
+		}
+		n++
+	}
+	return n != len(in)
+}
+
+// MatchNodes returns the nodes that a selector selects, in no particular order. It scans every
+// node, so it is meant for new selectors.
+func (c *Cache) MatchNodes(sel *intent.Selector) iter.Seq[*intent.Node] {
+	return func(yield func(*intent.Node) bool) {
+		for _, n := range c.nodes {
+			if sel.Matches(n.Labels) && !yield(n.Node) {
+				return
+			}
+		}
+	}
+}
+
+// NodeAddresses returns the addresses in a Node object, sorted; none if the node is not known.
+func (c *Cache) NodeAddresses(name string) []netip.Addr { return c.nodes.addresses(name) }

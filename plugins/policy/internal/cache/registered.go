@@ -21,48 +21,39 @@ type registered struct {
 
 	node    string // whose pods are meant; empty: all
 	addrs   map[api.PodID][]netip.Addr
-	given   map[uint32]struct{} // pods that have their registered addresses
 	clashes map[model.ID]api.Problem
 }
 
-// Register sets the addresses that were registered for pods of a node; an empty node means all
-// pods. They take effect with the next Update, for pods without addresses in the state. The map is
-// kept.
-func (c *Cache) Register(node string, addrs map[api.PodID][]netip.Addr) {
-	c.registered.node, c.registered.addrs = node, addrs
-}
-
-// settleRegistered gives pods their registered addresses, or takes them back.
-func (c *Cache) settleRegistered(w update) {
-	r := &c.registered
-	if len(r.addrs)+len(r.given)+len(r.clashes) == 0 {
+// settle gives pods their registered addresses, or takes them back.
+func (r *registered) settle(problems *problems, w update) {
+	if len(r.addrs)+len(r.pods.given)+len(r.clashes) == 0 {
 		return
 	}
-	want, ids := c.registered.wanted()
-	clashes := c.registered.impossible(want, ids)
-	for i := range r.given {
+	want, ids := r.wanted()
+	clashes := r.impossible(want, ids)
+	for i := range r.pods.given {
 		if want[i] == nil {
-			delete(r.given, i)
-			c.pods.readdress(i, nil, w)
+			delete(r.pods.given, i)
+			r.pods.readdress(i, nil, w)
 		}
 	}
 	for _, i := range slices.Sorted(maps.Keys(want)) {
-		if r.given == nil {
-			r.given = map[uint32]struct{}{}
+		if r.pods.given == nil {
+			r.pods.given = map[uint32]struct{}{}
 		}
-		r.given[i] = struct{}{}
-		c.pods.readdress(i, want[i], w)
+		r.pods.given[i] = struct{}{}
+		r.pods.readdress(i, want[i], w)
 	}
 	old := r.clashes
 	r.clashes = clashes
 	for id, p := range old {
 		if clashes[id] != p {
-			c.problems.report(id, slices.DeleteFunc(slices.Clone(c.problems.all[id]), func(x api.Problem) bool { return x == p }))
+			problems.report(id, slices.DeleteFunc(slices.Clone(problems.all[id]), func(x api.Problem) bool { return x == p }))
 		}
 	}
 	for id, p := range clashes {
 		if old[id] != p {
-			c.problems.report(id, append(slices.Clone(c.problems.all[id]), p))
+			problems.report(id, append(slices.Clone(problems.all[id]), p))
 		}
 	}
 }
@@ -77,7 +68,7 @@ func (r *registered) wanted() (want map[uint32][]netip.Addr, ids map[uint32]api.
 		}
 		p := &r.pods.list[i]
 		local := r.node == "" || r.pods.hosts.list[p.host].name == r.node
-		if _, given := r.given[i]; p.group == noGroup || !local || !given && p.v4|p.extra != 0 {
+		if _, given := r.pods.given[i]; p.group == noGroup || !local || !given && p.v4|p.extra != 0 {
 			continue
 		}
 		want[i], ids[i] = canonical(addrs), id
@@ -130,7 +121,7 @@ func (r *registered) clash(i uint32, a netip.Addr, twice bool) string {
 		return fmt.Sprintf("the address %s is registered for this pod, and no pod can have it: no registered address counts", a)
 	}
 	o, held := r.pods.byAddr.find(hashAddr(a), func(o uint32) bool {
-		_, given := r.given[o]
+		_, given := r.pods.given[o]
 		return o != i && !given && r.pods.has(o, a)
 	})
 	switch {
@@ -150,16 +141,4 @@ func (x *pods) readdress(i uint32, addrs []netip.Addr, w update) {
 	}
 	x.hosts.list[p.host].refs++
 	x.change(i, pod{group: p.group, host: p.host, state: p.state}, addrs, true, w)
-}
-
-// keeps returns the addresses of a pod whose addresses in the state are addrs.
-func (r *registered) keeps(i uint32, state podState, addrs []netip.Addr) []netip.Addr {
-	if _, given := r.given[i]; !given {
-		return addrs
-	}
-	if state == podLive && len(addrs) == 0 {
-		return r.pods.addrs(i, &r.pods.scratch.oldV4)
-	}
-	delete(r.given, i)
-	return addrs
 }

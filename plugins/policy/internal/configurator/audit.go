@@ -10,11 +10,6 @@ import (
 // as audited what all policies together, were all of them enforced, would deny of that. So a policy
 // in audit mode neither closes nor opens anything.
 
-// isAudited reports whether an input has policies in audit mode.
-func (in input) isAudited() bool {
-	return slices.ContainsFunc(slices.Concat(in.admin, in.isolating, in.baseline), func(p *api.ContivPolicy) bool { return p.Audit })
-}
-
 // enforced returns the input without policies in audit mode. closed is computed again.
 func (in input) enforced(d api.Direction) input {
 	audited := func(p *api.ContivPolicy) bool { return p.Audit }

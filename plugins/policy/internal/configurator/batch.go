@@ -7,11 +7,6 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// BatchPairs is roughly the maximum number of pairs of a peer and a port for which one transaction
-// generates lists. Further pods wait for the next transactions, so that the lists of one tenant do
-// not delay others for long. A resync is not divided.
-const BatchPairs = 1 << 14
-
 // work is what a transaction generates.
 type work struct {
 	interner *interner

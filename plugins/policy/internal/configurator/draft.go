@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/renderer"
 )
 
 // draftSteps is how much of a large list one transaction generates, in spans and rules: a list of a
@@ -21,13 +20,6 @@ type draft struct {
 	next   func() (struct{}, bool)
 	stop   func()
 	lists  [2]*finished // what is generated, by direction
-}
-
-// finished is a generated list with its key, which takes as long as the list.
-type finished struct {
-	*generated
-	rules *renderer.RuleList
-	key   listKey
 }
 
 // abandoned ends the coroutine of a draft.
@@ -62,38 +54,6 @@ func (d *draft) work(steps int) bool {
 	d.steps = steps
 	_, more := d.next()
 	return !more
-}
-
-// finish computes the key of a list. It calls pause between small parts of the work.
-func finish(g *generated, pause func(steps int)) *finished {
-	if g == nil {
-		return nil
-	}
-	rules := renderer.NewRuleList(g.rules, g.origins, pause)
-	return &finished{g, rules, listKey{rules.Digest(), digestOrigins(g.origins, g.refused, pause)}}
-}
-
-// drafted returns the change of a pod that can be applied now, if any: that which is wanted, or an
-// earlier one whose lists were begun before. What was begun is finished, else the lists of a pod
-// whose policies change all the time would never be applied.
-func (c *Configurator) drafted(pod api.PodID, change podChange) (podChange, bool) {
-	if c.draft == nil || c.draft.pod != pod || !slices.Equal(c.draft.change.ips, change.ips) {
-		c.Abandon()
-		p := &profile{policies: canonical(change.policies), shared: change.shared}
-		c.interner.measure(p)
-		c.draft = newDraft(pod, change, c.shares.tooLarge(pod.Namespace, p), c.interner.allowNode)
-	}
-	ready := c.draft.work(c.steps)
-	return c.draft.change, ready
-}
-
-// Abandon gives up a list that is generated in several transactions. The pod keeps waiting. It must
-// be called when no transaction follows.
-func (c *Configurator) Abandon() {
-	if c.draft != nil {
-		c.draft.stop()
-		c.draft = nil
-	}
 }
 
 // of returns the list of some policies in one direction, if it was generated.

@@ -47,6 +47,11 @@ func hasOddRule(p *api.ContivPolicy, d api.Direction) bool {
 
 func (in input) isOpen() bool { return len(in.admin)+len(in.isolating)+len(in.baseline) == 0 }
 
+// isAudited reports whether an input has policies in audit mode.
+func (in input) isAudited() bool {
+	return slices.ContainsFunc(slices.Concat(in.admin, in.isolating, in.baseline), func(p *api.ContivPolicy) bool { return p.Audit })
+}
+
 // generator builds one list.
 type generator struct {
 	input     // in translation

@@ -49,11 +49,13 @@ func newInterner(allowNode bool, sizes map[api.SetID]int) *interner {
 	}
 }
 
+// drafts returns the list of some policies in one direction, if it was generated before.
+type drafts func(policies []*api.ContivPolicy, shared []api.Sharing, d api.Direction) *finished
+
 // acquire returns the profile of some policies, and of those of pods that share an address, and
 // adds a reference to it. taken reports whether the ID of a derived set is already used for another
-// set. A new list for which tooLarge returns a reason is closed. acquire takes lists that are in
-// the draft from there.
-func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, drafted *draft, taken func(api.SetID) bool, tooLarge func(*profile) reasons) *profile {
+// set. A new list for which tooLarge returns a reason is closed.
+func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, drafted drafts, taken func(api.SetID) bool, tooLarge func(*profile) reasons) *profile {
 	slice := idOfSlice(policies)
 	if p := in.bySlice[slice]; p != nil && len(shared) == 0 {
 		p.uses++
@@ -73,7 +75,7 @@ func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, 
 	in.note(p)
 	why := tooLarge(p)
 	for _, d := range []api.Direction{api.Ingress, api.Egress} {
-		list := drafted.of(policies, shared, d)
+		list := drafted(policies, shared, d)
 		switch {
 		case why[d] != "":
 			in.fill(p, d, why[d], taken)

@@ -82,7 +82,7 @@ func (t *Txn) applyPod(pod api.PodID, change podChange) *profile {
 		slices.EqualFunc(old.shared, change.shared, api.Sharing.Equal) {
 		return nil
 	}
-	p := t.c.interner.acquire(change.policies, change.shared, t.c.draft, t.c.taken, func(p *profile) reasons {
+	p := t.c.interner.acquire(change.policies, change.shared, t.c.draft.of, t.c.taken, func(p *profile) reasons {
 		why := t.c.shares.tooLarge(pod.Namespace, p)
 		t.c.shares.closing = t.c.shares.closing || why != reasons{} // applyShares decides
 		return why

@@ -11,6 +11,11 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
+// BatchPairs is roughly the maximum number of pairs of a peer and a port for which one transaction
+// generates lists. Further pods wait for the next transactions, so that the lists of one tenant do
+// not delay others for long. A resync is not divided.
+const BatchPairs = 1 << 14
+
 // sliceID identifies a non-empty slice that is never modified.
 type sliceID struct {
 	first **api.ContivPolicy
@@ -71,6 +76,9 @@ func canonical(policies []*api.ContivPolicy) []*api.ContivPolicy {
 	policies = slices.SortedFunc(slices.Values(policies), (*api.ContivPolicy).Compare)
 	return slices.Compact(policies)
 }
+
+// ofTenants reports whether a policy counts.
+func ofTenants(p *api.ContivPolicy) bool { return p.Tier == api.TierNetworkPolicy }
 
 // pairsOf counts the pairs of a peer and a port in rules of some policies. It counts the blocks of
 // a rule as one peer; they may be a few, but finding out takes work.

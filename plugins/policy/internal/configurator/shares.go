@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 )
 
@@ -20,9 +19,6 @@ const (
 	NamespacePairs = 1 << 20
 	NodePairs      = 2 * NamespacePairs
 )
-
-// ofTenants reports whether a policy counts.
-func ofTenants(p *api.ContivPolicy) bool { return p.Tier == api.TierNetworkPolicy }
 
 // shares bounds the lists of namespaces: their pairs, and if a dataplane has no address sets its
 // entries. A namespace that exceeds a share may use an equal part of it for each of its lists;

@@ -158,3 +158,26 @@ func (t *Txn) reclaim(now map[api.PodID]podChange) (unused []*profile) {
 	}
 	return unused
 }
+
+// drafted returns the change of a pod that can be applied now, if any: that which is wanted, or an
+// earlier one whose lists were begun before. What was begun is finished, else the lists of a pod
+// whose policies change all the time would never be applied.
+func (c *Configurator) drafted(pod api.PodID, change podChange) (podChange, bool) {
+	if c.draft == nil || c.draft.pod != pod || !slices.Equal(c.draft.change.ips, change.ips) {
+		c.Abandon()
+		p := &profile{policies: canonical(change.policies), shared: change.shared}
+		c.interner.measure(p)
+		c.draft = newDraft(pod, change, c.shares.tooLarge(pod.Namespace, p), c.interner.allowNode)
+	}
+	ready := c.draft.work(c.steps)
+	return c.draft.change, ready
+}
+
+// Abandon gives up a list that is generated in several transactions. The pod keeps waiting. It must
+// be called when no transaction follows.
+func (c *Configurator) Abandon() {
+	if c.draft != nil {
+		c.draft.stop()
+		c.draft = nil
+	}
+}

@@ -4,11 +4,11 @@ import "github.com/sluice-net/sluice/tests/harness"
 
 // Counts counts what was compared.
 type Counts struct {
-	Sequences int            `json:"sequences"`
-	Events    int            `json:"events"`
-	Actions   map[string]int `json:"actions"`  // by name, those that changed something
-	Failures  int            `json:"failures"` // calls that failed
-	Restarts  int            `json:"restarts"` // of agents and nodes
+	Sequences int
+	Events    int
+	Actions   map[string]int // by name, those that changed something
+	Failures  int            // calls that failed
+	Restarts  int            // of agents and nodes
 	harness.Examined
 }
 

@@ -1,0 +1,119 @@
+package acl
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/counters"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/memory"
+	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
+	"github.com/sluice-net/sluice/renderer/acl/internal/pauses"
+	"github.com/sluice-net/sluice/renderer/cache"
+	"github.com/sluice-net/sluice/renderer/vpp"
+)
+
+// Renderer installs policy as VPP ACLs. It implements renderer.Renderer and the optional interfaces
+// of package renderer; the reading ones do not wait for a Commit.
+type Renderer struct {
+	reader
+	options Options
+	cache   *cache.Pair
+
+	mu           sync.Mutex // held during a Commit, including its calls of the vswitch
+	vswitchState            // as it was read and changed
+	interfaces   interfaces
+	flows        openFlows
+	slots        *slots
+	bounds       bounds
+	pace         pace
+	audits       audits
+	unenforced   cache.UnenforcedTracker
+	memory       memory.Memory
+	quarantined  quarantined
+}
+
+// vswitchState is what is known of the vswitch.
+type vswitchState struct {
+	epoch   int            // of the link, when the mirror was read
+	mirror  *mirror.Mirror // nil when it must be read
+	version string
+	order   mirror.Features // of all nodes of the vswitch; nil when they must be read
+}
+
+// reader answers queries about the last Commit without waiting for a running one.
+type reader struct {
+	link              *mirror.Link
+	accumulator       *counters.Accumulator
+	published         atomic.Pointer[snapshot]
+	asks              atomic.Uint64
+	interfacesChanged atomic.Bool // the interfaces have changed
+}
+
+// snapshot is the immutable outcome of the last Commit that readers see.
+type snapshot struct {
+	version    string
+	err        error
+	pending    []renderer.Pending
+	blocked    []string
+	memory     renderer.Memory
+	tables     []counters.Table
+	guards     []counters.Table
+	constants  map[uint32]string // names of the ACLs that do not belong to a table
+	unenforced []renderer.Unenforced
+	drifts     map[string]uint64
+	foreign    []renderer.Foreign
+	pauses     renderer.Pauses
+	sessions   *renderer.Sessions
+	attached
+}
+
+// attached is what pod interfaces have.
+type attached struct {
+	bound    map[string]Bound // by name
+	made     []vpp.Made       // interfaces that sluice-cni made
+	answered uint64           // ticket of the last Ask before the interfaces were read
+}
+
+// audits compare the content of the vswitch with what was installed.
+type audits struct {
+	timer    pauses.Timer
+	contents mirror.ContentAudit
+	drifts   map[string]uint64  // foreign changes that were found, by kind; replaced, never modified
+	foreign  []renderer.Foreign // ACLs of other owners on interfaces that have ours; likewise
+}
+
+// quarantined is what was blocked before the first Commit.
+type quarantined struct {
+	committed bool              // a Commit has started
+	spared    map[uint32]string // interfaces by index that Quarantine leaves alone; nil when it has found no rules
+}
+
+// wanted is the desired content of the vswitch after a commit, and the plan that leads there.
+type wanted struct {
+	r      *Renderer
+	slots  *slots
+	m      *mirror.Mirror
+	layout cache.Layout
+
+	tables    *contents
+	ownership *ownership // of interfaces
+	bindings  *bindings
+	refusals  *refusals
+	plan      *plan
+	// inputDiffers is whether inputs create sessions for other packets than before.
+	inputDiffers bool
+
+	frugal bool // avoid plans in which all interfaces have the old and the new content of an ACL at the same time
+}
+
+// fixed prepares a slot whose content does not depend on policy.
+func (w *wanted) fixed(name string, all []entries.Entry) {
+	s := w.slots.get(name)
+	if s.want == nil {
+		s.want = []entries.Piece{entries.NewPiece(all, nil)}
+	}
+	s.indexes = s.indexes[:min(len(s.indexes), len(s.want))] // an earlier run may have used more ACLs
+	w.plan.live[s] = true
+}
