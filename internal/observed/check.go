@@ -179,7 +179,7 @@ func (s *Suggestion) check(m explain.Manifests, p *proposal) error {
 // gone returns the policies that would not be there any more, and notes those that would be others.
 // A policy that also selects pods for which nothing is proposed stays.
 func (s *Suggestion) gone(m explain.Manifests, p *proposal) (out []model.ID) {
-	for _, np := range m.Policies {
+	for _, np := range slices.SortedFunc(slices.Values(m.Policies), func(a, b *model.NetworkPolicy) int { return strings.Compare(a.GetName(), b.GetName()) }) {
 		if np.GetNamespace() != s.Namespace {
 			continue
 		}

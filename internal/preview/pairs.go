@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -32,7 +33,7 @@ const Outside = "outside"
 
 // Pairs returns what becomes of the flows between workloads: of all pairs of which one end is in a
 // namespace or, without one, of those that may change. They are sorted. It does not say why, which
-// takes much less time than Compare: what each NetworkPolicy permits by itself is asked only once
+// takes much less time than Compare: what each rule of a NetworkPolicy permits is asked only once
 // about all pods that it treats alike.
 func Pairs(ctx context.Context, before, after explain.Manifests, namespace string) ([]Pair, error) {
 	v := newVocabulary()
@@ -67,12 +68,11 @@ type reach struct {
 	wanted    []bool           // by class: flows from and to it are asked about
 	ofClass   map[rowsKey][]*row
 	rows      map[rowKey]*row
-	known     map[string]*part
 	pairs     map[[2]string]Pair
 }
 
 func newReach(c *comparison, namespace string) *reach {
-	r := &reach{comparison: c, namespace: namespace, ofClass: map[rowsKey][]*row{}, rows: map[rowKey]*row{}, known: map[string]*part{}, pairs: map[[2]string]Pair{}}
+	r := &reach{comparison: c, namespace: namespace, ofClass: map[rowsKey][]*row{}, rows: map[rowKey]*row{}, pairs: map[[2]string]Pair{}}
 	g := newGrouping(c)
 	var terms []portTerm
 	for _, n := range sortedKeys(c.words.policies) {
@@ -114,14 +114,17 @@ func (r *reach) rowsOf(k rowsKey) (out []*row) {
 	}
 	p := r.classes[k.class].first.in(k.state)
 	for _, np := range p.policies {
-		key := rowKey{k.state, np.number, k.direction, k.is4, ""}
-		if k.direction == api.Ingress {
-			key.named = np.namedOf(p, k.direction)
+		for i := range max(1, len(np.rules[k.direction])) { // without rules it may isolate
+			w := newRow(rowKey{k.state, np.number, i, k.direction, k.is4, ""}, np)
+			if k.direction == api.Ingress {
+				w.named = w.namedOf(p)
+			}
+			if r.rows[w.rowKey] == nil {
+				w.parts = make([]*part, len(r.classes))
+				r.rows[w.rowKey] = w
+			}
+			out = append(out, r.rows[w.rowKey])
 		}
-		if r.rows[key] == nil {
-			r.rows[key] = &row{rowKey: key, policy: np, parts: make([]*part, len(r.classes))}
-		}
-		out = append(out, r.rows[key])
 	}
 	r.ofClass[k] = out
 	return out
@@ -137,21 +140,45 @@ func (m member) in(state int) *pod {
 
 // rowKey identifies a row.
 type rowKey struct {
-	state, policy int
-	direction     api.Direction
-	is4           bool
-	named         string // ports of the pods that the policy selects, as far as its rules name them
+	state, number, index int // of the policy and its rule
+	direction            api.Direction
+	is4                  bool
+	named                string // ports of the pods that the policy selects, as far as the rule names them
 }
 
-// row is what a NetworkPolicy by itself permits the pods that it selects, for each class at the
-// other end. It is filled when it is used.
+// row is what a rule of a NetworkPolicy permits the pods that it selects, for each class at the other
+// end. It is filled when it is used.
 type row struct {
 	rowKey
 	policy *policy
-	parts  []*part
+	ports  []portTerm  // that the rule names
+	names  bool        // some of them are names
+	peers  []int       // numbers of the selectors that it names
+	blocks []blockTerm // that it names
+	parts  []*part     // by class
+	known  map[string]*part
 }
 
-// part is what a policy by itself permits with some peer.
+func newRow(k rowKey, p *policy) *row {
+	w, rule := &row{rowKey: k, policy: p, known: map[string]*part{}}, -1
+	if rules := p.rules[k.direction]; len(rules) > 0 {
+		rule = rules[k.index]
+	}
+	w.peers = p.peers[rule]
+	for _, t := range p.ports[k.direction] {
+		if t.rule == rule {
+			w.ports, w.names = append(w.ports, t), w.names || t.name != ""
+		}
+	}
+	for _, b := range p.blocks[k.direction] {
+		if b.rule == rule {
+			w.blocks = append(w.blocks, b)
+		}
+	}
+	return w
+}
+
+// part is what a policy with one rule permits with some peer.
 type part struct {
 	isolates bool // the pods that it selects, in the direction
 	permits  portSet
@@ -197,66 +224,74 @@ func (s portSet) isWithin(o portSet) bool {
 	return true
 }
 
-// judge asks a state about NetworkPolicies one by one.
+// judge asks a state about the rules of NetworkPolicies one by one.
 type judge struct {
 	*state
-	bare  *oracle.Oracle         // the state without policies
-	alone map[int]*oracle.Oracle // with one of them, by number
+	bare  *oracle.Oracle            // the state without policies
+	alone map[[3]int]*oracle.Oracle // with a policy that has one rule: by policy, direction and rule
 }
 
 func newJudge(s *state) *judge {
 	all := s.State()
 	bare := oracle.New(oracle.State{Namespaces: all.Namespaces, Pods: all.Pods, Nodes: all.Nodes}, oracle.AllowNodeTraffic(!s.DenyNode))
-	return &judge{state: s, bare: bare, alone: map[int]*oracle.Oracle{}}
+	return &judge{state: s, bare: bare, alone: map[[3]int]*oracle.Oracle{}}
 }
 
-// with returns the state with one policy alone.
-func (j *judge) with(p *policy) *oracle.Oracle {
-	o := j.alone[p.number]
+// with returns the state with the policy of a row alone, and of that one rule of the direction.
+func (j *judge) with(w *row) *oracle.Oracle {
+	key := [3]int{w.number, int(w.direction), w.index}
+	o := j.alone[key]
 	if o == nil {
-		o = j.bare.With(oracle.State{Policies: []*networkingv1.NetworkPolicy{j.NetworkPolicy(p.id)}})
-		j.alone[p.number] = o
+		np := *j.NetworkPolicy(w.policy.id)
+		if w.direction == api.Ingress && len(np.Spec.Ingress) > 0 {
+			np.Spec.Ingress = np.Spec.Ingress[w.index : w.index+1]
+		}
+		if w.direction == api.Egress && len(np.Spec.Egress) > 0 {
+			np.Spec.Egress = np.Spec.Egress[w.index : w.index+1]
+		}
+		o = j.bare.With(oracle.State{Policies: []*networkingv1.NetworkPolicy{&np}})
+		j.alone[key] = o
 	}
 	return o
 }
 
-// namedOf describes the named ports of a pod that rules of the policy name.
-func (p *policy) namedOf(x *pod, d api.Direction) string {
-	if x == nil {
+// namedOf describes the named ports of a pod that the rule names.
+func (w *row) namedOf(x *pod) string {
+	if x == nil || !w.names {
 		return ""
 	}
 	var b strings.Builder
 	for _, n := range x.GetNamedPorts() {
-		if slices.ContainsFunc(p.ports[d], func(t portTerm) bool { return t.name != "" && t.name == n.GetName() }) {
+		if slices.ContainsFunc(w.ports, func(t portTerm) bool { return t.name != "" && t.name == n.GetName() }) {
 			fmt.Fprintf(&b, " %q/%d=%d", n.GetName(), n.GetProtocol(), n.GetPort())
 		}
 	}
 	return b.String()
 }
 
-// kindOf describes all by which a policy distinguishes what is at the other end, a pod or an
-// address outside: the selectors that match it, the blocks that hold it, and its named ports.
+// kindOf describes all by which a rule distinguishes what is at the other end, a pod or an address
+// outside: the selectors that match it, the blocks that hold it, and its named ports.
 func (w *row) kindOf(x *pod, a netip.Addr) string {
-	key := fmt.Appendf(nil, "%d %d %d %t %s", w.state, w.rowKey.policy, w.direction, w.is4, w.named)
+	var key []byte
 	if x != nil {
-		for _, n := range w.policy.peers[w.direction] {
+		for i, n := range w.peers {
 			if _, ok := slices.BinarySearch(x.peer, n); ok {
-				key = fmt.Appendf(key, " %d", n)
+				key = append(strconv.AppendInt(key, int64(i), 10), 'p')
 			}
 		}
 	}
-	for i, b := range w.policy.blocks[w.direction] {
+	for i, b := range w.blocks {
 		if b.cidr.Contains(a) && !slices.ContainsFunc(b.except, func(e netip.Prefix) bool { return e.Contains(a) }) {
-			key = fmt.Appendf(key, " block %d", i)
+			key = append(strconv.AppendInt(key, int64(i), 10), 'b')
 		}
 	}
 	if w.direction == api.Egress {
-		key = append(key, w.policy.namedOf(x, w.direction)...)
+		key = append(key, w.namedOf(x)...)
 	}
 	return string(key)
 }
 
-// part returns what the policy of a row permits between one of its pods and what is at the other
+// part returns what the rule of a row permits between one of its pods and what is at the other
 // end. x is nil for an address outside.
 func (r *reach) part(w *row, subject *pod, x *pod, e ends) *part {
 	other := e.dst
@@ -264,8 +299,8 @@ func (r *reach) part(w *row, subject *pod, x *pod, e ends) *part {
 		other = e.src
 	}
 	key := w.kindOf(x, other)
-	if r.known[key] != nil {
-		return r.known[key]
+	if w.known[key] != nil {
+		return w.known[key]
 	}
 	at := subject
 	if w.direction == api.Egress {
@@ -275,8 +310,8 @@ func (r *reach) part(w *row, subject *pod, x *pod, e ends) *part {
 	if at != nil {
 		named = at.GetNamedPorts()
 	}
-	o, out := r.judges[w.state].with(w.policy), &part{permits: newPortSet(len(r.atoms))}
-	for _, own := range atomsOf(w.policy.ports[w.direction], named) {
+	o, out := r.judges[w.state].with(w), &part{permits: newPortSet(len(r.atoms))}
+	for _, own := range atomsOf(w.ports, named) {
 		f := own.flow(e)
 		v := o.Decide(oracle.AddrEndpoint(f.Src), oracle.AddrEndpoint(f.Dst), f.Protocol, f.DstPort)
 		decided := v.Egress
@@ -293,12 +328,12 @@ func (r *reach) part(w *row, subject *pod, x *pod, e ends) *part {
 			}
 		}
 	}
-	r.known[key] = out
+	w.known[key] = out
 	return out
 }
 
-// limit keeps of a set of ports what the policies of a pod permit together: NetworkPolicies only
-// add permits to each other, and a pod that none of them isolates has all.
+// limit keeps of a set of ports what the policies of a pod permit together: their rules only add
+// permits to each other, and a pod that no policy isolates has all.
 func (r *reach) limit(s portSet, rows []*row, subject, x *pod, at int, e ends) {
 	isolated, permits := false, newPortSet(len(r.atoms))
 	for _, w := range rows {

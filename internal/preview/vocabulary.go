@@ -79,7 +79,8 @@ type policy struct {
 	id      api.PolicyID // of a NetworkPolicy
 	subject selector
 	ports   [2][]portTerm  // by direction
-	peers   [2][]int       // numbers of the selectors of peers that are pods, by direction
+	rules   [2][]int       // numbers of the rules of a NetworkPolicy, by direction
+	peers   map[int][]int  // of a NetworkPolicy: numbers of the selectors of pods that a rule names
 	blocks  [2][]blockTerm // of peers that are addresses, by direction
 	nodes   [2]bool        // some peer is a node, by direction
 }
@@ -99,12 +100,13 @@ func (v *vocabulary) networkPolicy(m *model.NetworkPolicy) *policy {
 	if !isNew {
 		return v.policies[n]
 	}
-	p := &policy{number: n, subject: selector{namespace: m.GetNamespace(), pods: compiled(m.GetPodSelector())}}
+	p := &policy{number: n, subject: selector{namespace: m.GetNamespace(), pods: compiled(m.GetPodSelector())}, peers: map[int][]int{}}
 	p.id = api.PolicyID{Kind: api.NetworkPolicy, Namespace: m.GetNamespace(), Name: m.GetName()}
 	v.policies[n] = p
 	for d, rules := range map[api.Direction][]*model.NetworkPolicy_Rule{api.Ingress: m.GetIngress(), api.Egress: m.GetEgress()} {
 		for i, r := range rules {
 			rule, _ := v.number("rule %d %d %d", n, d, i)
+			p.rules[d] = append(p.rules[d], rule)
 			for _, port := range r.GetPorts() {
 				v.port(p, d, rule, port.GetProtocol(), port.GetNumber(), port.GetEndPort(), port.GetName())
 			}
@@ -133,7 +135,7 @@ func (v *vocabulary) peer(p *policy, d api.Direction, rule int, namespace string
 		v.peers[n] = len(v.selectors)
 		v.selectors = append(v.selectors, s)
 	}
-	p.peers[d] = append(p.peers[d], v.peers[n])
+	p.peers[rule] = append(p.peers[rule], v.peers[n])
 }
 
 // clusterPolicy adds an admin policy.
