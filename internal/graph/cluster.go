@@ -33,7 +33,7 @@ func Matrix(m explain.Manifests, s matrix.Selection) (matrix.Matrix, error) {
 		return matrix.Matrix{}, err
 	}
 	withPorts(endpoints, spec, egressPorts(m.State().Policies))
-	return matrix.Compute(endpoints, s, spec.Allowed), nil
+	return matrix.Compute(endpoints, s, preview.Judge(m)), nil
 }
 
 // Compute compares two states.

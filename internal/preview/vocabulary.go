@@ -108,7 +108,9 @@ func (v *vocabulary) networkPolicy(m *model.NetworkPolicy) *policy {
 			rule, _ := v.number("rule %d %d %d", n, d, i)
 			p.rules[d] = append(p.rules[d], rule)
 			for _, port := range r.GetPorts() {
-				v.port(p, d, rule, port.GetProtocol(), port.GetNumber(), port.GetEndPort(), port.GetName())
+				if !port.GetInvalid() { // else it matches nothing
+					v.port(p, d, rule, port.GetProtocol(), port.GetNumber(), port.GetEndPort(), port.GetName())
+				}
 			}
 			for _, peer := range r.GetPeers() {
 				v.peer(p, d, rule, m.GetNamespace(), peer)
@@ -151,7 +153,9 @@ func (v *vocabulary) clusterPolicy(m *model.ClusterPolicy) *policy {
 		for i, r := range rules {
 			rule, _ := v.number("rule %d %d %d", n, d, i)
 			for _, port := range r.GetPorts() {
-				v.port(p, d, rule, port.GetProtocol(), port.GetNumber(), port.GetEndPort(), port.GetName())
+				if !port.GetInvalid() { // else it matches nothing
+					v.port(p, d, rule, port.GetProtocol(), port.GetNumber(), port.GetEndPort(), port.GetName())
+				}
 			}
 			for _, peer := range r.GetPeers() {
 				v.clusterPeer(p, d, rule, peer)

@@ -140,13 +140,17 @@ func bundleIn(manifests []string, s *matrix.Selection) ([]string, error) {
 	return append(manifests, bundles...), nil
 }
 
+// states returns the state, and what the change makes of it.
+func (r *run) states(ctx context.Context) (before, after explain.Manifests, err error) {
+	if before, err = r.Cluster(ctx, r.errOut, r.manifests); err == nil {
+		after, err = r.Changed(r.errOut, r.diff, r.gone, before)
+	}
+	return before, after, err
+}
+
 // change compares the state with what the change makes of it.
 func (r *run) change(ctx context.Context) (graph.Change, error) {
-	before, err := r.Cluster(ctx, r.errOut, r.manifests)
-	if err != nil {
-		return graph.Change{}, err
-	}
-	after, err := r.Changed(r.errOut, r.diff, r.gone, before)
+	before, after, err := r.states(ctx)
 	if err != nil {
 		return graph.Change{}, err
 	}
@@ -217,16 +221,28 @@ func (r *run) writeOpen(w *term.Writer, m matrix.Matrix) {
 }
 
 func (r *run) changedMatrix(ctx context.Context) error {
-	c, err := r.change(ctx)
+	if r.output.picture == "dot" || r.output.picture == "mermaid" { // they say on which ports
+		c, err := r.change(ctx)
+		if err != nil {
+			return err
+		}
+		return r.draw(graph.Compare(c.Was, c.Is, c.Differences, graph.Options{}))
+	}
+	before, after, err := r.states(ctx)
 	if err != nil {
 		return err
 	}
-	if r.output.picture != "" {
-		return r.drawMatrix(c.Is, graph.Compare(c.Was, c.Is, c.Differences, graph.Options{}))
+	stop := term.Progress(r.errOut, "compare")
+	m, err := graph.Marked(ctx, before, after, r.selection)
+	if stop(); err != nil {
+		return err
 	}
-	return r.Print(c.Is, func(w *term.Writer) {
-		c.Is.Write(w)
-		r.writeOpen(w, c.Is)
+	if r.output.picture != "" {
+		return r.drawMatrix(m, graph.Graph{})
+	}
+	return r.Print(m, func(w *term.Writer) {
+		m.Write(w)
+		r.writeOpen(w, m)
 	})
 }
 
