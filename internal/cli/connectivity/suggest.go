@@ -75,6 +75,7 @@ Exit codes: 0 every observed flow is permitted, 1 some are not (they are named),
 	f.DurationVar(&s.timeout, "timeout", 2*time.Minute, "how long the comparison with today may take")
 	f.VarP(&s.format, "output", "o", "output format")
 	cmd.MarkFlagsMutuallyExclusive("manifests", "from")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"yaml", "json"}, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	return cmd
 }
 
