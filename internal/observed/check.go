@@ -198,8 +198,8 @@ func (s *Suggestion) gone(m explain.Manifests, p *proposal) (out []model.ID) {
 	return out
 }
 
-// silent returns a workload that a policy selects and for which nothing is proposed, nil if there is
-// none.
+// silent returns a workload that a policy selects and for which nothing is proposed, nil if there
+// is none.
 func (p *proposal) silent(np *model.NetworkPolicy) *workload {
 	selector, err := metav1.LabelSelectorAsSelector(explain.Selector(np.GetPodSelector()))
 	if err != nil {

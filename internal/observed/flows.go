@@ -44,7 +44,7 @@ type Verdicts struct {
 	read    int
 }
 
-// maxFlows bounds the flows that are told apart.
+// maxFlows bounds the flows that are kept, each once.
 const maxFlows = 200_000
 
 // flowKey identifies a flow: what rules may tell apart.

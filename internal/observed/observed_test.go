@@ -35,7 +35,8 @@ func described(s cluster.State) explain.Manifests {
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// permitted is a verdict about a flow that passed. It names the pods, as dataplanes do, but for some.
+// permitted is a verdict about a flow that passed. It names the pods, as dataplanes do, but for
+// some.
 func permitted(o *oracle.Oracle, f api.Flow, named bool) view.PacketVerdict {
 	p := view.PacketVerdict{Time: noon, Direction: api.Egress, Action: api.Permit, Flow: f}
 	if at := o.PodsAt(f.Src); len(at) == 1 && named {
@@ -58,8 +59,8 @@ func verdictsOf(t *testing.T, all ...view.PacketVerdict) *Verdicts {
 	return &v
 }
 
-// TestSuggestPermitsLeast: on random clusters, random flows of a namespace are permitted, and one of
-// them is not any more without any rule, peer or port of the policies.
+// TestSuggestPermitsLeast: on random clusters, random flows of a namespace are permitted, and one
+// of them is not any more without any rule, peer or port of the policies.
 func TestSuggestPermitsLeast(t *testing.T) {
 	seeds, checked, parts := uint64(150), 0, 0
 	if testing.Short() {
@@ -113,8 +114,8 @@ func TestSuggestPermitsLeast(t *testing.T) {
 	}
 }
 
-// checkSelectors compares what the selectors of a policy select with the workloads: none with a part
-// of one, none with others.
+// checkSelectors compares what the selectors of a policy select with the workloads: none with a
+// part of one, none with others.
 func checkSelectors(t *testing.T, m explain.Manifests, p *Policy) {
 	t.Helper()
 	check := func(namespace string, s *metav1.LabelSelector) {
@@ -194,8 +195,8 @@ func lessOf(np networkingv1.NetworkPolicy) map[string]*networkingv1.NetworkPolic
 	return out
 }
 
-// TestSuggestNamesDeniedFlows: what other policies deny is named, on random clusters with policies of
-// every kind, and nothing else is.
+// TestSuggestNamesDeniedFlows: what other policies deny is named, on random clusters with policies
+// of every kind, and nothing else is.
 func TestSuggestNamesDeniedFlows(t *testing.T) {
 	named := 0
 	for seed := range uint64(60) {
@@ -240,8 +241,8 @@ func TestSuggestNamesDeniedFlows(t *testing.T) {
 	}
 }
 
-// TestSuggestForThousandPodsWithMixedLabels compares with today, when the namespace has no policies,
-// and what is said with the verdicts about random flows.
+// TestSuggestForThousandPodsWithMixedLabels compares with today, when the namespace has no
+// policies, and what is said with the verdicts about random flows.
 func TestSuggestForThousandPodsWithMixedLabels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a cluster of a thousand pods is not for -short")

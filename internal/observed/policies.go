@@ -138,8 +138,8 @@ func (n *notes) add(remark, example string) {
 	}
 }
 
-// texts returns the remarks, each with its first examples: those about flows that are not permitted,
-// and others.
+// texts returns the remarks, each with its first examples: those about flows that are not
+// permitted, and others.
 func (n *notes) texts() (left, others []string) {
 	for _, remark := range n.order {
 		text := remark + ": " + few(n.examples[remark], 4)

@@ -59,7 +59,8 @@ func keys(set map[string]string) []string {
 func (w *workload) String() string { return w.namespace + "/" + w.name }
 
 // selector selects the pods of the workload, and no others of the namespace as it is: by the fewest
-// of the best labels and, where others have all of its labels, without those that they have besides.
+// of the best labels and, where others have all of its labels, without those that they have
+// besides.
 func (w *workload) selector() *metav1.LabelSelector {
 	out, left := &metav1.LabelSelector{}, w.others
 	for i, key := range keys(w.labels) {

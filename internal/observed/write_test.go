@@ -29,9 +29,9 @@ func TestScalarIsReadAsItWasWritten(t *testing.T) {
 	})
 }
 
-// TestBlocksHoldWhatWasObserved: every address is in one block, which has no pod and no others as
+// TestBlocksOfHoldWhatWasObserved: every address is in one block, which has no pod and no others as
 // long as blocks are few.
-func TestBlocksHoldWhatWasObserved(t *testing.T) {
+func TestBlocksOfHoldWhatWasObserved(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		addr := rapid.Custom(func(t *rapid.T) netip.Addr {
 			if rapid.Bool().Draw(t, "v6") {

@@ -8,8 +8,9 @@ import (
 	"github.com/sluice-net/sluice/internal/explain"
 )
 
-// Judge returns a function that says of a flow what the specification says. Unlike the specification
-// it is fast when it is asked about many flows of many pods: see Pairs. One goroutine may use it.
+// Judge returns a function that says of a flow what the specification says. Unlike the
+// specification it is fast when it is asked about many flows of many pods: see Pairs. One goroutine
+// may use it.
 func Judge(m explain.Manifests) func(api.Flow) bool {
 	v := newVocabulary()
 	s := newState(m, v)

@@ -146,8 +146,8 @@ type rowKey struct {
 	named                string // ports of the pods that the policy selects, as far as the rule names them
 }
 
-// row is what a rule of a NetworkPolicy permits the pods that it selects, for each class at the other
-// end. It is filled when it is used.
+// row is what a rule of a NetworkPolicy permits the pods that it selects, for each class at the
+// other end. It is filled when it is used.
 type row struct {
 	rowKey
 	policy *policy

@@ -49,14 +49,15 @@ Flows are those of verdicts: the ones that the agent has kept (--since; the agen
 flows with --verdict-history all), or those of files (-f) as "watch verdicts -o json" prints them,
 also of several nodes. Permitted flows count as observed, those of policies in audit mode too.
 
-Pods are named by the labels of their workloads, addresses outside of the cluster by blocks, ports by
-their numbers. The own node of a pod needs no rule. The policies are checked on a copy of the state:
-by the specification, flow by flow.
+Pods are named by the labels of their workloads, addresses outside of the cluster by blocks, and
+ports by their numbers. The own node of a pod needs no rule. The policies are checked on a copy of
+the state: by the specification, flow by flow.
 
 Exit codes: 0 every observed flow is permitted, 1 some are not (they are named), 2 error.`,
 		Example: `  sluicectl suggest -n shop
   sluicectl suggest -n shop --since 24h --audit | kubectl apply -f -
-  sluicectl watch verdicts -n shop --verdict permit --for 10m -o json | sluicectl suggest -n shop -f -
+  sluicectl watch verdicts -n shop --verdict permit --for 10m -o json > flows.jsonl
+  sluicectl suggest -n shop -f flows.jsonl
   sluicectl suggest -n shop -f node-1.jsonl,node-2.jsonl --replace --matrix`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
