@@ -78,7 +78,7 @@ func (r *Registry) derive(index uint32, n *node) Endpoint {
 
 // Reasons why an interface is bound to no pod.
 const (
-	reasonUnclaimed = "nobody says whose it is"
+	reasonUnclaimed = "no source names its pod"
 	reasonSandbox   = "its pod has another sandbox now"
 	reasonConflict  = "it is claimed in a conflict of "
 	reasonLife      = "policy knows another pod of this name, "

@@ -194,7 +194,7 @@ func IDOf(m proto.Message) (ID, error) {
 				return ID{Kind: kind, Name: m.GetName()}, nil
 			}
 		}
-		return ID{}, fmt.Errorf("cluster policy %q is of no known kind", m.GetName())
+		return ID{}, fmt.Errorf("cluster policy %q is of an unknown kind", m.GetName())
 	}
 	return ID{}, fmt.Errorf("%T is not a reflected kind", m)
 }

@@ -1,5 +1,6 @@
-// Package gate blocks interfaces of a node with programs that drop everything in both directions
-// and that outlive the process. A CNI plugin and the agent use the same gates concurrently.
+// Package gate blocks interfaces of a node: eBPF programs there drop all packets in both
+// directions, and stay when the process ends. A CNI plugin and the agent use the same gates
+// concurrently.
 //
 // # Invariants
 //
@@ -285,7 +286,7 @@ func prepare(folder string) error {
 		return fmt.Errorf("folder for pins: %w", &fs.PathError{Op: "statfs", Path: folder, Err: err})
 	}
 	if s.Type != unix.BPF_FS_MAGIC {
-		return fmt.Errorf("folder for pins: %s is in no bpf file system", folder)
+		return fmt.Errorf("folder for pins: %s is not in a bpf file system", folder)
 	}
 	info, err := os.Lstat(folder)
 	if err != nil {

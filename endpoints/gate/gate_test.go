@@ -124,7 +124,7 @@ func TestGateIsSharedByManyProcesses(t *testing.T) {
 func TestGateRefusesFoldersOfOtherUsers(t *testing.T) {
 	c, folder := newCable(t)
 	c.Must(os.Mkdir(folder, 0o755))
-	for folder, want := range map[string]string{folder: "root's alone", t.TempDir(): "is in no bpf file system"} {
+	for folder, want := range map[string]string{folder: "root's alone", t.TempDir(): "is not in a bpf file system"} {
 		do(c, func() error {
 			if err := gate.New(folder).Block(uint32(c.Pods["b"].Index)); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("folder %s: %v, want %q", folder, err, want)

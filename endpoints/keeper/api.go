@@ -123,7 +123,7 @@ func (k *Keeper) Collect(v wire.Valid) error {
 	defer k.mu.Unlock()
 	for _, c := range k.reg.Claims() {
 		if c.Source == endpoints.SourceRegistered && c.Network == v.Network && !valid[c.Owner] {
-			k.log.Info("registration has no attachment any more, it ends", "pod", c.Pod, "interface", c.Link.Name, "owner", c.Owner)
+			k.log.Info("registration removed: the container runtime no longer has the attachment", "pod", c.Pod, "interface", c.Link.Name, "owner", c.Owner)
 			k.reg.Withdraw(c.Source, c.Owner)
 		}
 	}

@@ -40,14 +40,14 @@ func (f claimsFile) load(log *slog.Logger) (claims []endpoints.Claim) {
 	_, entries, err := statefile.Load(f.path, f.root())
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			log.Warn("claims of interfaces that were kept cannot be used", "error", err)
+			log.Warn("saved interface claims cannot be used", "error", err)
 		}
 		return nil
 	}
 	for _, e := range entries {
 		var c endpoints.Claim
 		if err := json.Unmarshal(e.Value, &c); err != nil {
-			log.Warn("a claim that was kept cannot be read", "key", e.Key, "error", err)
+			log.Warn("a saved interface claim cannot be read", "key", e.Key, "error", err)
 			continue
 		}
 		claims = append(claims, c)
@@ -80,7 +80,7 @@ func (k *Keeper) load() {
 		k.held[d.Index] = true
 		k.see(d)
 		if err := k.reg.Claim(c); err != nil {
-			k.log.Warn("a claim that was kept cannot be used", "interface", c.Link.Name, "error", err)
+			k.log.Warn("a saved interface claim cannot be used", "interface", c.Link.Name, "error", err)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (g *gates) moved(index uint32, e endpoints.Endpoint, err error) {
 		return
 	}
 	if g.failed[index] == nil {
-		g.log.Warn("gate could not be changed, retrying", "interface", e.Link.Name, "index", index, "pod", e.Pod, "error", err)
+		g.log.Warn("gate of an interface could not be changed, retrying", "interface", e.Link.Name, "index", index, "pod", e.Pod, "error", err)
 	}
 	g.failed[index] = err
 }
@@ -70,7 +70,7 @@ func (g *gates) inspect(all []endpoints.Endpoint) error {
 		if closed[index] == g.closed[index] {
 			continue
 		}
-		g.log.Warn("somebody moved the gate of an interface, it is moved again", "interface", e.Link.Name, "pod", e.Pod, "closed", closed[index])
+		g.log.Warn("another process changed the gate of an interface, repairing it", "interface", e.Link.Name, "pod", e.Pod, "closed", closed[index])
 		delete(g.closed, index)
 		g.failed[index] = errMoved
 	}

@@ -303,7 +303,7 @@ func (k *Keeper) wait(ctx context.Context, f func() bool) {
 }
 
 // errMoved marks a gate for examination.
-var errMoved = errors.New("somebody else moved it")
+var errMoved = errors.New("another process changed it")
 
 // rescan is the interval at which everything is read again, in case a notification was missed.
 const rescan = 30 * time.Second

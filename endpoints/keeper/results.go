@@ -167,7 +167,7 @@ func openNamespace(path string) (*os.File, error) {
 	}
 	var s unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &s); err != nil || s.Type != unix.NSFS_MAGIC {
-		return nil, errors.Join(fmt.Errorf("%s is no namespace", path), err, f.Close())
+		return nil, errors.Join(fmt.Errorf("%s is not a network namespace", path), err, f.Close())
 	}
 	return f, nil
 }

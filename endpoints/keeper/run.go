@@ -68,7 +68,7 @@ func (f *follower) follow(ctx context.Context) error {
 		case <-f.files.Events:
 			err = f.lookAround(false)
 		case lost := <-f.files.Errors:
-			f.log.Debug("changes of files may have been missed", "error", lost)
+			f.log.Debug("some changes of files may have been missed; comparing all", "error", lost)
 			err = f.lookAround(false)
 		case u, ok := <-updates:
 			if !ok {

@@ -131,7 +131,7 @@ func (k *Keeper) readScope() {
 		return
 	}
 	k.scope = now
-	k.log.Info("interfaces of pods are known", "prefixes", now.Prefixes, "bridges", now.Bridges)
+	k.log.Info("interfaces of pods determined", "prefixes", now.Prefixes, "bridges", now.Bridges)
 	for _, d := range k.devices {
 		k.see(d)
 	}

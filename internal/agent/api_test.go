@@ -181,7 +181,7 @@ func TestAPIRefusesMalformedQuestions(t *testing.T) {
 		`{"src":"x"} {"src":"y"}`: "something follows",
 	} {
 		for _, path := range []string{"/v1/explain", "/v1/inject"} {
-			if code, text := a.ask("POST", path, body); code != 400 || !strings.HasPrefix(text, "the question is not understood: ") || !strings.Contains(text, want) {
+			if code, text := a.ask("POST", path, body); code != 400 || !strings.HasPrefix(text, "invalid request: ") || !strings.Contains(text, want) {
 				t.Errorf("%s %s: status %d, %q, want 400 with %q", path, body, code, text, want)
 			}
 		}
@@ -265,7 +265,7 @@ func TestAPIInvalidChangeWritesNothing(t *testing.T) {
 		`{"put":[` + good + `],"delete":[{"kind":"secret","namespace":"a","name":"x"}]}`:      "no object can have this name",
 		`{"put":[` + good + `],"delete":[{"kind":"pod","namespace":"a","name":"../../etc"}]}`: "no object can have this name",
 		`{"put":[` + good + `,` + good + `]}`:                                                 "named twice",
-		`{"put":[{"kind":"namespace","name":"late","value":"!"}]}`:                            "not understood",
+		`{"put":[{"kind":"namespace","name":"late","value":"!"}]}`:                            "invalid request",
 	} {
 		if code, text := a.ask("POST", "/v1/change", body); code < 400 || code > 499 || !strings.Contains(text, want) {
 			t.Errorf("%s: status %d, %q, want %q", body, code, text, want)

@@ -25,14 +25,14 @@ import (
 func newBundle(out, errOut io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bundle [FILE]",
-		Short: "Collect what an agent has left on this node into one file, without an agent",
-		Long: `Collect what can be had on a node whose agent does not run: the state that it saved, settings
-without passwords, what "check" finds, the saved interfaces of pods, and what is pinned in the
-kernel. Give it the flags, or the --config, of "run". An agent that runs is left alone; "sluicectl
-bundle" has more of it. FILE is sluice-bundle.tgz unless it is given, and must not be there; - is
-the standard output.
+		Short: "Collect the saved state of this node into one file, while no agent runs",
+		Long: `Collect into one archive what an agent left on this node, while it does not run: its saved state,
+its settings without passwords, the results of "check", the saved interfaces of pods, and the maps
+and links that are pinned in the kernel. Use the flags, or the --config, of "run". For a running
+agent use "sluicectl bundle", which collects more.
 
-"sluicectl explain", "matrix" and "diff" replay the saved state with --from FILE.
+FILE must not exist; it is sluice-bundle.tgz by default, and - is the standard output. "sluicectl
+explain", "matrix" and "diff" replay the saved state with --from FILE.
 
 Exit codes: 0 done, 1 something is missing in the bundle, or an error, 2 the command line was not
 understood.`,
@@ -96,7 +96,7 @@ func (r remains) parts() []bundle.Part {
 	}
 }
 
-var errNoLog = errors.New("an agent that has ended has no log: it is where its standard error went, for example journalctl -u sluice-agent")
+var errNoLog = errors.New("the log of an agent that does not run is where its standard error went, for example journalctl -u sluice-agent")
 
 // objects returns the state that was saved, as the API has it.
 func (r remains) objects(context.Context) ([]byte, error) {

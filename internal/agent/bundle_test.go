@@ -66,7 +66,7 @@ func TestBundleOfAnAgentThatHasEnded(t *testing.T) {
 		return code, errOut.String()
 	}
 	code, errOut := run(file)
-	if code != 1 || !strings.Contains(errOut, "missing log.txt: an agent that has ended has no log") || !strings.Contains(errOut, file+" written\n") || strings.Contains(errOut, "\x1b") {
+	if code != 1 || !strings.Contains(errOut, "missing log.txt: the log of an agent that does not run is where") || !strings.Contains(errOut, file+" written\n") || strings.Contains(errOut, "\x1b") {
 		t.Errorf("exit code %d: %s", code, errOut)
 	}
 	b, err := bundle.ReadFile(file)

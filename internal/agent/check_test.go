@@ -90,11 +90,11 @@ func TestCheckFindsEachFault(t *testing.T) {
 		{"etcd settings", []string{"--etcd-ca", "/no/ca"}, modernHost, preflight.Error, "--etcd-ca: open /no/ca: no such file"},
 		{"state file", nil, modernHost, preflight.OK, path("state/file")},
 		{"state file", []string{"--state-file="}, modernHost, preflight.OK, "none: "},
-		{"state file", []string{"--state-file", path("file/x")}, modernHost, preflight.Warning, "--state-file: " + path("file") + " is no folder: name a file"},
+		{"state file", []string{"--state-file", path("file/x")}, modernHost, preflight.Warning, "--state-file: " + path("file") + " is not a folder: name a file"},
 		{"api socket", nil, modernHost, preflight.OK, path("api")},
 		{"api socket", []string{"--api-socket", path("dead")}, modernHost, preflight.OK, path("dead")},
 		{"api socket", []string{"--api-socket", path("taken")}, modernHost, preflight.Error, "--api-socket: another process serves " + path("taken") + ": stop"},
-		{"api socket", []string{"--api-socket", path("file")}, modernHost, preflight.Error, "--api-socket: " + path("file") + " exists and is no socket"},
+		{"api socket", []string{"--api-socket", path("file")}, modernHost, preflight.Error, "--api-socket: " + path("file") + " exists and is not a socket"},
 		{"api socket", []string{"--api-socket", path("file/x")}, modernHost, preflight.Error, "--api-socket: "},
 		{"metrics address", []string{"--metrics-address", "127.0.0.1:0"}, modernHost, preflight.OK, ""},
 		{"metrics address", []string{"--metrics-address", tcp}, modernHost, preflight.Error, "another process listens on " + tcp + ": address already in use: choose another"},
@@ -113,9 +113,9 @@ func TestCheckFindsEachFault(t *testing.T) {
 		{"kernel", xdp, noTCX, preflight.OK, "5.15.0-91-generic; it has no TCX"},
 		{"kernel", xdp, old, preflight.Error, "kernel 5.14.0-427.el9 is too old for renderer xdp: want 5.15 at least"},
 		{"capabilities", xdp, modernHost, preflight.OK, "none is missing"},
-		{"capabilities", xdp, weak, preflight.Error, "renderer xdp needs CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN, which this process has not: start"},
-		{"capabilities", xdp, blind, preflight.Warning, "capabilities are not known"},
-		{"bpf file system", append(xdp, "--xdp-pins", path("pins")), modernHost, preflight.Error, "--xdp-pins: " + dir + " is in no bpf file system: mount one by: mount -t bpf bpf"},
+		{"capabilities", xdp, weak, preflight.Error, "renderer xdp needs CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN, which this process does not have: start"},
+		{"capabilities", xdp, blind, preflight.Warning, "read the capabilities of this process"},
+		{"bpf file system", append(xdp, "--xdp-pins", path("pins")), modernHost, preflight.Error, "--xdp-pins: " + dir + " is not in a bpf file system: mount one by: mount -t bpf bpf"},
 		{"xdp uplinks", append(xdp, "--xdp-uplink", "lo"), modernHost, preflight.OK, "lo"},
 		{"xdp uplinks", append(xdp, "--xdp-uplink", "lo,sluice-none"), modernHost, preflight.Error, "--xdp-uplink: interface sluice-none: "},
 	} {
@@ -183,7 +183,7 @@ func TestCheckAsksEtcd(t *testing.T) {
 	empty := find("node-1")
 	want(empty["etcd"], preflight.OK, "127.0.0.1:")
 	want(empty["reflector"], preflight.Warning, "no active reflector below /sluice/; state may be stale: start sluice-ksr")
-	want(empty["state in etcd"], preflight.Warning, "there is no state below /sluice/k8s/")
+	want(empty["state in etcd"], preflight.Warning, "etcd has no state below /sluice/k8s/")
 	want(empty["node in etcd"], preflight.Warning, "no Pod or Node object names any node")
 
 	write(t, reflect.NewReflector(server.Client(), model.DefaultPrefix, discard), twoNodes)

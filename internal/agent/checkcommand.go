@@ -27,12 +27,12 @@ func newCheck(out io.Writer) *cobra.Command {
 	output := outputs[0]
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Check what run needs, before the agent starts",
-		Long: `Check settings, sockets, files, rights, the kernel and etcd as "sluice-agent run" with the same
-flags would find them, and say what to do about each that is wrong. Nothing is changed. Each check
-ends within 2 seconds.
+		Short: "Check the requirements of run, before the agent starts",
+		Long: `Check the settings, sockets, files, rights, kernel and etcd that "sluice-agent run" would use with
+the same flags. Each problem is printed with its remedy. Nothing is changed, and each check ends
+within 2 seconds.
 
-Exit codes: 0 nothing stops or impairs the agent (warnings may be there), 1 something does, 2 the
+Exit codes: 0 no problem stops or impairs the agent (warnings are possible), 1 one does, 2 the
 command line was not understood.`,
 		Example: `  sluice-agent check --node node-1 --etcd-endpoints 10.0.0.1:2379
   sluice-agent check --node node-1 --renderers xdp

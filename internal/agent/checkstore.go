@@ -90,7 +90,7 @@ func (s *storeCheck) state(ctx context.Context) (preflight.Finding, error) {
 	if err != nil || revision > 0 {
 		return preflight.Fine("revision %d below %s", revision, root), err
 	}
-	return preflight.Warn(fmt.Errorf("there is no state below %s", root), "start sluice-ksr, or see --etcd-prefix"), nil
+	return preflight.Warn(fmt.Errorf("etcd has no state below %s", root), "start sluice-ksr, or see --etcd-prefix"), nil
 }
 
 func (s *storeCheck) node(ctx context.Context) (preflight.Finding, error) {

@@ -31,16 +31,18 @@ func newCleanup() *cobra.Command {
 	var l leftovers
 	cmd := &cobra.Command{
 		Use:   "cleanup",
-		Short: "Remove the CNI plugin, and what enforces policy in the kernel",
-		Long: `Take sluice-cni out of the configurations of CNI, where --cni-bin-dir of an agent installed it, and
-remove its program when no pod is left that was made with it. What is enforced stays in force. With
---all, also remove the links and maps that agents with the XDP renderer have pinned, what blocks
-interfaces, and their clsact filters of all interfaces, which are there with --xdp-mode clsact and,
-where the kernel has no TCX, with every mode: from then on the kernel lets all packets of pods pass.
-Then --all removes the files of the last known state and of endpoints, what is beside them under
-their names, and the socket, with their folders where nothing else is in there. Nothing else is
-touched. End the agent before: nothing is removed while one runs. With --all, a folder of pins that
-is not there is an error; filters and state are removed all the same.`,
+		Short: "Remove the CNI plugin and, with --all, policy in the kernel",
+		Long: `Remove sluice-cni from the CNI configurations to which an agent with --cni-bin-dir added it. Its
+program is removed, too, unless a pod on this node was connected with it. Policy stays enforced.
+
+--all also removes, in this order:
+  - what agents with the XDP renderer have in the kernel: pinned links and maps, programs that block
+    interfaces, and clsact filters. From then on all packets of pods pass.
+  - the files of the last known state and of endpoints, the socket, and their folders if these are
+    empty.
+
+End the agent before: while one runs, nothing is removed. Objects of other programs stay. With
+--all, a missing folder of pins is an error, but filters and state are removed.`,
 		Example: `  sluice-agent cleanup
   sluice-agent cleanup --all
   sluice-agent cleanup --all --xdp-pins /sys/fs/bpf/other`,

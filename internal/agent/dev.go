@@ -129,7 +129,7 @@ func (d *devSession) run(ctx context.Context) error {
 		return err
 	}
 	close(d.synced)
-	if err := d.cluster.Enforced(ctx); err != nil {
+	if err := d.firstEnforced(ctx); err != nil {
 		return err
 	}
 	m, err := d.report(ctx)
@@ -137,7 +137,7 @@ func (d *devSession) run(ctx context.Context) error {
 	case err != nil:
 		return err
 	case d.cfg.Dev.Once && m.Differ > 0:
-		return fmt.Errorf("%s not as the specification says: please report this", term.Count(m.Differ, "verdict"))
+		return fmt.Errorf("%s not as specified: please report this", term.Count(m.Differ, "verdict"))
 	case d.cfg.Dev.Once:
 		return d.out.Err()
 	}
@@ -150,6 +150,23 @@ func (d *devSession) run(ctx context.Context) error {
 	g.Go(func() error { return d.follow(ctx, m) })
 	return g.Wait()
 }
+
+// firstEnforced waits until the manifests are enforced, as long as that takes, and prints every few
+// seconds what it waits for.
+func (d *devSession) firstEnforced(ctx context.Context) error {
+	for {
+		moment, cancel := context.WithTimeout(ctx, progressEvery)
+		err := d.cluster.Enforced(moment)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return err
+		}
+		d.out.Printf("still working: %v\n", err)
+	}
+}
+
+// progressEvery is how often dev prints what it waits for.
+const progressEvery = 10 * time.Second
 
 // report prints what was started, what was rendered, and who can talk to whom.
 // It returns the last of these.

@@ -25,9 +25,9 @@ import (
 
 func TestStatusIsNotInSyncUntilFindingIsRepaired(t *testing.T) {
 	s := policy.Status{Renderers: []policy.RendererStatus{{Name: "acl", InSync: true}, {Name: "session", InSync: true}}}
-	found := []*renderer.State{{Renderer: "acl", Err: errors.New("somebody has changed rules")}, {Renderer: "session"}}
+	found := []*renderer.State{{Renderer: "acl", Err: errors.New("another process has changed rules")}, {Renderer: "session"}}
 	during := node.WithFindings(s, found)
-	if r := during.Renderers; r[0].InSync || r[0].Error != "renderer acl: somebody has changed rules" || !r[1].InSync || during.InSync() {
+	if r := during.Renderers; r[0].InSync || r[0].Error != "renderer acl: another process has changed rules" || !r[1].InSync || during.InSync() {
 		t.Errorf("with a finding the status is %+v", r)
 	}
 	if !s.Renderers[0].InSync {
@@ -63,7 +63,7 @@ func TestReadinessOfHostStackOnlyPod(t *testing.T) {
 	}
 }
 
-// TestStatusShowsForeignACLs has somebody put an ACL in front of those of the server.
+// TestStatusShowsForeignACLs has another process put an ACL in front of those of the server.
 func TestStatusShowsForeignACLs(t *testing.T) {
 	a := running(t, func(c *config.Config) { c.Node.Name = "node-1" })
 	conn, err := core.Connect(sw(a).Adapter())
@@ -87,7 +87,7 @@ func TestStatusShowsForeignACLs(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.apply(t, another) // interfaces are read before lists change
-	const want = "(firewall) of another owner at interface pod/demo/server of pod demo/server, ingress: it stands in front of ours and decides first"
+	const want = "(firewall) of another owner at interface pod/demo/server of pod demo/server, ingress: it comes before Sluice's ACLs and decides first"
 	if s := get[view.Status](t, a, "GET", "/v1/status", ""); len(s.Renderers[0].Foreign) != 1 || !strings.HasSuffix(s.Renderers[0].Foreign[0], want) {
 		t.Errorf("the status shows %q", s.Renderers[0].Foreign)
 	}

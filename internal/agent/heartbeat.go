@@ -38,7 +38,7 @@ func (h *heartbeat) set(value []byte) {
 		return
 	}
 	var l model.Leader
-	_ = json.Unmarshal(value, &l) // the key alone says that somebody writes
+	_ = json.Unmarshal(value, &l) // the key alone says that a reflector writes
 	since, _ := time.Parse(time.RFC3339, l.Since)
 	h.leader, h.since = &view.Reflector{Identity: l.Identity, Version: l.Version, Since: since}, time.Time{}
 }

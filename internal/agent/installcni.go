@@ -19,10 +19,10 @@ func newInstallCNI(errOut io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install-cni",
 		Short: "Keep sluice-cni installed on this node",
-		Long: `Copy sluice-cni, which is beside sluice-agent, to the folder of CNI's plugins, and put it behind the
-plugins of the network of pods; do so again when somebody undoes it, until it is ended. It is for
-agents that do not run as root, and so cannot do it themselves (run --cni-bin-dir). "sluice-agent
-cleanup" takes the plugin away.`,
+		Long: `Copy sluice-cni from the folder of sluice-agent to the folder of CNI plugins, and add it to the
+configuration of the pod network, after the other plugins. The command runs until it is stopped, and
+repeats both when another program undoes them. It is for agents that do not run as root, and so
+cannot use "run --cni-bin-dir". "sluice-agent cleanup" removes the plugin.`,
 		Example: `  sluice-agent install-cni --cni-options '{"dataplane": "vpp", "wait": false}'`,
 		Args:    settings.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return installCNI(cmd.Context(), cfg, errOut) },

@@ -47,7 +47,7 @@ var questions = map[string]string{
 	"POST /ui/api/preview": `{"yaml": "{apiVersion: v1, kind: Namespace, metadata: {name: demo, labels: {a: b}}}"}`,
 }
 
-// goesOn are the endpoints that answer for as long as somebody listens, or wait for enforcement.
+// goesOn are the endpoints that answer for as long as a client listens, or wait for enforcement.
 var goesOn = map[string]bool{"POST /v1/verdicts": true, "GET /ui/api/verdicts": true, "POST /v1/change": true, "GET /debug/pprof/profile": true, "GET /debug/pprof/trace": true}
 
 // TestDebugAPIAnswersOnEveryKindOfAgent: every endpoint has an answer, or a refusal in words.

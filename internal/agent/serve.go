@@ -47,7 +47,7 @@ func (a *Agent) verdicts() *verdicts.Hub {
 	})
 }
 
-// register registers the metrics that are read when somebody asks.
+// register registers the metrics that are read on request.
 func (a *Agent) register() {
 	a.metrics.Node(a.node, a.cfg.Listen.RuleMetrics)
 	a.metrics.Endpoints(a.backends.endpoints)

@@ -58,10 +58,10 @@ func TestVerdictsOfTheEmbeddedDataplane(t *testing.T) {
 		t.Errorf("rules of another namespace decided %+v", rest)
 	}
 	for question, want := range map[string]string{
-		`{"action":1}`:                 `the question is not understood`,
+		`{"action":1}`:                 `invalid request`,
 		`{"action":"drop"}`:            `action "drop": want deny, permit, all or audit`,
 		`{"from":{"labels":"a in"}}`:   `from-label "a in": `,
-		`{"from":{"peer":"10.0.0/8"}}`: `the question is not understood`,
+		`{"from":{"peer":"10.0.0/8"}}`: `invalid request`,
 	} {
 		for _, path := range []string{"/v1/verdicts", "/v1/traffic"} {
 			if code, text := a.ask("POST", path, question); code/100 != 4 || !strings.HasPrefix(text, want) || strings.Count(text, "\n") != 1 {

@@ -48,7 +48,7 @@ func cleanUp(t *testing.T, args ...string) (code int, out string) {
 
 func TestCleanupRefusesFolderOutsideBPFFileSystem(t *testing.T) {
 	none, other := filepath.Join(t.TempDir(), "none"), t.TempDir()
-	for folder, want := range map[string]string{none: "--xdp-pins: there is no folder with pins: " + none, other: "is in no bpf file system"} {
+	for folder, want := range map[string]string{none: "--xdp-pins: there is no folder with pins: " + none, other: "is not in a bpf file system"} {
 		code, out := cleanUp(t, "--xdp-pins", folder)
 		if code != 1 || strings.Count(out, "\n") != 1 || !strings.Contains(out, want) {
 			t.Errorf("exit code %d: %q, want one line with %q", code, out, want)
@@ -134,7 +134,7 @@ func TestAgentRefusesPinsOfOthers(t *testing.T) {
 			t.Errorf("run with %v: %v, want %q on one line", args, err, want)
 		}
 	}
-	isFound(preflight.OK, "nobody else has them")
+	isFound(preflight.OK, "no other agent owns them")
 	if _, err := os.Stat(pins); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a check made the folder: %v", err)
 	}
@@ -152,8 +152,8 @@ func TestAgentRefusesPinsOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	isFound(preflight.Error, `--node is "node-2": correct --node`)
-	isFound(preflight.OK, "nobody else has them", "--take-over")
-	isFound(preflight.OK, "nobody else has them", "--node", "node-1")
+	isFound(preflight.OK, "no other agent owns them", "--take-over")
+	isFound(preflight.OK, "no other agent owns them", "--node", "node-1")
 	if err := os.Chmod(pins, 0o750); err != nil {
 		t.Fatal(err)
 	}

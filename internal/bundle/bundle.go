@@ -190,7 +190,7 @@ func Read(r io.Reader) (Bundle, error) {
 	var b Bundle
 	packed, err := gzip.NewReader(r)
 	if err != nil {
-		return b, fmt.Errorf("it is not packed as a bundle is: %w", err)
+		return b, fmt.Errorf("it is not a tar archive compressed by gzip: %w", err)
 	}
 	bounded := &io.LimitedReader{R: packed, N: MaxAll + int64(len(names)+1)*4096}
 	archive, seen := tar.NewReader(bounded), map[string]bool{}
@@ -207,7 +207,7 @@ func Read(r io.Reader) (Bundle, error) {
 		name, inFolder := strings.CutPrefix(h.Name, folder)
 		switch {
 		case h.Typeflag != tar.TypeReg || !inFolder || !slices.Contains(names, name):
-			return b, fmt.Errorf("%.200q is no file of a bundle", h.Name)
+			return b, fmt.Errorf("%.200q is not a file of a bundle", h.Name)
 		case seen[name]:
 			return b, fmt.Errorf("%s is there twice", name)
 		case h.Size > MaxFile || name == aboutName && h.Size > maxAbout:

@@ -103,16 +103,16 @@ func TestBundleRefusesForeignArchives(t *testing.T) {
 		text []byte
 		want string
 	}{
-		"nothing":             {nil, "it is not packed as a bundle is: EOF"},
-		"a text":              {[]byte("apiVersion: v1"), "it is not packed as a bundle is: "},
+		"nothing":             {nil, "it is not a tar archive compressed by gzip: EOF"},
+		"a text":              {[]byte("apiVersion: v1"), "it is not a tar archive compressed by gzip: "},
 		"cut off":             {good[:len(good)-20], "it is cut off"},
 		"cut off early":       {good[:40], "it is cut off"},
 		"changed":             {append(bytes.Clone(good[:len(good)-8]), 1, 2, 3, 4, 5, 6, 7, 8), "it is damaged: gzip: invalid checksum"},
-		"path traversal":      {archive(t, tar.Header{Name: "sluice-bundle/../../etc/passwd", Size: 3}), `"sluice-bundle/../../etc/passwd" is no file of a bundle`},
-		"an absolute path":    {archive(t, tar.Header{Name: "/etc/passwd", Size: 3}), `"/etc/passwd" is no file of a bundle`},
-		"a link":              {archive(t, tar.Header{Name: "sluice-bundle/objects.json", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}), `is no file of a bundle`},
-		"a device":            {archive(t, tar.Header{Name: "sluice-bundle/objects.json", Typeflag: tar.TypeChar}), `is no file of a bundle`},
-		"an unknown file":     {archive(t, tar.Header{Name: "sluice-bundle/x", Size: 3}), `"sluice-bundle/x" is no file of a bundle`},
+		"path traversal":      {archive(t, tar.Header{Name: "sluice-bundle/../../etc/passwd", Size: 3}), `"sluice-bundle/../../etc/passwd" is not a file of a bundle`},
+		"an absolute path":    {archive(t, tar.Header{Name: "/etc/passwd", Size: 3}), `"/etc/passwd" is not a file of a bundle`},
+		"a link":              {archive(t, tar.Header{Name: "sluice-bundle/objects.json", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}), `is not a file of a bundle`},
+		"a device":            {archive(t, tar.Header{Name: "sluice-bundle/objects.json", Typeflag: tar.TypeChar}), `is not a file of a bundle`},
+		"an unknown file":     {archive(t, tar.Header{Name: "sluice-bundle/x", Size: 3}), `"sluice-bundle/x" is not a file of a bundle`},
 		"twice":               {archive(t, tar.Header{Name: "sluice-bundle/log.txt"}, tar.Header{Name: "sluice-bundle/log.txt"}), "log.txt is there twice"},
 		"a large file":        {archive(t, tar.Header{Name: "sluice-bundle/log.txt", Size: bundle.MaxFile + 1}), bundle.ErrTooLarge.Error()},
 		"a long description":  {archive(t, tar.Header{Name: "sluice-bundle/about.json", Size: 1<<20 + 1}), bundle.ErrTooLarge.Error()},

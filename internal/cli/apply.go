@@ -68,7 +68,7 @@ func (f *changeFlags) hasObjects(load manifests.Load) error {
 	case load.Files == 0:
 		return noManifest(f.files)
 	case len(load.Skipped) > 0:
-		return fmt.Errorf("%s: nothing to do: no object there is used by policy (namespaces, pods, nodes, services and policies are)", from)
+		return fmt.Errorf("%s: nothing to do: it has no object that policy uses (namespaces, pods, nodes, services, policies)", from)
 	default:
 		return fmt.Errorf("%s: nothing to do: there is no object", from)
 	}
@@ -97,13 +97,12 @@ func newApply(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
 		Short: "Reflect Kubernetes objects from manifests into the agent's store",
-		Long: `Write namespaces, pods and network policies from manifests into the store that the agent watches.
-Objects that are equal to what is there are not written. An object that cannot be understood is
-reported and left out, a wrong peer, port or block is reported and permits nothing; everything else
-is applied.
+		Long: `Write namespaces, pods, nodes, services and network policies from manifests into the agent's store.
+Objects that are already equal there are not written. An invalid object is reported and left out. An
+invalid peer, port or block of a policy is reported, and permits nothing.
 
-In a cluster the reflector does this from the API server; apply is for development and for stores
-without one.`,
+In a cluster sluice-ksr does this from the API server. apply is for development, and for stores
+without a sluice-ksr.`,
 		Example: `  sluicectl apply -f policy.yaml
   kubectl get ns,pod,netpol -A -o json | sluicectl apply -f - --etcd-endpoints 127.0.0.1:2379
   sluicectl apply -f policy.yaml --etcd-endpoints 10.0.0.1:2379 \
@@ -122,8 +121,8 @@ func newDelete(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete -f FILE",
 		Short: "Delete the objects that manifests name from the agent's store",
-		Long: `Delete the objects that manifests name from the store that the agent watches, and name each. The
-exit code is 1 where some of them are not there, unless --ignore-not-found is given.`,
+		Long: `Delete the objects that manifests name from the agent's store, and name each. The exit code is 1 if
+some do not exist, unless --ignore-not-found is given.`,
 		Example: "  sluicectl delete -f policy.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -131,7 +130,7 @@ exit code is 1 where some of them are not there, unless --ignore-not-found is gi
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "objects that are not there are no error")
+	cmd.Flags().BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "missing objects are not an error")
 	return cmd
 }
 

@@ -22,15 +22,14 @@ const partTime = 30 * time.Second
 func newBundle(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "bundle [FILE]",
-		Short: "Collect what an agent knows and enforces into one file",
-		Long: `Collect the state of the cluster as the agent has it, its settings, status, tables, rules, metrics
-and the end of its log into one archive (tar, packed by gzip). Passwords are left out; names,
-labels and addresses are not. What cannot be asked is named in the archive, so that a node that has
-failed has a bundle, too. Where no agent runs, "sluice-agent bundle" on the node collects what one
-has left. FILE is sluice-bundle.tgz unless it is given, and must not be there; - is
-the standard output.
+		Short: "Collect the state, settings and rules of an agent into one file",
+		Long: `Collect into one archive (tar, compressed by gzip) the agent's state of the cluster, its settings,
+status, tables, rules and metrics, and the end of its log. Passwords are left out; names, labels and
+addresses are not. The archive names what could not be collected, so it is also made on a node that
+has failed. Where no agent runs, use "sluice-agent bundle" on the node.
 
-explain, matrix and diff replay a bundle with --from FILE, where no agent is.
+FILE must not exist; it is sluice-bundle.tgz by default, and - is the standard output. explain,
+matrix and diff replay a bundle with --from FILE, without an agent.
 
 Exit codes: 0 done, 1 something is missing in the bundle, 2 error.`,
 		Example: `  sluicectl bundle

@@ -48,7 +48,7 @@ func TestFromFlagRequiresBundle(t *testing.T) {
 	for path, want := range map[string]string{
 		"/nowhere.tgz": "want agent, or the file of a bundle",
 		shopDir:        "want agent, or the file of a bundle",
-		broken:         "bundle " + broken + ": it is not packed as a bundle is: unexpected EOF",
+		broken:         "bundle " + broken + ": it is not a tar archive compressed by gzip: unexpected EOF",
 		"agent":        "no agent listens on /nowhere",
 	} {
 		if code, out, errOut := sluicectl("/nowhere", "", "explain", "shop/web-0", "shop/cart-0:http", "--from", path); code != ExitError || out != "" || !strings.Contains(errOut, want) {

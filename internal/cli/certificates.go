@@ -22,9 +22,9 @@ func newStoreCertificates(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certificates",
 		Short: "Print Secrets with certificates for the etcd in sluice-ksr and for agents",
-		Long: `Make an authority, a certificate for the etcd in sluice-ksr (--embedded-etcd) and one for the
-agents, and print them as the two Secrets that the manifests mount. The key of the authority is not
-kept: run the command again to replace all of them, then restart sluice-ksr and the agents.`,
+		Long: `Make a certificate authority, a certificate for the etcd in sluice-ksr (--embedded-etcd) and one for
+the agents, and print them as the two Secrets that the manifests mount. The key of the authority is
+not kept. To replace the certificates, run the command again, and restart sluice-ksr and the agents.`,
 		Example: `  sluicectl store certificates | kubectl apply -f -
   sluicectl store certificates --days 90 --namespace sluice | kubectl apply -f -`,
 		Args: cobra.NoArgs,

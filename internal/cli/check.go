@@ -21,13 +21,13 @@ const checkTime = 3 * time.Minute
 func newCheck(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
-		Short: "Read back what the dataplanes hold, and show what differs",
-		Long: `Read back what the dataplanes of the agent's node hold, and compare it with what was installed: in
-VPP every ACL of Sluice and what interfaces have of them, and all session rules; in the kernel the
-interfaces at which packets are decided, the programs that run there and their records in the policy
-map; for a vpp-agent the keys in etcd, from which it cannot be seen what the vpp-agent has made of
-them. Nothing is changed. What differs is repaired by the agent itself within a minute; what was
-repaired before is counted.
+		Short: "Compare the dataplanes with what the agent installed",
+		Long: `Read the dataplanes of the agent's node, and compare them with what the agent installed:
+  - in VPP: Sluice's ACLs, their bindings to interfaces, and session rules
+  - in the kernel: the attached programs, and the records of endpoints in the policy map
+  - for a ligato vpp-agent: its keys in etcd, but not what the vpp-agent made of them
+Nothing is changed. The agent itself repairs differences within a minute; the output counts those
+that it has repaired.
 
 Exit codes: 0 nothing differs, 1 something does, 2 a dataplane cannot be read, or another error.`,
 		Example: `  sluicectl check

@@ -52,7 +52,7 @@ func (c *client) do(ctx context.Context, method, path string, in, out any) error
 		return err
 	}
 	if err := json.Unmarshal(answer, out); err != nil {
-		return fmt.Errorf("the agent's answer to %s is not understood (another version?): %w", path, err)
+		return fmt.Errorf("cannot parse the agent's answer to %s (another version?): %w", path, err)
 	}
 	return nil
 }

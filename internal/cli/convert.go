@@ -35,7 +35,7 @@ Exit codes: 0 done, 2 something could not be converted; the rest was.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.output == formatTable && cmd.Flags().Changed("output") {
-				return errors.New("manifests are no table: want -o yaml or -o json")
+				return errors.New("manifests have no table: want -o yaml or -o json")
 			}
 			cluster := legacy.Before17
 			if ignore {

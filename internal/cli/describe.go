@@ -34,13 +34,14 @@ func newDescribe(o *options) *cobra.Command {
 	var f getFlags
 	cmd := &cobra.Command{
 		Use:   "describe (pod|policy|node|endpoint) NAME...",
-		Short: "Show all that is known about a pod, a policy, a node or an endpoint",
-		Long: `Show all that the agent knows about the named objects; names are as for get. Of a pod: which
-policies select it, and which rules of which policies name it as a peer. Of a policy: its rules in
-words, its pods of this node, and what keeps it from being enforced. Of a node: what it enforces,
-and its pods. Of an endpoint: its pod, why it is blocked, and the policies of the pod.
+		Short: "Show the details of a pod, a policy, a node or an endpoint",
+		Long: `Show the details of the named objects; names are as for get.
+  pod       the policies that select it, and the rules that name it as a peer
+  policy    its rules in words, its pods on this node, and why it is not fully enforced
+  node      its pods, and the policies and the revision that it enforces
+  endpoint  its pod, the policies of the pod, and why it is blocked
 
-Exit codes: 0 done, 1 something that is named is not there, 2 error.`,
+Exit codes: 0 done, 1 a named object does not exist, 2 error.`,
 		Example: `  sluicectl describe pod shop/web-0
   sluicectl describe policy -n shop web
   sluicectl describe node node-1 -o yaml`,

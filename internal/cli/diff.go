@@ -39,18 +39,19 @@ func newDiff(o *options) *cobra.Command {
 	d := diffRun{output: diffFormat{format: formatTable}, failOn: causes}
 	cmd := &cobra.Command{
 		Use:   "diff [DIR1 DIR2]",
-		Short: "Preview a change: which flows open and close, and what it takes",
-		Long: `Say what a change of policies does before it is made: which flows open and close, by whose rules,
-and what the dataplanes of each node have to do for it. Nothing is changed.
+		Short: "Preview a change of policies: which flows it permits or denies, and its cost",
+		Long: `Show the effects of a change of policies before it is made: which flows it permits (opened) or
+denies (closed), by whose rules, and how much work and memory it takes on each node. Nothing is
+changed.
 
-The state before is that of the agent, of manifests (--manifests), or of a bundle (--from). -f names
-manifests with the objects that change, --delete those with objects that go. With two arguments the
-manifests of one directory are compared with those of another.
+The state before the change is that of the agent, of manifests (--manifests), or of a bundle
+(--from). -f names manifests of new and changed objects, --delete those of deleted ones. With two
+directories as arguments, the manifests of the first are compared with those of the second.
 
-Verdicts are those of the specification. Every kind of flow that differs is also sent through the
-dataplanes of the nodes (--renderers), before and after the change; it is an error if one of them
-does not do what the specification says. Memory is what rules take in VPP, for which --acl-memory
-is the limit, and in the kernel, for which --policy-memory is.
+Verdicts are those of the specification. Each kind of flow that differs is also sent through the
+dataplanes of the nodes (--renderers), before and after the change; if a dataplane disagrees with
+the specification, that is an error. Memory is that of rules in VPP, which --acl-memory limits, and
+in the kernel, which --policy-memory limits.
 
 Exit codes: 0 nothing differs, 1 something does (of what --fail-on names), 2 error.`,
 		Example: `  sluicectl diff -f policy.yaml
@@ -66,7 +67,7 @@ Exit codes: 0 nothing differs, 1 something does (of what --fail-on names), 2 err
 	f.StringSliceVarP(&d.files, "filename", "f", nil, "manifest, directory of manifests, or - for the standard input, with the objects that change (repeatable)")
 	f.StringSliceVar(&d.gone, "delete", nil, "manifest, or directory of manifests, with the objects that are deleted (repeatable)")
 	manifestsFlag(cmd, &d.base)
-	f.StringSliceVar(&d.options.Renderers, "renderers", preview.Renderers, "dataplanes to try the change in: acl, xdp; empty for none")
+	f.StringSliceVar(&d.options.Renderers, "renderers", preview.Renderers, "dataplanes to try the change in: acl, xdp; empty: none")
 	f.StringSliceVar(&d.failOn, "fail-on", d.failOn, "what makes the exit code 1: opened, closed, memory (rules that do not fit)")
 	f.Uint32Var(&d.aclMemory, "acl-memory", 0, "MiB that rules may take in VPP; 0: no limit")
 	f.Uint32Var(&d.memory, "policy-memory", 128, "MiB that rules may take in the kernel; 0: no limit")

@@ -1,5 +1,5 @@
-// Package cli is sluicectl: it asks an agent over its debug API, runs policy unit
-// tests, and prints the answers for people and for programs.
+// Package cli implements sluicectl: it asks an agent over its debug API, runs policy unit tests,
+// and prints the answers for people and for programs.
 //
 // # Invariants
 //

@@ -18,7 +18,7 @@ func newExplain(o *options) *cobra.Command {
 	var verbose bool
 	cmd := &cobra.Command{
 		Use:   "explain SRC DST:PORT/PROTO",
-		Short: "Say whether a flow is allowed, and why",
+		Short: "Explain why a flow is allowed or denied",
 		Long: `Explain a verdict in at most 10 lines: what decides at each end, the rule that came nearest and why
 it does not match, one fix, which was tried, and whether what is installed agrees. -v prints the
 complete answer: every policy that selects either end, for each rule why it matched or which term

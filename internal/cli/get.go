@@ -71,12 +71,12 @@ func (f *getFlags) register(cmd *cobra.Command) {
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "only this namespace")
 	flags.BoolVarP(&f.everywhere, "all-namespaces", "A", false, "all namespaces, as without --namespace")
 	flags.StringVarP(&f.selector, "selector", "l", "", "only pods with these labels, as in app=web,tier!=db, and the policies, rules, tables and endpoints of such pods; namespaces by their own labels")
-	flags.BoolVarP(&f.watch, "watch", "w", false, "after the list, go on with what changes, looked for every second")
-	flags.BoolVar(&f.events, "output-watch-events", false, "with --watch, say whether things are added, modified or deleted")
+	flags.BoolVarP(&f.watch, "watch", "w", false, "after the list, print changes; the agent is asked every second")
+	flags.BoolVar(&f.events, "output-watch-events", false, "with --watch, print for each row if it was added, modified or deleted")
 	flags.BoolVar(&f.noHeaders, "no-headers", false, "tables without a header line")
 	flags.StringVar(&f.sortBy, "sort-by", "", "a field of -o json to sort by, as in .node or {.rules}")
 	flags.StringVar(&f.contains, "contains", "", "only those with this text in their names, or in the meaning of a set; of rules in the name of their table; of endpoints also in that of the interface")
-	flags.StringVar(&f.policy, "policy", "", "nodes: whether they enforce this policy, NAMESPACE/NAME, or NAME for a policy of administrators or with --namespace")
+	flags.StringVar(&f.policy, "policy", "", "nodes: whether they enforce this policy, NAMESPACE/NAME, or NAME for an admin policy or with --namespace")
 }
 
 // getRun is get, once its command line is read.

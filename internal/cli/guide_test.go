@@ -22,8 +22,26 @@ const elided = "..."
 func TestGuidesShowPrintedOutput(t *testing.T) {
 	t.Setenv(view.SocketEnv, realShop(t))
 	t.Chdir(filepath.Join("..", ".."))
-	for page, least := range map[string]int{"explain.md": 8, "sluicectl.md": 8, "preview.md": 4, "verdicts.md": 4, "suggest.md": 1} {
+	for page, least := range map[string]int{"explain.md": 8, "sluicectl.md": 8, "preview.md": 4, "verdicts.md": 4, "day-two.md": 15, "suggest.md": 1} {
 		t.Run(page, func(t *testing.T) { compareGuide(t, filepath.Join("docs", "guide", page), least) })
+	}
+}
+
+// TestGuidesNameEveryCommand: a command that is added has to be in the guide.
+func TestGuidesNameEveryCommand(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide", "day-two.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	Run([]string{"--help"}, strings.NewReader(""), &out, &out)
+	_, list, _ := strings.Cut(out.String(), "Available Commands:\n")
+	list, _, _ = strings.Cut(list, "\n\n")
+	for line := range strings.Lines(list) {
+		name := strings.Fields(line)[0]
+		if name != "help" && !strings.Contains(string(text), "sluicectl "+name) {
+			t.Errorf("the guide does not name sluicectl %s", name)
+		}
 	}
 }
 

@@ -211,12 +211,12 @@ func splitName(arg, namespace string) (in, name string, err error) {
 	case !both:
 		in, name = namespace, arg
 	case in == "" || strings.Contains(name, "/"):
-		return "", "", fmt.Errorf("%q is no name: want NAME or NAMESPACE/NAME", arg)
+		return "", "", fmt.Errorf("%q is not a name: want NAME or NAMESPACE/NAME", arg)
 	case namespace != "" && in != namespace:
 		return "", "", fmt.Errorf("%q is not in namespace %s: leave --namespace out, or name what is there", arg, namespace)
 	}
 	if name == "" {
-		return "", "", fmt.Errorf("%q is no name: want NAME or NAMESPACE/NAME", arg)
+		return "", "", fmt.Errorf("%q is not a name: want NAME or NAMESPACE/NAME", arg)
 	}
 	return in, name, nil
 }

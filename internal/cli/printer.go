@@ -109,7 +109,7 @@ func (f *format) print(w io.Writer, value any, table func(*term.Writer)) error {
 		_, err = w.Write(b)
 		return err
 	case formatName:
-		return errors.New("-o name is for lists: this is none")
+		return errors.New("-o name is for lists, and this is not one")
 	case formatTable, formatWide:
 		tw := f.writer(w)
 		table(tw)

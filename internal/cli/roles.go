@@ -14,13 +14,13 @@ func newStoreRoles(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "roles [--node NODE]...",
 		Short: "Print the commands that make the roles and users of etcd",
-		Long: `Print commands of etcdctl that make a role and a user for each program, which may do what it needs
-and no more. With --node each node has its own: its agent may write the status of that node alone,
-and whoever connects its pods may name interfaces of that node alone. Without, one agent can report
-for all nodes.
+		Long: `Print the etcdctl commands that create a role and a user with least rights for each program. With
+--node each node has a role: its agent may write only the status of that node, and the component
+that connects its pods only the interfaces of that node. Without --node, one agent can report for
+all nodes.
 
-Users have no passwords: they are the common names of certificates. "auth enable" is not among the
-commands; see docs/guide/ksr.md for what has to be there before.`,
+Users have no passwords: they are the common names of certificates. The commands do not include
+"auth enable"; docs/guide/ksr.md lists what it requires.`,
 		Example: `  sluicectl store roles --node node-1 --node node-2
   sluicectl store roles --node "$(kubectl get nodes -o jsonpath='{.items[*].metadata.name}' |
     tr ' ' ,)" | sh -e`,

@@ -273,8 +273,8 @@ func TestRunSuggestsSimilarCommands(t *testing.T) {
 		"get sets -l app=web":     "--selector selects pods, what is about them, and namespaces: sets have no labels",
 		"get pods -l =,=":         `--selector "=,=": found '=', expected: !, identifier, or 'end of string'`,
 		"get pods --policy x":     "--policy is for nodes, not for pods",
-		"get status web":          `there is one status, that of the agent, and none named "web"`,
-		"get status -w":           "status is no list: --watch, --selector and --sort-by are for lists",
+		"get status web":          `an agent has one status, and no status is named "web"`,
+		"get status -w":           "status is not a list: --watch, --selector and --sort-by are for lists",
 	} {
 		code, out, errOut := sluicectl("nowhere", "", strings.Fields(args)...)
 		if code != ExitError || out != "" || !strings.HasPrefix(errOut, "sluicectl: "+want) || strings.Count(errOut, "\n") != 1 {

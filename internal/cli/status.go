@@ -20,10 +20,10 @@ func (status) known(*getRun) ([]string, error) { return nil, nil }
 
 func (status) get(r *getRun, names []string) error {
 	if len(names) > 0 {
-		return fmt.Errorf("there is one status, that of the agent, and none named %q", names[0])
+		return fmt.Errorf("an agent has one status, and no status is named %q", names[0])
 	}
 	if r.watch || r.labels != nil || r.sortBy != "" {
-		return errors.New("status is no list: --watch, --selector and --sort-by are for lists")
+		return errors.New("status is not a list: --watch, --selector and --sort-by are for lists")
 	}
 	var s view.Status
 	if err := r.client.get(r.ctx(), "/v1/status", &s); err != nil {
@@ -108,6 +108,6 @@ func writeStore(t *term.Table, s view.StoreStatus, now time.Time) {
 	case s.Reflector != nil:
 		t.Row("reflector", s.Reflector.Identity+" leads"+lasting(s.Reflector.Since, now))
 	case !s.Unwritten.IsZero():
-		t.Row("reflector", term.Cell{Text: "nobody writes the state" + lasting(s.Unwritten, now) + ": it may be old", Style: term.Amber})
+		t.Row("reflector", term.Cell{Text: "no active reflector" + lasting(s.Unwritten, now) + ": the state may be stale", Style: term.Amber})
 	}
 }

@@ -21,7 +21,7 @@ import (
 func newStore(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "store",
-		Short: "Accept what etcd holds, see who may write it, and make certificates",
+		Short: "Accept the state in etcd, and print roles and certificates for etcd",
 		Example: `  sluicectl store accept --etcd-endpoints 10.0.0.1:2379
   sluicectl store roles --node node-1`,
 		Args: cobra.ArbitraryArgs,
@@ -35,13 +35,14 @@ func newStoreAccept(o *options) *cobra.Command {
 	var prefix, cluster string
 	cmd := &cobra.Command{
 		Use:   "accept --etcd-endpoints ENDPOINTS",
-		Short: "Say that what etcd holds is meant, although agents know more, or another cluster",
-		Long: `Agents do not believe an etcd that has no completeness marker, holds the state of another cluster,
-was set back, or lost everything: what they know stays in force. This command writes the marker for
-what etcd holds now, and says that it is meant. Agents enforce it at once: a cluster without
-policies is open.
+		Short: "Have agents enforce the state in etcd that they reject",
+		Long: `Agents reject the state in etcd if the completeness marker is missing, or if etcd holds the state of
+another cluster, was restored from an old backup, or lost all objects. They then go on enforcing the
+last accepted state. This command writes the marker for the current content of etcd. Agents enforce
+it at once; without policies in etcd, all pods are open.
 
-A reflector that runs goes on writing. See first why agents do not believe it: sluicectl get status.`,
+A running sluice-ksr continues to write. "sluicectl get status" shows why agents reject the state;
+read it first.`,
 		Example: `  sluicectl store accept --etcd-endpoints 10.0.0.1:2379
   sluicectl store accept --etcd-endpoints 10.0.0.1:2379 \
     --cluster "$(kubectl get namespace kube-system -o jsonpath={.metadata.uid})"`,
@@ -66,14 +67,14 @@ A reflector that runs goes on writing. See first why agents do not believe it: s
 		},
 	}
 	settings.EtcdFlags(cmd.Flags())
-	cmd.Flags().Lookup(endpointsFlag).Usage = "the etcd that is accepted"
+	cmd.Flags().Lookup(endpointsFlag).Usage = "the etcd whose state is accepted"
 	cmd.Flags().StringVar(&prefix, "etcd-prefix", model.DefaultPrefix, "prefix of the keys in etcd")
 	cmd.Flags().StringVar(&cluster, "cluster", "", "which cluster it is: the UID of the namespace kube-system, or the name of sluice-ksr --cluster; empty: the one that etcd names")
 	return cmd
 }
 
 var (
-	errNoEndpoints = errors.New("--etcd-endpoints is needed: the etcd that is accepted")
+	errNoEndpoints = errors.New("--etcd-endpoints is needed: the etcd whose state is accepted")
 	errNoCluster   = errors.New("--cluster is needed: etcd does not name the cluster; it is the UID of the namespace kube-system, or the name of sluice-ksr --cluster")
 )
 

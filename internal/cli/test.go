@@ -49,7 +49,7 @@ Exit codes: 0 all verdicts are as expected, 1 some are not, 2 a test could not b
 		},
 	}
 	cmd.Flags().StringSliceVar(&run.through, "through", []string{"oracle", "acl"}, "who answers: oracle, acl, session, xdp")
-	cmd.Flags().DurationVar(&run.timeout, "timeout", time.Minute, "how long one test may take; 0 for as long as it takes")
+	cmd.Flags().DurationVar(&run.timeout, "timeout", time.Minute, "how long one test may take; 0: no limit")
 	return cmd
 }
 

@@ -122,7 +122,7 @@ func (c *config) readPrevious() error {
 func (c *config) previous() (*current.Result, error) {
 	if c.prev == nil {
 		return nil, types.NewError(types.ErrInvalidNetworkConfig,
-			"prevResult is missing: sluice-cni stands behind the plugin that makes the interface", "")
+			"prevResult is missing: put sluice-cni behind the plugin that creates the interface", "")
 	}
 	return c.prev, nil
 }

@@ -126,7 +126,7 @@ func (a *vppAttaching) hostIf() string { return hostIfOf(a.Name, attachment(a.ar
 // addresses has the IPAM plugin say which addresses the pod gets.
 func (a *vppAttaching) addresses(ctx context.Context) (*current.Result, error) {
 	if a.IPAM.Type == "" {
-		return nil, types.NewError(types.ErrInvalidNetworkConfig, "ipam.type is missing: sluice-cni makes the interface, and needs an IPAM plugin, or it stands behind another plugin", "")
+		return nil, types.NewError(types.ErrInvalidNetworkConfig, "ipam.type is missing: without a plugin before it, sluice-cni creates the interface and needs an IPAM plugin", "")
 	}
 	a.undo = append(a.undo, func(ctx context.Context) error {
 		return invoke.DelegateDel(ctx, a.IPAM.Type, a.args.StdinData, nil)

@@ -1,6 +1,6 @@
-// Package cniinstall puts sluice-cni on a node: the program into the folder of CNI's plugins, and
-// its name behind the plugins of the network of pods, in the configuration that the container
-// runtime reads. It takes both away again.
+// Package cniinstall installs sluice-cni on a node: it copies the program to the folder of CNI
+// plugins, and adds it to the container runtime's configuration of the pod network, after the other
+// plugins. It takes both away again.
 //
 // # Invariants
 //

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errChanged is returned when somebody else wrote a file meanwhile. What they wrote is in force.
-var errChanged = errors.New("somebody else is writing it")
+// errChanged is returned when another process wrote a file meanwhile. What they wrote is in force.
+var errChanged = errors.New("another process is writing it")
 
 const (
 	maxFile      = 1 << 20              // bytes of a configuration
@@ -34,7 +34,7 @@ func read(path string) ([]byte, error) {
 	}
 	defer func() { _ = f.Close() }() // nothing was written
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(errors.New("it is no regular file"), err)
+		return nil, errors.Join(errors.New("it is not a regular file"), err)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(b) > maxFile {
@@ -140,7 +140,7 @@ func exchange(temp, path string) ([]byte, error) {
 	if err := unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE); err != nil {
 		return nil, err
 	}
-	out, _ := read(temp) // it was put there by somebody else, and goes back
+	out, _ := read(temp) // it was put there by another process, and goes back
 	return out, nil
 }
 

@@ -161,7 +161,7 @@ func (i *Installer) configure() error {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("CNI configuration %s: %w", f, err))
 		case n.isMain():
-			return errors.Join(errs...) // it is as somebody wants it
+			return errors.Join(errs...) // it is as an administrator wants it
 		case n.connects():
 			if err := i.chain(f, b, n); err != nil {
 				errs = append(errs, fmt.Errorf("CNI configuration %s: %w", f, err))
@@ -206,7 +206,7 @@ func (i *Installer) chain(path string, old []byte, n *network) error {
 		}
 	}
 	if err == nil {
-		i.Log.Info("CNI plugin was put behind the network of pods", "configuration", path)
+		i.Log.Info("CNI plugin was added to the configuration of the pod network", "configuration", path)
 	}
 	return err
 }

@@ -261,15 +261,15 @@ func TestInstallerTakesSinglePluginFromFile(t *testing.T) {
 // TestInstallerLeavesUnreadableFiles: the error names the file, and nothing changes.
 func TestInstallerLeavesUnreadableFiles(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"half of it":       {list[:50], "no JSON object"},
-		"a list":           {`[1]`, "no JSON object"},
-		"nothing":          {"", "no JSON object"},
+		"half of it":       {list[:50], "not a JSON object"},
+		"a list":           {`[1]`, "not a JSON object"},
+		"nothing":          {"", "not a JSON object"},
 		"no name":          {`{"plugins": [{"type": "a"}]}`, "name is missing"},
 		"no plugins":       {`{"name": "n", "plugins": []}`, "plugins is not a list"},
 		"plugins of text":  {`{"name": "n", "plugins": "x"}`, "plugins is not a list"},
 		"a plugin of text": {`{"name": "n", "plugins": ["x"]}`, "plugin 1 has no type"},
 		"a type of number": {`{"name": "n", "type": 1}`, "plugin 1 has no type"},
-		"deep":             {strings.Repeat(`{"a":`, 1<<15), "no JSON object"},
+		"deep":             {strings.Repeat(`{"a":`, 1<<15), "not a JSON object"},
 		"huge":             {`{"name": "` + strings.Repeat("x", 1<<20) + `"}`, "more than 1048576 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -299,7 +299,7 @@ func TestInstallerLeavesUnreadableFiles(t *testing.T) {
 		h.must(unix.Mkfifo(filepath.Join(h.conf, "b.conf"), 0o600))
 		h.must(os.Mkdir(filepath.Join(h.conf, "c.conf"), 0o700))
 		err := h.installer().install()
-		for _, want := range []string{"a.conf: it is a symbolic link", "b.conf: it is no regular file", "c.conf: it is no regular file", "names a network of pods yet"} {
+		for _, want := range []string{"a.conf: it is a symbolic link", "b.conf: it is not a regular file", "c.conf: it is not a regular file", "names a network of pods yet"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %q", err, want)
 			}

@@ -23,7 +23,7 @@ type network struct {
 func parse(b []byte) (*network, error) {
 	n := &network{}
 	if err := json.Unmarshal(b, &n.members); err != nil {
-		return nil, fmt.Errorf("it is no JSON object: %w", err)
+		return nil, fmt.Errorf("it is not a JSON object: %w", err)
 	}
 	var name string
 	if json.Unmarshal(n.members["name"], &name) != nil || name == "" {
@@ -34,7 +34,7 @@ func parse(b []byte) (*network, error) {
 		n.single = true
 		n.plugins = []json.RawMessage{bytes.TrimSpace(b)}
 	} else if err := json.Unmarshal(list, &n.plugins); err != nil || len(n.plugins) == 0 {
-		return nil, errors.New("plugins is not a list that has some")
+		return nil, errors.New("plugins is not a list of plugins")
 	}
 	delete(n.members, "plugins")
 	for i, p := range n.plugins {
@@ -65,7 +65,7 @@ func (n *network) connects() bool {
 	return slices.ContainsFunc(n.plugins, func(p json.RawMessage) bool { return typeOf(p) != "loopback" && !isOurs(p) })
 }
 
-// isMain reports whether the plugin makes the interfaces of this network: somebody wrote it so.
+// isMain reports whether the plugin makes the interfaces of this network, as the list says.
 func (n *network) isMain() bool {
 	var members map[string]json.RawMessage
 	return isOurs(n.plugins[0]) && json.Unmarshal(n.plugins[0], &members) == nil && members["ipam"] != nil

@@ -144,7 +144,7 @@ func (r *removal) backups(folder string) error {
 func (r *removal) program(path, results string) error {
 	pods, err := users(results)
 	if err != nil {
-		return fmt.Errorf("%s stays, because it is not known which pods were made with it: %w", path, err)
+		return fmt.Errorf("%s is not removed: the pods that it connected are unknown: %w", path, err)
 	}
 	if pods > 0 {
 		r.note("left %s: %d pods were made with it, and are deleted with it; run this again when they are gone", path, pods)

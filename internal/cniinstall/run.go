@@ -30,7 +30,7 @@ func (i *Installer) Problem() string {
 	return i.state.problem
 }
 
-// Run installs the plugin, and again what somebody else undoes, until the context ends. What is
+// Run installs the plugin, and again what another process undoes, until the context ends. What is
 // installed stays. One process at a time does so; another one waits.
 func (i *Installer) Run(ctx context.Context) error {
 	files, err := fsnotify.NewWatcher()
@@ -86,13 +86,13 @@ func (i *Installer) pause(ctx context.Context, files *fsnotify.Watcher, most tim
 		return
 	case <-files.Events:
 	case err := <-files.Errors:
-		i.Log.Debug("changes of files may have been missed", "error", err)
+		i.Log.Debug("some changes of files may have been missed; comparing all", "error", err)
 	}
 	for settle := time.After(settleTime); ; {
 		select {
 		case <-files.Events:
 		case err := <-files.Errors:
-			i.Log.Debug("changes of files may have been missed", "error", err)
+			i.Log.Debug("some changes of files may have been missed; comparing all", "error", err)
 		case <-settle:
 			return
 		case <-ctx.Done():
@@ -107,7 +107,7 @@ func (i *Installer) note(err error) {
 	defer i.state.mu.Unlock()
 	text := line(err)
 	if text != "" && text != i.state.problem {
-		i.Log.Warn("CNI plugin could not be installed, it is tried again", "error", text)
+		i.Log.Warn("CNI plugin could not be installed, retrying", "error", text)
 	}
 	i.state.problem = text
 }

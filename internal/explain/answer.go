@@ -84,7 +84,7 @@ func (n Node) answers(q Question, v oracle.Verdict) []view.Answer {
 	return out
 }
 
-// foreign says what somebody else has installed that decides about a flow before the renderer's
+// foreign says what another process has installed that decides about a flow before the renderer's
 // tables do, where the node decides.
 func (n Node) foreign(r renderer.Renderer, q Question, decides []api.Direction) (out []string) {
 	x, ok := renderer.As[renderer.Inspector](r)

@@ -1,4 +1,4 @@
-// Package expr parses what users type about flows: endpoints, ports, and questions such as
+// Package expr parses the flows that users type: endpoints, ports, and questions such as
 // "shop/web-0 data/postgres-0:5432/tcp". The commands, policy tests and scenarios share it, so that
 // a text means the same everywhere. Callers resolve expressions against their cluster.
 //

@@ -74,7 +74,7 @@ func rewritten(o kinds.Object, tree map[string]any) (map[string]any, error) {
 		out["apiVersion"], out["metadata"], out["spec"] = kinds.NetworkingV1, meta, spec
 		return out, nil
 	}
-	return nil, fmt.Errorf("%T is no manifest", o.Object)
+	return nil, fmt.Errorf("%T is not a manifest", o.Object)
 }
 
 // withoutAnnotation returns the tree of a namespace without the annotation that

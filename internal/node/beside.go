@@ -2,7 +2,7 @@ package node
 
 import "github.com/sluice-net/sluice/renderer"
 
-// Beside is a renderer of somebody else, who closes it.
+// Beside is a renderer that the caller owns and closes.
 type Beside struct{ To renderer.Renderer }
 
 // Open implements Backend.

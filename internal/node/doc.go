@@ -1,6 +1,6 @@
-// Package node is one node: the policy plugin, its renderers, and the dataplane
-// that they program. The agent runs one; policy tests and the differential tests
-// run one per node of a cluster, joined by a Fabric.
+// Package node assembles one node: the policy plugin, its renderers, and the dataplane that they
+// program. The agent runs one; policy tests and the differential tests run one per node of a
+// cluster, joined by a Fabric.
 //
 // # Invariants
 //

@@ -18,7 +18,7 @@ func (n *Node) Snapshot(ctx context.Context) (*policy.Snapshot, error) {
 	return n.Plugin.Snapshot(ctx)
 }
 
-// WithFindings returns a status in which a renderer whose dataplane somebody else has changed is
+// WithFindings returns a status in which a renderer whose dataplane another process has changed is
 // not in sync until that is repaired, although its newest commit worked.
 func WithFindings(s policy.Status, states []*renderer.State) policy.Status {
 	s.Renderers = slices.Clone(s.Renderers)

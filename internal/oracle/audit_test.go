@@ -45,8 +45,14 @@ func TestAuditIsTheStateWithoutThePolicies(t *testing.T) {
 		inAudit := func(o metav1.Object) bool { return o.GetAnnotations()[oracle.ModeAnnotation] == "audit" }
 		o, less, all := oracle.New(s), oracle.New(without(s, inAudit)), oracle.New(enforced(s))
 		for _, f := range cluster.DrawFlows(t, s, 60) {
-			v, want := o.Verdict(f), less.Allowed(f)
+			v, without := o.Verdict(f), less.Verdict(f)
+			want := without.Allowed
 			would := want && !all.Allowed(f)
+			for i, d := range []oracle.DirectionVerdict{v.Egress, v.Ingress} {
+				if w := []oracle.DirectionVerdict{without.Egress, without.Ingress}[i]; !slices.Equal(d.Deciding, w.Deciding) {
+					t.Fatalf("%s: %v decide, without the policies in audit mode %v", f, d.Deciding, w.Deciding)
+				}
+			}
 			if v.Allowed != want || (len(v.WouldDeny()) > 0) != would {
 				t.Fatalf("%s: allowed %t, want %t; would be denied by %v, want %t\n%s", f, v.Allowed, want, v.WouldDeny(), would, reason.Of(v))
 			}
@@ -117,5 +123,23 @@ func TestAuditRows(t *testing.T) {
 				t.Errorf("allowed %t, want %t; would be denied by %q, want %q\n%s", v.Allowed, c.allowed, got, c.would, reason.Of(v))
 			}
 		})
+	}
+}
+
+// TestVerdictNamesWhatAuditedPoliciesAllowAndPass: no policy in audit mode decides, and each one
+// whose rule a list counts is named, in both directions and also where a rule only passes.
+func TestVerdictNamesWhatAuditedPoliciesAllowAndPass(t *testing.T) {
+	const spec = `subject: {pods: {namespaceSelector: {}, podSelector: {}}},
+egress: [{action: Allow, to: [{namespaces: {}}]}],
+ingress: [{action: Pass, from: [{namespaces: {}}]}]`
+	v := oracle.New(shop.Under(t, "", auditAdmin("x", 20, spec))).VerdictPods(oracle.PodEndpoint("shop", "web"), oracle.PodEndpoint("shop", "db"), api.TCP, 5432)
+	if !v.Allowed || len(v.Egress.Deciding)+len(v.Ingress.Deciding) > 0 {
+		t.Errorf("allowed %t, and %v and %v decide", v.Allowed, v.Egress.Deciding, v.Ingress.Deciding)
+	}
+	x := api.PolicyID{Kind: api.AdminNetworkPolicy, Name: "x"}
+	for _, d := range []oracle.DirectionVerdict{v.Egress, v.Ingress} {
+		if want := []api.Origin{{Policy: x, Direction: d.Direction}}; !slices.Equal(d.Would, want) {
+			t.Errorf("%s: %v would, want %v", d.Direction, d.Would, want)
+		}
 	}
 }

@@ -1,6 +1,6 @@
-// Package oracle implements the meaning of NetworkPolicy and of admin policies (AdminNetworkPolicy,
-// BaselineAdminNetworkPolicy, ClusterNetworkPolicy): for a flow and a cluster state it reports
-// whether the flow is allowed, and why.
+// Package oracle is an executable specification of NetworkPolicy and of admin policies
+// (AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterNetworkPolicy): for a flow and a cluster
+// state it reports whether the flow is allowed, and why.
 //
 // It is not part of the pipeline. It works on the Kubernetes objects themselves, directly from the
 // specification, slowly and simply, and shares no code with the product. Because the two have

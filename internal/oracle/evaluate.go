@@ -29,9 +29,7 @@ func (e evaluation) both(d api.Direction, end, other side) DirectionVerdict {
 	e.audited = true
 	w := e.direction(d, end, other)
 	if w.Allowed {
-		if len(v.Deciding) == 0 {
-			v.Deciding = w.Deciding // nothing decides: what would is named
-		}
+		v.Would = append(w.Deciding, w.PassedBy()...)
 		return v
 	}
 	for i := range w.Deciding {

@@ -61,6 +61,9 @@ type DirectionVerdict struct {
 	// Audit is the verdict if the policies in audit mode were enforced. It is set only if that
 	// would deny what this verdict allows; its deciding rules are marked.
 	Audit *DirectionVerdict `json:"audit,omitempty"`
+	// Would names the rules that would allow the flow, or pass it on, if the policies in audit mode
+	// were enforced. Rule lists name them too, so that their packets are counted.
+	Would []api.Origin `json:"would,omitempty"`
 }
 
 // WouldDeny returns the rules that would deny the flow if the policies in audit mode were enforced;

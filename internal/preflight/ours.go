@@ -14,7 +14,7 @@ import (
 const maxLinks = 40
 
 // OursRemedy is the remedy for a path that others can write to.
-const OursRemedy = "choose a folder of the agent's user or of root, in which nobody else may write"
+const OursRemedy = "choose a folder of the agent's user or of root, in which no other user may write"
 
 // Ours returns nil if only root and the user of this process control what is at a path: they own
 // every folder on the way and the file itself, no other user may write there, and the file is not a
@@ -121,7 +121,7 @@ func (w *walk) folder() error {
 		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is no folder", w.at)
+		return fmt.Errorf("%s is not a folder", w.at)
 	}
 	if err := owned(w.at, info); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (w *walk) folder() error {
 func owned(at string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return fmt.Errorf("%s: its owner is not known", at)
+		return fmt.Errorf("%s: its owner is unknown", at)
 	}
 	if stat.Uid != 0 && int(stat.Uid) != os.Geteuid() {
 		return fmt.Errorf("%s belongs to user %d, this is user %d", at, stat.Uid, os.Geteuid())

@@ -87,7 +87,7 @@ func TestOursTakesOnlyPathsOfThisUser(t *testing.T) {
 		"trap/x":            "belongs to user 65534",
 		"loop/x":            "too many symbolic links",
 		"up/x":              "mode 0777: others may write there",
-		"good/file/below/x": "is no folder",
+		"good/file/below/x": "is not a folder",
 	} {
 		err := preflight.Ours(at(path))
 		switch {

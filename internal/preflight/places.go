@@ -28,7 +28,7 @@ func Folder(path string) error {
 		case err != nil:
 			return err // names the path
 		case !info.IsDir():
-			return fmt.Errorf("%s is no folder", at)
+			return fmt.Errorf("%s is not a folder", at)
 		}
 		if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
 			return fmt.Errorf("folder %s, mode %#o: user %d may not write there: %w", at, info.Mode().Perm(), os.Geteuid(), err)

@@ -95,7 +95,7 @@ func TestFolderMustBeWritable(t *testing.T) {
 	for path, want := range map[string]string{
 		dir:                              "",
 		filepath.Join(dir, "not", "yet"): "",
-		file:                             file + " is no folder",
+		file:                             file + " is not a folder",
 		filepath.Join(file, "below"):     "not a directory",
 	} {
 		err := Folder(path)

@@ -59,7 +59,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.Duration("leader-ttl", 5*time.Second, "how long a replica stays the leader after its last lease renewal")
 	f.Duration("api-silence", 20*time.Second, "how long the API server may fail to answer before a replica gives up leadership")
 	f.Duration("sweep-interval", reflect.DefaultSweep, "interval at which the content of etcd is compared with the cluster even without failures")
-	f.String("metrics-address", "127.0.0.1:9416", "host:port of /metrics, /livez and /readyz; without a host on loopback; empty for none")
+	f.String("metrics-address", "127.0.0.1:9416", "host:port of /metrics, /livez and /readyz; without a host on loopback; empty: none")
 	f.String("log-level", "info", "debug, info, warn or error")
 	f.String("log-format", "text", "text or json")
 	f.String("traces-endpoint", "", tracing.Usage)

@@ -22,7 +22,7 @@ func (r *Reflector) agentsAreFit(ctx context.Context) bool {
 		why := fmt.Sprintf("does not lead: %d agents enforce less than the state that it would write needs (level %d), upgrade sluice-agent first: %s",
 			len(old), r.level, some(old))
 		if before := r.old.Swap(&why); before == nil || *before != why {
-			r.log.Warn("reflector does not lead", "agents", len(old), "level", r.level, "nodes", some(old))
+			r.log.Warn("reflector does not become the leader: upgrade these agents first", "agents", len(old), "level", r.level, "nodes", some(old))
 		}
 	default:
 		r.old.Store(nil)

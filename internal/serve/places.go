@@ -133,7 +133,7 @@ func (p *places) logRefusal(from string) {
 	if time.Since(p.logged) < logEvery {
 		return
 	}
-	p.log.Warn("connections were refused: too many requests run", "address", p.Addr().String(), "from", from, "refused", p.refused, "limit", p.most)
+	p.log.Warn("connections were refused: too many requests in progress", "address", p.Addr().String(), "from", from, "refused", p.refused, "limit", p.most)
 	p.refused, p.logged = 0, time.Now()
 }
 

@@ -30,7 +30,7 @@ func Supervise(ctx context.Context, alive func() bool, log *slog.Logger) error {
 		select {
 		case <-tick:
 			if !alive() {
-				log.Error("program is not alive; the service manager will restart it", "within", every)
+				log.Error("the event loop does not respond; the service manager will restart this process", "within", every)
 				continue
 			}
 			if err := notify(daemon.SdNotifyWatchdog); err != nil {

@@ -84,7 +84,7 @@ func expect(t *tls.Config, name string) {
 	t.InsecureSkipVerify = true //nolint:gosec // VerifyConnection does what this skips
 	t.VerifyConnection = func(s tls.ConnectionState) error {
 		if len(s.PeerCertificates) == 0 {
-			return errors.New("the server shows no certificate")
+			return errors.New("the server has no certificate")
 		}
 		o := x509.VerifyOptions{DNSName: name, Roots: t.RootCAs, Intermediates: x509.NewCertPool()}
 		for _, c := range s.PeerCertificates[1:] {

@@ -60,7 +60,7 @@ func Start(ctx context.Context, endpoint, program string, log *slog.Logger) (*Tr
 	otel.SetErrorHandler(&quietly{log: log})
 	p := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithIDGenerator(ids{}), sdk.WithSampler(sdk.AlwaysSample()),
 		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", program), attribute.String("service.version", version.Get().Version))))
-	log.Info("traces of changes are sent", "endpoint", endpoint)
+	log.Info("exporting traces of changes", "endpoint", endpoint)
 	return &Tracer{p, p.Tracer("github.com/sluice-net/sluice")}, nil
 }
 
@@ -146,6 +146,6 @@ type quietly struct {
 func (q *quietly) Handle(err error) {
 	now, last := time.Now().Unix(), q.last.Load()
 	if now-last >= 60 && q.last.CompareAndSwap(last, now) {
-		q.log.Warn("traces cannot be sent", "error", err)
+		q.log.Warn("traces of changes cannot be exported", "error", err)
 	}
 }

@@ -41,7 +41,7 @@ func decode[T any](r *http.Request) (v T, err error) {
 	dec := json.NewDecoder(r.Body)
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&v); err != nil {
-		return v, problem{http.StatusBadRequest, fmt.Errorf("the question is not understood: %w", err)}
+		return v, problem{http.StatusBadRequest, fmt.Errorf("invalid request: %w", err)}
 	}
 	return v, nil
 }
@@ -174,7 +174,7 @@ func number(text string, otherwise int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
-		return 0, problem{http.StatusBadRequest, fmt.Errorf("%q is not a number from 0 on", term.Shortened(text, 20))}
+		return 0, problem{http.StatusBadRequest, fmt.Errorf("%q is not a number: want 0 or more", term.Shortened(text, 20))}
 	}
 	return n, nil
 }
@@ -426,7 +426,7 @@ func changed(before explain.Manifests, q wanted) (after explain.Manifests, err e
 	var gone []model.ID
 	for _, o := range load.Objects {
 		if !there[o.ID()] {
-			return after, fmt.Errorf("%s is not there, so that it cannot go", o.ID())
+			return after, fmt.Errorf("%s does not exist and cannot be deleted", o.ID())
 		}
 		gone = append(gone, o.ID())
 	}

@@ -21,7 +21,7 @@ type Guard struct {
 	// Token is the secret of clients; empty where the transport identifies them.
 	Token string
 	// Hosts are the names under which browsers may reach the page, besides localhost and addresses.
-	// A name that somebody else controls could lead to the page's address (DNS rebinding).
+	// A name that an attacker controls could lead to the page's address (DNS rebinding).
 	Hosts []string
 }
 

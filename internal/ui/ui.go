@@ -134,7 +134,7 @@ func Patterns() []string {
 }
 
 // errBusy is the error of a request for which there was no turn.
-var errBusy = errors.New("too many requests are answered now: try again in a moment")
+var errBusy = errors.New("too many requests: try again in a moment")
 
 // turns bounds how many do something at once.
 type turns struct{ *semaphore.Weighted }

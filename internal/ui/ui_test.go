@@ -122,7 +122,7 @@ func TestUIPageIsComplete(t *testing.T) {
 	}
 }
 
-// TestGuardRefusesOtherNames: a name that leads to the page's address by somebody else's will.
+// TestGuardRefusesOtherNames: a name that leads to the page's address by the will of another owner.
 func TestGuardRefusesOtherNames(t *testing.T) {
 	h := of(explain.Manifests{}, Guard{Hosts: []string{"node-1.example"}})
 	for host, want := range map[string]int{
@@ -259,14 +259,14 @@ func TestHandlerRefusesBadQuestions(t *testing.T) {
 		{"GET", "verdicts?action=some", "", 400, `action "some"`},
 		{"GET", "verdicts?peer=x", "", 400, `peer "x" is neither`},
 		{"GET", "verdicts", "", 422, "the state is from files"},
-		{"POST", "explain", "", 400, "the question is not understood"},
-		{"POST", "explain", `{"src":1}`, 400, "the question is not understood"},
+		{"POST", "explain", "", 400, "invalid request"},
+		{"POST", "explain", `{"src":1}`, 400, "invalid request"},
 		{"POST", "explain", `{"unknown":1}`, 400, "unknown field"},
 		{"POST", "explain", `{"src":"shop/none","dst":"shop/web-0","port":"80","protocol":"tcp"}`, 422, "shop/none"},
 		{"POST", "preview", `{"yaml":""}`, 422, "paste manifests"},
 		{"POST", "preview", `{"yaml":"{]"}`, 422, "stdin"},
 		{"POST", "preview", `{"yaml":"apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: x, namespace: shop}\nspec: {podSelector: {}, ingress: [{from: [{ipBlock: {cidr: no}}]}]}"}`, 422, "cidr"},
-		{"POST", "preview", `{"yaml":"apiVersion: v1\nkind: Namespace\nmetadata: {name: nowhere}","delete":true}`, 422, "is not there"},
+		{"POST", "preview", `{"yaml":"apiVersion: v1\nkind: Namespace\nmetadata: {name: nowhere}","delete":true}`, 422, "does not exist"},
 		{"POST", "preview", `{"yaml":"` + strings.Repeat("x", maxQuestion) + `"}`, 413, "too large"},
 	} {
 		rec := ask(h, tc.method, Path+"api/"+tc.path, tc.body)

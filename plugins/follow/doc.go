@@ -1,5 +1,5 @@
-// Package follow keeps a reader in step with the content of a store below a prefix: it lists,
-// watches, and lists again when the watch breaks. All followers of the store share this loop.
+// Package follow keeps a reader up to date with the keys below a prefix of etcd: it lists, watches,
+// and lists again when the watch breaks. All followers of the store share this loop.
 //
 // # Invariants
 //

@@ -85,7 +85,7 @@ func TestTermCheckFollowsTheStore(t *testing.T) {
 	if err := first.Check(t.Context()); err != nil {
 		t.Errorf("during its term: %v", err)
 	}
-	if err := b.Write(t.Context(), nil, []string{leaderKey}); err != nil { // somebody else takes it away
+	if err := b.Write(t.Context(), nil, []string{leaderKey}); err != nil { // another process takes it away
 		t.Fatal(err)
 	}
 	if err := first.Check(t.Context()); !errors.Is(err, kvstore.ErrNotLeading) {

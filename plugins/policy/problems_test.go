@@ -243,7 +243,7 @@ func TestProblemOfEqualStateIsNotRepeated(t *testing.T) {
 	}
 }
 
-// limited is a renderer whose stack cannot do everything.
+// limited is a renderer whose dataplane cannot do everything.
 type limited struct {
 	*renderertest.Recorder
 	says []renderer.Unenforced

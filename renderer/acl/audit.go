@@ -88,7 +88,7 @@ func (r *Renderer) readInterfaces(ctx context.Context) error {
 // Check implements renderer.Checker.
 func (r *Renderer) Check(ctx context.Context) (objects int, drift []string, err error) {
 	if !r.mu.TryLock() {
-		return 0, nil, errors.New("a commit is running, ask again")
+		return 0, nil, errors.New("a commit is running: try again")
 	}
 	defer r.mu.Unlock()
 	return r.mirror.Check(ctx)

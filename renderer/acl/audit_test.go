@@ -185,7 +185,7 @@ func TestBindLeavesForeignACLsInPlace(t *testing.T) {
 			t.Errorf("the output list is %v, want %d as the last", out, theirs)
 		}
 		commit(t, s.Renderer(), false, nothing)
-		if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "tag=firewall") || !strings.Contains(text, "behind ours") {
+		if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "tag=firewall") || !strings.Contains(text, "after Sluice") {
 			t.Errorf("the log is\n%s", text)
 		}
 		s.asOtherProgram(func(c acl.RPCService) error { // only the foreign ACL is left
@@ -206,7 +206,7 @@ func TestBindLeavesForeignACLsInPlace(t *testing.T) {
 		if now := s.outputs(port); now[0] != theirs {
 			t.Errorf("the output list is %v, want %d as the first", now, theirs)
 		}
-		if text := log.String(); !strings.Contains(text, "in front of ours") {
+		if text := log.String(); !strings.Contains(text, "before Sluice") {
 			t.Errorf("the log is\n%s", text)
 		}
 	})
@@ -259,7 +259,7 @@ func TestAuditShowsPlacesOfForeignACLs(t *testing.T) {
 			t.Errorf("shown at the beginning is %v", f)
 		}
 		theirs := foreign(t, s, port)
-		for first, text := range map[bool]string{false: "it stands behind ours, which decide everything, and has no effect", true: "it stands in front of ours and decides first"} {
+		for first, text := range map[bool]string{false: "it comes after Sluice's ACLs, which decide every packet, and has no effect", true: "it comes before Sluice's ACLs and decides first"} {
 			list := append(slices.Clone(ours), theirs)
 			if first {
 				list = append([]uint32{theirs}, ours...)

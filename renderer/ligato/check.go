@@ -18,11 +18,11 @@ var _ renderer.Checker = (*Renderer)(nil)
 // them it does not know.
 func (r *Renderer) Check(ctx context.Context) (objects int, drift []string, err error) {
 	if !r.mu.TryLock() {
-		return 0, nil, errors.New("a commit is running, ask again")
+		return 0, nil, errors.New("a commit is running: try again")
 	}
 	defer r.mu.Unlock()
 	if r.held == nil {
-		return 0, nil, errors.New("nothing has been published yet, or the store has changed: ask again")
+		return 0, nil, errors.New("nothing has been published yet, or the store has changed: try again")
 	}
 	entries, _, err := r.options.Store.List(ctx, r.prefix)
 	if err != nil {

@@ -96,7 +96,7 @@ func New(o Options) (*Renderer, error) {
 	case o.Store == nil:
 		return nil, errors.New("ligato: no store configured")
 	case o.Interfaces == nil:
-		return nil, errors.New("ligato: no function configured that returns the interfaces of a pod")
+		return nil, errors.New("ligato: no function for the interfaces of a pod configured")
 	case strings.Contains(o.Label, "/"):
 		return nil, fmt.Errorf("ligato: invalid label %q of the vpp-agent: it is a part of keys and must not contain a slash", o.Label)
 	}

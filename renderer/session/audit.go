@@ -45,7 +45,7 @@ func (a *audits) drifted(found []string, log *slog.Logger) {
 }
 
 // placeBeside is the effect of a foreign rule among ours.
-const placeBeside = "it stands beside ours and decides where it is more specific"
+const placeBeside = "it is beside Sluice's rules, and decides where it is more specific"
 
 // findForeign finds the rules of other owners in sections with rules of ours, and logs new ones.
 func (a *audits) findForeign(m *mirror, held holders, log *slog.Logger) {

@@ -11,13 +11,13 @@ import (
 
 var _ renderer.Checker = (*Renderer)(nil)
 
-var errNotRead = errors.New("session rules have not been read yet, ask again")
+var errNotRead = errors.New("session rules have not been read yet: try again")
 
 // Check implements renderer.Checker: it reads the application namespaces and all session rules. A
 // caller who leaves does not cut the connection off: its calls are bounded by Options.Timeout.
 func (r *Renderer) Check(ctx context.Context) (objects int, drift []string, err error) {
 	if !r.mu.TryLock() {
-		return 0, nil, errors.New("a commit is running, ask again")
+		return 0, nil, errors.New("a commit is running: try again")
 	}
 	defer r.mu.Unlock()
 	if r.mirror == nil {

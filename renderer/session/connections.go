@@ -91,7 +91,7 @@ func parseConnections(text string) (out []connection) {
 func parseEnd(text string) (netip.AddrPort, error) {
 	i := strings.LastIndexByte(text, ':')
 	if i < 0 {
-		return netip.AddrPort{}, fmt.Errorf("%q is no address with a port", text)
+		return netip.AddrPort{}, fmt.Errorf("%q is not an address with a port", text)
 	}
 	a, err := netip.ParseAddr(text[:i])
 	if err != nil {

@@ -66,7 +66,7 @@ func TestNewKernelNamesFolderOutsideBPFFileSystem(t *testing.T) {
 	dir := t.TempDir()
 	pins := filepath.Join(dir, "not", "there")
 	_, err := NewKernel(KernelOptions{PinPath: pins})
-	if want := dir + " is in no bpf file system: mount one by: mount -t bpf bpf"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := dir + " is not in a bpf file system: mount one by: mount -t bpf bpf"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}
 	if _, err := os.Stat(filepath.Dir(pins)); !errors.Is(err, os.ErrNotExist) {

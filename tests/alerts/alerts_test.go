@@ -94,13 +94,13 @@ var real = map[string]struct {
 		p := start(t, "sluice-agent", "dev", "--manifests", dir)
 		p.until(t, agentJob, "sluice_dataplane_up 1")
 		return always(p.until(t, agentJob, "sluice_policies_partially_enforced 1"))
-	}, []string{"SluicePoliciesNotInFull"}},
+	}, []string{"SluicePoliciesPartiallyEnforced"}},
 	"neither etcd nor VPP is there": {func(t *testing.T) func(int) []scrape {
 		dir := t.TempDir()
 		p := start(t, "sluice-agent", "run", "--node", "node-1", "--etcd-endpoints", "127.0.0.1:1", "--vpp-socket", filepath.Join(dir, "api.sock"),
 			"--state-file", "", "--endpoints-file", "", "--cni-conf-dir", "", "--cni-results", "")
 		return always(p.until(t, agentJob, "sluice_store_following 0"))
-	}, []string{"SluiceDataplaneDown", "SluiceNobodyReflects", "SluiceStoreNotFollowed", "SluiceStoreSilent"}},
+	}, []string{"SluiceDataplaneDown", "SluiceNoActiveReflector", "SluiceStoreNotFollowed", "SluiceStoreSilent"}},
 	"there is no API server": {func(t *testing.T) func(int) []scrape {
 		dir := t.TempDir()
 		kubeconfig := filepath.Join(dir, "kubeconfig")
@@ -158,10 +158,10 @@ var said = []struct {
 	{agentJob, "sluice_vpp_sessions 80\nsluice_vpp_sessions_max 100", nil},
 	{agentJob, "sluice_policy_memory_needed_bytes 9\nsluice_policy_memory_budget_bytes 10", []string{"SluicePolicyMemoryFills"}},
 	{agentJob, "sluice_policy_memory_needed_bytes 9\nsluice_policy_memory_budget_bytes 0", nil},
-	{agentJob, "sluice_store_complete 0", []string{"SluiceStoreDoubtful"}},
+	{agentJob, "sluice_store_complete 0", []string{"SluiceStoreNotComplete"}},
 	{agentJob, "sluice_store_saved_state 1", []string{"SluiceSavedStateInForce"}},
 	{agentJob, "sluice_store_silence_seconds 61", []string{"SluiceStoreSilent"}},
-	{agentJob, "sluice_pods_waiting 1", []string{"SluicePodsWait"}},
+	{agentJob, "sluice_pods_waiting 1", []string{"SluicePodsWaiting"}},
 	{agentJob, "sluice_endpoints{state=\"unknown\"} 1\nsluice_endpoints{state=\"pending\"} 0\nsluice_endpoints{state=\"conflicting\"} 0", []string{"SluiceEndpointsBlocked"}},
 	{agentJob, "sluice_endpoints{state=\"orphaned\"} 1\nsluice_endpoints{state=\"enforced\"} 1", nil},
 	{agentJob, "# TYPE sluice_dataplane_drift_total counter\nsluice_dataplane_drift_total{renderer=\"acl\",kind=\"content\"} %d", []string{"SluiceDataplaneDrift"}},

@@ -24,6 +24,8 @@ type usage struct {
 var usages = []usage{
 	{`the rooms?\b|\brooms\b|\b(?:one|each|per|pure) room\b|\ba room (?:of|more)\b`, ``, "package, component"},
 	{`\bhouse\b`, ``, "repository, project"},
+	{`\bkinds? of stacks?\b|\bstacks? of (?:a|the|its) renderer`, ``, "dataplane; backend where it is code"},
+	{`\bsomebody\b`, ``, "name the actor: another process, another user"},
 	{`\bwho enforces\b`, ``, "dataplane"},
 	{`\bevidence\b`, ``, "tracked connection, connection-tracking entry"},
 	{`\blately\b`, ``, "recently; recent-flow cache"},
@@ -53,8 +55,8 @@ var usages = []usage{
 	{`\b(?:clos(?:es?|ed|ing)|opens?|opening) (?:an?|the|its|their) (?:pods?['’]s? )?interfaces?\b`, ``, "block or allow an interface"},
 	{`\binterfaces? (?:that )?(?:is|are|stays?) (?:closed|open)\b`, ``, "blocked, allowed"},
 	{`\bstops? a VPP\b`, ``, "pauses VPP's workers"},
-	{`(?-i:\bhits\b)`, `cache hits`, "packet counters, rule counters"},
-	{`(?-i:\binfra\b)`, `cn-infra`, "exempt traffic"},
+	{`(?-i:\bhits\b)`, `cache hits|%s hits %d`, "packet counters, rule counters"},
+	{`(?-i:\binfra\b)`, `cn-infra|infra/|(?:in|of|same label in) infra\b`, "exempt traffic"},
 	{`\bin vain\b`, ``, "without a result; for nothing"},
 	{`\bbe it\b`, ``, "including"},
 	{`\bstands? (?:once|twice|beside|below|ahead|behind|there|here)\b`, ``, "is, is defined"},
@@ -121,15 +123,19 @@ func (w compiled) excuses(text string, at []int) bool {
 var (
 	codeSpan = regexp.MustCompile("`+[^`]*`+|\\]\\([^)\\s]*\\)")
 	cComment = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)
-	margin   = regexp.MustCompile(`(?m)^[ \t]*(?://|/?\*+/?)`)
+	// An edit of the source in tests/mutation/faults.
+	edits      = regexp.MustCompile(`(?m)^  (?:was|now): .*(?:\n    .*)*`)
+	notComment = regexp.MustCompile(`(?m)^[^#\n].*`)
+	margin     = regexp.MustCompile(`(?m)^[ \t]*(?://|/?\*+/?)`)
 )
 
 // withoutCode blanks code spans and the targets of links.
 func withoutCode(text string) string {
-	return codeSpan.ReplaceAllStringFunc(text, func(s string) string {
-		return "·" + strings.Repeat("\n", strings.Count(s, "\n"))
-	})
+	return codeSpan.ReplaceAllStringFunc(text, blank)
 }
+
+// blank leaves a dot and the ends of lines of a text.
+func blank(s string) string { return "·" + strings.Repeat("\n", strings.Count(s, "\n")) }
 
 // markdownSentences returns a page without its code.
 func markdownSentences(text string) []sentence {
@@ -152,7 +158,8 @@ func cSentences(text string) (out []sentence) {
 	return out
 }
 
-// goSentences returns the comments of a Go file and, but for tests, its texts for users.
+// goSentences returns the comments of a Go file and, but for tests, its literals of several words:
+// help, logs, errors, reports.
 func goSentences(t *testing.T, name, text string) (out []sentence) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, text, parser.ParseComments|parser.SkipObjectResolution)
@@ -166,25 +173,10 @@ func goSentences(t *testing.T, name, text string) (out []sentence) {
 	if strings.HasSuffix(name, "_test.go") {
 		return out
 	}
-	literals := func(e ast.Expr) {
-		ast.Inspect(e, func(n ast.Node) bool {
-			if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
-				if s, err := strconv.Unquote(l.Value); err == nil {
-					out = append(out, sentence{files.Position(l.Pos()).Line, withoutCode(s)})
-				}
-			}
-			return true
-		})
-	}
 	ast.Inspect(file, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.CallExpr:
-			if arg := userText(n); arg != nil {
-				literals(arg)
-			}
-		case *ast.KeyValueExpr:
-			if key, ok := n.Key.(*ast.Ident); ok && slices.Contains([]string{"Short", "Long", "Help"}, key.Name) {
-				literals(n.Value)
+		if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING && strings.Contains(l.Value, " ") {
+			if s, err := strconv.Unquote(l.Value); err == nil {
+				out = append(out, sentence{files.Position(l.Pos()).Line, withoutCode(s)})
 			}
 		}
 		return true
@@ -192,39 +184,9 @@ func goSentences(t *testing.T, name, text string) (out []sentence) {
 	return out
 }
 
-var (
-	logCalls  = []string{"Debug", "Info", "Warn", "Error", "DebugContext", "InfoContext", "WarnContext", "ErrorContext"}
-	flagCalls = regexp.MustCompile(`^(?:String|Bool|Int|Uint|Uint32|Uint64|Duration|Float64|StringSlice|IntSlice|StringArray)(?:Var)?P?$`)
-)
-
-// userText returns the argument of a call that people read: the message of a log or of an error,
-// or the usage of a flag.
-func userText(call *ast.CallExpr) ast.Expr {
-	fun, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok || len(call.Args) == 0 {
-		return nil
-	}
-	pkg, _ := fun.X.(*ast.Ident)
-	switch name := fun.Sel.Name; {
-	case pkg != nil && (pkg.Name == "fmt" && name == "Errorf" || pkg.Name == "errors" && name == "New"):
-		return call.Args[0]
-	case slices.Contains(logCalls, name):
-		i := 0
-		if strings.HasSuffix(name, "Context") {
-			i = 1
-		}
-		if len(call.Args) > i {
-			return call.Args[i]
-		}
-	case flagCalls.MatchString(name) && len(call.Args) >= 3:
-		return call.Args[len(call.Args)-1]
-	}
-	return nil
-}
-
 func TestWordsAreThoseOfField(t *testing.T) {
 	words := compile(usages)
-	for file, text := range tree(t, ".go", ".md", ".c", ".h") {
+	for file, text := range tree(t, ".go", ".md", ".c", ".h", ".js", ".yaml", ".html", ".tpl", ".txt", ".proto", ".service", "") {
 		name := strings.TrimPrefix(filepath.ToSlash(file), "../../")
 		if strings.Contains(name, "/testdata/") || generated.MatchString(text) || name == "tests/arch/words_test.go" {
 			continue
@@ -243,8 +205,12 @@ func sentencesOf(t *testing.T, name, text string) []sentence {
 		return goSentences(t, name, text)
 	case ".md":
 		return markdownSentences(text)
+	case ".txt": // a scenario
+		text = notComment.ReplaceAllString(text, "")
+	case ".c", ".h", ".js", ".proto":
+		return cSentences(text)
 	}
-	return cSentences(text)
+	return []sentence{{1, withoutCode(edits.ReplaceAllStringFunc(text, blank))}}
 }
 
 func TestWordsAreFoundEverywhere(t *testing.T) {
@@ -252,6 +218,7 @@ func TestWordsAreFoundEverywhere(t *testing.T) {
 		"func f() {\n\tlog.Warn(\"nobody answers\", \"told\", 1)\n\tf.Bool(\"x\", true, \"what passes whatever policies say\")\n\tfmt.Sprint(\"evidence\")\n}\n" +
 		"var _ = cobra.Command{Use: \"told\", Short: \"Be told\"}\n"
 	page := "A grace\nis `told`.\n```\nevidence\n```\nnobody, and cn-infra: a grace period\n"
+	fault := "- name: told-twice\n  was: |-\n    told\n  now: 'told'\n  why: Nobody waits.\n"
 	c := "int told; /* the evidence\n * is in a\n * table of flows */\n// crowd\n"
 	for _, tc := range []struct {
 		name, text string
@@ -260,6 +227,7 @@ func TestWordsAreFoundEverywhere(t *testing.T) {
 		{"a.go", code, []string{"3 A room of", "4 told", "6 evidence", "9 nobody", "10 whatever policies say", "13 told"}},
 		{"a_test.go", code, []string{"3 A room of", "4 told"}},
 		{"a.md", page, []string{"1 grace", "6 nobody"}},
+		{"a.yaml", fault, []string{"1 told", "5 Nobody"}},
 		{"a.c", c, []string{"1 evidence", "3 table of flows", "4 crowd"}},
 	} {
 		var got []string

@@ -13,7 +13,7 @@ import (
 )
 
 // skipAdmin skips what would not fit: rules of administrators name most of a cluster as
-// peers, and a stack without sets holds every member of them, once per port and pod.
+// peers, and a dataplane without sets holds every member of them, once per port and pod.
 func (w workload) skipAdmin(b *testing.B, k kind) {
 	if k == vpp && w.stats(b).AdminPolicies > 0 {
 		b.Skipf("%s would be tens of millions of ACL entries", w)

@@ -98,7 +98,7 @@ func (t turn) changes(node string) []model.Changes {
 	return []model.Changes{{Deltas: deltas}}
 }
 
-// fail lets calls of a node fail, one per attempt. While its stack is neither in the
+// fail lets calls of a node fail, one per attempt. While its dataplane is neither in the
 // old nor in the new state, no flow may be judged as in neither. Then nothing fails
 // any more, and it must converge.
 func (m *Machine) fail(ctx context.Context, n *harness.Node, list []model.Changes, t turn) error {
@@ -137,8 +137,8 @@ func try(ctx context.Context, n *harness.Node, list []model.Changes) (enforced b
 }
 
 // converge lets a node finish what failed, after a restart if the event requires one. It is
-// prompted even when nothing seems to have failed: the stack itself prompts as well, and the call
-// that was to fail can have been one of that.
+// prompted even when nothing seems to have failed: the dataplane itself prompts as well, and the
+// call that was to fail can have been one of that.
 func (m *Machine) converge(ctx context.Context, n *harness.Node, t turn) error {
 	if t.Fate == GivesUp {
 		if err := m.renew(t); err != nil {

@@ -1,15 +1,15 @@
-// Package differential lets random events happen to running clusters and proves, after
-// each, that the product and the specification agree: the whole pipeline, from Kubernetes
-// objects to packets in a stack, against internal/oracle, which shares no code with it.
+// Package differential applies random events to running clusters and checks, after each, that the
+// product and the specification agree: the whole pipeline, from Kubernetes objects to packets in a
+// dataplane, against internal/oracle, which shares no code with it.
 //
 //	Source -> Event -> Machine -> fleet of nodes over stacks of one kind -+
 //	            |                                                         +-> equal?
 //	            +---> state ----> internal/oracle ------------------------+
 //
 // An Event is data: edits of a cluster, how agents receive them, which of them restart, and which
-// calls to a stack fail. A Case is a list of events that can be played again, and Minimise makes it
-// small. Machines are driven by rapid (TestMachine), by seeds (TestPlaySeeds), and for as long as
-// one likes by tests/soak.
+// calls to a dataplane fail. A Case is a list of events that can be played again, and Minimise
+// makes it small. Machines are driven by rapid (TestMachine), by seeds (TestPlaySeeds), and for as
+// long as one likes by tests/soak.
 //
 // Single states are asked more closely than sequences (TestPlayRandomClusters,
 // TestPlayExplanations). What was once wrong has a name in named_test.go.
@@ -25,7 +25,7 @@
 // # Sizes
 //
 // By default rapid draws 12 of each kind of cluster, and 40 seeds are played on each kind of
-// stack; SLUICE_LONG=usual draws 40 and plays 200 seeds. Of a slow backend it is 20 seeds, and
+// dataplane; SLUICE_LONG=usual draws 40 and plays 200 seeds. Of a slow backend it is 20 seeds, and
 // nothing of rapid. With -short it is a quarter of the seeds, and a fifth of what rapid draws.
 // -rapid.checks=N draws N. SLUICE_LONG=1, as in "make soak", draws 100, makes sequences five
 // times as long and plays 20 000 seeds. What rapid found is repeated with -rapid.seed, or from

@@ -17,7 +17,7 @@ type Event struct {
 	Node   string         // whose agent something happens to
 	Fate   Fate           // what that is
 	// Fail are the calls that fail, each in one attempt of Node to enforce the event:
-	// 1 is the first call to the stack in that attempt.
+	// 1 is the first call to the dataplane in that attempt.
 	Fail []int
 	Seed uint64 // of the order of changes, and of the flows that are asked
 }
@@ -43,8 +43,8 @@ type Fate int
 // The fates.
 const (
 	RunsOn   Fate = iota
-	Restarts      // and finds what its stack has
-	Replaced      // with an empty stack
+	Restarts      // and finds what its dataplane has
+	Replaced      // with an empty dataplane
 	GivesUp       // restarts after calls have failed, before it could finish
 )
 

@@ -19,13 +19,13 @@ import (
 
 var errStuck = errors.New("it did not work once, so it never will")
 
-// faults are what a stack or a renderer could do wrong, and the checks that may see it.
+// faults are what a dataplane or a renderer could do wrong, and the checks that may see it.
 var faults = []struct {
 	name  string
-	fault func(*bent)
+	fault func(*faulty)
 	seen  []harness.Invariant
 }{
-	{"a port is always open", func(b *bent) {
+	{"a port is always open", func(b *faulty) {
 		b.verdict = func(f api.Flow, a api.Action) api.Action {
 			if f.DstPort == 80 {
 				return api.Permit
@@ -33,37 +33,37 @@ var faults = []struct {
 			return a
 		}
 	}, []harness.Invariant{harness.Verdict}},
-	{"sessions last for ever", func(b *bent) {
+	{"sessions last for ever", func(b *faulty) {
 		once := map[api.Flow]bool{}
 		b.first = func(f api.Flow, ok bool) bool {
 			once[f] = once[f] || ok
 			return once[f]
 		}
 	}, []harness.Invariant{harness.Established}},
-	{"answers are judged by rules", func(b *bent) {
+	{"answers are judged by rules", func(b *faulty) {
 		b.reply = func(f api.Flow, ok bool) bool { return ok && b.Backend.Verdict(f.Reverse()) == api.Permit }
 	}, []harness.Invariant{harness.Reply}},
-	{"members stay in sets", rendering(func(_ *bent, t renderer.Txn, _ bool) renderer.Txn {
-		return bentTxn{Txn: t, updateSet: func(id api.SetID, added, _ []netip.Prefix) { t.UpdateSet(id, added, nil) }}
+	{"members stay in sets", rendering(func(_ *faulty, t renderer.Txn, _ bool) renderer.Txn {
+		return faultyTxn{Txn: t, updateSet: func(id api.SetID, added, _ []netip.Prefix) { t.UpdateSet(id, added, nil) }}
 	}), []harness.Invariant{harness.Verdict, harness.Fresh, harness.Established}},
-	{"pods are not removed", rendering(func(_ *bent, t renderer.Txn, _ bool) renderer.Txn {
-		return bentTxn{Txn: t, remove: func(api.PodID) {}}
+	{"pods are not removed", rendering(func(_ *faulty, t renderer.Txn, _ bool) renderer.Txn {
+		return faultyTxn{Txn: t, remove: func(api.PodID) {}}
 	}), []harness.Invariant{harness.Verdict, harness.Fresh, harness.Established, harness.Again, harness.Reply}},
-	{"what is installed depends on the past", func(b *bent) {
+	{"what is installed depends on the past", func(b *faulty) {
 		before := b.Backend.Operations
 		b.installed = func(text string) string { return fmt.Sprintf("%s%t", text, before() > 12) }
 	}, []harness.Invariant{harness.Fresh}},
-	{"something is left over", func(b *bent) { b.dangling = []string{"an ACL that nobody has"} }, []harness.Invariant{harness.Dangling}},
-	{"a resync writes everything", rendering(func(b *bent, t renderer.Txn, resync bool) renderer.Txn {
+	{"something is left over", func(b *faulty) { b.dangling = []string{"an ACL without a table"} }, []harness.Invariant{harness.Dangling}},
+	{"a resync writes everything", rendering(func(b *faulty, t renderer.Txn, resync bool) renderer.Txn {
 		if resync {
 			b.extra.Add(1)
 		}
 		return t
 	}), []harness.Invariant{harness.Restart}},
-	{"a commit always writes", rendering(func(b *bent, t renderer.Txn, _ bool) renderer.Txn {
-		return bentTxn{Txn: t, commit: func(ctx context.Context) error { b.extra.Add(1); return t.Commit(ctx) }}
+	{"a commit always writes", rendering(func(b *faulty, t renderer.Txn, _ bool) renderer.Txn {
+		return faultyTxn{Txn: t, commit: func(ctx context.Context) error { b.extra.Add(1); return t.Commit(ctx) }}
 	}), []harness.Invariant{harness.Again, harness.Restart}},
-	{"a restart begins anew", func(b *bent) { b.restarted = 1 }, []harness.Invariant{harness.Restart}},
+	{"a restart begins anew", func(b *faulty) { b.restarted = 1 }, []harness.Invariant{harness.Restart}},
 	{"a failure opens everything", failingOpen(api.Permit), []harness.Invariant{harness.NeverFewer}},
 	{"a failure closes everything", failingOpen(api.Deny), []harness.Invariant{harness.NeverFewer}},
 	{"a failure is for ever", stuck, []harness.Invariant{harness.Converges}},
@@ -71,13 +71,13 @@ var faults = []struct {
 
 // stuck fails for ever after one failure, until an agent starts anew: otherwise a case
 // in which one restarts would wait for what never comes, and end without a divergence.
-func stuck(b *bent) {
+func stuck(b *faulty) {
 	var failed atomic.Bool
-	rendering(func(_ *bent, t renderer.Txn, resync bool) renderer.Txn {
+	rendering(func(_ *faulty, t renderer.Txn, resync bool) renderer.Txn {
 		if resync {
 			failed.Store(false)
 		}
-		return bentTxn{Txn: t, commit: func(ctx context.Context) error {
+		return faultyTxn{Txn: t, commit: func(ctx context.Context) error {
 			if failed.Load() {
 				return errStuck
 			}
@@ -89,11 +89,11 @@ func stuck(b *bent) {
 }
 
 // failingOpen judges everything alike from a failure to the next success.
-func failingOpen(a api.Action) func(*bent) {
-	return func(b *bent) {
+func failingOpen(a api.Action) func(*faulty) {
+	return func(b *faulty) {
 		var failed atomic.Bool // the plugin's goroutine tells, the test's asks
-		rendering(func(_ *bent, t renderer.Txn, _ bool) renderer.Txn {
-			return bentTxn{Txn: t, commit: func(ctx context.Context) error {
+		rendering(func(_ *faulty, t renderer.Txn, _ bool) renderer.Txn {
+			return faultyTxn{Txn: t, commit: func(ctx context.Context) error {
 				err := t.Commit(ctx)
 				failed.Store(err != nil)
 				return err
@@ -137,7 +137,7 @@ func TestFaultsAreAllFound(t *testing.T) {
 	for _, tt := range faults {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if _, d := hunt(t, Options{Kind: bend(tt.fault)}); !slices.Contains(tt.seen, d.Invariant) {
+			if _, d := hunt(t, Options{Kind: faultyKind(tt.fault)}); !slices.Contains(tt.seen, d.Invariant) {
 				t.Errorf("found by another check: %s", d)
 			}
 		})
@@ -163,12 +163,12 @@ func TestMinimiseFindsSmallCases(t *testing.T) {
 			t.Parallel()
 			i := slices.IndexFunc(faults, func(f struct {
 				name  string
-				fault func(*bent)
+				fault func(*faulty)
 				seen  []harness.Invariant
 			}) bool {
 				return f.name == tt.fault
 			})
-			o := Options{Kind: bend(faults[i].fault)}
+			o := Options{Kind: faultyKind(faults[i].fault)}
 			c, d := hunt(t, o)
 			small, found := Minimise(t.Context(), c, o, d, timeToMinimise)
 			edits := 0

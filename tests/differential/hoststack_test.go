@@ -15,7 +15,7 @@ import (
 )
 
 // TestPlaySequencesOnSessionRules asks the session rules of clusters whose pods are applications on
-// the host stack about connections. Where a rule names more ports than they can, they may deny
+// the host dataplane about connections. Where a rule names more ports than they can, they may deny
 // what it permits, and nothing else.
 func TestPlaySequencesOnSessionRules(t *testing.T) {
 	t.Parallel()

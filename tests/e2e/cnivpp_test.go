@@ -751,7 +751,7 @@ func TestCNIOfVPPErrorsNameCause(t *testing.T) {
 		"a folder that is too deep":         {"ADD", map[string]any{"interface": "memif", "memifFolder": "/tmp/" + strings.Repeat("x", 100)}, uidOf("u"), types.ErrInvalidNetworkConfig, "want 107 at most"},
 		"a UID that is a path":              {"ADD", map[string]any{"interface": "memif"}, uidOf("../u"), types.ErrInvalidEnvironmentVariables, "K8S_POD_UID"},
 		"a dataplane of nobody":             {"ADD", map[string]any{"dataplane": "ovs"}, nil, types.ErrInvalidNetworkConfig, `invalid dataplane "ovs": want kernel or vpp`},
-		"pins in no bpf file system":        {"ADD", map[string]any{"pins": t.TempDir()}, nil, types.ErrIOFailure, "is in no bpf file system"},
+		"pins in no bpf file system":        {"ADD", map[string]any{"pins": t.TempDir()}, nil, types.ErrIOFailure, "is not in a bpf file system"},
 		"behind a plugin that made nothing": {"ADD", prev(), nil, types.ErrInvalidNetworkConfig, "0 interfaces of VPP are in prevResult"},
 		"behind one that made others":       {"ADD", prev("eth7", "host-eth7"), nil, types.ErrInvalidNetworkConfig, "0 interfaces of VPP are in prevResult"},
 	} {

@@ -178,7 +178,7 @@ func TestManifestRightsSufficeForKernel(t *testing.T) {
 			n.rights = slices.DeleteFunc(slices.Clone(caps), func(c corev1.Capability) bool { return c == missing })
 			n.start()
 			eventually(t, func() error {
-				if out := n.agent.Output(); !strings.Contains(out, "renderer xdp needs CAP_"+string(missing)+", which this process has not") {
+				if out := n.agent.Output(); !strings.Contains(out, "renderer xdp needs CAP_"+string(missing)+", which this process does not have") {
 					return fmt.Errorf("the agent does not name the right that it lacks: %s", out)
 				}
 				return nil

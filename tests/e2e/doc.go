@@ -1,5 +1,5 @@
-// Package e2e tests the programs as processes: what a person or a unit file
-// starts, reads, signals and asks, and nothing of their inside.
+// Package e2e tests the programs as processes, from outside: command lines, unit files, signals,
+// sockets and answers.
 //
 //	testdata/script/*.txtar  one concept each, readable as documentation
 //	*_test.go                what needs a store, a vswitch, or timing

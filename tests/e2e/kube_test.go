@@ -102,7 +102,7 @@ ingress: [{from: [{namespaceSelector: {matchLabels: {tier: front}}}]}]}}`)
 	}
 	k.stop(syscall.SIGTERM)
 	eventually(t, func() error {
-		if out, _ := a.ctl("get", "status"); !strings.Contains(out, "nobody writes the state for ") {
+		if out, _ := a.ctl("get", "status"); !strings.Contains(out, "no active reflector for ") {
 			return errors.New(out)
 		}
 		return nil

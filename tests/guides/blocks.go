@@ -54,6 +54,20 @@ func (b Block) Commands() (commands []string) {
 	return commands
 }
 
+// Shown returns what a console shows of the answer to a command: the lines up to the next prompt.
+// Of a block without prompts, and of a command of several lines, it is empty.
+func (b Block) Shown(command string) string {
+	_, after, ok := strings.Cut("\n"+b.Text, "\n$ "+command+"\n")
+	if b.Mark != "console" || !ok {
+		return ""
+	}
+	shown, _, more := strings.Cut("\n"+after, "\n$ ")
+	if shown = strings.TrimPrefix(shown, "\n"); more && shown != "" {
+		shown += "\n"
+	}
+	return shown
+}
+
 // IsShell reports whether a block has commands for a shell.
 func (b Block) IsShell() bool {
 	return b.Mark == "console" || b.Mark == "sh" || strings.HasPrefix(b.Mark, "sh ")

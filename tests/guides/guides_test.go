@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
@@ -51,9 +53,10 @@ var elsewhere = map[string]string{
 	"sluice-ksr --traces-":                                       "tests/e2e TestTraceFollowsChangeToDataplane",
 	"sluice-neutron ":                                            "tests/neutron TestDaemonEnforcesWhileItLeads",
 	"sluicectl store accept ":                                    "tests/e2e TestVPPIsEmptiedAsInGuide",
-	"sluicectl store certificates ":                              "make test-install",
+	"sluicectl explain sluice-start/":                            "make test-install",
 	"sluicectl watch verdicts":                                   "tests/e2e TestVerdictsOfKernelAreFollowed",
 	"systemctl ":                                                 "deploy/release TestUnitsAreValid",
+	"until kubectl ":                                             "make test-install",
 	"until sluicectl ":                                           "make test-install",
 	"vi ":                                                        "deploy/release TestSettingsFilesNameSettings",
 	"vppctl ":                                                    "tests/e2e TestVPPIsEmptiedAsInGuide",
@@ -67,6 +70,7 @@ var printed = []string{"docs/guide/explain.md", "docs/guide/preview.md", "docs/g
 // negative are the commands that end with code 1, and what they print then.
 var negative = map[string]string{
 	"bin/sluicectl diff -f docs/examples/preview/cart.yaml":          "^opened ",
+	"sluicectl test --through oracle matrix.yaml":                    "^FAIL only web",
 	"bin/sluicectl explain shop/checkout-0 svc/shop/backend:http":    "^DENIED ",
 	"bin/sluicectl explain blue/web blue/db:9187":                    "^DENIED ",
 	"bin/sluicectl explain blue/web monitoring/prometheus:9090":      "^DENIED ",
@@ -74,6 +78,8 @@ var negative = map[string]string{
 	"bin/sluicectl explain shop/web-0 data/postgres-0:5432/tcp":      "^DENIED ",
 	"sluice-agent bundle --config /etc/sluice/agent.yaml node-8.tgz": "node-8.tgz written",
 	"sluice-agent cleanup --all --xdp-pins /sys/fs/bpf/other":        "there is no folder with pins",
+
+	"sluice-agent check --node node-l --etcd-endpoints 10.0.0.1:2379 --vpp-socket /run/vpp/cli.sock": "^vpp socket        error",
 }
 
 // endless are the commands that run until they are interrupted, and what they print before.
@@ -189,7 +195,7 @@ func TestGuidesRun(t *testing.T) {
 		t.Skip("starts all programs of the guides")
 	}
 	for path, page := range pages(t) {
-		if script := scriptOf(path, page); script != "" {
+		if script, answers := scriptOf(path, page); script != "" {
 			t.Run(strings.TrimSuffix(filepath.Base(path), ".md"), func(t *testing.T) {
 				dir := clone(t)
 				write(t, dir, path, Blocks(page))
@@ -200,6 +206,12 @@ func TestGuidesRun(t *testing.T) {
 					t.Errorf("%v:\n%s", err, out)
 				}
 				t.Logf("%s", out)
+				for _, a := range answers {
+					got, err := os.ReadFile(filepath.Join(dir, a.file))
+					if diff := cmp.Diff(measured.ReplaceAllString(a.shown, "#"), measured.ReplaceAllString(string(got), "#")); err != nil || diff != "" {
+						t.Errorf("%s:%d: %v (-guide +printed)\n%s", path, a.line, err, diff)
+					}
+				}
 			})
 		}
 	}
@@ -216,7 +228,8 @@ func TestGuidesRunFindsErrors(t *testing.T) {
 		"```sh\nsluice-agent run --node node-1 --vpp-sockets /run/x\n```\n": "does not enforce anything",
 		"```console\n$ false\n```\n":                                        "code 1, want 0",
 	} {
-		cmd := onStage(t.Context(), scriptOf("docs/guide/new.md", page))
+		script, _ := scriptOf("docs/guide/new.md", page)
+		cmd := onStage(t.Context(), script)
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("%s: %v:\n%s", page, err, out)
@@ -234,6 +247,7 @@ func write(t *testing.T, dir, path string, blocks []Block) {
 		files["legacy/first.yaml"] = blocks[i].Text
 	case "docs/guide/policy-tests.md":
 		files["test.yaml"], files["manifests/shop.yaml"] = blocks[i].Text, smallestShop
+		files["matrix.yaml"] = blocks[i].Text + incompleteMatrix
 	}
 	for name, text := range files {
 		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o750); err != nil {
@@ -272,6 +286,16 @@ metadata: {name: db, namespace: shop}
 spec:
   podSelector: {matchLabels: {app: db}}
   ingress: [{from: [{podSelector: {matchLabels: {app: web}}}], ports: [{port: 5432}]}]
+`
+
+// incompleteMatrix is what the test has, too, whose report the guide shows.
+const incompleteMatrix = `
+matrix:
+  pods: shop/*
+  ports: [5432/TCP, 6379/TCP]
+  allow:
+    - {from: shop/web-0, to: shop/batch-0, ports: all}
+    - {from: shop/batch-0, to: shop/web-0, ports: all}
 `
 
 // prelude has the functions of a script: stop ends the agent, start runs one until it enforces
@@ -323,19 +347,32 @@ var (
 	polls  = regexp.MustCompile(`^(?:bin/)?sluicectl get nodes --policy `)
 )
 
+// An answer is what a page shows of a command, and the file in which the script leaves what the
+// command printed.
+type answer struct {
+	line        int // of the block
+	shown, file string
+}
+
+// measured are the parts of answers that differ each time: durations, rates and revisions.
+var measured = regexp.MustCompile(`[0-9.]+(?:[nµm]s|s)\b|[0-9]+ probes/s|revision [0-9]+`)
+
 // makeRun is what "make run" does once it has built the programs.
 const makeRun = "bin/sluice-agent dev --manifests docs/examples/shop"
 
-// scriptOf returns the script of a page's commands; it is empty where none is run here.
-func scriptOf(path, page string) string {
+// scriptOf returns the script of a page's commands, which is empty where none is run here, and the
+// answers that the page shows.
+func scriptOf(path, page string) (script string, answers []answer) {
 	var b strings.Builder
 	ran, started := 0, false
 	for _, block := range Blocks(page) {
-		if !block.IsShell() || block.Mark == "console" && slices.Contains(printed, path) || path == "docs/start/kubernetes.md" {
+		if !block.IsShell() || block.Mark == "sh node" || block.Mark == "console" && slices.Contains(printed, path) {
 			continue
 		}
 		for _, c := range block.Commands() {
+			shown := block.Shown(c)
 			c, _, _ = strings.Cut(c, "  #")
+			c = strings.TrimSuffix(c, " | kubectl apply -f -")
 			if c = strings.TrimSpace(c); c == "make run" {
 				c = makeRun
 			}
@@ -364,14 +401,19 @@ func scriptOf(path, page string) string {
 					verb, want = "interrupt", prints
 				}
 				fmt.Fprintf(&b, "%s %d %s %s\n", verb, code, quoted(want), quoted(c))
+				if shown != "" && verb == "run" {
+					a := answer{block.Line, shown, fmt.Sprint("answer", ran)}
+					fmt.Fprintf(&b, "cp out.log %s\n", a.file)
+					answers = append(answers, a)
+				}
 			}
 			ran++
 		}
 	}
 	if ran == 0 {
-		return ""
+		return "", nil
 	}
-	return prelude + b.String() + "stop\nexit $failed\n"
+	return prelude + b.String() + "stop\nexit $failed\n", answers
 }
 
 // hasBPF reports whether this process may load programs into the kernel.
@@ -386,3 +428,16 @@ func hasBPF() bool {
 
 // quoted returns a text as one word of a shell.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+func TestBlockShownEndsAtNextPrompt(t *testing.T) {
+	page := "```console\n$ a b\none\ntwo\n$ c\n$ d\nfour\n```\n"
+	b := Blocks(page)[0]
+	for command, want := range map[string]string{"a b": "one\ntwo\n", "c": "", "d": "four\n", "e": ""} {
+		if got := b.Shown(command); got != want {
+			t.Errorf("%s: %q, want %q", command, got, want)
+		}
+	}
+	if got := (Block{Mark: "sh", Text: "$ a\none\n"}).Shown("a"); got != "" {
+		t.Errorf("a block without a prompt shows %q", got)
+	}
+}

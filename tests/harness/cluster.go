@@ -102,7 +102,7 @@ func (f *Cluster) Does(flow api.Flow, right bool) bool {
 	return f.Allowed(flow) || right && f.narrows(flow)
 }
 
-// narrows reports whether a stack may deny a flow that the rules permit.
+// narrows reports whether a dataplane may deny a flow that the rules permit.
 func (f *Cluster) narrows(flow api.Flow) bool {
 	for _, n := range f.nodes {
 		if s, ok := n.Backend.(backends.Narrow); ok && s.Narrows(flow) {
@@ -129,7 +129,7 @@ func (f *Cluster) Judge(flows []api.Flow) {
 	}
 }
 
-// Sees reports whether the stacks can be asked about a flow.
+// Sees reports whether the dataplanes can be asked about a flow.
 func (f *Cluster) Sees(flow api.Flow) bool {
 	for _, n := range f.nodes {
 		if p, ok := n.Backend.(backends.Partial); ok && !p.Sees(flow) {
@@ -145,7 +145,7 @@ func (f *Cluster) First(flow api.Flow) bool {
 	return f.walk(flow, func(s backends.Backend) bool { return s.(backends.Stateful).First(flow) })
 }
 
-// Reply sends the answer to the first packet of a flow. The stacks must be
+// Reply sends the answer to the first packet of a flow. The dataplanes must be
 // backends.Stateful.
 func (f *Cluster) Reply(flow api.Flow) bool {
 	return f.walk(flow.Reverse(), func(s backends.Backend) bool { return s.(backends.Stateful).Reply(flow) })
@@ -160,7 +160,7 @@ func (f *Cluster) IsStateful() bool {
 	return false
 }
 
-// walk takes a packet through the stacks that it meets, as far as it gets.
+// walk takes a packet through the dataplanes that it meets, as far as it gets.
 func (f *Cluster) walk(flow api.Flow, pass func(backends.Backend) bool) bool {
 	for _, n := range f.way(flow) {
 		if !pass(n.Backend) {

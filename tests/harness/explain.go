@@ -93,13 +93,13 @@ func misaudited(v oracle.Verdict, decisions []renderer.Decision) string {
 	return ""
 }
 
-// reasons returns the rules that decide according to the oracle, and those that passed
-// the flow on to them, of both directions.
+// reasons returns the rules that decide according to the oracle, and those that passed the flow on
+// to them or would allow it out of audit mode, of both directions.
 func reasons(v oracle.Verdict) (deciding, passed []api.Origin) {
 	for _, d := range []oracle.DirectionVerdict{v.Egress, v.Ingress} {
 		if d.Allowed == v.Allowed {
 			deciding = append(deciding, d.Deciding...)
-			passed = append(passed, d.PassedBy()...)
+			passed = append(append(passed, d.PassedBy()...), d.Would...)
 		}
 	}
 	return deciding, passed

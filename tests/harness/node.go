@@ -70,7 +70,7 @@ func (n *Node) restart() error {
 
 func (n *Node) close() error { return errors.Join(n.Plugin.Close(), n.Backend.Close()) }
 
-// Prompt lets the renderers look again at their stacks, and returns when they have.
+// Prompt lets the renderers look again at their dataplanes, and returns when they have.
 // The loop commits once more before it builds a snapshot, and it builds one because
 // the transaction in between makes the last one old.
 func (n *Node) Prompt(ctx context.Context) error {

@@ -1,7 +1,7 @@
-// Package lifecycle follows pods from birth to death on a node whose kernel enforces, with the real
-// agent, the real CNI plugins and real packets, each node in network namespaces of its own. It
-// needs root, and Debian's containernetworking-plugins; without them its tests are skipped, with a
-// line that gives the reason. "make lifecycle" runs it whole, "make test" a part.
+// Package lifecycle follows pods from creation to deletion on a node with the kernel dataplane,
+// with the real agent, the real CNI plugins and real packets, each node in network namespaces of
+// its own. It needs root, and Debian's containernetworking-plugins; without them its tests are
+// skipped, with a line that gives the reason. "make lifecycle" runs it whole, "make test" a part.
 //
 // # What is asked
 //

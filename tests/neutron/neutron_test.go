@@ -230,7 +230,7 @@ func merged(a, b map[api.PodID]renderer.PodConfig) map[api.PodID]renderer.PodCon
 }
 
 // TestNeutronRepairsWhatOthersChange: two renderers that do not know of each other want the same,
-// and somebody deletes rules and groups.
+// and another process deletes rules and groups.
 func TestNeutronRepairsWhatOthersChange(t *testing.T) {
 	f := newFixture(t, need(t, false), secgroup.Options{})
 	f.must(f.commit(true, village(), villageSets()))
@@ -284,7 +284,7 @@ func TestNeutronRepairsWhatOthersChange(t *testing.T) {
 	f.must(f.commit(false, nil, nil))
 	f.check(probes())
 	if g, err := groups.Get(t.Context(), f.admin, open).Extract(); err != nil || len(g.Rules) != 4 {
-		t.Errorf("the group of somebody else is %+v, %v", g, err)
+		t.Errorf("the group of another owner is %+v, %v", g, err)
 	}
 }
 

@@ -59,7 +59,7 @@ func differences(documented, registered []metric) (out []string) {
 		switch {
 		case d.family():
 		case m.kind == "":
-			out = append(out, m.name+" has no series here, so that nobody says of which type it is")
+			out = append(out, m.name+" has no series here, so its type is not known")
 		case d.kind != m.kind || !slices.Equal(d.labels, m.labels):
 			out = append(out, fmt.Sprintf("%s is a %s with labels %q, the page says %s with %q", m.name, m.kind, m.labels, d.kind, d.labels))
 		}

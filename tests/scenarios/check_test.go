@@ -98,7 +98,7 @@ func (s *subject) check(ctx context.Context, except ...harness.Invariant) error 
 // allowed asks the dataplanes about a flow, and the specification where they cannot judge it.
 func (s *subject) allowed(f api.Flow) bool { return s.running.Does(f, s.expected().Oracle.Allowed(f)) }
 
-// decides reports whether the stacks know an end.
+// decides reports whether the dataplanes know an end.
 func (s *subject) decides(e end) bool {
 	for _, a := range e.addrs {
 		for _, name := range s.running.Names() {
@@ -130,8 +130,8 @@ func (s *subject) resync(ctx context.Context) error {
 	return s.running.Apply(ctx, s.objects.Changes(true, s.seed))
 }
 
-// restart replaces the agent of a node over its stack while the state changes to the
-// next one, and returns how many operations that takes in the stack.
+// restart replaces the agent of a node over its dataplane while the state changes to the
+// next one, and returns how many operations that takes in the dataplane.
 func (s *subject) restart(ctx context.Context, name string, next cluster.State) (int, error) {
 	n := s.running.Node(name)
 	if n == nil {

@@ -13,5 +13,5 @@
 //     tests/harness holds.
 //   - Nothing passes silently: commands, words, names and labels that are not
 //     understood end the file with its line.
-//   - Files run on every kind of stack. A command that asks one kind only names it.
+//   - Files run on every kind of dataplane. A command that asks one kind only names it.
 package scenarios

@@ -124,7 +124,7 @@ func TestUpdateDoesNotHideFault(t *testing.T) {
 	}
 }
 
-// faulty is the first kind of stack with a fault between the product and its renderer.
+// faulty is the first kind of dataplane with a fault between the product and its renderer.
 func faulty(fault func(renderer.Txn) renderer.Txn) backends.Kind {
 	kind := backends.All[0]
 	sound := kind.New

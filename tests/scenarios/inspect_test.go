@@ -64,7 +64,7 @@ func (l operationLog) of(node string) *operations {
 	return l[node]
 }
 
-// ofKind reads the name of a kind of stack, if there is one, and reports whether the
+// ofKind reads the name of a kind of dataplane, if there is one, and reports whether the
 // command concerns the kind that runs.
 func (i inspection) ofKind(c command) (kind string, here bool, err error) {
 	l := c.line()
@@ -74,7 +74,7 @@ func (i inspection) ofKind(c command) (kind string, here bool, err error) {
 	if len(l.args) == 0 {
 		return "", true, nil
 	}
-	if kind, err = l.take("a kind of stack"); err != nil {
+	if kind, err = l.take("a kind of dataplane"); err != nil {
 		return "", false, err
 	}
 	if _, err := backends.Named(backends.All, kind); err != nil && kind != i.subject.kind.Name {
@@ -122,7 +122,7 @@ func (i inspection) notes(ctx context.Context, c command) (string, error) {
 }
 
 // allProblems returns what is found when objects are reflected, and what a node finds
-// in what is reflected. What both find is there once. That a stack cannot enforce a rule
+// in what is reflected. What both find is there once. That a dataplane cannot enforce a rule
 // is no mistake of a file.
 func (s scene) allProblems(ctx context.Context) ([]string, error) {
 	found := map[api.Problem]bool{}

@@ -27,7 +27,7 @@ var packets = map[string]func(p *vswitch.Packet){
 }
 
 // packet sends packets that are not the first of a flow: "FROM -> TO KIND". Kinds of
-// stacks that do not take packets are not asked.
+// dataplanes that do not take packets are not asked.
 func (s sessions) packet(ctx context.Context, c command) (string, error) {
 	lines, err := parseLines(c.Input)
 	if err != nil {
@@ -63,7 +63,7 @@ func (s sessions) packet(ctx context.Context, c command) (string, error) {
 	return strings.Join(out, "\n"), nil
 }
 
-// errNoPackets says that a kind of stack does not take packets.
+// errNoPackets says that a kind of dataplane does not take packets.
 var errNoPackets = errors.New("the stack takes flows only")
 
 // through carries a packet through the stacks of both ends. Of one that they may drop although it

@@ -222,7 +222,7 @@ func (r *runner) resync(ctx context.Context, c command) (string, error) {
 	return count(n), nil
 }
 
-// restart replaces the agent of a node, which finds what its stack has. Lines are what
+// restart replaces the agent of a node, which finds what its dataplane has. Lines are what
 // changes while it is away.
 func (r *runner) restart(ctx context.Context, c command) (string, error) {
 	l := c.line()

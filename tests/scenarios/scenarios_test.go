@@ -46,7 +46,7 @@ func files(t *testing.T) []string {
 	return out
 }
 
-// otherwise lists by kind of stack the files that have another outcome there, with the reason.
+// otherwise lists by kind of dataplane the files that have another outcome there, with the reason.
 var otherwise = map[string]map[string]string{
 	"vpp": {
 		"connections/row-49-replies-follow-their-flow": "VPP does not see the ports of SCTP, so what one rule permits on some of them stays closed",

@@ -23,7 +23,7 @@ func (i inspection) tables(ctx context.Context, c command) (string, error) {
 	case err != nil:
 		return "", err
 	case kind == "":
-		return "", errors.New("want the name of a kind of stack")
+		return "", errors.New("want the name of a kind of dataplane")
 	case !here:
 		return c.Expected, nil
 	}

@@ -102,7 +102,7 @@ func (n *Neutron) Calls() (changes []secgroup.Op, reads int) {
 	return slices.Clone(n.ops), n.reads
 }
 
-// Edit calls f with everything, as somebody else who changes it.
+// Edit calls f with everything, as another client that changes it.
 func (n *Neutron) Edit(f func(groups map[string]*secgroup.Group, addrs map[string]*secgroup.AddressGroup, ports map[string]*secgroup.Port)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -219,7 +219,7 @@ func flat(err error) (out []error) {
 	return out
 }
 
-// TestFaultsAreAllFound puts faults into every kind of stack. Each invariant
+// TestFaultsAreAllFound puts faults into every kind of dataplane. Each invariant
 // is the only one that finds some fault.
 func TestFaultsAreAllFound(t *testing.T) {
 	if testing.Short() {

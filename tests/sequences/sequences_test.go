@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// check brings lists through everything, on every kind of stack.
+// check brings lists through everything, on every kind of dataplane.
 func check(t *testing.T, lists []list) {
 	t.Helper()
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {

@@ -64,7 +64,7 @@ func (r report) table() *term.Table {
 	t.Row("flows judged in between", c.Between)
 	t.Row("agents and nodes restarted", c.Restarts)
 	t.Row("nodes compared with new ones", c.Fresh)
-	t.Row("states told again", c.Again)
+	t.Row("states sent again", c.Again)
 	t.Row("time", fmt.Sprintf("%.1f s, %.1f sequences per second with %d workers", r.Seconds, float64(c.Sequences)/max(r.Seconds, 1e-9), r.Workers))
 	for _, name := range slices.Sorted(maps.Keys(c.Actions)) {
 		t.Row("event: "+name, c.Actions[name])

@@ -31,7 +31,7 @@ func soaked(t *testing.T, kinds []backends.Kind, args ...string) (report, int) {
 	return r, code
 }
 
-// TestSoakFindsNoDivergence plays sequences on every kind of stack, and makes
+// TestSoakFindsNoDivergence plays sequences on every kind of dataplane, and makes
 // sure that they are about something.
 func TestSoakFindsNoDivergence(t *testing.T) {
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {
@@ -61,7 +61,7 @@ func TestSoakFindsNoDivergence(t *testing.T) {
 	})
 }
 
-// open is a stack that lets every packet to one port pass.
+// open is a dataplane that lets every packet to one port pass.
 type open struct{ backends.Backend }
 
 func (s open) Verdict(f api.Flow) api.Action {

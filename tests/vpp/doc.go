@@ -24,8 +24,8 @@
 //     ACLs, by VPP's own counters, and by nothing else.
 //   - A time counts only after what VPP holds then was checked.
 //
-// Package vpptest runs the processes. tests/harness/backends has a VPP as a stack, over which the
-// suites of renderers and the scenario files run, too.
+// Package vpptest runs the processes. tests/harness/backends has a VPP as a dataplane, over which
+// the suites of renderers and the scenario files run, too.
 //
 // Every VPP is a process of its own, without devices, hugepages or privileges, and
 // ends with its test.

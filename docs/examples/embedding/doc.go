@@ -1,4 +1,4 @@
-// Package embedding shows three agents that are not Sluice's and embed its policy plugin.
-// They use nothing that another module could not use. docs/guide/embedding.md explains
-// them, and tests/embedding runs them.
+// Package embedding has three examples of agents that embed the policy plugin. They use nothing
+// that another module could not use. docs/guide/embedding.md explains them, and tests/embedding
+// runs them.
 package embedding

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl"
 )
 
-// Waker is a backend that somebody waits at for the end of a transaction.
+// Waker is a backend that callers wait at for the end of a transaction.
 type Waker interface{ Committed() }
 
 // Runner is a backend that follows something as long as the agent runs.

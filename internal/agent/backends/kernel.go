@@ -152,7 +152,7 @@ func (k *Kernel) Blocked() (out []string) {
 func (k *Kernel) Problems() (out []api.Problem) {
 	problems := k.Keeper.Problems()
 	for _, what := range slices.Sorted(maps.Keys(problems)) {
-		out = append(out, api.Problem{Source: "endpoints", Object: what, Reason: problems[what] + "; whose interfaces are may not be known"})
+		out = append(out, api.Problem{Source: "endpoints", Object: what, Reason: problems[what] + "; pods of some interfaces may be unknown"})
 	}
 	return out
 }

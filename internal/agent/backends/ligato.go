@@ -75,7 +75,7 @@ func (l *ligato) interfacesOf(pod api.PodID) []string {
 	return []string{l.config.InterfaceOf(pod)}
 }
 
-// followPublished has the renderer look again whenever somebody else changes what it has
+// followPublished has the renderer look again whenever another process changes what it has
 // published, or the store may have lost it, until the context ends.
 func (l *ligato) followPublished(ctx context.Context) error {
 	return follow.Run(ctx, follow.Config{

@@ -56,8 +56,6 @@ func (r *Reader) Enforced(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, enforceTimeout)
-	defer cancel()
 	revision, err := r.read(ctx, s.Revision)
 	if err != nil {
 		return err
@@ -85,8 +83,6 @@ func (r *Reader) read(ctx context.Context, revision int64) (int64, error) {
 const (
 	// soon is how long a store may take that is asked although the node may have failed.
 	soon = 3 * time.Second
-	// enforceTimeout bounds how long an answer waits for enforcement.
-	enforceTimeout = 10 * time.Second
 	// askEvery is how often it asks for progress meanwhile: a store leaves a question
 	// unanswered while a watch lags behind.
 	askEvery = 100 * time.Millisecond

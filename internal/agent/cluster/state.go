@@ -1,5 +1,5 @@
-// Package cluster reads the state of the cluster from etcd for the debug API, and reports when it
-// is enforced.
+// Package cluster reads the state of the cluster from etcd for the debug API, and waits until the
+// nodes enforce a change.
 package cluster
 
 import (

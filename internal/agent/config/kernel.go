@@ -89,10 +89,10 @@ func (k Kernel) checkKernel(release string) preflight.Finding {
 func checkRights(status string, err error) preflight.Finding {
 	effective, errParse := xdp.EffectiveCapabilities(status)
 	if err = errors.Join(err, errParse); err != nil {
-		return preflight.Warn(fmt.Errorf("capabilities are not known: %w", err), "")
+		return preflight.Warn(fmt.Errorf("read the capabilities of this process: %w", err), "")
 	}
 	if missing := xdp.MissingCapabilities(effective); len(missing) > 0 {
-		return preflight.Fail(fmt.Errorf("renderer xdp needs %s, which this process has not", strings.Join(missing, ", ")),
+		return preflight.Fail(fmt.Errorf("renderer xdp needs %s, which this process does not have", strings.Join(missing, ", ")),
 			"start the agent as root, or give its container these capabilities")
 	}
 	return preflight.Fine("none is missing")
@@ -116,7 +116,7 @@ func (k Kernel) checkOwner(node string) preflight.Finding {
 	case errors.As(err, &refused):
 		return preflight.Fail(fmt.Errorf("--xdp-pins: %w", refused.Problem), refused.Remedy)
 	case err != nil:
-		return preflight.Warn(fmt.Errorf("--xdp-pins: whose they are is not known: %w", err), "")
+		return preflight.Warn(fmt.Errorf("--xdp-pins: the owner is unknown: %w", err), "")
 	}
-	return preflight.Fine("nobody else has them")
+	return preflight.Fine("no other agent owns them")
 }

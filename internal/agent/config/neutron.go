@@ -68,9 +68,9 @@ func NeutronFlags(f *pflag.FlagSet) {
 	f.StringSlice("neutron-default-group", nil, "IDs of the security groups of pods without policy, and of ports of ended pods; none: groups of Sluice, which permit everything to the former and nothing to the latter")
 	f.String("neutron-ports-by", PortsByAddress, "what makes a port that of a pod: address (a fixed address of the pod), or namespace/name of the pod as the name or the device of the port, or in a tag pod=namespace/name")
 	f.Bool("neutron-address-groups", false, "make sets of addresses address groups; only where Neutron's backend implements them: ML2/OVN before 2023.1 permits every address instead")
-	f.Int("neutron-max-rules", secgroup.DefaultMaxRules, "largest number of rules of a security group; a direction of a pod that needs more than half of it is closed")
+	f.Int("neutron-max-rules", secgroup.DefaultMaxRules, "largest number of rules of a security group; a direction of a pod that needs more than half of it is blocked")
 	f.Duration("neutron-timeout", neutron.DefaultTimeout, "timeout of one call to Neutron")
-	f.Duration("neutron-refresh", 5*time.Minute, "interval at which everything is read again, to repair what others have changed")
+	f.Duration("neutron-refresh", 5*time.Minute, "interval at which all groups and ports are read again, to repair changes by others")
 	f.String("identity", "", "name of this replica in etcd and in logs; empty: the name of the host")
 	f.Duration("leader-ttl", 5*time.Second, "how long a replica stays the leader after its last lease renewal")
 }

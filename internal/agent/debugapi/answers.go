@@ -58,10 +58,12 @@ func (a *Answers) probes() error {
 const maxTries = 3
 
 // settleTime is how long an answer waits for pending changes altogether, and quickCommit the
-// longest commit that it waits for.
+// longest commit that it waits for. enforceTimeout is how long the answer to a change waits until
+// the change is enforced.
 const (
-	settleTime  = 50 * time.Millisecond
-	quickCommit = 5 * time.Millisecond
+	settleTime     = 50 * time.Millisecond
+	quickCommit    = 5 * time.Millisecond
+	enforceTimeout = 10 * time.Second
 )
 
 // compare reads the state and calls differs, which compares it with what is installed. While they
@@ -220,7 +222,9 @@ func (a *Answers) change(ctx context.Context, c view.Change) (view.Applied, erro
 	if err != nil {
 		return applied, err
 	}
-	if err := a.Cluster.Enforced(ctx); err != nil {
+	moment, cancel := context.WithTimeout(ctx, enforceTimeout)
+	defer cancel()
+	if err := a.Cluster.Enforced(moment); err != nil {
 		applied.Pending = err.Error()
 	}
 	applied.Enforced = applied.Pending == ""

@@ -90,7 +90,7 @@ const maxWire = 1 << 20
 // decodeWire decodes the request of a CNI plugin, which may have another version.
 func decodeWire[Q any](w http.ResponseWriter, r *http.Request) (q Q, err error) {
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWire)).Decode(&q); err != nil {
-		return q, fmt.Errorf("the question is not understood: %w", err)
+		return q, fmt.Errorf("invalid request: %w", err)
 	}
 	return q, nil
 }

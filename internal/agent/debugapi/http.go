@@ -67,7 +67,7 @@ func decodeQuestion[Q any](w http.ResponseWriter, r *http.Request) (q Q, err err
 		err = errMore
 	}
 	if err != nil {
-		return q, fmt.Errorf("the question is not understood: %w", err)
+		return q, fmt.Errorf("invalid request: %w", err)
 	}
 	return q, nil
 }

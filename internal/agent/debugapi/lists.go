@@ -210,7 +210,7 @@ func (l *Lists) decisions(_ context.Context, f Filter) ([]view.Decided, error) {
 		for _, s := range l.Node.States() {
 			names = append(names, s.Renderer)
 		}
-		return nil, fmt.Errorf("no dataplane of this agent counts packets by rule (renderers: %s; VPP does with --vpp-stats-socket)", strings.Join(names, ", "))
+		return nil, fmt.Errorf("no dataplane of this agent counts packets by rule (renderers: %s; for VPP set --vpp-stats-socket)", strings.Join(names, ", "))
 	}
 	out := []view.Decided{}
 	for name, counts := range all {

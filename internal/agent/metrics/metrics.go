@@ -149,12 +149,12 @@ func (s countedSource) Next(ctx context.Context) (model.Changes, error) {
 	return c, nil
 }
 
-// Register adds metrics of somebody else.
+// Register adds metrics of another package.
 func (m *Metrics) Register(collectors ...prometheus.Collector) {
 	m.registry.MustRegister(collectors...)
 }
 
-// gauge registers a gauge that is read when somebody asks.
+// gauge registers a gauge that is read on request.
 func (m *Metrics) gauge(name, help string, value func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Node is a node whose state is read when somebody asks.
+// Node is a node whose state is read on request.
 type Node interface {
 	Status() policy.Status
 	States() []*renderer.State
@@ -74,7 +74,7 @@ func (c problemCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-var driftDesc = prometheus.NewDesc("sluice_dataplane_drift_total", "What somebody else changed in the dataplane, and was repaired.", []string{"renderer", "kind"}, nil)
+var driftDesc = prometheus.NewDesc("sluice_dataplane_drift_total", "What another process changed in the dataplane, and was repaired.", []string{"renderer", "kind"}, nil)
 
 // How long changes have paused VPP, and what waits so that they do it no more often.
 var (
@@ -141,8 +141,8 @@ var rulePacketsDesc = prometheus.NewDesc("sluice_rule_packets_total",
 	"First packets of flows that a rule of a policy decided on this node, and in the kernel all packets; those of isolation are what no rule permits.",
 	[]string{"renderer", "policy", "direction", "rule", "action"}, nil)
 
-// ruleCollector tells what rules decided. It reads the counters of the dataplane when
-// somebody asks.
+// ruleCollector tells what rules decided. It reads the counters of the dataplane on
+// request.
 type ruleCollector struct{ node Node }
 
 // Describe implements prometheus.Collector.

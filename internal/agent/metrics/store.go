@@ -8,14 +8,14 @@ import (
 	"github.com/sluice-net/sluice/plugins/datasync"
 )
 
-// Store registers what tells how fresh the state is. Written reports whether somebody writes it.
+// Store registers what tells how fresh the state is. Written reports whether a reflector writes it.
 func (m *Metrics) Store(status func() datasync.Status, written func() bool) {
 	m.gauge("sluice_store_following", "1 while changes of the store are received.", func() float64 { return flag(status().Following) })
 	m.gauge("sluice_store_complete", "0 while the store does not prove that it holds the whole state of the cluster; what was known stays in force.",
 		func() float64 { return flag(status().Incomplete == "") })
 	m.gauge("sluice_store_saved_state", "1 while the state of a file is enforced, because the store has not answered since the start.",
 		func() float64 { return flag(!status().Saved.IsZero()) })
-	m.gauge("sluice_store_silence_seconds", "Time since the store said something last, be it that nothing has changed; -1 before it did.", func() float64 {
+	m.gauge("sluice_store_silence_seconds", "Time since the store last answered or sent a change or a progress report; -1 before the first.", func() float64 {
 		if heard := status().Heard; !heard.IsZero() {
 			return time.Since(heard).Seconds()
 		}

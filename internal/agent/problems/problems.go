@@ -1,5 +1,5 @@
-// Package problems collects the current problems of objects for the log and the debug API: each one
-// once, by its cause where that is known, and not by what follows from it.
+// Package problems collects the current problems of objects for the log and the debug API, without
+// those that only follow from another problem.
 package problems
 
 import (

@@ -89,7 +89,7 @@ func Leftover(ctx context.Context, path string) (bool, error) {
 	case err != nil:
 		return false, fmt.Errorf("look for a leftover socket: %w", err)
 	case info.Mode().Type() != fs.ModeSocket:
-		return false, fmt.Errorf("%s exists and is no socket", path)
+		return false, fmt.Errorf("%s exists and is not a socket", path)
 	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", path)

@@ -56,7 +56,7 @@ func TestSocketIsOnlyTakenFromEndedProcess(t *testing.T) {
 	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(t.Context(), file, NoGroup); err == nil || !strings.Contains(err.Error(), "exists and is no socket") {
+	if _, err := Listen(t.Context(), file, NoGroup); err == nil || !strings.Contains(err.Error(), "exists and is not a socket") {
 		t.Errorf("a file: %v", err)
 	}
 	if _, err := os.Stat(file); err != nil {
@@ -67,7 +67,7 @@ func TestSocketIsOnlyTakenFromEndedProcess(t *testing.T) {
 	}
 }
 
-// TestSocketOfOtherUserIsRefused: somebody else may have made the folder, or may replace the
+// TestSocketOfOtherUserIsRefused: another process may have made the folder, or may replace the
 // socket.
 func TestSocketOfOtherUserIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {

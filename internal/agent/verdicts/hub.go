@@ -68,8 +68,8 @@ const retryInterval = 10 * time.Second
 var (
 	errNobodyTells    = errors.New("no dataplane of this agent reports verdicts of packets: the kernel (unless --xdp-events is 0), VPP and the embedded dataplane do")
 	errEnded          = errors.New("the agent ends")
-	errBroken         = errors.New("verdicts of packets cannot be read any more, policy is enforced as before; watch again, and restart the agent if this comes again")
-	errTooManyClients = fmt.Errorf("%d clients watch already, which is the most", maxSubscribers)
+	errBroken         = errors.New("verdicts of packets cannot be read any more; policy is still enforced. Watch again, and restart the agent if it happens again")
+	errTooManyClients = fmt.Errorf("too many clients watch: the limit is %d", maxSubscribers)
 	errNotKept        = errors.New("this agent keeps no verdicts: it runs with --verdict-history none")
 	errOnlyDenied     = errors.New("this agent keeps the verdicts of denied packets only: it runs with --verdict-history deny")
 )

@@ -41,15 +41,14 @@ func newUI(h Host) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ui",
 		Short: "Serve a page: map, matrix, pods, explanations, verdicts, previews",
-		Long: `Serve a page for a browser until it is interrupted, and print its address. It shows the service map
-and the matrix, pods with their policies and rules, why a flow is allowed or denied, verdicts of
-packets as they are made, the effects of pasted manifests, and the status of nodes. It changes
-nothing.
+		Long: `Serve a page for a browser until it is interrupted, and print its address. It shows the service map,
+the matrix, pods with their policies and rules, explanations, verdicts of packets as they are made,
+previews of pasted manifests, and the status of nodes. It changes nothing.
 
-The page is of the agent, of manifests (--manifests), or of a bundle (--from). It listens on the
-loopback address, and the address that it prints has a new token behind the #, without which nothing
-is answered. From another machine use ssh -L PORT:127.0.0.1:PORT NODE. --address 0.0.0.0:PORT
-listens for other hosts, without encryption.`,
+The page shows an agent, manifests (--manifests), or a bundle (--from). It listens on the loopback
+address. The printed address has a new token after the #, which every request needs. From another
+machine use ssh -L PORT:127.0.0.1:PORT NODE. --address 0.0.0.0:PORT listens for other hosts,
+without encryption.`,
 		Example: `  sluicectl ui
   sluicectl ui --address :8417
   sluicectl ui --manifests docs/examples/shop

@@ -1,4 +1,4 @@
-// Package credentials makes what etcd and its clients need: certificates, roles and users.
+// Package credentials generates the certificates, roles and users of etcd and its clients.
 package credentials
 
 import (

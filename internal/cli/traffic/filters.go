@@ -53,10 +53,10 @@ func (f *filters) register(cmd *cobra.Command, action string) {
 		*side
 	}{"from": {&f.From, &f.from}, "to": {&f.To, &f.to}} {
 		end := map[string]string{"from": "source", "to": "destination"}[name]
-		flags.StringVar(&s.Namespace, name+"-namespace", "", "the same of the "+end)
-		flags.StringVar(&s.Labels, name+"-label", "", "the same of the "+end)
-		flags.StringVar(&s.pod, name+"-pod", "", "the same of the "+end)
-		flags.StringVar(&s.peer, name+"-peer", "", "the same of the "+end)
+		flags.StringVar(&s.Namespace, name+"-namespace", "", "as --namespace, for the "+end+" only")
+		flags.StringVar(&s.Labels, name+"-label", "", "as --label, for the "+end+" only")
+		flags.StringVar(&s.pod, name+"-pod", "", "as --pod, for the "+end+" only")
+		flags.StringVar(&s.peer, name+"-peer", "", "as --peer, for the "+end+" only")
 		flags.Uint16Var(&s.Port, name+"-port", 0, "only this port of the "+end)
 	}
 	flags.StringVar(&f.Policy, "policy", "", "only where a rule of this policy decides: NAME or NAMESPACE/NAME")

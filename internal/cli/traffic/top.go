@@ -23,13 +23,13 @@ import (
 func (s *Shell) NewTop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Show which policies, rules, pods and drops have most packets",
-		Long: `Show which policies and rules have decided most packets, which pods have most verdicts, and what is
-dropped most.
+		Short: "Show the policies, rules, pods and drops with the most packets",
+		Long: `Show the policies and rules that decided the most packets, the pods with the most verdicts, and the
+most frequent drops.
 
-policies and rules are the counters of the dataplanes, since these started; what counts, packets or
-only the first ones of flows, depends on the dataplane. pods and drops sum up the verdicts that the
-agent has kept (--verdict-history), which are not those of all packets.`,
+policies and rules read the counters of the dataplanes since their start. It depends on the
+dataplane if all packets are counted, or only the first ones of flows. pods and drops add up the
+verdicts that the agent keeps (--verdict-history), which are a sample of all packets.`,
 		Example: "  sluicectl top drops -n shop",
 		Args:    cobra.ArbitraryArgs, RunE: settings.OneOf,
 	}
@@ -98,14 +98,14 @@ func newRanking[T any](s *Shell, kind, short string, r ranking[T]) *cobra.Comman
 	if r.filters {
 		t.register(cmd, "")
 		flags.Lookup("verdict").Usage = "deny, permit, all or audit (default all that is kept)"
-		flags.DurationVar(&t.Since, "since", 0, "only what the agent has kept of the last time, as in 10m; 0: all of it")
+		flags.DurationVar(&t.Since, "since", 0, "only kept verdicts of this last time, as in 10m; 0: all")
 	} else {
 		flags.StringVarP(&t.Namespace, "namespace", "n", "", "only policies of this namespace")
 		flags.BoolVarP(&t.everywhere, "all-namespaces", "A", false, "all namespaces, as without --namespace")
 	}
-	flags.BoolVarP(&t.watch, "watch", "w", false, "show it again every 2s, with packets per second since the last time")
+	flags.BoolVarP(&t.watch, "watch", "w", false, "refresh every 2s, with packets per second")
 	flags.StringVar(&t.sortBy, "sort-by", keys[0], strings.Join(keys, ", "))
-	flags.IntVar(&t.most, "limit", 20, "show so many rows at most; 0: all")
+	flags.IntVar(&t.most, "limit", 20, "number of rows; 0: all")
 	_ = cmd.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(keys, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	return cmd
 }

@@ -1,5 +1,5 @@
-// Package traffic has the commands about packets: what becomes of each, and who sends or drops
-// most.
+// Package traffic has the commands of sluicectl about packets: their verdicts as they are made, and
+// which workloads send or drop most.
 package traffic
 
 import (

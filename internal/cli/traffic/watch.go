@@ -19,7 +19,7 @@ import (
 // NewWatch returns the command that follows what happens on a node.
 func (s *Shell) NewWatch() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "watch", Short: "Follow what happens on a node", Example: "  sluicectl watch verdicts -n shop",
+		Use: "watch", Short: "Follow events of a node: verdicts of packets", Example: "  sluicectl watch verdicts -n shop",
 		Args: cobra.ArbitraryArgs, RunE: settings.OneOf,
 	}
 	cmd.AddCommand(s.newWatchVerdicts())
@@ -41,21 +41,21 @@ func (s *Shell) newWatchVerdicts() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verdicts [POD]",
 		Short: "Follow packets that are dropped, or that begin permitted flows, with their policies",
-		Long: `Follow verdicts of packets at the interfaces of the node's pods, as they are made: what is dropped,
-by which rule of which policy, or for which other reason. --verdict permit or all also reports the
-packets that begin flows. --since begins with verdicts that the agent has kept (--verdict-history of
-the agent: denied ones, unless it is set); with --follow=false it ends with them.
+		Long: `Follow verdicts of packets at the interfaces of the node's pods: which packets are dropped, by which
+rule of which policy, or for which other reason. --verdict permit or all also reports the packets
+that begin flows. --since begins with verdicts that the agent has kept (those of denied packets,
+unless its --verdict-history is set); with --follow=false it also ends with them.
 
-All filters have to match, and the agent applies them. POD is the same as --pod.
+A verdict must match all filters, and the agent applies them. POD is the same as --pod.
 
 Not every packet is reported. In the kernel each processor reports a limited number per second
 (--xdp-events of the agent), of which the agent may take a sample (--xdp-sample). VPP counts packets
-by rule: a line is about all packets that a rule decided in a second, and names no ends unless
---vpp-traces of the agent samples packets. A line gives the number of packets that were left out in
-between.
+by rule: a line is about all packets that a rule decided in a second, and has no addresses unless
+--vpp-traces of the agent samples packets. A line has the number of packets that were left out
+before it.
 
-An agent that ends is asked again for a minute. With -o json every verdict is a line, with -o yaml a
-document.`,
+If the agent restarts, the command reconnects for a minute. With -o json each verdict is a line,
+with -o yaml a document.`,
 		Example: `  sluicectl watch verdicts
   sluicectl watch verdicts -n shop web --verdict all
   sluicectl watch verdicts --from-label app=web --to-namespace data --port 5432
@@ -85,10 +85,10 @@ document.`,
 	}
 	f.register(cmd, view.WatchDenied)
 	flags := cmd.Flags()
-	flags.DurationVar(&f.Since, "since", 0, "begin with what the agent has kept of the last time, as in 10m; 0: with what comes")
-	flags.BoolVar(&f.follow, "follow", true, "go on with what comes; =false: end after what the agent has kept")
-	flags.IntVar(&f.count, "count", 0, "end after so many verdicts; 0: never")
-	flags.DurationVar(&f.period, "for", 0, "end after so long; 0: never")
+	flags.DurationVar(&f.Since, "since", 0, "begin with kept verdicts of this last time, as in 10m; 0: only new ones")
+	flags.BoolVar(&f.follow, "follow", true, "go on with new verdicts; =false: end after the kept ones")
+	flags.IntVar(&f.count, "count", 0, "end after this number of verdicts; 0: never")
+	flags.DurationVar(&f.period, "for", 0, "end after this time; 0: never")
 	return cmd
 }
 
@@ -138,7 +138,7 @@ func (f *watching) take(line json.RawMessage, write func(view.PacketVerdict) err
 		view.WatchEnd
 	}
 	if err := json.Unmarshal(line, &v); err != nil {
-		return fmt.Errorf("the agent's verdict is not understood (another version?): %w", err)
+		return fmt.Errorf("cannot parse the agent's verdict (another version?): %w", err)
 	}
 	if v.Error != "" {
 		return errors.New(v.Error)

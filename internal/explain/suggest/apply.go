@@ -89,7 +89,7 @@ func typesOf(np *networkingv1.NetworkPolicy) []networkingv1.PolicyType {
 }
 
 // edit makes the change of one rule of a policy. The types stay what they are: an
-// API server has written the defaults down before somebody edits.
+// API server has written the defaults down before an edit.
 func (c Change) edit(np *networkingv1.NetworkPolicy, index int) {
 	np.Spec.PolicyTypes = typesOf(np)
 	rules := oracle.RulesOf(np, c.Direction)

@@ -82,7 +82,7 @@ func policyOf(s *cluster.State, id api.PolicyID) *networkingv1.NetworkPolicy {
 }
 
 // edit changes a policy. The types stay what they were: an API server has written
-// the defaults down before somebody edits.
+// the defaults down before an edit.
 func edit(t failing, np *networkingv1.NetworkPolicy, g api.Origin, c suggest.Change) {
 	if np.Spec.PolicyTypes == nil {
 		np.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}

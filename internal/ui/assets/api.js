@@ -1,5 +1,5 @@
 // Questions to the program that served this page. The token is behind the # of the address, which a
-// browser sends to nobody. It is kept for this tab alone.
+// browser never sends. It is kept for this tab alone.
 
 const key = 'sluice-token';
 

@@ -24,7 +24,7 @@ const (
 var errNoCluster = errors.New("reflect: the cluster is unknown")
 
 // errUnmarked stops writing until the store was compared again.
-var errUnmarked = errors.New("reflect: somebody deleted the completeness marker")
+var errUnmarked = errors.New("reflect: another process deleted the completeness marker")
 
 // Run brings the store to the desired state, and keeps it there until the context ends. It returns
 // the context's error, or ErrOtherCluster. It begins by reading the store, and reads it again after

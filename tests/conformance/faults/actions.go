@@ -35,12 +35,12 @@ var actionFaults = []Fault{
 		return action
 	})),
 	misread("a NetworkPolicy can allow what is denied", "60", inAdmin("Deny", func(manifest) string { return "Pass" })),
-	bent("what the egress of the source allows is not judged by ingress", "59", func(o *oracle.Oracle, _ cluster.State, f api.Flow) bool {
+	wrongAnswer("what the egress of the source allows is not judged by ingress", "59", func(o *oracle.Oracle, _ cluster.State, f api.Flow) bool {
 		v := o.Verdict(f)
 		byAdmin := func(r oracle.SubjectResult) bool { return r.DecidedBy == oracle.AdminTier }
 		return v.Allowed || v.Egress.Allowed && slices.ContainsFunc(v.Egress.Subjects, byAdmin)
 	}),
-	bent("a pod's own node is exempt from the rules of administrators", "39", func(o *oracle.Oracle, s cluster.State, f api.Flow) bool {
+	wrongAnswer("a pod's own node is exempt from the rules of administrators", "39", func(o *oracle.Oracle, s cluster.State, f api.Flow) bool {
 		return o.Allowed(f) || isOwnNode(s, o, f.Src, f.Dst)
 	}),
 	misread("a rule with an unknown action is left out", "77", tierRules(func(m manifest, _ string, rule tree) []tree {

@@ -18,7 +18,7 @@ var addressFaults = []Fault{
 			p.IPBlock.Except = nil
 		}
 	})),
-	bent("except denies, also what another rule or policy allows", "31", exceptDenies),
+	wrongAnswer("except denies, also what another rule or policy allows", "31", exceptDenies),
 	{Name: "ipBlock does not match pods", Rows: "32", begin: func() judgement { return blocksMissPods }},
 	misread("0.0.0.0/0 matches IPv6 as well, and ::/0 IPv4", "33", rules(func(r networkingv1.NetworkPolicyIngressRule) []networkingv1.NetworkPolicyIngressRule {
 		for _, p := range slices.Clone(r.From) {
@@ -36,7 +36,7 @@ var addressFaults = []Fault{
 			p.IPBlock = nil // a peer without a field matches nothing
 		}
 	})),
-	bent("IPv6 is not filtered", "33, 46", func(o *oracle.Oracle, _ cluster.State, f api.Flow) bool {
+	wrongAnswer("IPv6 is not filtered", "33, 46", func(o *oracle.Oracle, _ cluster.State, f api.Flow) bool {
 		return f.Dst.Is6() || o.Allowed(f)
 	}),
 	misread("only the first address of a pod is known", "46", pods(func(p *corev1.Pod) {

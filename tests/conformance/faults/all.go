@@ -23,7 +23,7 @@ var structure = []Fault{
 		}
 	})),
 	misread("peers or ports of a rule suffice", "9", rules(eitherSuffices)),
-	bent("egress of the source is not asked", "10", func(o *oracle.Oracle, _ cluster.State, f api.Flow) bool {
+	wrongAnswer("egress of the source is not asked", "10", func(o *oracle.Oracle, _ cluster.State, f api.Flow) bool {
 		return o.Verdict(f).Ingress.Allowed
 	}),
 	misread("a podSelector alone selects in all namespaces", "11", peers(func(p *networkingv1.NetworkPolicyPeer) {
@@ -96,7 +96,7 @@ var portFaults = []Fault{
 		}
 		return []networkingv1.NetworkPolicyPort{p}
 	})),
-	bent("ICMP always passes", "52", func(o *oracle.Oracle, _ cluster.State, f api.Flow) bool {
+	wrongAnswer("ICMP always passes", "52", func(o *oracle.Oracle, _ cluster.State, f api.Flow) bool {
 		return !f.Protocol.HasPorts() || o.Allowed(f)
 	}),
 	misread("a rule without ports is for TCP, UDP and SCTP only", "52", rules(func(r networkingv1.NetworkPolicyIngressRule) []networkingv1.NetworkPolicyIngressRule {

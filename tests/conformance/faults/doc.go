@@ -7,7 +7,7 @@
 //
 // # Invariants
 //
-//   - A fault is a state misread, an option turned, or an answer bent around the oracle;
+//   - A fault is a state misread, an option turned, or a wrong answer;
 //     the oracle itself stays what the other tests trust.
 //   - Without its one defect a faulty oracle is the oracle.
 //   - Every fault is noticed by something that runs here, or it is no fault.

@@ -64,8 +64,8 @@ func option(name, rows string, o oracle.Option) Fault {
 	}}
 }
 
-// bent is a fault of answers: it gets the right oracle, its state and the flow.
-func bent(name, rows string, answer func(o *oracle.Oracle, s cluster.State, f api.Flow) bool) Fault {
+// wrongAnswer is a fault of answers: it gets the right oracle, its state and the flow.
+func wrongAnswer(name, rows string, answer func(o *oracle.Oracle, s cluster.State, f api.Flow) bool) Fault {
 	return Fault{Name: name, Rows: rows, begin: func() judgement {
 		return func(s cluster.State) decision {
 			o := oracle.New(s)

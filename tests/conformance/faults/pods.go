@@ -14,7 +14,7 @@ import (
 
 var podFaults = []Fault{
 	option("a pod's own node is not exempt", "39", oracle.AllowNodeTraffic(false)),
-	bent("every node is exempt, not only the pod's own", "40", func(o *oracle.Oracle, s cluster.State, f api.Flow) bool {
+	wrongAnswer("every node is exempt, not only the pod's own", "40", func(o *oracle.Oracle, s cluster.State, f api.Flow) bool {
 		return isNode(s, f.Src) || isNode(s, f.Dst) || o.Allowed(f)
 	}),
 	misread("pods in the host network are selected", "41", pods(func(p *corev1.Pod) {

@@ -52,11 +52,11 @@ var orderFaults = []Fault{
 		}
 		return append(rules, tree{"action": "Deny", peers: []any{tree{"namespaces": tree{}}}})
 	})),
-	bent("a NetworkPolicy of either direction keeps the baseline away", "66", func(o *oracle.Oracle, s cluster.State, f api.Flow) bool {
+	wrongAnswer("a NetworkPolicy of either direction keeps the baseline away", "66", func(o *oracle.Oracle, s cluster.State, f api.Flow) bool {
 		v := o.Verdict(f)
 		return isolatedSomehow(s, v.Egress) && isolatedSomehow(s, v.Ingress)
 	}),
-	bent("a NetworkPolicy keeps the baseline away in the whole namespace", "64", func(o *oracle.Oracle, s cluster.State, f api.Flow) bool {
+	wrongAnswer("a NetworkPolicy keeps the baseline away in the whole namespace", "64", func(o *oracle.Oracle, s cluster.State, f api.Flow) bool {
 		v := o.Verdict(f)
 		return inNamespaceOfPolicy(s, v.Egress) && inNamespaceOfPolicy(s, v.Ingress)
 	}),

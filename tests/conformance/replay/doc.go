@@ -1,7 +1,7 @@
-// Package replay feeds recorded suites to everything that judges flows, and counts
-// where it does not judge as the suite does.
+// Package replay replays recorded suites through the oracle and every renderer, and counts the
+// verdicts that differ from the recorded ones.
 //
-//	conformance.Suite -> Addressing -> Run -> Subject: the oracle, or a fleet over one kind of stack
+//	conformance.Suite -> Addressing -> Run -> Subject: the oracle, or a fleet over one dataplane
 //	                                    |
 //	                                    +-> Result -> tests, report
 //
@@ -10,7 +10,7 @@
 //   - A subject lives as long as a suite: what a step changes comes as changes, also
 //     from one case to the next.
 //   - Nothing is excused. There is no list of known mismatches, what is not asked is
-//     counted with its reason, and so is what a stack cannot see or express.
+//     counted with its reason, and so is what a dataplane cannot see or express.
 //   - A row in which a pod talks to itself expects a permit, whatever the suite says:
 //     Kubernetes leaves no choice there (row 37).
 //   - What a suite does not state is expected from the oracle, and then not asked of

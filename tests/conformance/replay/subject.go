@@ -61,8 +61,8 @@ func (k Kind) Need(t *testing.T) {
 	backends.Kind{Missing: k.Missing}.Need(t)
 }
 
-// Kinds lists every subject that every machine has: the oracle, and a fleet over every such kind of
-// stack.
+// Kinds lists every subject that every machine has: the oracle, and a fleet over every such
+// dataplane.
 func Kinds() []Kind {
 	return slices.DeleteFunc(kinds(backends.Usual()), func(k Kind) bool { return k.Missing != nil })
 }

@@ -138,7 +138,7 @@ func Named(kinds []Kind, name string) (Kind, error) {
 		}
 		known = append(known, k.Name)
 	}
-	return Kind{}, fmt.Errorf("%q is no kind of stack: want %s", name, strings.Join(known, ", "))
+	return Kind{}, fmt.Errorf("%q is no kind of dataplane: want %s", name, strings.Join(known, ", "))
 }
 
 // Each runs a test once for every kind of backend that is to be tested.

@@ -250,7 +250,7 @@ func Eventually(tb TB, what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			tb.Fatalf("waited in vain for %s", what)
+			tb.Fatalf("%s did not happen", what)
 		}
 	}
 }

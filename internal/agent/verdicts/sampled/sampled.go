@@ -1,11 +1,11 @@
-// Package sampled reports verdicts of a VPP, which reports none by itself: it counts what each rule
-// decides, and can trace the next packets of an input node.
+// Package sampled derives verdicts about packets from VPP's rule counters, since VPP reports no
+// packets, and can trace the next packets of an input node.
 //
 // # Invariants
 //
 //   - Counters are read once a second and only while verdicts are wanted. VPP does nothing for it.
 //   - Packets are traced only where settings name input nodes, a few for each second, and not while
-//     VPP holds traces of somebody else when that begins.
+//     VPP holds traces of another owner when that begins.
 package sampled
 
 import (
@@ -55,8 +55,8 @@ func (s *Source) Report(w verdicts.Wanted) error {
 	return nil
 }
 
-// errForeign keeps from clearing what somebody else has traced.
-var errForeign = errors.New("VPP holds traces of somebody else: clear them, and watch again")
+// errForeign keeps from clearing what another process has traced.
+var errForeign = errors.New("VPP has packet traces of another user: clear them (\"clear trace\"), and watch again")
 
 // ruleKey identifies a rule of a table.
 type ruleKey struct {
@@ -239,9 +239,9 @@ func (t *tracer) take(ctx context.Context) []verdicts.Event {
 	return t.source.events(sightings(text))
 }
 
-// fail ends the traces, which somebody who watches anew begins again.
+// fail ends the traces, which a new watch begins again.
 func (t *tracer) fail(err error) {
-	t.source.Log.Warn("packets of VPP are not traced; their rules are counted", "error", err)
+	t.source.Log.Warn("packets of VPP cannot be traced; verdicts come from rule counters", "error", err)
 	t.close()
 }
 

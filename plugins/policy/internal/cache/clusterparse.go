@@ -147,7 +147,7 @@ func (p *parser) clusterPeers(by asked, r *intent.Rule, m *model.ClusterPolicy_R
 		r.Peers = append(r.Peers, peer)
 	}
 	if len(m.GetPeers()) == 0 {
-		unknown = append(unknown, fmt.Errorf("it has no peers that are understood"))
+		unknown = append(unknown, fmt.Errorf("it has no known peers"))
 	}
 	return unknown
 }
@@ -192,7 +192,7 @@ func (p *parser) ruleAction(by asked, m *model.ClusterPolicy_Rule, field string)
 		if by.kind != model.KindBaselineAdminNetworkPolicy {
 			return api.RulePass
 		}
-		p.problem(field+".action", "a %s has nobody to pass to, so the rule denies", by.kind)
+		p.problem(field+".action", "a %s has no lower tier to pass to, so the rule denies", by.kind)
 	case model.ClusterPolicy_ACTION_DENY:
 	default:
 		p.problem(field+".action", "it is not known, so the rule denies")
@@ -202,7 +202,7 @@ func (p *parser) ruleAction(by asked, m *model.ClusterPolicy_Rule, field string)
 
 func (p *parser) clusterPeer(by asked, m *model.ClusterPolicy_Peer) (peer intent.Peer, err error) {
 	if by.direction == api.Ingress && hasNoNames(m) {
-		return peer, fmt.Errorf("it has a peer that is not known: in ingress there are only pods")
+		return peer, fmt.Errorf("it has an unknown kind of peer: ingress rules have only namespaces and pods")
 	}
 	switch v := m.GetPeer().(type) {
 	case *model.ClusterPolicy_Peer_Pods:
@@ -228,7 +228,7 @@ func (p *parser) clusterPeer(by asked, m *model.ClusterPolicy_Peer) (peer intent
 	case *model.ClusterPolicy_Peer_DomainName:
 		return peer, fmt.Errorf("it names a domain, and names are not resolved")
 	}
-	return peer, fmt.Errorf("it has a peer that is not known")
+	return peer, fmt.Errorf("it has an unknown kind of peer")
 }
 
 // hasNoNames reports whether a peer cannot have named ports. An unknown peer may have some; it

@@ -1,5 +1,5 @@
-// Package configurator translates the policies of a pod into two ordered lists of six-tuples and
-// sends them to the renderers.
+// Package configurator translates the policies of a pod into two ordered rule lists, one for each
+// direction, and sends them to the renderers.
 //
 // # Place in the flow
 //

@@ -57,7 +57,7 @@ func (x *ContentAudit) Audit(ctx context.Context, link *Link, m *Mirror, rounds 
 }
 
 // errNotRead is the error of a check of no mirror: there was no commit yet, or the last one failed.
-var errNotRead = errors.New("it is not known what vpp should have: it was not read since the last failure")
+var errNotRead = errors.New("the content of vpp is unknown: it was not read since the last failure")
 
 // Check reads interfaces and all of the renderer's ACLs, and reports what differs from the mirror,
 // which it does not change. It returns how many interfaces and ACLs were read.

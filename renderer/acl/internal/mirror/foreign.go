@@ -11,8 +11,8 @@ import (
 // The effect of a foreign ACL by its position. Our ACLs decide all packets of an interface that has
 // some.
 const (
-	placeFront  = "it stands in front of ours and decides first"
-	placeBehind = "it stands behind ours, which decide everything, and has no effect"
+	placeFront  = "it comes before Sluice's ACLs and decides first"
+	placeBehind = "it comes after Sluice's ACLs, which decide every packet, and has no effect"
 )
 
 // ForeignACL is an ACL of another owner on an interface.

@@ -1,3 +1,3 @@
-// Package pauses limits pauses of VPP: it delays set members, and provides timers for commits that
-// should wait for an idle period.
+// Package pauses bounds the share of time for which changes of ACLs pause VPP's workers: it delays
+// new members of sets, and has timers for commits that should wait for an idle period.
 package pauses

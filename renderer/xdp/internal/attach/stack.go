@@ -110,7 +110,7 @@ func (s *Stack) attachPoint(p point, program *ebpf.Program) (stackProgram, error
 		}
 		return j, nil
 	}
-	return stackProgram{}, errors.New("8 programs of others have the priorities of this point")
+	return stackProgram{}, errors.New("8 other programs have all priorities of this hook")
 }
 
 // Audit attaches all programs anew if another program changed one. It does nothing if the Stack is

@@ -1,6 +1,6 @@
-// Package connections manages the connection table, by which answers of permitted connections pass.
-// The program creates and reads its entries. This package divides the table among endpoints, counts
-// entries, and deletes them.
+// Package connections manages the connection table, which lets replies of permitted connections
+// pass. The program creates and reads its entries. This package divides the table among endpoints,
+// counts entries, and deletes them.
 package connections
 
 import (

@@ -91,7 +91,7 @@ func isBPF(path string) error {
 		return &fs.PathError{Op: "statfs", Path: path, Err: err}
 	}
 	if s.Type != unix.BPF_FS_MAGIC {
-		return fmt.Errorf("%s is in no bpf file system", path)
+		return fmt.Errorf("%s is not in a bpf file system", path)
 	}
 	return nil
 }

@@ -177,7 +177,7 @@ func pinsFolder(path string, private bool) (fs.FileInfo, error) {
 	case info.Mode().Type() == fs.ModeSymlink:
 		return nil, refuse("name the folder that it leads to with --xdp-pins", "%s is a symbolic link", path)
 	case !info.IsDir():
-		return nil, refuse("name another one with --xdp-pins", "%s is no folder", path)
+		return nil, refuse("name another one with --xdp-pins", "%s is not a folder", path)
 	case !private || ok && stat.Uid == 0 && mode&0o077 == 0:
 		return info, nil
 	case !ok || stat.Uid != 0:

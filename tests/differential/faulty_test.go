@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
-// bent is a stack with a fault. What is nil works.
-type bent struct {
+// faulty is a dataplane with a fault. What is nil works.
+type faulty struct {
 	backends.Backend
 	backends.Stateful
 	renderer renderer.Renderer
@@ -25,35 +25,35 @@ type bent struct {
 	restarted int          // operations of a restart
 }
 
-func (b *bent) Renderer() renderer.Renderer {
+func (b *faulty) Renderer() renderer.Renderer {
 	if b.renderer != nil {
 		return b.renderer
 	}
 	return b.Backend.Renderer()
 }
 
-func (b *bent) Verdict(f api.Flow) api.Action {
+func (b *faulty) Verdict(f api.Flow) api.Action {
 	if b.verdict != nil {
 		return b.verdict(f, b.Backend.Verdict(f))
 	}
 	return b.Backend.Verdict(f)
 }
 
-func (b *bent) First(f api.Flow) bool {
+func (b *faulty) First(f api.Flow) bool {
 	if b.first != nil {
 		return b.first(f, b.Stateful.First(f))
 	}
 	return b.Stateful.First(f)
 }
 
-func (b *bent) Reply(f api.Flow) bool {
+func (b *faulty) Reply(f api.Flow) bool {
 	if b.reply != nil {
 		return b.reply(f, b.Stateful.Reply(f))
 	}
 	return b.Stateful.Reply(f)
 }
 
-func (b *bent) Installed() (string, error) {
+func (b *faulty) Installed() (string, error) {
 	text, err := b.Backend.Installed()
 	if b.installed != nil {
 		text = b.installed(text)
@@ -61,33 +61,33 @@ func (b *bent) Installed() (string, error) {
 	return text, err
 }
 
-func (b *bent) Dangling() []string { return append(b.Backend.Dangling(), b.dangling...) }
-func (b *bent) Operations() int    { return b.Backend.Operations() + int(b.extra.Load()) }
+func (b *faulty) Dangling() []string { return append(b.Backend.Dangling(), b.dangling...) }
+func (b *faulty) Operations() int    { return b.Backend.Operations() + int(b.extra.Load()) }
 
-func (b *bent) Restart() error {
+func (b *faulty) Restart() error {
 	b.extra.Add(int64(b.restarted))
 	return b.Backend.Restart()
 }
 
-// bentRenderer passes a changed state to the renderer of a backend.
-type bentRenderer struct {
+// faultyRenderer passes a changed state to the renderer of a backend.
+type faultyRenderer struct {
 	renderer.Renderer
 	txn func(renderer.Txn, bool) renderer.Txn
 }
 
-func (r bentRenderer) NewTxn(resync bool) renderer.Txn {
+func (r faultyRenderer) NewTxn(resync bool) renderer.Txn {
 	return r.txn(r.Renderer.NewTxn(resync), resync)
 }
 
-// bentTxn is a transaction that does not pass everything on. A nil field changes nothing.
-type bentTxn struct {
+// faultyTxn is a transaction that does not pass everything on. A nil field changes nothing.
+type faultyTxn struct {
 	renderer.Txn
 	updateSet func(id api.SetID, added, removed []netip.Prefix)
 	remove    func(api.PodID)
 	commit    func(context.Context) error
 }
 
-func (t bentTxn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
+func (t faultyTxn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	if t.updateSet != nil {
 		t.updateSet(id, added, removed)
 		return
@@ -95,7 +95,7 @@ func (t bentTxn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	t.Txn.UpdateSet(id, added, removed)
 }
 
-func (t bentTxn) Remove(pod api.PodID) {
+func (t faultyTxn) Remove(pod api.PodID) {
 	if t.remove != nil {
 		t.remove(pod)
 		return
@@ -103,30 +103,30 @@ func (t bentTxn) Remove(pod api.PodID) {
 	t.Txn.Remove(pod)
 }
 
-func (t bentTxn) Commit(ctx context.Context) error {
+func (t faultyTxn) Commit(ctx context.Context) error {
 	if t.commit != nil {
 		return t.commit(ctx)
 	}
 	return t.Txn.Commit(ctx)
 }
 
-// bend returns a kind whose stacks have a fault.
-func bend(fault func(*bent)) backends.Kind {
+// faultyKind returns a kind whose dataplanes have a fault.
+func faultyKind(fault func(*faulty)) backends.Kind {
 	kind := backends.All[0]
-	return backends.Kind{Name: "bent " + kind.Name, New: func(prompt func()) (backends.Backend, error) {
+	return backends.Kind{Name: "faulty " + kind.Name, New: func(prompt func()) (backends.Backend, error) {
 		s, err := kind.New(prompt)
 		if err != nil {
 			return nil, err
 		}
-		b := &bent{Backend: s, Stateful: s.(backends.Stateful)}
+		b := &faulty{Backend: s, Stateful: s.(backends.Stateful)}
 		fault(b)
 		return b, nil
 	}}
 }
 
-// rendering makes a fault of a renderer one of its stack.
-func rendering(txn func(*bent, renderer.Txn, bool) renderer.Txn) func(*bent) {
-	return func(b *bent) {
-		b.renderer = bentRenderer{b.Backend.Renderer(), func(t renderer.Txn, resync bool) renderer.Txn { return txn(b, t, resync) }}
+// rendering makes a fault of a renderer one of its dataplane.
+func rendering(txn func(*faulty, renderer.Txn, bool) renderer.Txn) func(*faulty) {
+	return func(b *faulty) {
+		b.renderer = faultyRenderer{b.Backend.Renderer(), func(t renderer.Txn, resync bool) renderer.Txn { return txn(b, t, resync) }}
 	}
 }
