@@ -99,7 +99,7 @@ func TestOutputEscapesNames(t *testing.T) {
 		{"top", "policies"}, {"top", "rules"}, {"top", "pods"}, {"top", "drops"}, {"top", "drops", "-o", "json"}, {"top", "drops", "-o", "wide"},
 		{"watch", "verdicts", "--follow=false"}, {"watch", "verdicts", "--follow=false", "-o", "json"}, {"watch", "verdicts", "--follow=false", "-o", "yaml"},
 		{"watch", "verdicts", evil, "--count", "1"}, {"watch", "verdicts", "--label", evil}, {"top", "drops", "--sort-by", evil}, {"top", "pods", "--from-peer", evil},
-		{"check"}, {"get", "tables"}, {"get", "endpoints"}, {"get", "rules", "--no-headers"}, {"get", "pods", "-l", "a!=b"}, {"get", "pods", "-l", evil}, {"get", evil},
+		{"check"}, {"suggest", "-n", evil}, {"suggest", "-n", "shop", "-f", evil}, {"suggest", "-n", evil, "--manifests", shopDir, "-f", "../../docs/examples/suggest/flows.jsonl"}, {"get", "tables"}, {"get", "endpoints"}, {"get", "rules", "--no-headers"}, {"get", "pods", "-l", "a!=b"}, {"get", "pods", "-l", evil}, {"get", evil},
 		{"describe", "pod", evil + "/" + evil}, {"describe", "policy", evil + "/" + evil}, {"describe", "node", evil}, {"describe", "endpoint", evil + "/" + evil},
 		{"get", "pods", "-o", "name"}, {"get", "pods", "-o", "jsonpath={[0].node}"}, {"get", "pods", "-o", "go-template={{(index . 0).node}}"},
 		{"get", "pods", "-o", evil}, {"get", "pods", "-o", "jsonpath=" + evil}, {"get", "pods", "--sort-by", evil},

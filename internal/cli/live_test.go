@@ -34,7 +34,7 @@ var agents struct {
 }
 
 // start starts an agent, and returns once it enforces.
-func start(manifests string) (*live, error) {
+func start(manifests string, more ...string) (*live, error) {
 	dir, err := os.MkdirTemp("", "sl") // the path of a socket must be short
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func start(manifests string) (*live, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &live{manifests: manifests, socket: filepath.Join(dir, "s"), cancel: cancel, done: make(chan error, 1)}
 	cmd := sluiceagent.NewCommand(&l.out, &l.out)
-	cmd.SetArgs([]string{"dev", "--manifests", manifests, "--api-socket", l.socket})
+	cmd.SetArgs(append([]string{"dev", "--manifests", manifests, "--api-socket", l.socket}, more...))
 	go func() { l.done <- errors.Join(cmd.ExecuteContext(ctx), os.RemoveAll(dir)) }()
 	agents.Lock()
 	agents.running = append(agents.running, l)

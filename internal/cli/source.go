@@ -17,13 +17,13 @@ import (
 // host is what the commands of package connectivity need.
 func (o *options) host() connectivity.Host {
 	return connectivity.Host{
-		Out: o.out, Output: &o.output, Cluster: o.cluster, Patient: o.patient,
+		In: o.in, Out: o.out, Negative: errNegative, Output: &o.output, Cluster: o.cluster, Patient: o.patient,
 		Print:   func(value any, table func(*term.Writer)) error { return o.output.print(o.out, value, table) },
 		Changed: o.withChange,
 		Get:     func(ctx context.Context, path string, out any) error { return o.client().get(ctx, path, out) },
 		Post:    func(ctx context.Context, path string, q, out any) error { return o.client().post(ctx, path, q, out) },
-		Stream: func(ctx context.Context, path string, q any, begun func(), each func(json.RawMessage) error) error {
-			return o.client().Stream(ctx, path, q, false, begun, each)
+		Stream: func(ctx context.Context, path string, q any, last bool, begun func(), each func(json.RawMessage) error) error {
+			return o.client().Stream(ctx, path, q, last, begun, each)
 		},
 	}
 }

@@ -33,7 +33,7 @@ func Matrix(m explain.Manifests, s matrix.Selection) (matrix.Matrix, error) {
 		return matrix.Matrix{}, err
 	}
 	withPorts(endpoints, spec, egressPorts(m.State().Policies))
-	return matrix.Compute(endpoints, s, spec.Allowed), nil
+	return matrix.Compute(endpoints, s, preview.Judge(m)), nil
 }
 
 // Compute compares two states.
@@ -59,6 +59,31 @@ func Join(before, after explain.Manifests, s matrix.Selection, differences []pre
 	c.Differences = slices.DeleteFunc(slices.Clone(differences), func(d preview.Difference) bool { return !isSelected(s, d) })
 	c.mark()
 	return c, nil
+}
+
+// Marked returns the matrix of the state after a change, with the cells that it changes marked.
+// Unlike Compute it does not say why, which takes much less time.
+func Marked(ctx context.Context, before, after explain.Manifests, s matrix.Selection) (matrix.Matrix, error) {
+	pairs, err := preview.Pairs(ctx, before, after, "")
+	if err != nil {
+		return matrix.Matrix{}, err
+	}
+	side := func(workload string) (out preview.Side) {
+		if workload != preview.Outside { // cells outside are compared by their blocks
+			out.Groups = []string{workload}
+		}
+		return out
+	}
+	var differences []preview.Difference
+	for _, p := range pairs {
+		for change, is := range map[preview.Change]bool{preview.Opened: p.Opens, preview.Closed: p.Closes} {
+			if is {
+				differences = append(differences, preview.Difference{Change: change, From: side(p.From), To: side(p.To)})
+			}
+		}
+	}
+	c, err := Join(before, after, s, differences)
+	return c.Is, err
 }
 
 // isSelected reports whether a difference is about a pair that is asked for.

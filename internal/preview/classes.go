@@ -31,6 +31,7 @@ type pod struct {
 	*model.Pod
 	addrs     []netip.Addr
 	policies  []*policy    // that apply to it
+	peer      []int        // numbers of the selectors of peers that match it, sorted
 	treatment string       // all that its verdicts depend on
 	shared    []int        // numbers of the treatments of all pods at addresses that it shares
 	hosts     []netip.Addr // of its node
@@ -86,7 +87,7 @@ func (s *state) describe(v *vocabulary) {
 			match = v.match(candidates, m.GetNamespace(), set, namespaceSet, known)
 			seen[key] = match
 		}
-		p.policies = match.policies
+		p.policies, p.peer = match.policies, match.peer
 		p.treatment = match.text + v.own(s, p)
 		s.pods[id] = p
 	}
@@ -106,11 +107,12 @@ func (s *state) byNamespace() map[string][]*policy {
 // matched is what matches pods with some labels in some namespace.
 type matched struct {
 	policies []*policy
+	peer     []int // numbers of selectors
 	text     string
 }
 
 func (v *vocabulary) match(policies []*policy, namespace string, set, namespaces labels.Set, known bool) (out matched) {
-	var subject, peer []int
+	var subject []int
 	for _, p := range policies {
 		if p.subject.matches(namespace, set, namespaces, known) {
 			out.policies, subject = append(out.policies, p), append(subject, p.number)
@@ -118,11 +120,11 @@ func (v *vocabulary) match(policies []*policy, namespace string, set, namespaces
 	}
 	for i, s := range v.selectors {
 		if s.matches(namespace, set, namespaces, known) {
-			peer = append(peer, i)
+			out.peer = append(out.peer, i)
 		}
 	}
 	slices.Sort(subject)
-	out.text = fmt.Sprint("policies", subject, "peer", peer)
+	out.text = fmt.Sprint("policies", subject, "peer", out.peer)
 	return out
 }
 

@@ -39,15 +39,6 @@ func (c *comparison) has(results []result, f api.Flow, opens bool) bool {
 	return false
 }
 
-// holds reports whether an atom has the port of a flow; what no rule names is in the last one.
-func (a atom) holds(f api.Flow) bool {
-	if a.protocol == api.AnyProtocol {
-		i := slices.Index(withPorts[:], f.Protocol)
-		return i < 0 || a.rest[i]
-	}
-	return a.protocol == f.Protocol && slices.ContainsFunc(a.spans, func(s span) bool { return s.first <= f.DstPort && f.DstPort <= s.last })
-}
-
 // isOf reports whether an address is that of a party in flows with another one.
 func (c *comparison) isOf(p, other party, a netip.Addr) bool {
 	for _, s := range []*state{c.was, c.is} {

@@ -46,6 +46,15 @@ func (a atom) flow(ends ends) api.Flow {
 	return f
 }
 
+// holds reports whether an atom has the port of a flow; what no rule names is in the last one.
+func (a atom) holds(f api.Flow) bool {
+	if a.protocol == api.AnyProtocol {
+		i := slices.Index(withPorts[:], f.Protocol)
+		return i < 0 || a.rest[i]
+	}
+	return a.protocol == f.Protocol && slices.ContainsFunc(a.spans, func(s span) bool { return s.first <= f.DstPort && f.DstPort <= s.last })
+}
+
 // sourcePort is an ephemeral port; no policy looks at it.
 const sourcePort = 49152
 

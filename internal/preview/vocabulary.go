@@ -19,6 +19,7 @@ import (
 type vocabulary struct {
 	ids       map[string]int // numbers of texts
 	selectors []selector     // of peers, by number
+	peers     map[int]int    // numbers of selectors by those of their texts
 	nodes     []labels.Selector
 	blocks    *blockTree // of all rules
 	names     map[string]bool
@@ -27,7 +28,7 @@ type vocabulary struct {
 }
 
 func newVocabulary() *vocabulary {
-	return &vocabulary{ids: map[string]int{}, blocks: newBlockTree(), names: map[string]bool{}, policies: map[int]*policy{}}
+	return &vocabulary{ids: map[string]int{}, blocks: newBlockTree(), names: map[string]bool{}, policies: map[int]*policy{}, peers: map[int]int{}}
 }
 
 // number returns the number of a text, and whether it is new.
@@ -75,8 +76,11 @@ func everyPod(m *model.LabelSelector) labels.Selector {
 // policy is a policy of either state, as far as it tells flows apart.
 type policy struct {
 	number  int
+	id      api.PolicyID // of a NetworkPolicy
 	subject selector
 	ports   [2][]portTerm  // by direction
+	rules   [2][]int       // numbers of the rules of a NetworkPolicy, by direction
+	peers   map[int][]int  // of a NetworkPolicy: numbers of the selectors of pods that a rule names
 	blocks  [2][]blockTerm // of peers that are addresses, by direction
 	nodes   [2]bool        // some peer is a node, by direction
 }
@@ -96,13 +100,17 @@ func (v *vocabulary) networkPolicy(m *model.NetworkPolicy) *policy {
 	if !isNew {
 		return v.policies[n]
 	}
-	p := &policy{number: n, subject: selector{namespace: m.GetNamespace(), pods: compiled(m.GetPodSelector())}}
+	p := &policy{number: n, subject: selector{namespace: m.GetNamespace(), pods: compiled(m.GetPodSelector())}, peers: map[int][]int{}}
+	p.id = api.PolicyID{Kind: api.NetworkPolicy, Namespace: m.GetNamespace(), Name: m.GetName()}
 	v.policies[n] = p
 	for d, rules := range map[api.Direction][]*model.NetworkPolicy_Rule{api.Ingress: m.GetIngress(), api.Egress: m.GetEgress()} {
 		for i, r := range rules {
 			rule, _ := v.number("rule %d %d %d", n, d, i)
+			p.rules[d] = append(p.rules[d], rule)
 			for _, port := range r.GetPorts() {
-				v.port(p, d, rule, port.GetProtocol(), port.GetNumber(), port.GetEndPort(), port.GetName())
+				if !port.GetInvalid() { // else it matches nothing
+					v.port(p, d, rule, port.GetProtocol(), port.GetNumber(), port.GetEndPort(), port.GetName())
+				}
 			}
 			for _, peer := range r.GetPeers() {
 				v.peer(p, d, rule, m.GetNamespace(), peer)
@@ -120,14 +128,16 @@ func (v *vocabulary) peer(p *policy, d api.Direction, rule int, namespace string
 	if m.GetNamespaceSelector() != nil {
 		namespace = ""
 	}
-	if _, isNew := v.number("peer %q %q", namespace, text(m)); !isNew {
-		return
+	n, isNew := v.number("peer %q %q", namespace, text(m))
+	if isNew {
+		s := selector{namespace: namespace, pods: everyPod(m.GetPodSelector())}
+		if m.GetNamespaceSelector() != nil {
+			s.namespaces = compiled(m.GetNamespaceSelector())
+		}
+		v.peers[n] = len(v.selectors)
+		v.selectors = append(v.selectors, s)
 	}
-	s := selector{namespace: namespace, pods: everyPod(m.GetPodSelector())}
-	if m.GetNamespaceSelector() != nil {
-		s.namespaces = compiled(m.GetNamespaceSelector())
-	}
-	v.selectors = append(v.selectors, s)
+	p.peers[rule] = append(p.peers[rule], v.peers[n])
 }
 
 // clusterPolicy adds an admin policy.
@@ -143,7 +153,9 @@ func (v *vocabulary) clusterPolicy(m *model.ClusterPolicy) *policy {
 		for i, r := range rules {
 			rule, _ := v.number("rule %d %d %d", n, d, i)
 			for _, port := range r.GetPorts() {
-				v.port(p, d, rule, port.GetProtocol(), port.GetNumber(), port.GetEndPort(), port.GetName())
+				if !port.GetInvalid() { // else it matches nothing
+					v.port(p, d, rule, port.GetProtocol(), port.GetNumber(), port.GetEndPort(), port.GetName())
+				}
 			}
 			for _, peer := range r.GetPeers() {
 				v.clusterPeer(p, d, rule, peer)

@@ -26,7 +26,7 @@ var units = map[string]string{
 	"api":                                  "Rule TextForms",
 	"deploy/release":                       "Debian PackageVersions RPM Settings Units",
 	"internal/agent":                       "API Audit Bundle Check Cleanup Commit DebugAPI Explain Metrics Readiness Socket Status",
-	"internal/cli":                         "Apply ArgumentErrors Bundle Certificate Completion Connection Connectivity Describe ExitCodes Explain Filters Guides Inject Kinds Kubectl Matrix Output Roles Terminal Top UI Watch",
+	"internal/cli":                         "Apply ArgumentErrors Bundle Certificate Completion Connection Connectivity Describe ExitCodes Explain Filters Guides Inject Kinds Kubectl Matrix Output Roles Suggest Terminal Top UI Watch",
 	"internal/explain":                     "ServiceVerdicts",
 	"internal/oracle":                      "Audit Semantics",
 	"internal/policytest":                  "Services",

@@ -27,7 +27,10 @@ import (
 
 // Host is what the commands need of sluicectl.
 type Host struct {
+	In  io.Reader
 	Out io.Writer
+	// Negative is the error of a command that was successful, and whose answer is no.
+	Negative error
 	// Output is the flag of formats that are no pictures, in which Print prints a value.
 	Output pflag.Value
 	Print  func(value any, table func(*term.Writer)) error
@@ -36,10 +39,11 @@ type Host struct {
 	Cluster func(ctx context.Context, errOut io.Writer, paths []string) (explain.Manifests, error)
 	// Changed returns a state with the objects of files, and without those of others.
 	Changed func(errOut io.Writer, files, gone []string, before explain.Manifests) (explain.Manifests, error)
-	// Get and Post ask the agent, and Stream asks for answers until each returns an error.
+	// Get and Post ask the agent, and Stream asks for answers until each returns an error or, with
+	// last, the agent has no more.
 	Get    func(ctx context.Context, path string, out any) error
 	Post   func(ctx context.Context, path string, question, out any) error
-	Stream func(ctx context.Context, path string, question any, begun func(), each func(json.RawMessage) error) error
+	Stream func(ctx context.Context, path string, question any, last bool, begun func(), each func(json.RawMessage) error) error
 	// Patient has a command wait so long for an answer, unless the command line says how long; 0 is
 	// any time.
 	Patient func(cmd *cobra.Command, d time.Duration)
@@ -47,7 +51,7 @@ type Host struct {
 
 // Commands returns the commands.
 func Commands(h Host) []*cobra.Command {
-	return []*cobra.Command{newMatrix(h), newGraph(h), newUI(h)}
+	return []*cobra.Command{newMatrix(h), newGraph(h), newUI(h), newSuggest(h)}
 }
 
 // pictures are the formats that package graph draws.
@@ -136,13 +140,17 @@ func bundleIn(manifests []string, s *matrix.Selection) ([]string, error) {
 	return append(manifests, bundles...), nil
 }
 
+// states returns the state, and what the change makes of it.
+func (r *run) states(ctx context.Context) (before, after explain.Manifests, err error) {
+	if before, err = r.Cluster(ctx, r.errOut, r.manifests); err == nil {
+		after, err = r.Changed(r.errOut, r.diff, r.gone, before)
+	}
+	return before, after, err
+}
+
 // change compares the state with what the change makes of it.
 func (r *run) change(ctx context.Context) (graph.Change, error) {
-	before, err := r.Cluster(ctx, r.errOut, r.manifests)
-	if err != nil {
-		return graph.Change{}, err
-	}
-	after, err := r.Changed(r.errOut, r.diff, r.gone, before)
+	before, after, err := r.states(ctx)
 	if err != nil {
 		return graph.Change{}, err
 	}
@@ -213,16 +221,28 @@ func (r *run) writeOpen(w *term.Writer, m matrix.Matrix) {
 }
 
 func (r *run) changedMatrix(ctx context.Context) error {
-	c, err := r.change(ctx)
+	if r.output.picture == "dot" || r.output.picture == "mermaid" { // they say on which ports
+		c, err := r.change(ctx)
+		if err != nil {
+			return err
+		}
+		return r.draw(graph.Compare(c.Was, c.Is, c.Differences, graph.Options{}))
+	}
+	before, after, err := r.states(ctx)
 	if err != nil {
 		return err
 	}
-	if r.output.picture != "" {
-		return r.drawMatrix(c.Is, graph.Compare(c.Was, c.Is, c.Differences, graph.Options{}))
+	stop := term.Progress(r.errOut, "compare")
+	m, err := graph.Marked(ctx, before, after, r.selection)
+	if stop(); err != nil {
+		return err
 	}
-	return r.Print(c.Is, func(w *term.Writer) {
-		c.Is.Write(w)
-		r.writeOpen(w, c.Is)
+	if r.output.picture != "" {
+		return r.drawMatrix(m, graph.Graph{})
+	}
+	return r.Print(m, func(w *term.Writer) {
+		m.Write(w)
+		r.writeOpen(w, m)
 	})
 }
 

@@ -186,7 +186,7 @@ func (r remote) Nodes(ctx context.Context) (out []view.NodeEnforcement, err erro
 // Watch implements ui.Agent.
 func (r remote) Watch(ctx context.Context, q view.Watch, begun func(), send func(any) error) error {
 	var unsent error
-	err := r.Stream(ctx, "/v1/verdicts", q, begun, func(line json.RawMessage) error {
+	err := r.Stream(ctx, "/v1/verdicts", q, false, begun, func(line json.RawMessage) error {
 		unsent = send(line)
 		return unsent
 	})
