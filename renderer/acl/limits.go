@@ -24,9 +24,6 @@ const (
 	reasonMemory = "the vswitch has not enough memory for the rules of a pod, with their sets expanded"
 )
 
-// Expansion implements renderer.Expander.
-func (r *Renderer) Expansion() (namespace, node int, perPod bool) { return 1 << 26, 1 << 27, false }
-
 // embeddedVersion is the version prefix of the embedded vswitch, which matches SCTP ports.
 // Everything else is treated as VPP, because the API does not report it. VPP parses only ports of
 // TCP, UDP and ICMP, and takes every SCTP port for 0. There, a rule that permits some SCTP ports
