@@ -95,16 +95,6 @@ type Scope interface {
 	NotApplicable(f api.Flow) string
 }
 
-// Expander is implemented by renderers whose dataplane has no address sets: a rule takes an entry
-// for each address that it names, or more.
-type Expander interface {
-	// Expansion returns how many entries the rules of NetworkPolicies may take, for the pods of a
-	// namespace together and of the node. It does not change. The entries of a list are its rules
-	// times the addresses that they name; if perPod, pods do not share those of equal lists. Lists
-	// beyond the bounds are closed before they reach any renderer.
-	Expansion() (namespace, node int, perPod bool)
-}
-
 // Explainer is implemented by renderers that can explain how their dataplane handles the first
 // packet of a flow.
 type Explainer interface {

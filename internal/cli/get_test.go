@@ -147,8 +147,7 @@ func TestGetShowsSetsByMeaning(t *testing.T) {
 
 var hash = regexp.MustCompile(`\b[0-9a-f]{16}\b`)
 
-// TestGetStatusOfGeneratedCluster: ordinary policies exceed no share of entries, which are counted
-// before equal addresses are united (ADR 0072).
+// TestGetStatusOfGeneratedCluster: ordinary policies exceed no share of entries (ADR 0081).
 func TestGetStatusOfGeneratedCluster(t *testing.T) {
 	code, out, errOut := sluicectl(realCluster(t), "", "get", "status")
 	if code != ExitOK || strings.Contains(out, "dataplane without address sets") {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -49,7 +50,7 @@ var errSplit = errors.New("orientation split needs established: keep, since the 
 // newCache returns the cache for an orientation.
 func newCache(o Orientation) *cache.Pair {
 	if o == Split {
-		return cache.NewSplit()
+		return cache.NewSplit(expand.Bound)
 	}
-	return cache.NewGuarded()
+	return cache.NewGuarded(expand.Bound)
 }

@@ -132,7 +132,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	idle := plan.Empty() && r.pace.turns.since.IsZero()
 	r.pace.compacting = r.pace.idle.Take() && idle
 	if idle && !fresh && len(r.interfaces.pending)+len(r.interfaces.natConflicts) == 0 && !r.flows.isOver() && !r.pace.compacting {
-		r.unenforced.Refused(nil) // refused tables were reverted
+		r.unenforced.Refused(r.cache.Refused()) // refused tables were reverted
 		r.cache.Commit()
 		return nil
 	}
@@ -148,7 +148,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	if err := r.findForeign(ctx); err != nil {
 		return r.fail(err)
 	}
-	r.unenforced.Refused(w.refusals.oversize)
+	r.unenforced.Refused(append(r.cache.Refused(), w.refusals.oversize...))
 	if len(w.refusals.errs) == 0 { // otherwise refused tables are retried with the next change
 		r.cache.Commit()
 	}

@@ -161,7 +161,7 @@ func TestUnenforcedReportsRulesThatDoNotFit(t *testing.T) {
 	for i := range 2000 {
 		many = append(many, netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, byte(i >> 7), byte(i << 1)}), 32))
 	}
-	rule := api.Origin{Policy: api.PolicyID{Namespace: "shop", Name: "crossed"}}
+	rule := api.Origin{Policy: api.PolicyID{Kind: api.AdminNetworkPolicy, Name: "crossed"}} // those of tenants have shares
 	crossed := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.SetNet(5), Dst: api.SetNet(5)}, {}}, [][]api.Origin{{rule}, {rule}})
 	if err := try(t, s.Renderer(), false, func(x renderer.Txn) {
 		x.UpdateSet(5, many, nil)

@@ -27,6 +27,8 @@ type Cache struct {
 	lists lists     // rule lists of the pods
 	sets  sets
 
+	weights weights // without a bound: none
+
 	// Results of the last Compute.
 	combiner combiner
 	entries  entries
@@ -43,7 +45,8 @@ type stale struct {
 	pods    map[api.PodID]*pod // their tables must be rebuilt
 	touched map[membershipChange]struct{}
 	global  bool
-	lists   map[*list]struct{} // opposite lists whose pods changed
+	lists   map[*list]struct{}     // opposite lists whose pods changed
+	sets    map[api.SetID]struct{} // sets whose members changed
 }
 
 // list marks the pods that an opposite list restricts, and the global table, for another look.
@@ -60,6 +63,7 @@ type pod struct {
 	own, opp *list      // nil when unrestricted
 	built    *block     // nil before the first Compute
 	entry    *entry     // nil when the pod has no table
+	weight   *weight    // nil before the first Compute, and without a Bound
 }
 
 // membershipChange is a local address that joined or left a set.
@@ -69,8 +73,8 @@ type membershipChange struct {
 }
 
 // New returns an empty cache. Its local tables contain the rules of the given direction, combined
-// with the rules of the other direction.
-func New(direction api.Direction) *Cache {
+// with the rules of the other direction. At most one bound limits what lists take.
+func New(direction api.Direction, bounds ...Bound) *Cache {
 	o := orientation(direction)
 	c := &Cache{
 		orientation: o,
@@ -78,12 +82,13 @@ func New(direction api.Direction) *Cache {
 		addrs:       addresses{all: make(map[netip.Addr]*address)},
 		lists:       newLists(o),
 		entries:     make(entries),
-		stale:       stale{pods: make(map[api.PodID]*pod), touched: make(map[membershipChange]struct{}), lists: make(map[*list]struct{})},
+		stale:       stale{pods: make(map[api.PodID]*pod), touched: make(map[membershipChange]struct{}), lists: make(map[*list]struct{}), sets: make(map[api.SetID]struct{})},
 		changedPods: make(map[api.PodID]struct{}),
 	}
-	c.sets = sets{mu: &c.mu, all: make(map[api.SetID]*set), changed: make(map[api.SetID]struct{})}
+	c.sets = sets{mu: &c.mu, all: make(map[api.SetID]*set), changed: make(map[api.SetID]struct{}), stale: c.stale.sets}
 	c.combiner = combiner{orientation: o, inSet: c.sets.contain, meets: make(map[pair]traffic.Traffic)}
 	c.installed = newInstalled(o, c.sets.contained)
+	c.weights.bound(c, bounds)
 	return c
 }
 

@@ -111,6 +111,18 @@ func (c *combiner) build(p *pod, shared blocks) *block {
 }
 
 func (c *combiner) blockKey(p *pod) blockKey {
+	k := blockKey{opp: c.key(p, func(l *list, a *address) verdict { return l.verdict(a, c.inSet) })}
+	if p.own != nil {
+		k.own = p.own.inForce(c.orientation.ownRules(p.cfg))
+	}
+	return k
+}
+
+// judged returns what a list says about an address, also if the list is closed.
+func (c *combiner) judged(l *list, a *address) verdict { return l.asked(a, c.inSet) }
+
+// key identifies the results of all opposite lists for the addresses of a pod.
+func (c *combiner) key(p *pod, verdictOf func(*list, *address) verdict) string {
 	var key []byte
 	for _, family := range families(p.addrs) {
 		for _, a := range family {
@@ -118,20 +130,15 @@ func (c *combiner) blockKey(p *pod) blockKey {
 			if len(family) > 1 {
 				key = append(key, a.addr.AsSlice()...)
 			}
-			for n, l := range c.opposites {
-				if v := l.verdict(a, c.inSet); v.allowed != traffic.Everything {
-					key = binary.BigEndian.AppendUint32(append(key, 0), uint32(n))
-					key = binary.BigEndian.AppendUint32(key, uint32(len(v.matches)))
-					key = append(key, v.matches...)
+			for _, l := range c.opposites {
+				if v := verdictOf(l, a); v.allowed != traffic.Everything {
+					key = binary.BigEndian.AppendUint32(append(key, 0), l.id)
+					key = binary.BigEndian.AppendUint32(key, v.class)
 				}
 			}
 		}
 	}
-	k := blockKey{opp: string(key)}
-	if p.own != nil {
-		k.own = c.orientation.ownRules(p.cfg)
-	}
-	return k
+	return string(key)
 }
 
 // families splits sorted addresses into IPv4 and IPv6 and leaves out empty parts.
@@ -164,7 +171,7 @@ func (c *combiner) assemble(p *pod) *block {
 			c.write(b, found[i], a, api.AddrNet(a.addr))
 		}
 	}
-	own := c.orientation.ownRules(p.cfg)
+	own := p.own.inForce(c.orientation.ownRules(p.cfg))
 	switch exceptions := len(b.rules); {
 	case p.own == nil && exceptions == 0:
 		return b
@@ -408,8 +415,8 @@ func (c *combiner) global() *Table {
 	t := &Table{}
 	for _, l := range c.opposites {
 		t.Parts = append(t.Parts, len(t.Rules))
-		origins := c.orientation.oppRules(l.first.cfg)
-		for i, r := range l.rules {
+		origins := l.inForce(c.orientation.oppRules(l.first.cfg))
+		for i, r := range l.inForce(l.origins).Rules() {
 			t.Rules = append(t.Rules, c.orientation.ownPeer().set(r, api.SetNet(l.podsSet)))
 			t.Origins = append(t.Origins, origins.Origins(i))
 		}

@@ -11,12 +11,22 @@ import (
 
 // Compute updates the tables from the staged state and returns the difference to what the dataplane
 // has acknowledged. Without new changes it returns the same plan again.
-func (c *Cache) Compute() Plan {
+func (c *Cache) Compute() Plan { return c.build(c.look()) }
+
+// look finds the pods whose tables are stale, and returns why lists must be closed.
+func (c *Cache) look() map[listKey]string {
 	if c.stale.global {
 		c.combiner.refresh(c.lists.opposites, c.pods, c.addrs.all)
 	}
 	c.applyMembershipChanges()
 	c.markRestricted()
+	c.weights.weigh()
+	return c.weights.excess()
+}
+
+// build makes stale tables. Lists in why are closed.
+func (c *Cache) build(why map[listKey]string) Plan {
+	c.weights.setClosed(why)
 	shared := make(blocks)
 	for _, id := range sortedPods(c.stale.pods) {
 		p := c.stale.pods[id]
@@ -211,7 +221,7 @@ func sortedTables(m map[renderer.Digest]*Table) []*Table {
 func (c *Cache) namedSets() []api.SetID {
 	var out []api.SetID
 	for id := range c.sets.changed {
-		if s := c.sets.all[id]; s != nil && len(s.before) > 0 && (len(c.lists.naming[id]) > 0 || s.derived) {
+		if s := c.sets.all[id]; s != nil && s.hasChanged() && (len(c.lists.naming[id]) > 0 || s.derived) {
 			out = append(out, id)
 		}
 	}

@@ -50,7 +50,7 @@ func (c *Cache) Commit() {
 		renewed[c.installed.pods[id].table] = struct{}{}
 		c.installed.drop(id)
 		if p := c.pods[id]; p != nil {
-			now := installedPod{ips: p.cfg.IPs, own: c.orientation.ownRules(p.cfg), opp: c.orientation.oppRules(p.cfg)}
+			now := installedPod{ips: p.cfg.IPs, own: p.own.inForce(c.orientation.ownRules(p.cfg)), opp: p.opp.inForce(c.orientation.oppRules(p.cfg))}
 			if p.entry != nil {
 				now.table = p.entry.digest
 				renewed[now.table] = struct{}{}

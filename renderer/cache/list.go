@@ -19,6 +19,7 @@ import (
 type list struct {
 	digest renderer.Digest
 	rules  []api.ContivRule
+	id     uint32             // unique in the cache
 	pods   map[api.PodID]*pod // pods that have the list
 	first  *pod               // of an opposite list: its smallest pod, whose origins represent the list
 
@@ -28,10 +29,22 @@ type list struct {
 	byPrefix bart.Table[[]uint32]
 
 	verdicts   []verdict // by address slot
-	byMatches  map[matches]traffic.Traffic
+	byMatches  map[matches]verdict
+	classes    uint32 // distinct results so far
 	isOpposite bool
 	index      int       // of an opposite list: position in combiner.opposites
 	podsSet    api.SetID // of an opposite list: the set of its pods
+
+	listShare
+}
+
+// listShare is what a list takes of the share of its namespaces.
+type listShare struct {
+	origins *renderer.RuleList // of one of its pods
+	entries int
+	sized   bool   // entries is known
+	closed  string // why everything is denied instead; "" when it is not
+	named   map[*renderer.RuleList][]api.Origin
 }
 
 // matches encodes the indexes of the rules whose peer side contains an address, in a form that
@@ -42,6 +55,7 @@ type matches string
 // value means "not computed".
 type verdict struct {
 	known   bool
+	class   uint32 // number of the result within the list
 	matches matches
 	allowed traffic.Traffic
 }
@@ -50,8 +64,8 @@ type verdict struct {
 const maxMemo = 1 << 14
 
 func newList(l *renderer.RuleList, peer side) *list {
-	out := &list{digest: l.Digest(), rules: l.Rules(), pods: make(map[api.PodID]*pod),
-		bySet: make(map[api.SetID][]uint32), byMatches: make(map[matches]traffic.Traffic)}
+	out := &list{digest: l.Digest(), rules: l.Rules(), listShare: listShare{origins: l}, pods: make(map[api.PodID]*pod),
+		bySet: make(map[api.SetID][]uint32), byMatches: make(map[matches]verdict)}
 	for i, r := range l.Rules() {
 		switch n := peer.of(r); {
 		case n.Set != 0:
@@ -99,8 +113,16 @@ func (l *list) match(a netip.Addr, inSet func(api.SetID, netip.Addr) bool) []uin
 	return out
 }
 
-// verdict returns the memoized result of the list for a local address.
+// verdict returns the result of what is in force for the list, for a local address.
 func (l *list) verdict(a *address, inSet func(api.SetID, netip.Addr) bool) verdict {
+	if l.closed != "" {
+		return verdict{known: true, allowed: traffic.Nothing}
+	}
+	return l.asked(a, inSet)
+}
+
+// asked returns the memoized result of the list for a local address, also if the list is closed.
+func (l *list) asked(a *address, inSet func(api.SetID, netip.Addr) bool) verdict {
 	if a.slot < len(l.verdicts) && l.verdicts[a.slot].known {
 		return l.verdicts[a.slot]
 	}
@@ -118,19 +140,20 @@ func (l *list) judge(indexes []uint32) verdict {
 	for _, i := range indexes {
 		key = binary.BigEndian.AppendUint32(key, i)
 	}
-	t, ok := l.byMatches[matches(key)]
+	v, ok := l.byMatches[matches(key)]
 	if !ok {
 		rules := make([]api.ContivRule, len(indexes))
 		for n, i := range indexes {
 			rules[n] = l.rules[i]
 		}
-		t = traffic.Allowed(rules)
 		if len(l.byMatches) >= maxMemo {
 			clear(l.byMatches)
 		}
-		l.byMatches[matches(key)] = t
+		l.classes++
+		v = verdict{known: true, class: l.classes, matches: matches(key), allowed: traffic.Allowed(rules)}
+		l.byMatches[v.matches] = v
 	}
-	return verdict{known: true, matches: matches(key), allowed: t}
+	return v
 }
 
 // forget drops the verdict of a slot.
@@ -150,9 +173,12 @@ func (l *list) rejudge(a *address, inSet func(api.SetID, netip.Addr) bool) bool 
 	return old.matches != l.verdicts[a.slot].matches
 }
 
+// count returns the number of rules.
+func (m matches) count() int { return len(m) / 4 }
+
 // indexes decodes the rule indexes.
 func (m matches) indexes() []uint32 {
-	out := make([]uint32, 0, len(m)/4)
+	out := make([]uint32, 0, m.count())
 	for b := []byte(m); len(b) > 0; b = b[4:] {
 		out = append(out, binary.BigEndian.Uint32(b))
 	}

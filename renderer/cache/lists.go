@@ -12,6 +12,7 @@ type lists struct {
 	opposites   map[renderer.Digest]*list
 	naming      map[api.SetID]map[*list]struct{} // lists by the sets that they name
 	orphans     []*list                          // lists that lost their last pod; a pod may have returned since
+	made        uint32                           // lists so far
 }
 
 func newLists(o orientation) lists {
@@ -25,7 +26,7 @@ func newLists(o orientation) lists {
 func (x *lists) own(rules *renderer.RuleList) *list {
 	l := x.owns[rules.Digest()]
 	if l == nil {
-		l = newList(rules, x.orientation.ownPeer())
+		l = x.list(rules, x.orientation.ownPeer())
 		x.owns[l.digest] = l
 		x.name(l)
 	}
@@ -36,11 +37,19 @@ func (x *lists) own(rules *renderer.RuleList) *list {
 func (x *lists) opposite(rules *renderer.RuleList) *list {
 	l := x.opposites[rules.Digest()]
 	if l == nil {
-		l = newList(rules, x.orientation.oppPeer())
+		l = x.list(rules, x.orientation.oppPeer())
 		l.isOpposite, l.podsSet = true, PodsOf(l.digest)
 		x.opposites[l.digest] = l
 		x.name(l)
 	}
+	return l
+}
+
+// list returns a new list.
+func (x *lists) list(rules *renderer.RuleList, peer side) *list {
+	l := newList(rules, peer)
+	x.made++
+	l.id = x.made
 	return l
 }
 

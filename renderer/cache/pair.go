@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -18,15 +19,20 @@ type Pair struct {
 // NewSplit returns an empty Pair that keeps the directions apart. It is for a dataplane that
 // applies both directions at the interface of the pod: what the pod sends on input, what it
 // receives on output. Nothing is combined, and there is no global table.
-func NewSplit() *Pair { return &Pair{gets: New(api.Egress), sends: New(api.Ingress)} }
+func NewSplit(bounds ...Bound) *Pair {
+	return &Pair{gets: New(api.Egress, bounds...), sends: New(api.Ingress, bounds...)}
+}
 
 // NewGuarded returns an empty Pair whose tables for received traffic decide, as those of a Cache
 // with egress orientation do. In addition, Layout.Senders holds for each pod what is certain to be
 // denied of the packets that it sends: by its own rules, or by those of pods on this node.
-func NewGuarded() *Pair {
-	p := NewSplit()
-	p.combined = true
-	return p
+func NewGuarded(bounds ...Bound) *Pair {
+	s := &Pair{gets: New(api.Egress, bounds...), combined: true}
+	for i := range bounds { // guards are small
+		bounds[i].Entries = nil
+	}
+	s.sends = New(api.Ingress, bounds...)
+	return s
 }
 
 func (s *Pair) each() [2]*Cache { return [2]*Cache{s.gets, s.sends} }
@@ -72,7 +78,16 @@ func (s *Pair) EndResync() {
 // Compute is Cache.Compute for both directions. A pod may have two bindings, one for each
 // direction.
 func (s *Pair) Compute() Plan {
-	gets, sends := s.gets.Compute(), s.sends.Compute()
+	why := maps.Clone(s.gets.look())
+	for key, text := range s.sends.look() {
+		if why == nil {
+			why = make(map[listKey]string)
+		}
+		if why[key] == "" {
+			why[key] = text
+		}
+	}
+	gets, sends := s.gets.build(why), s.sends.build(why)
 	out := Plan{
 		Added: slices.Concat(gets.Added, sends.Added), Replaced: slices.Concat(gets.Replaced, sends.Replaced),
 		Removed: slices.Concat(gets.Removed, sends.Removed), Bindings: slices.Concat(gets.Bindings, sends.Bindings),
@@ -84,6 +99,14 @@ func (s *Pair) Compute() Plan {
 	slices.Sort(out.Sets)
 	out.Sets = slices.Compact(out.Sets)
 	return out
+}
+
+// Refused is Cache.Refused for both directions.
+func (s *Pair) Refused() []renderer.Unenforced {
+	if s.combined {
+		return s.gets.Refused() // it has all lists
+	}
+	return append(s.gets.Refused(), s.sends.Refused()...)
 }
 
 // Commit is Cache.Commit for both directions.

@@ -20,8 +20,9 @@ type set struct {
 	nets  bart.Lite
 
 	// before holds every prefix that changed since the last Commit, and whether it was a member
-	// then.
+	// then. It is nil for a set that is new since then and had no members.
 	before map[netip.Prefix]bool
+	isNew  bool
 
 	// sorted holds all members in order, except the prefixes in late, which changed since sorted
 	// was made. It is made on first use.
@@ -35,7 +36,7 @@ type set struct {
 // all members.
 const maxLate = 64
 
-func newSet() *set { return &set{hosts: make(map[netip.Addr]struct{})} }
+func newSet() *set { return &set{hosts: make(map[netip.Addr]struct{}), isNew: true} }
 
 func (s *set) len() int { return len(s.hosts) + s.nets.Size() }
 
@@ -52,14 +53,7 @@ func (s *set) put(p netip.Prefix, member bool) bool {
 	if s.has(p) == member {
 		return false
 	}
-	if s.before == nil {
-		s.before = make(map[netip.Prefix]bool)
-	}
-	if _, ok := s.before[p]; !ok {
-		s.before[p] = !member
-	} else if s.before[p] == member {
-		delete(s.before, p) // unchanged since Commit
-	}
+	s.note(p, member)
 	switch {
 	case !prefixes.IsHost(p) && member:
 		s.nets.Insert(p)
@@ -79,6 +73,24 @@ func (s *set) put(p netip.Prefix, member bool) bool {
 	return true
 }
 
+// note records what a prefix was at the last Commit.
+func (s *set) note(p netip.Prefix, member bool) {
+	if s.isNew {
+		return
+	}
+	if s.before == nil {
+		s.before = make(map[netip.Prefix]bool)
+	}
+	if _, ok := s.before[p]; !ok {
+		s.before[p] = !member
+	} else if s.before[p] == member {
+		delete(s.before, p) // unchanged since Commit
+	}
+}
+
+// hasChanged reports whether the members differ from those at the last Commit.
+func (s *set) hasChanged() bool { return len(s.before) > 0 || s.isNew && s.len() > 0 }
+
 // contains reports whether the address is in the staged set.
 func (s *set) contains(a netip.Addr) bool {
 	if _, ok := s.hosts[a]; ok {
@@ -89,6 +101,9 @@ func (s *set) contains(a netip.Addr) bool {
 
 // contained reports whether the address was in the set at the last Commit.
 func (s *set) contained(a netip.Addr) bool {
+	if s.isNew {
+		return false
+	}
 	if was, ok := s.before[prefixes.Host(a)]; ok && was {
 		return true
 	}
@@ -175,6 +190,7 @@ type sets struct {
 	mu      *sync.RWMutex // held while sets change
 	all     map[api.SetID]*set
 	changed map[api.SetID]struct{} // since the last Commit
+	stale   map[api.SetID]struct{} // since the last Compute
 }
 
 // of returns a set and creates it if it is missing.
@@ -196,7 +212,7 @@ func (x *sets) put(id api.SetID, s *set, p netip.Prefix, member bool) bool {
 	if !s.put(p, member) {
 		return false
 	}
-	x.changed[id] = struct{}{}
+	x.changed[id], x.stale[id] = struct{}{}, struct{}{}
 	return true
 }
 
@@ -217,7 +233,7 @@ func (x *sets) contained(id api.SetID, a netip.Addr) bool {
 func (x *sets) commit() {
 	for id := range x.changed {
 		s := x.all[id]
-		s.before = nil
+		s.before, s.isNew = nil, false
 		if s.len() == 0 {
 			delete(x.all, id)
 		}

@@ -74,7 +74,7 @@ func (w *world) listPermits(l *renderer.RuleList, f api.Flow) bool {
 }
 
 // fill stages the whole world in an empty cache.
-func (w *world) fill(c *Cache) {
+func (w *world) fill(c Staged) {
 	for id, cfg := range w.pods {
 		c.SetPod(id, cfg)
 	}
@@ -154,7 +154,8 @@ func (l genLists) config(t *rapid.T) renderer.PodConfig {
 }
 
 func genPod(t *rapid.T) api.PodID {
-	return api.PodID{Namespace: "ns", Name: fmt.Sprint("p", rapid.IntRange(0, 7).Draw(t, "pod"))}
+	n := rapid.IntRange(0, 7).Draw(t, "pod")
+	return api.PodID{Namespace: fmt.Sprint("ns", n%3), Name: fmt.Sprint("p", n)}
 }
 
 func genMember(t *rapid.T) netip.Prefix {
@@ -166,7 +167,7 @@ func genMember(t *rapid.T) netip.Prefix {
 }
 
 // step applies one random change to the world and to the caches.
-func (w *world) step(t *rapid.T, lists genLists, caches ...*Cache) {
+func (w *world) step(t *rapid.T, lists genLists, caches ...Staged) {
 	switch rapid.IntRange(0, 5).Draw(t, "kind of step") {
 	case 0:
 		id := genPod(t)

@@ -39,8 +39,7 @@ func (x *expander) content(t *cache.Table) (content, error) {
 			continue
 		}
 		src, dst := x.nets.Of(r.Src), x.nets.Of(r.Dst)
-		count := len(src[0])*len(dst[0]) + len(src[1])*len(dst[1])
-		if len(rules)+count > maxRules {
+		if len(rules)+pairs(src, dst) > maxRules {
 			return content{}, fmt.Errorf("table %s: more than %d rules: %w", t.Name(), maxRules, ErrTooLarge)
 		}
 		for family := range src {

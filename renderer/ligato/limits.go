@@ -1,6 +1,10 @@
 package ligato
 
-import "github.com/sluice-net/sluice/renderer"
+import (
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/cache"
+)
 
 // The reasons that are reported for rules that are not enforced exactly.
 const (
@@ -11,5 +15,19 @@ const (
 // Unenforced implements renderer.Reporter.
 func (r *Renderer) Unenforced() []renderer.Unenforced { return r.published.Load().unenforced }
 
-// Expansion implements renderer.Expander.
-func (r *Renderer) Expansion() (namespace, node int, perPod bool) { return 1 << 26, 1 << 27, false }
+// namespaceRules is how many rules the lists of a namespace's pods may take, and nodeRules those of
+// all pods. Pods with equal tables share them. A rule takes about 250 bytes.
+const (
+	namespaceRules = 1 << 17
+	nodeRules      = 2 * namespaceRules
+)
+
+// count returns how many rules of the agent the rules of a list become.
+func count(rules []api.ContivRule, _ bool, nets *cache.Nets) (n int) {
+	for _, r := range rules {
+		n += pairs(nets.Of(r.Src), nets.Of(r.Dst))
+	}
+	return n
+}
+
+func pairs(src, dst cache.Families) int { return len(src[0])*len(dst[0]) + len(src[1])*len(dst[1]) }

@@ -83,7 +83,6 @@ var (
 	_ renderer.Explainer = (*Renderer)(nil)
 	_ renderer.Reporter  = (*Renderer)(nil)
 	_ renderer.Inspector = (*Renderer)(nil)
-	_ renderer.Expander  = (*Renderer)(nil)
 )
 
 // New returns a renderer. It starts nothing, and reads nothing before the first Commit.
@@ -105,7 +104,7 @@ func New(o Options) (*Renderer, error) {
 		return nil, fmt.Errorf("ligato: %w", err)
 	}
 	r := &Renderer{
-		options: o, prefix: aclPrefix(o.Prefix, o.Label), infra: infraRules(infra), log: o.Log, cache: cache.New(api.Egress),
+		options: o, prefix: aclPrefix(o.Prefix, o.Label), infra: infraRules(infra), log: o.Log, cache: cache.New(api.Egress, cache.Bound{Namespace: namespaceRules, Node: nodeRules, Entries: count}),
 		contents: make(map[renderer.Digest]content), unenforced: cache.NewUnenforcedTracker(reasonSCTP, namesLostPort),
 	}
 	r.publish(nil)
@@ -151,7 +150,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 		return err
 	}
 	r.pending = w.pending
-	r.unenforced.Refused(w.oversize)
+	r.unenforced.Refused(append(r.cache.Refused(), w.oversize...))
 	if len(w.refused) > 0 {
 		w.dropTrial() // tables that are too large are retried with the next change
 	} else {

@@ -13,8 +13,8 @@ import (
 // line is a rule of an ordered table for one transport and family. The first match decides.
 type line struct {
 	peers  []netip.Prefix
-	ports  []uint16
-	others bool // the line matches all ports except these
+	ports  []uint16 // sorted
+	others bool     // the line matches all ports except these
 	action api.Action
 }
 
@@ -22,7 +22,10 @@ type line struct {
 func (l line) any() bool { return l.others && len(l.ports) == 0 }
 
 // matches reports whether the line matches a port. Port 0 means the ports that no line lists.
-func (l line) matches(port uint16) bool { return slices.Contains(l.ports, port) != l.others }
+func (l line) matches(port uint16) bool {
+	_, listed := slices.BinarySearch(l.ports, port)
+	return listed != l.others
+}
 
 // compile returns rules whose most specific match decides in the same way as the first match of the
 // lines. The last line must match everything. The result depends only on what the lines decide, not
@@ -33,7 +36,9 @@ func (l line) matches(port uint16) bool { return slices.Contains(l.ports, port) 
 // addresses, with the action of top. Further rules match one port of any addresses, with the action
 // of bulk rules. An exception is never within a further rule. So it does not matter in which of the
 // rules that contain it VPP looks for it, and rules with the same action may overlap.
-func compile(lines []line, family int) rules {
+//
+// It stops once there are more than the given number of rules; the result is then incomplete.
+func compile(lines []line, family, most int) rules {
 	rest := lines[len(lines)-1].action
 	out := rules{}
 	if rest == api.Deny {
@@ -41,12 +46,21 @@ func compile(lines []line, family int) rules {
 	}
 	bulk := region(lines, 0, family, rest)
 	for _, p := range bulk.Prefixes() {
+		if len(out) > most {
+			break
+		}
 		out[place{p, 0}] = opposite(rest)
 	}
 	for _, class := range portClasses(lines) {
+		if len(out) > most {
+			break
+		}
 		only := region(lines, class[0], family, rest)
 		exceptions, further := difference(bulk, only).Prefixes(), cover(only, bulk)
 		for _, port := range class {
+			if len(out) > most {
+				break
+			}
 			for _, p := range exceptions {
 				out[place{p, port}] = rest
 			}

@@ -37,6 +37,7 @@ func (w *wanted) originOf(s section) string {
 // as long as nothing changes.
 type compiler struct {
 	can  expressible
+	most int // rules of a section
 	made map[wantedKey]*wanted
 }
 
@@ -45,13 +46,28 @@ func (c *compiler) wanted(key wantedKey, table []api.ContivRule, peer side, nets
 	w, ok := c.made[key]
 	if !ok {
 		lines := c.can.lines(table, peer, key.transport, key.family, nets, free)
-		w = &wanted{rules: compile(lines, key.family), origin: origin, origins: origins}
+		w = &wanted{rules: compile(lines, key.family, c.most), origin: origin, origins: origins}
 		if len(w.rules) == 0 {
 			w = nil
 		}
 		c.made[key] = w
 	}
 	return w
+}
+
+// count returns how many rules a list becomes for one pod; a section counts as Options.MaxRules and
+// one more if it has too many.
+func (c *compiler) count(rules []api.ContivRule, own bool, nets *cache.Nets) (n int) {
+	peer := source
+	if own {
+		peer = destination
+	}
+	for _, transport := range transports {
+		for family := range tops {
+			n += min(len(compile(c.can.lines(rules, peer, transport, family, nets, nil), family, c.most)), c.most+1)
+		}
+	}
+	return n
 }
 
 // forget drops the rules that depend on sets that change.

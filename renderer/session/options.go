@@ -33,9 +33,12 @@ const (
 	DefaultMaxRules = 16384
 )
 
-// Expansion implements renderer.Expander. VPP takes one message for each rule, and compares it with
-// others.
-func (r *Renderer) Expansion() (namespace, node int, perPod bool) { return 1 << 26, 1 << 27, true }
+// namespaceRules is how many session rules the lists of a namespace's pods may take, and nodeRules
+// those of all pods that are on the host stack of VPP.
+const (
+	namespaceRules = 1 << 17
+	nodeRules      = 2 * namespaceRules
+)
 
 // Ports is the byte order in which the vswitch keeps the ports of session rules.
 type Ports uint8

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"testing"
@@ -114,7 +115,7 @@ func TestPlanStepsDecideAsBeforeOrAfter(t *testing.T) {
 		tables := [][]line{{{peers: []netip.Prefix{tops[b.family].peer}, others: true, action: api.Permit}}}
 		for range rapid.IntRange(1, 4).Draw(t, "tables") {
 			lines := drawLines(t, b.family)
-			want := compile(lines, b.family)
+			want := compile(lines, b.family, math.MaxInt)
 			steps, result := plan(have, want, b.family)
 			stop := len(steps)
 			if rapid.IntRange(0, 2).Draw(t, "stops when 0") == 0 {
@@ -138,7 +139,7 @@ func TestPlanStepsDecideAsBeforeOrAfter(t *testing.T) {
 					}
 				}
 			}
-			if left, _ := plan(result, compile(lines, b.family), b.family); len(left) > 0 {
+			if left, _ := plan(result, compile(lines, b.family, math.MaxInt), b.family); len(left) > 0 {
 				t.Fatalf("the same again takes %v", left)
 			}
 			if got := b.read(); !equal(got, result) {

@@ -27,6 +27,9 @@ func (p *pods) onStack() []api.PodID {
 	return slices.SortedFunc(maps.Keys(p.namespaces), api.PodID.Compare)
 }
 
+// isOnStack reports whether a pod has a namespace.
+func (p *pods) isOnStack(pod api.PodID) bool { return len(p.namespaces[pod]) > 0 }
+
 // spaces returns the namespaces of all pods.
 func (p *pods) spaces() []uint32 { return slices.Concat(slices.Collect(maps.Values(p.namespaces))...) }
 

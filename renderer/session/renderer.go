@@ -48,7 +48,6 @@ var (
 	_ renderer.Scope     = (*Renderer)(nil)
 	_ renderer.Reporter  = (*Renderer)(nil)
 	_ renderer.Inspector = (*Renderer)(nil)
-	_ renderer.Expander  = (*Renderer)(nil)
 )
 
 // New returns a renderer without waiting for the vswitch. The caller must call Close.
@@ -64,10 +63,11 @@ func New(o Options) (*Renderer, error) {
 	}
 	can := expressible{o.MaxPorts}
 	r := &Renderer{
-		options: o, log: o.Log, cache: cache.New(api.Ingress), pods: pods{own: map[api.PodID][]netip.Addr{}},
-		compiler: compiler{can, map[wantedKey]*wanted{}}, holders: holders{}, unenforced: cache.NewUnenforcedTracker(can.reason(), can.loses),
+		options: o, log: o.Log, pods: pods{own: map[api.PodID][]netip.Addr{}},
+		compiler: compiler{can, o.MaxRules, map[wantedKey]*wanted{}}, holders: holders{}, unenforced: cache.NewUnenforcedTracker(can.reason(), can.loses),
 		audits: audits{every: o.Audit, drifts: map[string]uint64{driftRule: 0}},
 	}
+	r.cache = cache.New(api.Ingress, cache.Bound{Namespace: namespaceRules, Node: nodeRules, Entries: r.compiler.count, Has: r.pods.isOnStack})
 	if r.link, err = dial(o); err != nil {
 		return nil, err
 	}
@@ -173,8 +173,13 @@ func (r *Renderer) commit(ctx context.Context, hasChanges bool) error {
 		r.revoked.tightened() // unknown connections may have opened while foreign changes were in force
 	}
 	r.complete = false
+	before := r.pods.namespaces
 	if err := r.look(ctx, fresh); err != nil {
 		return r.fail(err)
+	}
+	if !maps.EqualFunc(before, r.pods.namespaces, slices.Equal) {
+		r.cache.Recount()
+		plan = r.cache.Compute()
 	}
 	r.compiler.forget(r.cache, plan.Sets)
 	d := r.want()
@@ -182,7 +187,7 @@ func (r *Renderer) commit(ctx context.Context, hasChanges bool) error {
 		return r.fail(err)
 	}
 	r.audits.findForeign(r.mirror, r.holders, r.log)
-	r.unenforced.Refused(d.oversize)
+	r.unenforced.Refused(append(r.cache.Refused(), d.oversize...))
 	if err := r.revoke(ctx); err != nil {
 		return r.fail(err)
 	}

@@ -11,7 +11,9 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
+	"github.com/sluice-net/sluice/renderer/xdp/compile"
 	"github.com/sluice-net/sluice/renderer/xdp/internal/attach"
 	"github.com/sluice-net/sluice/renderer/xdp/internal/connections"
 	"github.com/sluice-net/sluice/renderer/xdp/internal/loader"
@@ -31,6 +33,14 @@ func (k *Kernel) ReleasePins() error {
 }
 
 // Generation and SetGeneration read and set the generation that packets read.
+// Inherit makes Ask ask about what an earlier process left in force, finished or not.
+func (k *Kernel) Inherit() error { return k.maps.Adopt(k.attached.Programs()) }
+
+// Ask is Permits also for endpoints that this process has not attached.
+func (k *Kernel) Ask(id uint32, dir compile.Direction, f api.Flow) (bool, error) {
+	return k.run(bpf.SluiceProgAskTo, bpf.SluiceProgAskFrom, id, dir, Frame(f, false))
+}
+
 func (k *Kernel) Generation() uint32     { return *k.history.Generation() }
 func (k *Kernel) SetGeneration(g uint32) { *k.history.Generation() = g }
 

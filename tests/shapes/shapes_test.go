@@ -20,27 +20,28 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 	"github.com/sluice-net/sluice/tests/leaks"
 	"github.com/sluice-net/sluice/tests/shapes"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// node is the plugin of a node whose kernel is in the heap.
+// node is the plugin of a node.
 type node struct {
-	t      *testing.T
-	plugin *policy.Plugin
-	xdp    *xdp.Renderer
-	state  oracle.State
-	local  map[netip.Addr]string // namespaces of the pods of the node
+	t       *testing.T
+	plugin  *policy.Plugin
+	xdp     *xdp.Renderer // its kernel is in the heap; nil for another dataplane
+	verdict func(api.Flow) (api.Action, error)
+	streams bool // it decides about TCP and UDP only
+	state   oracle.State
+	local   map[netip.Addr]string // namespaces of the pods of the node
 }
 
 func newNode(t *testing.T, memory uint64) *node {
 	t.Helper()
-	n := &node{t: t, local: map[netip.Addr]string{}}
 	ids := map[api.PodID]uint32{}
-	var err error
-	n.xdp, err = xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), PolicyMemory: memory, Turn: time.Microsecond, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
+	x, err := xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), PolicyMemory: memory, Turn: time.Microsecond, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
 		if ids[pod] == 0 {
 			ids[pod] = uint32(len(ids) + 1)
 		}
@@ -49,12 +50,20 @@ func newNode(t *testing.T, memory uint64) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.plugin = policy.New(policy.Deps{Node: shapes.Node, Renderers: []renderer.Renderer{n.xdp}})
+	n := newNodeOf(t, x, x.Verdict, x.Close)
+	n.xdp = x
+	return n
+}
+
+// newNodeOf returns a node with a renderer.
+func newNodeOf(t *testing.T, r renderer.Renderer, verdict func(api.Flow) (api.Action, error), end func() error) *node {
+	t.Helper()
+	n := &node{t: t, local: map[netip.Addr]string{}, verdict: verdict, plugin: policy.New(policy.Deps{Node: shapes.Node, Renderers: []renderer.Renderer{r}})}
 	if err := errors.Join(n.plugin.Init(), n.plugin.AfterInit()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(n.plugin.Close(), n.xdp.Close()); err != nil {
+		if err := errors.Join(n.plugin.Close(), end()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -96,21 +105,15 @@ func (n *node) check(flows int, closed string) (denied int) {
 	o := oracle.New(n.state)
 	for _, f := range cluster.FlowSpace(n.state).Random(cluster.NewRand(7), flows) {
 		namespace, ok := n.local[f.Dst]
-		if !ok {
+		if !ok || n.streams && f.Protocol != api.TCP && f.Protocol != api.UDP {
 			continue
 		}
-		got, err := n.xdp.Verdict(f)
+		got, err := n.verdict(f)
 		if err != nil {
 			n.t.Fatal(err)
 		}
-		explained := api.Permit
-		for _, d := range n.xdp.Explain(f) {
-			if d.Action == api.Deny {
-				explained = api.Deny
-			}
-		}
-		if explained != got {
-			n.t.Fatalf("%s is %s, and explained as %s", f, got, explained)
+		if n.xdp != nil {
+			n.explains(f, got)
 		}
 		switch want := o.Allowed(f); {
 		case got == api.Permit && !want || got == api.Deny && want && namespace != closed:
@@ -120,6 +123,20 @@ func (n *node) check(flows int, closed string) (denied int) {
 		}
 	}
 	return denied
+}
+
+// explains checks that a verdict is explained.
+func (n *node) explains(f api.Flow, got api.Action) {
+	n.t.Helper()
+	explained := api.Permit
+	for _, d := range n.xdp.Explain(f) {
+		if d.Action == api.Deny {
+			explained = api.Deny
+		}
+	}
+	if explained != got {
+		n.t.Fatalf("%s is %s, and explained as %s", f, got, explained)
+	}
 }
 
 // small is a size at which the specification can be asked.
@@ -169,18 +186,55 @@ func TestShapesBeyondShareAffectNoOther(t *testing.T) {
 			if n.check(200, shapes.Tenant); n.plugin.Status().Unenforced == 0 {
 				t.Fatal("nothing is refused")
 			}
-			state, err := n.plugin.Snapshot(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, p := range state.Problems {
-				if p.Class != api.ClassLimit || !strings.Contains(p.Object, " "+shapes.Tenant+"/") || !strings.Contains(p.Reason, "of namespace tenant ") {
-					t.Errorf("it is reported as %+v", p)
-				}
-			}
+			n.blames(shapes.Tenant)
 			n.apply(false, false, shapes.Bystanding())
 			denied := n.check(200, shapes.Tenant)
 			t.Logf("%d of 200 flows are denied because of the share", denied)
+			n.apply(false, true, shapes.Policies(objects)...)
+			n.state.Policies = nil
+			n.state.Add(shapes.Bystanding())
+			n.check(200, "")
+			if left := n.plugin.Status().Unenforced; left > 0 {
+				t.Errorf("%d policies are refused after they are gone", left)
+			}
+		})
+	}
+}
+
+// blames checks that all problems are limits of a namespace.
+func (n *node) blames(tenant string) {
+	n.t.Helper()
+	state, err := n.plugin.Snapshot(n.t.Context())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, p := range state.Problems {
+		if p.Class != api.ClassLimit || !strings.Contains(p.Object, " "+tenant+"/") || !strings.Contains(p.Reason, "of namespace "+tenant+" ") {
+			n.t.Errorf("it is reported as %+v", p)
+		}
+	}
+}
+
+// TestShapesWithoutAddressSetsAffectNoOther is the same in dataplanes in which a rule takes an
+// entry for each address.
+func TestShapesWithoutAddressSetsAffectNoOther(t *testing.T) {
+	for _, name := range []string{"acl", "session"} {
+		t.Run(name, func(t *testing.T) {
+			i := slices.IndexFunc(backends.All, func(k backends.Kind) bool { return k.Name == name })
+			b, err := backends.All[i].New(func() {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := newNodeOf(t, b.Renderer(), func(f api.Flow) (api.Action, error) { return b.Verdict(f), nil }, b.Close)
+			n.streams = name == "session"
+			objects := shapes.PortListsByClasses(40)
+			n.apply(true, false, append(objects, shapes.Bystander())...)
+			if n.check(100, shapes.Tenant); n.plugin.Status().Unenforced == 0 {
+				t.Fatal("nothing is refused")
+			}
+			n.blames(shapes.Tenant)
+			n.apply(false, false, shapes.Bystanding())
+			n.check(200, shapes.Tenant)
 			n.apply(false, true, shapes.Policies(objects)...)
 			n.state.Policies = nil
 			n.state.Add(shapes.Bystanding())

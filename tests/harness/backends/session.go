@@ -209,14 +209,14 @@ type hosted struct {
 
 var (
 	_ renderer.Explainer = hosted{}
-	_ renderer.Expander  = hosted{}
+	_ renderer.Reporter  = hosted{}
 )
 
 // Explain implements renderer.Explainer.
 func (h hosted) Explain(f api.Flow) []renderer.Decision { return h.s.Rules.Explain(f) }
 
-// Expansion implements renderer.Expander.
-func (h hosted) Expansion() (namespace, node int, perPod bool) { return h.s.Rules.Expansion() }
+// Unenforced implements renderer.Reporter.
+func (h hosted) Unenforced() []renderer.Unenforced { return h.s.Rules.Unenforced() }
 
 func (h hosted) NewTxn(resync bool) renderer.Txn {
 	h.s.mu.Lock()

@@ -32,7 +32,7 @@ type Configurator struct {
 	sizes    map[api.SetID]int      // number of members of each of the processor's sets
 	refused  map[api.SetID]struct{} // sets of the processor whose ID is that of a derived set
 	waiting  map[api.PodID]waiting  // pods whose new rules the renderers do not have yet
-	shares   shares
+	shares   tenants
 	batch    int                          // BatchPairs
 	steps    int                          // draftSteps
 	draft    *draft                       // of a pod that waits; nil for none
@@ -63,15 +63,12 @@ func New(o Options) *Configurator {
 		pods:     map[api.PodID]*podState{},
 		sizes:    map[api.SetID]int{},
 		refused:  map[api.SetID]struct{}{},
-		shares:   newShares(o.Renderers),
+		shares:   newTenants(),
 		batch:    BatchPairs,
 		steps:    draftSteps,
 		retained: map[api.SetID][]netip.Prefix{},
 	}
-	c.interner = newInterner(!o.DenyNode, nil)
-	if len(c.shares.bounds) > 1 {
-		c.interner.sizes = c.sizes
-	}
+	c.interner = newInterner(!o.DenyNode)
 	if c.members == nil {
 		c.members = noSets{}
 	}
@@ -197,10 +194,8 @@ func (c *Configurator) updateSize(id api.SetID, added, removed int) (accepted bo
 		c.refused[id] = struct{}{}
 		return false
 	}
-	before := c.sizes[id]
 	if c.sizes[id] += added - removed; c.sizes[id] <= 0 {
 		delete(c.sizes, id)
 	}
-	c.shares.changed = c.interner.resize(id, before) || c.shares.changed
 	return true
 }

@@ -130,8 +130,8 @@ func TestConfiguratorHasNoHistory(t *testing.T) {
 		c, one, two := pair(t)
 		c.batch = rapid.SampledFrom([]int{BatchPairs, 1, 4}).Draw(t, "pairs of a batch")
 		c.steps = rapid.SampledFrom([]int{draftSteps, 1, 3}).Draw(t, "steps of a draft")
-		bounds := drawBounds(t)
-		c.bound(bounds)
+		c.shares.share = rapid.SampledFrom([]int{NamespacePairs, 3, 8, 16}).Draw(t, "pairs of a namespace")
+		c.shares.node = rapid.SampledFrom([]int{NodePairs, 5, 20}).Draw(t, "pairs of the node")
 		w := world{pods: map[int][]*api.ContivPolicy{}, sets: map[api.SetID]netip.Prefix{}}
 		library := [][]*api.ContivPolicy{nil, {spread("p", 1)}, {spread("p", 2)}, drawPolicies(t), drawPolicies(t)}
 		for range rapid.IntRange(1, 10).Draw(t, "transactions") {
@@ -150,7 +150,7 @@ func TestConfiguratorHasNoHistory(t *testing.T) {
 			}
 		}
 		fresh, want, _ := pair(t)
-		fresh.bound(bounds)
+		fresh.shares.share, fresh.shares.node = c.shares.share, c.shares.node
 		txn := fresh.NewTxn(true)
 		w.tell(txn)
 		if err := txn.Commit(context.Background()); err != nil {
@@ -168,22 +168,6 @@ func TestConfiguratorHasNoHistory(t *testing.T) {
 			t.Fatal(diff)
 		}
 	})
-}
-
-// drawBounds draws bounds of pairs, and of entries.
-func drawBounds(t *rapid.T) []bound {
-	pairs := newShares(nil).bounds[0]
-	pairs.namespace = rapid.SampledFrom([]int{NamespacePairs, 3, 8, 16}).Draw(t, "pairs of a namespace")
-	pairs.node = rapid.SampledFrom([]int{NodePairs, 5, 20}).Draw(t, "pairs of the node")
-	return []bound{pairs, entriesBound(
-		rapid.SampledFrom([]int{1000, 3, 8, 16}).Draw(t, "entries of a namespace"),
-		rapid.SampledFrom([]int{1000, 5, 20}).Draw(t, "entries of the node"),
-		rapid.Bool().Draw(t, "entries per pod"),
-	)}
-}
-
-func (c *Configurator) bound(b []bound) {
-	c.shares.bounds, c.interner.sizes = b, c.sizes
 }
 
 // world is the desired state of a Configurator.

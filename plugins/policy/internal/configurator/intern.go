@@ -19,8 +19,6 @@ type interner struct {
 	bySlice       map[sliceID]*profile
 	byKey         map[string]*profile
 	lists         map[listKey]*list
-	sizes         map[api.SetID]int // number of members of sets; nil if no renderer counts entries
-	naming        map[api.SetID]map[*profile]bool
 	derived       derivedSets
 	closedProfile *profile              // of new pods that wait; nil until needed
 	refusing      map[*list]struct{}    // lists in which something is refused
@@ -33,13 +31,9 @@ type policyNumber struct {
 	uses int // number of profiles
 }
 
-// newInterner returns an empty interner. With sizes of sets, which change with resize, it counts
-// entries.
-func newInterner(allowNode bool, sizes map[api.SetID]int) *interner {
+func newInterner(allowNode bool) *interner {
 	return &interner{
 		allowNode: allowNode,
-		sizes:     sizes,
-		naming:    map[api.SetID]map[*profile]bool{},
 		numbers:   map[*api.ContivPolicy]*policyNumber{},
 		bySlice:   map[sliceID]*profile{},
 		byKey:     map[string]*profile{},
@@ -71,8 +65,7 @@ func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, 
 	}
 	p := &profile{policies: policies, shared: shared, slice: slice, uses: 1}
 	p.key = in.number(p)
-	in.measure(p)
-	in.note(p)
+	p.measure()
 	why := tooLarge(p)
 	for _, d := range []api.Direction{api.Ingress, api.Egress} {
 		list := drafted(policies, shared, d)
@@ -152,45 +145,9 @@ func (in *interner) release(p *profile) {
 			delete(in.numbers, policy)
 		}
 	}
-	for id := range p.named {
-		if delete(in.naming[id], p); len(in.naming[id]) == 0 {
-			delete(in.naming, id)
-		}
-	}
 	for _, l := range p.lists {
 		in.releaseList(l)
 	}
-}
-
-// measure counts the pairs of the lists of a profile, and their entries.
-func (in *interner) measure(p *profile) {
-	p.pairs = [2]int{p.pairsOf(api.Ingress, ofTenants), p.pairsOf(api.Egress, ofTenants)}
-	if in.sizes == nil {
-		return
-	}
-	p.weigh()
-	for id, ports := range p.named {
-		p.grow(ports, max(in.sizes[id], 1))
-	}
-}
-
-// note records which sets a profile names, so that its entries are counted again when they change.
-func (in *interner) note(p *profile) {
-	for id := range p.named {
-		if in.naming[id] == nil {
-			in.naming[id] = map[*profile]bool{}
-		}
-		in.naming[id][p] = true
-	}
-}
-
-// resize records that the number of members of a set was another one. It reports whether a list
-// names the set.
-func (in *interner) resize(id api.SetID, before int) bool {
-	for p := range in.naming[id] {
-		p.grow(p.named[id], max(in.sizes[id], 1)-max(before, 1))
-	}
-	return len(in.naming[id]) > 0
 }
 
 // intern returns the one list that equals g; it returns nil for nil.

@@ -38,11 +38,9 @@ type profile struct {
 	slice    sliceID
 	key      string
 	lists    [2]*list
-	pairs    [2]int               // number of pairs of a peer and a port in rules of NetworkPolicies
-	entries  [2]int               // the same for their addresses, if they are counted
-	named    map[api.SetID][2]int // with how many ports they name a set, if entries are counted
-	why      reasons              // why lists are closed by the share of a namespace
-	uses     int                  // number of pods
+	pairs    [2]int  // number of pairs of a peer and a port in rules of NetworkPolicies
+	why      reasons // why lists are closed by the share of a namespace
+	uses     int     // number of pods
 }
 
 // all returns the policies of a profile, including those of pods that share addresses.
@@ -101,45 +99,9 @@ func (p *profile) pairsOf(d api.Direction, whose func(*api.ContivPolicy) bool) (
 	return n
 }
 
-// weigh counts what does not depend on the members of sets, and with how many ports rules of
-// NetworkPolicies name each set.
-func (p *profile) weigh() {
-	p.named = map[api.SetID][2]int{}
-	for policy := range p.all() {
-		if !ofTenants(policy) {
-			continue
-		}
-		for _, d := range []api.Direction{api.Ingress, api.Egress} {
-			for _, r := range policy.Rules(d) {
-				ports := max(len(r.Ports), 1)
-				for _, id := range r.Sets {
-					n := p.named[id]
-					n[d] += ports
-					p.named[id] = n
-				}
-				p.entries[d] += ports * entriesOf(r.Blocks)
-			}
-		}
-	}
-}
-
-// entriesOf estimates how many prefixes blocks are. An exception splits a prefix into as many as
-// the bits by which it is longer.
-func entriesOf(blocks []api.IPBlock) (n int) {
-	for _, b := range blocks {
-		n++
-		for _, e := range b.Except {
-			n += max(e.Bits()-b.CIDR.Bits(), 0)
-		}
-	}
-	return n
-}
-
-// grow adds entries for more addresses of a set that rules name with some ports.
-func (p *profile) grow(ports [2]int, addresses int) {
-	for d, n := range ports {
-		p.entries[d] += n * addresses
-	}
+// measure counts the pairs of the lists.
+func (p *profile) measure() {
+	p.pairs = [2]int{p.pairsOf(api.Ingress, ofTenants), p.pairsOf(api.Egress, ofTenants)}
 }
 
 // denies reports whether a rule of the profile denies the members of a set.

@@ -8,7 +8,7 @@ import (
 )
 
 func TestRefusalIsReportedWhileInUse(t *testing.T) {
-	in := newInterner(true, nil)
+	in := newInterner(true)
 	origin := api.Origin{Policy: api.PolicyID{Kind: api.AdminNetworkPolicy, Name: "p"}, Rule: 3}
 	made := func() *generated {
 		return &generated{rules: []api.ContivRule{{Action: api.Deny}}, origins: [][]api.Origin{nil}, refused: []refusal{{[]api.Origin{origin}, "too large"}}}

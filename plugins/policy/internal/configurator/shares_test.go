@@ -1,13 +1,10 @@
 package configurator
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/renderer"
-	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
 // in returns a change that configures a pod of a namespace.
@@ -22,11 +19,11 @@ func (f *fixture) rules(namespace string, pod int) int {
 	return len(f.r.Pods()[api.PodID{Namespace: namespace, Name: podID(pod).Name}].Egress.Rules())
 }
 
-// TestSharesCloseLargestListsOfLargestNamespace also checks that they are reported, and
+// TestTenantsCloseLargestListsOfLargestNamespace also checks that they are reported, and
 // opened again when they fit.
-func TestSharesCloseLargestListsOfLargestNamespace(t *testing.T) {
+func TestTenantsCloseLargestListsOfLargestNamespace(t *testing.T) {
 	f := newFixture(t)
-	f.c.shares.bounds[0].namespace, f.c.shares.bounds[0].node = 100, 150
+	f.c.shares.share, f.c.shares.node = 100, 150
 	f.commit(true, in("large", 1, many("a", 70)), in("large", 2, many("b", 60)), in("large", 3, many("c", 10)), in("small", 4, many("d", 40)))
 	if f.rules("large", 1) != 1 || f.rules("large", 2) != 1 {
 		t.Error("lists of more than their part are not closed")
@@ -55,11 +52,11 @@ func TestSharesCloseLargestListsOfLargestNamespace(t *testing.T) {
 	}
 }
 
-// TestSharesCountNamedRules: rules of admin policies do not count, and a list over the limit
+// TestTenantsCountNamedRules: rules of admin policies do not count, and a list over the limit
 // is closed before it is generated.
-func TestSharesCountNamedRules(t *testing.T) {
+func TestTenantsCountNamedRules(t *testing.T) {
 	f := newFixture(t)
-	f.c.shares.bounds[0].namespace = 200
+	f.c.shares.share = 200
 	admin := many("admin", 300)
 	admin.Tier, admin.IsolatesIngress = api.TierAdmin, false
 	for i := range admin.Ingress {
@@ -79,47 +76,5 @@ func TestSharesCountNamedRules(t *testing.T) {
 	f.commit(false, in("shop", 2, same, again))
 	if f.rules("shop", 2) != 92 || len(f.c.Unenforced()[0].Rules) != 0 {
 		t.Errorf("a list of 180 pairs has %d rules, refused is %v", f.rules("shop", 2), f.c.Unenforced()[0].Rules)
-	}
-}
-
-// expanding is a renderer of a dataplane without address sets.
-type expanding struct {
-	renderer.Renderer
-	perPod bool
-}
-
-func (x expanding) Expansion() (namespace, node int, perPod bool) { return 100, 150, x.perPod }
-
-// TestSharesBoundEntries: rules times members are bounded if a dataplane has no address sets, as
-// the members are now, and only for the pods of the namespace that takes most.
-func TestSharesBoundEntries(t *testing.T) {
-	for _, perPod := range []bool{false, true} {
-		r := renderertest.NewRecorder("test", t)
-		f := &fixture{t: t, r: r, c: New(Options{Renderers: []renderer.Renderer{expanding{r, perPod}}})}
-		var members []netip.Prefix
-		for i := range 50 {
-			members = append(members, netip.PrefixFrom(podAddrs(100 + i)[0], 32))
-		}
-		large := []*api.ContivPolicy{many("a", 3)}
-		f.commit(true, in("large", 1, large...), in("small", 4, many("own", 1)), func(x *Txn) { x.UpdateSet(300, members, nil) })
-		if f.rules("large", 1) != 1 || f.rules("small", 4) != 3 {
-			t.Errorf("per pod %t: of 150 entries the list has %d rules, and another namespace's %d", perPod, f.rules("large", 1), f.rules("small", 4))
-		}
-		refused := f.c.Unenforced()[0].Rules
-		if len(refused) != 1 || !strings.Contains(refused[0].Reason, "namespace large take more than 100 entries") {
-			t.Errorf("per pod %t: it is reported as %+v", perPod, refused)
-		}
-		f.commit(false, func(x *Txn) { x.UpdateSet(300, nil, members[20:]) })
-		if f.rules("large", 1) != 5 || len(f.c.Unenforced()[0].Rules) != 0 {
-			t.Errorf("per pod %t: of 60 entries the list has %d rules", perPod, f.rules("large", 1))
-		}
-		f.commit(false, in("large", 2, large...))
-		if got := f.rules("large", 1); (got == 1) != perPod {
-			t.Errorf("per pod %t: shared by two pods the list has %d rules", perPod, got)
-		}
-		f.commit(false, func(x *Txn) { x.UpdateSet(300, members[20:], nil) })
-		if got := f.rules("large", 1); got != 1 {
-			t.Errorf("per pod %t: of 150 entries again the list has %d rules", perPod, got)
-		}
 	}
 }

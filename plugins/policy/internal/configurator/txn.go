@@ -29,10 +29,7 @@ func (c *Configurator) NewTxn(resync bool) *Txn {
 		t.txns[i] = target.renderer.NewTxn(resync)
 	}
 	if resync {
-		for id, n := range c.sizes {
-			delete(c.sizes, id)
-			c.interner.resize(id, n)
-		}
+		clear(c.sizes)
 		clear(c.refused)
 		clear(c.retained) // renderers drop what is not sent again
 		c.interner.derived.forgetPublished()

@@ -166,7 +166,7 @@ func (c *Configurator) drafted(pod api.PodID, change podChange) (podChange, bool
 	if c.draft == nil || c.draft.pod != pod || !slices.Equal(c.draft.change.ips, change.ips) {
 		c.Abandon()
 		p := &profile{policies: canonical(change.policies), shared: change.shared}
-		c.interner.measure(p)
+		p.measure()
 		c.draft = newDraft(pod, change, c.shares.tooLarge(pod.Namespace, p), c.interner.allowNode)
 	}
 	ready := c.draft.work(c.steps)

@@ -27,11 +27,9 @@ func New(members func(api.SetID) []netip.Prefix) *Expander {
 // Expand expands the rules first..last-1 of a table.
 func (x *Expander) Expand(t *cache.Table, first, last int) (entries.List, error) {
 	lines := factorProducts(x.linesOf(t.Rules, first, last), x.enough)
-	total := 0
-	for i := range lines {
-		if total += lines[i].size(); total > maxTable {
-			return entries.List{}, fmt.Errorf("table %s: more than %d: %w", t.Name(), maxTable, entries.ErrTooLarge)
-		}
+	total := sum(lines)
+	if total > maxTable {
+		return entries.List{}, fmt.Errorf("table %s: more than %d: %w", t.Name(), maxTable, entries.ErrTooLarge)
 	}
 	// Pods share the global table, and each of its lists has few sources. A local table has few
 	// destinations.
@@ -43,10 +41,30 @@ func (x *Expander) Expand(t *cache.Table, first, last int) (entries.List, error)
 	return out.List, nil
 }
 
-// linesOf converts the rules first..last-1 to lines, in order.
+// Bound limits the entries of a namespace's pods, and of all pods: before shadowed ones are left
+// out.
+var Bound = cache.Bound{Namespace: 1 << 18, Node: 1 << 19, Entries: func(rules []api.ContivRule, _ bool, nets *cache.Nets) int {
+	x := Expander{nets: nets, enough: enough}
+	return sum(factorProducts(x.linesOf(rules, 0, len(rules)), x.enough))
+}}
+
+// sum returns the number of entries of lines.
+func sum(lines []line) (n int) {
+	for i := range lines {
+		n += lines[i].size()
+	}
+	return n
+}
+
+// linesOf converts the rules first..last-1 to lines, in order. It leaves out rules without entries,
+// unless they begin a run.
 func (x *Expander) linesOf(rules []api.ContivRule, first, last int) []line {
-	out := make([]line, 0, last-first)
-	for i, m := range mergePorts(rules[first:last]) {
+	var out []line
+	hasAddresses := func(n nets) bool {
+		l := line{src: x.nets.Of(n.src), dst: x.nets.Of(n.dst)}
+		return l.size() > 0
+	}
+	for i, m := range mergePorts(rules[first:last], hasAddresses) {
 		if m.leader != i {
 			continue
 		}

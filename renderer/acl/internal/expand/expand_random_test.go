@@ -1,6 +1,7 @@
 package expand
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -149,7 +150,7 @@ func (s *sample) checkDecisions(t *rapid.T, got entries.List) {
 	for _, r := range got.Rules {
 		own[r] = true
 	}
-	with, shapes := countedWith(s.rules, own), shapesOf(s.rules)
+	with, shapes := countedWith(s.rules, own), maps.Collect(shapesOf(s.rules))
 	s.flows(func(f api.Flow) {
 		want := slices.IndexFunc(s.rules, func(r api.ContivRule) bool { return r.Matches(f, s.inSet) })
 		i := slices.IndexFunc(got.Entries, func(e entries.Entry) bool { return entriestest.Matches(&e, f) })

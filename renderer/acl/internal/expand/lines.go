@@ -2,6 +2,7 @@ package expand
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
@@ -55,25 +56,34 @@ type shape struct {
 	sport    api.PortRange
 }
 
-func shapesOf(rules []api.ContivRule) []shape {
-	out := make([]shape, len(rules))
-	run := 0
-	for i, r := range rules {
-		if i > 0 && (r.Action != rules[i-1].Action || r.Audit != rules[i-1].Audit) {
-			run++
+// shapesOf yields the shape of every rule, with its index.
+func shapesOf(rules []api.ContivRule) iter.Seq2[int, shape] {
+	return func(yield func(int, shape) bool) {
+		run := 0
+		for i, r := range rules {
+			if i > 0 && (r.Action != rules[i-1].Action || r.Audit != rules[i-1].Audit) {
+				run++
+			}
+			if !yield(i, shape{run, nets{r.Src, r.Dst}, r.Protocol, r.SrcPort}) {
+				return
+			}
 		}
-		out[i] = shape{run, nets{r.Src, r.Dst}, r.Protocol, r.SrcPort}
 	}
-	return out
 }
 
 // mergePorts merges the destination ports of rules that differ in nothing else and have no rule of
 // the other action between them: their order does not matter. Overlapping or adjacent ports become
-// one range at the position of the first of these rules.
-func mergePorts(rules []api.ContivRule) []mergedPorts {
+// one range at the position of the first of these rules. A rule whose nets do not matter has no
+// leader, unless it begins a run.
+func mergePorts(rules []api.ContivRule, matters func(nets) bool) []mergedPorts {
 	out := make([]mergedPorts, len(rules))
-	byShape := make(map[shape][]int, len(rules))
+	byShape := make(map[shape][]int)
+	runs := -1
 	for i, s := range shapesOf(rules) {
+		if out[i].leader = -1; s.run == runs && !matters(s.nets) {
+			continue
+		}
+		runs = s.run
 		out[i].leader = i
 		out[i].ports.First, out[i].ports.Last = rules[i].DstPort.Bounds()
 		byShape[s] = append(byShape[s], i)
@@ -114,7 +124,7 @@ func mergeSame(all []mergedPorts, same []int) {
 func countedWith(rules []api.ContivRule, own []bool) []int {
 	out := make([]int, len(rules))
 	first := make(map[shape]int, len(rules))
-	merged := mergePorts(rules)
+	merged := mergePorts(rules, func(nets) bool { return true })
 	for i, s := range shapesOf(rules) {
 		if _, ok := first[s]; !ok {
 			first[s] = i

@@ -22,7 +22,7 @@ type comparedCaches struct {
 	since             []map[api.Flow]bool
 }
 
-func newDeferred(newCache func() *cache.Pair) *comparedCaches {
+func newDeferred(newCache func(...cache.Bound) *cache.Pair) *comparedCaches {
 	v := &comparedCaches{direct: newCache(), installed: newCache(), now: time.Unix(1e9, 0), members: map[api.SetID]map[netip.Prefix]bool{}}
 	v.d = Deferral{cache: v.installed, share: 0.01}
 	return v
@@ -144,7 +144,7 @@ func aList(t *rapid.T, sources bool) *renderer.RuleList {
 }
 
 func TestDeferralDeniesAtOnceAndKeepsPermits(t *testing.T) {
-	for name, newCache := range map[string]func() *cache.Pair{"outputs": cache.NewGuarded, "split": cache.NewSplit} {
+	for name, newCache := range map[string]func(...cache.Bound) *cache.Pair{"outputs": cache.NewGuarded, "split": cache.NewSplit} {
 		t.Run(name, func(t *testing.T) {
 			waited := 0
 			rapid.Check(t, func(t *rapid.T) {

@@ -24,6 +24,9 @@ func (t Traffic) IsAudited() bool { return t.audited != nothing }
 // Everything is all traffic, none of it audited.
 var Everything = Traffic{portSet{others: true}.encode(), nothing}
 
+// Nothing is no traffic.
+var Nothing = Traffic{nothing, nothing}
+
 // nothing is the empty set.
 var nothing = portSet{}.encode()
 

@@ -1,0 +1,214 @@
+package cache
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// genBound draws a bound of entries, which count prefixes.
+func genBound(t *rapid.T) Bound {
+	b := Bound{
+		Namespace: rapid.SampledFrom([]int{2, 5, 10, 20, 1000}).Draw(t, "entries of a namespace"),
+		Node:      rapid.SampledFrom([]int{4, 10, 30, 1000}).Draw(t, "entries of the node"),
+		Entries:   countEntries,
+	}
+	if rapid.Bool().Draw(t, "per pod") {
+		b.Has = func(pod api.PodID) bool { return pod.Name != "p1" }
+	}
+	return b
+}
+
+func countEntries(rules []api.ContivRule, _ bool, nets *Nets) (n int) {
+	for _, r := range rules {
+		src, dst := nets.Of(r.Src), nets.Of(r.Dst)
+		n += len(src[0])*len(dst[0]) + len(src[1])*len(dst[1])
+	}
+	return n
+}
+
+// asClosed returns the world as it would be if policies asked for what is in force.
+func (w *world) asClosed(c *Cache) *world {
+	out := &world{pods: make(map[api.PodID]renderer.PodConfig), sets: w.sets}
+	for id, cfg := range w.pods {
+		p := c.pods[id]
+		own, opp := p.own.inForce(c.orientation.ownRules(cfg)), p.opp.inForce(c.orientation.oppRules(cfg))
+		if cfg.Ingress, cfg.Egress = opp, own; api.Direction(c.orientation) == api.Ingress {
+			cfg.Ingress, cfg.Egress = own, opp
+		}
+		out.pods[id] = cfg
+	}
+	return out
+}
+
+// TestBoundHasNoHistory: which lists are closed depends on the state alone. What is closed is
+// denied, and everything else is as written.
+func TestBoundHasNoHistory(t *testing.T) {
+	for _, orientation := range []api.Direction{api.Egress, api.Ingress} {
+		t.Run(orientation.String(), func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				w, lists, b := newWorld(), drawLists(t), genBound(t)
+				c := New(orientation, b)
+				for range rapid.IntRange(1, 12).Draw(t, "transactions") {
+					for range rapid.IntRange(1, 4).Draw(t, "steps") {
+						w.step(t, lists, c)
+					}
+					c.Compute()
+					c.Commit()
+				}
+				fresh := New(orientation, b)
+				w.fill(fresh)
+				fresh.Compute()
+				if d := cmp.Diff(fresh.Desired(), c.Installed(), netips); d != "" {
+					t.Fatalf("history shows (-fresh +incremental):\n%s", d)
+				}
+				if d := cmp.Diff(refused(fresh.Refused()), refused(c.Refused())); d != "" {
+					t.Fatalf("history shows in what is refused (-fresh +incremental):\n%s", d)
+				}
+				if p := c.Compute(); !p.Empty() {
+					t.Fatalf("an empty change has a plan: %+v", p)
+				}
+				closed := w.asClosed(c)
+				if w.duplicates() {
+					return
+				}
+				for _, f := range w.flows(t) {
+					if want, got := closed.permits(f), tablesPermit(c, f); got != want {
+						t.Fatalf("%v: tables say %v, lists say %v: %+v", f, got, want, c.Evaluate(f))
+					}
+				}
+			})
+		})
+	}
+}
+
+// refused merges reports as an UnenforcedTracker does.
+func refused(list []renderer.Unenforced) []renderer.Unenforced {
+	x := NewUnenforcedTracker("", func(api.ContivRule) bool { return false })
+	x.Refused(list)
+	return x.Unenforced()
+}
+
+// TestBoundOfPairClosesInBothCaches: a guard must not let pass what the table for received traffic
+// denies.
+func TestBoundOfPairClosesInBothCaches(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w, c, lists := newWorld(), NewGuarded(genBound(t)), drawLists(t)
+		for range rapid.IntRange(1, 8).Draw(t, "transactions") {
+			for range rapid.IntRange(1, 4).Draw(t, "steps") {
+				w.step(t, lists, c)
+			}
+			c.Compute()
+			c.Commit()
+		}
+		for id := range w.pods {
+			gets, sends := c.gets.pods[id], c.sends.pods[id]
+			if reason(gets.own) != reason(sends.opp) || reason(gets.opp) != reason(sends.own) {
+				t.Fatalf("pod %s is closed in one of two caches", id)
+			}
+		}
+	})
+}
+
+func reason(l *list) string {
+	if l == nil {
+		return ""
+	}
+	return l.closed
+}
+
+// permitsTo returns a list that lets a set in at some ports.
+func permitsTo(policy string, set api.SetID, ports int) *renderer.RuleList {
+	var rules []api.ContivRule
+	var origins [][]api.Origin
+	for i := range ports {
+		rules = append(rules, api.ContivRule{Action: api.Permit, Src: api.SetNet(set), Protocol: api.TCP, DstPort: api.Port(uint16(2*i + 1))})
+		origins = append(origins, []api.Origin{{Policy: api.PolicyID{Namespace: "ns", Name: policy}, Rule: i}})
+	}
+	return renderer.NewRuleList(append(rules, api.ContivRule{}), append(origins, nil))
+}
+
+// TestBoundClosesLargestListsOfLargestNamespace also checks that they are named, and opened when
+// they fit.
+func TestBoundClosesLargestListsOfLargestNamespace(t *testing.T) {
+	c := New(api.Egress, Bound{Namespace: 100, Node: 150, Entries: countEntries})
+	pod := func(namespace, name string, n byte, l *renderer.RuleList) {
+		c.SetPod(api.PodID{Namespace: namespace, Name: name}, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, n})}, Egress: l})
+	}
+	var members []netip.Prefix
+	for i := range 10 {
+		members = append(members, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(2 * i)}), 32))
+	}
+	closed := func() (out []string) {
+		c.Compute()
+		c.Commit()
+		for _, u := range refused(c.Refused()) {
+			out = append(out, u.Origin.Policy.Name)
+			if !strings.Contains(u.Reason, "of namespace large") || u.Class != api.ClassLimit || u.Effect != renderer.EffectClosed {
+				t.Errorf("it is reported as %+v", u)
+			}
+		}
+		return out
+	}
+	c.UpdateSet(1001, members, nil)
+	pod("large", "a", 1, permitsTo("a", 1001, 7))
+	pod("large", "b", 2, permitsTo("b", 1001, 6))
+	pod("large", "c", 3, permitsTo("c", 1001, 1))
+	pod("small", "d", 4, permitsTo("d", 1001, 4))
+	if got := closed(); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("of 140 entries %v are closed, want a and b", got)
+	}
+	if n := len(c.Desired().Pods[api.PodID{Namespace: "large", Name: "a"}].Rules); n != 1 {
+		t.Errorf("a closed list has %d rules", n)
+	}
+	pod("large", "e", 5, permitsTo("b", 1001, 6)) // it shares the table of b
+	c.UpdateSet(1001, nil, members[4:])
+	if got := closed(); got != nil {
+		t.Errorf("of 56 entries %v are closed", got)
+	}
+	if n := len(c.Desired().Pods[api.PodID{Namespace: "large", Name: "a"}].Rules); n != 8 {
+		t.Errorf("a list that fits has %d rules", n)
+	}
+	c.UpdateSet(1001, members[4:], nil)
+	if got := closed(); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("of 140 entries %v are closed, want a and b", got)
+	}
+}
+
+// TestBoundCountsCombination: a namespace pays for what its lists add to the tables of others.
+func TestBoundCountsCombination(t *testing.T) {
+	c := New(api.Egress, Bound{Namespace: 1000, Node: 2000, Entries: countEntries})
+	var rules []api.ContivRule
+	var origins [][]api.Origin
+	for i := range 100 {
+		rules = append(rules, api.ContivRule{Action: api.Permit, Protocol: api.TCP, DstPort: api.Port(uint16(2*i + 1))})
+		origins = append(origins, []api.Origin{{Policy: api.PolicyID{Namespace: "large", Name: "p"}, Rule: i}})
+	}
+	out := renderer.NewRuleList(append(rules, api.ContivRule{}), append(origins, nil))
+	sender := api.PodID{Namespace: "large", Name: "sender"}
+	c.SetPod(sender, renderer.PodConfig{IPs: ips("10.0.0.1"), Ingress: out})
+	for i := range 20 {
+		c.SetPod(api.PodID{Namespace: "small", Name: string(rune('a' + i))}, renderer.PodConfig{
+			IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 1, byte(i)})}, Egress: allowOnly(source, api.Net{}, api.Ports(uint16(i+1), 1000))})
+	}
+	c.Compute()
+	c.Commit()
+	if u := refused(c.Refused()); len(u) != 1 || u[0].Origin.Policy.Name != "p" {
+		t.Fatalf("2000 rules of 20 tables are refused as %+v", u)
+	}
+	for id, table := range c.Desired().Pods {
+		if id != sender && len(table.Rules) != 3 { // the sender denied, and its own two
+			t.Errorf("the table of %s has %d rules", id, len(table.Rules))
+		}
+	}
+	if tablesPermit(c, flow("10.0.0.1", "10.0.1.1", 21)) || !tablesPermit(c, flow("10.0.2.1", "10.0.1.1", 21)) {
+		t.Error("what is closed is open, or what is not is closed")
+	}
+}
