@@ -204,8 +204,8 @@ test-page: ## Test the page of sluicectl ui in headless Chromium, with screensho
 test-ligato: ## Run the plugin inside cn-infra, and what it publishes through the KVScheduler of vpp-agent (a module of its own)
 	cd tests/ligato && go vet ./... && go test -count 1 ./...
 
-images: ## Build the container images sluice-agent, sluice-ksr and sluicectl (DOCKER=docker)
-	@set -e; for i in agent:sluice-agent ksr:sluice-ksr ctl:sluicectl; do \
+images: ## Build the container images sluice-agent, sluice-ksr, sluice-neutron and sluicectl (DOCKER=docker)
+	@set -e; for i in agent:sluice-agent ksr:sluice-ksr neutron:sluice-neutron ctl:sluicectl; do \
 	  $(DOCKER) build -f docker/Dockerfile --target $${i%%:*} --build-arg VERSION=$(VERSION) -t $${i##*:}:$(VERSION) -t $${i##*:}:dev .; done
 
 release: ## Make binaries, archives, deb, rpm and OCI images for ARCHES, with SBOMs and checksums, in dist/ (equal sources give equal bytes)
