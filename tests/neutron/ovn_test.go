@@ -215,7 +215,7 @@ func (t *podsTxn) Commit(ctx context.Context) error {
 
 // TestOVNAnswersTheRecordedSuites replays recorded suites: policies become security groups in
 // Neutron, those become ACLs in OVN, and ovn-trace says what these do. SLUICE_NEUTRON_CASES asks
-// every n-th case only; all take an hour.
+// every n-th case only; through the API all take hours.
 func TestOVNAnswersTheRecordedSuites(t *testing.T) {
 	stride := 40
 	if v := os.Getenv("SLUICE_NEUTRON_CASES"); v != "" {
