@@ -32,7 +32,7 @@ type image struct {
 	name, description string
 	programs          []string // the first is what is run
 	authorities       bool     // has the public certificate authorities
-	socket            string   // where the debug socket is; empty: nobody asks in the image
+	socket            string   // where the debug socket is; empty: the image has nothing that asks
 }
 
 var images = []image{

@@ -157,7 +157,7 @@ func (r *replica) during(ctx context.Context, term *kvstore.Term) error {
 	return err
 }
 
-// leading is the metric that says whether a replica leads.
+// leading is the metric that reports whether a replica leads.
 func leading(value float64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sluice_neutron_leader", Help: "1 while this replica leads, else 0.",
@@ -197,7 +197,7 @@ func (r *replica) handler() http.Handler {
 // waits for a second by default.
 const readyTimeout = 800 * time.Millisecond
 
-// ready says whether this replica could lead.
+// ready reports whether this replica could lead.
 func (r *replica) ready(w http.ResponseWriter, req *http.Request) {
 	ctx, cancel := context.WithTimeout(req.Context(), readyTimeout)
 	defer cancel()

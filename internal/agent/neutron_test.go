@@ -97,9 +97,9 @@ func manager(t *testing.T) func() string {
 	}
 }
 
-// TestNeutronReplicaStandsByLeadsAndEnds: probes are answered all the time, and the service manager
+// TestReplicaStandsByLeadsAndEnds: probes are answered all the time, and the service manager
 // learns of the process, not of its terms.
-func TestNeutronReplicaStandsByLeadsAndEnds(t *testing.T) {
+func TestReplicaStandsByLeadsAndEnds(t *testing.T) {
 	hear := manager(t)
 	server := inprocess.Start(t, embedded.Config{ClientURL: "http://127.0.0.1:0"})
 	key := model.LeaderKey(model.DefaultPrefix, "neutron")
@@ -131,8 +131,8 @@ func TestNeutronReplicaStandsByLeadsAndEnds(t *testing.T) {
 	}
 }
 
-// TestNeutronReplicaWithoutStoreIsNotReady, so that a rollout stops that has wrong settings.
-func TestNeutronReplicaWithoutStoreIsNotReady(t *testing.T) {
+// TestReplicaWithoutStoreIsNotReady, so that a rollout stops that has wrong settings.
+func TestReplicaWithoutStoreIsNotReady(t *testing.T) {
 	at, stop := neutronReplica(t, "127.0.0.1:1")
 	says(t, at+"/readyz", http.StatusServiceUnavailable, "etcd does not answer")
 	says(t, at+"/livez", http.StatusOK, "ok")

@@ -159,8 +159,8 @@ func TestRendererCatchesUpByDifference(t *testing.T) {
 	}
 }
 
-// TestRendererMayNotChangeAnything: each kind of change is refused for ever, as to a project without
-// rights. No port is opened that was closed, what works goes on, and with rights all is made up.
+// TestRendererMayNotChangeAnything: each kind of change is refused for ever, as to a project
+// without rights. No port is opened that was closed, what works goes on, and with rights all is made up.
 func TestRendererMayNotChangeAnything(t *testing.T) {
 	for kind := secgroup.CreateGroup; kind <= secgroup.SetGroups; kind++ {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -194,5 +194,42 @@ func TestRendererMayNotChangeAnything(t *testing.T) {
 				t.Errorf("it is not made up, or leaves %q:\n%s", s.Dangling(), s.Neutron.Installed())
 			}
 		})
+	}
+}
+
+// TestRendererClosesWithoutQuota: not even an empty group can be created. Pods without a group of
+// Sluice are closed nevertheless: their ports have no group.
+func TestRendererClosesWithoutQuota(t *testing.T) {
+	s, b := brokenStack(t, pooled())
+	must(t, s, map[api.PodID]renderer.PodConfig{web: closedTo("10.0.0.1", "10.0.0.9/32")})
+	rules := func() (n int) {
+		s.Edit(func(groups map[string]*secgroup.Group, _ map[string]*secgroup.AddressGroup, _ map[string]*secgroup.Port) {
+			for _, g := range groups {
+				n += len(g.Rules)
+			}
+		})
+		return n
+	}
+	limit := rules() + 2
+	b.apply = func(ctx context.Context, op secgroup.Op) (secgroup.Result, error) {
+		if op.Kind == secgroup.CreateGroup && rules()+2 > limit || op.Kind == secgroup.CreateRules && rules()+len(op.Rules) > limit {
+			return secgroup.Result{}, secgroup.ErrQuota
+		}
+		return b.Neutron.Apply(ctx, op)
+	}
+	third := api.PodID{Namespace: "shop", Name: "third"}
+	pods := map[api.PodID]renderer.PodConfig{other: closedTo("10.0.0.2", "10.0.0.9/32", "10.0.0.7/32"), third: closedTo("10.0.0.3")}
+	for range 2 {
+		if err := commit(t, s, pods); !errors.Is(err, secgroup.ErrQuota) {
+			t.Fatalf("the error is %v", err)
+		}
+		if s.Passes(flow("10.0.0.9", "10.0.0.2", 80)) || s.Passes(flow("10.0.0.9", "10.0.0.3", 80)) || !s.Passes(flow("10.0.0.9", "10.0.0.1", 80)) {
+			t.Errorf("a pod is open, or one lost its group:\n%s", s.Neutron.Installed())
+		}
+	}
+	b.apply = nil
+	must(t, s, nil)
+	if !s.Passes(flow("10.0.0.9", "10.0.0.2", 80)) || s.Passes(flow("10.0.0.9", "10.0.0.3", 80)) || len(s.Dangling()) > 0 {
+		t.Errorf("with quota again it is not enforced, or leaves %q", s.Dangling())
 	}
 }

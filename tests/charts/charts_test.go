@@ -193,8 +193,8 @@ func TestValuesChangeTheirObjects(t *testing.T) {
 	}
 }
 
-// TestNeutronOfTheChart: an embedded etcd is that of the chart, and what runs on nodes is not there.
-func TestNeutronOfTheChart(t *testing.T) {
+// TestChartOfNeutron: an embedded etcd is that of the chart, and no agent runs on nodes.
+func TestChartOfNeutron(t *testing.T) {
 	all, err := render(values{
 		"dataplane": "neutron", "etcd": values{"embedded": true},
 		"neutron": values{"replicas": 1, "cloud": "prod", "networks": []any{"net-1"}, "config": values{"neutron-mark": "blue"}, "cloudSecret": "mine"},

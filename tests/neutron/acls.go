@@ -173,7 +173,7 @@ const dropGroup = "neutron_pg_drop"
 var compiledBackends atomic.Int32
 
 func newCompiled(s *Server, driver *translator, prompt func()) (*compiled, error) {
-	stack, err := secgrouptest.NewStack(secgroup.Options{MaxRules: 1000, OnChange: prompt})
+	stack, err := secgrouptest.NewStack(secgroup.Options{MaxRules: 1 << 20, OnChange: prompt})
 	if err != nil {
 		return nil, err
 	}
@@ -362,8 +362,8 @@ func (c *compiled) syncGroups(n *nb, groups map[string]*secgroup.Group, members 
 // portGroupName is the name of the port group of a security group.
 func portGroupName(id string) string { return "pg_" + strings.ReplaceAll(id, "-", "_") }
 
-// mostTraces is how many questions an ovn-trace answers: it is told when it starts that packets are
-// the first of their connections, once for each time that a packet is looked up.
+// mostTraces is how many questions an ovn-trace answers: its options say that packets are the
+// first of their connections, once for each time that a packet is looked up.
 const mostTraces = 5000
 
 // tracer starts an ovn-trace that answers questions.

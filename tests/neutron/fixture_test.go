@@ -148,7 +148,7 @@ type fixture struct {
 	s       *Server
 	admin   *gophercloud.ServiceClient
 	network string
-	project string // that the network is of; empty: that of nobody
+	project string // that the network is of; empty: without authentication
 	ports   map[netip.Addr]*ports.Port
 	tap     *faulty
 	options secgroup.Options
