@@ -173,7 +173,7 @@ const dropGroup = "neutron_pg_drop"
 var compiledBackends atomic.Int32
 
 func newCompiled(s *Server, driver *translator, prompt func()) (*compiled, error) {
-	stack, err := secgrouptest.NewStack(secgroup.Options{MaxRules: 1 << 20, OnChange: prompt})
+	stack, err := secgrouptest.NewStack(secgroup.Options{OnChange: prompt})
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +216,7 @@ func (n *nb) add(args ...string) {
 	for _, a := range args {
 		n.size += len(a) + 1
 	}
-	if n.size > 500_000 {
+	if n.size > 50_000 {
 		n.err = errors.Join(n.err, n.run())
 	}
 }

@@ -226,7 +226,7 @@ func freePort(ctx context.Context) (int, error) {
 }
 
 // patience is how long a server may take to answer at first; machines that test are busy.
-const patience = 2 * time.Minute
+const patience = 10 * time.Minute
 
 // until calls f until it returns no error.
 func until(ctx context.Context, what string, f func() error) error {
