@@ -179,7 +179,7 @@ func newFixtureIn(t testing.TB, s *Server, o secgroup.Options, project string, c
 	if connect == nil {
 		connect = neutron.NoAuth(s.URL, f.tap)
 	}
-	f.options.API = neutron.New(connect, neutron.Options{Networks: []string{n.ID}})
+	f.options.API = neutron.New(connect, neutron.Options{Networks: []string{n.ID}, Timeout: patience})
 	f.options.Cluster = strings.ToLower(n.ID[:8])
 	f.restart()
 	return f

@@ -83,7 +83,7 @@ func newTraced(s *Server, prompt func()) (b *traced, err error) {
 	}
 	b.router = renderertest.NewRouter(func(netip.Addr, api.PodID) error { return nil }, func(netip.Addr) {})
 	b.options = secgroup.Options{
-		API: neutron.New(neutron.NoAuth(s.URL, b.tap), neutron.Options{Networks: []string{n.ID}}), Cluster: n.ID, OnChange: prompt, MaxRules: 1000,
+		API: neutron.New(neutron.NoAuth(s.URL, b.tap), neutron.Options{Networks: []string{n.ID}, Timeout: patience}), Cluster: n.ID, OnChange: prompt, MaxRules: 1000,
 	}
 	return b, b.Restart()
 }
