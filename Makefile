@@ -184,7 +184,7 @@ churn-vpp: ## Have pods, policies and agents come and go under traffic on a real
 	@test -n "$(SLUICE_VPP_BIN)" || { echo "set SLUICE_VPP_BIN to the vpp binary"; exit 1; }
 	SLUICE_VPP_BIN=$(SLUICE_VPP_BIN) SLUICE_VPP_CHURN=$(CHURN) go test -count 1 -timeout 0 -v -run '^TestVPPChurn$$' ./tests/e2e
 
-test-neutron: ## Run the tests on a real Neutron with MariaDB and with OVN (root; Debian's neutron-common, mariadb-server, ovn-central, openvswitch-switch; SLUICE_NEUTRON_CASES=1 replays all recorded cases, for hours)
+test-neutron: ## Run the tests on a real Neutron with MariaDB, Keystone and OVN (root; Debian's neutron-common, mariadb-server, keystone, ovn-central, openvswitch-switch; SLUICE_NEUTRON_CASES=1 replays all recorded cases through its API, for hours)
 	SLUICE_NEUTRON=1 go test -count 1 -timeout 12h -v ./tests/neutron
 
 test-xdp: ## Run the tests of the XDP renderer in the kernel in full: every mode, every flow, every suite (root; some minutes)
@@ -204,8 +204,8 @@ test-page: ## Test the page of sluicectl ui in headless Chromium, with screensho
 test-ligato: ## Run the plugin inside cn-infra, and what it publishes through the KVScheduler of vpp-agent (a module of its own)
 	cd tests/ligato && go vet ./... && go test -count 1 ./...
 
-images: ## Build the container images sluice-agent, sluice-ksr and sluicectl (DOCKER=docker)
-	@set -e; for i in agent:sluice-agent ksr:sluice-ksr ctl:sluicectl; do \
+images: ## Build the container images sluice-agent, sluice-ksr, sluice-neutron and sluicectl (DOCKER=docker)
+	@set -e; for i in agent:sluice-agent ksr:sluice-ksr neutron:sluice-neutron ctl:sluicectl; do \
 	  $(DOCKER) build -f docker/Dockerfile --target $${i%%:*} --build-arg VERSION=$(VERSION) -t $${i##*:}:$(VERSION) -t $${i##*:}:dev .; done
 
 release: ## Make binaries, archives, deb, rpm and OCI images for ARCHES, with SBOMs and checksums, in dist/ (equal sources give equal bytes)

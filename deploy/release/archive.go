@@ -27,10 +27,12 @@ func (r release) archive(arch string, manuals []file, licences file) (err error)
 	}
 	for name, to := range map[string]string{
 		"LICENSE": "LICENSE", "NOTICE": "NOTICE", "README.md": "README.md", "CHANGELOG.md": "CHANGELOG.md",
-		"deploy/systemd/sluice-agent.service": "systemd/sluice-agent.service",
-		"deploy/systemd/sluice-ksr.service":   "systemd/sluice-ksr.service",
-		"deploy/systemd/agent.yaml":           "etc/sluice/agent.yaml",
-		"deploy/systemd/ksr.yaml":             "etc/sluice/ksr.yaml",
+		"deploy/systemd/sluice-agent.service":   "systemd/sluice-agent.service",
+		"deploy/systemd/sluice-ksr.service":     "systemd/sluice-ksr.service",
+		"deploy/systemd/sluice-neutron.service": "systemd/sluice-neutron.service",
+		"deploy/systemd/agent.yaml":             "etc/sluice/agent.yaml",
+		"deploy/systemd/ksr.yaml":               "etc/sluice/ksr.yaml",
+		"deploy/systemd/neutron.yaml":           "etc/sluice/neutron.yaml",
 	} {
 		f, err := r.read(name, to)
 		if err != nil {

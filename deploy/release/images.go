@@ -24,18 +24,22 @@ import (
 // user is who runs in the images; Kubernetes can check that a number is not root.
 const user = 65532
 
+// agentSocket is that of the agent.
+const agentSocket = "/run/sluice/agent.sock"
+
 // image is what the Dockerfile calls a target.
 type image struct {
 	name, description string
 	programs          []string // the first is what is run
 	authorities       bool     // has the public certificate authorities
-	socket            bool     // knows where the debug socket of the agent is
+	socket            string   // where the debug socket is; empty: the image has nothing that asks
 }
 
 var images = []image{
-	{"sluice-agent", "Enforces Kubernetes network policy in a userspace vswitch", []string{"sluice-agent", "sluice-cni"}, true, true},
-	{"sluice-ksr", "Reflects the state of a Kubernetes cluster into etcd for the agents", []string{"sluice-ksr"}, true, false},
-	{"sluicectl", "Asks a Sluice agent what it enforces and why, and tests network policies", []string{"sluicectl"}, false, true},
+	{"sluice-agent", "Enforces Kubernetes network policy in a userspace vswitch", []string{"sluice-agent", "sluice-cni"}, true, agentSocket},
+	{"sluice-ksr", "Reflects the state of a Kubernetes cluster into etcd for the agents", []string{"sluice-ksr"}, true, ""},
+	{"sluice-neutron", "Enforces Kubernetes network policy by security groups of OpenStack Neutron", []string{"sluice-neutron", "sluicectl"}, true, "/run/sluice/neutron.sock"},
+	{"sluicectl", "Asks a Sluice agent what it enforces and why, and tests network policies", []string{"sluicectl"}, false, agentSocket},
 }
 
 // images makes NAME_VERSION_oci.tar of every image, an OCI layout with all architectures.
@@ -124,8 +128,8 @@ func (r release) oneImage(i image, arch string) (v1.Image, error) {
 	config.Config.User = fmt.Sprintf("%d:%d", user, user)
 	config.Config.Entrypoint = []string{"/usr/bin/" + i.programs[0]}
 	config.Config.Env = []string{"PATH=/usr/bin"}
-	if i.socket {
-		config.Config.Env = append(config.Config.Env, "SLUICE_API_SOCKET=/run/sluice/agent.sock")
+	if i.socket != "" {
+		config.Config.Env = append(config.Config.Env, "SLUICE_API_SOCKET="+i.socket)
 	}
 	config.Config.Labels = map[string]string{
 		"org.opencontainers.image.title":       i.name,

@@ -28,6 +28,7 @@ func (r release) manuals() ([]file, error) {
 	for _, cmd := range []*cobra.Command{
 		agent.NewCommand(io.Discard, io.Discard),
 		reflector.NewCommand(io.Discard),
+		agent.NewNeutronCommand(io.Discard),
 		cli.NewCommand(strings.NewReader(""), io.Discard, io.Discard),
 	} {
 		cmd.DisableAutoGenTag = true

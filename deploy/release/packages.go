@@ -22,6 +22,7 @@ type pkg struct {
 var packages = []pkg{
 	{"sluice-agent", "Enforces Kubernetes network policy in VPP or in the kernel of a node", []string{"sluice-agent", "sluice-cni"}, "agent.yaml"},
 	{"sluice-ksr", "Reflects the state of a Kubernetes cluster into etcd for the agents of Sluice", []string{"sluice-ksr"}, "ksr.yaml"},
+	{"sluice-neutron", "Enforces Kubernetes network policy by security groups of OpenStack Neutron", []string{"sluice-neutron"}, "neutron.yaml"},
 	{"sluicectl", "Asks an agent of Sluice what it enforces and why, and tests network policies", []string{"sluicectl"}, ""},
 }
 

@@ -120,7 +120,7 @@ func TestChecksumsNameEveryFile(t *testing.T) {
 
 func TestArchiveHoldsProgramsThatRun(t *testing.T) {
 	top := filepath.Join(unpackGzip(t, "sluice_1.2.3_linux_"+runtime.GOARCH+".tar.gz"), "sluice_1.2.3_linux_"+runtime.GOARCH)
-	for _, program := range []string{"sluice-agent", "sluice-ksr", "sluicectl"} {
+	for _, program := range []string{"sluice-agent", "sluice-ksr", "sluice-neutron", "sluicectl"} {
 		if got := output(t, filepath.Join(top, "usr/bin", program), "version"); !strings.HasPrefix(got, "sluice "+version+" ") {
 			t.Errorf("%s version: %s", program, got)
 		}
@@ -183,7 +183,7 @@ func TestArchiveOfOtherArchitectureRunsEmulated(t *testing.T) {
 	if runtime.GOARCH == arch {
 		arch, emulator = "amd64", "qemu-x86_64-static"
 	}
-	for _, program := range []string{"sluice-agent", "sluice-ksr", "sluicectl"} {
+	for _, program := range []string{"sluice-agent", "sluice-ksr", "sluice-neutron", "sluicectl"} {
 		if got := output(t, emulator, filepath.Join(released(t), "bin", "linux_"+arch, program), "version"); !strings.HasPrefix(got, "sluice "+version+" ") {
 			t.Errorf("%s version: %s", program, got)
 		}
@@ -195,7 +195,9 @@ var inPackages = map[string][]string{
 	"sluice-agent": {"-rwxr-xr-x /usr/bin/sluice-agent", "-rwxr-xr-x /usr/bin/sluice-cni", "-rw-r--r-- /usr/lib/systemd/system/sluice-agent.service",
 		"-rw-r----- /etc/sluice/agent.yaml", "-rw-r--r-- /usr/share/man/man8/sluice-agent.8.gz", "-rw-r--r-- /usr/share/doc/sluice-agent/copyright", "-rw-r--r-- /usr/share/doc/sluice-agent/LICENSES"},
 	"sluice-ksr": {"-rwxr-xr-x /usr/bin/sluice-ksr", "-rw-r--r-- /usr/lib/systemd/system/sluice-ksr.service", "-rw-r----- /etc/sluice/ksr.yaml"},
-	"sluicectl":  {"-rwxr-xr-x /usr/bin/sluicectl", "-rw-r--r-- /usr/share/man/man1/sluicectl.1.gz", "-rw-r--r-- /usr/share/zsh/vendor-completions/_sluicectl"},
+	"sluice-neutron": {"-rwxr-xr-x /usr/bin/sluice-neutron", "-rw-r--r-- /usr/lib/systemd/system/sluice-neutron.service", "-rw-r----- /etc/sluice/neutron.yaml",
+		"-rw-r--r-- /usr/share/man/man8/sluice-neutron.8.gz"},
+	"sluicectl": {"-rwxr-xr-x /usr/bin/sluicectl", "-rw-r--r-- /usr/share/man/man1/sluicectl.1.gz", "-rw-r--r-- /usr/share/zsh/vendor-completions/_sluicectl"},
 }
 
 func TestDebianPackages(t *testing.T) {
@@ -376,7 +378,7 @@ func TestImages(t *testing.T) {
 
 func TestUnitsAreValid(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"sluice-agent", "sluice-ksr"} {
+	for _, name := range []string{"sluice-agent", "sluice-ksr", "sluice-neutron"} {
 		text, err := os.ReadFile(filepath.Join(root, "deploy", "systemd", name+".service"))
 		if err != nil {
 			t.Fatal(err)
@@ -399,7 +401,7 @@ func TestSettingsFilesNameSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, flags := range map[string]*pflag.FlagSet{"agent.yaml": run.Flags(), "ksr.yaml": reflector.NewCommand(io.Discard).Flags()} {
+	for name, flags := range map[string]*pflag.FlagSet{"agent.yaml": run.Flags(), "ksr.yaml": reflector.NewCommand(io.Discard).Flags(), "neutron.yaml": agent.NewNeutronCommand(io.Discard).Flags()} {
 		text, err := os.ReadFile(filepath.Join(root, "deploy", "systemd", name))
 		if err != nil {
 			t.Fatal(err)

@@ -9,8 +9,11 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
@@ -18,6 +21,7 @@ import (
 	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/agent/logtail"
 	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/internal/serve/collectors"
 	"github.com/sluice-net/sluice/internal/settings"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/plugins/kvstore"
@@ -63,7 +67,16 @@ of --config.`,
 	return cmd
 }
 
-// runNeutron works while this replica leads, and stands by otherwise, until ctx ends.
+// replica is a sluice-neutron. It works while it leads.
+type replica struct {
+	cfg   config.Config
+	log   *slog.Logger
+	store *kvstore.Client
+	tail  *logtail.Tail
+	leads atomic.Pointer[Agent] // nil: stands by
+}
+
+// runNeutron runs a replica until ctx ends.
 func runNeutron(ctx context.Context, cfg config.Config, log *slog.Logger, tail *logtail.Tail) (err error) {
 	etcd, err := cfg.Store.Etcd.Client()
 	if err != nil {
@@ -74,65 +87,61 @@ func runNeutron(ctx context.Context, cfg config.Config, log *slog.Logger, tail *
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	r := &replica{cfg: cfg, log: log, store: store, tail: tail}
 	log.Info("sluice-neutron starts", "version", version.Get().Version, "identity", cfg.Neutron.Identity, "etcd", cfg.Store.Etcd.Endpoints)
+	g, ctx := errgroup.WithContext(ctx)
+	if cfg.Listen.MetricsAddress != "" {
+		l, err := serve.Listen(ctx, cfg.Listen.MetricsAddress)
+		if err != nil {
+			return fmt.Errorf("--metrics-address: %w", err)
+		}
+		log.Info("metrics and health are served", "address", l.Addr().String())
+		g.Go(func() error { return serve.Server{Handler: r.handler(), Log: log, Panicked: r.panicked}.Serve(ctx, l) })
+	}
+	g.Go(func() error { return serve.Supervise(ctx, r.alive, log) })
+	g.Go(func() error { return r.lead(ctx) })
+	return g.Wait()
+}
+
+// lead waits for its turn to lead, again and again.
+func (r *replica) lead(ctx context.Context) error {
+	value, err := json.Marshal(model.Leader{
+		Identity: r.cfg.Neutron.Identity, Version: version.Get().Version, Since: time.Now().UTC().Format(time.RFC3339),
+	})
+	if err != nil {
+		return fmt.Errorf("encode the leader: %w", err)
+	}
 	for {
-		term, err := standBy(ctx, cfg, log, store)
+		term, err := r.store.Lead(ctx, r.key(), value, r.cfg.Neutron.LeaderTTL)
 		if err != nil {
 			return ended(err)
 		}
-		log.Info("acquired leadership", "identity", cfg.Neutron.Identity)
-		err = during(ctx, term, cfg, log, store, tail)
+		r.log.Info("acquired leadership", "identity", r.cfg.Neutron.Identity)
+		err = r.during(ctx, term)
 		if lease := term.Resign(ctx); lease != nil && ctx.Err() == nil {
-			log.Warn("lease could not be revoked; the next leader must wait until it expires", "error", lease)
+			r.log.Warn("lease could not be revoked; the next leader must wait until it expires", "error", lease)
 		}
 		if err != nil || ctx.Err() != nil {
 			return err
 		}
-		log.Warn("lost leadership", "identity", cfg.Neutron.Identity)
+		r.log.Warn("lost leadership", "identity", r.cfg.Neutron.Identity)
 	}
 }
 
-// standBy waits until this replica leads. Meanwhile it serves its health, where it will serve its
-// metrics.
-func standBy(ctx context.Context, cfg config.Config, log *slog.Logger, store *kvstore.Client) (term *kvstore.Term, err error) {
-	value, err := json.Marshal(model.Leader{
-		Identity: cfg.Neutron.Identity, Version: version.Get().Version, Since: time.Now().UTC().Format(time.RFC3339),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("encode the leader: %w", err)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	g, serving := errgroup.WithContext(ctx)
-	if cfg.Listen.MetricsAddress != "" {
-		l, err := serve.Listen(ctx, cfg.Listen.MetricsAddress)
-		if err != nil {
-			return nil, fmt.Errorf("--metrics-address: %w", err)
-		}
-		g.Go(func() error { return serve.Server{Handler: standingBy(), Log: log}.Serve(serving, l) })
-	}
-	term, err = store.Lead(serving, model.LeaderKey(cfg.Store.Prefix, "neutron"), value, cfg.Neutron.LeaderTTL)
-	cancel()
-	return term, errors.Join(err, ended(g.Wait()))
-}
-
-// standingBy answers for a replica that does not lead.
-func standingBy() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { serve.Say(w, http.StatusOK, "ok\n") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { serve.Say(w, http.StatusOK, "ok: stands by\n") })
-	return mux
-}
+func (r *replica) key() string { return model.LeaderKey(r.cfg.Store.Prefix, "neutron") }
 
 // during runs an agent without a node of its own until the term is over or ctx ends.
-func during(ctx context.Context, term *kvstore.Term, cfg config.Config, log *slog.Logger, store *kvstore.Client, tail *logtail.Tail) error {
+func (r *replica) during(ctx context.Context, term *kvstore.Term) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	a, err := newLeading(cfg, log, store, fmt.Sprintf("etcd at %v", cfg.Store.Etcd.Endpoints), term.Check)
+	a, err := newLeading(r.cfg, r.log, r.store, fmt.Sprintf("etcd at %v", r.cfg.Store.Etcd.Endpoints), term.Check)
 	if err != nil {
 		return err
 	}
-	a.api.About.Log = tail.Last
+	a.api.About.Log = r.tail.Last
+	a.metrics.Register(leading(1))
+	r.leads.Store(a)
+	defer r.leads.Store(nil)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -146,4 +155,55 @@ func during(ctx context.Context, term *kvstore.Term, cfg config.Config, log *slo
 	cancel()
 	<-stopped
 	return err
+}
+
+// leading is the metric that reports whether a replica leads.
+func leading(value float64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "sluice_neutron_leader", Help: "1 while this replica leads, else 0.",
+	}, func() float64 { return value })
+}
+
+// alive asks the agent that leads.
+func (r *replica) alive() bool {
+	a := r.leads.Load()
+	return a == nil || a.api.Health.Alive() == ""
+}
+
+func (r *replica) panicked() {
+	if a := r.leads.Load(); a != nil {
+		a.metrics.Panic()
+	}
+}
+
+// handler answers as the agent that leads does, and for a replica that stands by.
+func (r *replica) handler() http.Handler {
+	mux := http.NewServeMux()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(append(collectors.OfTheProcess(), leading(0))...)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: serve.MostScrapes}))
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { serve.Say(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /readyz", r.ready)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if a := r.leads.Load(); a != nil {
+			a.api.Public().Mux().ServeHTTP(w, req)
+			return
+		}
+		mux.ServeHTTP(w, req)
+	})
+}
+
+// readyTimeout is how long etcd has to answer a replica that is asked whether it is ready. A probe
+// waits for a second by default.
+const readyTimeout = 800 * time.Millisecond
+
+// ready reports whether this replica could lead.
+func (r *replica) ready(w http.ResponseWriter, req *http.Request) {
+	ctx, cancel := context.WithTimeout(req.Context(), readyTimeout)
+	defer cancel()
+	if _, err := r.store.Revision(ctx, r.key()); err != nil {
+		serve.Say(w, http.StatusServiceUnavailable, "etcd does not answer\n")
+		return
+	}
+	serve.Say(w, http.StatusOK, "ok: stands by\n")
 }

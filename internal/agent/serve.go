@@ -59,7 +59,7 @@ func (a *Agent) register() {
 }
 
 // serve serves the debug API and, when asked to, metrics and health over TCP,
-// until ctx ends.
+// until ctx ends. An agent of sluice-neutron serves the debug API alone: its process outlives it.
 func (a *Agent) serve(ctx context.Context) error {
 	group, err := a.cfg.Listen.Group()
 	if err != nil {
@@ -77,7 +77,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	if page.listener != nil {
 		g.Go(func() error { return page.server.Serve(serving, page.listener) })
 	}
-	if a.cfg.Listen.MetricsAddress != "" {
+	if a.cfg.Listen.MetricsAddress != "" && !a.cfg.Elected() {
 		tcp, err := serve.Listen(ctx, a.cfg.Listen.MetricsAddress)
 		if err != nil {
 			return errors.Join(fmt.Errorf("--metrics-address: %w", err), l.Close(), page.close())
@@ -85,9 +85,11 @@ func (a *Agent) serve(ctx context.Context) error {
 		a.log.Info("metrics and health are served", "address", tcp.Addr().String())
 		g.Go(func() error { return a.server(a.api.Public().Mux()).Serve(serving, tcp) })
 	}
-	g.Go(func() error {
-		return serve.Supervise(serving, func() bool { return a.api.Health.Alive() == "" }, a.log)
-	})
+	if !a.cfg.Elected() {
+		g.Go(func() error {
+			return serve.Supervise(serving, func() bool { return a.api.Health.Alive() == "" }, a.log)
+		})
+	}
 	local := a.server(a.api.Local(group))
 	local.Answer = localAnswer
 	g.Go(func() error { return local.Serve(serving, l) })

@@ -26,6 +26,7 @@ type reconciler struct {
 	want     *wanted
 	drifts   bool // differences come from others
 	doubtful bool // what is held may differ from what Neutron has
+	full     bool // the quota leaves no group without rules
 
 	ids      map[string]string        // IDs of groups, by key of the content
 	contents map[string]map[Rule]bool // of the groups by key, with IDs of address groups
@@ -390,7 +391,7 @@ func (x *reconciler) ports(ctx context.Context) error {
 }
 
 // groupsOf returns the groups that a port must have. A port whose group could not be made keeps a
-// group of ours, or is closed.
+// group of ours, or is closed; by having none where not even a group without rules can be made.
 func (x *reconciler) groupsOf(ctx context.Context, p *Port) ([]string, error) {
 	key := x.want.ports[p.ID]
 	switch {
@@ -405,15 +406,17 @@ func (x *reconciler) groupsOf(ctx context.Context, p *Port) ([]string, error) {
 	if _, known := x.want.groups[closed.key]; !known {
 		x.want.groups[closed.key] = closed
 		x.find()
-		if x.ids[closed.key] == "" {
-			if err := x.group(ctx, closed.key); err != nil {
-				return nil, err
-			}
+	}
+	if x.ids[closed.key] == "" && !x.full {
+		err := x.group(ctx, closed.key)
+		if x.full = errors.Is(err, ErrQuota); err != nil && !x.full {
+			return nil, err
 		}
 	}
-	if err := x.failed[closed.key]; err != nil {
-		return nil, err
+	if x.full {
+		return []string{}, nil
 	}
+	delete(x.failed, closed.key)
 	return []string{x.ids[closed.key]}, nil
 }
 

@@ -63,7 +63,7 @@ func (p *program) until(t *testing.T, job, line string) (s scrape) {
 	return s
 }
 
-const agentJob, ksrJob = "sluice-agent-xdp", "sluice-ksr"
+const agentJob, ksrJob, neutronJob = "sluice-agent-xdp", "sluice-ksr", "sluice-neutron"
 
 // real are programs that are broken, and the alerts that fire then, all of them.
 var real = map[string]struct {
@@ -110,6 +110,10 @@ var real = map[string]struct {
 		p := start(t, "sluice-ksr", "--kubeconfig", kubeconfig, "--etcd-endpoints", "127.0.0.1:1")
 		return always(p.until(t, ksrJob, "sluice_ksr_leader 0"))
 	}, []string{"SluiceReflectorsWithoutLeader"}},
+	"sluice-neutron has no etcd": {func(t *testing.T) func(int) []scrape {
+		p := start(t, "sluice-neutron", "--neutron-url", "http://127.0.0.1:1", "--etcd-endpoints", "127.0.0.1:1")
+		return always(p.until(t, neutronJob, "sluice_neutron_leader 0"))
+	}, []string{"SluiceNeutronWithoutLeader"}},
 }
 
 const wrongPolicy = `apiVersion: v1
@@ -170,6 +174,10 @@ var said = []struct {
 	{ksrJob, "sluice_ksr_leader 2\nsluice_ksr_synced 1", []string{"SluiceReflectorsWithoutLeader"}},
 	{ksrJob, "# TYPE sluice_ksr_drift_total counter\nsluice_ksr_drift_total %d\nsluice_ksr_leader 1\nsluice_ksr_synced 1", []string{"SluiceReflectorDrift"}},
 	{ksrJob, "", []string{"SluiceReflectorDown"}},
+	{neutronJob, "sluice_neutron_leader 2", []string{"SluiceNeutronWithoutLeader"}},
+	{neutronJob, "# TYPE sluice_neutron_call_seconds_count counter\nsluice_neutron_call_seconds_count{method=\"put\",result=\"error\"} %d\nsluice_neutron_leader 1", []string{"SluiceNeutronCallsFail"}},
+	{neutronJob, "sluice_neutron_call_seconds_count{method=\"put\",result=\"error\"} 3\nsluice_neutron_leader 1", nil},
+	{neutronJob, "", []string{"SluiceNeutronDown"}},
 }
 
 func TestAlertsOfSeries(t *testing.T) {

@@ -122,7 +122,7 @@ func differ(a, b string) string {
 }
 
 func TestChartHasNoFindings(t *testing.T) {
-	for _, v := range []values{{}, {"dataplane": "vpp"}} {
+	for _, v := range []values{{}, {"dataplane": "vpp"}, {"dataplane": "neutron"}} {
 		for _, m := range lint.AllWithKubeVersion(deploy+"helm/sluice", v, "kube-system", nil).Messages {
 			// A chart needs no icon.
 			if m.Severity >= support.WarningSev || m.Severity == support.InfoSev && !strings.Contains(m.Error(), "icon") {
@@ -178,7 +178,7 @@ func TestValuesChangeTheirObjects(t *testing.T) {
 		"PodMonitor/sluice":          {"port: metrics"},
 		"PrometheusRule/sluice":      {"SluiceAgentDown"},
 		// Those of the chart and of the reflector's embedded etcd.
-		"ClusterNetworkPolicy/sluice": {"action: Deny", "number: 9416", "number: 9417", "number: 23790"},
+		"ClusterNetworkPolicy/sluice": {"action: Deny", "number: 9416", "number: 9417", "number: 9418", "number: 23790"},
 	} {
 		for _, w := range want {
 			if !strings.Contains(text(name), w) {
@@ -189,6 +189,37 @@ func TestValuesChangeTheirObjects(t *testing.T) {
 	for _, never := range []string{"cni-bin", "{{"} {
 		if strings.Contains(text("DaemonSet/sluice-agent-xdp")+text("ConfigMap/sluice-agent-xdp"), never) {
 			t.Errorf("there is %q, although the agent installs no plugin", never)
+		}
+	}
+}
+
+// TestChartOfNeutron: an embedded etcd is that of the chart, and no agent runs on nodes.
+func TestChartOfNeutron(t *testing.T) {
+	all, err := render(values{
+		"dataplane": "neutron", "etcd": values{"embedded": true},
+		"neutron": values{"replicas": 1, "cloud": "prod", "networks": []any{"net-1"}, "config": values{"neutron-mark": "blue"}, "cloudSecret": "mine"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := yaml.Marshal([]object{all["Deployment/sluice-neutron"], all["ConfigMap/sluice-neutron"]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"$(SLUICE_STORE_SERVICE_HOST):2379", "secretName: sluice-agent-etcd", "secretName: mine", "os-cloud: prod", "- net-1", "neutron-mark: blue",
+		"replicas: 1", "etcd-server-name: sluice-store",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("there is no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(string(text), "etcd-endpoints") {
+		t.Errorf("it asks another etcd:\n%s", text)
+	}
+	for name := range all {
+		if strings.Contains(name, "sluice-agent-") && !strings.HasPrefix(name, "Secret/") {
+			t.Errorf("there is %s", name)
 		}
 	}
 }

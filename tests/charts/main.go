@@ -23,6 +23,7 @@ const deploy = "../../deploy/"
 var overlays = map[string]values{
 	"ha-kernel": {},
 	"ha-vpp":    {"dataplane": "vpp"},
+	"ha-neutron": {"dataplane": "neutron"},
 	// "sluicectl store certificates" makes what the chart could make.
 	"quickstart": {"etcd": values{"embedded": true, "generateCertificates": false}},
 }

@@ -28,6 +28,7 @@ type manifest struct {
 
 var manifests = map[string]manifest{
 	"ksr.yaml":       {program: "sluice-ksr"},
+	"neutron.yaml":   {program: "sluice-neutron"},
 	"agent-vpp.yaml": {program: "sluice-agent", command: []string{"run"}, beside: []string{"cni"}},
 	"agent-xdp.yaml": {program: "sluice-agent", command: []string{"run"}, caps: []corev1.Capability{"BPF", "NET_ADMIN", "PERFMON"}, root: true},
 }

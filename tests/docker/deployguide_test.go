@@ -62,8 +62,14 @@ func (c cluster) needs(t *testing.T, f deployed.File) {
 	}
 }
 
+// steps are those of the guides together.
+func steps(t *testing.T) string {
+	t.Helper()
+	return read(t, "docs/guide/ksr.md") + read(t, "docs/guide/neutron.md")
+}
+
 func TestGuideStepsCreateWhatManifestsNeed(t *testing.T) {
-	for _, p := range checkSteps(read(t, "docs/guide/ksr.md"), readCluster(t)) {
+	for _, p := range checkSteps(steps(t), readCluster(t)) {
 		t.Error(p)
 	}
 }
@@ -129,7 +135,7 @@ func checkSecret(name string, options []string, missing map[string]map[string]st
 func TestGuideStepErrorsAreFound(t *testing.T) {
 	for name, tc := range map[string]struct{ was, is, want string }{
 		"a file that is not":        {"apply -f deploy/ksr/ksr.yaml", "apply -f deploy/reflector.yaml", "does not exist"},
-		"a file that is left out":   {"kubectl apply -f deploy/agent-xdp/agent-xdp.yaml\n", "", "2 files are applied"},
+		"a file that is left out":   {"kubectl apply -f deploy/agent-xdp/agent-xdp.yaml\n", "", "3 files are applied"},
 		"a workload that is not":    {"status daemonset/sluice-agent-vpp", "status daemonset/sluice-agent", "there is no daemonset/sluice-agent"},
 		"a secret that is not used": {"generic sluice-agent-etcd", "generic sluice-etcd", "nobody uses the secret sluice-etcd"},
 		"a secret that is not made": {"generic sluice-agent-etcd", "generic sluice-etcd", "nobody creates the secret sluice-agent-etcd"},
@@ -137,7 +143,7 @@ func TestGuideStepErrorsAreFound(t *testing.T) {
 		"an image of nowhere":       {"s#image: sluice-#", "s#image: sluice-ksr#", "nobody says where image"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantProblem(t, checkSteps(edit(t, read(t, "docs/guide/ksr.md"), tc.was, tc.is), readCluster(t)), tc.want)
+			wantProblem(t, checkSteps(edit(t, steps(t), tc.was, tc.is), readCluster(t)), tc.want)
 		})
 	}
 }

@@ -20,8 +20,9 @@ const root = "../.."
 
 // programs run the commands of cmd/ in this process.
 var programs = map[string]func(args []string, out *bytes.Buffer) int{
-	"sluice-agent": func(args []string, out *bytes.Buffer) int { return agent.Main(args, out, out) },
-	"sluice-ksr":   func(args []string, out *bytes.Buffer) int { return reflector.Main(args, out, out) },
+	"sluice-agent":   func(args []string, out *bytes.Buffer) int { return agent.Main(args, out, out) },
+	"sluice-ksr":     func(args []string, out *bytes.Buffer) int { return reflector.Main(args, out, out) },
+	"sluice-neutron": func(args []string, out *bytes.Buffer) int { return agent.NeutronMain(args, out, out) },
 	"sluicectl": func(args []string, out *bytes.Buffer) int {
 		return cli.Run(args, strings.NewReader(""), out, out)
 	},

@@ -62,6 +62,7 @@ func TestManifestsProbesAreServed(t *testing.T) {
 	agent := []string{"--node", "node-1", "--renderers", "acl", "--vpp-socket", filepath.Join(sockets, "vpp.sock"), "--api-socket"}
 	for name, here := range map[string][]string{
 		"ksr.yaml":       {"--kubeconfig", kubeconfig},
+		"neutron.yaml":   {"--api-socket", filepath.Join(sockets, "neutron.sock")},
 		"agent-vpp.yaml": append(slices.Clone(agent), filepath.Join(sockets, "vpp-agent.sock")),
 		"agent-xdp.yaml": append(slices.Clone(agent), filepath.Join(sockets, "xdp-agent.sock")), // the kernel is for root
 	} {
@@ -189,7 +190,7 @@ func TestManifestRightsSufficeForKernel(t *testing.T) {
 
 // TestUnitsGrantRightsOfManifests, so that what is tested of manifests holds for packages.
 func TestUnitsGrantRightsOfManifests(t *testing.T) {
-	for unit, of := range map[string]string{"sluice-agent.service": "agent-xdp.yaml", "sluice-ksr.service": "ksr.yaml"} {
+	for unit, of := range map[string]string{"sluice-agent.service": "agent-xdp.yaml", "sluice-ksr.service": "ksr.yaml", "sluice-neutron.service": "neutron.yaml"} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "systemd", unit))
 		if err != nil {
 			t.Fatal(err)

@@ -50,7 +50,8 @@ func (w *warnings) take() (text string) {
 // podSecurity is what each workload does that the level "restricted" of PodSecurity forbids;
 // docs/guide/containers.md#podsecurity explains why the workload needs it.
 var podSecurity = map[string]string{
-	"Deployment sluice-ksr": `would violate PodSecurity "restricted:latest": host namespaces (hostNetwork=true)`,
+	"Deployment sluice-ksr":     `would violate PodSecurity "restricted:latest": host namespaces (hostNetwork=true)`,
+	"Deployment sluice-neutron": `would violate PodSecurity "restricted:latest": host namespaces (hostNetwork=true)`,
 	"DaemonSet sluice-agent-xdp": `would violate PodSecurity "restricted:latest": host namespaces (hostNetwork=true), ` +
 		`unrestricted capabilities (container "agent" must not include "BPF", "NET_ADMIN", "PERFMON" in securityContext.capabilities.add), ` +
 		`restricted volume types (volumes "bpf", "state", "run", "cni-results", "cni-config", "cni-bin", "netns" use restricted volume type "hostPath"), ` +

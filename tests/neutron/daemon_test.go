@@ -57,15 +57,15 @@ type replica struct {
 	done            chan error
 }
 
-func startReplica(t *testing.T, f *fixture, etcd, name string) *replica {
+func startReplica(t *testing.T, f *fixture, etcd, name string, connect ...string) *replica {
 	t.Helper()
 	r := &replica{socket: filepath.Join(t.TempDir(), "s"), metrics: programs.FreeAddress(t), log: &programs.Buffer{}, done: make(chan error, 1)}
 	cmd := agent.NewNeutronCommand(r.log)
 	cmd.SetErr(r.log)
-	cmd.SetArgs([]string{
-		"--etcd-endpoints", etcd, "--neutron-url", f.s.URL, "--neutron-network", f.network, "--neutron-mark", f.options.Cluster,
+	cmd.SetArgs(append(connect, []string{
+		"--etcd-endpoints", etcd, "--neutron-network", f.network, "--neutron-mark", f.options.Cluster,
 		"--api-socket", r.socket, "--metrics-address", r.metrics, "--identity", name, "--leader-ttl", "2s", "--neutron-refresh", "2s",
-	})
+	}...))
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(context.WithoutCancel(t.Context()))
 	go func() { r.done <- cmd.ExecuteContext(ctx) }()
@@ -122,7 +122,7 @@ func TestDaemonEnforcesWhileItLeads(t *testing.T) {
 	f.port(clientAt[0])
 	tell(80)
 	etcd := fmt.Sprint(store.Endpoints()[0])
-	first := startReplica(t, f, etcd, "first")
+	first := startReplica(t, f, etcd, "first", "--neutron-url", f.s.URL)
 	passes := func(port uint16) bool { return f.held().Passes(flow(clientAt[0], webAt[0], api.TCP, port)) }
 	wait(t, "port 80 alone is open", func() bool { return passes(80) && !passes(81) })
 	f.check(map[api.Flow]bool{
@@ -135,7 +135,7 @@ func TestDaemonEnforcesWhileItLeads(t *testing.T) {
 	if out := first.ctl("get", "status"); !strings.Contains(out, "secgroup") {
 		t.Errorf("status is\n%s", out)
 	}
-	second := startReplica(t, f, etcd, "second")
+	second := startReplica(t, f, etcd, "second", "--neutron-url", f.s.URL)
 	wait(t, "the second stands by", func() bool { return answers(t.Context(), "http://"+second.metrics+"/readyz") == nil })
 	if strings.Contains(second.log.String(), "acquired leadership") {
 		t.Fatal("both replicas lead")

@@ -148,6 +148,7 @@ type fixture struct {
 	s       *Server
 	admin   *gophercloud.ServiceClient
 	network string
+	project string // that the network is of; empty: without authentication
 	ports   map[netip.Addr]*ports.Port
 	tap     *faulty
 	options secgroup.Options
@@ -156,20 +157,29 @@ type fixture struct {
 
 func newFixture(t testing.TB, s *Server, o secgroup.Options) *fixture {
 	t.Helper()
-	f := &fixture{t: t, s: s, ports: map[netip.Addr]*ports.Port{}, tap: &faulty{calls: map[string]int{}}}
+	return newFixtureIn(t, s, o, "", nil)
+}
+
+// newFixtureIn makes one in a project. nil: calls need no authentication.
+func newFixtureIn(t testing.TB, s *Server, o secgroup.Options, project string, connect neutron.Connect) *fixture {
+	t.Helper()
+	f := &fixture{t: t, s: s, project: project, ports: map[netip.Addr]*ports.Port{}, tap: &faulty{calls: map[string]int{}}}
 	var err error
 	f.admin, err = s.Client(t.Context())
 	f.must(err)
-	n, err := networks.Create(t.Context(), f.admin, networks.CreateOpts{Name: t.Name()}).Extract()
+	n, err := networks.Create(t.Context(), f.admin, networks.CreateOpts{Name: t.Name(), ProjectID: project}).Extract()
 	f.must(err)
 	f.network = n.ID
 	off := false
 	for cidr, version := range map[string]gophercloud.IPVersion{"10.0.0.0/8": gophercloud.IPv4, "fd00::/32": gophercloud.IPv6, "192.168.0.0/16": gophercloud.IPv4} {
-		_, err := subnets.Create(t.Context(), f.admin, subnets.CreateOpts{NetworkID: n.ID, CIDR: cidr, IPVersion: version, EnableDHCP: &off}).Extract()
+		_, err := subnets.Create(t.Context(), f.admin, subnets.CreateOpts{NetworkID: n.ID, ProjectID: project, CIDR: cidr, IPVersion: version, EnableDHCP: &off}).Extract()
 		f.must(err)
 	}
 	f.options = o
-	f.options.API = neutron.New(neutron.NoAuth(s.URL, f.tap), neutron.Options{Networks: []string{n.ID}})
+	if connect == nil {
+		connect = neutron.NoAuth(s.URL, f.tap)
+	}
+	f.options.API = neutron.New(connect, neutron.Options{Networks: []string{n.ID}, Timeout: patience})
 	f.options.Cluster = strings.ToLower(n.ID[:8])
 	f.restart()
 	return f
@@ -199,7 +209,7 @@ func (f *fixture) port(addrs ...netip.Addr) {
 	for _, a := range addrs {
 		fixed = append(fixed, ports.IP{IPAddress: a.String()})
 	}
-	p, err := ports.Create(context.WithoutCancel(f.t.Context()), f.admin, ports.CreateOpts{NetworkID: f.network, FixedIPs: fixed}).Extract()
+	p, err := ports.Create(context.WithoutCancel(f.t.Context()), f.admin, ports.CreateOpts{NetworkID: f.network, ProjectID: f.project, FixedIPs: fixed}).Extract()
 	f.must(err)
 	for _, a := range addrs {
 		f.ports[a] = p

@@ -28,6 +28,7 @@ type Server struct {
 	OVN *OVN   // nil without OVN
 
 	dir   string
+	db    string      // how Neutron connects to its database
 	procs []*exec.Cmd // in the order of their start
 }
 
@@ -65,8 +66,7 @@ func Start(ctx context.Context, dir string, ovn bool) (s *Server, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	db, err := s.database(ctx)
-	if err != nil {
+	if s.db, err = s.database(ctx); err != nil {
 		return s, err
 	}
 	if ovn {
@@ -74,22 +74,28 @@ func Start(ctx context.Context, dir string, ovn bool) (s *Server, err error) {
 			return s, err
 		}
 	}
-	port, err := freePort(ctx)
-	if err != nil {
-		return s, err
-	}
-	s.URL = fmt.Sprintf("http://127.0.0.1:%d/", port)
-	conf := filepath.Join(dir, "neutron.conf")
-	if err := os.WriteFile(conf, []byte(s.config(db, port)), 0o600); err != nil {
-		return s, err
-	}
-	if err := s.run(ctx, "neutron-db-manage", "--config-file", conf, "upgrade", "head"); err != nil {
-		return s, err
-	}
-	if err := s.start(ctx, "neutron-server", "--config-file", conf); err != nil {
+	if s.URL, err = s.serve(ctx, "auth_strategy = noauth", "", true); err != nil {
 		return s, err
 	}
 	return s, until(ctx, s.URL, func() error { return answers(ctx, s.URL+"v2.0/networks") })
+}
+
+// serve starts an API with further settings, those of [DEFAULT] and sections, and returns its URL.
+func (s *Server) serve(ctx context.Context, defaults, sections string, migrate bool) (string, error) {
+	port, err := freePort(ctx)
+	if err != nil {
+		return "", err
+	}
+	conf := filepath.Join(s.dir, fmt.Sprintf("neutron%d.conf", port))
+	if err := os.WriteFile(conf, []byte(s.config(port, defaults)+sections), 0o600); err != nil {
+		return "", err
+	}
+	if migrate {
+		if err := s.run(ctx, "neutron-db-manage", "--config-file", conf, "upgrade", "head"); err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("http://127.0.0.1:%d/", port), s.start(ctx, "neutron-server", "--config-file", conf)
 }
 
 // Client returns a client of the network service.
@@ -131,14 +137,14 @@ func (s *Server) database(ctx context.Context) (string, error) {
 }
 
 // config returns neutron.conf.
-func (s *Server) config(db string, port int) string {
+func (s *Server) config(port int, defaults string) string {
 	// The driver of OVN needs a router plugin, and a worker that it can initialize.
 	services, workers := "", 0
 	if s.OVN != nil {
 		services, workers = "ovn-router", 1
 	}
 	c := fmt.Sprintf(`[DEFAULT]
-auth_strategy = noauth
+%s
 core_plugin = ml2
 service_plugins = %s
 bind_host = 127.0.0.1
@@ -165,7 +171,7 @@ quota_security_group = -1
 quota_security_group_rule = -1
 [ml2]
 extension_drivers = port_security
-`, services, port, workers, s.dir, db, s.dir)
+`, defaults, services, port, workers, s.dir, s.db, s.dir)
 	if s.OVN == nil {
 		return c + "type_drivers = local\ntenant_network_types = local\nmechanism_drivers =\n"
 	}
@@ -220,7 +226,7 @@ func freePort(ctx context.Context) (int, error) {
 }
 
 // patience is how long a server may take to answer at first; machines that test are busy.
-const patience = 2 * time.Minute
+const patience = 10 * time.Minute
 
 // until calls f until it returns no error.
 func until(ctx context.Context, what string, f func() error) error {

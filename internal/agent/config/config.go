@@ -125,6 +125,9 @@ func (c Config) CommitTimeout() time.Duration {
 // Reflected reports whether another program writes the state. In development the agent does.
 func (c Config) Reflected() bool { return !c.Embedded() }
 
+// Elected reports whether the agent is the one of sluice-neutron, which runs for a term.
+func (c Config) Elected() bool { return c.Enforce.Has(RendererSecgroup) }
+
 // TalksToVPP reports whether a renderer programs VPP by its binary API.
 func (c Config) TalksToVPP() bool { return c.Enforce.Has(RendererACL) && !c.Ligato.Wanted() }
 

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
@@ -46,6 +47,8 @@ type Client struct {
 
 	mu      sync.Mutex // held while it connects
 	service *gophercloud.ServiceClient
+
+	pause atomic.Pointer[time.Time] // until when Neutron asked not to be called; nil: never
 }
 
 var _ secgroup.API = (*Client)(nil)
@@ -72,12 +75,22 @@ func (c *Client) ready(ctx context.Context) error {
 	})
 }
 
-// observe bounds a call and reports it.
+// MaxPause bounds how long a Client makes no calls because an answer has Retry-After.
+const MaxPause = 5 * time.Minute
+
+// observe bounds a call and reports it. It calls nothing while Neutron has asked to wait.
 func (c *Client) observe(ctx context.Context, method, object string, call func(context.Context) error) error {
+	if until := c.pause.Load(); until != nil && time.Now().Before(*until) {
+		return fmt.Errorf("%s %s: not called, for Neutron asked to wait until %s", method, object, until.UTC().Format(time.RFC3339))
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	begin := time.Now()
 	err := errorOf(call(ctx))
+	if answer, ok := errors.AsType[*Error](err); ok && answer.RetryAfter > 0 {
+		until := time.Now().Add(min(answer.RetryAfter, MaxPause))
+		c.pause.Store(&until)
+	}
 	if c.options.Observe != nil {
 		c.options.Observe(method, object, time.Since(begin), err)
 	}

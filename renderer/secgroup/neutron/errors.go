@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
 )
@@ -13,6 +16,8 @@ type Error struct {
 	Status  int    // of HTTP
 	Type    string // of Neutron, for example "OverQuota"; may be empty
 	Message string // may be empty; others wrote it
+	// RetryAfter is how long Neutron, or Keystone, asks not to be called; 0 if it does not ask.
+	RetryAfter time.Duration
 }
 
 // Error returns one line, in which the message is quoted and short.
@@ -33,7 +38,7 @@ func errorOf(err error) error {
 	if !errors.As(err, &answer) {
 		return err
 	}
-	out := &Error{Status: answer.Actual}
+	out := &Error{Status: answer.Actual, RetryAfter: retryAfter(answer.ResponseHeader.Get("Retry-After"))}
 	var body struct {
 		NeutronError json.RawMessage
 	}
@@ -42,4 +47,17 @@ func errorOf(err error) error {
 		out.Type, out.Message = detail.Type, detail.Message
 	}
 	return out
+}
+
+// retryAfter reads the header of that name: seconds, or a date. What is neither, or is over, asks
+// for nothing.
+func retryAfter(text string) time.Duration {
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	return max(0, time.Until(at))
 }

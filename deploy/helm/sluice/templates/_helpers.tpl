@@ -90,3 +90,9 @@ log-format: json
 {{- $base := fromYaml (include (ternary "sluice.embeddedEtcd" "sluice.etcd" .Values.etcd.embedded) .) -}}
 {{ toYaml (mergeOverwrite $base (dict "log-format" "json") .Values.reflector.config) }}
 {{- end }}
+
+{{- define "sluice.neutronConfig" -}}
+{{- $base := fromYaml (include "sluice.etcd" .) -}}
+{{- $cloud := dict "os-clouds-file" "/etc/sluice/cloud/clouds.yaml" "os-cloud" .Values.neutron.cloud "neutron-network" .Values.neutron.networks -}}
+{{ toYaml (mergeOverwrite $base $cloud (dict "log-format" "json") .Values.neutron.config) }}
+{{- end }}
