@@ -327,9 +327,7 @@ type rulePeer struct {
 // rules returns the rules of a direction: each peer is in one, and no two have the same ports.
 func (d *draft) rules(dir api.Direction, inside []netip.Addr) []rule {
 	byPeer := map[peerKey]map[portKey]*seen{}
-	for k, ports := range d.pods[dir] {
-		byPeer[k] = ports
-	}
+	maps.Copy(byPeer, d.pods[dir])
 	for port, addrs := range d.blocks[dir] {
 		for _, b := range blocksOf(slices.Collect(maps.Keys(addrs)), inside) {
 			s := at(at2(byPeer, peerKey{block: b.Prefix}), port)

@@ -42,7 +42,7 @@ func (j *flowJudge) allowed(f api.Flow) bool {
 	src, isPlain := j.podAt(f.Src)
 	dst, isAlso := j.podAt(f.Dst)
 	if !isPlain || !isAlso || src == dst || f.Src.Is4() != f.Dst.Is4() {
-		return j.state.Allowed(f)
+		return j.Allowed(f)
 	}
 	i, known := j.atomOf[atomKey{f.Protocol, f.DstPort}]
 	if !known {
@@ -50,7 +50,7 @@ func (j *flowJudge) allowed(f api.Flow) bool {
 		j.atomOf[atomKey{f.Protocol, f.DstPort}] = i
 	}
 	if i < 0 {
-		return j.state.Allowed(f)
+		return j.Allowed(f)
 	}
 	all, e := newPortSet(len(j.atoms)), ends{f.Src, f.Dst}
 	all.add(i)
@@ -76,7 +76,7 @@ func (j *flowJudge) podAt(a netip.Addr) (*pod, bool) {
 	case 0:
 		return nil, !j.words.tiers
 	case 1:
-		p := j.state.pods[at[0]]
+		p := j.pods[at[0]]
 		return p, p != nil && !j.isOdd(p)
 	}
 	return nil, false

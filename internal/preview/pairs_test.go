@@ -69,7 +69,7 @@ func TestPairsAreThoseOfTheComparison(t *testing.T) {
 
 func sideOf(s Side) []string {
 	if len(s.Outside) > 0 {
-		return append(s.Groups[:len(s.Groups):len(s.Groups)], Outside)
+		return append(slices.Clip(s.Groups), Outside)
 	}
 	return s.Groups
 }

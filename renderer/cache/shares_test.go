@@ -124,12 +124,12 @@ func reason(l *list) string {
 	return l.closed
 }
 
-// permitsTo returns a list that lets a set in at some ports.
-func permitsTo(policy string, set api.SetID, ports int) *renderer.RuleList {
+// permitsTo returns a list that lets set 1001 in at some ports.
+func permitsTo(policy string, ports int) *renderer.RuleList {
 	var rules []api.ContivRule
 	var origins [][]api.Origin
 	for i := range ports {
-		rules = append(rules, api.ContivRule{Action: api.Permit, Src: api.SetNet(set), Protocol: api.TCP, DstPort: api.Port(uint16(2*i + 1))})
+		rules = append(rules, api.ContivRule{Action: api.Permit, Src: api.SetNet(1001), Protocol: api.TCP, DstPort: api.Port(uint16(2*i + 1))})
 		origins = append(origins, []api.Origin{{Policy: api.PolicyID{Namespace: "ns", Name: policy}, Rule: i}})
 	}
 	return renderer.NewRuleList(append(rules, api.ContivRule{}), append(origins, nil))
@@ -158,17 +158,17 @@ func TestBoundClosesLargestListsOfLargestNamespace(t *testing.T) {
 		return out
 	}
 	c.UpdateSet(1001, members, nil)
-	pod("large", "a", 1, permitsTo("a", 1001, 7))
-	pod("large", "b", 2, permitsTo("b", 1001, 6))
-	pod("large", "c", 3, permitsTo("c", 1001, 1))
-	pod("small", "d", 4, permitsTo("d", 1001, 4))
+	pod("large", "a", 1, permitsTo("a", 7))
+	pod("large", "b", 2, permitsTo("b", 6))
+	pod("large", "c", 3, permitsTo("c", 1))
+	pod("small", "d", 4, permitsTo("d", 4))
 	if got := closed(); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("of 140 entries %v are closed, want a and b", got)
 	}
 	if n := len(c.Desired().Pods[api.PodID{Namespace: "large", Name: "a"}].Rules); n != 1 {
 		t.Errorf("a closed list has %d rules", n)
 	}
-	pod("large", "e", 5, permitsTo("b", 1001, 6)) // it shares the table of b
+	pod("large", "e", 5, permitsTo("b", 6)) // it shares the table of b
 	c.UpdateSet(1001, nil, members[4:])
 	if got := closed(); got != nil {
 		t.Errorf("of 56 entries %v are closed", got)

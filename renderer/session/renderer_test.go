@@ -133,7 +133,7 @@ func TestCommitRefusesTooManyRules(t *testing.T) {
 	many := web
 	many.DstPort = api.Ports(80, 90)
 	if err := render(t, s, list(many, denyAll)); !errors.Is(err, sluicesession.ErrTooLarge) || !renderer.IsRefused(err) ||
-		!strings.Contains(err.Error(), "namespace of pod "+client.String()+", for what it opens over TCP and IPv4, needs more rules than at most 8: ") {
+		!strings.Contains(err.Error(), "namespace of pod "+client.String()+", for what it opens over TCP and IPv4, needs more than 8 rules: ") {
 		t.Errorf("%v, want %v, refused, naming pod and limit", err, sluicesession.ErrTooLarge)
 	}
 	if got := connect(s, somewhere, 80); got != api.Deny {

@@ -125,8 +125,7 @@ func commitTurns(t *testing.T, r *xdp.Renderer, x renderer.Txn, turn func()) {
 	t.Helper()
 	for {
 		err := x.Commit(context.Background())
-		var d *renderer.Deferred
-		if !errors.As(err, &d) {
+		if _, unfinished := errors.AsType[*renderer.Deferred](err); !unfinished {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -187,7 +187,7 @@ func (s *suggesting) write(p *observed.Suggestion, m *matrix.Matrix) error {
 	var drawn strings.Builder
 	plain := term.NewWriter(&drawn)
 	m.Write(plain)
-	for _, line := range strings.Split(strings.TrimRight(drawn.String(), "\n"), "\n") {
+	for line := range strings.SplitSeq(strings.TrimRight(drawn.String(), "\n"), "\n") {
 		w.Printf("# %s\n", term.Text(strings.TrimRight(line, " ")))
 	}
 	return cmp.Or(plain.Err(), w.Err())
