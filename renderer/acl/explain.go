@@ -188,8 +188,5 @@ const name = "acl"
 // Name returns "acl".
 func (r *Renderer) Name() string { return name }
 
-// Expansion implements renderer.Expander.
-func (r *Renderer) Expansion() (namespace, node int, perPod bool) { return 1 << 26, 1 << 27, false }
-
 // Unenforced implements renderer.Reporter.
 func (r *reader) Unenforced() []renderer.Unenforced { return r.published.Load().unenforced }

@@ -95,8 +95,8 @@ func TestRendererCompletesHalfOfABulk(t *testing.T) {
 	}
 }
 
-// TestRendererGroupVanishesUnderIt: somebody deletes the new group before a port has it. The port
-// keeps the old one.
+// TestRendererGroupVanishesUnderIt: another program deletes the new group before a port has it. The
+// port keeps the old one.
 func TestRendererGroupVanishesUnderIt(t *testing.T) {
 	s, b := brokenStack(t, pooled())
 	pods := map[api.PodID]renderer.PodConfig{web: closedTo("10.0.0.1", "10.0.0.9/32"), other: closedTo("10.0.0.2", "10.0.0.9/32")}
@@ -160,7 +160,8 @@ func TestRendererCatchesUpByDifference(t *testing.T) {
 }
 
 // TestRendererMayNotChangeAnything: each kind of change is refused for ever, as to a project
-// without rights. No port is opened that was closed, what works goes on, and with rights all is made up.
+// without rights. No port is opened that was closed, what works goes on, and with rights all is
+// made up.
 func TestRendererMayNotChangeAnything(t *testing.T) {
 	for kind := secgroup.CreateGroup; kind <= secgroup.SetGroups; kind++ {
 		t.Run(kind.String(), func(t *testing.T) {

@@ -21,8 +21,8 @@ const deploy = "../../deploy/"
 
 // overlays are those of Kustomize, and the values with which the chart is the same objects.
 var overlays = map[string]values{
-	"ha-kernel": {},
-	"ha-vpp":    {"dataplane": "vpp"},
+	"ha-kernel":  {},
+	"ha-vpp":     {"dataplane": "vpp"},
 	"ha-neutron": {"dataplane": "neutron"},
 	// "sluicectl store certificates" makes what the chart could make.
 	"quickstart": {"etcd": values{"embedded": true, "generateCertificates": false}},

@@ -248,6 +248,12 @@ func write(t *testing.T, dir, path string, blocks []Block) {
 	case "docs/guide/policy-tests.md":
 		files["test.yaml"], files["manifests/shop.yaml"] = blocks[i].Text, smallestShop
 		files["matrix.yaml"] = blocks[i].Text + incompleteMatrix
+	case "docs/guide/suggest.md":
+		flows, err := os.ReadFile(filepath.Join(dir, "docs/examples/suggest/flows.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files["node-1.jsonl"], files["node-2.jsonl"] = string(flows), string(flows)
 	}
 	for name, text := range files {
 		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o750); err != nil {
