@@ -84,11 +84,14 @@ var (
 	labelled = regexp.MustCompile(`(?:^|,)\s*(\w+)`)
 )
 
+// histogram is what the series of a histogram have after its name.
+var histogram = regexp.MustCompile(`_(?:bucket|count|sum)$`)
+
 // strangers returns the metrics that a text names, and the reference does not have so.
 func strangers(text string, known []metric) (out []string) {
 	for _, m := range named.FindAllStringSubmatch(text, -1) {
 		name, _, _ := strings.Cut(m[0], "{")
-		i := slices.IndexFunc(known, func(k metric) bool { return k.name == name })
+		i := slices.IndexFunc(known, func(k metric) bool { return k.name == name || k.name == histogram.ReplaceAllString(name, "") })
 		if i < 0 {
 			out = append(out, name)
 			continue
