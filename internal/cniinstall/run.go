@@ -22,7 +22,7 @@ type state struct {
 	problem string
 }
 
-// Problem returns why the plugin is not installed, or not wholly, on one line; empty when it is. It
+// Problem returns why the plugin is not installed, or only in part, on one line; empty when it is. It
 // may be called by any goroutine.
 func (i *Installer) Problem() string {
 	i.state.mu.Lock()

@@ -45,8 +45,8 @@ func NewRunner(subjects ...Subject) *Runner {
 	return &Runner{subjects: subjects, world: newWorld()}
 }
 
-// Run runs a file. The error says that the test could not be carried out, wholly
-// or in part: Problems where the file or a manifest is wrong, else the error of a
+// Run runs a file. The error says that the test could not be carried out, or only
+// in part: Problems where the file or a manifest is wrong, else the error of a
 // subject. The report has it too, beside what was found nevertheless.
 func (r *Runner) Run(ctx context.Context, f *File, o Options) (Report, error) {
 	rep := newReport(f, r.subjects)

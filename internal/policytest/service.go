@@ -31,9 +31,9 @@ func parseService(text string) (_ *servicePort, ok bool, err error) {
 	if s.namespace, s.name, ok = services.ParseName(head); !ok {
 		return nil, false, nil
 	}
-	port, protocol, told := strings.Cut(tail, "/")
+	port, protocol, hasProtocol := strings.Cut(tail, "/")
 	s.port = port
-	if told {
+	if hasProtocol {
 		p, known := parseProtocol(protocol)
 		if !known || !p.HasPorts() || protocol == "" {
 			return nil, true, fmt.Errorf("%s has the protocol %s: want TCP, UDP or SCTP", expr.Quoted(text), expr.Quoted(protocol))

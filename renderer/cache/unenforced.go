@@ -54,8 +54,8 @@ func (x *UnenforcedTracker) SetMatters(matters bool) {
 // StagedTxn buffers a transaction for both a cache and an UnenforcedTracker.
 type StagedTxn struct {
 	Changes
-	shortfall *UnenforcedTracker
-	pods      []stagedPod
+	tracker *UnenforcedTracker
+	pods    []stagedPod
 }
 
 type stagedPod struct {
@@ -65,13 +65,13 @@ type stagedPod struct {
 
 // NewTxn begins a transaction.
 func (x *UnenforcedTracker) NewTxn(resync bool) StagedTxn {
-	return StagedTxn{Changes: Changes{Resync: resync}, shortfall: x}
+	return StagedTxn{Changes: Changes{Resync: resync}, tracker: x}
 }
 
 // Render records the configuration of a pod.
 func (t *StagedTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
 	t.Changes.Render(pod, cfg)
-	t.pods = append(t.pods, stagedPod{pod, lostLists{t.shortfall.only(cfg.Ingress), t.shortfall.only(cfg.Egress)}})
+	t.pods = append(t.pods, stagedPod{pod, lostLists{t.tracker.only(cfg.Ingress), t.tracker.only(cfg.Egress)}})
 }
 
 // Remove records the removal of a pod.
@@ -87,7 +87,7 @@ func (t *StagedTxn) HasPods() bool { return t.Resync || len(t.pods) > 0 }
 func (t *StagedTxn) Apply(c Staged) {
 	resync := t.Resync
 	t.Changes.Apply(c)
-	t.shortfall.apply(resync, t.pods)
+	t.tracker.apply(resync, t.pods)
 	t.pods = nil
 }
 

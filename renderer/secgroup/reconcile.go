@@ -21,12 +21,12 @@ const (
 // reconciler executes one Commit: it compares what is wanted with what is held, and makes the calls
 // that remove the difference.
 type reconciler struct {
-	r        *Renderer
-	held     *held
-	want     *wanted
-	drifts   bool // differences come from others
-	doubtful bool // what is held may differ from what Neutron has
-	full     bool // the quota leaves no group without rules
+	r      *Renderer
+	held   *held
+	want   *wanted
+	drifts bool // differences come from others
+	unsure bool // what is held may differ from what Neutron has
+	full   bool // the quota leaves no group without rules
 
 	ids      map[string]string        // IDs of groups, by key of the content
 	contents map[string]map[Rule]bool // of the groups by key, with IDs of address groups
@@ -67,7 +67,7 @@ func (x *reconciler) call(ctx context.Context, op Op) (Result, error) {
 	x.r.log.Debug("neutron call", "op", op.Kind, "id", op.ID, "rules", len(op.Rules), "addresses", len(op.Addresses))
 	res, err := x.r.options.API.Apply(ctx, op)
 	if err != nil {
-		x.doubtful = true
+		x.unsure = true
 		return res, fmt.Errorf("%s %s: %w", op.Kind, op.ID, err)
 	}
 	return res, nil
@@ -289,7 +289,7 @@ func (x *reconciler) add(ctx context.Context, g *heldGroup, rules map[Rule]bool)
 		}
 		for _, r := range part {
 			if len(g.rules[r]) == 0 {
-				x.doubtful = true
+				x.unsure = true
 				return fmt.Errorf("security group %s: Neutron created another rule than %s", g.id, r)
 			}
 		}
@@ -459,14 +459,14 @@ func (x *reconciler) collectAddresses(ctx context.Context) error {
 
 // remove deletes an object that may be in use or gone.
 func (x *reconciler) remove(ctx context.Context, op Op, gone func()) error {
-	before := x.doubtful
+	before := x.unsure
 	switch _, err := x.call(ctx, op); {
 	case errors.Is(err, ErrInUse):
-		x.doubtful = before
+		x.unsure = before
 	case err != nil && !errors.Is(err, ErrGone):
 		return err
 	default:
-		x.doubtful = before
+		x.unsure = before
 		gone()
 	}
 	return nil

@@ -253,7 +253,7 @@ func (r *Renderer) commit(ctx context.Context, unchanged bool) error {
 	}
 	run := &reconciler{r: r, held: r.held, want: w, drifts: refreshed && unchanged && r.reads.settled}
 	err = run.all(ctx)
-	if r.groups = run.ids; err != nil || run.doubtful {
+	if r.groups = run.ids; err != nil || run.unsure {
 		r.held = nil
 	}
 	r.wanted = w

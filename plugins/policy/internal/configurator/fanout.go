@@ -88,10 +88,10 @@ func (ts targets) err() error {
 
 // commit commits the transactions of the renderers that have work. It does not recover panics: a
 // crash is better than a dataplane that is no longer updated.
-func (ts targets) commit(ctx context.Context, txns []renderer.Txn, told bool) error {
+func (ts targets) commit(ctx context.Context, txns []renderer.Txn, hasChanges bool) error {
 	var due []int
 	for i, t := range ts {
-		if told || t.status.Err != nil || t.unfinished {
+		if hasChanges || t.status.Err != nil || t.unfinished {
 			due = append(due, i)
 		}
 	}
