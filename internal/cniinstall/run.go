@@ -22,8 +22,8 @@ type state struct {
 	problem string
 }
 
-// Problem returns why the plugin is not installed, or only in part, on one line; empty when it is. It
-// may be called by any goroutine.
+// Problem returns why the plugin is not installed, or only in part, on one line; empty when it is.
+// It may be called by any goroutine.
 func (i *Installer) Problem() string {
 	i.state.mu.Lock()
 	defer i.state.mu.Unlock()

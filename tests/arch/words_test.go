@@ -188,7 +188,8 @@ func TestWordsAreThoseOfField(t *testing.T) {
 	words := compile(usages)
 	for file, text := range tree(t, ".go", ".md", ".c", ".h", ".js", ".yaml", ".html", ".tpl", ".txt", ".proto", ".service", "") {
 		name := strings.TrimPrefix(filepath.ToSlash(file), "../../")
-		if strings.Contains(name, "/testdata/") || generated.MatchString(text) || name == "tests/arch/words_test.go" {
+		if strings.Contains(name, "/testdata/") || generated.MatchString(text) || name == "tests/arch/words_test.go" ||
+			strings.HasPrefix(name, "bin") || strings.HasPrefix(name, "dist/") || strings.Contains(text, "\x00") { // built
 			continue
 		}
 		for _, s := range sentencesOf(t, name, text) {
