@@ -1,7 +1,6 @@
 package observed
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 )
@@ -19,7 +18,8 @@ type block struct {
 }
 
 // blocksOf puts addresses into blocks, each of which is of a family: into those that have no other
-// address and, where these are too many, into larger ones in which no pod and no node is.
+// address and, where these are too many, into larger ones in which no pod and no node is. inside
+// are the sorted addresses of these.
 func blocksOf(addrs []netip.Addr, inside []netip.Addr) (out []block) {
 	for _, is4 := range []bool{true, false} {
 		var family []block
@@ -43,6 +43,12 @@ func blocksOf(addrs []netip.Addr, inside []netip.Addr) (out []block) {
 func sortedAddrs(addrs []netip.Addr) []netip.Addr {
 	out := slices.SortedFunc(slices.Values(addrs), netip.Addr.Compare)
 	return slices.Compact(out)
+}
+
+// holdsAny reports whether a prefix without host bits contains one of some sorted addresses.
+func holdsAny(p netip.Prefix, sorted []netip.Addr) bool {
+	i, _ := slices.BinarySearchFunc(sorted, p.Addr(), netip.Addr.Compare)
+	return i < len(sorted) && p.Contains(sorted[i])
 }
 
 // joined replaces two halves of a prefix by it, again and again. Blocks are sorted and apart.
@@ -75,7 +81,7 @@ func widened(blocks []block, bits int, inside []netip.Addr) (out []block) {
 		for _, b := range blocks[:n] {
 			all = append(all, b.addrs...)
 		}
-		if n == 1 || slices.ContainsFunc(inside, p.Contains) {
+		if n == 1 || holdsAny(p, inside) {
 			out = append(out, blocks[:n]...)
 		} else {
 			out = append(out, block{p, all})
@@ -83,9 +89,4 @@ func widened(blocks []block, bits int, inside []netip.Addr) (out []block) {
 		blocks = blocks[n:]
 	}
 	return out
-}
-
-// compareBlocks orders blocks by their addresses.
-func compareBlocks(a, b netip.Prefix) int {
-	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }

@@ -69,7 +69,7 @@ type PairChange struct {
 // Suggest returns the policies for a namespace of a cluster. It fails when nothing of the namespace
 // was observed.
 func Suggest(m explain.Manifests, v *Verdicts, o Options) (Suggestion, error) {
-	p := &proposal{Options: o, inventory: newInventory(m), drafts: map[*workload]*draft{}}
+	p := &proposal{Options: o, inventory: newInventory(m), drafts: map[*workload]*draft{}, left: notes{}, notes: notes{}}
 	out := Suggestion{Namespace: o.Namespace, Policies: []Policy{}}
 	if !slices.ContainsFunc(m.Pods, func(x *model.Pod) bool { return x.GetNamespace() == o.Namespace }) {
 		return out, fmt.Errorf("namespace %q has no pods", o.Namespace)
@@ -77,7 +77,7 @@ func Suggest(m explain.Manifests, v *Verdicts, o Options) (Suggestion, error) {
 	for _, f := range v.sorted() {
 		p.take(f)
 	}
-	left, notes := p.notes.texts()
+	left, notes := p.left.texts(), p.notes.texts()
 	out.Flows = len(p.wanted)
 	taken, inside := map[string]bool{}, p.inside()
 	for _, d := range slices.SortedFunc(maps.Values(p.drafts), func(a, b *draft) int {
@@ -108,8 +108,8 @@ func nothing(v *Verdicts, o Options, left []string) error {
 func (p *proposal) remarks(v *Verdicts) (out []string) {
 	var silent []string
 	elsewhere := 0
-	for _, w := range p.workloads {
-		if w.namespace == p.Namespace && p.drafts[w] == nil && !slices.Contains(silent, w.name) {
+	for _, w := range p.namespaces[p.Namespace] {
+		if p.drafts[w] == nil {
 			silent = append(silent, w.name)
 		}
 	}
@@ -119,7 +119,7 @@ func (p *proposal) remarks(v *Verdicts) (out []string) {
 		}
 	}
 	if slices.Sort(silent); len(silent) > 0 {
-		out = append(out, "no policy for workloads of which nothing was observed: "+few(silent, 10))
+		out = append(out, "no policy for workloads of which nothing was observed: "+few(slices.Compact(silent), 10))
 	}
 	if elsewhere > 0 {
 		out = append(out, fmt.Sprintf("%s on nodes of which there are no verdicts: give those of their agents, too (-f)", term.Count(elsewhere, "pod")))
@@ -184,13 +184,12 @@ func (s *Suggestion) gone(m explain.Manifests, p *proposal) (out []model.ID) {
 			continue
 		}
 		id := model.ID{Kind: model.KindNetworkPolicy, Namespace: np.GetNamespace(), Name: np.GetName()}
-		silent := p.silent(np)
 		switch {
 		case slices.ContainsFunc(s.Policies, func(p Policy) bool { return p.Name == id.Name }):
 			s.Updated = append(s.Updated, id.Name)
 		case !p.Replace:
-		case silent != nil:
-			s.Notes = append(s.Notes, fmt.Sprintf("%s stays, because it selects %s, too, of which nothing was observed", id.Name, silent))
+		case p.silent(np) != nil:
+			s.Notes = append(s.Notes, fmt.Sprintf("%s stays, because it selects %s, too, of which nothing was observed", id.Name, p.silent(np)))
 		default:
 			s.Replaced, out = append(s.Replaced, id.Name), append(out, id)
 		}
@@ -205,9 +204,8 @@ func (p *proposal) silent(np *model.NetworkPolicy) *workload {
 	if err != nil {
 		return nil // it selects nothing
 	}
-	for _, id := range slices.SortedFunc(maps.Keys(p.workloads), api.PodID.Compare) {
-		w := p.workloads[id]
-		if w.namespace == p.Namespace && p.drafts[w] == nil && selector.Matches(explain.Labels(p.pods[id])) {
+	for _, w := range p.namespaces[p.Namespace] {
+		if p.drafts[w] == nil && slices.ContainsFunc(w.pods, func(x *model.Pod) bool { return selector.Matches(explain.Labels(x)) }) {
 			return w
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/explain"
 	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
 // Options of a proposal.
@@ -102,6 +103,7 @@ type proposal struct {
 	*inventory
 	drafts map[*workload]*draft
 	wanted []wanted // flows that are to be permitted
+	left   notes    // about observed flows that are not permitted
 	notes  notes
 }
 
@@ -112,44 +114,23 @@ type wanted struct {
 	src, dst end
 }
 
-// notes are remarks, each with examples.
-type notes struct {
-	order    []string
-	examples map[string][]string
-	isLeft   map[string]bool
-}
-
-// left takes an example of observed flows that are not permitted.
-func (n *notes) left(why, flow string) {
-	n.add("not permitted, because "+why, flow)
-	n.isLeft["not permitted, because "+why] = true
-}
+// notes are remarks, each with its examples.
+type notes map[string]map[string]bool
 
 // add takes an example of a remark.
-func (n *notes) add(remark, example string) {
-	if n.examples == nil {
-		n.examples, n.isLeft = map[string][]string{}, map[string]bool{}
+func (n notes) add(remark, example string) {
+	if n[remark] == nil {
+		n[remark] = map[string]bool{}
 	}
-	if _, known := n.examples[remark]; !known {
-		n.order = append(n.order, remark)
-	}
-	if !slices.Contains(n.examples[remark], example) {
-		n.examples[remark] = append(n.examples[remark], example)
-	}
+	n[remark][example] = true
 }
 
-// texts returns the remarks, each with its first examples: those about flows that are not
-// permitted, and others.
-func (n *notes) texts() (left, others []string) {
-	for _, remark := range n.order {
-		text := remark + ": " + few(n.examples[remark], 4)
-		if n.isLeft[remark] {
-			left = append(left, text)
-		} else {
-			others = append(others, text)
-		}
+// texts returns the sorted remarks, each with a few examples.
+func (n notes) texts() (out []string) {
+	for _, remark := range slices.Sorted(maps.Keys(n)) {
+		out = append(out, remark+": "+few(slices.Sorted(maps.Keys(n[remark])), 4))
 	}
-	return left, others
+	return out
 }
 
 // few joins the first of some texts.
@@ -188,16 +169,16 @@ func (p *proposal) take(f *flow) {
 	}
 	for _, e := range []end{src, dst} {
 		if e.lost.Name != "" {
-			p.notes.left("a pod is gone, and not one workload has its name", text)
+			p.left.add("not permitted, because a pod is gone, and not one workload has its name", text)
 			return
 		}
 	}
 	if f.protocol.HasPorts() && f.port == 0 {
-		p.notes.left("no policy can name port 0", text)
+		p.left.add("not permitted, because no policy can name port 0", text)
 		return
 	}
 	if !f.protocol.HasPorts() && !p.Portless {
-		p.notes.left("a NetworkPolicy can permit them only with every port (--include-portless does that)", text)
+		p.left.add("not permitted, because a NetworkPolicy can permit them only with every port (--include-portless does that)", text)
 		return
 	}
 	for _, e := range []end{src, dst} {
@@ -275,9 +256,9 @@ func at2[K, L comparable](m map[K]map[L]*seen, k K) map[L]*seen {
 	return m[k]
 }
 
-// inside returns the addresses of pods and nodes.
+// inside returns the sorted addresses of pods and nodes.
 func (p *proposal) inside() []netip.Addr {
-	return append(slices.Collect(maps.Keys(p.at)), slices.Collect(maps.Keys(p.hosts))...)
+	return sortedAddrs(append(slices.Collect(maps.Keys(p.at)), slices.Collect(maps.Keys(p.hosts))...))
 }
 
 // policy makes the policy of a draft.
@@ -286,15 +267,15 @@ func (p *proposal) policy(d *draft, name string, inside []netip.Addr) Policy {
 	out.TypeMeta = metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"}
 	out.Namespace, out.Name = d.namespace, name
 	if p.Audit {
-		out.Annotations = map[string]string{modeAnnotation: "audit"}
+		out.Annotations = map[string]string{kinds.ModeAnnotation: "audit"}
 	}
-	out.Spec.PodSelector = *d.selector()
+	out.Spec.PodSelector = *p.selectorOf(d.workload)
 	out.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
 	for _, dir := range []api.Direction{api.Ingress, api.Egress} {
 		for _, r := range d.rules(dir, inside) {
 			ports, peers, about := portsOf(r.ports), []networkingv1.NetworkPolicyPeer(nil), []seen(nil)
 			for _, x := range r.peers {
-				peers, about = append(peers, d.peer(x.peerKey)), append(about, *x.seen)
+				peers, about = append(peers, p.peer(d.workload, x.peerKey)), append(about, *x.seen)
 			}
 			if dir == api.Ingress {
 				out.Spec.Ingress = append(out.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: peers, Ports: ports})
@@ -309,9 +290,6 @@ func (p *proposal) policy(d *draft, name string, inside []netip.Addr) Policy {
 	}
 	return out
 }
-
-// modeAnnotation is the annotation of a policy that sets its mode.
-const modeAnnotation = "sluice.io/mode"
 
 // rule is peers with the same ports.
 type rule struct {
@@ -373,25 +351,25 @@ func (d *draft) rules(dir api.Direction, inside []netip.Addr) []rule {
 func (k peerKey) compare(o peerKey) int {
 	switch {
 	case k.workload != nil && o.workload != nil:
-		return cmp.Or(strings.Compare(k.workload.String(), o.workload.String()), strings.Compare(fmt.Sprint(k.workload.labels), fmt.Sprint(o.workload.labels)))
+		return cmp.Or(strings.Compare(k.workload.String(), o.workload.String()), strings.Compare(k.workload.key, o.workload.key))
 	case k.workload != nil:
 		return -1
 	case o.workload != nil:
 		return 1
 	}
-	return compareBlocks(k.block, o.block)
+	return k.block.Compare(o.block)
 }
 
 func (k portKey) compare(o portKey) int {
 	return cmp.Or(cmp.Compare(k.protocol, o.protocol), cmp.Compare(k.port, o.port))
 }
 
-// peer returns a peer as a rule of the workload's policy names it.
-func (w *workload) peer(k peerKey) networkingv1.NetworkPolicyPeer {
+// peer returns a peer as a rule of a workload's policy names it.
+func (p *proposal) peer(w *workload, k peerKey) networkingv1.NetworkPolicyPeer {
 	if k.workload == nil {
 		return networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: k.block.String()}}
 	}
-	out := networkingv1.NetworkPolicyPeer{PodSelector: k.workload.selector()}
+	out := networkingv1.NetworkPolicyPeer{PodSelector: p.selectorOf(k.workload)}
 	if k.workload.namespace != w.namespace {
 		out.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: k.workload.namespace}}
 	}

@@ -20,9 +20,10 @@ import (
 type workload struct {
 	namespace string
 	name      string // without the namespace
+	key       string // namespace and labels, unique
 	labels    map[string]string
 	pods      []*model.Pod
-	others    []map[string]string // labels of the pods of other workloads of the namespace
+	selector  *metav1.LabelSelector // nil until selectorOf made it
 }
 
 // notOfTemplates are labels that controllers add to pods.
@@ -58,11 +59,19 @@ func keys(set map[string]string) []string {
 // String returns the namespace and the name.
 func (w *workload) String() string { return w.namespace + "/" + w.name }
 
-// selector selects the pods of the workload, and no others of the namespace as it is: by the fewest
+// selectorOf selects the pods of a workload, and no others of the namespace as it is: by the fewest
 // of the best labels and, where others have all of its labels, without those that they have
-// besides.
-func (w *workload) selector() *metav1.LabelSelector {
-	out, left := &metav1.LabelSelector{}, w.others
+// besides. It is shared, and must not be changed.
+func (v *inventory) selectorOf(w *workload) *metav1.LabelSelector {
+	if w.selector != nil {
+		return w.selector
+	}
+	out, left := &metav1.LabelSelector{}, []map[string]string(nil)
+	for _, o := range v.namespaces[w.namespace] {
+		if o != w {
+			left = append(left, o.labels)
+		}
+	}
 	for i, key := range keys(w.labels) {
 		same := slices.DeleteFunc(slices.Clone(left), func(o map[string]string) bool {
 			value, has := o[key]
@@ -79,8 +88,9 @@ func (w *workload) selector() *metav1.LabelSelector {
 	for len(left) > 0 {
 		key := w.excluding(left)
 		out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist})
-		left = slices.DeleteFunc(slices.Clone(left), func(o map[string]string) bool { _, has := o[key]; return has })
+		left = slices.DeleteFunc(left, func(o map[string]string) bool { _, has := o[key]; return has })
 	}
+	w.selector = out
 	return out
 }
 
@@ -103,20 +113,22 @@ func (w *workload) excluding(left []map[string]string) string {
 
 // inventory is the pods of a state, as ends of flows are looked up in it.
 type inventory struct {
-	state     explain.Manifests
-	workloads map[api.PodID]*workload
-	pods      map[api.PodID]*model.Pod
-	at        map[netip.Addr]*model.Pod // that policies see
-	hosts     map[netip.Addr]string     // names of nodes
-	nodes     map[string][]netip.Addr
+	state      explain.Manifests
+	workloads  map[api.PodID]*workload
+	namespaces map[string][]*workload  // by namespace, in the order of their first pods
+	stems      map[api.PodID]*workload // by names as stem shortens them; nil if several have one
+	pods       map[api.PodID]*model.Pod
+	at         map[netip.Addr]*model.Pod // that policies see
+	hosts      map[netip.Addr]string     // names of nodes
+	nodes      map[string][]netip.Addr
 }
 
 func newInventory(m explain.Manifests) *inventory {
 	v := &inventory{
-		state: m, workloads: map[api.PodID]*workload{}, pods: map[api.PodID]*model.Pod{}, at: map[netip.Addr]*model.Pod{}, hosts: map[netip.Addr]string{},
-		nodes: map[string][]netip.Addr{},
+		state: m, workloads: map[api.PodID]*workload{}, namespaces: map[string][]*workload{}, stems: map[api.PodID]*workload{},
+		pods: map[api.PodID]*model.Pod{}, at: map[netip.Addr]*model.Pod{}, hosts: map[netip.Addr]string{}, nodes: map[string][]netip.Addr{},
 	}
-	byKey, in := map[string]*workload{}, map[string][]*workload{}
+	byKey := map[string]*workload{}
 	for _, p := range slices.SortedFunc(slices.Values(m.Pods), func(a, b *model.Pod) int { return explain.PodID(a).Compare(explain.PodID(b)) }) {
 		id := explain.PodID(p)
 		v.pods[id] = p
@@ -134,21 +146,16 @@ func newInventory(m explain.Manifests) *inventory {
 		w := byKey[key]
 		if w == nil {
 			_, name, _ := strings.Cut(explain.GroupOf(api.PodID{Namespace: id.Namespace, Name: stem(id.Name)}, set), "/")
-			w = &workload{namespace: id.Namespace, name: name, labels: set}
+			w = &workload{namespace: id.Namespace, name: name, key: key, labels: set}
 			byKey[key] = w
-			in[id.Namespace] = append(in[id.Namespace], w)
+			v.namespaces[id.Namespace] = append(v.namespaces[id.Namespace], w)
 		}
 		w.pods = append(w.pods, p)
 		v.workloads[id] = w
-	}
-	for _, all := range in {
-		for _, w := range all {
-			for _, o := range all {
-				if o != w {
-					w.others = append(w.others, o.labels)
-				}
-			}
+		if other, known := v.stems[stemOf(id)]; known && other != w {
+			w = nil
 		}
+		v.stems[stemOf(id)] = w
 	}
 	for _, n := range m.Nodes {
 		for _, text := range n.GetAddresses() {
@@ -192,12 +199,9 @@ func (v *inventory) host(name, text string) {
 var suffixes = regexp.MustCompile(`(-[a-f0-9]{6,10})?-[a-z0-9]{5}$|-[0-9]+$`)
 
 // stem returns the name of a pod without what its controller appended.
-func stem(name string) string {
-	if s := suffixes.ReplaceAllString(name, ""); s != "" {
-		return s
-	}
-	return name
-}
+func stem(name string) string { return cmp.Or(suffixes.ReplaceAllString(name, ""), name) }
+
+func stemOf(id api.PodID) api.PodID { return api.PodID{Namespace: id.Namespace, Name: stem(id.Name)} }
 
 // end is an end of a flow: a workload, or an address.
 type end struct {
@@ -228,23 +232,14 @@ func (v *inventory) find(id api.PodID, a netip.Addr) end {
 
 // gone looks for the workload of a pod that is not there any more.
 func (v *inventory) gone(id api.PodID, a netip.Addr) end {
-	var found *workload
-	for other, w := range v.workloads {
-		if other.Namespace != id.Namespace || stem(other.Name) != stem(id.Name) {
-			continue
-		}
-		if found != nil && found != w {
-			return end{addr: a, lost: id}
-		}
-		found = w
-	}
-	if found == nil {
+	w := v.stems[stemOf(id)]
+	if w == nil {
 		return end{addr: a, lost: id}
 	}
-	return end{workload: found, pod: found.pods[0], addr: a, was: id}
+	return end{workload: w, pod: w.pods[0], addr: a, was: id}
 }
 
-// at returns an address that a pod of the end has now, of the family of the one that it had: that
+// now returns an address that a pod of the end has now, of the family of the one that it had: that
 // one, if a pod still has it.
 func (e end) now() (netip.Addr, bool) {
 	if e.workload == nil {

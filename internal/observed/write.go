@@ -1,11 +1,11 @@
 package observed
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
 // Write writes the policies as YAML, behind comments that say what they do.
@@ -75,8 +76,8 @@ func (p Policy) write(w *term.Writer) {
 		w.Printf("# %s\n", n)
 	}
 	w.Printf("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata:\n  name: %s\n  namespace: %s\n", scalar(p.Name), scalar(p.Namespace))
-	for _, key := range slices.Sorted(maps.Keys(p.Annotations)) {
-		w.Printf("  annotations: {%s: %s}\n", scalar(key), scalar(p.Annotations[key]))
+	if mode := p.Annotations[kinds.ModeAnnotation]; mode != "" {
+		w.Printf("  annotations: {%s: %s}\n", scalar(kinds.ModeAnnotation), scalar(mode))
 	}
 	w.Printf("spec:\n  podSelector: %s\n  policyTypes: [Ingress, Egress]\n", selectorYAML(&p.Spec.PodSelector))
 	for i, r := range p.Spec.Ingress {
@@ -148,32 +149,7 @@ func scalar(text string) term.Text {
 	if plain.MatchString(text) && !slices.Contains(words, text) {
 		return term.Text(text)
 	}
-	var b strings.Builder
-	for _, r := range quoted(text) {
-		if r < ' ' || r > '~' {
-			b.WriteString(escapeRune(r))
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return term.Text(b.String())
-}
-
-// quoted writes a text as JSON, which YAML includes.
-func quoted(text string) string {
-	b, err := json.Marshal(text)
-	if err != nil {
-		return `""` // never: every string can be written
-	}
-	return string(b)
-}
-
-// escapeRune writes a character in the way of both.
-func escapeRune(r rune) string {
-	if r > 0xffff {
-		return fmt.Sprintf(`\U%08x`, r)
-	}
-	return fmt.Sprintf(`\u%04x`, r)
+	return term.Text(strconv.QuoteToASCII(text)) // the escapes of Go are among those of YAML
 }
 
 // selectorYAML writes a selector on one line.
