@@ -73,7 +73,13 @@ type replica struct {
 	log   *slog.Logger
 	store *kvstore.Client
 	tail  *logtail.Tail
-	leads atomic.Pointer[Agent] // nil: stands by
+	leads atomic.Pointer[leader] // nil: stands by
+}
+
+// leader is what runs while a replica leads.
+type leader struct {
+	*Agent
+	public http.Handler
 }
 
 // runNeutron runs a replica until ctx ends.
@@ -140,7 +146,7 @@ func (r *replica) during(ctx context.Context, term *kvstore.Term) error {
 	}
 	a.api.About.Log = r.tail.Last
 	a.metrics.Register(leading(1))
-	r.leads.Store(a)
+	r.leads.Store(&leader{a, a.api.Public().Mux()})
 	defer r.leads.Store(nil)
 	stopped := make(chan struct{})
 	go func() {
@@ -186,7 +192,7 @@ func (r *replica) handler() http.Handler {
 	mux.HandleFunc("GET /readyz", r.ready)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if a := r.leads.Load(); a != nil {
-			a.api.Public().Mux().ServeHTTP(w, req)
+			a.public.ServeHTTP(w, req)
 			return
 		}
 		mux.ServeHTTP(w, req)

@@ -27,12 +27,11 @@ func NewSplit(bounds ...Bound) *Pair {
 // with egress orientation do. In addition, Layout.Senders holds for each pod what is certain to be
 // denied of the packets that it sends: by its own rules, or by those of pods on this node.
 func NewGuarded(bounds ...Bound) *Pair {
-	s := &Pair{gets: New(api.Egress, bounds...), combined: true}
-	for i := range bounds { // guards are small
-		bounds[i].Entries = nil
+	guards := slices.Clone(bounds)
+	for i := range guards { // they are small
+		guards[i].Entries = nil
 	}
-	s.sends = New(api.Ingress, bounds...)
-	return s
+	return &Pair{gets: New(api.Egress, bounds...), sends: New(api.Ingress, guards...), combined: true}
 }
 
 func (s *Pair) each() [2]*Cache { return [2]*Cache{s.gets, s.sends} }

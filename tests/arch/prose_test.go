@@ -14,21 +14,21 @@ var (
 	fenced = regexp.MustCompile("^ *(```|~~~)")
 	// Tables and pictures are as wide as they must be, and so is what has no place to break.
 	unbroken  = regexp.MustCompile(`^\s*([|<]|\S*$|([-*+]|\d+[.)])\s+\S*$|\[[^\]]*\]:? ?\S*$|\[[^\]]*\]\(\S*$)`)
-	comment   = regexp.MustCompile(`^\t*// +\S`)
+	comment   = regexp.MustCompile(`^\s*(//|#) +\S`)
 	generated = regexp.MustCompile("(?m)^// Code generated .* DO NOT EDIT\\.$|^`make [a-z]+` writes this page")
 )
 
 func TestProseFitsInHundredColumns(t *testing.T) {
-	for name, text := range tree(t, ".md", ".go") {
+	for name, text := range tree(t, ".md", ".go", ".yaml", ".tpl", ".service") {
 		if strings.Contains(name, "/testdata/") || generated.MatchString(text) {
 			continue
 		}
-		isGo, code := strings.HasSuffix(name, ".go"), false
+		isPage, code := strings.HasSuffix(name, ".md"), false
 		for n, line := range strings.Split(text, "\n") {
 			switch {
-			case isGo && !comment.MatchString(line):
+			case !isPage && !comment.MatchString(line):
 				continue
-			case !isGo && fenced.MatchString(line):
+			case isPage && fenced.MatchString(line):
 				code = !code
 				continue
 			case code, unbroken.MatchString(line):

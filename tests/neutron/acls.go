@@ -437,7 +437,8 @@ func (c *compiled) trace(f api.Flow) (string, error) {
 	return c.ask("trace", "--minimal", c.name, fmt.Sprintf("inport == %q && %s", src.name, microflow(f, src.mac, dst.mac)))
 }
 
-// Verdict implements backends.Backend. What could not be asked is neither permitted nor denied.
+// Verdict implements backends.Backend. It panics if ovn-trace does not answer: a flow that could
+// not be asked about is neither permitted nor denied.
 func (c *compiled) Verdict(f api.Flow) api.Action {
 	c.mu.Lock()
 	defer c.mu.Unlock()
