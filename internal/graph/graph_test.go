@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net/netip"
 	"os"
@@ -22,25 +21,11 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/explain"
-	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/matrix"
+	"github.com/sluice-net/sluice/tests/described"
 )
 
 var update = flag.Bool("update", false, "write the pictures in testdata anew")
-
-// read returns what manifests at some paths describe.
-func read(t *testing.T, paths ...string) explain.Manifests {
-	t.Helper()
-	load, err := manifests.LoadFiles(paths, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, problems := explain.FromManifests(load, slog.New(slog.DiscardHandler))
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
-	return m
-}
 
 const shop = "../../docs/examples/shop"
 
@@ -56,8 +41,8 @@ func matrixOf(t *testing.T, m explain.Manifests, s matrix.Selection) matrix.Matr
 // changed is the shop with the edited policy of the guide.
 func changed(t *testing.T) Change {
 	t.Helper()
-	before := read(t, shop)
-	c, err := Compute(context.Background(), before, before.With(read(t, "../../docs/examples/preview/cart.yaml"), nil), matrix.Selection{})
+	before := described.Read(t, shop)
+	c, err := Compute(context.Background(), before, before.With(described.Read(t, "../../docs/examples/preview/cart.yaml"), nil), matrix.Selection{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +51,7 @@ func changed(t *testing.T) Change {
 
 // TestGraphOfShop compares every format with a file.
 func TestGraphOfShop(t *testing.T) {
-	m := matrixOf(t, read(t, shop), matrix.Selection{})
+	m := matrixOf(t, described.Read(t, shop), matrix.Selection{})
 	g := New(m, Options{})
 	c := changed(t)
 	d := Compare(c.Was, c.Is, c.Differences, Options{})
@@ -169,7 +154,7 @@ func random(r *rand.Rand) matrix.Matrix {
 
 // TestGraphMergesWholeNamespaces to one edge, and nothing else.
 func TestGraphMergesWholeNamespaces(t *testing.T) {
-	g := New(matrixOf(t, read(t, shop), matrix.Selection{}), Options{})
+	g := New(matrixOf(t, described.Read(t, shop), matrix.Selection{}), Options{})
 	var all []string
 	for _, e := range g.Edges {
 		all = append(all, g.Sentence(e))
@@ -219,21 +204,14 @@ func TestGraphShowsWhatAChangeDoes(t *testing.T) {
 // TestGraphKeepsWhatAChangeDoesNotTouch, also where it makes so many workloads that namespaces are
 // drawn.
 func TestGraphKeepsWhatAChangeDoesNotTouch(t *testing.T) {
-	before := read(t, shop)
+	before := described.Read(t, shop)
 	var b strings.Builder
 	for i := range 100 {
 		fmt.Fprintf(&b, "---\n{apiVersion: v1, kind: Pod, metadata: {name: new-%d, namespace: shop, labels: {app: new-%d}}, spec: {nodeName: node-1, containers: [{name: c, image: i}]}, status: {phase: Running, podIP: 10.10.9.%d, podIPs: [{ip: 10.10.9.%d}]}}\n", i, i, i+1, i+1)
 	}
-	load, err := manifests.LoadFiles([]string{manifests.Stdin}, strings.NewReader(b.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	more, problems := explain.FromManifests(load, slog.New(slog.DiscardHandler))
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
-	for name, states := range map[string][2]explain.Manifests{"more": {before, before.With(more, nil)}, "fewer": {before.With(more, nil), before}} {
-		c, err := Compute(context.Background(), states[0], states[1], matrix.Selection{})
+	more := described.Parse(t, b.String())
+	for name, both := range map[string][2]explain.Manifests{"more": {before, before.With(more, nil)}, "fewer": {before.With(more, nil), before}} {
+		c, err := Compute(context.Background(), both[0], both[1], matrix.Selection{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +230,7 @@ func TestGraphKeepsWhatAChangeDoesNotTouch(t *testing.T) {
 
 // TestGraphShowsDeniedPairsWhenAsked, and only then.
 func TestGraphShowsDeniedPairsWhenAsked(t *testing.T) {
-	m := matrixOf(t, read(t, shop), matrix.Selection{Namespace: "data"})
+	m := matrixOf(t, described.Read(t, shop), matrix.Selection{Namespace: "data"})
 	has := func(g Graph) bool {
 		return slices.ContainsFunc(g.Edges, func(e Edge) bool { return e.State == Denied })
 	}
@@ -273,14 +251,7 @@ kind: NetworkPolicy
 metadata: {name: b, namespace: demo}
 spec: {podSelector: {matchLabels: {app: b}}, ingress: [{ports: [{port: 5432}]}], egress: [{ports: [{port: 53, protocol: UDP}]}]}
 `
-	load, err := manifests.LoadFiles([]string{manifests.Stdin}, strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, problems := explain.FromManifests(load, slog.New(slog.DiscardHandler))
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
+	m := described.Parse(t, text)
 	g := New(matrixOf(t, m, matrix.Selection{}), Options{})
 	got := map[string][]string{}
 	for _, e := range g.Edges {

@@ -7,13 +7,14 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/described"
 )
 
 // BenchmarkSuggest is about nearly as many flows as are kept, each from another address or from
 // another pod that is gone: what a hostile client can leave in the verdicts of a node.
 func BenchmarkSuggest(b *testing.B) {
 	s := cluster.Random(1, cluster.Large(1000, 10))
-	m, pod := described(s), s.Pods[0]
+	m, pod := described.Of(s), s.Pods[0]
 	for name, c := range map[string]struct {
 		action api.Action
 		gone   bool

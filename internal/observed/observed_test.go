@@ -3,7 +3,6 @@ package observed
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/netip"
 	"slices"
@@ -16,22 +15,11 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/explain"
-	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/internal/view"
-	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/described"
 )
-
-// described is what manifests of a generated state describe.
-func described(s cluster.State) explain.Manifests {
-	var load manifests.Load
-	for _, e := range cluster.Objects(s) {
-		load.Objects = append(load.Objects, kinds.Object{Object: e.Object})
-	}
-	m, _ := explain.FromManifests(load, slog.New(slog.DiscardHandler)) // what is odd is meant to be
-	return m
-}
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
@@ -69,7 +57,7 @@ func TestSuggestPermitsLeast(t *testing.T) {
 	for seed := range seeds {
 		s := cluster.Random(seed, cluster.Small())
 		s.Policies, s.AdminPolicies, s.BaselinePolicies, s.ClusterPolicies = nil, nil, nil, nil
-		m, r := described(s), cluster.NewRand(seed)
+		m, r := described.Of(s), cluster.NewRand(seed)
 		before := oracle.New(m.State())
 		var verdicts []view.PacketVerdict
 		var flows []api.Flow
@@ -201,7 +189,7 @@ func TestSuggestNamesDeniedFlows(t *testing.T) {
 	named := 0
 	for seed := range uint64(60) {
 		s := cluster.Random(seed, cluster.SmallWithAudit())
-		m, r := described(s), cluster.NewRand(seed)
+		m, r := described.Of(s), cluster.NewRand(seed)
 		o := oracle.New(m.State())
 		var verdicts []view.PacketVerdict
 		flows := cluster.FlowSpace(m.State()).Random(r, 30)
@@ -250,7 +238,7 @@ func TestSuggestForThousandPodsWithMixedLabels(t *testing.T) {
 	s := cluster.Random(1, cluster.Large(1000, 300))
 	namespace := s.Pods[0].Namespace
 	s.Policies = slices.DeleteFunc(s.Policies, func(np *networkingv1.NetworkPolicy) bool { return np.Namespace == namespace })
-	m, r := described(s), cluster.NewRand(1)
+	m, r := described.Of(s), cluster.NewRand(1)
 	o := oracle.New(m.State())
 	isIn := func(f api.Flow) bool {
 		at := append(o.PodsAt(f.Src), o.PodsAt(f.Dst)...)
@@ -332,19 +320,6 @@ func TestVerdictsRefuseWhatIsNone(t *testing.T) {
 
 const shop = "../../docs/examples/shop"
 
-func readShop(t *testing.T) explain.Manifests {
-	t.Helper()
-	load, err := manifests.LoadFiles([]string{shop}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, problems := explain.FromManifests(load, slog.New(slog.DiscardHandler))
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
-	return m
-}
-
 // passed is a verdict about a flow between two addresses that passed.
 func passed(src, dst string, port uint16) view.PacketVerdict {
 	return view.PacketVerdict{Time: noon, Action: api.Permit, Flow: api.Flow{
@@ -393,7 +368,7 @@ func TestSuggestSaysWhatItLeavesOut(t *testing.T) {
 		"port 0":           {[]view.PacketVerdict{passed(web, cart, 0)}, Options{}, "WARNING: not permitted, because no policy can name port 0", "8082"},
 	} {
 		tc.options.Namespace = "shop"
-		x, err := Suggest(readShop(t), verdictsOf(t, append([]view.PacketVerdict{always}, tc.verdicts...)...), tc.options)
+		x, err := Suggest(described.Read(t, shop), verdictsOf(t, append([]view.PacketVerdict{always}, tc.verdicts...)...), tc.options)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

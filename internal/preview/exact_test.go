@@ -3,28 +3,15 @@ package preview
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"slices"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/explain"
-	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/oracle"
-	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/described"
 )
-
-// described is what manifests of a generated state describe.
-func described(s cluster.State) explain.Manifests {
-	var load manifests.Load
-	for _, e := range cluster.Objects(s) {
-		load.Objects = append(load.Objects, kinds.Object{Object: e.Object})
-	}
-	m, _ := explain.FromManifests(load, slog.New(slog.DiscardHandler)) // what is odd is meant to be
-	return m
-}
 
 // has reports whether flows are reported for which a flow is one before the change.
 func (c *comparison) has(results []result, f api.Flow, opens bool) bool {
@@ -96,7 +83,7 @@ func TestCompareIsExact(t *testing.T) {
 		}
 		steps := cluster.RandomSequence(seed, cfg, 5)
 		for i := range steps[1:] {
-			before, after := described(steps[i].State), described(steps[i+1].State)
+			before, after := described.Of(steps[i].State), described.Of(steps[i+1].State)
 			c, results, err := compare(context.Background(), before, after, Options{})
 			if err != nil {
 				t.Fatal(err)

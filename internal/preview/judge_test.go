@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/described"
 )
 
 // TestJudgeSaysWhatTheSpecificationSays about every flow on the edges of random clusters.
@@ -18,7 +19,7 @@ func TestJudgeSaysWhatTheSpecificationSays(t *testing.T) {
 		if seed%4 > 0 {
 			cfg.Admin = 0
 		}
-		m := described(cluster.Random(seed, cfg))
+		m := described.Of(cluster.Random(seed, cfg))
 		judge, spec := Judge(m), oracle.New(m.State())
 		for _, f := range cluster.Flows(m.State()) {
 			want := spec.Allowed(f)

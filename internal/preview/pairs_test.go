@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/described"
 )
 
 // TestPairsAreThoseOfTheComparison compares them with what asking the specification about every
@@ -31,7 +32,7 @@ func TestPairsAreThoseOfTheComparison(t *testing.T) {
 		}
 		steps := cluster.RandomSequence(seed, cfg, 5)
 		for i := range steps[1:] {
-			before, after := described(steps[i].State), described(steps[i+1].State)
+			before, after := described.Of(steps[i].State), described.Of(steps[i+1].State)
 			c, results, err := compare(context.Background(), before, after, Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -76,7 +77,7 @@ func sideOf(s Side) []string {
 
 // TestPairsOfANamespaceAreAll has those that stay as they are, too.
 func TestPairsOfANamespaceAreAll(t *testing.T) {
-	m := read(t, shop)
+	m := described.Read(t, shop)
 	pairs, err := Pairs(context.Background(), m, m, "shop")
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +129,7 @@ func TestPairsOfManyMixedLabels(t *testing.T) {
 		}
 	}
 	begun := time.Now()
-	pairs, err := Pairs(context.Background(), described(s), described(after), namespace)
+	pairs, err := Pairs(context.Background(), described.Of(s), described.Of(after), namespace)
 	if err != nil {
 		t.Fatal(err)
 	}

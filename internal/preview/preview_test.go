@@ -12,30 +12,16 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/explain"
-	"github.com/sluice-net/sluice/internal/manifests"
+	"github.com/sluice-net/sluice/tests/described"
 )
-
-// read is what manifests at some paths describe.
-func read(t *testing.T, paths ...string) explain.Manifests {
-	t.Helper()
-	load, err := manifests.LoadFiles(paths, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, problems := explain.FromManifests(load, slog.New(slog.DiscardHandler))
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
-	return m
-}
 
 const shop = "../../docs/examples/shop"
 
 // TestCompareFindsDisagreeingDataplane has the specification say something else about one flow
 // of each dataplane.
 func TestCompareFindsDisagreeingDataplane(t *testing.T) {
-	before := read(t, shop)
-	after := before.With(read(t, "../../docs/examples/preview/cart.yaml"), nil)
+	before := described.Read(t, shop)
+	after := before.With(described.Read(t, "../../docs/examples/preview/cart.yaml"), nil)
 	c, results, err := compare(context.Background(), before, after, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -55,8 +41,8 @@ func TestCompareFindsDisagreeingDataplane(t *testing.T) {
 
 // TestCompareIsSymmetric undoes a change: what opened closes.
 func TestCompareIsSymmetric(t *testing.T) {
-	before := read(t, shop)
-	after := before.With(read(t, "../../docs/examples/preview/cart.yaml"), nil)
+	before := described.Read(t, shop)
+	after := before.With(described.Read(t, "../../docs/examples/preview/cart.yaml"), nil)
 	there, err := Compare(context.Background(), before, after, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +58,7 @@ func TestCompareIsSymmetric(t *testing.T) {
 
 // TestCompareRefusesTooLargeInput has a bound on the pairs.
 func TestCompareRefusesTooLargeInput(t *testing.T) {
-	_, err := Compare(context.Background(), explain.Manifests{}, read(t, shop), Options{Most: 10})
+	_, err := Compare(context.Background(), explain.Manifests{}, described.Read(t, shop), Options{Most: 10})
 	if err == nil || !strings.HasPrefix(err.Error(), "the change is too large to compare: ") {
 		t.Errorf("error %v", err)
 	}
@@ -223,7 +209,7 @@ func TestMarkdownMakesNoLinks(t *testing.T) {
 
 // TestCompareReportsRulesThatDoNotFit gives the kernel less memory than the shop needs.
 func TestCompareReportsRulesThatDoNotFit(t *testing.T) {
-	r, err := Compare(context.Background(), explain.Manifests{}, read(t, shop), Options{Renderers: Renderers, ACLMemory: 1 << 10, PolicyMemory: 1 << 10})
+	r, err := Compare(context.Background(), explain.Manifests{}, described.Read(t, shop), Options{Renderers: Renderers, ACLMemory: 1 << 10, PolicyMemory: 1 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,27 +20,13 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/explain"
-	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/serve"
 	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/tests/described"
 	"github.com/sluice-net/sluice/tests/programs"
 )
 
 const secret = "0123456789abcdef0123456789abcdef"
-
-// readShop returns the cluster of the shop.
-func readShop(t *testing.T) explain.Manifests {
-	t.Helper()
-	load, err := manifests.LoadFiles([]string{"../../docs/examples/shop"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, problems := explain.FromManifests(load, slog.New(slog.DiscardHandler))
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
-	return m
-}
 
 // of returns the handler of a page about a state.
 func of(m explain.Manifests, g Guard) http.Handler {
@@ -139,7 +125,7 @@ func TestGuardRefusesOtherNames(t *testing.T) {
 
 // TestGuardRefusesOtherSites: the pages of others can neither ask nor read an answer.
 func TestGuardRefusesOtherSites(t *testing.T) {
-	h := of(readShop(t), Guard{})
+	h := of(described.Read(t, "../../docs/examples/shop"), Guard{})
 	for _, header := range [][]string{
 		{"Origin", "http://evil.example"}, {"Origin", "null"}, {"Origin", "http://127.0.0.1:9999"}, {"Origin", "://"},
 		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Sec-Fetch-Site", "something"},
@@ -165,7 +151,7 @@ func TestGuardRefusesOtherSites(t *testing.T) {
 
 // TestGuardWantsTheToken for everything but the files of the page.
 func TestGuardWantsTheToken(t *testing.T) {
-	h := of(readShop(t), Guard{Token: secret})
+	h := of(described.Read(t, "../../docs/examples/shop"), Guard{Token: secret})
 	for token, want := range map[string]int{
 		"": 401, "Bearer ": 401, secret: 401, "Bearer " + secret[:31]: 401, "Bearer " + secret + "x": 401, "bearer " + secret: 401, "Basic " + secret: 401,
 		"Bearer " + strings.ToUpper(secret): 401, "Bearer " + secret: 200,
@@ -186,7 +172,7 @@ func TestGuardWantsTheToken(t *testing.T) {
 
 // TestHandlerHasNoOtherMethods: nothing can be changed.
 func TestHandlerHasNoOtherMethods(t *testing.T) {
-	h := of(readShop(t), Guard{})
+	h := of(described.Read(t, "../../docs/examples/shop"), Guard{})
 	for _, path := range []string{"", "app.js", "api/pods", "api/graph", "api/nothing", "api/explain"} {
 		for _, method := range []string{"PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT"} {
 			if got := ask(h, method, Path+path, "").Code; got != http.StatusMethodNotAllowed && got != http.StatusNotFound {
@@ -203,7 +189,7 @@ func TestHandlerHasNoOtherMethods(t *testing.T) {
 
 // TestHandlerAnswersAboutTheShop: each question once.
 func TestHandlerAnswersAboutTheShop(t *testing.T) {
-	h := of(readShop(t), Guard{})
+	h := of(described.Read(t, "../../docs/examples/shop"), Guard{})
 	g := answer[drawn](t, ask(h, "GET", Path+"api/graph", ""))
 	if len(g.Nodes) != len(g.Layout.Boxes) || len(g.Edges) != len(g.Layout.Lines) || len(g.Edges) < 20 || g.Examples["shop/web"] != "shop/web-0" {
 		t.Errorf("the graph has %d nodes, %d boxes, %d edges, %d lines, examples %v", len(g.Nodes), len(g.Layout.Boxes), len(g.Edges), len(g.Layout.Lines), g.Examples)
@@ -232,7 +218,7 @@ func TestHandlerAnswersAboutTheShop(t *testing.T) {
 
 // TestPodsComeInPages: and are found by names, addresses and labels.
 func TestPodsComeInPages(t *testing.T) {
-	h := of(readShop(t), Guard{})
+	h := of(described.Read(t, "../../docs/examples/shop"), Guard{})
 	for query, want := range map[string][2]int{ // on the page, in all
 		"": {13, 13}, "?most=5": {5, 13}, "?most=5&from=10": {3, 13}, "?from=99": {0, 13}, "?most=0": {0, 13}, "?text=WEB": {2, 2}, "?text=app%3Dweb": {2, 2}, "?text=10.10.1.10": {1, 1},
 		"?namespace=data": {3, 3}, "?namespace=none": {0, 0}, "?text=%1b%5b": {0, 0}, "?most=99999999": {13, 13},
@@ -246,7 +232,7 @@ func TestPodsComeInPages(t *testing.T) {
 
 // TestHandlerRefusesBadQuestions with one clear error each.
 func TestHandlerRefusesBadQuestions(t *testing.T) {
-	h := of(readShop(t), Guard{})
+	h := of(described.Read(t, "../../docs/examples/shop"), Guard{})
 	for _, tc := range []struct {
 		method, path, body string
 		status             int
@@ -278,7 +264,7 @@ func TestHandlerRefusesBadQuestions(t *testing.T) {
 
 // TestPreviewShowsWhatAChangeDoes: as rows, as a graph, and in words.
 func TestPreviewShowsWhatAChangeDoes(t *testing.T) {
-	h := of(readShop(t), Guard{})
+	h := of(described.Read(t, "../../docs/examples/shop"), Guard{})
 	text, err := os.ReadFile("../../docs/examples/preview/cart.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -323,7 +309,7 @@ func TestUIReadsStateOnceForManyQuestions(t *testing.T) {
 		if fails {
 			return explain.Manifests{}, errors.New("the store does not answer")
 		}
-		return readShop(t), nil
+		return described.Read(t, "../../docs/examples/shop"), nil
 	}}, Guard{})
 	if rec := ask(h, "GET", Path+"api/about", ""); rec.Code != http.StatusUnprocessableEntity || !strings.Contains(rec.Body.String(), "the store does not answer") {
 		t.Errorf("%d %s", rec.Code, rec.Body)

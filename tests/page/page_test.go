@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http/httptest"
 	"net/netip"
 	"os"
@@ -18,9 +17,9 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/cli"
 	"github.com/sluice-net/sluice/internal/explain"
-	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/ui"
 	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/tests/described"
 	"github.com/sluice-net/sluice/tests/programs"
 )
 
@@ -166,13 +165,9 @@ func many(t *testing.T) explain.Manifests {
 			policy(fmt.Sprintf("web-%d", k), fmt.Sprintf("podSelector: {matchLabels: {app: web}}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: t%d}}, podSelector: {matchLabels: {app: api}}}], ports: [{port: main}]}]", (team+k*k+1)%25))
 		}
 	}
-	load, err := manifests.LoadFiles([]string{manifests.Stdin}, strings.NewReader(b.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, problems := explain.FromManifests(load, slog.New(slog.DiscardHandler))
-	if len(problems) > 0 || len(m.Pods) != 1000 || len(m.Policies) != 300 {
-		t.Fatalf("%d pods, %d policies: %v", len(m.Pods), len(m.Policies), problems)
+	m := described.Parse(t, b.String())
+	if len(m.Pods) != 1000 || len(m.Policies) != 300 {
+		t.Fatalf("%d pods, %d policies", len(m.Pods), len(m.Policies))
 	}
 	return m
 }
