@@ -31,18 +31,19 @@ type reconciler struct {
 	ids      map[string]string        // IDs of groups, by key of the content
 	contents map[string]map[Rule]bool // of the groups by key, with IDs of address groups
 	failed   map[string]error         // groups that could not be made, by key
+	changing map[string]bool          // names of address groups that change in place
 }
 
-// all makes all calls, in the order that keeps every port protected: what permits more comes before
-// ports change, and what is no longer used goes after that.
+// all makes all calls, in an order in which every port permits at any time what its old or its new
+// rules permit: first ports get the groups that name no changing address group, then these groups
+// change, then the other ports get theirs, and what is no longer used goes.
 func (x *reconciler) all(ctx context.Context) error {
 	x.ids, x.contents, x.failed = map[string]string{}, map[string]map[Rule]bool{}, map[string]error{}
-	early := x.startsToName()
 	for _, step := range []func(context.Context) error{
-		x.extend,
-		func(ctx context.Context) error { return x.shrink(ctx, early) },
-		x.groups, x.ports,
-		func(ctx context.Context) error { return x.shrink(ctx, true) },
+		x.replace, x.create,
+		func(ctx context.Context) error { return x.assign(ctx, false) },
+		x.extend, x.shrink,
+		func(ctx context.Context) error { return x.assign(ctx, true) },
 		x.collect,
 	} {
 		if err := step(ctx); err != nil {
@@ -54,6 +55,28 @@ func (x *reconciler) all(ctx context.Context) error {
 		errs = append(errs, x.failed[key])
 	}
 	return errors.Join(errs...)
+}
+
+// assign makes the groups of a phase, and gives them to their ports.
+func (x *reconciler) assign(ctx context.Context, late bool) error {
+	if err := x.groups(ctx, late); err != nil {
+		return err
+	}
+	return x.ports(ctx, late)
+}
+
+// late reports whether a group can be made and attached only when address groups have changed.
+func (x *reconciler) late(key string) bool {
+	c := x.want.groups[key]
+	if c == nil {
+		return false
+	}
+	for name := range c.addrs {
+		if x.changing[name] {
+			return true
+		}
+	}
+	return false
 }
 
 // call makes one call.
@@ -73,42 +96,137 @@ func (x *reconciler) call(ctx context.Context, op Op) (Result, error) {
 	return res, nil
 }
 
-// extend creates address groups and adds addresses.
-func (x *reconciler) extend(ctx context.Context) error {
-	for _, name := range slices.Sorted(maps.Keys(x.want.addrs)) {
-		a := x.held.addrs[x.held.names[name]]
-		if a == nil {
-			first := x.want.addrs[name][:min(maxAddresses, len(x.want.addrs[name]))]
-			res, err := x.call(ctx, Op{Kind: CreateAddressGroup, Name: name, Addresses: first})
-			if err != nil {
-				return err
-			}
-			a = &AddressGroup{ID: res.ID, Name: name, Addresses: slices.Clone(first)}
-			x.held.addrs[a.ID], x.held.names[name] = a, a.ID
+// replace finds the address groups that change. One that a port names until it gets a group that
+// waits for changes is replaced by a new one: its change would mix old rules with new addresses.
+// Where the quota leaves no room, it changes in place.
+func (x *reconciler) replace(ctx context.Context) error {
+	x.changing = map[string]bool{}
+	for name := range x.want.addrs {
+		if a := x.held.addrs[x.held.names[name]]; a != nil && !x.equal(a) {
+			x.changing[name] = true
 		}
-		for part := range slices.Chunk(minus(x.want.addrs[name], a.Addresses), maxAddresses) {
-			if _, err := x.call(ctx, Op{Kind: AddAddresses, ID: a.ID, Addresses: part}); err != nil {
+	}
+	kept := map[string]bool{}
+	for {
+		mixed := x.mixed(kept)
+		if len(mixed) == 0 {
+			return nil
+		}
+		for _, name := range mixed {
+			switch err := x.createOne(ctx, name); {
+			case errors.Is(err, ErrQuota):
+				kept[name] = true
+			case err != nil:
+				return err
+			default:
+				delete(x.changing, name)
+			}
+		}
+	}
+}
+
+// equal reports whether a group has the addresses that it must have.
+func (x *reconciler) equal(a *AddressGroup) bool {
+	addrs := x.want.addrs[a.Name]
+	return len(minus(addrs, a.Addresses))+len(minus(a.Addresses, addrs)) == 0
+}
+
+// mixed returns the names of changing address groups that ports name until they get a group that
+// waits for changes, without those in kept.
+func (x *reconciler) mixed(kept map[string]bool) []string {
+	found, waiting := map[string]bool{}, map[string]map[Rule]bool{}
+	for key, c := range x.want.groups {
+		if x.late(key) {
+			waiting[key], _ = x.resolve(c)
+		}
+	}
+	for id, key := range x.want.ports {
+		p, rules := x.held.ports[id], waiting[key]
+		if owned := x.held.owned(p); rules == nil || len(p.Groups) == 1 && len(owned) == 1 && x.held.groups[owned[0]].holds(rules) {
+			continue
+		}
+		for _, g := range x.held.owned(p) {
+			for rule := range x.held.groups[g].rules {
+				a := x.held.addrs[rule.AddressGroup]
+				if a != nil && x.changing[a.Name] && x.held.names[a.Name] == a.ID && !kept[a.Name] {
+					found[a.Name] = true
+				}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// create creates the address groups that do not exist.
+func (x *reconciler) create(ctx context.Context) error {
+	for _, name := range slices.Sorted(maps.Keys(x.want.addrs)) {
+		if x.held.addrs[x.held.names[name]] == nil {
+			if err := x.createOne(ctx, name); err != nil {
 				return err
 			}
-			a.Addresses = append(a.Addresses, part...)
 		}
 	}
 	return nil
 }
 
-// shrink removes addresses that are no longer wanted.
-func (x *reconciler) shrink(ctx context.Context, now bool) error {
-	if !now {
-		return nil
-	}
-	for _, name := range slices.Sorted(maps.Keys(x.want.addrs)) {
-		a := x.held.addrs[x.held.names[name]]
-		for part := range slices.Chunk(minus(a.Addresses, x.want.addrs[name]), maxAddresses) {
-			if _, err := x.call(ctx, Op{Kind: RemoveAddresses, ID: a.ID, Addresses: part}); err != nil {
-				return err
-			}
-			a.Addresses = minus(a.Addresses, part)
+// createOne creates an address group with all its addresses, or takes another one that has exactly
+// these: a Commit that failed may have left it.
+func (x *reconciler) createOne(ctx context.Context, name string) error {
+	addrs := x.want.addrs[name]
+	for _, id := range slices.Sorted(maps.Keys(x.held.addrs)) {
+		if a := x.held.addrs[id]; a.Name == name && x.equal(a) {
+			x.held.names[name] = id
+			return nil
 		}
+	}
+	first := addrs[:min(maxAddresses, len(addrs))]
+	res, err := x.call(ctx, Op{Kind: CreateAddressGroup, Name: name, Addresses: first})
+	if err != nil {
+		return err
+	}
+	a := &AddressGroup{ID: res.ID, Name: name, Addresses: slices.Clone(first)}
+	x.held.addrs[a.ID], x.held.names[name] = a, a.ID
+	return x.addAddresses(ctx, a)
+}
+
+// addAddresses adds the addresses that a group lacks.
+func (x *reconciler) addAddresses(ctx context.Context, a *AddressGroup) error {
+	for part := range slices.Chunk(minus(x.want.addrs[a.Name], a.Addresses), maxAddresses) {
+		if _, err := x.call(ctx, Op{Kind: AddAddresses, ID: a.ID, Addresses: part}); err != nil {
+			return err
+		}
+		a.Addresses = append(a.Addresses, part...)
+	}
+	return nil
+}
+
+// extend adds the missing addresses to the groups that change.
+func (x *reconciler) extend(ctx context.Context) error {
+	for _, name := range slices.Sorted(maps.Keys(x.changing)) {
+		if err := x.addAddresses(ctx, x.held.addrs[x.held.names[name]]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shrink removes addresses that are no longer wanted from the groups that change.
+func (x *reconciler) shrink(ctx context.Context) error {
+	for _, name := range slices.Sorted(maps.Keys(x.changing)) {
+		if err := x.removeAddresses(ctx, x.held.addrs[x.held.names[name]]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeAddresses removes the addresses of a group that it must not have.
+func (x *reconciler) removeAddresses(ctx context.Context, a *AddressGroup) error {
+	for part := range slices.Chunk(minus(a.Addresses, x.want.addrs[a.Name]), maxAddresses) {
+		if _, err := x.call(ctx, Op{Kind: RemoveAddresses, ID: a.ID, Addresses: part}); err != nil {
+			return err
+		}
+		a.Addresses = minus(a.Addresses, part)
 	}
 	return nil
 }
@@ -125,39 +243,6 @@ func minus(a, b []netip.Prefix) (out []netip.Prefix) {
 		}
 	}
 	return out
-}
-
-// startsToName reports whether a group that a port gets names an address group that loses
-// addresses, while no group that exists names it in the same way. These addresses must go first:
-// the port would permit them, as neither its old nor its new rules do.
-func (x *reconciler) startsToName() bool {
-	for key, c := range x.want.groups {
-		for name := range c.addrs {
-			a := x.held.addrs[x.held.names[name]]
-			if a != nil && len(minus(a.Addresses, x.want.addrs[name])) > 0 && x.moves(key) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// moves reports whether a port gets another group, whose content has the key.
-func (x *reconciler) moves(key string) bool {
-	rules, ok := x.resolve(x.want.groups[key])
-	if !ok {
-		return true
-	}
-	for id, k := range x.want.ports {
-		if k != key {
-			continue
-		}
-		p := x.held.ports[id]
-		if owned := x.held.owned(p); len(owned) != 1 || len(p.Groups) != 1 || !x.held.groups[owned[0]].holds(rules) {
-			return true
-		}
-	}
-	return false
 }
 
 // resolve returns the rules of a content with the IDs of address groups; ok is false if one does
@@ -188,11 +273,11 @@ func (g *heldGroup) holds(rules map[Rule]bool) bool {
 	return true
 }
 
-// groups finds or makes a group for each content.
-func (x *reconciler) groups(ctx context.Context) error {
+// groups finds or makes a group for each content of a phase.
+func (x *reconciler) groups(ctx context.Context, late bool) error {
 	x.find()
 	for _, key := range slices.Sorted(maps.Keys(x.want.groups)) {
-		if x.ids[key] != "" {
+		if x.ids[key] != "" || x.late(key) != late {
 			continue
 		}
 		err := x.group(ctx, key)
@@ -361,11 +446,14 @@ func (x *reconciler) changes(g *heldGroup, key string) (calls int) {
 // Neutron that does not answer is not asked about each.
 const manyFailures = 3
 
-// ports gives each port its groups.
-func (x *reconciler) ports(ctx context.Context) error {
+// ports gives each port of a phase its groups.
+func (x *reconciler) ports(ctx context.Context, late bool) error {
 	var errs []error
 	failures := 0
 	for _, id := range slices.Sorted(maps.Keys(x.want.ports)) {
+		if x.late(x.want.ports[id]) != late {
+			continue
+		}
 		p := x.held.ports[id]
 		groups, err := x.groupsOf(ctx, p)
 		if err != nil {
@@ -421,10 +509,11 @@ func (x *reconciler) groupsOf(ctx context.Context, p *Port) ([]string, error) {
 }
 
 // collect deletes unused groups and address groups. One that is still in use, for example
-// by a port in another network, is left for the next Commit.
+// by a port in another network, is left for the next Commit. Ports that keep old groups need them;
+// their address groups lose what no pod's rules name.
 func (x *reconciler) collect(ctx context.Context) error {
 	if len(x.failed) > 0 {
-		return nil
+		return x.shrinkReplaced(ctx)
 	}
 	used := x.used()
 	for _, id := range slices.Sorted(maps.Keys(x.held.groups)) {
@@ -436,6 +525,19 @@ func (x *reconciler) collect(ctx context.Context) error {
 		}
 	}
 	return x.collectAddresses(ctx)
+}
+
+// shrinkReplaced removes addresses from address groups that others of their name replace.
+func (x *reconciler) shrinkReplaced(ctx context.Context) error {
+	for _, id := range slices.Sorted(maps.Keys(x.held.addrs)) {
+		a := x.held.addrs[id]
+		if _, wanted := x.want.addrs[a.Name]; wanted {
+			if err := x.removeAddresses(ctx, a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (x *reconciler) collectAddresses(ctx context.Context) error {
