@@ -17,7 +17,7 @@ import (
 var oneWay = []string{
 	"plugins/datasync", "plugins/ksr/kube", "plugins/policy", "plugins/policy/internal/cache", "plugins/policy/internal/configurator",
 	"plugins/policy/internal/intent", "plugins/policy/internal/membership", "plugins/policy/internal/processor",
-	"renderer/acl", "renderer/xdp",
+	"renderer/acl", "renderer/cache", "renderer/xdp",
 }
 
 // noPackages knows no other package: what is declared in one can be resolved without.
