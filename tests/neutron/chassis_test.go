@@ -36,6 +36,7 @@ func newChassis(t *testing.T, o *OVN) *chassis {
 	}
 	dir := t.TempDir()
 	t.Setenv("OVS_RUNDIR", dir) // the controller looks for the management sockets of bridges there
+	t.Setenv("OVN_RUNDIR", dir)
 	c := &chassis{Cable: wires.New(t), s: &Server{dir: dir}, db: "unix:" + filepath.Join(dir, "db.sock")}
 	t.Cleanup(func() { c.Must(c.s.Close()) })
 	file := filepath.Join(dir, "conf.db")
@@ -47,7 +48,7 @@ func newChassis(t *testing.T, o *OVN) *chassis {
 		"external_ids:ovn-remote=unix:"+o.socket, "external_ids:ovn-encap-type=geneve", "external_ids:ovn-encap-ip=127.0.0.1",
 		"external_ids:ovn-bridge-datapath-type=netdev")
 	c.start("ovs-vswitchd", c.db, "--no-chdir", "--unixctl="+filepath.Join(dir, "vswitchd.ctl"))
-	c.start("ovn-controller", c.db, "--no-chdir", "--unixctl="+filepath.Join(dir, "controller.ctl"))
+	c.start("ovn-controller", c.db, "--no-chdir")
 	return c
 }
 
