@@ -1,6 +1,5 @@
 // Package compile turns the rule lists of pods and the members of address sets into the policy map.
-// That is flat memory in which a program finds the verdict about a packet with a constant number of
-// loads.
+// In this flat memory a program finds the verdict about a packet with a constant number of loads.
 //
 // # Place in the flow
 //
@@ -15,8 +14,7 @@
 // the low byte. Addresses lead through cells to a class, which is the set of the nets (prefixes and
 // address sets) that hold the address. A list has a row for every class. The row has one cell each
 // for the ports of TCP, UDP and SCTP and for the numbers of all other protocols, whose values are
-// verdicts. The order of rules, tiers and ranges is resolved when a row is made. layout.go has the
-// details.
+// verdicts. The order of rules, tiers and ranges is resolved when a row is made: see layout.go.
 //
 // # Invariants
 //
