@@ -1,5 +1,5 @@
-// Package preview computes the effects of a change before it is made: which flows open and close,
-// by whose rules, and what the dataplanes of the nodes have to do for it.
+// Package preview computes the effects of a change before it is made. These are which flows open
+// and close, by whose rules, and what the dataplanes of the nodes have to do for it.
 //
 //	two states -> vocabulary -> classes of pods, addresses, ports   (vocabulary.go, classes.go, ...)
 //	           -> every flow that either state tells apart          (compare.go)

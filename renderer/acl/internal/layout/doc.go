@@ -3,7 +3,7 @@
 // and the order of the changes.
 //
 // A large table is split into blocks with one verdict. The order within a block does not matter, so
-// a block is stored in segments by age: an address that joins changes a small ACL at the end, and
+// a block is stored in segments by age. An address that joins changes a small ACL at the end, and
 // old entries move to large ACLs in front. Both kinds of tables use this scheme. A local table has
 // segments of its own (Sizes.Refit). The parts of the global table share one segment of recent
 // entries, because an uplink has all of them (Sizes.RefitGlobal).
