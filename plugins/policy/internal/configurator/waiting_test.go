@@ -157,7 +157,7 @@ func TestTxnEmptiesSetsNamedAgain(t *testing.T) {
 	}
 }
 
-func TestBatchesFollowTheTimeOfCommits(t *testing.T) {
+func TestTookAdaptsBatches(t *testing.T) {
 	f := newFixture(t)
 	f.c.waiting = map[api.PodID]waiting{podID(1): {}}
 	for _, c := range []struct {
