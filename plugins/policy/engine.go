@@ -63,7 +63,7 @@ func newEngine(now time.Time, d Deps, b *board, passed func(Stage)) *engine {
 }
 
 // waiting reports whether there is work that goes on without another change.
-func (e *engine) waiting() bool { return e.configurator.Unfinished() }
+func (e *engine) waiting() bool { return e.configurator.Unfinished() || e.processor.Unfinished() }
 
 // answers reports whether the step for some changes also answers a prompt, because it includes all
 // renderers.
@@ -81,11 +81,14 @@ func (e *engine) apply(now time.Time, changes model.Changes, prompted bool) step
 	e.renumber()
 	e.passed(StageCache)
 	txn := e.configurator.NewTxn(resync)
-	if resync && e.flushed {
+	switch {
+	case resync && e.flushed:
 		// Changes came before the first resync. The resync makes renderers forget them, so
 		// everything is sent again.
 		e.problems.found(e.processor.Replay(txn))
-	} else {
+	case resync:
+		e.problems.found(e.processor.FlushAll(txn))
+	default:
 		e.problems.found(e.processor.Flush(txn))
 	}
 	e.problems.ended(e.processor.Solved())

@@ -1,7 +1,10 @@
 package membership
 
 import (
+	"iter"
 	"slices"
+
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -10,9 +13,10 @@ import (
 // it finds its groups and their addresses, and new groups find it from then on. Users register with
 // Retain. It must only be called while the cluster does not change.
 func (x *Sets) Selector(p Peer) *Selector {
-	if s, ok := x.selectors[p.key]; ok {
+	if s, ok := x.Active(p); ok {
 		return s
 	}
+	x.work += selectorWork
 	s := &Selector{Peer: p, users: map[api.PolicyID]int{}}
 	x.selectors[p.key] = s
 	x.scopes.add(s)
@@ -29,13 +33,13 @@ func (x *Sets) Selector(p Peer) *Selector {
 		x.countNodes(s.sets[0], +1)
 		return s
 	}
-	for id, g := range x.state.MatchGroups(s.Query()) {
+	for id, g := range x.groupsOf(s) {
 		for _, set := range x.setsFor(s, g) {
 			if set.groups == 0 && !set.Refused {
 				set.members = x.journal.newMembers()
 			}
 			x.links.enter(set, id)
-			set.collect(x.addresses(id))
+			x.work += set.collect(x.addresses(id))
 		}
 	}
 	for _, set := range s.sets {
@@ -53,20 +57,54 @@ func (x *Sets) Release(s *Selector, user api.PolicyID) {
 	if s.users[user]--; s.users[user] <= 0 {
 		delete(s.users, user)
 	}
+	x.Abandon(s)
+}
+
+// Abandon reports that a selector is not needed, unless it has users. It is for selectors that were
+// activated and may not have been retained.
+func (x *Sets) Abandon(s *Selector) {
 	if len(s.users) == 0 {
 		x.idle = append(x.idle, s)
 	}
 }
 
-// DropIdle deactivates the selectors without users.
-func (x *Sets) DropIdle() {
-	for _, s := range x.idle {
+// selectorWork is about the work of activating a selector without members, see Work.
+const selectorWork = 64
+
+// Active returns the selector of a peer if it is active.
+func (x *Sets) Active(p Peer) (*Selector, bool) {
+	s, ok := x.selectors[p.key]
+	return s, ok
+}
+
+// Work returns how much work activating and deactivating selectors has been: the number of groups
+// that were examined, and of addresses that were found.
+func (x *Sets) Work() int { return x.work }
+
+// groupsOf returns the groups of a selector. Those that it examines count as work.
+func (x *Sets) groupsOf(s *Selector) iter.Seq2[intent.GroupID, *intent.Group] {
+	q := s.Query()
+	q.Examined = &x.work
+	return x.state.MatchGroups(q)
+}
+
+// DropIdle deactivates selectors without users until it has done so much work. The others stay
+// active, and their sets are kept up to date; see Unfinished.
+func (x *Sets) DropIdle(work int) {
+	// The last one is the first to go: links of groups to the newest sets are found fastest.
+	for begin := x.work; len(x.idle) > 0 && x.work-begin < work; {
+		last := len(x.idle) - 1
+		s := x.idle[last]
+		x.idle[last], x.idle = nil, x.idle[:last]
 		if len(s.users) == 0 && x.selectors[s.key] == s {
 			x.deactivate(s)
 		}
 	}
-	x.idle = x.idle[:0]
 }
+
+// Unfinished reports whether selectors may be left that have no users, or TakeUpdates has something
+// to return.
+func (x *Sets) Unfinished() bool { return len(x.idle)+len(x.journal.touched) > 0 }
 
 // deactivate removes a selector without users; its sets lose all members. An update must report the
 // members as they were before, so the journal is settled before the links that settling needs are
@@ -87,10 +125,10 @@ func (x *Sets) deactivate(s *Selector) {
 			set.members = x.journal.newMembers()
 		}
 	}
-	for id := range x.state.MatchGroups(s.Query()) {
+	for id := range x.groupsOf(s) {
 		for _, set := range s.sets {
 			if x.links.exit(set, id) {
-				set.collect(x.addresses(id))
+				x.work += set.collect(x.addresses(id))
 			}
 		}
 	}
@@ -136,6 +174,7 @@ func (x *Sets) TakeUpdates() []Update {
 		}
 		if set.dead {
 			delete(x.byID, set.ID)
+			u.Dead = x.selectors[set.sel.key] != set.sel // else policies name a number that no pod has
 		}
 		updates = append(updates, u)
 	}

@@ -33,6 +33,7 @@ func (c *counter) Configure(_ api.PodID, _ []netip.Addr, list []*api.ContivPolic
 	c.lists += len(list)
 }
 
+func (c *counter) Await(api.PodID, []netip.Addr) { c.pods++ }
 func (c *counter) Remove(api.PodID) { c.pods-- }
 
 type rooms struct {

@@ -30,8 +30,8 @@ func newProblemTracker(sets *membership.Sets, resolver *resolver) *problemTracke
 }
 
 // settle determines problems after groups were refreshed. It returns the new ones, sorted, and
-// records the solved ones.
-func (t *problemTracker) settle(refreshed []*localGroup) (found []api.Problem) {
+// records the solved ones. It drops unused selectors until it has done so much work.
+func (t *problemTracker) settle(refreshed []*localGroup, work int) (found []api.Problem) {
 	for _, st := range t.resolver.takeResolved() {
 		t.follow(st.spec.ID)
 	}
@@ -55,7 +55,7 @@ func (t *problemTracker) settle(refreshed []*localGroup) (found []api.Problem) {
 		}
 	}
 	clear(t.dirty)
-	t.sets.DropIdle() // presence selectors that are no longer needed
+	t.sets.DropIdle(work) // presence selectors that are no longer needed
 	slices.SortFunc(found, api.Problem.Compare)
 	slices.SortFunc(t.solved, api.Problem.Compare)
 	return found

@@ -1,0 +1,237 @@
+package processor
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
+)
+
+// DefaultTurn is how much work one Flush does on new selectors, and about as much on unused ones:
+// so many groups that are examined and addresses that are found, some 20 ms.
+const DefaultTurn = 1 << 18
+
+// noBound is the turn of a Flush that is not divided.
+const noBound = math.MaxInt / 4
+
+// wait is what a local group waits for: the policies that applied to it when it began to wait, and
+// whose new selectors are evaluated in several turns. It gets the list of these policies even if
+// they change meanwhile, else policies that change all the time would never be in force. After that
+// it waits for the newest ones, behind other groups.
+type wait struct {
+	parts    []part
+	since    uint64 // number of the turn in which it began
+	spent    int    // work done for it
+	marked   uint64 // number of the turn in which the policies of the group last changed
+	outdated bool   // other policies may apply to the group by now
+}
+
+// part is one policy of a wait.
+type part struct {
+	spec    *intent.Policy
+	ingress [][]api.PolicyPort // the resolved ports of its ingress rules
+	key     string             // of the resolution
+	draft   *draft             // nil for a policy that is resolved already
+}
+
+// draftKey identifies a draft.
+type draftKey struct {
+	spec *intent.Policy
+	key  string
+}
+
+// draft is a version of a policy whose selectors are evaluated for waiting groups.
+type draft struct {
+	done   bool
+	passed int                    // number of selectors that were evaluated in earlier turns
+	uses   []*membership.Selector // evaluated
+	held   int                    // number of uses that are retained
+	needed uint64                 // number of the turn in which a group last waited for it
+	// built is the complete policy; it is valid in this turn.
+	built   *builder
+	policy  *api.ContivPolicy
+	builtIn uint64
+	old     *resolution // of a version that is outdated; nil until needed
+}
+
+// begin returns what a group must wait for to have the list of its current policies.
+func (r *resolver) begin(g *localGroup) *wait {
+	specs := r.state.Policies(g.id)
+	w := &wait{parts: make([]part, len(specs)), since: r.turn}
+	for i, spec := range specs {
+		w.parts[i].spec = spec
+		w.parts[i].ingress, w.parts[i].key = resolveIngress(spec, g.def)
+	}
+	return w
+}
+
+// same reports whether two waits are for the same policies.
+func (w *wait) same(o *wait) bool {
+	return slices.EqualFunc(w.parts, o.parts, func(a, b part) bool { return a.spec == b.spec })
+}
+
+// evaluate evaluates selectors of the policies of a wait. It returns false if some are left when
+// the work of this turn is done.
+func (r *resolver) evaluate(w *wait) bool {
+	for i := range w.parts {
+		p := &w.parts[i]
+		if p.draft == nil {
+			if r.current(p) != nil {
+				continue
+			}
+			p.draft = r.draftOf(p)
+		}
+		if !r.work(p) {
+			return false
+		}
+	}
+	return true
+}
+
+// current returns the resolution of a policy if it is up to date.
+func (r *resolver) current(p *part) *resolution {
+	st := r.policies[p.spec.ID]
+	if st == nil || st.spec != p.spec || st.stale {
+		return nil
+	}
+	if res := st.resolutions[p.key]; res != nil && res.version == st.version {
+		return res
+	}
+	return nil
+}
+
+func (r *resolver) draftOf(p *part) *draft {
+	key := draftKey{p.spec, p.key}
+	d := r.drafts[key]
+	if d == nil {
+		d = &draft{}
+		r.drafts[key] = d
+	}
+	return d
+}
+
+// work evaluates selectors of a policy, and returns whether all are evaluated.
+func (r *resolver) work(p *part) bool {
+	d := p.draft
+	if d.done || r.left <= 0 {
+		return d.done
+	}
+	b := &builder{sets: r.sets, spec: p.spec, pass: d.passed, left: r.left}
+	policy := b.policy(p.ingress)
+	r.left = b.left
+	d.uses = append(d.uses, b.uses...)
+	if b.over {
+		d.passed = b.pass
+		return false
+	}
+	if d.done = true; d.passed == 0 {
+		d.built, d.policy, d.builtIn = b, policy, r.turn
+	}
+	return true
+}
+
+// built returns the complete policy of a part, all of whose selectors are active.
+func (r *resolver) built(p *part) (*builder, *api.ContivPolicy) {
+	if d := p.draft; d != nil && d.builtIn == r.turn {
+		return d.built, d.policy
+	}
+	b := &builder{sets: r.sets, spec: p.spec, left: noBound}
+	return b, b.policy(p.ingress)
+}
+
+// schedule works on the groups that wait until the work of the turn is done. Half of it belongs to
+// the group that has waited longest. The rest goes first to those for which least has been done, so
+// that what is small never waits for what is large.
+func (r *resolver) schedule(turn int) {
+	r.waiting = slices.DeleteFunc(r.waiting, func(g *localGroup) bool { return g.waits == nil }) // without pods
+	if len(r.waiting) == 0 {
+		return
+	}
+	first, rest := r.waiting[0], slices.Clone(r.waiting[1:])
+	half := (turn + 1) / 2
+	spent := r.step(first, half)
+	slices.SortStableFunc(rest, func(a, b *localGroup) int { return cmp.Compare(a.waits.spent, b.waits.spent) })
+	left := turn - min(spent, half)
+	for share := max(1, half/shares); len(rest) > 0; {
+		before := len(rest)
+		spent := 0
+		for _, g := range rest {
+			spent += r.step(g, min(share, left-spent))
+		}
+		left -= spent
+		rest = slices.DeleteFunc(rest, func(g *localGroup) bool { return g.waits == nil })
+		if left <= 0 || spent == 0 && len(rest) == before {
+			return
+		}
+	}
+}
+
+// shares is into how many parts a half of a turn is divided: each group gets one after the other.
+const shares = 32
+
+// step works on a group, and returns how much work that was.
+func (r *resolver) step(g *localGroup, work int) (spent int) {
+	w := g.waits
+	if w.marked == r.turn && w.outdated { // perhaps the newest policies take little work
+		now := r.begin(g)
+		w.outdated = !now.same(w)
+		r.left = work / 4
+		if w.outdated && r.evaluate(now) {
+			r.list(g, r.listOf(now, false))
+			g.waits = nil
+			return work/4 - r.left
+		}
+		if w.outdated {
+			spent = work/4 - r.left
+			work -= work / 4
+		}
+	}
+	r.left = work
+	if r.evaluate(w) {
+		r.list(g, r.listOf(w, w.outdated))
+		g.waits, g.relisted = nil, w.outdated
+		if w.outdated {
+			g.waits = r.begin(g)
+		}
+	}
+	spent += work - r.left
+	w.spent += spent
+	return spent
+}
+
+// settleWaiting keeps what groups still wait for, and releases the rest.
+func (r *resolver) settleWaiting() {
+	r.waiting = slices.DeleteFunc(r.waiting, func(g *localGroup) bool { return g.waits == nil })
+	slices.SortStableFunc(r.waiting, func(a, b *localGroup) int { return cmp.Compare(a.waits.since, b.waits.since) })
+	for _, g := range r.waiting {
+		for _, p := range g.waits.parts {
+			if p.draft != nil {
+				p.draft.needed = r.turn
+			}
+		}
+	}
+	for key, d := range r.drafts {
+		id := key.spec.ID
+		if d.built = nil; d.needed == r.turn {
+			for ; d.held < len(d.uses); d.held++ {
+				d.uses[d.held].Retain(id)
+			}
+			continue
+		}
+		for i, s := range d.uses {
+			if i < d.held {
+				r.sets.Release(s, id)
+			} else {
+				r.sets.Abandon(s)
+			}
+		}
+		if d.old != nil && d.old.lists == 0 {
+			r.dropResolution(d.old)
+		}
+		delete(r.drafts, key)
+	}
+}
