@@ -55,7 +55,7 @@ type outcome struct {
 func newEngine(now time.Time, d Deps, b *board, passed func(Stage)) *engine {
 	e := &engine{deps: d, passed: passed, board: b, problems: newProblemTracker(), retries: retries{min: d.MinBackoff, max: d.MaxBackoff}}
 	e.cache = cache.New()
-	e.processor = processor.New(e.cache, processor.Options{Node: d.Node})
+	e.processor = processor.New(e.cache, processor.Options{Node: d.Node, Turn: d.SelectorWork})
 	e.configurator = configurator.New(configurator.Options{DenyNode: d.DenyNode, Renderers: d.Renderers, Sets: e.processor})
 	e.draft.Renderers = rendererStatus(nil, e.configurator.Renderers(), now)
 	e.publish()
@@ -231,9 +231,9 @@ func (e *engine) sourceEnded(err error) {
 
 // publish publishes the draft.
 func (e *engine) publish() {
-	now := &published{of: e.state, status: e.draft}
+	now := &published{of: e.state, status: e.draft, working: e.waiting()}
 	// otherwise renderers may be failing at the moment
-	if e.draft.Committing.IsZero() && !e.waiting() {
+	if e.draft.Committing.IsZero() && !now.working {
 		if err := e.configurator.Err(); renderer.IsRefused(err) {
 			now.refused = err
 		}

@@ -35,8 +35,8 @@ type Sink interface {
 // new state of every pod, both sorted. It returns the new problems, sorted. It must not be called
 // during an Update of the cache.
 //
-// It does about as much work on new selectors as Options.Turn permits. Pods whose policies have
-// others wait for the next Flush, see Unfinished.
+// It does about as much work on new and unused selectors as Options.Turn permits. Pods whose
+// policies have other selectors wait for the next Flush, see Unfinished.
 func (p *Processor) Flush(sink Sink) []api.Problem { return p.flush(sink, p.turn) }
 
 // FlushAll is Flush without a bound: no pod waits.
@@ -48,14 +48,15 @@ func (p *Processor) Unfinished() bool { return len(p.resolver.waiting) > 0 || p.
 func (p *Processor) flush(sink Sink, turn int) []api.Problem {
 	p.sets.SettleNumbers(p.resolver.renumber)
 	p.sharing.settle()
-	refreshed := p.resolver.refresh(turn)
+	refreshed, left := p.resolver.refresh(turn)
 	reports := p.settlePods()
-	p.resolver.dropUnused(turn)
+	unused := max(1, left/2) // dataplanes take longer to remove members than to add them
+	p.resolver.dropUnused(unused)
 	p.publishSets(sink)
 	for _, r := range reports {
 		r.send(sink)
 	}
-	return p.problems.settle(refreshed, turn)
+	return p.problems.settle(refreshed, unused)
 }
 
 // publishSets sends the changes of sets to the sink, sorted by ID.

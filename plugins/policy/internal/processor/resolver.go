@@ -41,8 +41,9 @@ func (r *resolver) renumber(id api.PolicyID) {
 
 // refresh determines the lists of the marked groups and of those that wait, and marks the pods of
 // groups whose list changed, or that begin or cease to wait. It returns the groups that may have
-// other lists. It does about so much work on new selectors; then groups wait for the next turn.
-func (r *resolver) refresh(work int) []*localGroup {
+// other lists, and how much work is left: when it has done about so much on new selectors, groups
+// wait for the next turn.
+func (r *resolver) refresh(work int) (_ []*localGroup, left int) {
 	r.turn++
 	for _, g := range r.waiting {
 		g.relisted = false
@@ -60,7 +61,7 @@ func (r *resolver) refresh(work int) []*localGroup {
 			g.waits.marked, g.waits.outdated = r.turn, true
 		}
 	}
-	r.schedule(work)
+	left = r.schedule(work)
 	r.settleWaiting()
 	for _, g := range refreshed {
 		if waits := g.waits != nil; waits != g.waited {
@@ -68,7 +69,7 @@ func (r *resolver) refresh(work int) []*localGroup {
 			r.local.markPods(g)
 		}
 	}
-	return refreshed
+	return refreshed, left
 }
 
 // list gives a group a list.

@@ -11,9 +11,10 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
-// DefaultTurn is how much work one Flush does on new selectors, and about as much on unused ones:
-// so many groups that are examined and addresses that are found, some 20 ms.
-const DefaultTurn = 1 << 18
+// DefaultTurn is how much work one Flush does on selectors that are new or not used any more: so
+// many groups that are examined and addresses that are found, some 10 ms. Dataplanes take two or
+// three times as long for the members.
+const DefaultTurn = 1 << 17
 
 // noBound is the turn of a Flush that is not divided.
 const noBound = math.MaxInt / 4
@@ -143,31 +144,29 @@ func (r *resolver) built(p *part) (*builder, *api.ContivPolicy) {
 	return b, b.policy(p.ingress)
 }
 
-// schedule works on the groups that wait until the work of the turn is done. Half of it belongs to
-// the group that has waited longest. The rest goes first to those for which least has been done, so
-// that what is small never waits for what is large.
-func (r *resolver) schedule(turn int) {
+// schedule works on the groups that wait until the work of the turn is done, and returns how much
+// is left. Half of it belongs to the group that has waited longest. The rest goes first to those for
+// which least has been done, so that what is small never waits for what is large.
+func (r *resolver) schedule(turn int) (left int) {
 	r.waiting = slices.DeleteFunc(r.waiting, func(g *localGroup) bool { return g.waits == nil }) // without pods
 	if len(r.waiting) == 0 {
-		return
+		return turn
 	}
-	first, rest := r.waiting[0], slices.Clone(r.waiting[1:])
 	half := (turn + 1) / 2
-	spent := r.step(first, half)
+	left = max(1, turn-min(r.step(r.waiting[0], half), half))
+	rest := slices.Clone(r.waiting[1:])
 	slices.SortStableFunc(rest, func(a, b *localGroup) int { return cmp.Compare(a.waits.spent, b.waits.spent) })
-	left := turn - min(spent, half)
 	for share := max(1, half/shares); len(rest) > 0; {
-		before := len(rest)
-		spent := 0
+		groups, before := len(rest), left
 		for _, g := range rest {
-			spent += r.step(g, min(share, left-spent))
+			left -= r.step(g, min(share, left))
 		}
-		left -= spent
 		rest = slices.DeleteFunc(rest, func(g *localGroup) bool { return g.waits == nil })
-		if left <= 0 || spent == 0 && len(rest) == before {
-			return
+		if left <= 0 || left == before && len(rest) == groups {
+			break
 		}
 	}
+	return left
 }
 
 // shares is into how many parts a half of a turn is divided: each group gets one after the other.
