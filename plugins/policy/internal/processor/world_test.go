@@ -29,6 +29,7 @@ type recorder struct {
 	sets    map[api.SetID]map[netip.Addr]bool
 	pods    map[api.PodID]configured
 	awaited map[api.PodID][]netip.Addr
+	dropped []api.SetID
 	calls   int
 }
 
@@ -44,6 +45,7 @@ func newRecorder(t tb) *recorder {
 
 func (r *recorder) DropSet(id api.SetID, members []netip.Prefix) {
 	r.t.Helper()
+	r.dropped = append(r.dropped, id)
 	if r.UpdateSet(id, nil, members); len(r.sets[id]) > 0 {
 		r.t.Errorf("set %s: dropped, and has %d members more than were said", id, len(r.sets[id]))
 	}
