@@ -58,6 +58,9 @@ func (s *podState) selected() int {
 	return 1
 }
 
+// releaseMembers is about how many members of dropped sets one transaction removes.
+const releaseMembers = 1 << 15
+
 // New returns a Configurator that knows no pods.
 func New(o Options) *Configurator {
 	c := &Configurator{

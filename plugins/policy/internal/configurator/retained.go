@@ -64,9 +64,6 @@ func (t *Txn) release() {
 	}
 }
 
-// releaseMembers is about how many members of dropped sets one transaction removes.
-const releaseMembers = 1 << 17
-
 // forget notifies renderers that a dropped set has no members.
 func (t *Txn) forget(id api.SetID) {
 	t.c.interner.derived.moved(id, t.c.retained[id])

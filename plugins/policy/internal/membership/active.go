@@ -1,22 +1,33 @@
 package membership
 
 import (
-	"iter"
 	"slices"
-
-	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
 
 	"github.com/sluice-net/sluice/api"
 )
 
 // Selector returns the active selector of a peer. If it is not active yet, Selector activates it:
-// it finds its groups and their addresses, and new groups find it from then on. Users register with
-// Retain. It must only be called while the cluster does not change.
-func (x *Sets) Selector(p Peer) *Selector {
-	if s, ok := x.Active(p); ok {
+// it finds its groups and their addresses, and new groups find it from then on. The work for that is
+// subtracted from left: the number of groups examined and of addresses found. If none is left,
+// Selector returns nil. Users register with Retain. It must only be called while the cluster does
+// not change.
+func (x *Sets) Selector(p Peer, left *int) *Selector {
+	if s, ok := x.selectors[p.key]; ok {
 		return s
 	}
-	x.work += selectorWork
+	if *left <= 0 {
+		return nil
+	}
+	before := x.work
+	s := x.activate(p)
+	*left -= selectorWork + x.work - before
+	return s
+}
+
+// selectorWork is about the work of activating a selector without members.
+const selectorWork = 64
+
+func (x *Sets) activate(p Peer) *Selector {
 	s := &Selector{Peer: p, users: map[api.PolicyID]int{}}
 	x.selectors[p.key] = s
 	x.scopes.add(s)
@@ -33,7 +44,7 @@ func (x *Sets) Selector(p Peer) *Selector {
 		x.countNodes(s.sets[0], +1)
 		return s
 	}
-	for id, g := range x.groupsOf(s) {
+	for id, g := range x.state.MatchGroups(s.counted(&x.work)) {
 		for _, set := range x.setsFor(s, g) {
 			if set.groups == 0 && !set.Refused {
 				set.members = x.journal.newMembers()
@@ -57,40 +68,15 @@ func (x *Sets) Release(s *Selector, user api.PolicyID) {
 	if s.users[user]--; s.users[user] <= 0 {
 		delete(s.users, user)
 	}
-	x.Abandon(s)
-}
-
-// Abandon reports that a selector is not needed, unless it has users. It is for selectors that were
-// activated and may not have been retained.
-func (x *Sets) Abandon(s *Selector) {
 	if len(s.users) == 0 {
 		x.idle = append(x.idle, s)
 	}
 }
 
-// selectorWork is about the work of activating a selector without members, see Work.
-const selectorWork = 64
-
-// Active returns the selector of a peer if it is active.
-func (x *Sets) Active(p Peer) (*Selector, bool) {
-	s, ok := x.selectors[p.key]
-	return s, ok
-}
-
-// Work returns how much work activating and deactivating selectors has been: the number of groups
-// that were examined, and of addresses that were found.
-func (x *Sets) Work() int { return x.work }
-
-// groupsOf returns the groups of a selector. Those that it examines count as work.
-func (x *Sets) groupsOf(s *Selector) iter.Seq2[intent.GroupID, *intent.Group] {
-	q := s.Query()
-	q.Examined = &x.work
-	return x.state.MatchGroups(q)
-}
-
 // DropIdle deactivates selectors without users until it has done so much work. The others stay
-// active, and their sets are kept up to date; see Unfinished.
-func (x *Sets) DropIdle(work int) {
+// active, and their sets are kept up to date. It returns whether anything is left to do: here, or for
+// TakeUpdates.
+func (x *Sets) DropIdle(work int) (more bool) {
 	// The last one is the first to go: links of groups to the newest sets are found fastest.
 	for begin := x.work; len(x.idle) > 0 && x.work-begin < work; {
 		last := len(x.idle) - 1
@@ -100,11 +86,8 @@ func (x *Sets) DropIdle(work int) {
 			x.deactivate(s)
 		}
 	}
+	return len(x.idle)+len(x.journal.touched) > 0
 }
-
-// Unfinished reports whether selectors may be left that have no users, or TakeUpdates has something
-// to return.
-func (x *Sets) Unfinished() bool { return len(x.idle)+len(x.journal.touched) > 0 }
 
 // deactivate removes a selector without users; its sets lose all members. An update must report the
 // members as they were before, so the journal is settled before the links that settling needs are
@@ -125,7 +108,7 @@ func (x *Sets) deactivate(s *Selector) {
 			set.members = x.journal.newMembers()
 		}
 	}
-	for id := range x.groupsOf(s) {
+	for id := range x.state.MatchGroups(s.counted(&x.work)) {
 		for _, set := range s.sets {
 			if x.links.exit(set, id) {
 				x.work += set.collect(x.addresses(id))

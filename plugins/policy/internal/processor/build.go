@@ -21,7 +21,7 @@ type builder struct {
 	spec *intent.Policy
 	pass int                           // number of first selectors that are not needed
 	n    int                           // number of selectors so far
-	left int                           // work, see membership.Sets.Work
+	left int                           // work, see membership.Sets.Selector
 	over bool                          // no work was left for a selector
 	uses []*membership.Selector        // without duplicates
 	used map[*membership.Selector]bool // the same, if there are many
@@ -206,15 +206,10 @@ func (b *builder) use(peer *intent.Peer, name api.PortName) *membership.Selector
 		return noSelector
 	}
 	p := membership.PeerOf(b.spec.ID.Namespace, peer).WithPort(name)
-	s, active := b.sets.Active(p)
-	if !active {
-		if b.left <= 0 {
-			b.over, b.pass = true, b.n
-			return noSelector
-		}
-		before := b.sets.Work()
-		s = b.sets.Selector(p)
-		b.left -= b.sets.Work() - before
+	s := b.sets.Selector(p, &b.left)
+	if s == nil {
+		b.over, b.pass = true, b.n
+		return noSelector
 	}
 	b.n++
 	b.left--

@@ -23,9 +23,9 @@ type Sink interface {
 	// the list as long as a pod has it. shared lists the other pods that have one of its addresses
 	// and different restrictions.
 	Configure(pod api.PodID, ips []netip.Addr, policies []*api.ContivPolicy, shared []api.Sharing)
-	// Await reports that the policies of a pod are not known yet. Configure or Remove follows. Until
-	// then the sink keeps what it has for the pod, if the addresses are the same, and otherwise
-	// blocks the pod. The members of the sets that it has for the pod stay current.
+	// Await reports that the policies of a pod are not known yet, or not the newest ones. Configure
+	// or Remove follows. Until then the sink keeps what it has for the pod, if the addresses are
+	// the same, and otherwise blocks the pod. Sets that it has for the pod stay current.
 	Await(pod api.PodID, ips []netip.Addr)
 	// Remove reports that a pod is no longer local, or has no address any more.
 	Remove(pod api.PodID)
@@ -43,7 +43,7 @@ func (p *Processor) Flush(sink Sink) []api.Problem { return p.flush(sink, p.turn
 func (p *Processor) FlushAll(sink Sink) []api.Problem { return p.flush(sink, noBound) }
 
 // Unfinished reports whether the next Flush has work even if nothing changes.
-func (p *Processor) Unfinished() bool { return len(p.resolver.waiting) > 0 || p.sets.Unfinished() }
+func (p *Processor) Unfinished() bool { return len(p.resolver.waiting) > 0 || p.unfinished }
 
 func (p *Processor) flush(sink Sink, turn int) []api.Problem {
 	p.sets.SettleNumbers(p.resolver.renumber)
@@ -56,7 +56,9 @@ func (p *Processor) flush(sink Sink, turn int) []api.Problem {
 	for _, r := range reports {
 		r.send(sink)
 	}
-	return p.problems.settle(refreshed, unused)
+	found := p.problems.settle(refreshed)
+	p.unfinished = p.sets.DropIdle(unused) // presence selectors that are no longer needed
+	return found
 }
 
 // publishSets sends the changes of sets to the sink, sorted by ID.
@@ -126,7 +128,7 @@ func (p *publishedPod) same(now publishedPod) bool {
 	return p.known && p.list == now.list && slices.Equal(p.ips, now.ips) && slices.EqualFunc(p.shared, now.shared, api.Sharing.Equal)
 }
 
-// replace replaces what the sink has of a pod, and drops lists that nobody uses any more.
+// replace replaces what the sink has of a pod, as a user of lists.
 func (p *Processor) replace(was *publishedPod, now publishedPod) {
 	for _, l := range append(now.others, now.list) {
 		p.resolver.hold(l)

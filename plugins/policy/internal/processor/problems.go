@@ -30,8 +30,8 @@ func newProblemTracker(sets *membership.Sets, resolver *resolver) *problemTracke
 }
 
 // settle determines problems after groups were refreshed. It returns the new ones, sorted, and
-// records the solved ones. It drops unused selectors until it has done so much work.
-func (t *problemTracker) settle(refreshed []*localGroup, work int) (found []api.Problem) {
+// records the solved ones.
+func (t *problemTracker) settle(refreshed []*localGroup) (found []api.Problem) {
 	for _, st := range t.resolver.takeResolved() {
 		t.follow(st.spec.ID)
 	}
@@ -55,7 +55,6 @@ func (t *problemTracker) settle(refreshed []*localGroup, work int) (found []api.
 		}
 	}
 	clear(t.dirty)
-	t.sets.DropIdle(work) // presence selectors that are no longer needed
 	slices.SortFunc(found, api.Problem.Compare)
 	slices.SortFunc(t.solved, api.Problem.Compare)
 	return found
@@ -167,7 +166,8 @@ func (t *problemTracker) concerns(n *names, peer membership.Peer) bool {
 	if peer.AlwaysPresent() {
 		return true
 	}
-	s := t.sets.Selector(peer.Presence())
+	left := noBound
+	s := t.sets.Selector(peer.Presence(), &left)
 	s.Retain(n.spec.ID)
 	n.presence = append(n.presence, s)
 	return s.HasPods()

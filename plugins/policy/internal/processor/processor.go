@@ -29,7 +29,9 @@ type Processor struct {
 	resolver *resolver
 	problems *problemTracker
 	state    State
-	turn     int
+
+	turn       int
+	unfinished bool // sets have changes for the next Flush
 }
 
 // New returns a processor for an empty state. The state must be the cache that the processor

@@ -5,59 +5,16 @@ import (
 	"math"
 	"slices"
 
-	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
-
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
 // DefaultTurn is how much work one Flush does on selectors that are new or not used any more: so
-// many groups that are examined and addresses that are found, some 10 ms. Dataplanes take two or
+// many groups that are examined and addresses that are found, some 5 ms. Dataplanes take two or
 // three times as long for the members.
-const DefaultTurn = 1 << 17
+const DefaultTurn = 1 << 16
 
 // noBound is the turn of a Flush that is not divided.
 const noBound = math.MaxInt / 4
-
-// wait is what a local group waits for: the policies that applied to it when it began to wait, and
-// whose new selectors are evaluated in several turns. It gets the list of these policies even if
-// they change meanwhile, else policies that change all the time would never be in force. After that
-// it waits for the newest ones, behind other groups.
-type wait struct {
-	parts    []part
-	since    uint64 // number of the turn in which it began
-	spent    int    // work done for it
-	marked   uint64 // number of the turn in which the policies of the group last changed
-	outdated bool   // other policies may apply to the group by now
-}
-
-// part is one policy of a wait.
-type part struct {
-	spec    *intent.Policy
-	ingress [][]api.PolicyPort // the resolved ports of its ingress rules
-	key     string             // of the resolution
-	draft   *draft             // nil for a policy that is resolved already
-}
-
-// draftKey identifies a draft.
-type draftKey struct {
-	spec *intent.Policy
-	key  string
-}
-
-// draft is a version of a policy whose selectors are evaluated for waiting groups.
-type draft struct {
-	done   bool
-	passed int                    // number of selectors that were evaluated in earlier turns
-	uses   []*membership.Selector // evaluated
-	held   int                    // number of uses that are retained
-	needed uint64                 // number of the turn in which a group last waited for it
-	// built is the complete policy; it is valid in this turn.
-	built   *builder
-	policy  *api.ContivPolicy
-	builtIn uint64
-	old     *resolution // of a version that is outdated; nil until needed
-}
 
 // begin returns what a group must wait for to have the list of its current policies.
 func (r *resolver) begin(g *localGroup) *wait {
@@ -145,8 +102,8 @@ func (r *resolver) built(p *part) (*builder, *api.ContivPolicy) {
 }
 
 // schedule works on the groups that wait until the work of the turn is done, and returns how much
-// is left. Half of it belongs to the group that has waited longest. The rest goes first to those for
-// which least has been done, so that what is small never waits for what is large.
+// is left. Half of it belongs to the group that has waited longest. The rest goes first to those
+// for which least has been done, so that what is small never waits for what is large.
 func (r *resolver) schedule(turn int) (left int) {
 	r.waiting = slices.DeleteFunc(r.waiting, func(g *localGroup) bool { return g.waits == nil }) // without pods
 	if len(r.waiting) == 0 {
@@ -215,18 +172,14 @@ func (r *resolver) settleWaiting() {
 	}
 	for key, d := range r.drafts {
 		id := key.spec.ID
+		for ; d.held < len(d.uses); d.held++ {
+			d.uses[d.held].Retain(id)
+		}
 		if d.built = nil; d.needed == r.turn {
-			for ; d.held < len(d.uses); d.held++ {
-				d.uses[d.held].Retain(id)
-			}
 			continue
 		}
-		for i, s := range d.uses {
-			if i < d.held {
-				r.sets.Release(s, id)
-			} else {
-				r.sets.Abandon(s)
-			}
+		for _, s := range d.uses {
+			r.sets.Release(s, id)
 		}
 		if d.old != nil && d.old.lists == 0 {
 			r.dropResolution(d.old)
