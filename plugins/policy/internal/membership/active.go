@@ -7,8 +7,8 @@ import (
 )
 
 // Selector returns the active selector of a peer. If it is not active yet, Selector activates it:
-// it finds its groups and their addresses, and new groups find it from then on. The work for that is
-// subtracted from left: the number of groups examined and of addresses found. If none is left,
+// it finds its groups and their addresses, and new groups find it from then on. The work for that,
+// the number of groups examined and of addresses found, is subtracted from left. If none is left,
 // Selector returns nil. Users register with Retain. It must only be called while the cluster does
 // not change.
 func (x *Sets) Selector(p Peer, left *int) *Selector {
@@ -18,16 +18,8 @@ func (x *Sets) Selector(p Peer, left *int) *Selector {
 	if *left <= 0 {
 		return nil
 	}
-	before := x.work
-	s := x.activate(p)
-	*left -= selectorWork + x.work - before
-	return s
-}
-
-// selectorWork is about the work of activating a selector without members.
-const selectorWork = 64
-
-func (x *Sets) activate(p Peer) *Selector {
+	*left -= selectorWork
+	defer func(before int) { *left -= x.work - before }(x.work)
 	s := &Selector{Peer: p, users: map[api.PolicyID]int{}}
 	x.selectors[p.key] = s
 	x.scopes.add(s)
@@ -63,6 +55,9 @@ func (x *Sets) activate(p Peer) *Selector {
 	return s
 }
 
+// selectorWork is about the work of activating a selector without members.
+const selectorWork = 64
+
 // Release drops one use of a selector. A selector without users stays active until DropIdle.
 func (x *Sets) Release(s *Selector, user api.PolicyID) {
 	if s.users[user]--; s.users[user] <= 0 {
@@ -74,8 +69,8 @@ func (x *Sets) Release(s *Selector, user api.PolicyID) {
 }
 
 // DropIdle deactivates selectors without users until it has done so much work. The others stay
-// active, and their sets are kept up to date. It returns whether anything is left to do: here, or for
-// TakeUpdates.
+// active, and their sets are kept up to date. It returns whether anything is left to do: here, or
+// for TakeUpdates.
 func (x *Sets) DropIdle(work int) (more bool) {
 	// The last one is the first to go: links of groups to the newest sets are found fastest.
 	for begin := x.work; len(x.idle) > 0 && x.work-begin < work; {

@@ -1,11 +1,16 @@
 package processor
 
 import (
+	"math"
+
 	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
+
+// noBound is the turn of a Flush that is not divided.
+const noBound = math.MaxInt / 4
 
 // wait is what a local group waits for: the policies that applied to it when it began to wait, and
 // whose new selectors are evaluated in several turns. It gets the list of these policies even if

@@ -2,7 +2,6 @@ package processor
 
 import (
 	"encoding/binary"
-	"slices"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
@@ -37,39 +36,6 @@ func (r *resolver) renumber(id api.PolicyID) {
 		st.stale = true
 		r.local.markSelected(st.spec)
 	}
-}
-
-// refresh determines the lists of the marked groups and of those that wait, and marks the pods of
-// groups whose list changed, or that begin or cease to wait. It returns the groups that may have
-// other lists, and how much work is left: when it has done about so much on new selectors, groups
-// wait for the next turn.
-func (r *resolver) refresh(work int) (_ []*localGroup, left int) {
-	r.turn++
-	for _, g := range r.waiting {
-		g.relisted = false
-	}
-	refreshed := slices.Concat(r.local.takeGroups(), r.waiting)
-	for _, g := range refreshed[:len(refreshed)-len(r.waiting)] {
-		switch {
-		case len(g.pods) == 0:
-			g.waits = nil
-			r.list(g, nil)
-		case g.waits == nil:
-			g.waits = r.begin(g)
-			r.waiting = append(r.waiting, g)
-		default:
-			g.waits.marked, g.waits.outdated = r.turn, true
-		}
-	}
-	left = r.schedule(work)
-	r.settleWaiting()
-	for _, g := range refreshed {
-		if waits := g.waits != nil; waits != g.waited {
-			g.waited = waits
-			r.local.markPods(g)
-		}
-	}
-	return refreshed, left
 }
 
 // list gives a group a list.
@@ -139,6 +105,27 @@ func (r *resolver) oldResolutionOf(p *part) *resolution {
 		p.draft.old = r.resolve(&policyState{spec: p.spec}, p)
 	}
 	return p.draft.old
+}
+
+// current returns the resolution of a policy if it is up to date.
+func (r *resolver) current(p *part) *resolution {
+	st := r.policies[p.spec.ID]
+	if st == nil || st.spec != p.spec || st.stale {
+		return nil
+	}
+	if res := st.resolutions[p.key]; res != nil && res.version == st.version {
+		return res
+	}
+	return nil
+}
+
+// built returns the complete policy of a part, all of whose selectors are active.
+func (r *resolver) built(p *part) (*builder, *api.ContivPolicy) {
+	if d := p.draft; d != nil && d.builtIn == r.turn {
+		return d.built, d.policy
+	}
+	b := &builder{sets: r.sets, spec: p.spec, left: noBound}
+	return b, b.policy(p.ingress)
 }
 
 // resolve builds the policy of a resolution. If it is equal to the one before, that stays.

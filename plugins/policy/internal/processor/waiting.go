@@ -2,10 +2,7 @@ package processor
 
 import (
 	"cmp"
-	"math"
 	"slices"
-
-	"github.com/sluice-net/sluice/api"
 )
 
 // DefaultTurn is how much work one Flush does on selectors that are new or not used any more: so
@@ -13,8 +10,38 @@ import (
 // three times as long for the members.
 const DefaultTurn = 1 << 16
 
-// noBound is the turn of a Flush that is not divided.
-const noBound = math.MaxInt / 4
+// refresh determines the lists of the marked groups and of those that wait, and marks the pods of
+// groups whose list changed, or that begin or cease to wait. It returns the groups that may have
+// other lists, and how much work is left: when it has done about so much on new selectors, groups
+// wait for the next turn.
+func (r *resolver) refresh(work int) (_ []*localGroup, left int) {
+	r.turn++
+	for _, g := range r.waiting {
+		g.relisted = false
+	}
+	refreshed := slices.Concat(r.local.takeGroups(), r.waiting)
+	for _, g := range refreshed[:len(refreshed)-len(r.waiting)] {
+		switch {
+		case len(g.pods) == 0:
+			g.waits = nil
+			r.list(g, nil)
+		case g.waits == nil:
+			g.waits = r.begin(g)
+			r.waiting = append(r.waiting, g)
+		default:
+			g.waits.marked, g.waits.outdated = r.turn, true
+		}
+	}
+	left = r.schedule(work)
+	r.settleWaiting()
+	for _, g := range refreshed {
+		if waits := g.waits != nil; waits != g.waited {
+			g.waited = waits
+			r.local.markPods(g)
+		}
+	}
+	return refreshed, left
+}
 
 // begin returns what a group must wait for to have the list of its current policies.
 func (r *resolver) begin(g *localGroup) *wait {
@@ -50,18 +77,6 @@ func (r *resolver) evaluate(w *wait) bool {
 	return true
 }
 
-// current returns the resolution of a policy if it is up to date.
-func (r *resolver) current(p *part) *resolution {
-	st := r.policies[p.spec.ID]
-	if st == nil || st.spec != p.spec || st.stale {
-		return nil
-	}
-	if res := st.resolutions[p.key]; res != nil && res.version == st.version {
-		return res
-	}
-	return nil
-}
-
 func (r *resolver) draftOf(p *part) *draft {
 	key := draftKey{p.spec, p.key}
 	d := r.drafts[key]
@@ -90,15 +105,6 @@ func (r *resolver) work(p *part) bool {
 		d.built, d.policy, d.builtIn = b, policy, r.turn
 	}
 	return true
-}
-
-// built returns the complete policy of a part, all of whose selectors are active.
-func (r *resolver) built(p *part) (*builder, *api.ContivPolicy) {
-	if d := p.draft; d != nil && d.builtIn == r.turn {
-		return d.built, d.policy
-	}
-	b := &builder{sets: r.sets, spec: p.spec, left: noBound}
-	return b, b.policy(p.ingress)
 }
 
 // schedule works on the groups that wait until the work of the turn is done, and returns how much
