@@ -135,6 +135,9 @@ func (t *Txn) closeNew() {
 // closeAwaited makes renderers block the awaited pods that have no rules, or have them for other
 // addresses. It returns the profiles that are no longer used.
 func (t *Txn) closeAwaited() (unused []*profile) {
+	if len(t.awaited)+len(t.c.awaited) == 0 {
+		return nil
+	}
 	for pod := range t.pods {
 		if _, again := t.awaited[pod]; !again {
 			delete(t.c.awaited, pod)
