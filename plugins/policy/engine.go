@@ -151,6 +151,7 @@ func (e *engine) commit(now time.Time, txn *configurator.Txn) step {
 
 // finish publishes the outcome of a transaction.
 func (e *engine) finish(o outcome) {
+	e.configurator.Took(o.at.Sub(e.draft.Committing))
 	e.draft.Committing = time.Time{}
 	e.retries.schedule(o.at, o.err)
 	e.passed(StageCommit)

@@ -9,13 +9,6 @@ import (
 	"github.com/sluice-net/sluice/renderer/internal/prefixes"
 )
 
-// address is an address of at least one local pod.
-type address struct {
-	addr   netip.Addr
-	slot   int // index of the verdicts that lists hold about it
-	owners []*pod
-}
-
 // canonicalAddrs returns the valid addresses, sorted and without zones.
 func canonicalAddrs(in []netip.Addr) []netip.Addr {
 	out := make([]netip.Addr, 0, len(in))

@@ -1,11 +1,8 @@
 package cache
 
 import (
-	"net/netip"
 	"slices"
 	"sync"
-
-	"github.com/sluice-net/sluice/renderer/cache/internal/traffic"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -18,77 +15,25 @@ type Cache struct {
 	// mu is held while the acknowledged state changes, and the sets that its readers use.
 	mu sync.RWMutex
 
-	orientation orientation
-	resync      *resync // nil outside a resync
-
-	// Staged state.
-	pods  map[api.PodID]*pod
-	addrs addresses // addresses of the pods
-	lists lists     // rule lists of the pods
-	sets  sets
-
+	resync *resync // nil outside a resync
+	staged
 	weights weights // without a bound: none
 
 	// Results of the last Compute.
-	combiner combiner
-	entries  entries
-	global   *Table
+	entries entries
+	global  *Table
 
-	stale       stale
-	changedPods map[api.PodID]struct{} // since the last Commit
-	installed   installed
-}
-
-// stale is what has changed since the last Compute.
-type stale struct {
-	any     bool
-	pods    map[api.PodID]*pod // their tables must be rebuilt
-	touched map[membershipChange]struct{}
-	global  bool
-	lists   map[*list]struct{}     // opposite lists whose pods changed
-	sets    map[api.SetID]struct{} // sets whose members changed
-}
-
-// list marks the pods that an opposite list restricts, and the global table, for another look.
-func (s *stale) list(l *list) {
-	s.lists[l] = struct{}{}
-	s.global = true
-}
-
-// pod is the staged state of a local pod.
-type pod struct {
-	id       api.PodID
-	cfg      renderer.PodConfig
-	addrs    []*address // sorted by address
-	own, opp *list      // nil when unrestricted
-	built    *block     // nil before the first Compute
-	entry    *entry     // nil when the pod has no table
-	weight   *weight    // nil before the first Compute, and without a Bound
-}
-
-// membershipChange is a local address that joined or left a set.
-type membershipChange struct {
-	set  api.SetID
-	addr netip.Addr
+	installed installed
 }
 
 // New returns an empty cache. Its local tables contain the rules of the given direction, combined
 // with the rules of the other direction. At most one bound limits what lists take.
 func New(direction api.Direction, bounds ...Bound) *Cache {
 	o := orientation(direction)
-	c := &Cache{
-		orientation: o,
-		pods:        make(map[api.PodID]*pod),
-		addrs:       addresses{all: make(map[netip.Addr]*address)},
-		lists:       newLists(o),
-		entries:     make(entries),
-		stale:       stale{pods: make(map[api.PodID]*pod), touched: make(map[membershipChange]struct{}), lists: make(map[*list]struct{}), sets: make(map[api.SetID]struct{})},
-		changedPods: make(map[api.PodID]struct{}),
-	}
-	c.sets = sets{mu: &c.mu, all: make(map[api.SetID]*set), changed: make(map[api.SetID]struct{}), stale: c.stale.sets}
-	c.combiner = combiner{orientation: o, inSet: c.sets.contain, meets: make(map[pair]traffic.Traffic)}
+	c := &Cache{entries: make(entries)}
+	c.staged.init(o, &c.mu)
 	c.installed = newInstalled(o, c.sets.contained)
-	c.weights.bound(c, bounds)
+	c.weights.bound(&c.staged, bounds)
 	return c
 }
 
@@ -129,13 +74,6 @@ func (c *Cache) RemovePod(id api.PodID) {
 	c.entries.bind(p, nil)
 	c.stale.any = true
 	c.changedPods[id] = struct{}{}
-}
-
-// mark schedules the table of a pod to be rebuilt.
-func (c *Cache) mark(p *pod) {
-	c.stale.any = true
-	c.stale.pods[p.id] = p
-	c.changedPods[p.id] = struct{}{}
 }
 
 // setOwn looks up the own list of a pod in its configuration.

@@ -5,11 +5,10 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/sluice-net/sluice/renderer/cache/internal/traffic"
-	"github.com/sluice-net/sluice/renderer/internal/prefixes"
-
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/cache/internal/traffic"
+	"github.com/sluice-net/sluice/renderer/internal/prefixes"
 )
 
 // combiner combines the own list of a pod with the opposite lists of its local peers.
@@ -21,13 +20,6 @@ type combiner struct {
 	about            rulesAbout                       // reused buffer of rulesAbout
 	meets            map[pair]traffic.Traffic
 	scratch          []traffic.Traffic
-}
-
-// block is the content of a local table, built for one pod.
-type block struct {
-	rules   []api.ContivRule // nil when the pod needs no table
-	origins [][]api.Origin
-	digest  renderer.Digest
 }
 
 // restrictingPeer is a local address whose pods have opposite lists.

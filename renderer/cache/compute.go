@@ -3,10 +3,9 @@ package cache
 import (
 	"slices"
 
-	"github.com/sluice-net/sluice/renderer/cache/internal/traffic"
-
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/cache/internal/traffic"
 )
 
 // Compute updates the tables from the staged state and returns the difference to what the dataplane
@@ -208,15 +207,6 @@ func pairUp(removed, added map[renderer.Digest]*Table, bindings []Binding) []Rep
 	return out
 }
 
-func sortedTables(m map[renderer.Digest]*Table) []*Table {
-	out := make([]*Table, 0, len(m))
-	for _, t := range m {
-		out = append(out, t)
-	}
-	slices.SortFunc(out, func(a, b *Table) int { return slices.Compare(a.Digest[:], b.Digest[:]) })
-	return out
-}
-
 // namedSets returns the sets that have changed since the last Commit and that a staged table names.
 func (c *Cache) namedSets() []api.SetID {
 	var out []api.SetID
@@ -242,6 +232,31 @@ func (c *Cache) Naming(id api.SetID) []*Table {
 	out := sortedTables(found)
 	if c.global != nil && slices.Contains(c.global.Sets, id) {
 		out = append(out, c.global)
+	}
+	return out
+}
+
+// Recount makes the next Compute look again at which pods have entries.
+func (c *Cache) Recount() { c.stale.any = true }
+
+// Refused returns the policies whose lists are closed, without their rules.
+func (c *Cache) Refused() (out []renderer.Unenforced) {
+	if !c.weights.closes {
+		return nil
+	}
+	for _, p := range c.pods {
+		for _, l := range [2]*list{p.own, p.opp} {
+			if l == nil || l.closed == "" {
+				continue
+			}
+			asked := c.orientation.ownRules(p.cfg)
+			if l.isOpposite {
+				asked = c.orientation.oppRules(p.cfg)
+			}
+			for _, o := range l.policies(asked) {
+				out = append(out, renderer.Unenforced{Origin: o, Class: api.ClassLimit, Reason: l.closed, Pods: 1})
+			}
+		}
 	}
 	return out
 }

@@ -2,66 +2,15 @@ package cache
 
 import (
 	"encoding/binary"
+	"maps"
 	"net/netip"
 	"slices"
 
-	"github.com/sluice-net/sluice/renderer/cache/internal/traffic"
-	"github.com/sluice-net/sluice/renderer/internal/prefixes"
-
-	"github.com/gaissmai/bart"
-
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/cache/internal/traffic"
+	"github.com/sluice-net/sluice/renderer/internal/prefixes"
 )
-
-// list is one rule list, shared by all pods with equal rules, and its verdicts about local peer
-// addresses.
-type list struct {
-	digest renderer.Digest
-	rules  []api.ContivRule
-	id     uint32             // unique in the cache
-	pods   map[api.PodID]*pod // pods that have the list
-	first  *pod               // of an opposite list: its smallest pod, whose origins represent the list
-
-	// The rules, indexed by their peer side.
-	always   []uint32
-	bySet    map[api.SetID][]uint32
-	byPrefix bart.Table[[]uint32]
-
-	verdicts   []verdict // by address slot
-	byMatches  map[matches]verdict
-	classes    uint32 // distinct results so far
-	isOpposite bool
-	index      int       // of an opposite list: position in combiner.opposites
-	podsSet    api.SetID // of an opposite list: the set of its pods
-
-	listShare
-}
-
-// listShare is what a list takes of the share of its namespaces.
-type listShare struct {
-	origins *renderer.RuleList // of one of its pods
-	entries int
-	sized   bool   // entries is known
-	closed  string // why everything is denied instead; "" when it is not
-	named   map[*renderer.RuleList][]api.Origin
-}
-
-// matches encodes the indexes of the rules whose peer side contains an address, in a form that
-// works as a map key.
-type matches string
-
-// verdict is the result of a list for one address: which rules match and what they permit. The zero
-// value means "not computed".
-type verdict struct {
-	known   bool
-	class   uint32 // number of the result within the list
-	matches matches
-	allowed traffic.Traffic
-}
-
-// maxMemo bounds the memos whose size depends on history. A full memo is dropped.
-const maxMemo = 1 << 14
 
 func newList(l *renderer.RuleList, peer side) *list {
 	out := &list{digest: l.Digest(), rules: l.Rules(), listShare: listShare{origins: l}, pods: make(map[api.PodID]*pod),
@@ -173,41 +122,33 @@ func (l *list) rejudge(a *address, inSet func(api.SetID, netip.Addr) bool) bool 
 	return old.matches != l.verdicts[a.slot].matches
 }
 
-// count returns the number of rules.
-func (m matches) count() int { return len(m) / 4 }
+// closedRules are in force in place of a closed list.
+var closedRules = renderer.NewRuleList([]api.ContivRule{{}}, nil)
 
-// indexes decodes the rule indexes.
-func (m matches) indexes() []uint32 {
-	out := make([]uint32, 0, m.count())
-	for b := []byte(m); len(b) > 0; b = b[4:] {
-		out = append(out, binary.BigEndian.Uint32(b))
+// inForce returns the rules that are in force for a list; asked are those of one of its pods.
+func (l *list) inForce(asked *renderer.RuleList) *renderer.RuleList {
+	if l != nil && l.closed != "" {
+		return closedRules
 	}
+	return asked
+}
+
+// policies returns the policies of the rules that pods asked for; equal lists may come from others.
+func (l *list) policies(asked *renderer.RuleList) []api.Origin {
+	out, known := l.named[asked]
+	if known {
+		return out
+	}
+	seen := make(map[api.Origin]bool)
+	for i := range asked.Rules() {
+		for _, o := range asked.Origins(i) {
+			seen[api.Origin{Policy: o.Policy, Direction: o.Direction, Rule: api.IsolationRule}] = true
+		}
+	}
+	out = slices.Collect(maps.Keys(seen))
+	if l.named == nil || len(l.named) > len(l.pods) {
+		l.named = make(map[*renderer.RuleList][]api.Origin)
+	}
+	l.named[asked] = out
 	return out
-}
-
-// side is the source or the destination side of a rule.
-type side bool
-
-// The two sides of a rule.
-const (
-	source      side = false
-	destination side = true
-)
-
-// of returns the net on this side of a rule.
-func (s side) of(r api.ContivRule) api.Net {
-	if s == source {
-		return r.Src
-	}
-	return r.Dst
-}
-
-// set returns the rule with the net on this side replaced.
-func (s side) set(r api.ContivRule, n api.Net) api.ContivRule {
-	if s == source {
-		r.Src = n
-	} else {
-		r.Dst = n
-	}
-	return r
 }

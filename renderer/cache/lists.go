@@ -97,18 +97,3 @@ func (x *lists) forget(slot int) {
 		}
 	}
 }
-
-// Named reports whether any staged rule that names the set permits, and whether any denies. Both
-// are false for a set that no rule names.
-func (c *Cache) Named(id api.SetID) (permits, denies bool) {
-	for l := range c.lists.naming[id] {
-		for _, i := range l.bySet[id] {
-			if l.rules[i].Action == api.Permit {
-				permits = true
-			} else {
-				denies = true
-			}
-		}
-	}
-	return permits, denies
-}

@@ -28,3 +28,30 @@ func (o orientation) oppRules(cfg renderer.PodConfig) *renderer.RuleList {
 	}
 	return cfg.Egress
 }
+
+// side is the source or the destination side of a rule.
+type side bool
+
+// The two sides of a rule.
+const (
+	source      side = false
+	destination side = true
+)
+
+// of returns the net on this side of a rule.
+func (s side) of(r api.ContivRule) api.Net {
+	if s == source {
+		return r.Src
+	}
+	return r.Dst
+}
+
+// set returns the rule with the net on this side replaced.
+func (s side) set(r api.ContivRule, n api.Net) api.ContivRule {
+	if s == source {
+		r.Src = n
+	} else {
+		r.Dst = n
+	}
+	return r
+}

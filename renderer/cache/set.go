@@ -5,12 +5,10 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/sluice-net/sluice/renderer/internal/prefixes"
-
 	"github.com/gaissmai/bart"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/internal/prefixes"
 )
 
 // set holds the members of one address set. Members do not overlap. Single addresses are in a map;
@@ -150,41 +148,6 @@ func (s *set) members() []netip.Prefix {
 	return s.sorted
 }
 
-// UpdateSet stages a change of the members of a set, as defined by renderer.Txn. It masks prefixes,
-// unmaps IPv4-mapped IPv6 addresses and ignores invalid prefixes.
-func (c *Cache) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
-	s := c.sets.of(id)
-	c.resync.sawSet(id, s, added)
-	for _, p := range removed {
-		c.putMember(id, s, renderer.Unmapped(p), false)
-	}
-	for _, p := range added {
-		c.putMember(id, s, renderer.Unmapped(p), true)
-	}
-}
-
-// putMember changes one member and records which local addresses are affected.
-func (c *Cache) putMember(id api.SetID, s *set, p netip.Prefix, member bool) {
-	if !p.IsValid() || !c.sets.put(id, s, p, member) {
-		return
-	}
-	c.stale.any = true
-	c.addrs.within(p, func(a netip.Addr) { c.stale.touched[membershipChange{id, a}] = struct{}{} })
-}
-
-// Members returns the staged members of a set, sorted by ComparePrefixes. The caller must not
-// change the slice. It is valid until the next change.
-func (c *Cache) Members(id api.SetID) []netip.Prefix {
-	s := c.sets.all[id]
-	if s == nil {
-		return nil
-	}
-	return s.members()
-}
-
-// InSet reports whether an address is in the staged set.
-func (c *Cache) InSet(id api.SetID, a netip.Addr) bool { return c.sets.contain(id, a) }
-
 // sets holds the staged address sets.
 type sets struct {
 	mu      *sync.RWMutex // held while sets change
@@ -214,6 +177,15 @@ func (x *sets) put(id api.SetID, s *set, p netip.Prefix, member bool) bool {
 	}
 	x.changed[id], x.stale[id] = struct{}{}, struct{}{}
 	return true
+}
+
+// membersOf returns the members of a set in order. The slice is valid until the next change.
+func (x *sets) membersOf(id api.SetID) []netip.Prefix {
+	s := x.all[id]
+	if s == nil {
+		return nil
+	}
+	return s.members()
 }
 
 // contain reports whether an address is in a staged set.

@@ -32,30 +32,10 @@ type listKey struct {
 	digest    renderer.Digest
 }
 
-// closedRules are in force in place of a closed list.
-var closedRules = renderer.NewRuleList([]api.ContivRule{{}}, nil)
-
-// inForce returns the rules that are in force for a list; asked are those of one of its pods.
-func (l *list) inForce(asked *renderer.RuleList) *renderer.RuleList {
-	if l != nil && l.closed != "" {
-		return closedRules
-	}
-	return asked
-}
-
-// weight is what the table of some pods would take if no list were closed. Pods with the same key
-// would share their table.
-type weight struct {
-	own     *list
-	adds    map[*list]int // entries that lists add to it by the combination with local peers
-	counted int           // number of the count that it is part of
-	uses    int           // how often it counts
-}
-
 // weights are those of all pods.
 type weights struct {
 	Bound
-	cache  *Cache
+	staged *staged
 	of     map[string]*weight // by key
 	counts int
 	rules  map[traffic.Traffic]int // memoized: how many rules express it
@@ -63,25 +43,22 @@ type weights struct {
 	closes bool                    // some list is closed
 }
 
-// bound sets the bound of an empty cache; none is none.
-func (x *weights) bound(c *Cache, bounds []Bound) {
+// bound sets the bound of an empty state; none is none.
+func (x *weights) bound(s *staged, bounds []Bound) {
 	for _, b := range bounds {
-		*x = weights{Bound: b, cache: c, of: make(map[string]*weight), rules: make(map[traffic.Traffic]int)}
+		*x = weights{Bound: b, staged: s, of: make(map[string]*weight), rules: make(map[traffic.Traffic]int)}
 	}
 }
-
-// Recount makes the next Compute look again at which pods have entries.
-func (c *Cache) Recount() { c.stale.any = true }
 
 // weigh counts what the tables of the stale pods would take.
 func (x *weights) weigh() {
 	if x.of == nil {
 		return
 	}
-	c := x.cache
+	s := x.staged
 	made := make(map[string]bool)
-	for _, p := range c.stale.pods {
-		key := c.combiner.key(p, c.combiner.judged)
+	for _, p := range s.stale.pods {
+		key := s.combiner.key(p, s.combiner.judged)
 		if p.own != nil {
 			key = string(binary.BigEndian.AppendUint32([]byte(key), p.own.id))
 		}
@@ -104,7 +81,7 @@ func (x *weights) weigh() {
 // lists permit in common takes about as many rules as both. These count for the longer one. Peers
 // with one list have common origins, those of all rules that match; four take as much as an entry.
 func (x *weights) weighAt(w *weight, a *address) {
-	met, c := make(map[*list]bool), &x.cache.combiner
+	met, c := make(map[*list]bool), &x.staged.combiner
 	for _, q := range c.restrictingPeers {
 		if q.addr.Is4() != a.addr.Is4() {
 			continue
@@ -159,7 +136,7 @@ func (x *weights) entriesOf(l *list, nets *Nets) int {
 				continue
 			}
 			if l.isOpposite && x.Has == nil {
-				r = x.cache.orientation.ownPeer().set(r, api.SetNet(l.podsSet))
+				r = x.staged.orientation.ownPeer().set(r, api.SetNet(l.podsSet))
 			}
 			rules = append(rules, r)
 		}
@@ -175,23 +152,23 @@ func isOfTenants(origins []api.Origin) bool {
 
 // resize forgets the entries of lists that name changed sets.
 func (x *weights) resize() {
-	c := x.cache
-	for id := range c.stale.sets {
-		for l := range c.lists.naming[id] {
+	s := x.staged
+	for id := range s.stale.sets {
+		for l := range s.lists.naming[id] {
 			l.sized = false
 		}
 	}
-	for _, l := range c.lists.opposites {
-		if _, changed := c.stale.sets[l.podsSet]; changed {
+	for _, l := range s.lists.opposites {
+		if _, changed := s.stale.sets[l.podsSet]; changed {
 			l.sized = false
 		}
 	}
-	clear(c.stale.sets)
+	clear(s.stale.sets)
 }
 
 // excess returns why lists must be closed.
 func (x *weights) excess() map[listKey]string {
-	if x.of == nil || !x.cache.stale.any {
+	if x.of == nil || !x.staged.stale.any {
 		return x.why
 	}
 	x.resize()
@@ -212,7 +189,7 @@ func (x *weights) excess() map[listKey]string {
 }
 
 func (x *weights) keyOf(l *list) listKey {
-	d := api.Direction(x.cache.orientation)
+	d := api.Direction(x.staged.orientation)
 	if l.isOpposite {
 		d = 1 - d
 	}
@@ -221,12 +198,12 @@ func (x *weights) keyOf(l *list) listKey {
 
 // count returns what lists take, and the sorted namespaces of their pods.
 func (x *weights) count() (takes map[*list]int, owners map[*list][]string) {
-	c := x.cache
+	s := x.staged
 	takes, owners = make(map[*list]int), make(map[*list][]string)
 	x.counts++
-	now, nets := x.counts, NewNets(c.Members)
+	now, nets := x.counts, NewNets(s.sets.membersOf)
 	has := make(map[*list]int) // pods of opposite lists that have entries of their own
-	for _, p := range c.pods {
+	for _, p := range s.pods {
 		w, uses := p.weight, 1
 		if x.Has != nil && !x.Has(p.id) {
 			uses = 0
@@ -276,8 +253,8 @@ func (x *weights) setClosed(why map[listKey]string) {
 		return
 	}
 	x.closes = len(why) > 0
-	c := x.cache
-	for _, all := range [2]map[renderer.Digest]*list{c.lists.owns, c.lists.opposites} {
+	s := x.staged
+	for _, all := range [2]map[renderer.Digest]*list{s.lists.owns, s.lists.opposites} {
 		for _, l := range all {
 			now := why[x.keyOf(l)]
 			if was := l.closed; was == now {
@@ -286,56 +263,14 @@ func (x *weights) setClosed(why map[listKey]string) {
 				continue
 			}
 			for _, p := range l.pods {
-				c.mark(p)
+				s.mark(p)
 			}
 			if l.isOpposite { // the table of every pod may have exceptions for its pods
-				c.stale.global = true
-				for _, p := range c.pods {
-					c.mark(p)
+				s.stale.global = true
+				for _, p := range s.pods {
+					s.mark(p)
 				}
 			}
 		}
 	}
-}
-
-// Refused returns the policies whose lists are closed, without their rules.
-func (c *Cache) Refused() (out []renderer.Unenforced) {
-	if !c.weights.closes {
-		return nil
-	}
-	for _, p := range c.pods {
-		for _, l := range [2]*list{p.own, p.opp} {
-			if l == nil || l.closed == "" {
-				continue
-			}
-			asked := c.orientation.ownRules(p.cfg)
-			if l.isOpposite {
-				asked = c.orientation.oppRules(p.cfg)
-			}
-			for _, o := range l.policies(asked) {
-				out = append(out, renderer.Unenforced{Origin: o, Class: api.ClassLimit, Reason: l.closed, Pods: 1})
-			}
-		}
-	}
-	return out
-}
-
-// policies returns the policies of the rules that pods asked for; equal lists may come from others.
-func (l *list) policies(asked *renderer.RuleList) []api.Origin {
-	out, known := l.named[asked]
-	if known {
-		return out
-	}
-	seen := make(map[api.Origin]bool)
-	for i := range asked.Rules() {
-		for _, o := range asked.Origins(i) {
-			seen[api.Origin{Policy: o.Policy, Direction: o.Direction, Rule: api.IsolationRule}] = true
-		}
-	}
-	out = slices.Collect(maps.Keys(seen))
-	if l.named == nil || len(l.named) > len(l.pods) {
-		l.named = make(map[*renderer.RuleList][]api.Origin)
-	}
-	l.named[asked] = out
-	return out
 }

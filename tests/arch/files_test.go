@@ -15,9 +15,9 @@ import (
 // oneWay lists the packages whose files refer to each other in one direction only: who follows a
 // policy through them reads each file once.
 var oneWay = []string{
-	"plugins/datasync", "plugins/policy", "plugins/policy/internal/cache", "plugins/policy/internal/configurator",
+	"plugins/datasync", "plugins/ksr/kube", "plugins/policy", "plugins/policy/internal/cache", "plugins/policy/internal/configurator",
 	"plugins/policy/internal/intent", "plugins/policy/internal/membership", "plugins/policy/internal/processor",
-	"renderer/acl", "renderer/xdp",
+	"renderer/acl", "renderer/cache", "renderer/xdp",
 }
 
 // noPackages knows no other package: what is declared in one can be resolved without.

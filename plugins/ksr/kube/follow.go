@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -187,36 +186,4 @@ func messageOf(id model.ID, obj any) (proto.Message, []api.Problem) {
 		return refused("is not what its name says")
 	}
 	return convert.ToModel(read.Objects[0].Object)
-}
-
-// report reports the problems of an object, unless they were reported before.
-func (s *Source) report(id model.ID, problems []api.Problem) {
-	s.mu.Lock()
-	before := s.problems[id]
-	if len(problems) == 0 {
-		delete(s.problems, id)
-	} else {
-		s.problems[id] = problems
-	}
-	s.mu.Unlock()
-	if slices.Equal(before, problems) {
-		return
-	}
-	for _, p := range problems {
-		s.cfg.Log.Warn("object is partially reflected", "object", p.Object, "field", p.Field, "reason", p.Reason)
-		if s.cfg.OnProblem != nil {
-			s.cfg.OnProblem(p)
-		}
-	}
-}
-
-// forget drops the problems of objects of a kind that no longer exist.
-func (s *Source) forget(kind model.Kind, exist map[model.ID]bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id := range s.problems {
-		if id.Kind == kind && !exist[id] {
-			delete(s.problems, id)
-		}
-	}
 }

@@ -3,77 +3,19 @@ package kube
 import (
 	"cmp"
 	"context"
-	"errors"
-	"log/slog"
-	"net/url"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// Sink receives the state of the API server. It must not block.
-type Sink interface {
-	Put(value proto.Message) error
-	Delete(id model.ID)
-	// Replace makes the values the complete state of a kind, except that the objects in keep stay
-	// as they were.
-	Replace(kind model.Kind, values []proto.Message, keep []model.ID) error
-}
-
-// Config of a Source. API, Sink and Log are needed.
-type Config struct {
-	API  *rest.Config
-	Sink Sink
-	Log  *slog.Logger
-	// OnProblem is called with each problem of an object, once while it stays the same. Several
-	// goroutines call it; it must not block. It may be nil.
-	OnProblem func(api.Problem)
-	// OnEvent is called for every received object. It may be nil.
-	OnEvent func(model.Kind)
-	// Probe is the interval at which the API server is asked whether it answers, and which kinds of
-	// cluster-scoped policies it serves; zero means 3 s.
-	Probe time.Duration
-}
-
 const defaultProbe = 3 * time.Second
-
-// Source follows one cluster. Run may be called once.
-type Source struct {
-	cfg     Config
-	clients clients
-	asks    func(context.Context) (string, error) // identifies the cluster: Cluster
-
-	mu       sync.Mutex
-	kinds    map[model.Kind]*KindStatus
-	answered time.Time // when the API server last answered
-	cluster  string    // the served cluster; empty until known
-	problems map[model.ID][]api.Problem
-}
-
-// KindStatus is the status of following one kind.
-type KindStatus struct {
-	Served bool // false: the API server does not have the kind, so there are no objects of it
-	Synced bool // all objects of the kind were received once
-	// Error is the error of the last list or watch; empty once one succeeds.
-	Error string
-}
-
-// Status is the status of following a cluster.
-type Status struct {
-	Kinds map[model.Kind]KindStatus
-	// Answered is when the API server last answered; zero before the first answer.
-	Answered time.Time
-	Problems int // number of objects with problems
-}
 
 // New returns a Source; it makes no requests before Run.
 func New(cfg Config) (*Source, error) {
@@ -88,17 +30,6 @@ func New(cfg Config) (*Source, error) {
 		s.kinds[r.kind] = &KindStatus{}
 	}
 	return s, nil
-}
-
-// Status returns the current status.
-func (s *Source) Status() Status {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := Status{Kinds: map[model.Kind]KindStatus{}, Answered: s.answered, Problems: len(s.problems)}
-	for kind, k := range s.kinds {
-		out.Kinds[kind] = *k
-	}
-	return out
 }
 
 // Run follows the cluster until the context ends, and returns the context's error.
@@ -185,37 +116,4 @@ func (s *Source) absent(kind model.Kind) {
 	if err := s.cfg.Sink.Replace(kind, nil, nil); err != nil {
 		s.cfg.Log.Error("objects of a kind could not be removed", "kind", kind.String(), "error", err)
 	}
-}
-
-func (s *Source) note(kind model.Kind, change func(*KindStatus)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	change(s.kinds[kind])
-}
-
-func (s *Source) hasAnswered() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.answered = time.Now()
-}
-
-// heard records the result of a list or a watch.
-func (s *Source) heard(kind model.Kind, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case err == nil:
-		s.kinds[kind].Error = ""
-	case !errors.Is(err, context.Canceled):
-		s.kinds[kind].Error = plain(err)
-	}
-}
-
-// plain returns the text of an error without the requested address, which is less informative than
-// the kind.
-func plain(err error) string {
-	if asked, ok := errors.AsType[*url.Error](err); ok {
-		return asked.Err.Error()
-	}
-	return err.Error()
 }

@@ -70,7 +70,7 @@ func New(o Options) *Configurator {
 		refused:  map[api.SetID]struct{}{},
 		awaited:  map[api.PodID]time.Time{},
 		shares:   newTenants(),
-		batch:    BatchPairs,
+		batch:    firstBatch,
 		steps:    draftSteps,
 		releases: releaseMembers,
 		retained: map[api.SetID][]netip.Prefix{},

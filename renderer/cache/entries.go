@@ -1,0 +1,56 @@
+package cache
+
+import (
+	"slices"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// entries holds the staged local tables.
+type entries map[renderer.Digest]*entry
+
+// bind assigns a table to a pod; nil means none.
+func (x entries) bind(p *pod, e *entry) {
+	if p.entry != nil {
+		p.entry.table = nil
+		if delete(p.entry.pods, p.id); len(p.entry.pods) == 0 && p.entry != e {
+			delete(x, p.entry.digest)
+		}
+	}
+	p.entry = e
+	if e != nil {
+		e.table = nil
+		e.pods[p.id] = p
+	}
+}
+
+// of returns the staged table with the content of a block; it creates the table if it is missing.
+func (x entries) of(b *block) *entry {
+	if b == nil || b.rules == nil {
+		return nil
+	}
+	e := x[b.digest]
+	if e == nil {
+		e = &entry{digest: b.digest, rules: b.rules, sets: setsOf(b.rules), pods: make(map[api.PodID]*pod)}
+		x[b.digest] = e
+	}
+	return e
+}
+
+// snapshot returns the immutable Table of a staged table.
+func (e *entry) snapshot() *Table {
+	if e == nil {
+		return nil
+	}
+	if e.table == nil {
+		t := &Table{Digest: e.digest, Rules: e.rules, Sets: e.sets, Pods: make([]api.PodID, 0, len(e.pods))}
+		for id := range e.pods {
+			t.Pods = append(t.Pods, id)
+		}
+		slices.SortFunc(t.Pods, api.PodID.Compare)
+		t.Origins = e.pods[t.Pods[0]].built.origins
+		e.table = t
+	}
+	return e.table
+}

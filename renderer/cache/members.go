@@ -1,0 +1,52 @@
+package cache
+
+import (
+	"net/netip"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
+
+// UpdateSet stages a change of the members of a set, as defined by renderer.Txn. It masks prefixes,
+// unmaps IPv4-mapped IPv6 addresses and ignores invalid prefixes.
+func (c *Cache) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
+	s := c.sets.of(id)
+	c.resync.sawSet(id, s, added)
+	for _, p := range removed {
+		c.putMember(id, s, renderer.Unmapped(p), false)
+	}
+	for _, p := range added {
+		c.putMember(id, s, renderer.Unmapped(p), true)
+	}
+}
+
+// putMember changes one member and records which local addresses are affected.
+func (c *Cache) putMember(id api.SetID, s *set, p netip.Prefix, member bool) {
+	if !p.IsValid() || !c.sets.put(id, s, p, member) {
+		return
+	}
+	c.stale.any = true
+	c.addrs.within(p, func(a netip.Addr) { c.stale.touched[membershipChange{id, a}] = struct{}{} })
+}
+
+// Members returns the staged members of a set, sorted by ComparePrefixes. The caller must not
+// change the slice. It is valid until the next change.
+func (c *Cache) Members(id api.SetID) []netip.Prefix { return c.sets.membersOf(id) }
+
+// InSet reports whether an address is in the staged set.
+func (c *Cache) InSet(id api.SetID, a netip.Addr) bool { return c.sets.contain(id, a) }
+
+// Named reports whether any staged rule that names the set permits, and whether any denies. Both
+// are false for a set that no rule names.
+func (c *Cache) Named(id api.SetID) (permits, denies bool) {
+	for l := range c.lists.naming[id] {
+		for _, i := range l.bySet[id] {
+			if l.rules[i].Action == api.Permit {
+				permits = true
+			} else {
+				denies = true
+			}
+		}
+	}
+	return permits, denies
+}
