@@ -178,8 +178,8 @@ func (r *resolver) unlist(l *policyList) {
 }
 
 // dropUnused drops the lists without users, then the resolutions without lists, then selectors
-// without resolutions, until it has done so much work. It runs when all groups have their lists, so
-// it drops nothing that is needed again.
+// without resolutions, until it has done so much work. It runs when all groups have their lists or
+// wait, so it drops nothing that is needed again.
 func (r *resolver) dropUnused(work int) {
 	for _, l := range r.unlisted {
 		if l.users > 0 || r.lists[l.key] != l {
