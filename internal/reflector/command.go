@@ -98,7 +98,7 @@ func openStore(ctx context.Context, cfg Config, log *slog.Logger) (*kvstore.Clie
 		return nil, nil, fmt.Errorf("--etcd-dir: %w: choose a folder of this user or of root that is not writable by others", err)
 	}
 	server, err := embedded.Start(ctx, embedded.Config{
-		Dir: cfg.Embedded.Dir, ClientURL: cfg.Embedded.Listen,
+		Dir: cfg.Embedded.Dir, ClientURL: settings.Bracketed(cfg.Embedded.Listen),
 		TLS:      embedded.TLS{Cert: cfg.Embedded.Cert, Key: cfg.Embedded.Key, ClientCA: cfg.Embedded.ClientCA},
 		Writable: []string{model.StatusRoot(cfg.EtcdPrefix), model.VswitchRoot(cfg.EtcdPrefix), model.LeaderKey(cfg.EtcdPrefix, "neutron")},
 		Log:      log.With("plugin", "etcd"),

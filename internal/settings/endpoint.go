@@ -4,11 +4,29 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 )
+
+// Bracketed returns an endpoint with the brackets that an IPv6 address needs before its port.
+// Variables of Kubernetes, from which manifests make endpoints, have none.
+func Bracketed(endpoint string) string {
+	_, rest, ok := strings.Cut(endpoint, "://")
+	if !ok {
+		rest = endpoint
+	}
+	i := strings.LastIndexByte(rest, ':')
+	if i < 0 {
+		return endpoint
+	}
+	if a, err := netip.ParseAddr(rest[:i]); err != nil || !a.Is6() {
+		return endpoint
+	}
+	return strings.TrimSuffix(endpoint, rest) + net.JoinHostPort(rest[:i], rest[i+1:])
+}
 
 // endpointForms are the valid forms of an item of --etcd-endpoints.
 const endpointForms = "want host:port, http://host:port or https://host:port"

@@ -18,6 +18,8 @@ func TestEtcdClientRefusesInvalidEndpoints(t *testing.T) {
 		{"10.0.0.1:2379", ""},
 		{"10.0.0.1:2379,https://[fd00::1]:2379,http://etcd.example:1/", ""},
 		{"unix:///run/etcd.sock", ""},
+		{"https://fd00::1:2379,fd00::1:2379", ""},
+		{"fd00::1", "too many colons in address"},
 		{"", "--etcd-endpoints is empty: want host:port"},
 		{"foo:bar:baz", `--etcd-endpoints "foo:bar:baz": too many colons in address; want host:port`},
 		{"a:1,b", `--etcd-endpoints "b": missing port in address`},
@@ -150,6 +152,17 @@ func TestExitDistinguishesUsageErrors(t *testing.T) {
 		var out bytes.Buffer
 		if code := Exit(cmd.Execute(), "d", &out); code != tc.code || !strings.HasPrefix(out.String(), tc.want) {
 			t.Errorf("%q: exit code %d and %q, want %d and %q", tc.args, code, out.String(), tc.code, tc.want)
+		}
+	}
+}
+
+func TestBracketedAddsBracketsOfIPv6(t *testing.T) {
+	for in, want := range map[string]string{
+		"https://fd00::1:2379": "https://[fd00::1]:2379", "fd00::1:2379": "[fd00::1]:2379", "https://[fd00::1]:2379": "https://[fd00::1]:2379",
+		"https://10.0.0.1:2379": "https://10.0.0.1:2379", "fd00::1": "fd00::1", "a:b:1": "a:b:1", "unix:///run/etcd.sock": "unix:///run/etcd.sock", "": "",
+	} {
+		if got := Bracketed(in); got != want {
+			t.Errorf("%q becomes %q, want %q", in, got, want)
 		}
 	}
 }

@@ -36,11 +36,15 @@ func EtcdFlags(f *pflag.FlagSet) {
 
 // Client returns the settings of an etcd client. Its error names the flag and the invalid value.
 func (e Etcd) Client() (kvstore.Config, error) {
-	if err := checkEndpoints(e.Endpoints); err != nil {
+	endpoints := make([]string, len(e.Endpoints))
+	for i, text := range e.Endpoints {
+		endpoints[i] = Bracketed(text)
+	}
+	if err := checkEndpoints(endpoints); err != nil {
 		return kvstore.Config{}, err
 	}
 	t, err := e.tls()
-	return kvstore.Config{Endpoints: e.Endpoints, TLS: t, Username: e.User, Password: e.Password}, err
+	return kvstore.Config{Endpoints: endpoints, TLS: t, Username: e.User, Password: e.Password}, err
 }
 
 // tls returns nil when TLS is not configured.

@@ -124,6 +124,10 @@ func (x *weights) rulesOf(t traffic.Traffic) int {
 	return n
 }
 
+// maxMembers is how many members sets of one list may have, by the entries of a namespace: sorting
+// and joining more to count entries takes seconds.
+const maxMembers = 4
+
 // entriesOf returns how many entries the rules of NetworkPolicies in a list take in one table.
 func (x *weights) entriesOf(l *list, nets *Nets) int {
 	if x.Entries == nil {
@@ -131,16 +135,26 @@ func (x *weights) entriesOf(l *list, nets *Nets) int {
 	}
 	if !l.sized {
 		var rules []api.ContivRule
+		named := make(map[api.SetID]bool)
+		members := 0
 		for i, r := range l.rules {
 			if !isOfTenants(l.origins.Origins(i)) {
 				continue
+			}
+			for _, n := range [2]api.Net{r.Src, r.Dst} {
+				if s := x.staged.sets.all[n.Set]; s != nil && !named[n.Set] {
+					named[n.Set] = true
+					members += s.len()
+				}
 			}
 			if l.isOpposite && x.Has == nil {
 				r = x.staged.orientation.ownPeer().set(r, api.SetNet(l.podsSet))
 			}
 			rules = append(rules, r)
 		}
-		l.entries, l.sized = x.Entries(rules, !l.isOpposite, nets), true
+		if l.entries, l.sized = x.Namespace+1, true; members <= maxMembers*x.Namespace {
+			l.entries = x.Entries(rules, !l.isOpposite, nets)
+		}
 	}
 	return l.entries
 }

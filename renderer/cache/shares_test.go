@@ -212,3 +212,23 @@ func TestBoundCountsCombination(t *testing.T) {
 		t.Error("what is closed is open, or what is not is closed")
 	}
 }
+
+// TestBoundRefusesManyMembers: a list whose sets have too many members is not even counted.
+func TestBoundRefusesManyMembers(t *testing.T) {
+	const share = 2
+	pod := api.PodID{Namespace: "large", Name: "a"}
+	for _, members := range []int{maxMembers * share, maxMembers*share + 1} {
+		counted := false
+		c := New(api.Egress, Bound{Namespace: share, Node: share, Entries: func([]api.ContivRule, bool, *Nets) int { counted = true; return 1 }})
+		var all []netip.Prefix
+		for i := range members {
+			all = append(all, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(i)}), 32))
+		}
+		c.UpdateSet(1001, all, nil)
+		c.SetPod(pod, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, 1})}, Egress: permitsTo("a", 1)})
+		c.Compute()
+		if fits := members <= maxMembers*share; counted != fits || (len(c.Refused()) == 0) != fits {
+			t.Errorf("%d members: counted %t, refused %v", members, counted, c.Refused())
+		}
+	}
+}
