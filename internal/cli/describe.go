@@ -257,7 +257,7 @@ func (d policyDescription) write(w *term.Writer) {
 	}
 	t.Row("Selects:", d.Selector)
 	t.Row("Isolates:", dash(term.Joined(d.Isolates)))
-	t.Row("Local pods:", dash(term.Joined(d.Pods)))
+	t.Row("Local pods:", dash(term.Some(d.Pods, 4)))
 	if d.Audit {
 		t.Row("Mode:", term.Cell{Text: "audit: it denies nothing; get audit has what it would deny", Style: term.Amber})
 	}

@@ -187,7 +187,7 @@ func isTable(table string, pods []api.PodID, in, name string) bool {
 
 // auditList lists what policies in audit mode would deny.
 var auditList = listing[view.Audited]{
-	what: "audit", single: "audit", short: "what policies in audit mode would deny, by policy and workload", table: explained.AuditTable,
+	what: "audit", many: "audited traffic", single: "audit", short: "what policies in audit mode would deny, by policy and workload", table: explained.AuditTable,
 	namespaced: true, name: func(a view.Audited) string { return a.Policy.Short() },
 	named: func(a view.Audited, in, name string) bool {
 		return a.Policy.Name == name && (in == "" || a.Policy.Namespace == in)

@@ -80,7 +80,7 @@ var shown = map[string][]string{
 	},
 	"generated": {"get pods ns-0/pod-114 ns-0/pod-137", "get policies -n ns-3", "get rules ns-0/pod-114", "describe pod ns-0/pod-137",
 		"matrix", "matrix --from ns-0 --to ns-1"},
-	"audited": {"get audit -n ns-7", "get audit -n ns-0 -l app=web --no-headers", "describe policy ns-7/np-143"},
+	"audited": {"get audit -n ns-7", "get audit -n ns-0 -l app=web", "describe policy ns-7/np-44"},
 }
 
 // TestTerminalOutputFitsWidth: golden files of terminals of three widths; no line is wider.

@@ -33,7 +33,10 @@ func (l *Lists) audit(ctx context.Context, f Filter) ([]view.Audited, error) {
 	}
 	decided, rows := l.Node.Decisions(), []view.Audited{}
 	for _, v := range a.rows {
-		if f.namespace != "" && v.Policy.Namespace != f.namespace && !inNamespace(v.Pods, f.namespace) {
+		switch {
+		case len(v.Pods) == 0: // a rule that it shares with other policies, for pods of those
+			continue
+		case f.namespace != "" && v.Policy.Namespace != f.namespace && !inNamespace(v.Pods, f.namespace):
 			continue
 		}
 		slices.SortFunc(v.Pods, api.PodID.Compare)
