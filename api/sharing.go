@@ -13,7 +13,7 @@ type Sharing struct {
 	// may do in the same words.
 	Before bool
 	// Apart is 0.0.0.0/0 or ::/0 if the two share no address of that family although the pod has
-	// one: traffic of that family depends on the policies of the pod alone.
+	// one. Traffic of that family then depends on the policies of the pod alone.
 	Apart netip.Prefix
 	// Elsewhere reports whether the other pod is on another node, whose addresses are in Node;
 	// otherwise both pods are on the same node.

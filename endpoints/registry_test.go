@@ -18,7 +18,7 @@ var (
 )
 
 // A claim of a CNI plugin for a container.
-func told(pod api.PodID, container string, l endpoints.Link) endpoints.Claim {
+func claimed(pod api.PodID, container string, l endpoints.Link) endpoints.Claim {
 	return endpoints.Claim{Source: endpoints.SourceRegistered, Owner: container + "/eth0", Pod: pod, Sandbox: container, Link: l, IPs: []netip.Addr{address}}
 }
 
@@ -27,7 +27,7 @@ func enforced(t *testing.T) *endpoints.Registry {
 	t.Helper()
 	r := endpoints.NewRegistry(nil)
 	r.Resync([]endpoints.Link{link1, link2})
-	if err := r.Claim(told(web, "c1", link1)); err != nil {
+	if err := r.Claim(claimed(web, "c1", link1)); err != nil {
 		t.Fatal(err)
 	}
 	commit(r, web)
@@ -57,7 +57,7 @@ func want(t *testing.T, r *endpoints.Registry, index uint32, state endpoints.Sta
 
 func TestRegistryBlocksAllClaimants(t *testing.T) {
 	r := enforced(t)
-	for _, err := range []error{r.Claim(told(db, "c2", link2)), r.Claim(told(db, "c3", link1))} {
+	for _, err := range []error{r.Claim(claimed(db, "c2", link2)), r.Claim(claimed(db, "c3", link1))} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func TestRegistryBlocksAllClaimants(t *testing.T) {
 
 func TestRegistryDistinguishesLivesOfPod(t *testing.T) {
 	r := enforced(t)
-	one, two := told(web, "c1", link1), told(web, "c2", link1)
+	one, two := claimed(web, "c1", link1), claimed(web, "c2", link1)
 	one.UID, two.UID = "1", "2"
 	if err := errors.Join(r.Claim(one), r.Claim(two)); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestRegistryDistinguishesLivesOfPod(t *testing.T) {
 
 func TestRegistryKeepsOneSandboxPerPod(t *testing.T) {
 	r := enforced(t)
-	if err := r.Claim(told(web, "c2", link2)); err != nil {
+	if err := r.Claim(claimed(web, "c2", link2)); err != nil {
 		t.Fatal(err)
 	}
 	commit(r, web)
@@ -96,13 +96,13 @@ func TestRegistryKeepsOneSandboxPerPod(t *testing.T) {
 // TestRegistryStaysEnforcedOnRepeatedReport: a runtime records a pod after ADD.
 func TestRegistryStaysEnforcedOnRepeatedReport(t *testing.T) {
 	r := enforced(t)
-	record := told(web, "c1", link1)
+	record := claimed(web, "c1", link1)
 	if err := r.Found(endpoints.SourceNamespace, link1, []endpoints.Claim{record}); err != nil {
 		t.Fatal(err)
 	}
 	want(t, r, 1, endpoints.StateEnforced)
 	record.UID = "1"
-	again := told(web, "c1", link1)
+	again := claimed(web, "c1", link1)
 	again.UID = "2"
 	if err := errors.Join(r.Found(endpoints.SourceNamespace, link1, []endpoints.Claim{record}), r.Claim(again)); err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestRegistryWaitsForCommitAfterClaim(t *testing.T) {
 	r := enforced(t)
 	r.Withdraw(endpoints.SourceRegistered, "c1/eth0")
 	want(t, r, 1, endpoints.StateOrphaned)
-	if err := r.Claim(told(web, "c2", link1)); err != nil {
+	if err := r.Claim(claimed(web, "c2", link1)); err != nil {
 		t.Fatal(err)
 	}
 	want(t, r, 1, endpoints.StatePending)
@@ -127,7 +127,7 @@ func TestRegistryWaitsForCommitAfterClaim(t *testing.T) {
 
 func TestRegistryWaitsForAddressesOfThisLife(t *testing.T) {
 	r := enforced(t)
-	next := told(web, "c2", link2)
+	next := claimed(web, "c2", link2)
 	next.IPs = []netip.Addr{netip.MustParseAddr("10.0.0.2")}
 	if err := r.Claim(next); err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestRegistryWaitsForAddressesOfThisLife(t *testing.T) {
 
 func TestRegistryBlocksOtherLifeOfPod(t *testing.T) {
 	r := enforced(t)
-	next := told(web, "c2", link2)
+	next := claimed(web, "c2", link2)
 	next.UID = "2"
 	r.Identify(map[api.PodID]string{web: "1"}, true)
 	if err := r.Claim(next); err != nil {
@@ -177,7 +177,7 @@ func TestRegistryDistinguishesReusedInterfaceNames(t *testing.T) {
 	r := enforced(t)
 	r.Resync([]endpoints.Link{{Index: 1, Name: "renamed", MAC: link1.MAC}})
 	want(t, r, 1, endpoints.StateEnforced)
-	if err := r.Claim(told(db, "c2", link2)); !errors.Is(err, endpoints.ErrNoLink) {
+	if err := r.Claim(claimed(db, "c2", link2)); !errors.Is(err, endpoints.ErrNoLink) {
 		t.Errorf("a claim of what is gone: %v", err)
 	}
 }

@@ -26,8 +26,8 @@ var ErrDeferred = errors.New("changes are postponed")
 // Deferred is an ErrDeferred that reports the progress of the dataplane.
 type Deferred struct {
 	// Unfinished reports that the work of the Commit was bounded, and that the next Commit can go
-	// on with the rest at once: the caller looks for urgent changes first, and then commits, with
-	// an empty transaction if there are none. OnChange is not called for it.
+	// on with the rest at once. The caller looks for urgent changes first. Then it commits, with an
+	// empty transaction if there are none. OnChange is not called for it.
 	Unfinished bool
 	// Waiting are the pods that keep their previous rules meanwhile; new ones are blocked.
 	Waiting []api.PodID
@@ -216,9 +216,9 @@ type Table struct {
 	// packets, depending on the dataplane. It is nil when the dataplane does not count, or when
 	// counters were not requested.
 	Packets []uint64
-	// CountedWith holds, for each rule, the index of the rule whose Packets include its own:
-	// itself, an earlier rule with which it shares entries, or -1 for a rule that can never match.
-	// It is nil without Packets.
+	// CountedWith holds, for each rule, the index of the rule whose Packets include its own. That
+	// is itself, an earlier rule with which it shares entries, or -1 for a rule that can never
+	// match. It is nil without Packets.
 	CountedWith []int
 }
 

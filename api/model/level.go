@@ -3,7 +3,7 @@ package model
 import "fmt"
 
 // Level is what this version enforces of the state in the store. Whoever writes a state names in
-// the marker the level that it needs, and an agent of a lower level leaves that state alone: it
+// the marker the level that it needs, and an agent of a lower level leaves that state alone. It
 // would pass over what it does not know, and enforce less than a policy says. A reflector does not
 // write a state that agents which report could not enforce.
 //

@@ -23,8 +23,8 @@ const (
 	// MaxName is the maximum length of any other name, a DNS subdomain.
 	MaxName = 253
 	// MaxAddresses is how many addresses of a pod, and of the node in its status, are used. The API
-	// server allows a pod one per family. Tables of a vswitch hold an entry per address and peer:
-	// for one pod with 2 000 addresses among 100 pods they took 385 MB of allocations; 20 000
+	// server allows a pod one per family. Tables of a vswitch hold an entry per address and peer.
+	// For one pod with 2 000 addresses among 100 pods they took 385 MB of allocations. 20 000
 	// addresses were not installed within 40 seconds.
 	MaxAddresses = 64
 	// MaxFamilies is the maximum number of combinations of a peer and a port name in the egress
@@ -111,7 +111,7 @@ const maxKeyText = 1024
 
 func unprintable(r rune) bool { return !strconv.IsPrint(r) }
 
-// Printable returns foreign text for a line of output: characters that move the cursor of a
+// Printable returns foreign text for a line of output. Characters that move the cursor of a
 // terminal, start another line or change the writing direction are escaped as in a Go string.
 func Printable(s string) string {
 	if utf8.ValidString(s) && strings.IndexFunc(s, unprintable) < 0 {

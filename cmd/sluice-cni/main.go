@@ -1,5 +1,5 @@
-// Command sluice-cni is a chained CNI plugin that blocks the interface of a pod until the agent
-// enforces its policy.
+// Command sluice-cni is a chained CNI plugin that blocks a pod's interface until the agent enforces
+// its policy; for VPP it also creates that interface.
 package main
 
 import "github.com/sluice-net/sluice/internal/cni"

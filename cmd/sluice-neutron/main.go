@@ -1,5 +1,5 @@
-// Command sluice-neutron enforces Kubernetes network policy by security groups of OpenStack
-// Neutron.
+// Command sluice-neutron enforces the network policy of a whole Kubernetes cluster by security
+// groups of OpenStack Neutron.
 package main
 
 import (

@@ -33,14 +33,14 @@ func add(name string, addrs ...string) error {
 // host to host.
 func TestAddressesAreThoseOfNode(t *testing.T) {
 	c := wires.New(t)
-	told := make(chan struct{}, 100)
+	reports := make(chan struct{}, 100)
 	c.Must(wires.Inside(c.Node, func() error {
 		err := errors.Join(add("eth0", "192.0.2.7/24", "2001:db8::7/64", "127.3.0.1/8"),
 			add("kube-ipvs0", "10.96.0.1/32", "2001:db8:96::1/128"))
 		if err != nil {
 			return err
 		}
-		a := nodeaddr.New(slog.New(slog.DiscardHandler), func() { told <- struct{}{} })
+		a := nodeaddr.New(slog.New(slog.DiscardHandler), func() { reports <- struct{}{} })
 		if err := a.Read(); err != nil {
 			return err
 		}
@@ -51,8 +51,8 @@ func TestAddressesAreThoseOfNode(t *testing.T) {
 			}
 			return slices.Equal(a.List(), all)
 		}
-		if !is("192.0.2.7", "2001:db8::7") || len(told) != 1 {
-			t.Errorf("addresses are %v, told %d times", a.List(), len(told))
+		if !is("192.0.2.7", "2001:db8::7") || len(reports) != 1 {
+			t.Errorf("addresses are %v, reported %d times", a.List(), len(reports))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

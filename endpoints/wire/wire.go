@@ -177,7 +177,7 @@ func (v VPP) Check() error {
 	return nil
 }
 
-// Pending is the state of a pod's interface that is blocked until its policy is enforced; Unknown
+// Pending is the state of a pod's interface that is blocked until its policy is enforced. Unknown
 // is the state of one that is not known to belong to a pod.
 const (
 	Pending = "pending"

@@ -126,12 +126,12 @@ func TestAPIInjectNamesHopsAsPodsSeeThem(t *testing.T) {
 		pod       string
 		direction api.Direction
 	}
-	const nobody = "/"
+	const noPod = "/"
 	for q, want := range map[string][]place{
 		flowFrom("demo/friend", "demo/server", "http"):   {{"demo/friend", api.Egress}, {"demo/server", api.Ingress}},
-		flowFrom("demo/stranger", "demo/server", "http"): {{"demo/stranger", api.Egress}},                     // what the other pod of the node denies is denied at once
-		flowFrom("demo/server", "198.51.100.7", "443"):   {{"demo/server", api.Egress}, {nobody, api.Egress}}, // out of the node
-		flowFrom("198.51.100.7", "demo/friend", "443"):   {{nobody, api.Ingress}, {"demo/friend", api.Ingress}},
+		flowFrom("demo/stranger", "demo/server", "http"): {{"demo/stranger", api.Egress}},                    // what the other pod of the node denies is denied at once
+		flowFrom("demo/server", "198.51.100.7", "443"):   {{"demo/server", api.Egress}, {noPod, api.Egress}}, // out of the node
+		flowFrom("198.51.100.7", "demo/friend", "443"):   {{noPod, api.Ingress}, {"demo/friend", api.Ingress}},
 	} {
 		var got []place
 		for _, h := range get[[]view.Injection](t, a, "POST", "/v1/inject", q)[0].Hops {

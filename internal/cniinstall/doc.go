@@ -1,4 +1,4 @@
-// Package cniinstall installs sluice-cni on a node: it copies the program to the folder of CNI
+// Package cniinstall installs sluice-cni on a node. It copies the program to the folder of CNI
 // plugins, and adds it to the container runtime's configuration of the pod network, after the other
 // plugins. It takes both away again.
 //

@@ -12,7 +12,7 @@ import (
 )
 
 // Remove takes the plugin out of the configurations in a folder, and removes the program when no
-// pod needs it any more: runtimes delete a pod with the plugins that it was made with, which stand
+// pod needs it any more. Runtimes delete a pod with the plugins that it was made with, which stand
 // in CNI's result cache. It returns what it did, one line each. It does nothing while a process
 // installs the plugin. Of a folder that is not there nothing is removed.
 func Remove(binDir, confDir, results string) (done []string, err error) {

@@ -1,5 +1,5 @@
-// Package explain answers why a flow is allowed or denied, by the specification and by what nodes
-// have installed; the state is that of the store, or of manifests.
+// Package explain answers why a flow is allowed or denied: it asks the oracle and, where nodes are
+// given, compares the answer with what they have installed.
 //
 //	question  -> flows                                             (question.go)
 //	messages  -> State -> internal/oracle -> the verdict in words    (kube.go)

@@ -96,8 +96,8 @@ func describe(all []resource, log *slog.Logger) Manifests {
 }
 
 // With returns the cluster with the objects of another one in the place of those with their IDs,
-// and without some, each with what lives in it if it is a namespace. A namespace that the other
-// one only implies stays as it is.
+// and without some. A namespace is removed with what lives in it. A namespace that the other one
+// only implies stays as it is.
 func (m Manifests) With(change Manifests, gone []model.ID) Manifests {
 	deleted := map[model.ID]bool{}
 	for _, id := range gone {

@@ -16,10 +16,10 @@ type Specification struct {
 	Local map[api.PodID]bool
 }
 
-// Here returns what the node does with a flow, and the directions (the pod's) that
-// it decides: egress when the source is the address of one of its pods, ingress when the
-// destination is, with all that other pods have to say that have the address too. The
-// rest of a verdict is up to other nodes.
+// Here returns what the node does with a flow, and the directions (the pod's) that it decides. It
+// decides egress when the source is the address of one of its pods, and ingress when the
+// destination is. The policies of other pods that have the address count too. The rest of a verdict
+// is up to other nodes.
 func (s Specification) Here(v oracle.Verdict) (allowed bool, decides []api.Direction) {
 	allowed = true
 	for _, d := range []api.Direction{api.Egress, api.Ingress} {

@@ -42,9 +42,9 @@ func Decode(r io.Reader, source string) ([]kinds.Object, []api.Problem) {
 // Option changes what LoadFiles and NewDirectory read.
 type Option func(*decode.Reading)
 
-// AcceptLegacy reads policies of extensions/v1beta1 and the annotation of namespaces
-// that isolated them, with the meaning that they had before Kubernetes 1.7: what is
-// loaded is brought to the form of today by Modernise, as a whole.
+// AcceptLegacy reads policies of extensions/v1beta1 and the annotation of namespaces that isolated
+// them, with the meaning that they had before Kubernetes 1.7. Modernise brings what is loaded to
+// the form of today, as a whole.
 func AcceptLegacy() Option { return func(r *decode.Reading) { r.Legacy = true } }
 
 func readingOf(opts []Option) decode.Reading {

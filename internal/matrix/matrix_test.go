@@ -182,7 +182,7 @@ func TestSelectionRefusesUnknownNames(t *testing.T) {
 }
 
 // Pods of two namespaces, with the given number of groups each.
-func crowd(groups int) (out []Endpoint) {
+func manyEndpoints(groups int) (out []Endpoint) {
 	for n := range 2 {
 		for g := range groups {
 			a := netip.AddrFrom4([4]byte{10, byte(n), 0, byte(g + 1)})
@@ -195,11 +195,11 @@ func crowd(groups int) (out []Endpoint) {
 // TestMatrixIsGroupedByNamespace where there are too many groups, but for what is asked about.
 func TestMatrixIsGroupedByNamespace(t *testing.T) {
 	toZero := func(f api.Flow) bool { return f.Dst.As4()[1] == 0 }
-	m := Compute(crowd(40), Selection{}, toZero)
+	m := Compute(manyEndpoints(40), Selection{}, toZero)
 	if len(m.Groups) != 2 || !m.Namespaces || m.Left != 0 || m.Groups[0] != (Group{Name: "ns-0", Members: 40}) || m.Cells[1][0].Reach != All || m.Cells[0][1].Reach != None {
 		t.Errorf("the matrix is %+v", m)
 	}
-	m = Compute(crowd(40), Selection{Namespace: "ns-0"}, toZero)
+	m = Compute(manyEndpoints(40), Selection{Namespace: "ns-0"}, toZero)
 	if len(m.Groups) != 41 || m.Groups[40].Name != "ns-1" || m.Cells[40][3].Reach != All || m.Cells[3][40].Reach != None || len(m.Cells[40][40].Ports) > 0 {
 		t.Errorf("with a namespace it has %d groups", len(m.Groups))
 	}
@@ -221,7 +221,7 @@ func TestWriteFitsWidth(t *testing.T) {
 		var b strings.Builder
 		w := term.NewWriter(&b)
 		w.SetWidth(tc.width)
-		Compute(crowd(10), tc.s, someOf).Write(w)
+		Compute(manyEndpoints(10), tc.s, someOf).Write(w)
 		if blocks := strings.Count(b.String(), "from"); !strings.HasPrefix(b.String(), tc.want) || blocks != tc.blocks {
 			t.Errorf("%+v in %d columns is\n%swant\n%s", tc.s, tc.width, b.String(), tc.want)
 		}

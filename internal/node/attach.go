@@ -29,11 +29,10 @@ type Ports interface {
 
 var _ Ports = (*vswitch.Switch)(nil)
 
-// Attacher stands in for a CNI plugin: every local pod gets an interface, tagged as
-// the ACL renderer expects it, and routes to its addresses. It wraps the renderer
-// because both must know the same pods: an interface is there before the renderer
-// looks for it, and its routes only come when policy is enforced, so that no packet
-// reaches a pod unprotected.
+// Attacher stands in for a CNI plugin: every local pod gets an interface, tagged as the ACL
+// renderer expects it, and routes to its addresses. It wraps the renderer because both must know
+// the same pods. An interface is there before the renderer looks for it. Its routes only come when
+// policy is enforced, so no packet reaches a pod unprotected.
 //
 // Its transactions are used by one goroutine; At may be called by any.
 type Attacher struct {

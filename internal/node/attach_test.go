@@ -100,7 +100,7 @@ func TestAttacherMovesAddressBetweenPods(t *testing.T) {
 	for name, step := range map[string]func(renderer.Txn){
 		"the old pod goes":                 func(x renderer.Txn) { x.Remove(pod("a")); render(x, "b", "10.0.0.1") },
 		"the old pod gets another":         func(x renderer.Txn) { render(x, "a", "10.0.0.9"); render(x, "b", "10.0.0.1") },
-		"the new pod is told of first":     func(x renderer.Txn) { render(x, "b", "10.0.0.1"); x.Remove(pod("a")) },
+		"the new pod comes first":          func(x renderer.Txn) { render(x, "b", "10.0.0.1"); x.Remove(pod("a")) },
 		"the new pod comes before in name": func(x renderer.Txn) { render(x, "0", "10.0.0.1") },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package node assembles one node: the policy plugin, its renderers, and the dataplane that they
+// Package node assembles a node from the policy plugin, its renderers and the dataplane that they
 // program. The agent runs one; policy tests and the differential tests run one per node of a
 // cluster, joined by a Fabric.
 //

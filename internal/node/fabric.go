@@ -130,9 +130,9 @@ type probed interface {
 	Prober
 }
 
-// Ask probes with the first packet of a flow from wherever its source is attached to
-// wherever its destination is: through the dataplanes of both nodes when they
-// differ, in through an uplink when the source is no pod. On host stacks it is a connection.
+// Ask probes with the first packet of a flow from wherever its source is attached to wherever its
+// destination is. It goes through the dataplanes of both nodes when they differ, in through an
+// uplink when the source is no pod. On host stacks it is a connection.
 func (f *Fabric) Ask(flow api.Flow) Walk {
 	src, dst := f.ends(flow)
 	var w Walk

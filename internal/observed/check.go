@@ -25,8 +25,8 @@ import (
 type Suggestion struct {
 	Namespace string   `json:"namespace"`
 	Policies  []Policy `json:"policies"`
-	// Flows are how many flows of the namespace were observed and are to be permitted, and Denied
-	// those of them that would be denied all the same, by what other policies.
+	// Flows is how many flows of the namespace were observed and are to be permitted. Denied is
+	// those of them that would be denied all the same, with the policies that do it.
 	Flows  int      `json:"flows"`
 	Denied []Denied `json:"denied,omitempty"`
 	// Updated are the policies of the namespace that would be others than they are, and Replaced

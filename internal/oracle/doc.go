@@ -1,5 +1,5 @@
 // Package oracle is an executable specification of NetworkPolicy and of admin policies
-// (AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterNetworkPolicy): for a flow and a cluster
+// (AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterNetworkPolicy). For a flow and a cluster
 // state it reports whether the flow is allowed, and why.
 //
 // It is not part of the pipeline. It works on the Kubernetes objects themselves, directly from the
@@ -26,6 +26,6 @@
 //     objects in its State must not be modified while it is in use.
 //
 // Pods in the host network and finished pods (Succeeded, Failed) are neither subjects of policies
-// nor peers of selectors; the address of such a pod belongs to the node or to no one. The address
+// nor peers of selectors. The address of such a pod belongs to the node or to no one. The address
 // of a pod therefore counts as the pod's only while the pod runs in its own network.
 package oracle

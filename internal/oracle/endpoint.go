@@ -15,7 +15,7 @@ var ErrUnknownPod = errors.New("pod is not known")
 // Endpoint is one end of a flow: a pod, a pod at one of its addresses, or an address.
 //
 // A verdict about a pod is about that pod. A verdict about an address alone is about every pod with
-// this address to which policies apply: each of them is a peer, and each is a subject, so the flow
+// this address to which policies apply. Each of them is a peer, and each is a subject. So the flow
 // is allowed only if it is allowed for all of them. This covers the moment in which an address
 // belongs to both its old and its new pod. An address without such a pod belongs to a node or is
 // outside the cluster.

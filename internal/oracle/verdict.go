@@ -51,7 +51,8 @@ type DirectionVerdict struct {
 	// the same order.
 	Others []OtherPolicy `json:"others,omitempty"`
 	// Admin and Baseline hold the admin policies that apply to a subject and have rules of the
-	// direction, by subject and in the order of evaluation, even if an earlier one decided.
+	// direction. They are by subject and in the order of evaluation, even if an earlier one
+	// decided.
 	Admin    []TierEval `json:"admin,omitempty"`
 	Baseline []TierEval `json:"baseline,omitempty"`
 	// Deciding names the rules that allow the flow or, if it is denied, the isolation by every

@@ -7,12 +7,12 @@
 //	file -> Parse -> File -> Runner -> Subject (oracle, or a node with its dataplane) -> Report
 //
 // A Subject answers questions about flows. All subjects get the same changes and the same
-// questions, so a report shows both whether the policies do what their author
-// expects and whether the subjects agree with each other.
+// questions. So a report shows both whether the policies do what their author expects and whether
+// the subjects agree with each other.
 //
 // # Invariants
 //
-//   - Nothing passes silently: an unknown field, an endpoint expression that
+//   - Nothing passes silently. An unknown field, an endpoint expression that
 //     resolves to nothing, an entry that asks nothing and a manifest that cannot be
 //     read are errors, not probes that were not asked.
 //   - Subjects get differences only: an object that a step leaves as it was is not

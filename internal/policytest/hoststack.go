@@ -8,9 +8,8 @@ import (
 	"github.com/sluice-net/sluice/internal/node"
 )
 
-// HostStack is the product as a Subject in which pods are applications on the host stack of
-// VPP: each of their connections is checked by the session rules of the embedded
-// dataplane.
+// HostStack is the product as a Subject in which pods are applications on the host stack of VPP.
+// Each of their connections is checked by the session rules of the embedded dataplane.
 type HostStack struct{ Fabric }
 
 var _ Scope = (*HostStack)(nil)

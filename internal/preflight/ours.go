@@ -16,10 +16,10 @@ const maxLinks = 40
 // OursRemedy is the remedy for a path that others can write to.
 const OursRemedy = "choose a folder of the agent's user or of root, in which no other user may write"
 
-// Ours returns nil if only root and the user of this process control what is at a path: they own
-// every folder on the way and the file itself, no other user may write there, and the file is not a
-// symbolic link. Folders with the sticky bit, such as /tmp, may be on the way, but must not contain
-// the file. Missing folders would be created by this process.
+// Ours returns nil if only root and the user of this process control what is at a path. They must
+// own every folder on the way and the file itself. No other user may write there, and the file must
+// not be a symbolic link. Folders with the sticky bit, such as /tmp, may be on the way, but must
+// not contain the file. Missing folders would be created by this process.
 func Ours(path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package preview computes the effects of a change before it is made: which flows open and close,
-// by whose rules, and what the dataplanes of the nodes have to do for it.
+// Package preview computes, before a change is made, which flows it would open or close, by which
+// rules, and what each dataplane would have to do.
 //
 //	two states -> vocabulary -> classes of pods, addresses, ports   (vocabulary.go, classes.go, ...)
 //	           -> every flow that either state tells apart          (compare.go)

@@ -44,8 +44,8 @@ func Execute(cmd *cobra.Command, args []string, out, errOut io.Writer) error {
 	return cmd.ExecuteContext(ctx)
 }
 
-// Exit writes the error of a daemon's command on one line and returns its exit code: 2 for an
-// invalid command line or settings, 1 for other errors, 0 for none.
+// Exit writes the error of a daemon's command on one line and returns its exit code. That is 2 for
+// an invalid command line or settings, 1 for other errors, 0 for none.
 func Exit(err error, program string, errOut io.Writer) int {
 	if err == nil {
 		return 0

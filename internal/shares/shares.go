@@ -1,5 +1,5 @@
-// Package shares divides a resource among namespaces, so that those which take most are limited
-// first.
+// Package shares determines which items exceed their namespaces' share of a limited resource, so
+// that the namespaces that take most are limited first.
 package shares
 
 import (

@@ -92,8 +92,8 @@ func (t *Table) Prepend(header string, texts []string) {
 // Len returns the number of rows.
 func (t *Table) Len() int { return len(t.rows) }
 
-// Continue has a table go on below one that was printed before it: with columns that are at least
-// as wide and, where these are the same columns, without a header line.
+// Continue has a table go on below one that was printed before it. Its columns are at least as
+// wide. Where these are the same columns, it has no header line.
 func (t *Table) Continue(before *Table) {
 	if t.after = before.shown; slices.Equal(t.header, before.header) {
 		t.widths = before.measured()

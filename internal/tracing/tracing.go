@@ -1,6 +1,6 @@
-// Package tracing exports OpenTelemetry spans of changes to an OTLP receiver: one from the API
-// server to etcd, by the reflector, and one from etcd to the dataplane by each agent. It is off
-// unless an endpoint is named.
+// Package tracing exports OpenTelemetry spans of changes to an OTLP receiver. The reflector exports
+// one from the API server to etcd, and each agent one from etcd to the dataplane. It is off unless
+// an endpoint is named.
 //
 // Nothing is carried through etcd. A trace is named by the cluster and by the revision of etcd that
 // the change has, which both sides know, so that their spans meet.

@@ -59,7 +59,7 @@ func FuzzChange(f *testing.F) {
 			return
 		}
 		if done.Put+done.Deleted+done.Unchanged == 0 && len(c.Put)+len(c.Delete) > 0 {
-			t.Errorf("nothing is told of %s", body)
+			t.Errorf("nothing is reported about %s", body)
 		}
 		for key, value := range store {
 			if key == model.MarkerKey(model.DefaultPrefix) {

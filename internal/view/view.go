@@ -17,9 +17,9 @@ type Pod struct {
 	Node      string            `json:"node,omitempty"`
 	Addresses []netip.Addr      `json:"addresses,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
-	// State is "enforced" (local, with an address), "no interface" (the same, but the
-	// vswitch has no interface of it yet), "pending" (local, no address yet), "remote",
-	// or "ignored: " and why (host network, finished).
+	// State is "enforced" (local, with an address), "no interface" (the same, but the vswitch has
+	// no interface of it yet), or "pending" (local, no address yet). Pods of other nodes are
+	// "remote". Pods to which no policy applies are "ignored: " and why (host network, finished).
 	State string `json:"state"`
 	// Isolated lists the directions (the pod's view) that policies isolate; known
 	// for local pods only.
@@ -129,8 +129,9 @@ type Audited struct {
 	// Workloads are what the pods run whose traffic is counted together, as NAMESPACE/APPLICATION.
 	Workloads []string    `json:"workloads,omitempty"`
 	Pods      []api.PodID `json:"pods,omitempty"`
-	// Packets is how much would have been denied since the rules of these pods last changed: first
-	// packets of flows, in the kernel all packets; absent if the dataplane does not count.
+	// Packets is how much would have been denied since the rules of these pods last changed. It
+	// counts first packets of flows, in the kernel all packets. It is absent if the dataplane does
+	// not count.
 	Packets *uint64 `json:"packets,omitempty"`
 	// Total is the same for all pods of the node and this rule of the policy, also by rules that
 	// have changed since.

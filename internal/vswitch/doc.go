@@ -3,7 +3,7 @@
 // packets can be sent through it.
 //
 // It has two sides. The management side speaks the VPP binary API below GoVPP, over two transports
-// with one set of message handlers: Switch.Adapter returns an in-process adapter.VppAPI,
+// with one set of message handlers. Switch.Adapter returns an in-process adapter.VppAPI.
 // Switch.Serve serves a Unix stream socket with the real framing and handshake. The packet side is
 // Switch.Inject: it applies the input ACLs of the incoming interface, the route, and the output
 // ACLs of the outgoing interface.
@@ -15,17 +15,17 @@
 //
 // # Invariants
 //
-//   - Packets see one immutable view of interfaces, bindings and routes, which
-//     every configuration message replaces as a whole: no packet sees half of a
-//     message, and interfaces that share an ACL switch together.
+//   - Packets see one immutable view of interfaces, bindings and routes, which every configuration
+//     message replaces as a whole. No packet sees half of a message, and interfaces that share an
+//     ACL switch together.
 //   - An ACL's classifier is built once per version, before it becomes visible,
 //     and returns exactly what a scan of the rules would.
 //   - A session never outlives the permission of the direction that created it:
 //     after a policy change the first packet of either direction is checked
 //     against the current rules.
-//   - Bytes from a client never make the process panic and never make it
-//     allocate more than a constant factor of what was really received; the
-//     failure of one client does not affect another.
+//   - Bytes from a client never make the process panic and never make it allocate more than a
+//     constant factor of what was really received. The failure of one client does not affect
+//     another.
 //   - Requests of one connection are answered strictly in order.
 //
 // # What is not modelled

@@ -37,7 +37,7 @@ type Options struct {
 	Quirks bool
 
 	// Features are the nodes of feature arcs in the order in which packets of a VPP with other
-	// plugins would traverse them, for clients that inspect it: "show features" lists them, and
+	// plugins would traverse them, for clients that inspect it. "show features" lists them, and
 	// "set interface feature" enables those that do not belong to the ACL plugin. They do nothing.
 	// nil means only the ACL plugin's own.
 	Features map[string][]string

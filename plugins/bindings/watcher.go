@@ -67,7 +67,7 @@ type binding struct {
 }
 
 // Watcher knows the interfaces of pods, or their application namespaces. One goroutine calls Run;
-// any goroutine may call the other methods. It implements Plumbing of renderer/acl.
+// any goroutine may call the other methods. It implements Bindings of renderer/acl.
 type Watcher struct {
 	cfg   Config
 	ready chan struct{} // closed after the first snapshot

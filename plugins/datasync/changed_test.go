@@ -50,7 +50,7 @@ func TestPublishedKeepsLastChangeOfObject(t *testing.T) {
 		{[]model.Entry{{Key: same[0].Key}}, 11, 10},
 	} {
 		s.words <- func(deliver func([]model.Entry, int64)) { deliver(word.entries, word.revision) }
-		c.await(t, "what is told", func(s datasync.Status) bool { return s.Revision == word.revision })
+		c.await(t, "what is published", func(s datasync.Status) bool { return s.Revision == word.revision })
 		if got := c.Status().Changed; got != word.changed {
 			t.Errorf("behind word %d the last change is of revision %d, want %d", i, got, word.changed)
 		}

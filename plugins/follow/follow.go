@@ -18,7 +18,7 @@ type Store interface {
 	// store at which it read them.
 	List(ctx context.Context, prefix string) ([]model.Entry, int64, error)
 	// Watch delivers every change under the prefix from the revision on, in order, from one
-	// goroutine at a time; a nil Value is a deletion; a call without entries only advances the
+	// goroutine at a time. A nil Value is a deletion. A call without entries only advances the
 	// revision. deliver may keep the entries. Watch returns when the context ends, or with an error
 	// when it cannot guarantee this any more.
 	Watch(ctx context.Context, prefix string, from int64, deliver func(entries []model.Entry, revision int64)) error
@@ -73,8 +73,8 @@ type Config struct {
 	// Proof decides whether the content of the store is complete. With nil everything is believed,
 	// subject to Grace.
 	Proof Proof
-	// Grace is how long entries stay in force that are missing because the store lost its data;
-	// zero means 1 minute; there is no grace period if it is negative or with a Proof.
+	// Grace is how long entries stay in force that are missing because the store lost its data.
+	// Zero means 1 minute. There is no grace period if it is negative or with a Proof.
 	Grace time.Duration
 
 	// Snapshot receives complete states.
@@ -89,8 +89,8 @@ type Config struct {
 	// called after failures before the first snapshot, until it succeeds. It may be nil.
 	Recall func() (revision int64, ok bool)
 	// Needed is closed if nothing is in force, so that a saved state is better than waiting for the
-	// store: Recall is then called, but not before, once the store has not answered for half a
-	// second. With nil Recall is called only after failures.
+	// store. Recall is then called, but not before the store has not answered for half a second.
+	// With nil Recall is called only after failures.
 	Needed <-chan struct{}
 }
 

@@ -64,7 +64,7 @@ type watcher struct {
 
 // watchers are all whose state may not go with that of a store.
 var watchers = map[string]watcher{
-	"plumbing": {
+	"bindings": {
 		entryOf: func(_ *testing.T, pod string) model.Entry {
 			return model.Entry{Key: model.InterfaceKey(model.DefaultPrefix, "n1", "shop", pod, "tap-"+pod), Value: []byte{}}
 		},

@@ -32,8 +32,8 @@ const (
 // error but the context's the caller must List again.
 //
 // Watch calls deliver from one goroutine at a time, and not after it returned. deliver receives the
-// changes of one or several complete revisions in order, a deleted key with a nil Value, and the
-// last of these revisions; without entries, only the revision has advanced. It should return soon:
+// changes of one or several complete revisions in order, and the last of these revisions. A deleted
+// key has a nil Value. Without entries, only the revision has advanced. It should return soon:
 // changes are buffered meanwhile. It owns the entries.
 func (c *Client) Watch(ctx context.Context, prefix string, from int64, deliver func(entries []model.Entry, revision int64)) error {
 	w := &watch{conn: c.conn, prefix: prefix, from: from, every: c.probeEvery, deliver: deliver, heads: make(chan int64)}

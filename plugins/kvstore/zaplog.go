@@ -8,8 +8,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// ZapLogger returns a logger for etcd's client or server that writes to log, with lower levels:
-// important events are returned as errors as well, and the library logs ordinary events as errors.
+// ZapLogger returns a logger for etcd's client or server that writes to log, with lower levels.
+// Important events are returned as errors as well, and the library logs ordinary events as errors.
 // Its errors become warnings, everything else debug messages.
 func ZapLogger(log *slog.Logger) *zap.Logger {
 	return zap.New(zapCore{log.Handler()}, zap.WithFatalHook(zapcore.WriteThenPanic))

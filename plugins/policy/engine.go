@@ -148,6 +148,7 @@ func (e *engine) commit(now time.Time, txn *configurator.Txn) step {
 
 // finish publishes the outcome of a transaction.
 func (e *engine) finish(o outcome) {
+	e.configurator.Took(o.at.Sub(e.draft.Committing))
 	e.draft.Committing = time.Time{}
 	e.retries.schedule(o.at, o.err)
 	e.passed(StageCommit)
@@ -222,7 +223,7 @@ func (e *engine) close() { e.configurator.Abandon() }
 func (e *engine) sourceEnded(err error) {
 	e.draft.SourceError = err.Error()
 	e.board.snapshot.Store(nil) // it does not show that the source has ended
-	e.deps.Log.Error("source of state has ended; enforced rules stay in force", "err", err)
+	e.deps.Log.Error("source of state has ended; enforced rules stay in force", "error", err)
 	e.publish()
 }
 
@@ -279,9 +280,9 @@ func (e *engine) logRenderers(old, renderers []RendererStatus) {
 	for i, r := range renderers {
 		switch {
 		case r.Error != "" && r.Error != old[i].Error && r.Refused:
-			e.deps.Log.Warn("renderer refused the state, will be retried when the state changes", "renderer", r.Name, "err", r.Error, "failures", r.Failures)
+			e.deps.Log.Warn("renderer refused the state, will be retried when the state changes", "renderer", r.Name, "error", r.Error, "failures", r.Failures)
 		case r.Error != "" && r.Error != old[i].Error:
-			e.deps.Log.Warn("renderer failed, retrying", "renderer", r.Name, "err", r.Error, "failures", r.Failures)
+			e.deps.Log.Warn("renderer failed, retrying", "renderer", r.Name, "error", r.Error, "failures", r.Failures)
 		case r.Error == "" && old[i].Error != "":
 			e.deps.Log.Info("renderer has recovered", "renderer", r.Name, "failures", r.Failures)
 		}

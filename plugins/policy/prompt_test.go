@@ -25,7 +25,7 @@ func TestPromptBeforeFirstResyncCommitsNothing(t *testing.T) {
 		synctest.Wait()
 		for _, r := range rs {
 			if r.Commits() != 0 {
-				t.Errorf("%s committed %d times before it was told any state", r.Name(), r.Commits())
+				t.Errorf("%s committed %d times before it received any state", r.Name(), r.Commits())
 			}
 		}
 		mustApply(t, p, shop(t))

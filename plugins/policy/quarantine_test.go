@@ -44,7 +44,7 @@ func (c *cautious) observe(holdsRules bool) {
 	c.answer = append(c.answer, holdsRules)
 }
 
-func (c *cautious) told() []bool {
+func (c *cautious) changes() []bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.answer)
@@ -75,21 +75,21 @@ func TestPluginQuarantinesUntilFirstState(t *testing.T) {
 		p.Prompt() // the dataplane is there
 		synctest.Wait()
 		time.Sleep(10 * defaultMinBackoff) // the bubble's clock
-		if synctest.Wait(); c.asked() < 3 || len(c.told()) != 0 {
-			t.Fatalf("asked %d times within ten times the shortest pause, told %v", c.asked(), c.told())
+		if synctest.Wait(); c.asked() < 3 || len(c.changes()) != 0 {
+			t.Fatalf("asked %d times within ten times the shortest pause, changed %v", c.asked(), c.changes())
 		}
 		c.answers(false, nil)
 		time.Sleep(2 * defaultMaxBackoff)
 		synctest.Wait()
 		failed := c.asked()
 		time.Sleep(2 * defaultMaxBackoff)
-		if synctest.Wait(); c.asked() != failed || !slices.Equal(c.told(), []bool{false}) {
-			t.Errorf("asked %d times after it worked, told %v", c.asked()-failed, c.told())
+		if synctest.Wait(); c.asked() != failed || !slices.Equal(c.changes(), []bool{false}) {
+			t.Errorf("asked %d times after it worked, changed %v", c.asked()-failed, c.changes())
 		}
 		c.answers(true, nil)
 		p.Prompt()
-		if synctest.Wait(); !slices.Equal(c.told(), []bool{false, true}) || c.Commits() != 0 {
-			t.Errorf("told %v, %d commits", c.told(), c.Commits())
+		if synctest.Wait(); !slices.Equal(c.changes(), []bool{false, true}) || c.Commits() != 0 {
+			t.Errorf("changed %v, %d commits", c.changes(), c.Commits())
 		}
 		mustApply(t, p, shop(t))
 		asked := c.asked()
@@ -114,6 +114,6 @@ func TestHandlerQuarantinesUntilFirstState(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := errors.Join(h.Recommit(t.Context()), h.Resync(t.Context(), shop(t).Deltas), h.Recommit(t.Context())); err != nil || c.asked() != 2 {
-		t.Errorf("%v, asked %d times after it was told something", err, c.asked())
+		t.Errorf("%v, asked %d times after it received a state", err, c.asked())
 	}
 }

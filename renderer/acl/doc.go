@@ -30,9 +30,9 @@
 //
 // # Invariants
 //
-//   - Never fewer: new ACLs are created first, then changes in place and switches of
-//     interfaces follow in an order in which each packet meets either its old or its
-//     new rules, and removals come last (see wanted.install).
+//   - Never fewer: new ACLs are created first. Then changes in place and switches of interfaces
+//     follow, in an order in which each packet meets either its old or its new rules. Removals come
+//     last (see wanted.install).
 //   - The mirror changes only after the vswitch has answered. After any error,
 //     everything is read before anything is changed.
 //   - Equal input causes no changing call, even after a restart.

@@ -10,8 +10,8 @@ import (
 )
 
 // ErrNATOrder is returned by Commit when the vswitch translates addresses where ACLs then do not
-// see the addresses that rules name: sources ahead of uplink ACLs, or, with Split, destinations
-// behind the ACLs of pod interfaces. Everything else is installed.
+// see the addresses that rules name. That is sources ahead of uplink ACLs, or, with Split,
+// destinations behind the ACLs of pod interfaces. Everything else is installed.
 var ErrNATOrder = errors.New("address translation hides addresses from policy")
 
 // checkNATOrder finds the interfaces where address translation defeats the tables. The global table

@@ -26,7 +26,7 @@ const throng = api.SetID(77)
 func withManyPeers(t renderer.Txn, name, ip string) {
 	rule := from(api.SetNet(throng), 80)
 	t.Render(pod(name), renderer.PodConfig{IPs: []netip.Addr{addr(ip)}, Egress: renderer.NewRuleList([]api.ContivRule{rule, {}},
-		[][]api.Origin{{{Policy: api.PolicyID{Namespace: "shop", Name: "crowd"}}}, nil})})
+		[][]api.Origin{{{Policy: api.PolicyID{Namespace: "shop", Name: "many"}}}, nil})})
 }
 
 const budget = 3 << 19
@@ -62,7 +62,7 @@ func TestFitRefusesTooMuchAndInstallsRest(t *testing.T) {
 	s.want(t, "172.16.0.2", "10.0.0.4", 80, api.Deny)
 	got := s.r.Unenforced()
 	if !slices.ContainsFunc(got, func(u renderer.Unenforced) bool {
-		return u.Origin.Policy.Name == "crowd" && u.Class == api.ClassLimit && u.Effect == renderer.EffectPrevious && u.Pods == 2
+		return u.Origin.Policy.Name == "many" && u.Class == api.ClassLimit && u.Effect == renderer.EffectPrevious && u.Pods == 2
 	}) {
 		t.Errorf("reported: %v", got)
 	}

@@ -50,10 +50,10 @@ type Options struct {
 	// VPP's heap size through Stats.Socket. Tables that do not fit are refused; see ErrTooLarge.
 	Memory uint64
 
-	// OnChange is called when a Commit would have work to do although nothing was rendered: after a
-	// (re)connection, when interfaces come or go, when postponed changes are due (see Pacing), and
-	// for idle compaction. It runs in another goroutine, and must neither block nor call the
-	// Renderer. It may be nil.
+	// OnChange is called when a Commit would have work to do although nothing was rendered. That is
+	// after a (re)connection, when interfaces come or go, when postponed changes are due (see
+	// Pacing), and for idle compaction. It runs in another goroutine, and must neither block nor
+	// call the Renderer. It may be nil.
 	OnChange func()
 }
 
@@ -107,7 +107,7 @@ type Pacing struct {
 	// means 10 seconds. With a negative value, compaction happens only when there is no room left.
 	CompactAfter time.Duration
 
-	// Audit is the interval between audits: OnChange is called, and a Commit reads the ACL lists of
+	// Audit is the interval between audits. OnChange is called, and a Commit reads the ACL lists of
 	// interfaces and a part of the ACLs, compares them with what was installed, and repairs
 	// differences. 0 means 10 seconds; a negative value disables audits. Every sixth audit reads a
 	// given ACL again.

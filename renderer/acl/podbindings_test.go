@@ -37,12 +37,12 @@ func (t *table) IsPodInterface(name string) bool {
 	return strings.HasPrefix(name, "memif/")
 }
 
-func openPlumbed(t testing.TB, pods ...api.PodID) *subject {
+func openBound(t testing.TB, pods ...api.PodID) *subject {
 	return openWith(t, newTable(), false, pods...)
 }
 
-func openWith(t testing.TB, plumbing *table, hold bool, pods ...api.PodID) *subject {
-	s := newSubjectWith(t, plumbing, hold, pods...)
+func openWith(t testing.TB, bindings *table, hold bool, pods ...api.PodID) *subject {
+	s := newSubjectWith(t, bindings, hold, pods...)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -61,7 +61,7 @@ func TestConformanceWithInterfacesByName(t *testing.T) {
 }
 
 func TestPodInterfacesAllHaveTable(t *testing.T) {
-	s := openPlumbed(t, shopPods...)
+	s := openBound(t, shopPods...)
 	second := s.attach(pod("db"))
 	commit(t, s.Renderer(), true, shop)
 	for _, port := range []uint32{s.ports[pod("db")], second} {
@@ -73,8 +73,8 @@ func TestPodInterfacesAllHaveTable(t *testing.T) {
 }
 
 func TestPodInterfaceMissingMakesPodPending(t *testing.T) {
-	s := openPlumbed(t, shopPods...)
-	s.plumbing.names[pod("db")] = append(s.plumbing.names[pod("db")], "memif/late")
+	s := openBound(t, shopPods...)
+	s.bindings.names[pod("db")] = append(s.bindings.names[pod("db")], "memif/late")
 	err := try(t, s.r, true, shop)
 	if !errors.Is(err, renderer.ErrNoInterface) || !strings.Contains(err.Error(), "shop/db: no interface memif/late") {
 		t.Fatalf("commit: %v, want that memif/late of shop/db is missing", err)
@@ -84,10 +84,10 @@ func TestPodInterfaceMissingMakesPodPending(t *testing.T) {
 }
 
 func TestPodInterfaceGetsTableOfNewPod(t *testing.T) {
-	s := openPlumbed(t, shopPods...)
+	s := openBound(t, shopPods...)
 	commit(t, s.Renderer(), true, shop)
 	db, web := pod("db"), pod("web-0")
-	names := s.plumbing.names
+	names := s.bindings.names
 	names[db], names[web] = names[web], names[db]
 	s.ports[db], s.ports[web] = s.ports[web], s.ports[db]
 	<-s.wake // of the connection
@@ -102,8 +102,8 @@ func TestPodInterfaceGetsTableOfNewPod(t *testing.T) {
 }
 
 func TestPodInterfaceOfTwoPodsIsBlocked(t *testing.T) {
-	s := openPlumbed(t, shopPods...)
-	s.plumbing.names[pod("open")] = s.plumbing.names[pod("db")]
+	s := openBound(t, shopPods...)
+	s.bindings.names[pod("open")] = s.bindings.names[pod("db")]
 	err := try(t, s.r, true, shop)
 	if !errors.Is(err, renderer.ErrNoInterface) || !strings.Contains(err.Error(), "shop/db and shop/open") {
 		t.Fatalf("commit: %v, want that two pods claim one interface", err)
@@ -112,9 +112,9 @@ func TestPodInterfaceOfTwoPodsIsBlocked(t *testing.T) {
 }
 
 func TestBlockUnknownBlocksUnknownPods(t *testing.T) {
-	for name, plumbing := range map[string]*table{"by name": newTable(), "by tag": nil} {
+	for name, bindings := range map[string]*table{"by name": newTable(), "by tag": nil} {
 		t.Run(name, func(t *testing.T) {
-			s := openWith(t, plumbing, true, shopPods...)
+			s := openWith(t, bindings, true, shopPods...)
 			commit(t, s.Renderer(), true, shop)
 			fresh := pod("fresh")
 			s.ports[fresh] = s.attach(fresh)
@@ -220,8 +220,8 @@ func (s *subject) wantClosed(t *testing.T, name string) {
 }
 
 func TestPodInterfaceIsNoUplink(t *testing.T) {
-	s := openPlumbed(t, shopPods...)
-	s.plumbing.names[pod("open")] = []string{"uplink0"}
+	s := openBound(t, shopPods...)
+	s.bindings.names[pod("open")] = []string{"uplink0"}
 	err := try(t, s.r, true, shop)
 	if !errors.Is(err, renderer.ErrNoInterface) || !strings.Contains(err.Error(), "uplink") {
 		t.Errorf("commit: %v, want that there is no uplink", err)

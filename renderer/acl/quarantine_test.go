@@ -47,9 +47,9 @@ func (s *subject) awaitBlocked(t *testing.T, holdsRules bool, names ...string) {
 }
 
 // blockedPods returns the names of the interfaces of pods.
-func blockedPods(plumbing *table, pods ...api.PodID) (names []string) {
+func blockedPods(bindings *table, pods ...api.PodID) (names []string) {
 	prefix := ""
-	if plumbing != nil {
+	if bindings != nil {
 		prefix = "memif/"
 	}
 	for _, p := range pods {
@@ -59,11 +59,11 @@ func blockedPods(plumbing *table, pods ...api.PodID) (names []string) {
 }
 
 func TestQuarantineBlocksPodsOfFreshVswitch(t *testing.T) {
-	for name, plumbing := range map[string]*table{"by name": newTable(), "by tag": nil} {
+	for name, bindings := range map[string]*table{"by name": newTable(), "by tag": nil} {
 		t.Run(name, func(t *testing.T) {
-			s := openWith(t, plumbing, true, shopPods...)
+			s := openWith(t, bindings, true, shopPods...)
 			commitRoutes(t, s)
-			blocked := blockedPods(plumbing, shopPods...)
+			blocked := blockedPods(bindings, shopPods...)
 			s.awaitBlocked(t, false, blocked...)
 			for _, name := range s.r.State().Blocked {
 				s.wantClosed(t, name)
@@ -75,17 +75,17 @@ func TestQuarantineBlocksPodsOfFreshVswitch(t *testing.T) {
 			}
 
 			s.attach(pod("fresh"))
-			blocked = append(blocked, blockedPods(plumbing, pod("fresh"))...)
+			blocked = append(blocked, blockedPods(bindings, pod("fresh"))...)
 			s.awaitBlocked(t, false, blocked...)
 			s.reopen(t, s.options) // a blocking ACL is not a rule
 			s.attach(pod("late"))
-			s.awaitBlocked(t, false, append(blocked, blockedPods(plumbing, pod("late"))...)...)
+			s.awaitBlocked(t, false, append(blocked, blockedPods(bindings, pod("late"))...)...)
 
 			commit(t, s.r, true, shop)
 			s.want(t, "10.9.0.1", "10.0.0.4", 80, api.Permit)
 			s.want(t, "10.9.0.1", "10.0.0.3", 5432, api.Permit)
 			s.want(t, "10.9.0.1", "10.0.0.3", 22, api.Deny)
-			if got, want := s.r.State().Blocked, blockedPods(plumbing, pod("fresh"), pod("late")); !slices.Equal(got, want) {
+			if got, want := s.r.State().Blocked, blockedPods(bindings, pod("fresh"), pod("late")); !slices.Equal(got, want) {
 				t.Errorf("blocked: %q, want %q", got, want)
 			}
 		})

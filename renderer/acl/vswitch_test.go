@@ -145,7 +145,7 @@ type subject struct {
 	ports    map[api.PodID]uint32
 	router   *renderertest.Router
 	wake     chan struct{}     // receives OnChange calls
-	plumbing *table            // used instead of tags, if not nil
+	bindings *table            // used instead of tags, if not nil
 	hold     bool              // block interfaces of unknown pods
 	options  sluiceacl.Options // options of opened renderers
 }
@@ -154,14 +154,14 @@ func newSubject(t testing.TB, pods ...api.PodID) *subject {
 	return newSubjectWith(t, nil, false, pods...)
 }
 
-// newSubjectWith finds pods by plumbing, if not nil.
-func newSubjectWith(t testing.TB, plumbing *table, hold bool, pods ...api.PodID) *subject {
-	return newSubjectOver(t, vswitch.New(vswitch.Options{}), plumbing, hold, pods...)
+// newSubjectWith finds pods by bindings, if not nil.
+func newSubjectWith(t testing.TB, bindings *table, hold bool, pods ...api.PodID) *subject {
+	return newSubjectOver(t, vswitch.New(vswitch.Options{}), bindings, hold, pods...)
 }
 
 // newSubjectOver uses a vswitch that is empty.
-func newSubjectOver(t testing.TB, sw *vswitch.Switch, plumbing *table, hold bool, pods ...api.PodID) *subject {
-	s := &subject{t: t, plumbing: plumbing, hold: hold, sw: sw, ports: make(map[api.PodID]uint32),
+func newSubjectOver(t testing.TB, sw *vswitch.Switch, bindings *table, hold bool, pods ...api.PodID) *subject {
+	s := &subject{t: t, bindings: bindings, hold: hold, sw: sw, ports: make(map[api.PodID]uint32),
 		wake: make(chan struct{}, 1)}
 	s.router = renderertest.NewRouter(
 		func(a netip.Addr, pod api.PodID) error {
@@ -184,11 +184,11 @@ func newSubjectOver(t testing.TB, sw *vswitch.Switch, plumbing *table, hold bool
 
 // attach creates an interface for a pod.
 func (s *subject) attach(p api.PodID) uint32 {
-	if s.plumbing == nil {
+	if s.bindings == nil {
 		return s.sw.AddInterface(p.String(), sluiceacl.InterfaceTag(p))
 	}
 	name := "memif/" + p.String()
-	s.plumbing.names[p] = append(s.plumbing.names[p], name)
+	s.bindings.names[p] = append(s.bindings.names[p], name)
 	return s.sw.AddInterface(name, "")
 }
 
@@ -204,8 +204,8 @@ func (s *subject) open() *sluiceacl.Renderer {
 		default:
 		}
 	}
-	if s.plumbing != nil {
-		o.Pods.Bindings = s.plumbing
+	if s.bindings != nil {
+		o.Pods.Bindings = s.bindings
 	}
 	r, err := sluiceacl.New(o)
 	if err != nil {

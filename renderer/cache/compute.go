@@ -99,8 +99,9 @@ func (c *Cache) markRestricted() {
 }
 
 // Plan is the difference between the acknowledged state and the staged state. To avoid a window
-// with wrong rules, apply it in this order: additions, switches of pods that leave a replaced table
-// or lose their table, replacements in place, all other switches, removals.
+// with wrong rules, apply it in a fixed order. Begin with additions, then switches of pods that
+// leave a replaced table or lose their table. Go on with replacements in place, all other switches,
+// and removals.
 type Plan struct {
 	Added    []*Table      // tables without a predecessor
 	Replaced []Replacement // tables that change in place: all their pods get the same new table

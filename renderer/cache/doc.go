@@ -2,13 +2,12 @@
 // direction that its dataplane can apply, and computes the changes to install. The renderers for
 // VPP ACLs and VPP session rules use it to implement the renderer contract.
 //
-// The result is a local table per pod and one global table. With egress
-// orientation (ACLs) a local table is asked about traffic that leaves the
-// vswitch towards its pod and the global table about traffic that leaves the
-// node; with ingress orientation (session rules) a local table is asked about
-// traffic that comes from its pod and the global table about traffic that comes
-// from other nodes. Below, "own" rules are those of the orientation and
-// "opposite" rules those of the other direction.
+// The result is a local table per pod and one global table. With egress orientation (ACLs) a local
+// table is asked about traffic that leaves the vswitch towards its pod. The global table is asked
+// about traffic that leaves the node. With ingress orientation (session rules) a local table is
+// asked about traffic that comes from its pod. The global table is asked about traffic that comes
+// from other nodes. Below, "own" rules are those of the orientation and "opposite" rules those of
+// the other direction.
 //
 // # Use
 //

@@ -25,7 +25,7 @@ func NewSplit(bounds ...Bound) *Pair {
 
 // NewGuarded returns an empty Pair whose tables for received traffic decide, as those of a Cache
 // with egress orientation do. In addition, Layout.Senders holds for each pod what is certain to be
-// denied of the packets that it sends: by its own rules, or by those of pods on this node.
+// denied of the packets that it sends. That is by its own rules, or by those of pods on this node.
 func NewGuarded(bounds ...Bound) *Pair {
 	guards := slices.Clone(bounds)
 	for i := range guards { // they are small

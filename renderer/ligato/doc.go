@@ -5,13 +5,13 @@
 //
 // # What is published
 //
-// Each ACL is one key, "/vnf-agent/<label>/config/vpp/acls/v2/acl/sluice-...", with a JSON
-// value. An interface of a pod with a table is in the egress list of the ACL of that table
-// and in the ingress list of "sluice-reflect"; interfaces of pods without a table are in no
-// ACL. If there is a global table, uplinks are in the egress list of "sluice-global", and in
-// the ingress list as well. The content of a table is the same as in renderer/acl: first
-// exempt traffic, such as neighbour discovery and ICMP errors, then the rules with expanded
-// sets, then a decision for everything else.
+// Each ACL is one key, "/vnf-agent/<label>/config/vpp/acls/v2/acl/sluice-...", with a JSON value.
+// An interface of a pod with a table is in the egress list of the ACL of that table and in the
+// ingress list of "sluice-reflect". Interfaces of pods without a table are in no ACL. If there is a
+// global table, uplinks are in the egress list of "sluice-global", and in the ingress list as well.
+// The content of a table is the same as in renderer/acl. It has first exempt traffic, such as
+// neighbour discovery and ICMP errors, then the rules with expanded sets, then a decision for
+// everything else.
 //
 // # Requirements of the agent
 //

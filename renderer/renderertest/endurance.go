@@ -11,8 +11,8 @@ import (
 type Ends struct{ Src, Dst api.Action }
 
 // Possible returns, by action, whether a flow may have that verdict when each of its ends is
-// decided as in one of the states: after a failed Commit, the last enforced state or any later one.
-// The ends may be in different states, because a renderer changes pod after pod.
+// decided as in one of the states. After a failed Commit these are the last enforced state or any
+// later one. The ends may be in different states, because a renderer changes pod after pod.
 func Possible(states ...Ends) (verdicts [2]bool) {
 	var src, dst [2]bool // by action
 	for _, s := range states {

@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Verdict returns the verdict of the installed rules on the first packet of a flow: by the ingress
-// list of the sending pod and the egress list of the receiving pod, where these exist. Traffic of a
-// pod to itself never crosses the vswitch and is permitted.
+// Verdict returns the verdict of the installed rules on the first packet of a flow. The ingress
+// list of the sending pod and the egress list of the receiving pod decide, where these exist.
+// Traffic of a pod to itself never crosses the vswitch and is permitted.
 func (r *Recorder) Verdict(f api.Flow) api.Action {
 	return verdict(r.Explain(f))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Router manages the routes of pods in a dataplane, like the network plugin of a node: a removed
-// pod, or a removed address, loses its route before its rules; a new pod gets its route once its
+// Router manages the routes of pods in a dataplane, like the network plugin of a node. A removed
+// pod, or a removed address, loses its route before its rules. A new pod gets its route once its
 // rules are in place. If two pods share an address, the later one by name gets the route.
 type Router struct {
 	Attached map[netip.Addr]api.PodID // current routes

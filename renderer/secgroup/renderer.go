@@ -27,9 +27,9 @@ var (
 	ErrGone = errors.New("no such object")
 )
 
-// ErrSharedPort is returned by Commit when several ports have one address of a pod, which are then
-// not changed, or when several pods with different rules have one port, which is then closed. It is
-// a renderer.Refusal.
+// ErrSharedPort is returned by Commit when several ports have one address of a pod; they are then
+// not changed. It is also returned when several pods with different rules have one port, which is
+// then closed. It is a renderer.Refusal.
 var ErrSharedPort = renderer.Refusal("the port of a pod is not clear")
 
 // DefaultMaxRules is the default of Options.MaxRules.

@@ -12,8 +12,8 @@ import (
 //
 // It is the exclusive or of a keyed hash of every part of the state, so that a change costs what it
 // changes. The key is the dataplane's secret. With a public hash, an attacker who chooses labels
-// and addresses of a few hundred pods finds memberships whose hashes cancel out, and an agent that
-// starts would mistake an old state for the current one.
+// and addresses of a few hundred pods finds memberships whose hashes cancel out. An agent that
+// starts would then mistake an old state for the current one.
 type StateDigest [16]byte
 
 func (m *StateDigest) toggle(part StateDigest) {

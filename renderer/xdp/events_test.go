@@ -265,7 +265,7 @@ func TestEventsAreDisabledWithoutFilter(t *testing.T) {
 		awaitTick(t)
 	}
 	for _, e := range l.eventsOf(xdp.EventFilter{PerSecond: 10}, 0, func() {}) {
-		t.Errorf("%+v was told of before anybody listened", e)
+		t.Errorf("%+v was reported before anybody listened", e)
 	}
 }
 

@@ -105,14 +105,14 @@ func (k *Kernel) clearRecent() error {
 
 // ageActivity moves the counts of active flows to earlier units of time.
 func (k *Kernel) ageActivity(units uint32) error {
-	crowds := k.shared[bpf.SluiceMapActivity]
+	activity := k.shared[bpf.SluiceMapActivity]
 	var c bpf.SluiceActiveFlows
-	if err := crowds.Lookup(uint32(0), &c); err != nil {
+	if err := activity.Lookup(uint32(0), &c); err != nil {
 		return err
 	}
 	c.Latest -= uint64(units) << 32
 	c.Before -= uint64(units) << 32
-	return crowds.Put(uint32(0), &c)
+	return activity.Put(uint32(0), &c)
 }
 
 // Counted returns how many active flows were counted in the latest unit of time and in the one

@@ -28,7 +28,7 @@ const MaxTunnelPorts = loader.MaxTunnelPorts
 
 // DefaultTunnelPorts are the ports of VXLAN and Geneve that CNI plugins use. The port of WireGuard
 // is not one of them. It lies in the range of client ports (net.ipv4.ip_local_port_range), so the
-// program would drop answers to clients; and a pod without the key of a peer cannot use such a
+// program would drop answers to clients. And a pod without the key of a peer cannot use such a
 // tunnel.
 var DefaultTunnelPorts = []uint16{4789, 8472, 6081}
 

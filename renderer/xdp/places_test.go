@@ -112,7 +112,7 @@ func TestFiltersAreTakenOverAndCleanedUp(t *testing.T) {
 	w.start()
 	w.apply(policies)
 	if after := w.filters(); !maps.Equal(before, after) {
-		t.Errorf("a start that is told the same changes filters %v into %v", before, after)
+		t.Errorf("a start with the same state changes filters %v into %v", before, after)
 	}
 	policies["b"] = policy{toPod: w.rules("a", api.UDP, api.Port(80)), fromPod: closed}
 	w.apply(policies)

@@ -168,9 +168,9 @@ func TestRecentFlowsSkipConnectionsThatAreNotNeeded(t *testing.T) {
 // packets.
 func TestRecentFlowsCountFlowOncePerUnit(t *testing.T) {
 	for name, toPod := range map[string][]api.ContivRule{"needs evidence": closed, "needs none": everything} {
-		for crowds, crowd := range map[string]int{"few": 0, "many": -1} {
-			t.Run(name+" "+crowds, func(t *testing.T) {
-				l := newLab(t, withThreshold(crowd))
+		for load, threshold := range map[string]int{"few": 0, "many": -1} {
+			t.Run(name+" "+load, func(t *testing.T) {
+				l := newLab(t, withThreshold(threshold))
 				l.render(toPod, everything)
 				f := l.isCounted()
 				l.forgets(l.kernel.ForgetFlows)

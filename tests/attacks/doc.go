@@ -1,5 +1,5 @@
-// Package attacks defines the packets that a hostile pod may send, and what the kernel must do with
-// each, by docs/guide/verdicts.md.
+// Package attacks tests that the kernel dataplane drops or passes each packet that a hostile pod
+// may send, as docs/guide/verdicts.md says.
 //
 // # Invariants
 //

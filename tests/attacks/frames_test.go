@@ -216,9 +216,9 @@ func (w *world) nd(d discovery) []byte {
 }
 
 var (
-	allNodes   = netip.MustParseAddr("ff02::1")
-	allRouters = netip.MustParseAddr("ff02::2")
-	nobody6    = netip.IPv6Unspecified()
+	allNodes     = netip.MustParseAddr("ff02::1")
+	allRouters   = netip.MustParseAddr("ff02::2")
+	unspecified6 = netip.IPv6Unspecified()
 )
 
 // solicited returns the solicited-node multicast address of an address.

@@ -342,9 +342,9 @@ func discoveries() []kind {
 		d("who has the peer", passes, asks),
 		d("the own address", passes, tells),
 		d("a router solicitation", passes, func(*world) discovery { return discovery{kind: 133, dst: allRouters} }),
-		d("a router solicitation from nobody", passes, func(*world) discovery { return discovery{kind: 133, dst: allRouters, src: nobody6} }),
+		d("a router solicitation from nobody", passes, func(*world) discovery { return discovery{kind: 133, dst: allRouters, src: unspecified6} }),
 		d("whether somebody has the own address", passes, func(w *world) discovery {
-			return discovery{kind: 135, src: nobody6, dst: solicited(w.pod.v6), target: w.pod.v6}
+			return discovery{kind: 135, src: unspecified6, dst: solicited(w.pod.v6), target: w.pod.v6}
 		}),
 		wired(d("from the own address of the link", passes, with(asks, func(w *world, m *discovery) { m.src = linkLocal(w.pod.mac) }))),
 		wired(d("the own address of the link", passes, with(tells, func(w *world, m *discovery) { m.src = linkLocal(w.pod.mac); m.target = m.src }))),
@@ -352,15 +352,15 @@ func discoveries() []kind {
 		d("from the gateway's address of the link", forged, with(asks, func(w *world, m *discovery) { m.src = linkLocal(w.gateway) })),
 		d("another address of the link", forged, with(tells, func(w *world, m *discovery) { m.target = linkLocal(w.gateway) })),
 		d("whether somebody has the peer's address", forged, func(w *world) discovery {
-			return discovery{kind: 135, src: nobody6, dst: solicited(w.peer.v6), target: w.peer.v6}
+			return discovery{kind: 135, src: unspecified6, dst: solicited(w.peer.v6), target: w.peer.v6}
 		}),
 		d("from nobody to one address", forged, func(w *world) discovery {
-			return discovery{kind: 135, src: nobody6, dst: w.peer.v6, target: w.pod.v6}
+			return discovery{kind: 135, src: unspecified6, dst: w.peer.v6, target: w.pod.v6}
 		}),
 		d("from the peer", forged, with(asks, func(w *world, m *discovery) { m.src = w.peer.v6 })),
 		d("about the peer", forged, with(tells, func(w *world, m *discovery) { m.target = w.peer.v6 })),
 		d("about the own address from the peer", forged, with(tells, func(w *world, m *discovery) { m.src = w.peer.v6 })),
-		d("an advertisement from nobody", forged, with(tells, func(_ *world, m *discovery) { m.src = nobody6 })),
+		d("an advertisement from nobody", forged, with(tells, func(_ *world, m *discovery) { m.src = unspecified6 })),
 		d("hop limit 254", forged, with(asks, func(_ *world, m *discovery) { m.hops = 254 })),
 		d("hop limit 64 off the link", forged, with(asks, func(_ *world, m *discovery) { m.hops, m.dst = 64, offLink })),
 		d("a code", forged, with(tells, func(_ *world, m *discovery) { m.code = 1 })),

@@ -77,7 +77,7 @@ type departures struct {
 func pauses(b *testing.B, l load) {
 	b.StopTimer()
 	defer b.StartTimer() // as b.Loop wants it
-	p := vpptest.Plumb(vpptest.LaunchLarge(b, "af_packet_plugin.so"))
+	p := vpptest.NewNetwork(vpptest.LaunchLarge(b, "af_packet_plugin.so"))
 	ids := make([]api.PodID, 100)
 	for i := range ids {
 		ids[i] = api.PodID{Namespace: "shop", Name: fmt.Sprint("p", i)}
@@ -123,7 +123,7 @@ func pauses(b *testing.B, l load) {
 func podAddress(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(i)}) }
 
 // start makes the renderer with pods that share a table, and its set.
-func (c *churn) start(b *testing.B, p *vpptest.Plumbing, ids []api.PodID) {
+func (c *churn) start(b *testing.B, p *vpptest.Network, ids []api.PodID) {
 	var err error
 	c.r, err = acl.New(acl.Options{
 		Socket: p.Socket(),

@@ -23,7 +23,7 @@ func TestCheckFindsUnintendedStates(t *testing.T) {
 	s := shape{pods: 200, policies: 200, local: 20}
 	home := s.home()
 	first := s.policy(s.first(home.Namespace), 1000)
-	for name, told := range map[string]change{
+	for name, edit := range map[string]change{
 		"nothing is different":             {},
 		"a policy is missing":              removing(first),
 		"a policy has another port":        putting(s.policy(s.first(home.Namespace), 22)),
@@ -39,7 +39,7 @@ func TestCheckFindsUnintendedStates(t *testing.T) {
 				meant.apply(putting(s.policy(s.first(home.Namespace), 1000), remote))
 				x := running(t, k)
 				x.apply(meant.resync(t))
-				x.apply(told.changes(t))
+				x.apply(edit.changes(t))
 				f := &findings{TB: t}
 				x.tb = f
 				x.check(f, meant, first, remote)

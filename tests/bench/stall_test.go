@@ -201,7 +201,7 @@ var lifetimes = []struct {
 }{{0.70, 5 * time.Minute}, {0.25, 5 * time.Hour}, {0.05, 21 * 24 * time.Hour}}
 
 // The members of a set over the years.
-type crowd struct {
+type population struct {
 	random *rand.Rand
 	now    time.Duration
 	born   int
@@ -214,17 +214,17 @@ type death struct {
 	member int
 }
 
-func newCrowd(members int) *crowd {
+func newPopulation(members int) *population {
 	mean := 0.0
 	for _, l := range lifetimes {
 		mean += l.share * l.mean.Seconds()
 	}
-	return &crowd{random: rand.New(rand.NewPCG(1, 1)), births: time.Duration(mean / float64(members) * float64(time.Second))}
+	return &population{random: rand.New(rand.NewPCG(1, 1)), births: time.Duration(mean / float64(members) * float64(time.Second))}
 }
 
 // settle has as many members of every kind as there are at any time, and returns those that live
 // for weeks, and the others.
-func (c *crowd) settle() (old, others []netip.Prefix) {
+func (c *population) settle() (old, others []netip.Prefix) {
 	for i, l := range lifetimes {
 		for range int(float64(l.mean) * l.share / float64(c.births)) {
 			p := c.bear(l.mean)
@@ -239,7 +239,7 @@ func (c *crowd) settle() (old, others []netip.Prefix) {
 }
 
 // bear adds a member.
-func (c *crowd) bear(mean time.Duration) netip.Prefix {
+func (c *population) bear(mean time.Duration) netip.Prefix {
 	d := death{c.now + time.Duration(c.random.ExpFloat64()*float64(mean)), c.born}
 	c.born++
 	at, _ := slices.BinarySearchFunc(c.deaths, d, func(a, b death) int { return int(a.at - b.at) })
@@ -248,7 +248,7 @@ func (c *crowd) bear(mean time.Duration) netip.Prefix {
 }
 
 // next returns the next address that joins or leaves.
-func (c *crowd) next() (p netip.Prefix, joins bool) {
+func (c *population) next() (p netip.Prefix, joins bool) {
 	wait := time.Duration(c.random.ExpFloat64() * float64(c.births))
 	if c.now+wait > c.deaths[0].at {
 		d := c.deaths[0]
@@ -341,7 +341,7 @@ func BenchmarkStall(b *testing.B) {
 func live(b *testing.B, r *acl.Renderer, w *wire, members int, whole func() cost) map[string][]cost {
 	b.Helper()
 	const warmUp, events = 600, 1500
-	c := newCrowd(members)
+	c := newPopulation(members)
 	old, others := c.settle()
 	update(b, r, old, nil)
 	update(b, r, others, nil)

@@ -22,7 +22,7 @@ func BenchmarkVPPStall(b *testing.B) {
 		b.Run(fmt.Sprintf("%d-addresses", members), func(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
-				p := vpptest.Plumb(vpptest.Launch(b))
+				p := vpptest.NewNetwork(vpptest.Launch(b))
 				w := &wire{VppAPI: socketclient.NewVppClient(p.Socket()), asked: map[uint32]time.Time{}}
 				r := share(b, w, interfaces, func(tag string) { p.Add(tag) })
 				table := replaced(b, p, members+1)
@@ -40,7 +40,7 @@ func BenchmarkVPPStall(b *testing.B) {
 
 // replaced is what it costs to replace a table of some entries whole that all pods
 // share: the least of five times. The table is gone afterwards.
-func replaced(b *testing.B, p *vpptest.Plumbing, entries int) cost {
+func replaced(b *testing.B, p *vpptest.Network, entries int) cost {
 	b.Helper()
 	client := binapi.NewServiceClient(p.Conn)
 	rules := make([]acl_types.ACLRule, entries)

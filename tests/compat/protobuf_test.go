@@ -1,5 +1,3 @@
-// Package compat proves that what Sluice writes is read by programs built on
-// older libraries of the field, and the other way round.
 package compat
 
 import (

@@ -1,5 +1,5 @@
-// Package described makes the cluster states that previews, graphs and pages are tested with: from
-// manifests, and from generated clusters.
+// Package described builds cluster states for tests of previews, graphs and pages, from manifests
+// or from generated clusters.
 package described
 
 import (

@@ -97,10 +97,10 @@ func without(s cluster.State, name string) cluster.State {
 func TestPlayFindsDifferentVerdicts(t *testing.T) {
 	s := pair(80)
 	for _, tt := range []struct {
-		name   string
-		told   cluster.State // the state that the fabric received
-		asked  *oracle.Oracle
-		differ bool
+		name     string
+		received cluster.State // the state that the fabric received
+		asked    *oracle.Oracle
+		differ   bool
 	}{
 		{"nothing", s, oracle.New(s), false},
 		{"a policy that the fabric lacks", without(s, "web"), oracle.New(s), true},
@@ -110,7 +110,7 @@ func TestPlayFindsDifferentVerdicts(t *testing.T) {
 		{"a pod that the fabric lacks", cluster.State{Namespaces: s.Namespaces, Pods: s.Pods[:1], Policies: s.Policies}, oracle.New(s), true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			flow, differ := difference(flowsOf(s, 1<<20, 0), tt.asked.Allowed, byFabric(fabricOf(t, tt.told)))
+			flow, differ := difference(flowsOf(s, 1<<20, 0), tt.asked.Allowed, byFabric(fabricOf(t, tt.received)))
 			if differ != tt.differ {
 				t.Errorf("a difference was found: %t (%s), want %t", differ, flow, tt.differ)
 			}
@@ -159,7 +159,7 @@ func TestPlayFindsDifferentRules(t *testing.T) {
 			t.Error("a room looks the same although a port differs")
 		}
 		if left.Diff(right) == "" {
-			t.Error("no difference is told")
+			t.Error("no difference is reported")
 		}
 	})
 }
@@ -188,7 +188,7 @@ func TestCountsCoverEveryOperation(t *testing.T) {
 // TestPlayFindsSessionFaults lets api, which no pod may connect to, call web: the reply passes only
 // because of its session, and the session ends with its permission.
 func TestPlayFindsSessionFaults(t *testing.T) {
-	told := func(port int32) cluster.State {
+	received := func(port int32) cluster.State {
 		s := pair(port)
 		s.Policies = append(s.Policies, s.Policies[0].DeepCopy())
 		api := s.Policies[1]
@@ -197,7 +197,7 @@ func TestPlayFindsSessionFaults(t *testing.T) {
 	}
 	flow := api.Flow{Src: addr("10.1.0.2"), Dst: addr("10.1.0.1"), Protocol: api.TCP, SrcPort: sourcePort, DstPort: 80}
 	backends.Each(t, func(t *testing.T, kind backends.Kind) {
-		f := fleetOf(t, kind, told(80))
+		f := fleetOf(t, kind, received(80))
 		if !f.IsStateful() {
 			t.Skip("the stack keeps no sessions")
 		}
@@ -207,7 +207,7 @@ func TestPlayFindsSessionFaults(t *testing.T) {
 		if !f.First(flow) || !f.Reply(flow) {
 			t.Error("an allowed flow or its reply does not arrive")
 		}
-		if err := f.Apply(t.Context(), model.Changes{Deltas: mustReflect(t, told(81)).All(0)}); err != nil {
+		if err := f.Apply(t.Context(), model.Changes{Deltas: mustReflect(t, received(81)).All(0)}); err != nil {
 			t.Fatal(err)
 		}
 		if f.First(flow) {

@@ -1,7 +1,3 @@
-// Package docker checks that the Dockerfile, the compose file and the guide about them name only
-// what exists: paths, build flags, build stages, commands and settings of the programs. It reads
-// files and needs no container engine, so that a rename that breaks them fails here, and not in the
-// next build of an image.
 package docker
 
 import (

@@ -56,7 +56,7 @@ func TestAuditModeInTheKernel(t *testing.T) {
 	watch.Line(`permit +ingress +demo/stranger:\d+ -> demo/server:80 tcp +NetworkPolicy demo/server isolates ingress, in audit mode`)
 	n.agent.Line(`msg=verdict action=audit packets=\d+ rule="NetworkPolicy demo/server isolates ingress, in audit mode"`)
 	if out := watch.Output(); regexp.MustCompile(`demo/friend:\d+ -> demo/server`).MatchString(out) {
-		t.Errorf("what is allowed is told of as audited:\n%s", out)
+		t.Errorf("what is allowed is reported as audited:\n%s", out)
 	}
 	if out, code := n.agent.ctl("explain", "demo/stranger", "demo/server:80/tcp"); code != 0 || !strings.Contains(out, "would be denied") {
 		t.Errorf("explain says %d: %s", code, out)

@@ -54,7 +54,7 @@ const (
 // churn is a node with a real VPP, real traffic, and an agent that is killed now and then.
 type churn struct {
 	t     *testing.T
-	vpp   *vpptest.Plumbing
+	vpp   *vpptest.Network
 	etcd  *clientv3.Client
 	args  []string
 	agent *process
@@ -149,7 +149,7 @@ func TestVPPChurn(t *testing.T) {
 // startChurn returns when policy is in force.
 func startChurn(t *testing.T) *churn {
 	t.Helper()
-	v := vpptest.Plumb(vpptest.LaunchLarge(t, "af_packet_plugin.so"))
+	v := vpptest.NewNetwork(vpptest.LaunchLarge(t, "af_packet_plugin.so"))
 	c := &churn{t: t, vpp: v, localNew: churnLocals}
 	pod, outside := v.Connect(t, "p", acl.InterfaceTag(local(0))), v.Connect(t, "o", "outside")
 	const router = "169.254.1.3"
@@ -157,7 +157,7 @@ func startChurn(t *testing.T) *churn {
 	v.Do("ip route add 10.64.0.0/10 via %s %s", router, outside.Link.Name)
 	v.Route(localAddr(0), acl.InterfaceTag(local(0)))
 	for n := 1; n < churnLocals; n++ {
-		c.plumb(n)
+		c.attach(n)
 	}
 	address := startEtcd(t)
 	var err error
@@ -175,8 +175,8 @@ func startChurn(t *testing.T) *churn {
 	return c
 }
 
-// plumb gives a local pod its interface.
-func (c *churn) plumb(n int) {
+// attach gives a local pod its interface.
+func (c *churn) attach(n int) {
 	c.vpp.Add(acl.InterfaceTag(local(n)))
 	c.vpp.Route(localAddr(n), acl.InterfaceTag(local(n)))
 }
@@ -463,7 +463,7 @@ func (c *churn) replaceLocal() {
 	c.vpp.Unroute(localAddr(n))
 	c.vpp.Remove(acl.InterfaceTag(local(n)))
 	c.del(localPod(n))
-	c.plumb(c.localNew)
+	c.attach(c.localNew)
 	c.put(localPod(c.localNew))
 	c.localNew++
 }

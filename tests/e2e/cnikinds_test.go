@@ -32,14 +32,14 @@ func (n *vppNode) application(pod string) *vpptest.Process {
 	n.T.Helper()
 	text, err := os.ReadFile(filepath.Join(n.memifOf(pod), "eth0.json"))
 	n.Must(err)
-	var told current.Result
-	n.Must(json.Unmarshal(text, &told))
-	if len(told.Interfaces) != 2 || len(told.IPs) != 2 || told.Interfaces[1].SocketPath != filepath.Join(n.memifOf(pod), "eth0.sock") {
-		n.T.Fatalf("the application is told %s", text)
+	var result current.Result
+	n.Must(json.Unmarshal(text, &result))
+	if len(result.Interfaces) != 2 || len(result.IPs) != 2 || result.Interfaces[1].SocketPath != filepath.Join(n.memifOf(pod), "eth0.sock") {
+		n.T.Fatalf("the application gets %s", text)
 	}
-	mac, err := net.ParseMAC(told.Interfaces[1].Mac)
+	mac, err := net.ParseMAC(result.Interfaces[1].Mac)
 	n.Must(err)
-	via, err := net.ParseMAC(told.Interfaces[0].Mac)
+	via, err := net.ParseMAC(result.Interfaces[0].Mac)
 	n.Must(err)
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = "app-" + pod
@@ -56,7 +56,7 @@ func (n *vppNode) application(pod string) *vpptest.Process {
 		if err == nil { // the application cuts its segments itself
 			err = errors.Join(netlink.LinkSetGSOMaxSegs(l, 1), netlink.LinkSetGROMaxSize(l, 1500), netlink.LinkSetUp(l))
 		}
-		for _, ip := range told.IPs {
+		for _, ip := range result.IPs {
 			gw, _ := netip.AddrFromSlice(ip.Gateway)
 			gw = gw.Unmap()
 			everywhere := &net.IPNet{IP: make(net.IP, len(gw.AsSlice())), Mask: net.CIDRMask(0, gw.BitLen())}
@@ -69,7 +69,7 @@ func (n *vppNode) application(pod string) *vpptest.Process {
 	}))
 	peer := vpptest.LaunchBy(n.T, n.starter(), "", "af_packet_plugin.so", "memif_plugin.so")
 	peer.CLI("create host-interface name %s", attrs.Name)
-	peer.Do("create memif socket id 1 filename %s", told.Interfaces[1].SocketPath)
+	peer.Do("create memif socket id 1 filename %s", result.Interfaces[1].SocketPath)
 	peer.Do("create interface memif id 0 socket-id 1 slave")
 	for _, pair := range [][2]string{{"memif1/0", "host-" + attrs.Name}, {"host-" + attrs.Name, "memif1/0"}} {
 		peer.Do("set interface l2 xconnect %s %s", pair[0], pair[1])

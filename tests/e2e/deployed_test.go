@@ -166,7 +166,7 @@ func TestManifestRightsSufficeForKernel(t *testing.T) {
 			eventually(t, func() error {
 				n.Can(false, "the stranger", "stranger", "server", "tcp", 4, 80)
 				if watch.Output() == "" {
-					return errors.New("nothing is told")
+					return errors.New("nothing is reported")
 				}
 				return nil
 			})

@@ -27,7 +27,7 @@ func TestReflectorServesEmbeddedEtcd(t *testing.T) {
 	k := embeddedKSR(t, c, dir, address)
 	k.says(200, "ok: leads")
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
-	v.plumbDemo()
+	v.attachDemo()
 	a := runAgent(t, address, v.socket)
 	a.ready()
 	eventually(t, v.demoEnforced)

@@ -20,7 +20,7 @@ func TestAgentEnforcesAndExplainsBothRenderers(t *testing.T) {
 	etcd := startEtcd(t)
 	store(t, etcd, demo)
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
-	v.plumbDemo()
+	v.attachDemo()
 	named, second, plain := v.sw.AddNamespace("apps/7"), v.sw.AddNamespace("apps/8"), v.sw.AddNamespace("demo/friend")
 	writeKey(t, etcd, model.AppNamespaceKey(model.DefaultPrefix, "node-1", "demo", "stranger", "apps/7"))
 	a := startAgent(t, "run", "--node", "node-1", "--etcd-endpoints", etcd, "--vpp-socket", v.socket, "--renderers", "acl,session")
@@ -65,7 +65,7 @@ func TestAgentIsReadyWithHostStackOnlyPod(t *testing.T) {
 {apiVersion: v1, kind: Pod, metadata: {name: lonely, namespace: demo, labels: {app: server}}, spec: {nodeName: node-1, containers: [{name: c, image: i}]}, status: {phase: Running, podIP: 10.88.0.77}}
 `)
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
-	v.plumbDemo()
+	v.attachDemo()
 	a := startAgent(t, "run", "--node", "node-1", "--etcd-endpoints", etcd, "--vpp-socket", v.socket, "--renderers", "acl,session")
 	eventually(t, func() error {
 		if err := isReady(a.socket); err == nil || !strings.Contains(err.Error(), "demo/lonely") {

@@ -34,7 +34,7 @@ func TestAgentFollowsClusterFromAPIToTables(t *testing.T) {
 	k.says(200, "ok: leads")
 
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
-	v.plumbDemo()
+	v.attachDemo()
 	a := runAgent(t, strings.Join(members.Endpoints(), ","), v.socket)
 	a.ready()
 	eventually(t, v.demoEnforced)
@@ -144,7 +144,7 @@ func TestReflectorFollowsKindsInstalledLater(t *testing.T) {
 	k := startKSR(t, c.kubeconfig(c.address), "ksr-0", members.Endpoints())
 	k.says(200, "ok: leads")
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
-	v.plumbDemo()
+	v.attachDemo()
 	a := runAgent(t, members.Endpoints()[0], v.socket)
 	a.ready()
 	eventually(t, v.demoEnforced)

@@ -27,7 +27,7 @@ import (
 	"github.com/sluice-net/sluice/tests/programs"
 )
 
-// vpp is a vswitch behind a Unix socket, where an agent expects VPP. Pods are plumbed
+// vpp is a vswitch behind a Unix socket, where an agent expects VPP. Pods are attached
 // through its binary API, as a CNI plugin does it.
 type vpp struct {
 	t      testing.TB
@@ -65,9 +65,9 @@ func startVPP(t testing.TB, socket string) *vpp {
 	return v
 }
 
-// plumb gives a pod an interface with a tag, through the binary API, and routes its
+// attach gives a pod an interface with a tag, through the binary API, and routes its
 // address there.
-func (v *vpp) plumb(pod api.PodID, ip string) {
+func (v *vpp) attach(pod api.PodID, ip string) {
 	v.t.Helper()
 	conn, err := core.Connect(socketclient.NewVppClient(v.socket))
 	if err != nil {
@@ -95,8 +95,8 @@ func (v *vpp) plumb(pod api.PodID, ip string) {
 	v.ports[ip] = uint32(index)
 }
 
-// plumbByName gives a pod an interface without a tag, and writes its name to etcd.
-func (v *vpp) plumbByName(etcd string, pod api.PodID, ip string) {
+// attachByName gives a pod an interface without a tag, and writes its name to etcd.
+func (v *vpp) attachByName(etcd string, pod api.PodID, ip string) {
 	v.t.Helper()
 	name := "memif/" + pod.Name
 	writeKey(v.t, etcd, model.InterfaceKey(model.DefaultPrefix, "node-1", pod.Namespace, pod.Name, name))
@@ -120,7 +120,7 @@ func writeKey(t testing.TB, etcd, key string) {
 	}
 }
 
-// permits sends the first packet of a flow from a pod that is plumbed.
+// permits sends the first packet of a flow from a pod that is attached.
 func (v *vpp) permits(src, dst string, port uint16) bool {
 	v.sw.ClearSessions()
 	f := api.Flow{Src: netip.MustParseAddr(src), Dst: netip.MustParseAddr(dst), Protocol: api.TCP, SrcPort: 40000, DstPort: port}

@@ -17,7 +17,7 @@ import (
 
 // realVPP is a VPP process with the pods of the demo, on interfaces of the packet generator.
 type realVPP struct {
-	*vpptest.Plumbing
+	*vpptest.Network
 	port uint16 // of the last flow
 }
 
@@ -25,14 +25,14 @@ type realVPP struct {
 func startRealVPP(t *testing.T) *realVPP {
 	t.Helper()
 	v := &realVPP{port: 20000}
-	v.plumb(vpptest.Launch(t))
+	v.attach(vpptest.Launch(t))
 	return v
 }
 
-// plumb gives the pods of the demo their interfaces.
-func (v *realVPP) plumb(process *vpptest.Process) {
+// attach gives the pods of the demo their interfaces.
+func (v *realVPP) attach(process *vpptest.Process) {
 	process.TB.Helper()
-	v.Plumbing = vpptest.Plumb(process)
+	v.Network = vpptest.NewNetwork(process)
 	for name, ip := range map[string]string{"server": server, "friend": friend, "stranger": stranger} {
 		v.Add(acl.InterfaceTag(pod(name)))
 		v.Route(netip.MustParseAddr(ip), acl.InterfaceTag(pod(name)))
@@ -113,7 +113,7 @@ func TestVPPIsBlockedFromStartOfAgent(t *testing.T) {
 	door.shut()
 	v.Stop()
 	v.Start()
-	v.plumb(v.Process)
+	v.attach(v.Process)
 	a, began = run(), time.Now()
 	blocked := false
 	eventually(t, func() error {
@@ -185,7 +185,7 @@ func TestVPPThatIsGoneIsNotReady(t *testing.T) {
 				t.Error("the commit did not end with VPP")
 			}
 			v.Start()
-			v.plumb(v.Process)
+			v.attach(v.Process)
 			began := time.Now()
 			a.ready()
 			t.Logf("ready %s after another one was there", time.Since(began))

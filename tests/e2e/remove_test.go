@@ -36,7 +36,7 @@ func guideCommand(t *testing.T, begin string) []string {
 func TestVPPIsEmptiedAsInGuide(t *testing.T) {
 	t.Parallel()
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
-	v.plumbDemo()
+	v.attachDemo()
 	space := v.sw.AddNamespace("demo/stranger")
 	etcd := startEtcd(t)
 	store(t, etcd, demo)

@@ -63,7 +63,7 @@ func startsWithoutItsStore(t *testing.T, etcd string, args []string) {
 	t.Helper()
 	socket, file := filepath.Join(socketDir(t), "vpp.sock"), filepath.Join(t.TempDir(), "state")
 	v := startVPP(t, socket)
-	v.plumbDemo()
+	v.attachDemo()
 	door := newGate(t)
 	door.open(etcd)
 	run := func() *process {
@@ -77,7 +77,7 @@ func startsWithoutItsStore(t *testing.T, etcd string, args []string) {
 	door.shut()
 	v.stop()
 	v = startVPP(t, socket)
-	v.plumbDemo()
+	v.attachDemo()
 	a = run()
 	blocked := false
 	eventually(t, func() error {
@@ -114,7 +114,7 @@ func startsWithoutItsStore(t *testing.T, etcd string, args []string) {
 func TestAgentKeepsRulesUntilStoreAnswers(t *testing.T) {
 	t.Parallel()
 	v, file := startVPP(t, filepath.Join(socketDir(t), "vpp.sock")), filepath.Join(t.TempDir(), "state")
-	v.plumbDemo()
+	v.attachDemo()
 	etcd, door := startEtcd(t), newGate(t)
 	door.open(etcd)
 	run := func(file string) *process {
@@ -139,7 +139,7 @@ func TestAgentKeepsRulesUntilStoreAnswers(t *testing.T) {
 		t.Errorf("the saved state is in force (-before +after):\n%s", d)
 	}
 	const late = "10.2.0.4"
-	v.plumb(pod("late"), late)
+	v.attach(pod("late"), late)
 	eventually(t, func() error {
 		if v.permits(friend, late, 80) || v.permits(late, friend, 80) {
 			return errors.New("a pod that nobody knows is open")
@@ -157,7 +157,7 @@ func TestAgentKeepsRulesUntilStoreAnswers(t *testing.T) {
 func TestAgentBlocksPodsUntilStoreAnswers(t *testing.T) {
 	t.Parallel()
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
-	v.plumbDemo()
+	v.attachDemo()
 	door := newGate(t)
 	a := runAgent(t, door.addr, v.socket)
 	eventually(t, func() error {
@@ -206,10 +206,10 @@ func TestAgentRepairsRestartedVPP(t *testing.T) {
 	}
 	eventually(t, v.demoEnforced)
 
-	// Another process behind the same socket, whose pods are plumbed later.
+	// Another process behind the same socket, whose pods are attached later.
 	v.stop()
 	v = startVPP(t, v.socket)
-	v.plumbDemo()
+	v.attachDemo()
 	eventually(t, v.demoEnforced)
 	a.ready()
 	if out, _ := a.ctl("get", "status"); !strings.Contains(out, "in sync") || strings.Contains(out, "not in sync") {

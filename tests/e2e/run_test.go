@@ -37,11 +37,11 @@ const (
 
 func pod(name string) api.PodID { return api.PodID{Namespace: "demo", Name: name} }
 
-// plumbDemo gives the pods of the demo their interfaces.
-func (v *vpp) plumbDemo() {
-	v.plumb(pod("server"), server)
-	v.plumb(pod("friend"), friend)
-	v.plumb(pod("stranger"), stranger)
+// attachDemo gives the pods of the demo their interfaces.
+func (v *vpp) attachDemo() {
+	v.attach(pod("server"), server)
+	v.attach(pod("friend"), friend)
+	v.attach(pod("stranger"), stranger)
 }
 
 // demoEnforced reports every deviation from the demo's policy.
@@ -67,7 +67,7 @@ func runAgent(t testing.TB, etcd, vppSocket string) *process {
 func startDemo(t testing.TB) (v *vpp, etcd string, a *process) {
 	t.Helper()
 	v = startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
-	v.plumbDemo()
+	v.attachDemo()
 	etcd = startEtcd(t)
 	store(t, etcd, demo)
 	a = runAgent(t, etcd, v.socket)
@@ -86,7 +86,7 @@ func TestAgentBlocksInterfacesOfUnknownPods(t *testing.T) {
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
 	etcd := startEtcd(t)
 	for ip, name := range map[string]string{server: "server", friend: "friend", stranger: "stranger"} {
-		v.plumbByName(etcd, pod(name), ip)
+		v.attachByName(etcd, pod(name), ip)
 	}
 	store(t, etcd, demo)
 	a := runAgent(t, etcd, v.socket)
@@ -96,7 +96,7 @@ func TestAgentBlocksInterfacesOfUnknownPods(t *testing.T) {
 	}
 
 	const late = "10.2.0.4"
-	v.plumbByName(etcd, pod("late"), late)
+	v.attachByName(etcd, pod("late"), late)
 	eventually(t, func() error {
 		if v.permits(friend, late, 80) || v.permits(late, friend, 80) {
 			return errors.New("the pod that is not known is open")
@@ -149,8 +149,8 @@ func TestAgentEnforcesEtcdStateOnVPPSocket(t *testing.T) {
 func TestAgentReportsPodWithoutInterface(t *testing.T) {
 	t.Parallel()
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
-	v.plumb(pod("friend"), friend)
-	v.plumb(pod("server"), server)
+	v.attach(pod("friend"), friend)
+	v.attach(pod("server"), server)
 	etcd := startEtcd(t)
 	store(t, etcd, demo+`---
 apiVersion: networking.k8s.io/v1
@@ -171,7 +171,7 @@ spec: {podSelector: {matchLabels: {app: stranger}}}
 	if out, _ := a.ctl("get", "status"); !strings.Contains(out, "not in sync: ") {
 		t.Errorf("status does not tell:\n%s", out)
 	}
-	v.plumb(pod("stranger"), stranger)
+	v.attach(pod("stranger"), stranger)
 	a.ready()
 	if v.permits(friend, stranger, 80) {
 		t.Error("the late pod is open")
@@ -181,7 +181,7 @@ spec: {podSelector: {matchLabels: {app: stranger}}}
 func TestAgentReportsEnforcementOfNodes(t *testing.T) {
 	t.Parallel()
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
-	v.plumbDemo()
+	v.attachDemo()
 	etcd := startEtcd(t)
 	store(t, etcd, demo)
 	a := startAgent(t, "run", "--node", "node-1", "--etcd-endpoints", etcd, "--vpp-socket", v.socket, "--status-interval", "100ms")

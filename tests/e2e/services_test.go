@@ -36,7 +36,7 @@ func TestServicesReachAnswersFromAPIServer(t *testing.T) {
 	holds(t, state, model.KindService)
 
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
-	v.plumbDemo()
+	v.attachDemo()
 	a := runAgent(t, etcd, v.socket)
 	a.ready()
 	eventually(t, v.demoEnforced)

@@ -67,7 +67,7 @@ func (s *site) node(endpoints ...string) {
 		endpoints = s.members.Endpoints()
 	}
 	s.vpp = startVPP(s.t, filepath.Join(socketDir(s.t), "vpp.sock"))
-	s.vpp.plumbDemo()
+	s.vpp.attachDemo()
 	s.agent = runAgent(s.t, strings.Join(endpoints, ","), s.vpp.socket)
 	s.agent.ready()
 	eventually(s.t, s.vpp.demoEnforced)

@@ -167,7 +167,7 @@ func TestStatePathRefusesTamperedFile(t *testing.T) {
 	t.Parallel()
 	socket, file := filepath.Join(socketDir(t), "vpp.sock"), filepath.Join(t.TempDir(), "state")
 	v := startVPP(t, socket)
-	v.plumbDemo()
+	v.attachDemo()
 	etcd, door := startEtcd(t), newGate(t)
 	door.open(etcd)
 	store(t, etcd, demo)
@@ -189,7 +189,7 @@ func TestStatePathRefusesTamperedFile(t *testing.T) {
 	} {
 		v.stop()
 		v = startVPP(t, socket)
-		v.plumbDemo()
+		v.attachDemo()
 		if err := os.WriteFile(file, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +204,7 @@ func TestStatePathRefusesTamperedFile(t *testing.T) {
 	}
 	v.stop()
 	v = startVPP(t, socket)
-	v.plumbDemo()
+	v.attachDemo()
 	a = run()
 	door.open(etcd)
 	a.ready()
@@ -225,7 +225,7 @@ func TestStatePathSurvivesFullDisk(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = unix.Unmount(disk, unix.MNT_DETACH) })
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
-	v.plumbDemo()
+	v.attachDemo()
 	etcd := startEtcd(t)
 	store(t, etcd, demo)
 	if err := os.WriteFile(filepath.Join(disk, "full"), make([]byte, 16<<10), 0o600); err == nil || !errors.Is(err, syscall.ENOSPC) {

@@ -23,7 +23,7 @@ func TestTraceFollowsChangeToDataplane(t *testing.T) {
 	k := startKSR(t, c.kubeconfig(c.address), "ksr-0", nil, "--embedded-etcd", "--etcd-dir", t.TempDir(), "--etcd-listen", "http://"+address, "--traces-endpoint", traces.Endpoint)
 	k.says(200, "ok: leads")
 	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
-	v.plumbDemo()
+	v.attachDemo()
 	a := startAgent(t, "run", "--node", "node-1", "--etcd-endpoints", address, "--vpp-socket", v.socket, "--traces-endpoint", traces.Endpoint)
 	a.ready()
 	eventually(t, v.demoEnforced)

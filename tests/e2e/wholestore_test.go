@@ -77,7 +77,7 @@ func TestStoreEmptiedKeepsRulesInKernel(t *testing.T) {
 func TestStoreEmptiedKeepsRulesInVPP(t *testing.T) {
 	t.Parallel()
 	v, file := startVPP(t, filepath.Join(socketDir(t), "vpp.sock")), filepath.Join(t.TempDir(), "state")
-	v.plumbDemo()
+	v.attachDemo()
 	full, empty := startEtcd(t), startEtcd(t)
 	store(t, full, demo)
 	run := func(etcd string) *process {

@@ -142,7 +142,7 @@ func TestKernelEnforcesWhileAgentsAreKilled(t *testing.T) {
 			}
 			talk.GoesOn("with the last agent")
 			if after := n.files(); fmt.Sprint(before) != fmt.Sprint(after) {
-				t.Errorf("starts that are told the same changed what is pinned from %v to %v", before, after)
+				t.Errorf("starts with the same state changed what is pinned from %v to %v", before, after)
 			}
 			n.Right(100, counts...)
 			store(t, n.etcd, strings.ReplaceAll(wires.Demo, "{app: friend}}}]", "{app: stranger}}}]"))
@@ -205,7 +205,7 @@ func TestVerdictsOfKernelAreFollowed(t *testing.T) {
 	eventually(t, func() error {
 		n.Can(false, "the stranger", "stranger", "server", "tcp", 4, 80)
 		if text = watch.Output(); text == "" {
-			return errors.New("nothing is told")
+			return errors.New("nothing is reported")
 		}
 		return nil
 	})
@@ -226,7 +226,7 @@ func TestVerdictsOfKernelAreFollowed(t *testing.T) {
 	table.Line(`deny +ingress +demo/stranger:\d+ -> demo/server:80 tcp +NetworkPolicy demo/server isolates ingress`)
 	table.Line(`permit +ingress +demo/friend:\d+ -> demo/server:80 tcp +NetworkPolicy demo/server ingress rule 0`)
 	if out := other.Output(); strings.Count(out, "\n") > 0 {
-		t.Errorf("verdicts of another policy are told of as that policy's:\n%s", out)
+		t.Errorf("verdicts of another policy are reported as that policy's:\n%s", out)
 	}
 
 	out, code := n.agent.ctl("get", "rules", "-o", "json")

@@ -1,4 +1,3 @@
-// Package embedding runs the agents that docs/guide/embedding.md shows.
 package embedding
 
 import (

@@ -53,10 +53,10 @@ func FuzzManifests(f *testing.F) {
 		}
 		r, changes := newRooms(t), resync(t, messages)
 		r.apply(changes)
-		told := r.recorder.Operations()
+		before := r.recorder.Operations()
 		neverMoreOpen(t, state, r.recorder, len(problems) == 0)
-		if r.apply(changes); r.recorder.Operations() != told {
-			t.Errorf("equal input makes %d operations", r.recorder.Operations()-told)
+		if r.apply(changes); r.recorder.Operations() != before {
+			t.Errorf("equal input makes %d operations", r.recorder.Operations()-before)
 		}
 	})
 }

@@ -1,5 +1,5 @@
-// Package guides runs the commands that docs/guide, docs/start and the README show, in a clone of
-// the project, and has the blocks of such a page.
+// Package guides tests that the commands shown in the README, docs/start and docs/guide work in a
+// clone of the project, and parses the code blocks of such a page.
 package guides
 
 import "strings"

@@ -79,7 +79,8 @@ var negative = map[string]string{
 	"sluice-agent bundle --config /etc/sluice/agent.yaml node-8.tgz": "node-8.tgz written",
 	"sluice-agent cleanup --all --xdp-pins /sys/fs/bpf/other":        "there is no folder with pins",
 
-	"sluice-agent check --node node-l --etcd-endpoints 10.0.0.1:2379 --vpp-socket /run/vpp/cli.sock": "^vpp socket        error",
+	"sluice-agent check --node node-l --etcd-endpoints 10.0.0.1:2379 --vpp-socket /run/vpp/cli.sock":              "^vpp socket        error",
+	"sluice-agent check --node node-1 --etcd-endpoints 10.0.0.1:2379 --renderers xdp --xdp-pins /run/sluice/pins": "^bpf file system  error",
 }
 
 // endless are the commands that run until they are interrupted, and what they print before.
@@ -243,6 +244,8 @@ func write(t *testing.T, dir, path string, blocks []Block) {
 	files := map[string]string{}
 	i := slices.IndexFunc(blocks, func(b Block) bool { return b.Mark == "yaml" })
 	switch path {
+	case "docs/guide/audit.md":
+		files["docs/examples/shop/50-shop-policies.yaml"] = blocks[i].Text
 	case "docs/guide/legacy.md":
 		files["legacy/first.yaml"] = blocks[i].Text
 	case "docs/guide/policy-tests.md":
@@ -306,7 +309,7 @@ matrix:
 
 // prelude has the functions of a script: stop ends the agent, start runs one until it enforces
 // policies, run runs a command to its end, which has a code, await does it until the code is 0, and
-// interrupt runs one until it has printed something.
+// interrupt runs one until it has printed something, and sends it one signal.
 const prelude = `
 export PATH="$PWD/bin:$PATH" failed=0 pid=
 stop() {
@@ -336,7 +339,7 @@ run() {
 }
 interrupt() {
   echo "+ $3"
-  timeout -k 1 60 bash -c "exec $3" > out.log 2>&1 & command=$!
+  timeout --foreground -k 1 60 bash -c "exec $3" > out.log 2>&1 & command=$!
   for _ in $(seq 300); do grep -q -e "$2" out.log && break; sleep 0.1; done
   kill -INT "$command"; wait "$command"; code=$?
   ended "$1" "$2"
@@ -360,9 +363,10 @@ type answer struct {
 	shown, file string
 }
 
-// measured are the parts of answers that differ each time: durations, rates and revisions, with the
-// spaces that align what follows.
-var measured = regexp.MustCompile(`(?:[0-9.]+(?:[nµm]s|s)\b|[0-9]+ probes/s|revision [0-9]+) *`)
+// measured are the parts of answers that differ each time: durations, rates, revisions, counters of
+// packets, the kernel, and the address of the page with its token. They end with the spaces that
+// align what follows.
+var measured = regexp.MustCompile(`(?m)(?:[0-9.]+(?:[nµm]s|s)\b|[0-9]+ probes/s|revision [0-9]+|[0-9]+ +[0-9]+$|^kernel +ok +\S+|:[0-9]+/ui/#token=\S+) *`)
 
 // makeRun is what "make run" does once it has built the programs.
 const makeRun = "bin/sluice-agent dev --manifests docs/examples/shop"
@@ -408,7 +412,7 @@ func scriptOf(path, page string) (script string, answers []answer) {
 					verb, want = "interrupt", prints
 				}
 				fmt.Fprintf(&b, "%s %d %s %s\n", verb, code, quoted(want), quoted(c))
-				if shown != "" && verb == "run" {
+				if shown != "" && verb != "await" {
 					a := answer{block.Line, shown, fmt.Sprint("answer", ran)}
 					fmt.Fprintf(&b, "cp out.log %s\n", a.file)
 					answers = append(answers, a)

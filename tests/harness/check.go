@@ -85,7 +85,7 @@ var checks = []struct {
 	{Established, examination.established},
 	{Verdict, examination.verdicts},
 	{Reply, examination.conversations},
-	{Desired, examination.told},
+	{Desired, examination.desired},
 	{Explained, examination.explained},
 	{Contract, examination.contract},
 	{Dangling, examination.dangling},
@@ -169,18 +169,18 @@ func (x examination) wrong(i Invariant, flow api.Flow) error {
 }
 
 // This invariant compares the desired state that renderers received with the specification.
-func (x examination) told(_ context.Context) error {
+func (x examination) desired(_ context.Context) error {
 	for _, flow := range x.state.Flows {
 		// A Recorder restricts its own pods only, so that all are asked.
 		allowed := !slices.ContainsFunc(x.Names(), func(name string) bool { return x.nodes[name].Desired.Verdict(flow) == api.Deny })
 		if allowed == x.state.Allowed(flow) {
 			continue
 		}
-		var told strings.Builder
+		var dump strings.Builder
 		for _, name := range x.Names() {
-			told.WriteString("node " + name + ":\n" + x.nodes[name].Desired.Dump())
+			dump.WriteString("node " + name + ":\n" + x.nodes[name].Desired.Dump())
 		}
-		return misjudged(Desired, flow, "%s\nthe specification:\n%s", told.String(), reason.Of(x.state.Oracle.Verdict(flow)))
+		return misjudged(Desired, flow, "%s\nthe specification:\n%s", dump.String(), reason.Of(x.state.Oracle.Verdict(flow)))
 	}
 	return nil
 }

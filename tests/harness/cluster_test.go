@@ -101,7 +101,7 @@ func newLying(prompt func()) (backends.Backend, error) {
 }
 
 // A change that the recorder of a node receives, but that the plugin did not send.
-func told(t *testing.T, n *harness.Node, change func(renderer.Txn)) {
+func render(t *testing.T, n *harness.Node, change func(renderer.Txn)) {
 	t.Helper()
 	txn := n.Desired.NewTxn(false)
 	change(txn)
@@ -121,14 +121,14 @@ func TestCheckNamesInvariant(t *testing.T) {
 	}{
 		harness.Explained: {backends.Kind{Name: "lying", New: newLying}, nil},
 		harness.Desired: {sound, func(n *harness.Node) {
-			told(t, n, func(txn renderer.Txn) {
+			render(t, n, func(txn renderer.Txn) {
 				for pod, cfg := range n.Desired.Pods() {
 					txn.Render(pod, renderer.PodConfig{IPs: cfg.IPs})
 				}
 			})
 		}},
 		harness.Contract: {sound, func(n *harness.Node) {
-			told(t, n, func(txn renderer.Txn) {
+			render(t, n, func(txn renderer.Txn) {
 				txn.UpdateSet(api.NodeSet+1, nil, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
 			})
 		}},

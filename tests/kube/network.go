@@ -72,7 +72,7 @@ func (n node) plug() error {
 		return err
 	}
 	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: n.name(), MasterIndex: bridge.Attrs().Index}, PeerName: "eth0", PeerNamespace: netlink.NsFd(inner)}
-	if err := outside.LinkAdd(pair); err != nil {
+	if err := addPair(outside, pair); err != nil {
 		return err
 	}
 	eth0, err := inside.LinkByName("eth0")
@@ -93,6 +93,18 @@ func (n node) plug() error {
 		return err
 	}
 	return n.plugVPP(outside, inside, bridge, netlink.NsFd(inner))
+}
+
+// addPair makes a pair of links. It removes one of the same name, which is left while the kernel has
+// not removed the network of a node that was turned off.
+func addPair(h *netlink.Handle, pair *netlink.Veth) error {
+	if old, err := h.LinkByName(pair.Name); err == nil {
+		// The kernel may be faster.
+		if err := h.LinkDel(old); err != nil && !errors.Is(err, unix.ENODEV) {
+			return err
+		}
+	}
+	return h.LinkAdd(pair)
 }
 
 // podsAt returns the router to the pods of a node.

@@ -118,7 +118,7 @@ func (n node) plugVPP(outside, inside *netlink.Handle, bridge netlink.Link, inne
 		{inside, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nodeLink}, PeerName: hostLink}},
 	}
 	for _, p := range pairs {
-		if err := p.in.LinkAdd(p.end); err != nil {
+		if err := addPair(p.in, p.end); err != nil {
 			return err
 		}
 		if err := p.in.LinkSetUp(p.end); err != nil {

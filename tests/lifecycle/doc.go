@@ -6,7 +6,7 @@
 // # What is asked
 //
 // Pods at one bridge talk all the time, by frames from raw sockets that are older than their
-// interfaces (talker). After ADD has returned, no frame of a denied pod may arrive: no process of a
+// interfaces (sender). After ADD has returned, no frame of a denied pod may arrive: no process of a
 // pod runs before that. Earlier frames are logged. Frames of permitted pods must arrive again after
 // every event.
 //

@@ -169,7 +169,7 @@ func TestLifeOfRecreatedVeth(t *testing.T) {
 		s.Must(err)
 		s.at(func() error { return wires.Unplug(int(e.Index)) })
 		r := s.pods[name]
-		r.talker.added.Store(false)
+		r.sender.added.Store(false)
 		s.Must(s.del(r.rt))
 		s.Must(s.addTalking(r))
 		s.Must(s.isEnforced(name))

@@ -37,7 +37,7 @@ type resident struct {
 	name   string
 	ns     netns.NsHandle
 	rt     *libcni.RuntimeConf
-	talker *talker
+	sender *sender
 }
 
 // newStreet returns one without an agent, whose state has some pods. The API knows no address of
@@ -127,10 +127,10 @@ func (s *street) sandboxOf(name string) *resident {
 }
 
 func (s *street) close(r *resident) {
-	if r.talker != nil {
-		r.talker.stop()
+	if r.sender != nil {
+		r.sender.stop()
 	}
-	r.talker = nil
+	r.sender = nil
 	if r.ns.IsOpen() {
 		_ = r.ns.Close() // nothing is lost
 	}
@@ -141,7 +141,7 @@ func (s *street) born(name string) error {
 	s.T.Helper()
 	r := s.sandboxOf(name)
 	var err error
-	r.talker, err = startTalker(r.ns, name, strings.HasPrefix(name, "shut"))
+	r.sender, err = startSender(r.ns, name, strings.HasPrefix(name, "shut"))
 	s.Must(err)
 	s.pods[name] = r
 	err = s.addTalking(r)
@@ -163,9 +163,9 @@ func (s *street) addTalking(r *resident) error {
 	}
 	for _, ip := range res.IPs {
 		a, _ := netip.AddrFromSlice(ip.Address.IP.To4())
-		r.talker.addr.Store(&a)
+		r.sender.addr.Store(&a)
 	}
-	r.talker.added.Store(true)
+	r.sender.added.Store(true)
 	return nil
 }
 

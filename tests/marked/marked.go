@@ -1,5 +1,5 @@
-// Package marked adds the completeness marker for tests that write keys to a store by hand. Tests
-// of the completeness marker itself do not use it.
+// Package marked adds the completeness marker, without which agents reject the state in etcd, for
+// tests that write keys by hand. Tests of the completeness marker itself do not use it.
 package marked
 
 import (

@@ -145,8 +145,8 @@ func checkFates(t *testing.T, r *runner) {
 		in("sum/sum.go", "dies", "func() int { done := make(chan int); go func() { panic(a) }(); return <-done }()"),
 		in("other/other.go", "elsewhere", "return 3"),
 	}
-	var told []string
-	r.Progress = func(done, all int, x Result) { told = append(told, x.Fault) }
+	var reported []string
+	r.Progress = func(done, all int, x Result) { reported = append(reported, x.Fault) }
 	results, err := r.run(t.Context(), faults)
 	if err != nil {
 		t.Fatal(err)
@@ -174,8 +174,8 @@ func checkFates(t *testing.T, r *runner) {
 			t.Errorf("%s is caught by %+v", got.Fault, got.By[0])
 		}
 	}
-	if len(told) != len(faults) {
-		t.Errorf("told of %v", told)
+	if len(reported) != len(faults) {
+		t.Errorf("reported %v", reported)
 	}
 	report := newReport(results, []string{"quick", "slow", "sum"}, 1)
 	if report.missed() != 3 || report.Areas[0].Faults != len(faults) {

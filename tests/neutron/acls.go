@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -69,7 +68,6 @@ func (a acl) String() string {
 func startTranslator() (*translator, error) {
 	t := &translator{cmd: exec.Command("/usr/bin/python3", "-c", translation)}
 	t.cmd.Stderr = os.Stderr
-	t.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var err error
 	if t.in, err = t.cmd.StdinPipe(); err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 // OVN are the databases of an OVN and its northd, without a chassis.
 type OVN struct {
 	NB, SB string // connections of clients
+	socket string // of SB
 }
 
 // startOVN starts the two databases and northd.
@@ -36,7 +37,7 @@ func (s *Server) startOVN(ctx context.Context) (*OVN, error) {
 		if err != nil {
 			return nil, err
 		}
-		*db.at = fmt.Sprintf("tcp:127.0.0.1:%d", port)
+		*db.at, o.socket = fmt.Sprintf("tcp:127.0.0.1:%d", port), socket
 		if err := until(ctx, "ovsdb-server", func() error { _, err := os.Stat(socket); return err }); err != nil {
 			return nil, err
 		}

@@ -198,7 +198,7 @@ func (s *Server) start(ctx context.Context, name string, args ...string) error {
 	defer out.Close() //nolint:errcheck // the process has its own
 	c := exec.CommandContext(context.WithoutCancel(ctx), name, args...)
 	c.Stdout, c.Stderr, c.Dir = out, out, s.dir
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // no Pdeathsig: threads end with wires.Inside
 	if err := c.Start(); err != nil {
 		return err
 	}

@@ -16,8 +16,8 @@ import (
 
 // operations is how much one node has done.
 type operations struct {
-	told  int // changes that its renderers received
-	stack int // changes in its dataplane
+	received int // changes that its renderers received
+	stack    int // changes in its dataplane
 }
 
 // inspection are the commands that look into nodes.
@@ -39,7 +39,7 @@ func (i inspection) operations(_ context.Context, c command) (string, error) {
 	var out []string
 	for _, name := range i.subject.running.Names() {
 		n := i.subject.running.Node(name)
-		now, before := n.Desired.Operations(), &i.log.of(name).told
+		now, before := n.Desired.Operations(), &i.log.of(name).received
 		if kind != "" {
 			now, before = n.Backend.Operations(), &i.log.of(name).stack
 		}

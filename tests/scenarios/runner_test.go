@@ -240,7 +240,7 @@ func (r *runner) restart(ctx context.Context, c command) (string, error) {
 		return "", err
 	}
 	r.world = next
-	r.log.of(name).told = r.subject.running.Node(name).Desired.Operations() // its Recorder is a new one
+	r.log.of(name).received = r.subject.running.Node(name).Desired.Operations() // its Recorder is a new one
 	out, err := r.checked(ctx)
 	if err == nil && lines == nil {
 		out = count(n)

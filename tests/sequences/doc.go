@@ -1,5 +1,5 @@
-// Package sequences brings running clusters through lists of states, on every path that can lead to
-// them, and examines the cluster after each event.
+// Package sequences drives running clusters from state to state by reordered, split, repeated and
+// resynced changes and by restarts, and checks invariants after each event.
 //
 //	lists -> renderertest.Expanders -> events -> fleet over every kind of dataplane -> harness.Check
 //

@@ -146,5 +146,5 @@ func (r *runner) tell(ctx context.Context, e event) error {
 			return fmt.Errorf("restart: %w", err)
 		}
 	}
-	return r.fleet.Apply(ctx, told(e))
+	return r.fleet.Apply(ctx, changesOf(e))
 }

@@ -124,7 +124,7 @@ func digestOf(m moment) string {
 }
 
 // The changes of an event as nodes receive them, in its order.
-func told(e event) model.Changes {
+func changesOf(e event) model.Changes {
 	c := model.Changes{Resync: e.Resync}
 	for _, d := range e.Deltas {
 		switch {

@@ -33,7 +33,7 @@ type bench struct {
 // newBench starts VPP and gives it the interfaces, but nothing to enforce.
 func newBench(b *testing.B, s shape) *bench {
 	b.Helper()
-	x := &bench{lab: &lab{Plumbing: vpptest.Plumb(vpptest.Launch(b)), tb: b}, b: b, world: worldOf(s.state())}
+	x := &bench{lab: &lab{Network: vpptest.NewNetwork(vpptest.Launch(b)), tb: b}, b: b, world: worldOf(s.state())}
 	x.in = x.world.resync()
 	x.twin = startNode(b, measuredNode, acl.Options{})
 	x.tell(x.twin, x.in)
@@ -255,7 +255,7 @@ func BenchmarkVPPRestart(b *testing.B) {
 			x.Stop()
 			x.Start()
 			b.StartTimer()
-			x.replumb()
+			x.reattach()
 			x.Grow(x.twin.Switch)
 			there := time.Now()
 			vpptest.Eventually(b, "everything to be enforced", x.enforced)
@@ -288,12 +288,12 @@ func (x *bench) enforced() bool {
 // reboot starts VPP anew and gives it the interfaces again.
 func (x *bench) reboot() {
 	x.Start()
-	x.replumb()
+	x.reattach()
 	x.Grow(x.twin.Switch)
 }
 
-// replumb prepares a VPP that was started anew.
-func (x *bench) replumb() { x.Plumbing = vpptest.Plumb(x.Process) }
+// reattach prepares a VPP that was started anew.
+func (x *bench) reattach() { x.Network = vpptest.NewNetwork(x.Process) }
 
 // indexed is what VPP holds with the indexes that it has chosen.
 func (x *bench) indexed() string {

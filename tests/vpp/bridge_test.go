@@ -15,7 +15,7 @@ import (
 // bridge is a bridge domain with two pods, and the rest of the world behind the domain's
 // own interface.
 type bridge struct {
-	*vpptest.Plumbing
+	*vpptest.Network
 	web, db   api.PodID
 	addresses map[api.PodID]netip.Addr
 	macs      map[api.PodID]vpptest.MAC
@@ -24,8 +24,8 @@ type bridge struct {
 
 func newBridge(t *testing.T) bridge {
 	b := bridge{
-		Plumbing: vpptest.Plumb(vpptest.Launch(t)),
-		web:      api.PodID{Namespace: "shop", Name: "web"}, db: api.PodID{Namespace: "shop", Name: "db"},
+		Network: vpptest.NewNetwork(vpptest.Launch(t)),
+		web:     api.PodID{Namespace: "shop", Name: "web"}, db: api.PodID{Namespace: "shop", Name: "db"},
 		bvi: vpptest.MAC{2, 0, 0, 0, 1, 1},
 	}
 	b.addresses = map[api.PodID]netip.Addr{b.web: netip.MustParseAddr("10.9.0.2"), b.db: netip.MustParseAddr("10.9.0.3")}

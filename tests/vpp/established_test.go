@@ -13,7 +13,7 @@ import (
 // TestVPPKeepsEstablishedFlows tightens a policy of a cluster that wants open flows to
 // live until they end.
 func TestVPPKeepsEstablishedFlows(t *testing.T) {
-	l := newLabWith(t, vpptest.Plumb(vpptest.Launch(t)), "node-1", acl.Options{Flows: acl.Flows{Established: acl.Keep}})
+	l := newLabWith(t, vpptest.NewNetwork(vpptest.Launch(t)), "node-1", acl.Options{Flows: acl.Flows{Established: acl.Keep}})
 	w := shop(t)
 	l.apply(w.resync())
 	f, other := l.tcp("10.10.1.10", "10.10.1.20", 8081), l.tcp("10.10.1.11", "10.10.1.20", 8081)
@@ -38,7 +38,7 @@ func TestVPPKeepsEstablishedFlows(t *testing.T) {
 // TestVPPGrace restarts VPP beneath open flows.
 func TestVPPGrace(t *testing.T) {
 	const grace = 20 * time.Second
-	l := newLabWith(t, vpptest.Plumb(vpptest.Launch(t)), "node-1", acl.Options{Flows: acl.Flows{Grace: grace}})
+	l := newLabWith(t, vpptest.NewNetwork(vpptest.Launch(t)), "node-1", acl.Options{Flows: acl.Flows{Grace: grace}})
 	w := shop(t)
 	l.apply(w.resync())
 	out, in := l.tcp("10.10.1.40", "203.0.113.10", 443), l.tcp("198.51.100.7", "10.10.0.10", 8443)
@@ -49,7 +49,7 @@ func TestVPPGrace(t *testing.T) {
 	}
 	l.Stop()
 	l.Start()
-	*l.Plumbing = *vpptest.Plumb(l.Process)
+	*l.Network = *vpptest.NewNetwork(l.Process)
 	l.Grow(l.twin.Switch)
 	want := embedded(t, l.twin.Switch)
 	vpptest.Eventually(t, "everything to be enforced", func() bool {

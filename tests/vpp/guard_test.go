@@ -144,7 +144,7 @@ func TestVPPFirstPolicyKeepsFlowsOfPod(t *testing.T) {
 	g.render(nil, nil)
 	flows := map[bool]tcpFlow{}
 	for _, six := range []bool{false, true} {
-		f := (&lab{Plumbing: g.Plumbing}).tcp(podAddress[six].String(), worldAddress[six].String(), 443)
+		f := (&lab{Network: g.Network}).tcp(podAddress[six].String(), worldAddress[six].String(), 443)
 		if flows[six] = f; !f.opens() || !f.lives() {
 			t.Fatal("a connection does not open")
 		}

@@ -12,8 +12,8 @@ import (
 
 // TestVPPHits counts what policies decided, while tables are replaced.
 func TestVPPHits(t *testing.T) {
-	p := vpptest.Plumb(vpptest.Launch(t))
-	l := &lab{Plumbing: p, tb: t}
+	p := vpptest.NewNetwork(vpptest.Launch(t))
+	l := &lab{Network: p, tb: t}
 	l.real = startNode(t, "node-1", acl.Options{Socket: p.Socket(), Stats: acl.Stats{Socket: p.StatsSocket()}})
 	l.twin = startNode(t, "node-1", acl.Options{})
 	w := shop(t)

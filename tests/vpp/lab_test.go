@@ -15,7 +15,7 @@ import (
 
 // lab is one node twice: with a VPP of its own, and embedded.
 type lab struct {
-	*vpptest.Plumbing
+	*vpptest.Network
 	tb         testing.TB
 	real, twin half
 	revision   int64
@@ -31,15 +31,15 @@ type half struct {
 
 // newLab starts both halves on a VPP. The real half ends with the test, or earlier
 // when another one is wanted on the same VPP.
-func newLab(tb testing.TB, p *vpptest.Plumbing, name string) *lab {
+func newLab(tb testing.TB, p *vpptest.Network, name string) *lab {
 	tb.Helper()
 	return newLabWith(tb, p, name, acl.Options{})
 }
 
 // newLabWith is newLab with settings, for both halves.
-func newLabWith(tb testing.TB, p *vpptest.Plumbing, name string, o acl.Options) *lab {
+func newLabWith(tb testing.TB, p *vpptest.Network, name string, o acl.Options) *lab {
 	tb.Helper()
-	l := &lab{Plumbing: p, tb: tb, twin: startNode(tb, name, o)}
+	l := &lab{Network: p, tb: tb, twin: startNode(tb, name, o)}
 	o.Socket = p.Socket()
 	l.real = startNode(tb, name, o)
 	return l

@@ -13,7 +13,7 @@ import (
 // TestVPPAddressTranslation has VPP give pods another source where they leave the node:
 // behind the ACLs of the uplink policy is enforced, ahead of them it is refused.
 func TestVPPAddressTranslation(t *testing.T) {
-	l := newLab(t, vpptest.Plumb(vpptest.Launch(t, "nat_plugin.so", "nat44_ei_plugin.so")), "node-1")
+	l := newLab(t, vpptest.NewNetwork(vpptest.Launch(t, "nat_plugin.so", "nat44_ei_plugin.so")), "node-1")
 	w := shop(t)
 	uplink := l.Links[acl.UplinkTag].Name
 	permitted, denied := l.tcp("10.10.1.40", "203.0.113.10", 443), l.tcp("10.10.1.40", "203.0.113.10", 444)
@@ -57,7 +57,7 @@ func TestVPPAddressTranslation(t *testing.T) {
 // TestVPPSplit makes VPP translate the source of pods' packets on input, so that only the ACLs of
 // the pod's own interface see the sender. Established flows continue.
 func TestVPPSplit(t *testing.T) {
-	p := vpptest.Plumb(vpptest.Launch(t, "nat_plugin.so"))
+	p := vpptest.NewNetwork(vpptest.Launch(t, "nat_plugin.so"))
 	l := newLabWith(t, p, "node-1", acl.Options{Orientation: acl.Split, Flows: acl.Flows{Established: acl.Keep}})
 	w := shop(t)
 	l.apply(w.resync())

@@ -46,17 +46,17 @@ const podTag = "sluice/pod/test/pod"
 
 // onVPP is a VPP as a plane.
 type onVPP struct {
-	*vpptest.Plumbing
+	*vpptest.Network
 	mark uint32
 }
 
 func newOnVPP(v *vpptest.Process) *onVPP {
-	p := vpptest.Plumb(v)
+	p := vpptest.NewNetwork(v)
 	p.Add(podTag)
 	for _, a := range podAddress {
 		p.Route(a, podTag)
 	}
-	return &onVPP{Plumbing: p}
+	return &onVPP{Network: p}
 }
 
 func (v *onVPP) conn() govpp.Connection { return v.Conn }

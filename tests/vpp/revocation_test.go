@@ -62,7 +62,7 @@ func moved(w world, namespace, name string, d api.Direction) world {
 // new policy, connections that are still permitted stay open, and those that are permitted again
 // resume.
 func TestVPPRevocation(t *testing.T) {
-	l := newLab(t, vpptest.Plumb(vpptest.Launch(t)), "node-1")
+	l := newLab(t, vpptest.NewNetwork(vpptest.Launch(t)), "node-1")
 	w := shop(t)
 	l.apply(w.resync())
 	for _, tt := range []struct {

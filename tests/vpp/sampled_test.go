@@ -34,8 +34,8 @@ func (b *begun) Counters() *renderer.State {
 // TestVPPVerdicts sends packets of the shop, with and without traces. Without them, rules say how
 // many packets they decided; with them, most packets are named.
 func TestVPPVerdicts(t *testing.T) {
-	p := vpptest.Plumb(vpptest.Launch(t))
-	l := &lab{Plumbing: p, tb: t}
+	p := vpptest.NewNetwork(vpptest.Launch(t))
+	l := &lab{Network: p, tb: t}
 	l.real = startNode(t, "node-1", acl.Options{Socket: p.Socket(), Stats: acl.Stats{Socket: p.StatsSocket()}})
 	l.twin = startNode(t, "node-1", acl.Options{})
 	l.apply(shop(t).resync())

@@ -194,7 +194,7 @@ func TestVPPSessionRulesAreReadBack(t *testing.T) {
 	again := openRules(t, rules.Options{Socket: v.Socket()})
 	tell(t, again, sends, gets)
 	if after := dumpRules(t, socketclient.NewVppClient(v.Socket())); !slices.Equal(before, after) {
-		t.Errorf("a new renderer that is told the same changes\n%s\nto\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+		t.Errorf("a new renderer with the same state changes\n%s\nto\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
 	}
 }
 

@@ -63,7 +63,7 @@ var shopSteps = []struct {
 // to VPP, and compares with the embedded dataplane what VPP holds, and with the oracle
 // what VPP does with every packet that could matter.
 func TestVPPShop(t *testing.T) {
-	l := newLab(t, vpptest.Plumb(vpptest.Launch(t)), "node-1")
+	l := newLab(t, vpptest.NewNetwork(vpptest.Launch(t)), "node-1")
 	t.Logf("tested with vpp %s", l.Version())
 	start, w, before, sent := shop(t), shop(t), world{}, 0
 	for i, step := range shopSteps {
@@ -83,7 +83,7 @@ func TestVPPShop(t *testing.T) {
 // TestVPPInterfaceComesLater renders a pod before it has an interface: its packets must wait, and
 // those of other pods must not.
 func TestVPPInterfaceComesLater(t *testing.T) {
-	p := vpptest.Plumb(vpptest.Launch(t))
+	p := vpptest.NewNetwork(vpptest.Launch(t))
 	l := newLab(t, p, "node-1")
 	l.apply(shop(t).resync())
 	w := shop(t)
@@ -120,7 +120,7 @@ func TestVPPInterfaceComesLater(t *testing.T) {
 // must stay as it is, also as long as the new half knows nothing: the store may be
 // away for long.
 func TestVPPKeepsInstalledRules(t *testing.T) {
-	l := newLab(t, vpptest.Plumb(vpptest.Launch(t)), "node-1")
+	l := newLab(t, vpptest.NewNetwork(vpptest.Launch(t)), "node-1")
 	l.apply(shop(t).resync())
 	before := l.CLI("show acl-plugin acl")
 	same := func(t *testing.T) {
@@ -142,6 +142,6 @@ func TestVPPKeepsInstalledRules(t *testing.T) {
 	}
 	t.Run("while the agent knows no state", same)
 	l.apply(shop(t).resync())
-	t.Run("when the agent is told the same state", same)
+	t.Run("when the agent receives the same state", same)
 	l.compare(t)
 }

@@ -131,7 +131,7 @@ func TestVPPRandomClusters(t *testing.T) {
 	if testing.Short() {
 		clusters = 3
 	}
-	p := vpptest.Plumb(vpptest.Launch(t))
+	p := vpptest.NewNetwork(vpptest.Launch(t))
 	var total tally
 	for seed := range clusters {
 		l := newLab(t, p, "node-0")
@@ -169,7 +169,7 @@ func TestVPPSCTP(t *testing.T) {
 	w.put(out)
 	for name, forward := range map[string]bool{"to the larger address": true, "to the smaller address": false} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t, vpptest.Plumb(vpptest.Launch(t)), "node-1")
+			l := newLab(t, vpptest.NewNetwork(vpptest.Launch(t)), "node-1")
 			l.apply(w.resync())
 			var packets []vpptest.Packet
 			var flows []api.Flow

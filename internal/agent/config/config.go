@@ -3,7 +3,7 @@
 // section and nowhere else.
 //
 // Each setting is a flag, an environment variable (--api-socket is SLUICE_API_SOCKET) and a key in
-// the file of --config; a flag wins over the environment, that over the file, that over the
+// the file of --config. A flag wins over the environment, that over the file, that over the
 // default.
 //
 // # Invariants

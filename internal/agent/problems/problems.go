@@ -1,5 +1,5 @@
-// Package problems collects the current problems of objects for the log and the debug API, without
-// those that only follow from another problem.
+// Package problems merges the problems of manifests, of stored values and of objects in force, and
+// drops those that another problem explains.
 package problems
 
 import (

@@ -108,7 +108,7 @@ func collected(t *testing.T, s *Hub, q view.Watch) (out []view.PacketVerdict, er
 	return out, err
 }
 
-func TestVerdictsOfBeforeAreToldFirst(t *testing.T) {
+func TestHistoryComesBeforeNewVerdicts(t *testing.T) {
 	kernel := newScripted()
 	c := configOf(kernel)
 	c.Keep, c.Places = Denied, 100

@@ -66,7 +66,7 @@ const (
 const retryInterval = 10 * time.Second
 
 var (
-	errNobodyTells    = errors.New("no dataplane of this agent reports verdicts of packets: the kernel (unless --xdp-events is 0), VPP and the embedded dataplane do")
+	errNoReporter     = errors.New("no dataplane of this agent reports verdicts of packets: the kernel (unless --xdp-events is 0), VPP and the embedded dataplane do")
 	errEnded          = errors.New("the agent ends")
 	errBroken         = errors.New("verdicts of packets cannot be read any more; policy is still enforced. Watch again, and restart the agent if it happens again")
 	errTooManyClients = fmt.Errorf("too many clients watch: the limit is %d", maxSubscribers)
@@ -110,7 +110,7 @@ func (s *Hub) keeps(w Wanted) error {
 // join adds a subscriber, and leave removes it. kept are the verdicts before those of its queue.
 func (s *Hub) join(f filter) (l *subscriber, kept []*record, leave func(), err error) {
 	if len(s.config.Sources) == 0 {
-		return nil, nil, nil, errNobodyTells
+		return nil, nil, nil, errNoReporter
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +135,7 @@ func (s *Hub) join(f filter) (l *subscriber, kept []*record, leave func(), err e
 // past returns the verdicts that are kept and pass.
 func (s *Hub) past(f *filter) ([]*record, error) {
 	if len(s.config.Sources) == 0 {
-		return nil, errNobodyTells
+		return nil, errNoReporter
 	}
 	if err := s.keeps(f.needs()); err != nil {
 		return nil, err

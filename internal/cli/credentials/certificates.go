@@ -1,4 +1,5 @@
-// Package credentials generates the certificates, roles and users of etcd and its clients.
+// Package credentials generates TLS certificates for etcd and its clients as Kubernetes Secrets,
+// and the etcdctl commands that create users and roles.
 package credentials
 
 import (

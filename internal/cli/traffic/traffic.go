@@ -19,9 +19,9 @@ type Agent interface {
 	Get(ctx context.Context, path string, out any) error
 	// Post asks a question in JSON, and decodes the answer.
 	Post(ctx context.Context, path string, in, out any) error
-	// Stream asks a question whose answers come as long as they are wanted: until f returns an
-	// error, which is returned, or the agent ends the answer, which is nil if last is set. It calls
-	// begun once answers may come.
+	// Stream asks a question whose answers come as long as they are wanted. It ends when f returns
+	// an error, which is returned, or when the agent ends the answer, which is nil if last is set.
+	// It calls begun once answers may come.
 	Stream(ctx context.Context, path string, question any, last bool, begun func(), f func(json.RawMessage) error) error
 	// IsGone reports whether an error is that of an agent that does not run, or has ended.
 	IsGone(err error) bool

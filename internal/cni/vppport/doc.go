@@ -1,4 +1,4 @@
-// Package vppport creates and removes pods' interfaces in VPP, for one command of a CNI plugin.
+// Package vppport creates and deletes pods' interfaces in VPP during one command of a CNI plugin.
 //
 //	internal/cni -> Client -> GoVPP -> VPP's API socket
 //

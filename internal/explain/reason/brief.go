@@ -91,7 +91,8 @@ func failed(terms []oracle.TermEval) string {
 }
 
 // Fix returns the smallest change that would allow a flow that is denied, a line for each part of
-// it, and whom to ask first where administrators deny it; none for a flow that is allowed.
+// it. It adds whom to ask first where administrators deny it. It returns none for a flow that is
+// allowed.
 func (v Verdict) Fix() (out []string) {
 	if v.Allowed {
 		return nil

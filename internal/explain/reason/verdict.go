@@ -40,9 +40,9 @@ func Of(v oracle.Verdict) Verdict {
 	return out
 }
 
-// Explain asks an oracle about the first packet between two endpoints, and returns the
-// verdict with its reasons, with what would be without each admin rule that
-// decides, and with the changes that would turn it around.
+// Explain asks an oracle about the first packet between two endpoints, and returns the verdict with
+// its reasons. It adds what would be without each admin rule that decides, and the changes that
+// would reverse the verdict.
 func Explain(o *oracle.Oracle, src, dst oracle.Endpoint, protocol api.Protocol, dstPort uint16) Verdict {
 	v := Of(o.VerdictPods(src, dst, protocol, dstPort))
 	for _, d := range []*oracle.DirectionVerdict{&v.Egress, &v.Ingress} {

@@ -15,9 +15,9 @@ import (
 // lists, or of an Object that holds one. It does not modify the object.
 //
 // A nil message means that the object is rejected; the Problems explain why. With a message, each
-// Problem names an invalid field, which is either left out (an address of a pod), or kept so that
-// it matches nothing (a peer or a port of a policy), or, in a rule of a cluster-scoped policy that
-// does not allow, makes the rule deny everything. The Problems have the Source of an Object.
+// Problem names an invalid field. The field is either left out (an address of a pod), or kept so
+// that it matches nothing (a peer or a port of a policy). In a rule of a cluster-scoped policy that
+// does not allow, it makes the rule deny everything. The Problems have the Source of an Object.
 func ToModel(obj any) (proto.Message, []api.Problem) {
 	if o, ok := obj.(kinds.Object); ok {
 		msg, problems := ToModel(o.Object)

@@ -18,11 +18,11 @@ type Object struct {
 	// Source is the file, with the number of the document or item if there are several.
 	Source string
 	// Object is a *Node, *Namespace, *Pod, *Service or *Endpoints of k8s.io/api/core/v1, an
-	// *EndpointSlice of k8s.io/api/discovery/v1, a *NetworkPolicy of k8s.io/api/networking/v1, an
-	// *AdminNetworkPolicy or *BaselineAdminNetworkPolicy of
+	// *EndpointSlice of k8s.io/api/discovery/v1, or a *NetworkPolicy of k8s.io/api/networking/v1.
+	// Or it is an *AdminNetworkPolicy or *BaselineAdminNetworkPolicy of
 	// sigs.k8s.io/network-policy-api/apis/v1alpha1, or a *ClusterNetworkPolicy of v1alpha2 in the
-	// same module; before legacy.Modernise also a *legacy.Policy. It is not modified after it was
-	// handed over.
+	// same module. Before legacy.Modernise it may also be a *legacy.Policy. It is not modified
+	// after it was handed over.
 	Object any
 }
 

@@ -18,15 +18,15 @@ import (
 )
 
 // sink records the changes that it receives, as text.
-type sink struct{ told []string }
+type sink struct{ received []string }
 
 func (s *sink) Put(v proto.Message) error {
 	id, err := model.IDOf(v)
-	s.told = append(s.told, "put "+id.String())
+	s.received = append(s.received, "put "+id.String())
 	return err
 }
 
-func (s *sink) Delete(id model.ID) { s.told = append(s.told, "delete "+id.String()) }
+func (s *sink) Delete(id model.ID) { s.received = append(s.received, "delete "+id.String()) }
 
 func (s *sink) Replace(kind model.Kind, values []proto.Message, keep []model.ID) error {
 	text := "replace " + kind.String() + ":"
@@ -40,16 +40,16 @@ func (s *sink) Replace(kind model.Kind, values []proto.Message, keep []model.ID)
 	for _, id := range keep {
 		text += " (" + id.Name + " stays)"
 	}
-	s.told = append(s.told, text)
+	s.received = append(s.received, text)
 	return nil
 }
 
 func (s *sink) want(t *testing.T, want ...string) {
 	t.Helper()
-	if !slices.Equal(s.told, want) {
-		t.Errorf("the sink was told %q, want %q", s.told, want)
+	if !slices.Equal(s.received, want) {
+		t.Errorf("the sink received %q, want %q", s.received, want)
 	}
-	s.told = nil
+	s.received = nil
 }
 
 // newPassThroughStore returns the store of a kind, what its sink receives, and the problems.

@@ -43,7 +43,7 @@ type Modern struct {
 // cluster. It removes the annotation from namespaces; other objects stay unchanged. It does not
 // modify the input, in which each ID must be unique.
 //
-// For clusters before 1.7, it follows the proposal of NetworkPolicy (its is_traffic_allowed): a
+// For clusters before 1.7, it follows the proposal of NetworkPolicy (its is_traffic_allowed). A
 // namespace with the annotation gets a policy that isolates every pod for ingress, and its legacy
 // policies allow. In a namespace without the annotation legacy policies had no effect: they are
 // dropped. A rule with an empty list of ports or peers matched nothing and is dropped.

@@ -92,8 +92,8 @@ func NewMirror(prefix string, kinds []model.Kind, log *slog.Logger) *Mirror {
 // source changed it. Call it before Run.
 func (m *Mirror) OnWritten(f func(time.Duration)) { m.delays = f }
 
-// OnBatch registers f, which is called for every batch of objects that was written or deleted, with
-// their number and the time since when the source wanted the first of them. It must be called
+// OnBatch registers f, which is called for every batch of objects that was written or deleted. It
+// gets their number, and the time since when the source wanted the first of them. It must be called
 // before Run.
 func (m *Mirror) OnBatch(f func(objects int, since time.Time)) { m.wrote = f }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // Decoder decodes JSON trees into Kubernetes types, as an API server with strict field validation
-// does: it compares names case-sensitively, rejects unknown fields and wrong types, and reports the
+// does. It compares names case-sensitively, rejects unknown fields and wrong types, and reports the
 // path of the field. The standard decoder does none of these.
 //
 // The trees hold map[string]any, []any, json.Number, string, bool and nil.

@@ -13,7 +13,7 @@ import (
 const MaxYAML = 32 << 20
 
 // YAMLToJSON converts one YAML document as strictly as manifests are read: it rejects duplicate
-// keys. It also rejects a document of more than 32 MiB before or after its aliases are expanded: a
+// keys. It also rejects a document of more than 32 MiB before or after its aliases are expanded. A
 // text of 80 KB that refers to another of 20 KB twenty thousand times would yield 400 MB of JSON.
 func YAMLToJSON(text []byte) ([]byte, error) {
 	if len(text) > MaxYAML {

@@ -1,5 +1,5 @@
-// Package prefixes computes with IP prefixes. All prefixes are masked. Where a function requires
-// sorted lists, Compare defines the order. The package is pure.
+// Package prefixes compares, aggregates, splits and joins IP prefixes. All prefixes are masked.
+// Where a function requires sorted lists, Compare defines the order. The package is pure.
 package prefixes
 
 import (

@@ -1,6 +1,6 @@
-// Package bpf has the kernel program of the XDP renderer: a classifier that reads the policy map
-// of package compile, with an entry point for every place where the kernel can call it, and the
-// Go types of its maps.
+// Package bpf has the kernel program of the XDP renderer, and the Go types of its maps. The program
+// is a classifier that reads the policy map of package compile. It has an entry point for every
+// place where the kernel can call it.
 //
 // # Place in the flow
 //

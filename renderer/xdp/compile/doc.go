@@ -1,6 +1,5 @@
-// Package compile turns the rule lists of pods and the members of address sets into the policy
-// map: flat memory in which a program finds the verdict about a packet with a constant number of
-// loads.
+// Package compile turns the rule lists of pods and the members of address sets into the policy map.
+// In this flat memory a program finds the verdict about a packet with a constant number of loads.
 //
 // # Place in the flow
 //
@@ -10,12 +9,12 @@
 //
 // # The policy map
 //
-// A cell is a word that encodes a total function of a 16-bit key: a leaf, a sorted list of up to 8
-// or up to 32 runs, or a node with 256 cells for the high byte, whose cells may be nodes for the
-// low byte. Addresses lead through cells to a class, which is the set of the nets (prefixes and
-// address sets) that hold the address. A list has a row for every class: one cell each for the
-// ports of TCP, UDP and SCTP and for the numbers of all other protocols, whose values are verdicts.
-// The order of rules, tiers and ranges is resolved when a row is made. layout.go has the details.
+// A cell is a word that encodes a total function of a 16-bit key. It is a leaf, a sorted list of up
+// to 8 or up to 32 runs, or a node with 256 cells for the high byte. Those cells may be nodes for
+// the low byte. Addresses lead through cells to a class, which is the set of the nets (prefixes and
+// address sets) that hold the address. A list has a row for every class. The row has one cell each
+// for the ports of TCP, UDP and SCTP and for the numbers of all other protocols, whose values are
+// verdicts. The order of rules, tiers and ranges is resolved when a row is made: see layout.go.
 //
 // # Invariants
 //

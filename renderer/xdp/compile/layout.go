@@ -32,7 +32,7 @@ const (
 const nextNode uint32 = 1 << 29
 
 // Allow is the bit of a verdict that permits. SlotMask masks the counter of the rule that decided.
-// OwnNode marks a rule for traffic from the node itself: it applies only to packets that were
+// OwnNode marks a rule for traffic from the node itself. It applies only to packets that were
 // created on the node, whatever other packets have an address of the node as source.
 const (
 	Allow    uint32 = 1 << 29

@@ -1,4 +1,5 @@
-// Package xdptest has helpers for tests of the XDP renderer and of its users.
+// Package xdptest provides a pool of loaded kernel dataplanes, and a dataplane that injects
+// failures, for tests of the XDP renderer and of its users.
 package xdptest
 
 import (

@@ -375,17 +375,17 @@ func (w *witness) NewTxn(resync bool) renderer.Txn {
 type witnessTxn struct {
 	renderer.Txn
 	enforced func()
-	told     bool
+	rendered bool
 }
 
 func (t *witnessTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.told = t.told || pod.Namespace == shapes.Other && cfg.Egress != nil
+	t.rendered = t.rendered || pod.Namespace == shapes.Other && cfg.Egress != nil
 	t.Txn.Render(pod, cfg)
 }
 
 func (t *witnessTxn) Commit(ctx context.Context) error {
 	err := t.Txn.Commit(ctx)
-	if t.told {
+	if t.rendered {
 		t.enforced()
 	}
 	return err

@@ -262,7 +262,7 @@ func TestRunReturnsReplayErrors(t *testing.T) {
 	ends, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Run(ends, "hand", conformance.Hand(t), conformance.Addressings[0], Kinds()[1], Options{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("a subject that is not told: %v", err)
+		t.Errorf("a subject that receives nothing: %v", err)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Command report replays the recorded public suites on every subject, and writes
-// docs/reference/conformance.md.
+// Command report replays the recorded public suites through the oracle and every renderer, and
+// writes docs/reference/conformance.md.
 //
 //	go run ./tests/conformance/report -o docs/reference/conformance.md
 //

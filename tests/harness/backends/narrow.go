@@ -21,7 +21,7 @@ func newNarrow() narrow {
 	return narrow{map[api.PodID][]renderer.PodConfig{}, map[api.PodID]bool{}}
 }
 
-func (n narrow) told(pod api.PodID, cfg renderer.PodConfig) {
+func (n narrow) rendered(pod api.PodID, cfg renderer.PodConfig) {
 	n.pods[pod] = append(n.pods[pod], cfg)
 	delete(n.gone, pod)
 }
@@ -33,23 +33,23 @@ func (n narrow) committed() {
 		delete(n.pods, pod)
 	}
 	clear(n.gone)
-	for pod, told := range n.pods {
-		n.pods[pod] = told[len(told)-1:]
+	for pod, configs := range n.pods {
+		n.pods[pod] = configs[len(configs)-1:]
 	}
 }
 
 // has reports whether a pod has an address in its latest state.
 func (n narrow) has(pod api.PodID, a netip.Addr) bool {
-	told := n.pods[pod]
-	return len(told) > 0 && slices.Contains(told[len(told)-1].IPs, a)
+	configs := n.pods[pod]
+	return len(configs) > 0 && slices.Contains(configs[len(configs)-1].IPs, a)
 }
 
 // narrows reports whether a flow may be denied although rules permit it: where one end has a rule
 // about it that names more ports than a number, and where the pod that connects could do so from
 // several addresses.
 func (n narrow) narrows(f api.Flow, ports int) bool {
-	for _, told := range n.pods {
-		for _, cfg := range told {
+	for _, configs := range n.pods {
+		for _, cfg := range configs {
 			if slices.Contains(cfg.IPs, f.Src) && (severalLike(cfg, f) || concerns(cfg.Ingress, f, ports)) ||
 				slices.Contains(cfg.IPs, f.Dst) && concerns(cfg.Egress, f, ports) {
 				return true

@@ -244,7 +244,7 @@ func (t *hostedTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
 	if _, ok := t.s.Namespaces[pod]; !ok {
 		t.s.Namespaces[pod] = t.s.Switch.AddNamespace(session.NamespaceID(pod))
 	}
-	t.s.narrow.told(pod, cfg)
+	t.s.narrow.rendered(pod, cfg)
 }
 
 func (t *hostedTxn) Remove(pod api.PodID) {

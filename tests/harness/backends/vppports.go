@@ -20,14 +20,14 @@ import (
 
 // vppPorts is a VPP to which pods are attached. It implements node.Ports.
 type vppPorts struct {
-	*vpptest.Plumbing
+	*vpptest.Network
 	tags    map[uint32]string // of the interfaces of pods
 	changes int
 	port    uint16 // the last one that nextPort returned
 }
 
 func newVPPPorts(v *vpptest.Process) *vppPorts {
-	return &vppPorts{Plumbing: vpptest.Plumb(v), tags: map[uint32]string{}}
+	return &vppPorts{Network: vpptest.NewNetwork(v), tags: map[uint32]string{}}
 }
 
 // Flows are asked about from ports between these. No rule names one.

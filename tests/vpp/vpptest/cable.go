@@ -25,7 +25,7 @@ type Cable struct {
 
 // Connect makes a cable whose end at VPP has a tag. The cable ends with the test. The test is
 // skipped where that is not permitted. VPP needs af_packet_plugin.so.
-func (p *Plumbing) Connect(tb testing.TB, name, tag string) Cable {
+func (p *Network) Connect(tb testing.TB, name, tag string) Cable {
 	tb.Helper()
 	near, far := fmt.Sprint("sl", os.Getpid()%100_000, name), fmt.Sprint("sl", os.Getpid()%100_000, name, "v")
 	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: near}, PeerName: far}

@@ -1,7 +1,7 @@
 // Package vpptest runs VPP processes for tests: it starts and ends them, gives them
 // interfaces and routes as a CNI plugin would, and sends packets through them.
 //
-//	New -> Plumb -> Add, Route -> Send -> Outcome
+//	New -> NewNetwork -> Add, Route -> Send -> Outcome
 //
 // # Invariants
 //

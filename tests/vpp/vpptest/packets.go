@@ -27,7 +27,7 @@ type Packet struct {
 }
 
 // This sender is for frames whose sender does not matter.
-var nobody = MAC{0x02, 0, 0, 0, 0, 0x09}
+var unknownMAC = MAC{0x02, 0, 0, 0, 0, 0x09}
 
 // MAC is an Ethernet address.
 type MAC [6]byte
@@ -57,7 +57,7 @@ func (p Packet) Frame() []byte {
 		kind = 0x86dd
 	}
 	if from == (MAC{}) {
-		from = nobody
+		from = unknownMAC
 	}
 	return slices.Concat(p.To[:], from[:], binary.BigEndian.AppendUint16(nil, kind), p.bytes())
 }

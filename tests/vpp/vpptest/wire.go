@@ -23,7 +23,7 @@ type Outcome struct {
 // Send sends packets, each from the interface that its source is routed to, else
 // from the uplink, and waits until VPP has processed them. It fails the test unless
 // all of them left VPP or were denied by an ACL.
-func (p *Plumbing) Send(packets []Packet) Outcome {
+func (p *Network) Send(packets []Packet) Outcome {
 	p.TB.Helper()
 	out := p.Inject(packets)
 	if len(out.Left)+out.Denied != len(packets) {
@@ -33,7 +33,7 @@ func (p *Plumbing) Send(packets []Packet) Outcome {
 }
 
 // Inject sends packets and ignores what happens to them.
-func (p *Plumbing) Inject(packets []Packet) Outcome {
+func (p *Network) Inject(packets []Packet) Outcome {
 	p.TB.Helper()
 	dir, err := os.MkdirTemp(p.dir, "packets")
 	if err != nil {
@@ -75,7 +75,7 @@ func (p *Plumbing) Inject(packets []Packet) Outcome {
 }
 
 // At returns the interface of an address.
-func (p *Plumbing) At(a netip.Addr) Link {
+func (p *Network) At(a netip.Addr) Link {
 	if tag, ok := p.Routes[a]; ok {
 		return p.Links[tag]
 	}
@@ -83,7 +83,7 @@ func (p *Plumbing) At(a netip.Addr) Link {
 }
 
 // Generated returns how many packets the streams have sent that are done.
-func (p *Plumbing) Generated() (n int) {
+func (p *Network) Generated() (n int) {
 	p.TB.Helper()
 	for line := range strings.Lines(p.CLI("show packet-generator")) {
 		if f := strings.Fields(line); len(f) > 2 && f[1] == "No" {
@@ -98,7 +98,7 @@ func (p *Plumbing) Generated() (n int) {
 }
 
 // arrived ends the captures and reads them.
-func (p *Plumbing) arrived(dir string) Outcome {
+func (p *Network) arrived(dir string) Outcome {
 	p.TB.Helper()
 	out := Outcome{Left: map[uint32]string{}}
 	for _, tag := range slices.Sorted(maps.Keys(p.Links)) {
@@ -126,7 +126,7 @@ func (p *Plumbing) arrived(dir string) Outcome {
 }
 
 // counted sums a counter over VPP's nodes.
-func (p *Plumbing) counted(reason string) (n int) {
+func (p *Network) counted(reason string) (n int) {
 	p.TB.Helper()
 	for line := range strings.Lines(p.CLI("show errors")) {
 		if f := strings.Fields(line); len(f) > 2 && strings.Contains(line, reason) {

@@ -1,5 +1,5 @@
-// Package pool allocates indices in the order in which VPP does: the index that was freed last
-// comes first.
+// Package pool stores items under indices that it reuses in VPP's order: the index freed last comes
+// first.
 package pool
 
 import (

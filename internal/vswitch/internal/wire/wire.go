@@ -1,4 +1,5 @@
-// Package wire converts values of messages of VPP's binary API.
+// Package wire converts prefixes between netip and VPP's binary API, and reads the names in its
+// messages.
 package wire
 
 import (

@@ -123,7 +123,7 @@ func FuzzPolicy(f *testing.F) {
 		}
 		d := &diary{}
 		if c.Update(ch, d); len(d.lines) != 0 {
-			t.Errorf("equal input is told: %v", d.lines)
+			t.Errorf("equal input is reported: %v", d.lines)
 		}
 		ch.Deltas[0].Value = nil
 		c.Update(ch, d)

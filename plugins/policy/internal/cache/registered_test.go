@@ -51,8 +51,8 @@ func TestRegisteredAddressesCountUntilState(t *testing.T) {
 	step("a[10.0.0.1] late[10.0.0.3] other[]", podIn("late", "n1"))
 	d.take()
 	step("a[10.0.0.1] late[10.0.0.3] other[]", podIn("late", "n1"))
-	if told := d.take(); len(told) > 0 {
-		t.Errorf("what changes nothing is told: %v", told)
+	if reported := d.take(); len(reported) > 0 {
+		t.Errorf("what changes nothing is reported: %v", reported)
 	}
 	step("a[10.0.0.1] late[10.0.0.4] other[]", podIn("late", "n1", "10.0.0.4"))
 	step("a[10.0.0.1] late[10.0.0.3] other[]", podIn("late", "n1"))

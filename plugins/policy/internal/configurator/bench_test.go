@@ -125,7 +125,7 @@ func BenchmarkTransaction(b *testing.B) {
 			tell(0, false)
 		}
 	})
-	b.Run("without a change, 110 pods told again", func(b *testing.B) {
+	b.Run("without a change, 110 pods configured again", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			tell(110, false)

@@ -64,7 +64,7 @@ func New(o Options) *Configurator {
 		sizes:    map[api.SetID]int{},
 		refused:  map[api.SetID]struct{}{},
 		shares:   newTenants(),
-		batch:    BatchPairs,
+		batch:    firstBatch,
 		steps:    draftSteps,
 		retained: map[api.SetID][]netip.Prefix{},
 	}

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -15,6 +16,15 @@ import (
 // generates lists. Further pods wait for the next transactions, so that the lists of one tenant do
 // not delay others for long. A resync is not divided.
 const BatchPairs = 1 << 14
+
+// Batches begin small, and become larger while renderers are fast.
+const (
+	firstBatch = BatchPairs / 4
+	minBatch   = BatchPairs / 16
+)
+
+// longCommit is a time after which other changes should not wait any longer.
+const longCommit = 50 * time.Millisecond
 
 // sliceID identifies a non-empty slice that is never modified.
 type sliceID struct {

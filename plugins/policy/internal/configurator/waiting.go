@@ -96,6 +96,18 @@ func (c *Configurator) mayWait(pod api.PodID, change podChange) bool {
 	return slices.Equal(old.ips, change.ips) && !slices.ContainsFunc(old.profile.lists[:], c.interner.hasParts)
 }
 
+// Took adapts the size of batches to how long renderers needed for the last Commit.
+func (c *Configurator) Took(d time.Duration) {
+	switch {
+	case len(c.waiting) == 0:
+		c.batch = firstBatch
+	case d > longCommit:
+		c.batch = max(c.batch/2, minBatch)
+	case d < longCommit/4:
+		c.batch = min(2*c.batch, BatchPairs)
+	}
+}
+
 // order puts the pod that has waited longest first, then the shortest lists.
 func (c *Configurator) order(pods []api.PodID, changes map[api.PodID]podChange, w work) []api.PodID {
 	pairs := make(map[api.PodID]int, len(pods))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -153,5 +154,25 @@ func TestTxnEmptiesSetsNamedAgain(t *testing.T) {
 	}
 	if f.isClosed(0) || f.isClosed(1) || f.isClosed(2) || f.isClosed(6) || len(f.c.retained) != 0 {
 		t.Error("pods are closed, or sets are kept, although nobody waits")
+	}
+}
+
+func TestBatchesFollowTheTimeOfCommits(t *testing.T) {
+	f := newFixture(t)
+	f.c.waiting = map[api.PodID]waiting{podID(1): {}}
+	for _, c := range []struct {
+		took time.Duration
+		want int
+	}{
+		{20 * time.Millisecond, firstBatch}, {60 * time.Millisecond, firstBatch / 2}, {time.Second, minBatch}, {time.Second, minBatch},
+		{time.Millisecond, 2 * minBatch}, {0, 4 * minBatch}, {0, 8 * minBatch}, {0, BatchPairs}, {0, BatchPairs},
+	} {
+		if f.c.Took(c.took); f.c.batch != c.want {
+			t.Errorf("after a Commit of %s a batch has %d pairs, want %d", c.took, f.c.batch, c.want)
+		}
+	}
+	clear(f.c.waiting)
+	if f.c.Took(0); f.c.batch != firstBatch {
+		t.Errorf("the next large change begins with %d pairs, want %d", f.c.batch, firstBatch)
 	}
 }

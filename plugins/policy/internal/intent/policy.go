@@ -45,8 +45,8 @@ type Rule struct {
 	Ports   []Port
 }
 
-// Peer is a block, or nodes that a selector selects, or pods that a selector selects: in the
-// namespaces that Namespaces selects or, if that is nil, in the namespace of the policy.
+// Peer is a block, or nodes that a selector selects, or pods that a selector selects. The pods are
+// in the namespaces that Namespaces selects or, if that is nil, in the namespace of the policy.
 type Peer struct {
 	Namespaces *Selector
 	Pods       *Selector

@@ -61,7 +61,7 @@ func (p *Processor) PodChanged(old, now *intent.Pod) {
 }
 
 // NamespaceChanged moves the groups of a namespace between the sets of selectors that began or
-// ceased to match the namespace, and marks the local groups to which other policies may apply.
+// ceased to match the namespace. It marks the local groups to which other policies may apply.
 func (p *Processor) NamespaceChanged(name string, old, now intent.Labels) {
 	p.sets.NamespaceChanged(name, old, now)
 	p.local.namespaceChanged(name, old, now)

@@ -135,11 +135,11 @@ func TestSetsAgreeWithSink(t *testing.T) {
 			randomStep(t, w)
 			for id, members := range w.sink.sets {
 				if got := w.proc.Members(id); len(got) != len(members) {
-					t.Fatalf("set %s: %v, told %v", id, got, members)
+					t.Fatalf("set %s: %v, received %v", id, got, members)
 				}
 				for _, ip := range append([]string{"192.168.0.1", "192.168.0.2", "8.8.8.8"}, someIPs...) {
 					if a := netip.MustParseAddr(ip); w.proc.Contains(id, a) != members[a] {
-						t.Fatalf("set %s: %s: %t, told %v", id, a, !members[a], members)
+						t.Fatalf("set %s: %s: %t, received %v", id, a, !members[a], members)
 					}
 				}
 			}

@@ -57,7 +57,7 @@ func (r *recorder) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 		r.sets[id] = set
 	}
 	if len(added)+len(removed) == 0 {
-		r.t.Errorf("set %s: told of no difference", id)
+		r.t.Errorf("set %s: an update without a difference", id)
 	}
 	for _, list := range [][]netip.Prefix{added, removed} {
 		if !slices.IsSortedFunc(list, netip.Prefix.Compare) {

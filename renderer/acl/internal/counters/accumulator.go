@@ -15,8 +15,8 @@ import (
 
 // Accumulator keeps the counts of ACLs that have been replaced or removed since, because the
 // vswitch then restarts their counters at 0. Lost are packets between the last read and the
-// replacement, everything from before the vswitch or the renderer started, and the counts of an ACL
-// that is replaced after an error.
+// replacement, and everything from before the vswitch or the renderer started. Also lost are the
+// counts of an ACL that is replaced after an error.
 //
 // Readers share it with a running Commit. They wait at most readerWait for a call that changes
 // counters, and then return what was read last.

@@ -33,9 +33,9 @@ func (m *Mirror) Bind(ctx context.Context, n *Interface, to Lists) error {
 // Exchange returns the ACLs to append to the output list of an interface, and the ACLs to remove
 // then, both in order, to get another list. When VPP removes an ACL, it moves the last ACL of the
 // list to that position (acl_interface_add_del_inout_acl in acl.c). So this is possible only when
-// one ACL is removed or one is appended. ok is false otherwise, and when the input list changes,
-// when there would be too many ACLs for a moment, or when one of the lists is empty, because an
-// empty list permits everything.
+// one ACL is removed or one is appended. ok is false otherwise, when the input list changes, and
+// when there would be too many ACLs for a moment. It is also false when one of the lists is empty,
+// because an empty list permits everything.
 func (l Lists) Exchange(to Lists) (added, removed []uint32, ok bool) {
 	if !slices.Equal(l.In, to.In) || len(l.Out) == 0 || len(to.Out) == 0 {
 		return nil, nil, false

@@ -24,7 +24,7 @@ const maxDeferral = 1500 * time.Millisecond
 // Only members that cannot deny anything wait. A member waits when every rule that names its set
 // permits: with it each list permits at least as much, whatever the order of its rules. What both
 // the old and the new rules permit must never be denied in between. So an address waits for no set
-// while it leaves another one, or joins one that a rule denies: the waiting permit may have to
+// while it leaves another one, or joins one that a rule denies. The waiting permit may have to
 // replace the one that goes, or may precede the rule that denies. Nothing waits in a transaction
 // with pods, because rules may change from one set to another.
 type Deferral struct {

@@ -278,7 +278,7 @@ func bit(b bool) uint32 {
 }
 
 // Ticks returns how many ticks of the kernel a second has, and the power of two of ticks that is
-// about a quarter of a second: the unit of times in the connection table.
+// about a quarter of a second. The latter is the unit of times in the connection table.
 func Ticks() (hz, shift uint32, err error) {
 	var tick unix.Timespec
 	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
-// A talker sends datagrams to all pods at its bridge, from before its pod has an interface until
+// A sender sends datagrams to all pods at its bridge, from before its pod has an interface until
 // the pod ends. It sends frames, so it needs no address, route or neighbour. Each datagram has its
 // sender, and whether it was sent after ADD.
-type talker struct {
+type sender struct {
 	name  string
 	fd    int
 	addr  atomic.Pointer[netip.Addr] // of the pod, behind ADD; nil: it sends with several forged ones
@@ -27,14 +27,14 @@ type talker struct {
 	ended sync.WaitGroup
 }
 
-// magic begins what talkers send.
+// magic begins what senders send.
 var magic = []byte("sluice-lifecycle")
 
 // inPod is the index of the first interface that is made in a new network namespace.
 const inPod = 2
 
-func startTalker(ns netns.NsHandle, name string, forges bool) (*talker, error) {
-	t := &talker{name: name, end: make(chan struct{})}
+func startSender(ns netns.NsHandle, name string, forges bool) (*sender, error) {
+	t := &sender{name: name, end: make(chan struct{})}
 	err := wires.Inside(ns, func() (err error) {
 		t.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 		return err
@@ -47,7 +47,7 @@ func startTalker(ns netns.NsHandle, name string, forges bool) (*talker, error) {
 }
 
 // talk sends until it is stopped. Most calls fail before the interface is there and up.
-func (t *talker) talk(forges bool) {
+func (t *sender) talk(forges bool) {
 	forged := []netip.Addr{netip.IPv4Unspecified(), netip.MustParseAddr("10.88.0.1"), netip.MustParseAddr("10.88.0.2")}
 	to := &unix.SockaddrLinklayer{Ifindex: inPod, Halen: 6}
 	for i := 0; ; i++ {
@@ -66,14 +66,14 @@ func (t *talker) talk(forges bool) {
 }
 
 // stop ends the sending, before the namespace is closed.
-func (t *talker) stop() {
+func (t *sender) stop() {
 	close(t.end)
 	t.ended.Wait()
 	_ = unix.Close(t.fd) // nothing is lost
 }
 
 // frame is a datagram from an address to a broadcast address.
-func (t *talker) frame(from netip.Addr) []byte {
+func (t *sender) frame(from netip.Addr) []byte {
 	phase := byte('0')
 	if t.added.Load() {
 		phase = '1'
@@ -100,7 +100,7 @@ func (t *talker) frame(from netip.Addr) []byte {
 	return append(f, payload...)
 }
 
-// listener counts the frames that it receives from talkers, by their names.
+// listener counts the frames that it receives from senders, by their names.
 type listener struct {
 	fd    int
 	mu    sync.Mutex
@@ -149,7 +149,7 @@ func (l *listener) hear(end chan struct{}) {
 	}
 }
 
-// of returns the number of frames that arrived from a talker after ADD.
+// of returns the number of frames that arrived from a sender after ADD.
 func (l *listener) of(name string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl"
 )
 
-// Plumbing replaces a CNI plugin: it gives a VPP the interfaces and routes that an embedded
+// Network replaces a CNI plugin: it gives a VPP the interfaces and routes that an embedded
 // dataplane has. The interfaces are those of VPP's packet generator, so that packets can be sent
 // from every pod and captured on their way to it.
-type Plumbing struct {
+type Network struct {
 	*Process
 	Links  map[string]Link       // by tag
 	Routes map[netip.Addr]string // tag of the interface
@@ -40,14 +40,14 @@ const (
 // The router beyond the uplink.
 const router4, router6 = "169.254.1.2", "fd5c:15ce:1::2"
 
-// Plumb prepares a VPP that has just started.
-func Plumb(v *Process) *Plumbing {
+// NewNetwork prepares a VPP that has just started.
+func NewNetwork(v *Process) *Network {
 	v.TB.Helper()
 	v.CLI("create loopback interface instance 0") // prints its name
 	v.Do("set interface state loop0 up")
 	v.Do("set interface ip address loop0 %s/32", Gateway4)
 	v.Do("set interface ip address loop0 %s/128", Gateway6)
-	p := &Plumbing{Process: v, Links: map[string]Link{}, Routes: map[netip.Addr]string{}}
+	p := &Network{Process: v, Links: map[string]Link{}, Routes: map[netip.Addr]string{}}
 	up := p.Add(acl.UplinkTag)
 	for _, r := range [][2]string{{router4, "0.0.0.0/0"}, {router6, "::/0"}} {
 		v.Do("set ip neighbor static %s %s 02:00:00:00:00:01", up.Name, r[0])
@@ -58,7 +58,7 @@ func Plumb(v *Process) *Plumbing {
 
 // Add makes an interface with a tag. It is tagged before it goes up, because VPP notifies its
 // clients only of the latter.
-func (p *Plumbing) Add(tag string) Link {
+func (p *Network) Add(tag string) Link {
 	p.TB.Helper()
 	ctx, cancel := Bounded(p.TB)
 	defer cancel()
@@ -83,7 +83,7 @@ func (p *Plumbing) Add(tag string) Link {
 }
 
 // Remove removes the interface with a tag, if there is one.
-func (p *Plumbing) Remove(tag string) {
+func (p *Network) Remove(tag string) {
 	p.TB.Helper()
 	l, ok := p.Links[tag]
 	if !ok {
@@ -98,7 +98,7 @@ func (p *Plumbing) Remove(tag string) {
 }
 
 // Route routes an address to the interface with a tag, and nowhere else.
-func (p *Plumbing) Route(a netip.Addr, tag string) {
+func (p *Network) Route(a netip.Addr, tag string) {
 	p.TB.Helper()
 	if p.Routes[a] != tag {
 		p.Unroute(a)
@@ -108,7 +108,7 @@ func (p *Plumbing) Route(a netip.Addr, tag string) {
 }
 
 // Unroute removes the route to an address, if there is one.
-func (p *Plumbing) Unroute(a netip.Addr) {
+func (p *Network) Unroute(a netip.Addr) {
 	p.TB.Helper()
 	if tag, ok := p.Routes[a]; ok {
 		p.route("del", "del ", a, tag)
@@ -117,7 +117,7 @@ func (p *Plumbing) Unroute(a netip.Addr) {
 }
 
 // route adds or deletes the route to an address, and who has it.
-func (p *Plumbing) route(verb, del string, a netip.Addr, tag string) {
+func (p *Network) route(verb, del string, a netip.Addr, tag string) {
 	p.TB.Helper()
 	name := p.Links[tag].Name
 	p.Do("set ip neighbor %sstatic %s %s 02:00:00:00:00:02", del, name, a)
@@ -126,7 +126,7 @@ func (p *Plumbing) route(verb, del string, a netip.Addr, tag string) {
 
 // Grow adds the interfaces that an embedded dataplane has, and moves addresses to
 // where they are there.
-func (p *Plumbing) Grow(sw *vswitch.Switch) {
+func (p *Network) Grow(sw *vswitch.Switch) {
 	p.TB.Helper()
 	tags := tagsOf(sw)
 	for _, index := range slices.Sorted(maps.Keys(tags)) {
@@ -151,7 +151,7 @@ func (p *Plumbing) Grow(sw *vswitch.Switch) {
 }
 
 // Shrink removes the interfaces that an embedded dataplane does not have.
-func (p *Plumbing) Shrink(sw *vswitch.Switch) {
+func (p *Network) Shrink(sw *vswitch.Switch) {
 	p.TB.Helper()
 	tags := slices.Collect(maps.Values(tagsOf(sw)))
 	for _, tag := range slices.Sorted(maps.Keys(p.Links)) {
