@@ -45,7 +45,8 @@ func TestBundleNamesMissingParts(t *testing.T) {
 	}
 }
 
-// TestBundleHasWhatWasDropped has a verdict that the agent has kept, and the list of audited traffic.
+// TestBundleHasWhatWasDropped has a verdict that the agent has kept, and the list of audited
+// traffic.
 func TestBundleHasWhatWasDropped(t *testing.T) {
 	socket := realShop(t)
 	if code, _, errOut := sluicectl(socket, "", "inject", "shop/batch-0", "data/search-0:9200"); code != ExitDenied {

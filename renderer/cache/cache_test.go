@@ -154,8 +154,8 @@ func TestTableSharedExplainsEachPodByItsPolicy(t *testing.T) {
 	}
 }
 
-// TestTableSharedNamesThePoliciesOfAllPods: a table of two pods with rules of their own, one with the
-// rules of two other pods, and the global table.
+// TestTableSharedNamesThePoliciesOfAllPods: a table of two pods with rules of their own, one with
+// the rules of two other pods, and the global table.
 func TestTableSharedNamesThePoliciesOfAllPods(t *testing.T) {
 	by := func(policy string) *renderer.RuleList {
 		return renderer.NewRuleList([]api.ContivRule{{}}, [][]api.Origin{{{Policy: api.PolicyID{Namespace: "ns", Name: policy}, Rule: api.IsolationRule}}})
