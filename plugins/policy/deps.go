@@ -47,7 +47,11 @@ type Deps struct {
 	MinBackoff, MaxBackoff time.Duration
 	// CommitTimeout bounds one commit of all renderers; zero means 30 s.
 	CommitTimeout time.Duration
-	Observer      Observer
+	// SelectorWork bounds what one transaction does for selectors that are new or not used any
+	// more, in groups of equal pods examined and addresses found; zero means 65 536. A pod whose
+	// policies have further new selectors waits, see Status.Waiting.
+	SelectorWork int
+	Observer     Observer
 }
 
 // name returns the name of the plugin.

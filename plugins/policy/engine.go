@@ -55,7 +55,7 @@ type outcome struct {
 func newEngine(now time.Time, d Deps, b *board, passed func(Stage)) *engine {
 	e := &engine{deps: d, passed: passed, board: b, problems: newProblemTracker(), retries: retries{min: d.MinBackoff, max: d.MaxBackoff}}
 	e.cache = cache.New()
-	e.processor = processor.New(e.cache, processor.Options{Node: d.Node})
+	e.processor = processor.New(e.cache, processor.Options{Node: d.Node, Turn: d.SelectorWork})
 	e.configurator = configurator.New(configurator.Options{DenyNode: d.DenyNode, Renderers: d.Renderers, Sets: e.processor})
 	e.draft.Renderers = rendererStatus(nil, e.configurator.Renderers(), now)
 	e.publish()
@@ -63,7 +63,7 @@ func newEngine(now time.Time, d Deps, b *board, passed func(Stage)) *engine {
 }
 
 // waiting reports whether there is work that goes on without another change.
-func (e *engine) waiting() bool { return e.configurator.Unfinished() }
+func (e *engine) waiting() bool { return e.configurator.Unfinished() || e.processor.Unfinished() }
 
 // answers reports whether the step for some changes also answers a prompt, because it includes all
 // renderers.
@@ -81,11 +81,14 @@ func (e *engine) apply(now time.Time, changes model.Changes, prompted bool) step
 	e.renumber()
 	e.passed(StageCache)
 	txn := e.configurator.NewTxn(resync)
-	if resync && e.flushed {
+	switch {
+	case resync && e.flushed:
 		// Changes came before the first resync. The resync makes renderers forget them, so
 		// everything is sent again.
 		e.problems.found(e.processor.Replay(txn))
-	} else {
+	case resync:
+		e.problems.found(e.processor.FlushAll(txn))
+	default:
 		e.problems.found(e.processor.Flush(txn))
 	}
 	e.problems.ended(e.processor.Solved())
@@ -229,9 +232,9 @@ func (e *engine) sourceEnded(err error) {
 
 // publish publishes the draft.
 func (e *engine) publish() {
-	now := &published{of: e.state, status: e.draft}
+	now := &published{of: e.state, status: e.draft, working: e.waiting()}
 	// otherwise renderers may be failing at the moment
-	if e.draft.Committing.IsZero() && !e.waiting() {
+	if e.draft.Committing.IsZero() && !now.working {
 		if err := e.configurator.Err(); renderer.IsRefused(err) {
 			now.refused = err
 		}

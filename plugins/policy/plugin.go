@@ -128,7 +128,7 @@ func (p *Plugin) WaitIdle(ctx context.Context, revision int64) error {
 	}
 	for {
 		now := p.board.status.Load()
-		if now.status.Transactions > 0 && now.status.Revision >= revision && now.status.InSync() {
+		if now.status.Transactions > 0 && now.status.Revision >= revision && now.status.InSync() && !now.working {
 			return nil
 		}
 		if now.refused != nil && now.status.Seen >= revision {

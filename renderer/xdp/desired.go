@@ -66,7 +66,7 @@ type desired struct {
 }
 
 func newDesired(secret uint64) desired {
-	return desired{digester: digester(secret), pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}, before: map[api.SetID]past{}}
+	return desired{digester: newDigester(secret), pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}, before: map[api.SetID]past{}}
 }
 
 // past is a set as it was when a Commit last succeeded: as a difference to now, or whole.
@@ -144,9 +144,10 @@ func (d *desired) change(id api.SetID, want setChange, whole bool) (added, remov
 	defer d.mu.Unlock()
 	set := d.sets[id]
 	added, removed = want.difference(set, whole)
+	digest := d.digester.members(id)
 	for _, some := range [][]netip.Prefix{added, removed} {
 		for _, p := range some {
-			d.digest.toggle(d.digester.member(id, p))
+			d.digest.toggle(digest(p))
 		}
 	}
 	before, changed := d.before[id]

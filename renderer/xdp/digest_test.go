@@ -66,10 +66,10 @@ func TestStateDigestCannotBeCancelledOut(t *testing.T) {
 	}
 	chosen := cancelling(open)
 	var public, keyed StateDigest
-	d := digester(0x0123456789abcdef)
+	digest := newDigester(0x0123456789abcdef).members(7)
 	for _, i := range chosen {
 		public.toggle(open[i])
-		keyed.toggle(d.member(7, members[i]))
+		keyed.toggle(digest(members[i]))
 	}
 	if len(chosen) == 0 || public != (StateDigest{}) {
 		t.Fatalf("%d members cancel out to %x: the attack is none", len(chosen), public)
@@ -80,7 +80,7 @@ func TestStateDigestCannotBeCancelledOut(t *testing.T) {
 }
 
 func TestStateDigestDistinguishesParts(t *testing.T) {
-	d, seen := digester(1), map[StateDigest]string{}
+	d, seen := newDigester(1), map[StateDigest]string{}
 	add := func(what string, m StateDigest) {
 		if other, twice := seen[m]; twice {
 			t.Errorf("%s and %s have the digest %x", what, other, m)
@@ -88,23 +88,24 @@ func TestStateDigestDistinguishesParts(t *testing.T) {
 		seen[m] = what
 	}
 	for _, id := range []api.SetID{1, 2, 1 << 63} {
+		digest := d.members(id)
 		for _, p := range []string{"10.0.0.1/32", "10.0.0.0/24", "10.0.0.0/25", "::ffff:10.0.0.1/128", "2001:db8::/32", "0.0.0.0/0", "::/0"} {
-			add(fmt.Sprint(id, " ", p), d.member(id, netip.MustParsePrefix(p)))
+			add(fmt.Sprint(id, " ", p), digest(netip.MustParsePrefix(p)))
 		}
 	}
 	add("text", d.text([]byte("text")))
 	add("no text", d.text(nil))
-	add("text of another dataplane", digester(2).text([]byte("text")))
-	if again := digester(1).text([]byte("text")); again != d.text([]byte("text")) {
+	add("text of another dataplane", newDigester(2).text([]byte("text")))
+	if again := newDigester(1).text([]byte("text")); again != d.text([]byte("text")) {
 		t.Error("a digest is another one after a restart")
 	}
 }
 
 func BenchmarkStateDigestMember(b *testing.B) {
-	d, p := digester(1), netip.MustParsePrefix("10.0.0.1/32")
+	digest, p := newDigester(1).members(7), netip.MustParsePrefix("10.0.0.1/32")
 	var m StateDigest
 	b.ReportAllocs()
 	for b.Loop() {
-		m.toggle(d.member(7, p))
+		m.toggle(digest(p))
 	}
 }

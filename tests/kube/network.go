@@ -95,8 +95,8 @@ func (n node) plug() error {
 	return n.plugVPP(outside, inside, bridge, netlink.NsFd(inner))
 }
 
-// addPair makes a pair of links. It removes one of the same name, which is left while the kernel has
-// not removed the network of a node that was turned off.
+// addPair makes a pair of links. It removes one of the same name: that of a node that was turned
+// off, whose network the kernel has not removed yet.
 func addPair(h *netlink.Handle, pair *netlink.Veth) error {
 	if old, err := h.LinkByName(pair.Name); err == nil {
 		// The kernel may be faster.

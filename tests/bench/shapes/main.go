@@ -47,7 +47,8 @@ type result struct {
 	Turn             time.Duration // the longest turn of the event loop after the pods are there
 	Stages           string        // of that turn
 	Look             time.Duration // of what the debug API answers from: processor time
-	Delete           time.Duration // until the policies are gone: processor time
+	Delete           time.Duration // until nothing is left of the policies: processor time
+	DeleteTurn       time.Duration // the longest turn meanwhile
 	RSS, Heap, Image uint64        // bytes: the most memory the process had, what lives, and the dataplane's
 	Refused          int           // rules of policies that are not enforced
 	Err              string
@@ -332,7 +333,9 @@ func measure(objects []any, o options) (r result, err error) {
 			return r, err
 		}
 	}
+	turns.forget()
 	r.Delete = apply(gone)
+	r.DeleteTurn, _ = turns.longest()
 	return r, p.Close()
 }
 

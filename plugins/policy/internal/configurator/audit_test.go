@@ -52,7 +52,8 @@ func TestGenerateAuditsWhatAllPoliciesWouldDeny(t *testing.T) {
 				}
 				got, by := g.evaluate(f)
 				audited := by >= 0 && g.rules[by].Audit
-				if got != permit || audited != (permit && !would) {
+				counts := g == nil || len(g.refused) == 0 // else it would take too many rules
+				if got != permit || counts && audited != (permit && !would) {
 					t.Fatalf("%s %s: permitted %t by %d, want %t; audited %t, would be permitted %t; rules\n%s", d, f, got, by, permit, audited, would, g.text())
 				}
 				if audited && !slices.ContainsFunc(g.origins[by], func(o api.Origin) bool { return o.Audit }) {

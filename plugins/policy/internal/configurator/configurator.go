@@ -28,13 +28,15 @@ type Configurator struct {
 	members  Sets
 	targets  targets
 	pods     map[api.PodID]*podState
-	selected int                    // pods to which a policy applies
-	sizes    map[api.SetID]int      // number of members of each of the processor's sets
-	refused  map[api.SetID]struct{} // sets of the processor whose ID is that of a derived set
-	waiting  map[api.PodID]waiting  // pods whose new rules the renderers do not have yet
+	selected int                     // pods to which a policy applies
+	sizes    map[api.SetID]int       // number of members of each of the processor's sets
+	refused  map[api.SetID]struct{}  // sets of the processor whose ID is that of a derived set
+	waiting  map[api.PodID]waiting   // pods whose new rules the renderers do not have yet
+	awaited  map[api.PodID]time.Time // pods whose policies are not known yet, since when
 	shares   tenants
 	batch    int                          // BatchPairs
 	steps    int                          // draftSteps
+	releases int                          // releaseMembers
 	draft    *draft                       // of a pod that waits; nil for none
 	retained map[api.SetID][]netip.Prefix // members of dropped sets that renderers still have
 }
@@ -56,6 +58,9 @@ func (s *podState) selected() int {
 	return 1
 }
 
+// releaseMembers is about how many members of dropped sets one transaction removes.
+const releaseMembers = 1 << 15
+
 // New returns a Configurator that knows no pods.
 func New(o Options) *Configurator {
 	c := &Configurator{
@@ -63,9 +68,11 @@ func New(o Options) *Configurator {
 		pods:     map[api.PodID]*podState{},
 		sizes:    map[api.SetID]int{},
 		refused:  map[api.SetID]struct{}{},
+		awaited:  map[api.PodID]time.Time{},
 		shares:   newTenants(),
 		batch:    firstBatch,
 		steps:    draftSteps,
+		releases: releaseMembers,
 		retained: map[api.SetID][]netip.Prefix{},
 	}
 	c.interner = newInterner(!o.DenyNode)
@@ -88,10 +95,13 @@ func (c *Configurator) Pods() int { return len(c.pods) }
 // even an empty one, continues with them. A waiting pod keeps its previous rules; a new one is
 // blocked.
 func (c *Configurator) Waiting() int {
-	if !c.Unfinished() {
+	if !c.Unfinished() && len(c.awaited) == 0 {
 		return 0
 	}
 	waiting := map[api.PodID]bool{}
+	for pod := range c.awaited {
+		waiting[pod] = true
+	}
 	for pod := range c.waiting {
 		waiting[pod] = true
 	}
@@ -104,15 +114,15 @@ func (c *Configurator) Waiting() int {
 }
 
 // Unfinished reports whether the next transaction, even an empty one, continues with something:
-// pods wait, or a renderer has not done all of its work.
+// pods wait, renderers have dropped sets, or one has not done all of its work.
 func (c *Configurator) Unfinished() bool {
-	return len(c.waiting) > 0 || slices.ContainsFunc(c.targets, func(t *target) bool { return t.unfinished })
+	return len(c.waiting)+len(c.retained) > 0 || slices.ContainsFunc(c.targets, func(t *target) bool { return t.unfinished })
 }
 
 // InSync reports whether no pod waits, and no renderer failed in its last Commit or deferred a part
 // of it. It is true before the first Commit.
 func (c *Configurator) InSync() bool {
-	return len(c.waiting) == 0 && c.Err() == nil && !slices.ContainsFunc(c.targets, func(t *target) bool { return t.defers })
+	return len(c.waiting)+len(c.awaited) == 0 && c.Err() == nil && !slices.ContainsFunc(c.targets, func(t *target) bool { return t.defers })
 }
 
 // EnforcedUntil returns a time such that every Commit which ended before it is fully in force,
@@ -124,6 +134,11 @@ func (c *Configurator) EnforcedUntil() (until time.Time, known bool) {
 	for _, w := range c.waiting {
 		if until.IsZero() || w.since.Before(until) {
 			until = w.since
+		}
+	}
+	for _, since := range c.awaited {
+		if until.IsZero() || since.Before(until) {
+			until = since
 		}
 	}
 	for _, t := range c.targets {

@@ -50,7 +50,7 @@ func (c *Configurator) Dump() Dump {
 		d.Pods = append(d.Pods, PodDump{
 			Pod: id, IPs: pod.ips, Policies: idsOf(policies),
 			Ingress: pod.profile.lists[api.Ingress].shown(), Egress: pod.profile.lists[api.Egress].shown(),
-			Waiting: waits || c.targets.waits(id),
+			Waiting: waits || !c.awaited[id].IsZero() || c.targets.waits(id),
 		})
 	}
 	d.Sets = c.dumpSets()

@@ -50,7 +50,7 @@ func (t *Txn) applyPods() {
 			}
 		}
 	}
-	var unused []*profile
+	unused := t.closeAwaited()
 	now := t.selectBatch()
 	unused = append(unused, t.reclaim(now)...)
 	for _, pod := range slices.SortedFunc(maps.Keys(now), api.PodID.Compare) {

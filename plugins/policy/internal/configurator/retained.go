@@ -23,7 +23,7 @@ func (t *Txn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 }
 
 // DropSet reports that no policy refers to a set any more, and its members. Renderers are notified
-// once no pod waits, because the rules of a waiting pod may still refer to the set.
+// once no pod waits for its rules, because those of a waiting pod may still refer to the set.
 func (t *Txn) DropSet(id api.SetID, members []netip.Prefix) {
 	if t.c.updateSize(id, 0, len(members)) {
 		t.c.retained[id] = members
@@ -49,13 +49,18 @@ func minus(a, b []netip.Prefix) []netip.Prefix {
 	})
 }
 
-// release notifies renderers of the sets to which no list refers any more.
+// release notifies renderers of the sets to which no list refers any more, until it has removed
+// releaseMembers.
 func (t *Txn) release() {
 	if len(t.c.waiting) > 0 || len(t.c.retained) == 0 {
 		return
 	}
+	left := t.c.releases
 	for _, id := range slices.Sorted(maps.Keys(t.c.retained)) {
-		t.forget(id)
+		left -= len(t.c.retained[id])
+		if t.forget(id); left <= 0 {
+			return
+		}
 	}
 }
 

@@ -17,8 +17,9 @@ type Txn struct {
 	committed  bool
 	hasChanges bool // renderers have changes
 	txns       []renderer.Txn
-	pods       map[api.PodID]podChange // the last change of each pod
-	reclaimed  []api.SetID             // dropped sets that are back
+	pods       map[api.PodID]podChange    // the last change of each pod
+	awaited    map[api.PodID][]netip.Addr // pods that were awaited last
+	reclaimed  []api.SetID                // dropped sets that are back
 }
 
 // NewTxn begins a transaction. With resync, whatever the transaction does not name is removed, here
@@ -29,6 +30,7 @@ func (c *Configurator) NewTxn(resync bool) *Txn {
 		t.txns[i] = target.renderer.NewTxn(resync)
 	}
 	if resync {
+		clear(c.awaited)
 		clear(c.sizes)
 		clear(c.refused)
 		clear(c.retained) // renderers drop what is not sent again
@@ -52,6 +54,17 @@ func (t *Txn) Configure(pod api.PodID, ips []netip.Addr, policies []*api.ContivP
 		t.pods = map[api.PodID]podChange{}
 	}
 	t.pods[pod] = podChange{sortedAddrs(ips), policies, shared}
+	delete(t.awaited, pod)
+}
+
+// Await reports that the policies of a pod are not known yet, or not the newest ones. Until they
+// are configured, the pod keeps its rules if it has these addresses, and is blocked otherwise. In a
+// resync no pod may be awaited.
+func (t *Txn) Await(pod api.PodID, ips []netip.Addr) {
+	if t.awaited == nil {
+		t.awaited = map[api.PodID][]netip.Addr{}
+	}
+	t.awaited[pod] = sortedAddrs(ips)
 }
 
 // Remove removes a pod; it ignores an unknown one.

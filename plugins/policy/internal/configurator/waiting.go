@@ -18,11 +18,12 @@ func (t *Txn) selectBatch() map[api.PodID]podChange {
 		t.c.Abandon()
 		return t.pods // the usual case
 	}
+	all := map[api.PodID]podChange{}
 	for pod, w := range t.c.waiting {
-		if _, named := t.pods[pod]; !named {
-			t.Configure(pod, w.ips, w.policies, w.shared)
-		}
+		all[pod] = w.podChange
 	}
+	maps.Copy(all, t.pods)
+	t.pods = all
 	now := map[api.PodID]podChange{}
 	var rest []api.PodID
 	work := work{interner: t.c.interner}
@@ -141,6 +142,38 @@ func (t *Txn) closeNew() {
 			t.closePod(pod, t.c.waiting[pod].ips)
 		}
 	}
+}
+
+// closeAwaited makes renderers block the awaited pods that have no rules, or have them for other
+// addresses. It returns the profiles that are no longer used.
+func (t *Txn) closeAwaited() (unused []*profile) {
+	if len(t.awaited)+len(t.c.awaited) == 0 {
+		return nil
+	}
+	for pod := range t.pods {
+		if _, again := t.awaited[pod]; !again {
+			delete(t.c.awaited, pod)
+		}
+	}
+	for _, pod := range slices.SortedFunc(maps.Keys(t.awaited), api.PodID.Compare) {
+		ips := t.awaited[pod]
+		if t.c.awaited[pod].IsZero() {
+			t.c.awaited[pod] = time.Now()
+		}
+		if change, configured := t.pods[pod]; configured && slices.Equal(change.ips, ips) {
+			continue // with earlier policies
+		}
+		if w, waits := t.c.waiting[pod]; waits && !slices.Equal(w.ips, ips) {
+			delete(t.c.waiting, pod)
+		}
+		if state := t.c.pods[pod]; state != nil && slices.Equal(state.ips, ips) {
+			continue
+		}
+		if old := t.closePod(pod, ips); old != nil {
+			unused = append(unused, old)
+		}
+	}
+	return unused
 }
 
 // closePod makes renderers block a waiting pod. It returns the previous profile of the pod.

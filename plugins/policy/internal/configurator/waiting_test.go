@@ -157,7 +157,67 @@ func TestTxnEmptiesSetsNamedAgain(t *testing.T) {
 	}
 }
 
-func TestBatchesFollowTheTimeOfCommits(t *testing.T) {
+// TestTxnAwaitsPoliciesOfPods: an awaited pod keeps its rules, or an earlier change that waits, and
+// is blocked if it has none for its addresses.
+func TestTxnAwaitsPoliciesOfPods(t *testing.T) {
+	f := newFixture(t)
+	f.c.batch = 10
+	await := func(pod, addr int) func(*Txn) {
+		return func(x *Txn) { x.Await(podID(pod), podAddrs(addr)) }
+	}
+	f.commit(false, configure(0, many("old", 3)), configure(1, many("old", 3)), configure(2, many("old", 3)), configure(3, many("old", 3)))
+	f.commit(false, configure(2, many("a", 20)), configure(3, many("b", 21)))
+	f.commit(false, await(0, 0), await(1, 11), await(3, 3), await(4, 4), configure(5, many("c", 2)))
+	if f.isClosed(0) || !f.isClosed(1) || f.config(1).IPs[0] != podAddrs(11)[0] || !f.isClosed(4) || f.isClosed(5) {
+		t.Error("of the awaited pods not exactly those are blocked that have no rules for their addresses")
+	}
+	if f.c.Waiting() != 4 || f.c.InSync() {
+		t.Errorf("%d pods wait, want those that are awaited", f.c.Waiting())
+	}
+	if _, known := f.c.EnforcedUntil(); !known {
+		t.Error("since when pods are awaited is not known")
+	}
+	for _, pod := range f.c.Dump().Pods {
+		if waits := pod.Pod != podID(2) && pod.Pod != podID(5); pod.Waiting != waits {
+			t.Errorf("pod %s is shown as waiting: %t", pod.Pod, pod.Waiting)
+		}
+	}
+	f.commit(false)
+	if n := len(f.config(3).Egress.Rules()); n != 23 {
+		t.Errorf("an awaited pod did not get the %d rules for which it waited before", n)
+	}
+	again := many("d", 4)
+	f.commit(false, configure(0, again), await(0, 0), configure(1, many("e", 4)), func(x *Txn) { x.Remove(podID(4)) })
+	if len(f.config(0).Egress.Rules()) != 6 || f.config(1).Egress == closedRules || f.c.Waiting() != 2 {
+		t.Errorf("%d pods wait, want the one that got rules and is awaited again, and another one", f.c.Waiting())
+	}
+	f.commit(false, configure(0, again), configure(3, many("b", 3)))
+	if f.c.Waiting() != 0 || !f.c.InSync() {
+		t.Errorf("%d pods wait in the end", f.c.Waiting())
+	}
+}
+
+// TestTxnReleasesSetsInTurns: the members of dropped sets go over several transactions.
+func TestTxnReleasesSetsInTurns(t *testing.T) {
+	f := newFixture(t)
+	f.c.releases = 1
+	member := []netip.Prefix{pfx("10.0.0.1/32")}
+	var add, drop []func(*Txn)
+	for id := api.SetID(400); id < 403; id++ {
+		add = append(add, func(x *Txn) { x.UpdateSet(id, member, nil) })
+		drop = append(drop, func(x *Txn) { x.DropSet(id, member) })
+	}
+	f.commit(false, add...)
+	f.commit(false, drop...)
+	for left := 2; left >= 0; left-- {
+		if len(f.r.Sets()) != left || f.c.Unfinished() != (left > 0) || f.c.Waiting() != 0 {
+			t.Fatalf("%d sets are left, want %d; unfinished: %t", len(f.r.Sets()), left, f.c.Unfinished())
+		}
+		f.commit(false)
+	}
+}
+
+func TestTookAdaptsBatches(t *testing.T) {
 	f := newFixture(t)
 	f.c.waiting = map[api.PodID]waiting{podID(1): {}}
 	for _, c := range []struct {

@@ -7,12 +7,19 @@ import (
 )
 
 // Selector returns the active selector of a peer. If it is not active yet, Selector activates it:
-// it finds its groups and their addresses, and new groups find it from then on. Users register with
-// Retain. It must only be called while the cluster does not change.
-func (x *Sets) Selector(p Peer) *Selector {
+// it finds its groups and their addresses, and new groups find it from then on. The work for that,
+// the number of groups examined and of addresses found, is subtracted from left. If none is left,
+// Selector returns nil. Users register with Retain. It must only be called while the cluster does
+// not change.
+func (x *Sets) Selector(p Peer, left *int) *Selector {
 	if s, ok := x.selectors[p.key]; ok {
 		return s
 	}
+	if *left <= 0 {
+		return nil
+	}
+	*left -= selectorWork
+	defer func(before int) { *left -= x.work - before }(x.work)
 	s := &Selector{Peer: p, users: map[api.PolicyID]int{}}
 	x.selectors[p.key] = s
 	x.scopes.add(s)
@@ -29,13 +36,13 @@ func (x *Sets) Selector(p Peer) *Selector {
 		x.countNodes(s.sets[0], +1)
 		return s
 	}
-	for id, g := range x.state.MatchGroups(s.Query()) {
+	for id, g := range x.state.MatchGroups(s.counted(&x.work)) {
 		for _, set := range x.setsFor(s, g) {
 			if set.groups == 0 && !set.Refused {
 				set.members = x.journal.newMembers()
 			}
 			x.links.enter(set, id)
-			set.collect(x.addresses(id))
+			x.work += set.collect(x.addresses(id))
 		}
 	}
 	for _, set := range s.sets {
@@ -48,6 +55,9 @@ func (x *Sets) Selector(p Peer) *Selector {
 	return s
 }
 
+// selectorWork is about the work of activating a selector without members.
+const selectorWork = 64
+
 // Release drops one use of a selector. A selector without users stays active until DropIdle.
 func (x *Sets) Release(s *Selector, user api.PolicyID) {
 	if s.users[user]--; s.users[user] <= 0 {
@@ -58,14 +68,20 @@ func (x *Sets) Release(s *Selector, user api.PolicyID) {
 	}
 }
 
-// DropIdle deactivates the selectors without users.
-func (x *Sets) DropIdle() {
-	for _, s := range x.idle {
+// DropIdle deactivates selectors without users until it has done so much work. The others stay
+// active, and their sets are kept up to date. It returns whether anything is left to do: here, or
+// for TakeUpdates.
+func (x *Sets) DropIdle(work int) (more bool) {
+	// The last one is the first to go: links of groups to the newest sets are found fastest.
+	for begin := x.work; len(x.idle) > 0 && x.work-begin < work; {
+		last := len(x.idle) - 1
+		s := x.idle[last]
+		x.idle[last], x.idle = nil, x.idle[:last]
 		if len(s.users) == 0 && x.selectors[s.key] == s {
 			x.deactivate(s)
 		}
 	}
-	x.idle = x.idle[:0]
+	return len(x.idle)+len(x.journal.touched) > 0
 }
 
 // deactivate removes a selector without users; its sets lose all members. An update must report the
@@ -87,10 +103,10 @@ func (x *Sets) deactivate(s *Selector) {
 			set.members = x.journal.newMembers()
 		}
 	}
-	for id := range x.state.MatchGroups(s.Query()) {
+	for id := range x.state.MatchGroups(s.counted(&x.work)) {
 		for _, set := range s.sets {
 			if x.links.exit(set, id) {
-				set.collect(x.addresses(id))
+				x.work += set.collect(x.addresses(id))
 			}
 		}
 	}
@@ -136,6 +152,7 @@ func (x *Sets) TakeUpdates() []Update {
 		}
 		if set.dead {
 			delete(x.byID, set.ID)
+			u.Dead = x.selectors[set.sel.key] != set.sel // else policies name a number that no pod has
 		}
 		updates = append(updates, u)
 	}

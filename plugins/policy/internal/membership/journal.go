@@ -134,7 +134,7 @@ func (j *journal) forgetUnshared() {
 
 // take returns the change of a set since its last update.
 func (j *journal) take(set *Set) Update {
-	u := Update{ID: set.ID, Dead: set.dead}
+	u := Update{ID: set.ID}
 	if set.nodes != nil {
 		set.touched = false
 		u.Added, u.Removed = set.nodes.take()

@@ -43,7 +43,10 @@ func (l *links) enter(set *Set, id intent.GroupID) {
 // exit removes the link of a group to a set, if there is one.
 func (l *links) exit(set *Set, id intent.GroupID) bool {
 	g := &l.groups[id]
-	i := slices.Index(g.sets, set)
+	i := len(g.sets) - 1
+	for i >= 0 && g.sets[i] != set { // from the newest, see DropIdle
+		i--
+	}
 	if i < 0 {
 		return false
 	}

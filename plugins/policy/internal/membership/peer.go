@@ -95,6 +95,13 @@ func (p Peer) Query() intent.GroupQuery {
 	return intent.GroupQuery{Namespace: p.key.scope.namespace, Namespaces: p.namespaces, Pods: p.pods, Port: p.key.port}
 }
 
+// counted returns the query, which adds the number of groups that it examines to n.
+func (p Peer) counted(n *int) intent.GroupQuery {
+	q := p.Query()
+	q.Examined = n
+	return q
+}
+
 // String describes the selected pods in the style of kubectl.
 func (p Peer) String() string { return p.key.String() }
 

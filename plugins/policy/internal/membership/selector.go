@@ -79,16 +79,17 @@ func (s *Selector) find(number uint16) (int, bool) {
 // admits reports whether the set contains an address of a pod of its groups.
 func (s *Set) admits(a netip.Addr) bool { return s.sel.block == nil || s.sel.block.Contains(a) }
 
-// collect collects addresses as members.
-func (s *Set) collect(addrs []netip.Addr) {
+// collect collects addresses as members. It returns how many it examined.
+func (s *Set) collect(addrs []netip.Addr) (examined int) {
 	if s.Refused {
-		return
+		return 0
 	}
 	for _, a := range addrs {
 		if s.admits(a) {
 			s.members.add(a)
 		}
 	}
+	return len(addrs)
 }
 
 // changeNode counts the addresses of a node, unless the set was refused.

@@ -24,6 +24,7 @@ type Sets struct {
 	moved   []*Selector // whose numbers may have changed
 	idle    []*Selector // may have lost their last user
 	flipped []*Selector // see TakeFlipped
+	work    int         // groups examined and addresses found to activate and deactivate selectors
 
 	addrBuf []netip.Addr // of one group
 	setBuf  []*Set       // of one group

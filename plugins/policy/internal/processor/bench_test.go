@@ -33,7 +33,8 @@ func (c *counter) Configure(_ api.PodID, _ []netip.Addr, list []*api.ContivPolic
 	c.lists += len(list)
 }
 
-func (c *counter) Remove(api.PodID) { c.pods-- }
+func (c *counter) Await(api.PodID, []netip.Addr) { c.pods++ }
+func (c *counter) Remove(api.PodID)              { c.pods-- }
 
 type rooms struct {
 	cache *cache.Cache

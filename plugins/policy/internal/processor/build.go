@@ -13,10 +13,16 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
-// builder builds one ContivPolicy and records the selectors that it uses.
+// builder builds one ContivPolicy and records the selectors that it uses. It activates selectors
+// until it has done so much work. If some are left, or earlier ones are passed, the policy is not
+// complete.
 type builder struct {
 	sets *membership.Sets
 	spec *intent.Policy
+	pass int                           // number of first selectors that are not needed
+	n    int                           // number of selectors so far
+	left int                           // work, see membership.Sets.Selector
+	over bool                          // no work was left for a selector
 	uses []*membership.Selector        // without duplicates
 	used map[*membership.Selector]bool // the same, if there are many
 	// perPort holds the selectors of the peers for each named port of egress rules.
@@ -88,10 +94,10 @@ func (b *builder) policy(ingress [][]api.PolicyPort) *api.ContivPolicy {
 		IsolatesIngress: b.spec.IsolatesIngress, IsolatesEgress: b.spec.IsolatesEgress,
 		Audit: b.spec.Audit,
 	}
-	for i := range b.spec.Ingress {
+	for i := 0; i < len(b.spec.Ingress) && !b.over; i++ {
 		out.Ingress = b.appendRule(out.Ingress, i, &b.spec.Ingress[i], ingress[i])
 	}
-	for i := range b.spec.Egress {
+	for i := 0; i < len(b.spec.Egress) && !b.over; i++ {
 		r := &b.spec.Egress[i]
 		ports, named := numericPorts(r.Ports)
 		out.Egress = b.appendRule(out.Egress, i, r, sortPorts(ports))
@@ -195,10 +201,24 @@ func (b *builder) notePort(at portName, s *membership.Selector) {
 // use returns the active selector of a peer; nil means any peer. With a port name, it selects the
 // peer's pods with such a port.
 func (b *builder) use(peer *intent.Peer, name api.PortName) *membership.Selector {
-	s := b.sets.Selector(membership.PeerOf(b.spec.ID.Namespace, peer).WithPort(name))
+	if b.over || b.n < b.pass {
+		b.n++
+		return noSelector
+	}
+	p := membership.PeerOf(b.spec.ID.Namespace, peer).WithPort(name)
+	s := b.sets.Selector(p, &b.left)
+	if s == nil {
+		b.over, b.pass = true, b.n
+		return noSelector
+	}
+	b.n++
+	b.left--
 	b.note(s)
 	return s
 }
+
+// noSelector stands for a selector in a policy that is not complete. It has no sets.
+var noSelector = &membership.Selector{}
 
 // fewUses is the number of selectors up to which a linear search is cheaper than a map.
 const fewUses = 32

@@ -23,6 +23,10 @@ type Sink interface {
 	// the list as long as a pod has it. shared lists the other pods that have one of its addresses
 	// and different restrictions.
 	Configure(pod api.PodID, ips []netip.Addr, policies []*api.ContivPolicy, shared []api.Sharing)
+	// Await reports that the policies of a pod are not known yet, or not the newest ones. Configure
+	// or Remove follows. Until then the sink keeps what it has for the pod, if the addresses are
+	// the same, and otherwise blocks the pod. Sets that it has for the pod stay current.
+	Await(pod api.PodID, ips []netip.Addr)
 	// Remove reports that a pod is no longer local, or has no address any more.
 	Remove(pod api.PodID)
 }
@@ -30,13 +34,31 @@ type Sink interface {
 // Flush sends the changes since the last Flush to the sink: the net change of every set, then the
 // new state of every pod, both sorted. It returns the new problems, sorted. It must not be called
 // during an Update of the cache.
-func (p *Processor) Flush(sink Sink) []api.Problem {
+//
+// It does about as much work on new and unused selectors as Options.Turn permits. Pods whose
+// policies have other selectors wait for the next Flush, see Unfinished.
+func (p *Processor) Flush(sink Sink) []api.Problem { return p.flush(sink, p.turn) }
+
+// FlushAll is Flush without a bound: no pod waits.
+func (p *Processor) FlushAll(sink Sink) []api.Problem { return p.flush(sink, noBound) }
+
+// Unfinished reports whether the next Flush has work even if nothing changes.
+func (p *Processor) Unfinished() bool { return len(p.resolver.waiting) > 0 || p.unfinished }
+
+func (p *Processor) flush(sink Sink, turn int) []api.Problem {
 	p.sets.SettleNumbers(p.resolver.renumber)
 	p.sharing.settle()
-	refreshed := p.resolver.refresh()
+	refreshed, left := p.resolver.refresh(turn)
+	reports := p.settlePods()
+	unused := max(1, left/2) // dataplanes take longer to remove members than to add them
+	p.resolver.dropUnused(unused)
 	p.publishSets(sink)
-	p.publishPods(sink)
-	return p.problems.settle(refreshed)
+	for _, r := range reports {
+		r.send(sink)
+	}
+	found := p.problems.settle(refreshed)
+	p.unfinished = p.sets.DropIdle(unused) // presence selectors that are no longer needed
+	return found
 }
 
 // publishSets sends the changes of sets to the sink, sorted by ID.
@@ -54,44 +76,87 @@ func (p *Processor) publishSets(sink Sink) {
 	}
 }
 
-// publishPods sends the marked pods to the sink.
-func (p *Processor) publishPods(sink Sink) {
+// report is what the sink must learn about a pod.
+type report struct {
+	pod                        *localPod
+	removed, configured, waits bool
+}
+
+// settlePods determines what the sink must learn about the marked pods.
+func (p *Processor) settlePods() (reports []report) {
 	dirty := p.local.dirtyPods
 	slices.SortFunc(dirty, comparePods)
 	for _, pod := range dirty {
-		p.publish(pod, sink)
+		if r := p.settlePod(pod); r.removed || r.configured || r.waits {
+			reports = append(reports, r)
+		}
 	}
 	clear(dirty)
 	p.local.dirtyPods = dirty[:0]
+	return reports
 }
 
-// publish brings the sink up to date about a pod.
-func (p *Processor) publish(pod *localPod, sink Sink) {
+func (p *Processor) settlePod(pod *localPod) (r report) {
+	r.pod = pod
 	pod.dirty = false
 	if pod.elsewhere {
-		return
+		return r
 	}
+	was := &pod.published
 	if pod.group == nil {
 		delete(p.local.pods, pod.id)
-		if pod.published.known {
-			sink.Remove(pod.id)
+		r.removed = was.known
+		p.replace(was, publishedPod{})
+		return r
+	}
+	waits, relisted := p.sharing.waiting(pod)
+	if relisted {
+		now := publishedPod{known: true, ips: pod.ips, list: pod.group.list}
+		now.shared, now.others = p.sharing.sharings(pod)
+		if r.configured = was.waits || !was.same(now); r.configured {
+			p.replace(was, now)
 		}
-		return
 	}
-	shared, was := p.sharing.sharings(pod), &pod.published
-	if was.known && was.list == pod.group.list && slices.Equal(was.ips, pod.ips) &&
-		slices.EqualFunc(was.shared, shared, api.Sharing.Equal) {
-		return
+	if r.waits = waits && !(was.waits && slices.Equal(was.ips, pod.ips)); r.waits {
+		was.known, was.waits, was.ips = true, true, pod.ips
 	}
-	*was = publishedPod{true, pod.ips, pod.group.list, shared}
-	sink.Configure(pod.id, pod.ips, pod.group.list.contivPolicies(), shared)
+	return r
+}
+
+// same reports whether the sink has to learn nothing.
+func (p *publishedPod) same(now publishedPod) bool {
+	return p.known && p.list == now.list && slices.Equal(p.ips, now.ips) && slices.EqualFunc(p.shared, now.shared, api.Sharing.Equal)
+}
+
+// replace replaces what the sink has of a pod, as a user of lists.
+func (p *Processor) replace(was *publishedPod, now publishedPod) {
+	for _, l := range append(now.others, now.list) {
+		p.resolver.hold(l)
+	}
+	for _, l := range append(was.others, was.list) {
+		p.resolver.unlist(l)
+	}
+	*was = now
+}
+
+func (r report) send(sink Sink) {
+	pod := r.pod
+	if r.removed {
+		sink.Remove(pod.id)
+	}
+	if r.configured {
+		sink.Configure(pod.id, pod.ips, pod.published.list.contivPolicies(), pod.published.shared)
+	}
+	if r.waits {
+		sink.Await(pod.id, pod.ips)
+	}
 }
 
 // Replay sends the complete state to an empty sink: every set with members, then every pod. It
 // replaces a Flush for sinks that start anew: the changes that Flush would have sent are included
 // and will not be sent again.
 func (p *Processor) Replay(sink Sink) []api.Problem {
-	found := p.Flush(discardSink{})
+	found := p.FlushAll(discardSink{})
 	if own := p.node.Info().Members; len(own) > 0 {
 		sink.UpdateSet(api.NodeSet, own, nil)
 	}
@@ -113,4 +178,5 @@ type discardSink struct{}
 func (discardSink) UpdateSet(api.SetID, []netip.Prefix, []netip.Prefix)                   {}
 func (discardSink) DropSet(api.SetID, []netip.Prefix)                                     {}
 func (discardSink) Configure(api.PodID, []netip.Addr, []*api.ContivPolicy, []api.Sharing) {}
+func (discardSink) Await(api.PodID, []netip.Addr)                                         {}
 func (discardSink) Remove(api.PodID)                                                      {}

@@ -31,7 +31,8 @@ func (st *policyState) usesRefused() bool {
 }
 
 // resolution is a policy as it applies to groups whose named ports resolve equally. It stays the
-// same object, and so does its policy while the content is equal.
+// same object while the content is equal; other content is another object, because lists of pods
+// that wait keep the old one.
 type resolution struct {
 	state   *policyState
 	key     string
@@ -39,7 +40,7 @@ type resolution struct {
 	id      uint64            // of the content: another policy has another id
 	policy  *api.ContivPolicy // immutable
 	uses    []*membership.Selector
-	lists   int // number of lists with it
+	lists   int // number of lists with it; it may have been replaced in its state
 }
 
 func (r *resolution) usesRefused() bool {
@@ -51,7 +52,7 @@ type policyList struct {
 	key         string
 	policies    []*api.ContivPolicy // immutable, sorted by ID
 	resolutions []*resolution
-	groups      int // number of groups with it
+	users       int // number of groups that have it and of pods that the sink has it for
 }
 
 func (l *policyList) contivPolicies() []*api.ContivPolicy {

@@ -29,9 +29,11 @@ type localPod struct {
 // publishedPod is the state of a pod that the sink has received.
 type publishedPod struct {
 	known  bool // false: the sink does not have the pod
+	waits  bool // the sink knows that the pod waits
 	ips    []netip.Addr
 	list   *policyList
 	shared []api.Sharing
+	others []*policyList // those of shared
 }
 
 // localGroup is a group with local pods that have an address. Only for these are policies resolved.
@@ -41,6 +43,10 @@ type localGroup struct {
 	pods  []*localPod // unordered; a pod knows its position
 	list  *policyList // nil: no policy
 	dirty bool        // is in localPods.dirty: the list may change
+
+	waits    *wait // for another list; nil if it has the one of its current policies
+	waited   bool  // its pods were marked since it waits
+	relisted bool  // it got a list in this turn, and waits again
 }
 
 // localNamespace lists the local groups of a namespace.
@@ -105,6 +111,12 @@ func (l *localPods) markPod(pod *localPod) {
 	if !pod.dirty {
 		pod.dirty = true
 		l.dirtyPods = append(l.dirtyPods, pod)
+	}
+}
+
+func (l *localPods) markPods(g *localGroup) {
+	for _, pod := range g.pods {
+		l.markPod(pod)
 	}
 }
 

@@ -55,7 +55,6 @@ func (t *problemTracker) settle(refreshed []*localGroup) (found []api.Problem) {
 		}
 	}
 	clear(t.dirty)
-	t.sets.DropIdle() // presence selectors that are no longer needed
 	slices.SortFunc(found, api.Problem.Compare)
 	slices.SortFunc(t.solved, api.Problem.Compare)
 	return found
@@ -167,7 +166,8 @@ func (t *problemTracker) concerns(n *names, peer membership.Peer) bool {
 	if peer.AlwaysPresent() {
 		return true
 	}
-	s := t.sets.Selector(peer.Presence())
+	left := noBound
+	s := t.sets.Selector(peer.Presence(), &left)
 	s.Retain(n.spec.ID)
 	n.presence = append(n.presence, s)
 	return s.HasPods()

@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"cmp"
 	"net/netip"
 
 	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
@@ -14,6 +15,8 @@ type Options struct {
 	// Node is the name of the agent's node, whose pods are local. If it is empty, every pod is
 	// local, and the set of node addresses holds the addresses of all nodes that have pods.
 	Node string
+	// Turn bounds the work of a Flush; zero means DefaultTurn.
+	Turn int
 }
 
 // Processor resolves policies for the local pods. It passes notifications of the cache to its
@@ -26,6 +29,9 @@ type Processor struct {
 	resolver *resolver
 	problems *problemTracker
 	state    State
+
+	turn       int
+	unfinished bool // sets have changes for the next Flush
 }
 
 // New returns a processor for an empty state. The state must be the cache that the processor
@@ -39,6 +45,7 @@ func newProcessor(state State, opts Options, newID func(string) api.SetID) *Proc
 	return &Processor{
 		node: node, sets: sets, local: local, sharing: newSharing(state, sets, local),
 		resolver: resolver, problems: newProblemTracker(sets, resolver), state: state,
+		turn: cmp.Or(opts.Turn, DefaultTurn),
 	}
 }
 

@@ -18,7 +18,8 @@ func (quiet) DropSet(api.SetID, []netip.Prefix)                   {}
 func (q quiet) Configure(id api.PodID, _ []netip.Addr, list []*api.ContivPolicy, _ []api.Sharing) {
 	q[id] = list
 }
-func (q quiet) Remove(id api.PodID) { delete(q, id) }
+func (quiet) Await(api.PodID, []netip.Addr) {}
+func (q quiet) Remove(id api.PodID)         { delete(q, id) }
 
 func TestSetsOfTakenIDMatchNothing(t *testing.T) {
 	c := cache.New()

@@ -25,10 +25,12 @@ type tb interface {
 
 // recorder is a sink that records what it receives, and checks that it receives differences only.
 type recorder struct {
-	t     tb
-	sets  map[api.SetID]map[netip.Addr]bool
-	pods  map[api.PodID]configured
-	calls int
+	t       tb
+	sets    map[api.SetID]map[netip.Addr]bool
+	pods    map[api.PodID]configured
+	awaited map[api.PodID][]netip.Addr
+	dropped []api.SetID
+	calls   int
 }
 
 type configured struct {
@@ -38,11 +40,12 @@ type configured struct {
 }
 
 func newRecorder(t tb) *recorder {
-	return &recorder{t: t, sets: map[api.SetID]map[netip.Addr]bool{}, pods: map[api.PodID]configured{}}
+	return &recorder{t: t, sets: map[api.SetID]map[netip.Addr]bool{}, pods: map[api.PodID]configured{}, awaited: map[api.PodID][]netip.Addr{}}
 }
 
 func (r *recorder) DropSet(id api.SetID, members []netip.Prefix) {
 	r.t.Helper()
+	r.dropped = append(r.dropped, id)
 	if r.UpdateSet(id, nil, members); len(r.sets[id]) > 0 {
 		r.t.Errorf("set %s: dropped, and has %d members more than were said", id, len(r.sets[id]))
 	}
@@ -89,22 +92,39 @@ func (r *recorder) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 func (r *recorder) Configure(pod api.PodID, ips []netip.Addr, list []*api.ContivPolicy, shared []api.Sharing) {
 	r.t.Helper()
 	r.calls++
-	if old, ok := r.pods[pod]; ok && slices.Equal(old.ips, ips) && sameList(old.list, list) && slices.EqualFunc(old.shared, shared, api.Sharing.Equal) {
+	if old, ok := r.pods[pod]; ok && r.awaited[pod] == nil && slices.Equal(old.ips, ips) && sameList(old.list, list) && slices.EqualFunc(old.shared, shared, api.Sharing.Equal) {
 		r.t.Errorf("%s: configured as it was", pod)
 	}
 	if len(ips) == 0 {
 		r.t.Errorf("%s: configured without an address", pod)
 	}
 	r.pods[pod] = configured{ips, list, shared}
+	delete(r.awaited, pod)
+}
+
+func (r *recorder) Await(pod api.PodID, ips []netip.Addr) {
+	r.t.Helper()
+	r.calls++
+	if len(ips) == 0 || slices.Equal(r.awaited[pod], ips) {
+		r.t.Errorf("%s: awaited as it was, or without an address", pod)
+	}
+	r.awaited[pod] = ips
+}
+
+// isBlocked reports whether a pod waits that has no rules for its addresses.
+func (r *recorder) isBlocked(pod api.PodID) bool {
+	ips, waits := r.awaited[pod]
+	return waits && !slices.Equal(ips, r.pods[pod].ips)
 }
 
 func (r *recorder) Remove(pod api.PodID) {
 	r.t.Helper()
 	r.calls++
-	if _, ok := r.pods[pod]; !ok {
+	if _, ok := r.pods[pod]; !ok && r.awaited[pod] == nil {
 		r.t.Errorf("%s: removed but was never configured", pod)
 	}
 	delete(r.pods, pod)
+	delete(r.awaited, pod)
 }
 
 func sameList(a, b []*api.ContivPolicy) bool {
@@ -261,6 +281,20 @@ func (w *world) update(ch model.Changes) {
 	w.found = w.cache.Update(ch, w.proc)
 	w.found = append(w.found, w.proc.Flush(w.sink)...)
 	w.keep()
+}
+
+// drain flushes until no pod waits.
+func (w *world) drain() {
+	w.t.Helper()
+	for turns := 0; w.proc.Unfinished(); turns++ {
+		if turns == 1000 {
+			w.t.Fatalf("it does not come to an end:\n%s", w.sink.describe())
+		}
+		w.update(model.Changes{})
+	}
+	if len(w.sink.awaited) > 0 {
+		w.t.Fatalf("nothing is left to do, and %v wait", w.sink.awaited)
+	}
 }
 
 // keep tracks found and solved problems, and compares them with the current ones.
