@@ -388,8 +388,8 @@ func (r *reach) isAnyOdd(parties ...party) bool {
 	})
 }
 
-// allowed returns which flows of a family each state allows from a class of pods to another one, and
-// whether there are any in one of them.
+// allowed returns which flows of a family each state allows from a class of pods to another one,
+// and whether there are any in one of them.
 func (r *reach) allowed(ctx context.Context, from, to int, is4 bool) (allowed [2]portSet, exist bool) {
 	a, b := r.classes[from], r.classes[to]
 	src, dst := party{class: a, member: a.first}, party{class: b, member: b.first}

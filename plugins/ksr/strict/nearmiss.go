@@ -6,9 +6,9 @@ import "strings"
 // words cost nothing.
 const maxMisspelt = 64
 
-// Nearest returns the known word that was probably meant. It differs in case only, by one letter
-// or two neighbours that changed places, or by two letters if the word is longer than four. Words of less than four letters may differ in
-// case only.
+// Nearest returns the known word that was probably meant. It differs in case only, by one letter or
+// two neighbours that changed places, or by two letters if the word is longer than four. Words of
+// less than four letters may differ in case only.
 func Nearest(word string, known []string) (string, bool) {
 	best, bestDistance := "", 3
 	for _, k := range known {
