@@ -1,12 +1,14 @@
 package renderer
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"hash"
 	"net/netip"
+	"slices"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -46,6 +48,38 @@ func (l *RuleList) Origins(i int) []api.Origin {
 		return nil
 	}
 	return l.origins[i]
+}
+
+// WithOrigins returns the list with the origins of another one added, which has equal rules.
+func (l *RuleList) WithOrigins(o *RuleList) *RuleList {
+	if l == nil || o == nil || l == o {
+		return cmp.Or(l, o)
+	}
+	return &RuleList{rules: l.rules, origins: MergedOrigins(l.origins, o.origins), digest: l.digest}
+}
+
+// MergedOrigins returns the origins of both, by rule. It returns the first one, as it is, if that
+// has all.
+func MergedOrigins(a, b [][]api.Origin) [][]api.Origin {
+	if len(a) == 0 {
+		return b
+	}
+	out := a
+	for i := range b {
+		if slices.Equal(a[i], b[i]) {
+			continue
+		}
+		both := slices.Concat(a[i], b[i])
+		slices.SortFunc(both, api.Origin.Compare)
+		if both = slices.Compact(both); len(both) == len(a[i]) {
+			continue
+		}
+		if &out[0] == &a[0] {
+			out = slices.Clone(a)
+		}
+		out[i] = both
+	}
+	return out
 }
 
 // MarshalJSON encodes each rule with its origins.

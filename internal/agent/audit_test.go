@@ -12,6 +12,31 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
+// TestAuditListsPoliciesThatShareRules: two namespaces deny everything; their pods have one table.
+func TestAuditListsPoliciesThatShareRules(t *testing.T) {
+	a := running(t, nil)
+	var manifests strings.Builder
+	for i, ns := range []string{"one", "two"} {
+		fmt.Fprintf(&manifests, `---
+{apiVersion: v1, kind: Namespace, metadata: {name: %[1]s}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: %[1]s}, spec: {nodeName: node-1}, status: {phase: Running, podIPs: [{ip: 10.3.0.%[2]d}]}}
+---
+{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: deny, namespace: %[1]s, annotations: {sluice.io/mode: audit}}, spec: {podSelector: {}}}
+`, ns, i+1)
+	}
+	a.apply(t, manifests.String())
+	traffic(t, a, api.Flow{Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("10.3.0.2"), Protocol: api.TCP, SrcPort: 4000, DstPort: 80})
+	var got []string
+	for _, r := range get[[]view.Audited](t, a, "GET", "/v1/audit", "") {
+		got = append(got, fmt.Sprint(r.Policy.Short(), " of ", r.Workloads, ": ", *r.Packets, " of ", *r.Total))
+	}
+	want := []string{"one/deny of [one/web]: 1 of 1", "two/deny of [two/web]: 1 of 1"} // which are counted together
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
 // TestAuditListsWhatWouldBeDenied: by policy, direction and workload, on the embedded vswitch;
 // nothing after the switch to enforce.
 func TestAuditListsWhatWouldBeDenied(t *testing.T) {

@@ -144,8 +144,8 @@ func put(archive *tar.Writer, name string, content []byte, now time.Time) error 
 
 // names are the files that an archive may have.
 var names = []string{
-	aboutName, objectsName, "check.json", "endpoints.json", "endpoints-file.txt", "goroutines.txt", "livez.txt", "log.txt", "metrics.txt", "nodes.json", "pins.json", "pods.json",
-	"policies.json", "preflight.json", "readyz.txt", "rules.json", "sets.json", "settings.json", "status.json", "tables.json",
+	aboutName, objectsName, "audit.json", "check.json", "endpoints.json", "endpoints-file.txt", "goroutines.txt", "livez.txt", "log.txt", "metrics.txt", "nodes.json", "pins.json", "pods.json",
+	"policies.json", "preflight.json", "readyz.txt", "rules.json", "sets.json", "settings.json", "status.json", "tables.json", "verdicts.jsonl",
 }
 
 // Bundle is what was read of an archive.

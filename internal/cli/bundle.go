@@ -80,16 +80,16 @@ func (o *options) collect(ctx context.Context, path string, errOut io.Writer) er
 }
 
 // saidParts is how many parts have an error for content when there is one.
-const saidParts = 2
+const saidParts = 3
 
 // parts are the questions to an agent whose answers a bundle holds.
 func (c *client) parts() []bundle.Part {
 	raw := func(name, path string) bundle.Part {
 		return bundle.Part{Name: name, Get: func(ctx context.Context) ([]byte, error) { return c.raw(ctx, path) }}
 	}
-	said := func(name, path string) bundle.Part { // an error is what was asked for
+	said := func(name, method, path string, in any) bundle.Part { // an error is what was asked for
 		return bundle.Part{Name: name, Get: func(ctx context.Context) ([]byte, error) {
-			b, err := c.raw(ctx, path)
+			b, err := c.answer(ctx, method, path, in, bundle.MaxFile+1)
 			if err != nil {
 				b = []byte(err.Error() + "\n")
 			}
@@ -99,11 +99,15 @@ func (c *client) parts() []bundle.Part {
 	return []bundle.Part{
 		raw("objects.json", "/v1/objects"), raw("settings.json", "/v1/settings"), raw("status.json", "/v1/status"), raw("nodes.json", "/v1/nodes"),
 		raw("pods.json", "/v1/pods"), raw("policies.json", "/v1/policies"), raw("sets.json", "/v1/sets"), raw("tables.json", "/v1/tables"),
-		raw("rules.json", "/v1/rules"), raw("endpoints.json", "/v1/endpoints"), raw("check.json", "/v1/check"), raw("metrics.txt", "/metrics"),
-		said("livez.txt", "/livez"), said("readyz.txt", "/readyz"), raw("goroutines.txt", "/debug/pprof/goroutine?debug=1"),
+		raw("rules.json", "/v1/rules"), raw("endpoints.json", "/v1/endpoints"), raw("audit.json", "/v1/audit"), raw("check.json", "/v1/check"), raw("metrics.txt", "/metrics"),
+		said("livez.txt", http.MethodGet, "/livez", nil), said("readyz.txt", http.MethodGet, "/readyz", nil),
+		said("verdicts.jsonl", http.MethodPost, "/v1/verdicts", view.Watch{Since: dayOf, Past: true}), raw("goroutines.txt", "/debug/pprof/goroutine?debug=1"),
 		{Name: "log.txt", Get: c.log},
 	}
 }
+
+// dayOf is of which time a bundle has verdicts.
+const dayOf = 24 * time.Hour
 
 // raw returns an answer as it came.
 func (c *client) raw(ctx context.Context, path string) ([]byte, error) {

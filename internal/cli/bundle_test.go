@@ -1,8 +1,13 @@
 package cli
 
 import (
+	"archive/tar"
+	"compress/gzip"
+	"errors"
+	"io"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,7 +34,7 @@ func TestBundleNamesMissingParts(t *testing.T) {
 	})
 	path := filepath.Join(t.TempDir(), "b.tgz")
 	code, _, errOut := sluicectl(socket, "", "bundle", path, "--request-timeout", "50ms")
-	if code != ExitDenied || !strings.Contains(errOut, "missing status.json: the agent on "+socket+" did not answer within 50ms ") || !strings.Contains(errOut, "missing check.json, endpoints.json, goroutines.txt, ") || !strings.Contains(errOut, path+" written\n") {
+	if code != ExitDenied || !strings.Contains(errOut, "missing status.json: the agent on "+socket+" did not answer within 50ms ") || !strings.Contains(errOut, "missing audit.json, check.json, endpoints.json, goroutines.txt, ") || !strings.Contains(errOut, path+" written\n") {
 		t.Errorf("exit code %d, %q", code, errOut)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -37,6 +42,38 @@ func TestBundleNamesMissingParts(t *testing.T) {
 	}
 	if code, out, errOut := sluicectl("/nowhere", "", "matrix", "--from", path); code != ExitOK || !strings.Contains(out, "every verdict") {
 		t.Errorf("matrix of an empty cluster: exit code %d, %q, %q", code, out, errOut)
+	}
+}
+
+// TestBundleHasWhatWasDropped has a verdict that the agent has kept, and the list of audited
+// traffic.
+func TestBundleHasWhatWasDropped(t *testing.T) {
+	socket := realShop(t)
+	if code, _, errOut := sluicectl(socket, "", "inject", "shop/batch-0", "data/search-0:9200"); code != ExitDenied {
+		t.Fatalf("exit code %d, %s", code, errOut)
+	}
+	code, out, errOut := sluicectl(socket, "", "bundle", "-")
+	if code != ExitOK {
+		t.Fatalf("exit code %d, %s", code, errOut)
+	}
+	packed, err := gzip.NewReader(strings.NewReader(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for archive := tar.NewReader(packed); ; {
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		b, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(h, err)
+		}
+		found[path.Base(h.Name)] = string(b)
+	}
+	if v := found["verdicts.jsonl"]; !strings.Contains(v, `"name":"data/search-0"`) || strings.TrimSpace(found["audit.json"]) != "[]" {
+		t.Errorf("verdicts: %.300s\naudit: %s", v, found["audit.json"])
 	}
 }
 

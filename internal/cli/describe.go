@@ -140,10 +140,10 @@ func (d podDescription) write(w *term.Writer) {
 	t.Row("Name:", d.Pod.Pod.Name)
 	t.Row("Namespace:", d.Pod.Pod.Namespace)
 	t.Row("Node:", dash(d.Node))
-	t.Row("Addresses:", dash(joined(d.Addresses)))
+	t.Row("Addresses:", dash(term.Joined(d.Addresses)))
 	t.Row("Labels:", dash(labelTexts(d.Labels)))
 	t.Row("State:", d.State)
-	t.Row("Isolated:", dash(joined(d.Isolated)))
+	t.Row("Isolated:", dash(term.Joined(d.Isolated)))
 	t.Print(w)
 	for _, p := range d.Problems {
 		w.Printf("%s\n", w.Styled(term.Red, "problem: "+p.Error()))
@@ -178,7 +178,7 @@ func writeSelecting(w *term.Writer, title string, ids []api.PolicyID, known []vi
 		row := []any{id.Short(), "-", "-", "-"}
 		if i := slices.IndexFunc(known, func(p view.Policy) bool { return p.Policy == id }); i >= 0 {
 			p := known[i]
-			row = []any{id.Short(), dash(joined(p.Isolates)), p.Rules, enforced(p)}
+			row = []any{id.Short(), dash(term.Joined(p.Isolates)), p.Rules, enforced(p)}
 		}
 		t.Row(row...)
 	}
@@ -256,8 +256,11 @@ func (d policyDescription) write(w *term.Writer) {
 		t.Row("Tier:", tierOf(d.Policy))
 	}
 	t.Row("Selects:", d.Selector)
-	t.Row("Isolates:", dash(joined(d.Isolates)))
-	t.Row("Local pods:", dash(joined(d.Pods)))
+	t.Row("Isolates:", dash(term.Joined(d.Isolates)))
+	t.Row("Local pods:", dash(term.Some(d.Pods, 4)))
+	if d.Audit {
+		t.Row("Mode:", term.Cell{Text: "audit: it denies nothing; get audit has what it would deny", Style: term.Amber})
+	}
 	t.Row("Enforced:", string(d.Enforced))
 	t.Print(w)
 	writeFindings(w, d.Policy)
@@ -288,7 +291,7 @@ func (d nodeDescription) write(w *term.Writer) {
 	t.Row("Reported:", ago(d.Time, time.Now()))
 	t.Row("Revision:", fmt.Sprintf("%s of %d", reached(d.NodeEnforcement), d.Wanted))
 	t.Row("Enforced:", strings.TrimSuffix(string(d.Enforced)+": "+d.Why, ": "))
-	t.Row("Pods:", dash(some(d.Pods, 8)))
+	t.Row("Pods:", dash(term.Some(d.Pods, 8)))
 	t.Print(w)
 	for _, r := range d.Renderers {
 		state := "in sync"

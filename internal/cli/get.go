@@ -70,7 +70,7 @@ func (f *getFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "only this namespace")
 	flags.BoolVarP(&f.everywhere, "all-namespaces", "A", false, "all namespaces, as without --namespace")
-	flags.StringVarP(&f.selector, "selector", "l", "", "only pods with these labels, as in app=web,tier!=db, and the policies, rules, tables and endpoints of such pods; namespaces by their own labels")
+	flags.StringVarP(&f.selector, "selector", "l", "", "only pods with these labels, as in app=web,tier!=db, and the policies, rules, tables, endpoints and audited traffic of such pods; namespaces by their own labels")
 	flags.BoolVarP(&f.watch, "watch", "w", false, "after the list, print changes; the agent is asked every second")
 	flags.BoolVar(&f.events, "output-watch-events", false, "with --watch, print for each row if it was added, modified or deleted")
 	flags.BoolVar(&f.noHeaders, "no-headers", false, "tables without a header line")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ func (n notFound) report(w io.Writer) error {
 // listing is a kind of things that get lists.
 type listing[T any] struct {
 	what    string // as in the path of the API
+	many    string // in messages, where that differs
 	single  string // as -o name has it
 	aliases []string
 	short   string
@@ -55,7 +57,7 @@ type special[T any] struct {
 	labelled func(r *getRun, items []T) ([]T, error) // those that --selector wants
 	still    func(T) T                               // without fields whose changes are not significant
 	query    func(r *getRun) (url.Values, error)     // the query, in place of names
-	empty    string                                  // the message for an empty list
+	empty    string                                  // the message for an empty list of all
 	negative func(items []T) bool                    // whether the answer is no
 	check    func(names []string) error              // rejects invalid names
 	askedBy  words                                   // names that people ask by, where its own say nothing
@@ -71,7 +73,7 @@ func (l listing[T]) get(r *getRun, names []string) error {
 		return errors.New("--contains is for lists without names: leave the names or the flag out")
 	}
 	if r.labels != nil && l.labelled == nil {
-		return fmt.Errorf("--selector selects pods, what is about them, and namespaces: %s have no labels", l.what)
+		return fmt.Errorf("--selector selects pods, what is about them, and namespaces: %s have no labels", cmp.Or(l.many, l.what))
 	}
 	if r.policy != "" && l.query == nil {
 		return fmt.Errorf("--policy is for nodes, not for %s", l.what)
@@ -142,11 +144,11 @@ func (l listing[T]) write(w *term.Writer, r *getRun, items []T, names []string) 
 	switch {
 	case len(items) == 0 && len(names) > 0: // each is reported as missing
 		return
-	case len(items) == 0 && l.empty != "":
+	case len(items) == 0 && l.empty != "" && r.namespace+r.selector+r.contains == "":
 		w.Printf("%s\n", l.empty)
 		return
 	case len(items) == 0:
-		w.Printf("no %s\n", l.what)
+		w.Printf("no %s\n", cmp.Or(l.many, l.what))
 		return
 	}
 	t := l.table(items, wide)

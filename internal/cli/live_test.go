@@ -109,7 +109,13 @@ const (
 	generatedPolicies = 300
 )
 
-var startGenerated = sync.OnceValues(func() (*live, error) {
+var (
+	startGenerated = sync.OnceValues(func() (*live, error) { return startRandom(nil) })
+	startAudited   = sync.OnceValues(func() (*live, error) { return startRandom(map[string]string{"sluice.io/mode": "audit"}) })
+)
+
+// startRandom starts an agent that enforces a generated cluster, whose policies have annotations.
+func startRandom(annotations map[string]string) (*live, error) {
 	dir, err := os.MkdirTemp("", "sluice-generated")
 	if err != nil {
 		return nil, err
@@ -133,21 +139,27 @@ var startGenerated = sync.OnceValues(func() (*live, error) {
 		err = errors.Join(err, add("Pod", "v1", o))
 	}
 	for _, o := range s.Policies {
+		o.Annotations = annotations
 		err = errors.Join(err, add("NetworkPolicy", "networking.k8s.io/v1", o))
 	}
 	if err = errors.Join(err, os.WriteFile(filepath.Join(dir, "cluster.yaml"), []byte(text.String()), 0o600)); err != nil {
 		return nil, err
 	}
 	return start(dir)
-})
+}
 
 // realCluster returns the socket of an agent that enforces a generated cluster.
-func realCluster(t *testing.T) string {
+func realCluster(t *testing.T) string { return large(t, startGenerated) }
+
+// auditedCluster is the same with all policies in audit mode.
+func auditedCluster(t *testing.T) string { return large(t, startAudited) }
+
+func large(t *testing.T, start func() (*live, error)) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("a cluster of a thousand pods is not for -short")
 	}
-	l, err := startGenerated()
+	l, err := start()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func policyTable(policies []view.Policy, _ bool) *term.Table {
 	}
 	t := term.NewTable(columns...).Narrow(16, "SELECTS", "ENFORCED").Optional("RULES", "LOCAL PODS", "TIER")
 	for _, p := range policies {
-		row := []any{policyName(p), p.Selector, dash(joined(p.Isolates)), p.Rules, len(p.Pods), enforced(p)}
+		row := []any{policyName(p), p.Selector, dash(term.Joined(p.Isolates)), p.Rules, len(p.Pods), enforced(p)}
 		if tiers {
 			row = slices.Insert(row, 1, any(tierOf(p)))
 		}

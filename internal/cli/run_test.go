@@ -255,6 +255,7 @@ func TestRunSuggestsSimilarCommands(t *testing.T) {
 	for args, want := range map[string]string{
 		"get foo":                 `there is no kind "foo": want pods, policies, namespaces, sets, tables, rules, audit, endpoints, nodes, status`,
 		"get podz":                `there is no kind "podz": did you mean pods?`,
+		"get pdos":                `there is no kind "pdos": did you mean pods?`,
 		"get polices":             `there is no kind "polices": did you mean policies?`,
 		"describe sets":           `describe takes pods, policies, nodes and endpoints: for sets there is "get sets"`,
 		"describe pod":            `describe wants a name; "get pods" lists them`,

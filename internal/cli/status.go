@@ -44,7 +44,7 @@ func writeStatus(w *term.Writer, s view.Status) {
 		t.Row("policies", term.Cell{Text: fmt.Sprintf("%d of %d are partially enforced, see get policies", s.Unenforced, s.Policies), Style: term.Red})
 	}
 	if n := len(s.Waiting); n > 0 {
-		t.Row("waiting", term.Cell{Text: term.Count(n, "pod") + " for new rules: " + few(s.Waiting, 5), Style: term.Amber})
+		t.Row("waiting", term.Cell{Text: term.Count(n, "pod") + " for new rules: " + term.Few(s.Waiting, 5), Style: term.Amber})
 	}
 	if n := len(s.Problems); n > 0 {
 		t.Row("problems", n)
@@ -63,7 +63,7 @@ func writeStatus(w *term.Writer, s view.Status) {
 			state.Text += lasting(r.Since, time.Now())
 		}
 		if n := len(r.Blocked); n > 0 {
-			state.Text += fmt.Sprintf("; %s of unknown pods blocked: %s", term.Count(n, "interface"), few(r.Blocked, 5))
+			state.Text += fmt.Sprintf("; %s of unknown pods blocked: %s", term.Count(n, "interface"), term.Few(r.Blocked, 5))
 		}
 		if r.Open > 0 {
 			state.Text += "; " + term.Count(r.Open, "connection") + " open that policy no longer permits"

@@ -29,7 +29,7 @@ func podTable(pods []view.Pod, _ bool) *term.Table {
 		for _, id := range p.Policies {
 			policies = append(policies, id.Name)
 		}
-		row := []any{p.Pod, p.Node, joined(p.Addresses), p.State, dash(joined(p.Isolated)), dash(strings.Join(policies, ",")), labelTexts(p.Labels)}
+		row := []any{p.Pod, p.Node, term.Joined(p.Addresses), p.State, dash(term.Joined(p.Isolated)), dash(strings.Join(policies, ",")), labelTexts(p.Labels)}
 		if faulty {
 			row = append(row, summary(p.Problems))
 		}
@@ -47,9 +47,9 @@ func setTable(sets []view.Set, wide bool) *term.Table {
 	t.Narrow(44, "MEANING").Narrow(16, "ADDRESSES").Optional("ADDRESSES")
 	for _, s := range sets {
 		if wide {
-			t.Row(s.ID, len(s.Members), some(s.Members, 4), s.Meaning)
+			t.Row(s.ID, len(s.Members), term.Some(s.Members, 4), s.Meaning)
 		} else {
-			t.Row(dash(s.Meaning), len(s.Members), some(s.Members, 4))
+			t.Row(dash(s.Meaning), len(s.Members), term.Some(s.Members, 4))
 		}
 	}
 	return t
@@ -63,7 +63,7 @@ func holders(table string, pods []api.PodID) string {
 	case len(pods) == 0:
 		return table
 	}
-	return some(pods, 4)
+	return term.Some(pods, 4)
 }
 
 func tableTable(tables []view.Table, wide bool) *term.Table {
@@ -75,7 +75,7 @@ func tableTable(tables []view.Table, wide bool) *term.Table {
 	for _, v := range tables {
 		row := []any{v.Renderer, holders(v.Table, v.Pods), v.Kind, v.Rules, v.Entries}
 		if wide {
-			row = append(row, v.Table, dash(few(v.Objects, 8)))
+			row = append(row, v.Table, dash(term.Few(v.Objects, 8)))
 		}
 		t.Row(row...)
 	}
@@ -187,12 +187,13 @@ func isTable(table string, pods []api.PodID, in, name string) bool {
 
 // auditList lists what policies in audit mode would deny.
 var auditList = listing[view.Audited]{
-	what: "audit", single: "audit", short: "what policies in audit mode would deny, by policy and workload", table: explained.AuditTable,
+	what: "audit", many: "audited traffic", single: "audit", short: "what policies in audit mode would deny, by policy and workload", table: explained.AuditTable,
 	namespaced: true, name: func(a view.Audited) string { return a.Policy.Short() },
 	named: func(a view.Audited, in, name string) bool {
 		return a.Policy.Name == name && (in == "" || a.Policy.Namespace == in)
 	},
-	special: special[view.Audited]{empty: "no policy in audit mode denies anything on this node", askedBy: policyList.known},
+	special: special[view.Audited]{empty: "no policy in audit mode denies anything on this node", askedBy: policyList.known,
+		labelled: ofPods(func(a view.Audited) []api.PodID { return a.Pods })},
 }
 
 var endpointList = listing[wire.Endpoint]{

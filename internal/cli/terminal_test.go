@@ -80,6 +80,7 @@ var shown = map[string][]string{
 	},
 	"generated": {"get pods ns-0/pod-114 ns-0/pod-137", "get policies -n ns-3", "get rules ns-0/pod-114", "describe pod ns-0/pod-137",
 		"matrix", "matrix --from ns-0 --to ns-1"},
+	"audited": {"get audit -n ns-7", "get audit -n ns-0 -l app=web", "describe policy ns-7/np-44"},
 }
 
 // TestTerminalOutputFitsWidth: golden files of terminals of three widths; no line is wider.
@@ -88,7 +89,7 @@ func TestTerminalOutputFitsWidth(t *testing.T) {
 	for name, lines := range shown {
 		for _, columns := range []int{80, 120, 200} {
 			t.Run(fmt.Sprintf("%s-%d", name, columns), func(t *testing.T) {
-				socket := map[string]func(*testing.T) string{"shop": realShop, "generated": realCluster}[name](t)
+				socket := map[string]func(*testing.T) string{"shop": realShop, "generated": realCluster, "audited": auditedCluster}[name](t)
 				t.Setenv(view.SocketEnv, socket)
 				var b strings.Builder
 				for _, line := range lines {

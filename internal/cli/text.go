@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -10,26 +9,6 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/view"
 )
-
-// joined writes values with commas between them.
-func joined[T fmt.Stringer](values []T) string { return some(values, len(values)) }
-
-// some writes at most n values and how many more there are.
-func some[T fmt.Stringer](values []T, n int) string {
-	var texts []string
-	for _, v := range values {
-		texts = append(texts, v.String())
-	}
-	return few(texts, n)
-}
-
-// few returns the first n texts, and how many there are beside them.
-func few(texts []string, n int) string {
-	if left := len(texts) - n; left > 0 {
-		return fmt.Sprintf("%s,+%d", strings.Join(texts[:n], ","), left)
-	}
-	return strings.Join(texts, ",")
-}
 
 func labelTexts(set map[string]string) string {
 	var out []string

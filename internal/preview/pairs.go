@@ -354,19 +354,51 @@ func (r *reach) limit(s portSet, rows []*row, subject, x *pod, at int, e ends) {
 	}
 }
 
-// askPods asks about the flows of a family from a class of pods to another one.
-func (r *reach) askPods(ctx context.Context, from, to int, is4 bool) {
+// mark finds out between which classes of pods nothing opens or closes.
+func (r *reach) mark(ctx context.Context, jobs []job) error {
+	if r == nil {
+		return nil
+	}
+	at := map[*class]int{}
+	for i, x := range r.classes {
+		at[x] = i
+	}
+	for _, j := range jobs {
+		for n, q := range j {
+			if q.from.class == nil || q.to.class == nil {
+				continue
+			}
+			for family, is4 := range []bool{true, false} {
+				if was, is := between(q.from, q.to, is4); was.exist() && is.exist() && !r.isAnyOdd(q.from, q.to) {
+					allowed, _ := r.allowed(ctx, at[q.from.class], at[q.to.class], is4)
+					j[n].same[family] = slices.Equal(allowed[0], allowed[1])
+				}
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reach) isAnyOdd(parties ...party) bool {
+	return slices.ContainsFunc(parties, func(p party) bool {
+		return p.was != nil && r.isOdd(p.was) || p.is != nil && r.isOdd(p.is)
+	})
+}
+
+// allowed returns which flows of a family each state allows from a class of pods to another one,
+// and whether there are any in one of them.
+func (r *reach) allowed(ctx context.Context, from, to int, is4 bool) (allowed [2]portSet, exist bool) {
 	a, b := r.classes[from], r.classes[to]
 	src, dst := party{class: a, member: a.first}, party{class: b, member: b.first}
 	if from == to {
 		dst.member = b.second
 	}
 	was, is := between(src, dst, is4)
-	if !was.exist() && !is.exist() {
-		return
-	}
-	allowed := [2]portSet{}
 	for i, e := range []ends{was, is} {
+		exist = exist || e.exist()
 		x, y := src.in(i), dst.in(i)
 		switch {
 		case !e.exist():
@@ -378,6 +410,15 @@ func (r *reach) askPods(ctx context.Context, from, to int, is4 bool) {
 			r.limit(allowed[i], r.rowsOf(rowsKey{from, i, api.Egress, is4}), x, y, to, e)
 			r.limit(allowed[i], r.rowsOf(rowsKey{to, i, api.Ingress, is4}), y, x, from, e)
 		}
+	}
+	return allowed, exist
+}
+
+// askPods asks about the flows of a family from a class of pods to another one.
+func (r *reach) askPods(ctx context.Context, from, to int, is4 bool) {
+	allowed, exist := r.allowed(ctx, from, to, is4)
+	if !exist {
+		return
 	}
 	for x := range r.workloads[from] {
 		for y, pods := range r.workloads[to] {

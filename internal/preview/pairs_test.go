@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -33,9 +34,18 @@ func TestPairsAreThoseOfTheComparison(t *testing.T) {
 		steps := cluster.RandomSequence(seed, cfg, 5)
 		for i := range steps[1:] {
 			before, after := described.Of(steps[i].State), described.Of(steps[i+1].State)
-			c, results, err := compare(context.Background(), before, after, Options{})
+			v := newVocabulary()
+			c := newComparison(newState(before, v), newState(after, v), v)
+			results, err := c.run(context.Background(), mostPairs)
 			if err != nil {
 				t.Fatal(err)
+			}
+			fast, err := Compare(context.Background(), before, after, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(newGrouping(c).rows(results), fast.Differences); d != "" {
+				t.Errorf("seed %d, step %d: without and with what is known (-want +got):\n%s", seed, i+1, d)
 			}
 			want := map[string]bool{}
 			for _, d := range newGrouping(c).rows(results) {

@@ -49,6 +49,7 @@ func Compare(ctx context.Context, before, after explain.Manifests, o Options) (R
 func compare(ctx context.Context, before, after explain.Manifests, o Options) (*comparison, []result, error) {
 	v := newVocabulary()
 	c := newComparison(newState(before, v), newState(after, v), v)
+	c.reach = newReach(c, "")
 	results, err := c.run(ctx, cmp.Or(o.Most, mostPairs))
 	return c, results, err
 }

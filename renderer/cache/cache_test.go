@@ -154,6 +154,39 @@ func TestTableSharedExplainsEachPodByItsPolicy(t *testing.T) {
 	}
 }
 
+// TestTableSharedNamesThePoliciesOfAllPods: a table of two pods with rules of their own, one with
+// the rules of two other pods, and the global table.
+func TestTableSharedNamesThePoliciesOfAllPods(t *testing.T) {
+	by := func(policy string) *renderer.RuleList {
+		return renderer.NewRuleList([]api.ContivRule{{}}, [][]api.Origin{{{Policy: api.PolicyID{Namespace: "ns", Name: policy}, Rule: api.IsolationRule}}})
+	}
+	c := New(api.Egress)
+	put(c, map[string]renderer.PodConfig{
+		"a": {IPs: ips("10.0.0.1"), Egress: by("one")}, "b": {IPs: ips("10.0.0.2"), Egress: by("two")},
+		"p": {IPs: ips("10.0.0.3"), Ingress: by("three")}, "q": {IPs: ips("10.0.0.4"), Ingress: by("four")},
+		"r": {IPs: ips("10.0.0.5")},
+	})
+	c.Commit()
+	named := func(t *Table) (out []string) {
+		for _, origins := range t.Origins {
+			for _, o := range origins {
+				out = append(out, o.Policy.Name)
+			}
+		}
+		slices.Sort(out)
+		return slices.Compact(out)
+	}
+	l := c.Installed()
+	for pod, want := range map[string][]string{"a": {"one", "two"}, "r": {"four", "three"}} {
+		if got := named(l.Pods[id(pod)]); !slices.Equal(got, want) {
+			t.Errorf("the table of %s names %v, want %v", pod, got, want)
+		}
+	}
+	if got := named(l.Global); !slices.Equal(got, []string{"four", "three"}) {
+		t.Errorf("the global table names %v", got)
+	}
+}
+
 func TestAddressOfTwoPodsMayDoWhatBothMay(t *testing.T) {
 	c := New(api.Egress)
 	put(c, map[string]renderer.PodConfig{

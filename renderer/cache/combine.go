@@ -50,7 +50,7 @@ type blockKey struct {
 }
 
 // refresh updates the sorted opposite lists, and the addresses of the pods that have them.
-func (c *combiner) refresh(opposites map[renderer.Digest]*list, pods map[api.PodID]*pod, addrs map[netip.Addr]*address) {
+func (c *combiner) refresh(opposites map[renderer.Digest]*list, addrs map[netip.Addr]*address) {
 	c.opposites = c.opposites[:0]
 	for _, l := range opposites {
 		if len(l.pods) > 0 {
@@ -59,11 +59,13 @@ func (c *combiner) refresh(opposites map[renderer.Digest]*list, pods map[api.Pod
 	}
 	slices.SortFunc(c.opposites, func(a, b *list) int { return slices.Compare(a.digest[:], b.digest[:]) })
 	for n, l := range c.opposites {
-		l.index, l.first = n, nil
-	}
-	for _, p := range pods {
-		if l := p.opp; l != nil && (l.first == nil || p.id.Compare(l.first.id) < 0) {
-			l.first = p
+		l.index, l.ofAll = n, nil
+		seen := map[*renderer.RuleList]bool{}
+		for _, p := range l.pods {
+			if rules := c.orientation.oppRules(p.cfg); !seen[rules] {
+				seen[rules] = true
+				l.ofAll = rules.WithOrigins(l.ofAll)
+			}
 		}
 	}
 	c.restrictingPeers = c.restrictingPeers[:0]
@@ -300,7 +302,7 @@ func (c *combiner) rulesAbout(lists []*list, a *address) *rulesAbout {
 	x := &c.about
 	x.rules, x.order, x.highest = x.rules[:0], x.order[:0], x.highest[:0]
 	for _, l := range lists {
-		x.add(c.orientation.oppRules(l.first.cfg), l.verdict(a, c.inSet).matches.indexes())
+		x.add(l.ofAll, l.verdict(a, c.inSet).matches.indexes())
 	}
 	x.finish()
 	return x
@@ -407,7 +409,7 @@ func (c *combiner) global() *Table {
 	t := &Table{}
 	for _, l := range c.opposites {
 		t.Parts = append(t.Parts, len(t.Rules))
-		origins := l.inForce(c.orientation.oppRules(l.first.cfg))
+		origins := l.inForce(l.ofAll)
 		for i, r := range l.inForce(l.origins).Rules() {
 			t.Rules = append(t.Rules, c.orientation.ownPeer().set(r, api.SetNet(l.podsSet)))
 			t.Origins = append(t.Origins, origins.Origins(i))

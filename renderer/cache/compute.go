@@ -15,7 +15,7 @@ func (c *Cache) Compute() Plan { return c.build(c.look()) }
 // look finds the pods whose tables are stale, and returns why lists must be closed.
 func (c *Cache) look() map[listKey]string {
 	if c.stale.global {
-		c.combiner.refresh(c.lists.opposites, c.pods, c.addrs.all)
+		c.combiner.refresh(c.lists.opposites, c.addrs.all)
 	}
 	c.applyMembershipChanges()
 	c.markRestricted()

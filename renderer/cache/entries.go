@@ -49,7 +49,13 @@ func (e *entry) snapshot() *Table {
 			t.Pods = append(t.Pods, id)
 		}
 		slices.SortFunc(t.Pods, api.PodID.Compare)
-		t.Origins = e.pods[t.Pods[0]].built.origins
+		seen := map[*block]bool{}
+		for _, id := range t.Pods {
+			if b := e.pods[id].built; !seen[b] {
+				seen[b] = true
+				t.Origins = renderer.MergedOrigins(t.Origins, b.origins)
+			}
+		}
 		e.table = t
 	}
 	return e.table

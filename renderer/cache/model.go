@@ -34,7 +34,7 @@ type list struct {
 	rules  []api.ContivRule
 	id     uint32             // unique in the cache
 	pods   map[api.PodID]*pod // pods that have the list
-	first  *pod               // of an opposite list: its smallest pod, whose origins represent the list
+	ofAll  *renderer.RuleList // of an opposite list: the rules, with the origins for all of its pods
 
 	// The rules, indexed by their peer side.
 	always   []uint32

@@ -15,7 +15,7 @@ type Table struct {
 	Rules  []api.ContivRule `json:"rules"`
 
 	// Origins are the origins of each rule. Pods that share a table may have their rules from
-	// different policies; these are the origins for the first pod.
+	// different policies; these are the origins for all of them.
 	Origins [][]api.Origin `json:"origins,omitempty"`
 
 	// Pods are the sorted pods that share the table. Empty for the global table.

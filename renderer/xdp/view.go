@@ -30,6 +30,7 @@ func (v *view) tables(packets func(side, *renderer.RuleList) []uint64) (out []re
 		digest renderer.Digest
 	}
 	at := map[key]int{}
+	var of []*renderer.RuleList // with the origins for all pods of a table
 	for _, id := range slices.Sorted(maps.Keys(v.lists)) {
 		e, pod := v.lists[id], v.owner[id]
 		for _, dir := range []compile.Direction{compile.FromPod, compile.ToPod} {
@@ -41,13 +42,19 @@ func (v *view) tables(packets func(side, *renderer.RuleList) []uint64) (out []re
 			if !known {
 				i = len(out)
 				at[key{dir, l.Digest()}] = i
-				out = append(out, tableOf(pod, side{id, dir}, l, packets))
+				out, of = append(out, tableOf(pod, side{id, dir}, l, packets)), append(of, l)
 			}
+			of[i] = of[i].WithOrigins(l)
 			t := &out[i]
 			t.Objects = append(t.Objects, fmt.Sprintf("interface %d", id))
 			if !slices.Contains(t.Pods, pod) {
 				t.Pods = append(t.Pods, pod)
 			}
+		}
+	}
+	for i, l := range of {
+		for rule := range l.Rules() {
+			out[i].Origins = append(out[i].Origins, l.Origins(rule))
 		}
 	}
 	slices.SortFunc(out, func(a, b renderer.Table) int { return strings.Compare(a.Name, b.Name) })
@@ -56,9 +63,8 @@ func (v *view) tables(packets func(side, *renderer.RuleList) []uint64) (out []re
 
 func tableOf(pod api.PodID, s side, l *renderer.RuleList, packets func(side, *renderer.RuleList) []uint64) renderer.Table {
 	t := renderer.Table{Name: tableName(pod, s.dir), Rules: l.Rules(), Entries: len(l.Rules()), Packets: packets(s, l)}
-	for i := range l.Rules() {
-		t.Origins = append(t.Origins, l.Origins(i))
-		if t.Packets != nil {
+	if t.Packets != nil {
+		for i := range l.Rules() {
 			t.CountedWith = append(t.CountedWith, i)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-net/sluice/internal/explain"
 	"github.com/sluice-net/sluice/internal/ui"
 	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/described"
 	"github.com/sluice-net/sluice/tests/programs"
 )
@@ -48,8 +49,8 @@ func browser(t *testing.T) string {
 	return ""
 }
 
-// TestPageInABrowser opens the page of the shop, of hostile names, of 1 000 pods, and of an agent
-// that reports packets without end. The script says what is tested.
+// TestPageInABrowser opens the page of the shop, of hostile names, of 1 000 pods of teams and of
+// the generator, and of an agent that reports packets without end. The script says what is tested.
 func TestPageInABrowser(t *testing.T) {
 	path := browser(t)
 	dir := os.Getenv(shots)
@@ -62,10 +63,11 @@ func TestPageInABrowser(t *testing.T) {
 	}
 	config, err := json.Marshal(map[string]string{
 		"chromium": path, "shots": dir, "shop": shop(t), "change": string(change),
-		"hostile": serve(t, ui.Source{Name: hostile, State: of(names(hostile))}),
-		"many":    serve(t, ui.Source{Name: "1 000 pods", State: of(many(t))}),
-		"flood":   serve(t, ui.Source{Name: "flood", State: of(many(t)), Agent: flood{}}),
-		"empty":   serve(t, ui.Source{Name: "nothing", State: of(explain.Manifests{})}),
+		"hostile":   serve(t, ui.Source{Name: hostile, State: of(names(hostile))}),
+		"many":      serve(t, ui.Source{Name: "1 000 pods", State: of(many(t))}),
+		"generated": serve(t, ui.Source{Name: "1 000 pods of the generator", State: of(described.Of(cluster.Random(1, cluster.Large(1000, 300))))}),
+		"flood":     serve(t, ui.Source{Name: "flood", State: of(many(t)), Agent: flood{}}),
+		"empty":     serve(t, ui.Source{Name: "nothing", State: of(explain.Manifests{})}),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,9 @@ package debugapi
 import (
 	"cmp"
 	"context"
+	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/explain"
@@ -18,7 +20,7 @@ func (l *Lists) audit(ctx context.Context, f Filter) ([]view.Audited, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := audits{subjectsOf(s), l.Node.Decisions(), []view.Audited{}}
+	a := newAudits(s)
 	for _, state := range l.Node.Counters() {
 		for _, t := range state.Tables {
 			t.Pods = slices.SortedFunc(slices.Values(t.Pods), api.PodID.Compare)
@@ -29,11 +31,25 @@ func (l *Lists) audit(ctx context.Context, f Filter) ([]view.Audited, error) {
 			}
 		}
 	}
-	a.rows = slices.DeleteFunc(a.rows, func(v view.Audited) bool {
-		return f.namespace != "" && v.Policy.Namespace != f.namespace && !inNamespace(v.Pods, f.namespace)
-	})
-	slices.SortFunc(a.rows, compareAudited)
-	return a.rows, nil
+	decided, rows := l.Node.Decisions(), []view.Audited{}
+	for _, v := range a.rows {
+		switch {
+		case len(v.Pods) == 0: // a rule that it shares with other policies, for pods of those
+			continue
+		case f.namespace != "" && v.Policy.Namespace != f.namespace && !inNamespace(v.Pods, f.namespace):
+			continue
+		}
+		slices.SortFunc(v.Pods, api.PodID.Compare)
+		v.Pods = slices.Compact(v.Pods)
+		if v.Packets != nil {
+			o := api.Origin{Policy: v.Policy, Direction: v.Direction, Rule: v.Rule, Audit: true}
+			total := decided[v.Renderer][renderer.CounterKey{Origin: o, Action: api.Permit}]
+			v.Total = &total
+		}
+		rows = append(rows, *v)
+	}
+	slices.SortFunc(rows, compareAudited)
+	return rows, nil
 }
 
 func compareAudited(a, b view.Audited) int {
@@ -41,14 +57,30 @@ func compareAudited(a, b view.Audited) int {
 		slices.Compare(a.Workloads, b.Workloads), cmp.Compare(a.Renderer, b.Renderer))
 }
 
-// subjects are the local pods that policies apply to.
-type subjects struct {
+// audits collects rows. Rules of one policy, direction and workloads are one row.
+type audits struct {
 	pods   map[api.PodID]policy.Pod
-	audits map[api.PolicyID][]api.PodID // of policies in audit mode
+	audits map[api.PolicyID][]api.PodID // of policies in audit mode: the local pods that they select
+	rows   map[auditKey]*view.Audited
+	known  map[countKey]*view.Audited
 }
 
-func subjectsOf(s *policy.Snapshot) subjects {
-	out := subjects{map[api.PodID]policy.Pod{}, map[api.PolicyID][]api.PodID{}}
+// auditKey identifies a row.
+type auditKey struct {
+	origin              api.Origin
+	renderer, workloads string
+}
+
+// countKey is all of an audited rule that says whose traffic it counts for an origin. Rules of many
+// tables have the same.
+type countKey struct {
+	origin          api.Origin
+	renderer, table string
+	source          netip.Prefix
+}
+
+func newAudits(s *policy.Snapshot) audits {
+	out := audits{map[api.PodID]policy.Pod{}, map[api.PolicyID][]api.PodID{}, map[auditKey]*view.Audited{}, map[countKey]*view.Audited{}}
 	for _, p := range s.Pods {
 		out.pods[p.ID] = p
 	}
@@ -60,69 +92,67 @@ func subjectsOf(s *policy.Snapshot) subjects {
 	return out
 }
 
-// of returns the pods whose traffic in the origin's direction a rule of a table counts: those that
-// have the table, unless the table is that of the other end of the flow.
-func (x subjects) of(o api.Origin, t renderer.Table, r api.ContivRule) (out []api.PodID) {
-	for _, id := range x.audits[o.Policy] {
-		_, local := slices.BinarySearchFunc(t.Pods, id, api.PodID.Compare)
-		switch source := r.Src.Prefix; {
-		case t.IsGlobal():
-			local = true
-		case o.Direction == api.Egress && source.IsValid():
-			local = slices.ContainsFunc(x.pods[id].IPs, source.Contains)
+// add adds what an audited rule counts, for each policy in audit mode that would deny.
+func (a audits) add(name string, t renderer.Table, i int) {
+	for _, o := range t.Origins[i] {
+		if _, audited := a.audits[o.Policy]; !o.Audit || !audited {
+			continue
 		}
-		if local {
-			out = append(out, id)
+		row := a.row(o, name, t, t.Rules[i])
+		if t.Packets == nil {
+			continue
+		}
+		if row.Packets == nil {
+			row.Packets = new(uint64)
+		}
+		if with := t.CountedWith[i]; with < 0 || with == i { // else another rule counts it, which is audited as well
+			*row.Packets += t.Packets[i]
 		}
 	}
-	return out
+}
+
+// row returns the row of a rule, with the pods whose traffic it counts: those that have the table,
+// unless the table is that of the other end of the flow.
+func (a audits) row(o api.Origin, name string, t renderer.Table, r api.ContivRule) *view.Audited {
+	key := countKey{origin: o, renderer: name, table: t.Name}
+	ofOther := o.Direction == api.Egress && r.Src.Prefix.IsValid() && !t.IsGlobal()
+	if ofOther {
+		key.table, key.source = "", r.Src.Prefix
+	}
+	row := a.known[key]
+	if row != nil {
+		return row
+	}
+	var pods []api.PodID
+	for _, id := range a.audits[o.Policy] {
+		_, counted := slices.BinarySearchFunc(t.Pods, id, api.PodID.Compare)
+		if ofOther {
+			counted = slices.ContainsFunc(a.pods[id].IPs, key.source.Contains)
+		}
+		if counted || t.IsGlobal() {
+			pods = append(pods, id)
+		}
+	}
+	workloads := a.workloads(pods)
+	at := auditKey{o, name, strings.Join(workloads, ",")}
+	if row = a.rows[at]; row == nil {
+		row = &view.Audited{Policy: o.Policy, Direction: o.Direction, Rule: o.Rule, Renderer: name, Workloads: workloads}
+		a.rows[at] = row
+	}
+	row.Pods = append(row.Pods, pods...)
+	a.known[key] = row
+	return row
 }
 
 // workloads returns what some pods run, each once.
-func (x subjects) workloads(pods []api.PodID) (out []string) {
+func (a audits) workloads(pods []api.PodID) (out []string) {
 	for _, id := range pods {
 		set := map[string]string{}
-		for _, l := range x.pods[id].Labels {
+		for _, l := range a.pods[id].Labels {
 			set[l.Key] = l.Value
 		}
 		out = append(out, explain.GroupOf(id, set))
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// audits collects rows. Rules of one policy, direction and workloads are one row.
-type audits struct {
-	subjects
-	decided map[string]map[renderer.CounterKey]uint64
-	rows    []view.Audited
-}
-
-// add adds what an audited rule counts, for each policy in audit mode that would deny.
-func (a *audits) add(name string, t renderer.Table, i int) {
-	for _, o := range t.Origins[i] {
-		if _, audited := a.audits[o.Policy]; !o.Audit || !audited {
-			continue
-		}
-		pods := a.of(o, t, t.Rules[i])
-		v := view.Audited{Policy: o.Policy, Direction: o.Direction, Rule: o.Rule, Renderer: name, Pods: pods, Workloads: a.workloads(pods)}
-		at := slices.IndexFunc(a.rows, func(w view.Audited) bool { return compareAudited(v, w) == 0 })
-		if at < 0 {
-			at, a.rows = len(a.rows), append(a.rows, v)
-		}
-		row := &a.rows[at]
-		row.Pods = append(row.Pods, pods...)
-		slices.SortFunc(row.Pods, api.PodID.Compare)
-		row.Pods = slices.Compact(row.Pods)
-		if t.Packets == nil {
-			continue
-		}
-		if row.Packets == nil {
-			total := a.decided[name][renderer.CounterKey{Origin: o, Action: api.Permit}]
-			row.Packets, row.Total = new(uint64), &total
-		}
-		if with := t.CountedWith[i]; with < 0 || with == i { // else another rule counts it, which is audited as well
-			*row.Packets += t.Packets[i]
-		}
-	}
 }

@@ -90,7 +90,7 @@ func on(node string, named bool) string {
 func writeAnswer(w *term.Writer, e view.Explanation, a view.Answer, named, wide bool) {
 	who := "renderer " + a.Renderer + on(a.Node, named)
 	if named {
-		who += ", " + joined(a.Decides)
+		who += ", " + term.Joined(a.Decides)
 	}
 	if len(a.Decides) == 0 && a.Agrees {
 		w.Printf("  %s  neither end is a pod of this node%s\n", who, elsewhere(e, a))

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/term"
@@ -19,9 +18,13 @@ func AuditTable(audits []view.Audited, wide bool) *term.Table {
 	}
 	t := term.NewTable(columns...).Narrow(20, "OF").Optional("TOTAL")
 	for _, a := range audits {
-		row := []any{a.Policy.Short(), wouldDeny(a), cmp.Or(strings.Join(a.Workloads, ","), "-"), counted(a.Packets), counted(a.Total)}
+		most := 4
 		if wide {
-			row = append(row, a.Renderer, cmp.Or(joined(a.Pods), "-"))
+			most = len(a.Workloads)
+		}
+		row := []any{a.Policy.Short(), wouldDeny(a), cmp.Or(term.Few(a.Workloads, most), "-"), counted(a.Packets), counted(a.Total)}
+		if wide {
+			row = append(row, a.Renderer, cmp.Or(term.Joined(a.Pods), "-"))
 		}
 		t.Row(row...)
 	}

@@ -4,7 +4,6 @@ package explained
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/sluice-net/sluice/internal/explain"
 	"github.com/sluice-net/sluice/internal/term"
@@ -131,13 +130,4 @@ func Verdict(allowed bool) term.Cell {
 		return term.Cell{Text: "permit", Style: term.Green}
 	}
 	return term.Cell{Text: "deny", Style: term.Red}
-}
-
-// joined writes values with commas between them.
-func joined[T fmt.Stringer](values []T) string {
-	texts := make([]string, len(values))
-	for i, v := range values {
-		texts[i] = v.String()
-	}
-	return strings.Join(texts, ",")
 }

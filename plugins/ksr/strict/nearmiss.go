@@ -6,9 +6,9 @@ import "strings"
 // words cost nothing.
 const maxMisspelt = 64
 
-// Nearest returns the known word that was probably meant. It differs in case only, by one letter,
-// or by two letters if the word is longer than four. Words of less than four letters may differ in
-// case only.
+// Nearest returns the known word that was probably meant. It differs in case only, by one letter or
+// two neighbours that changed places, or by two letters if the word is longer than four. Words of
+// less than four letters may differ in case only.
 func Nearest(word string, known []string) (string, bool) {
 	best, bestDistance := "", 3
 	for _, k := range known {
@@ -18,11 +18,25 @@ func Nearest(word string, known []string) (string, bool) {
 		if len(word) > maxMisspelt || len(k) < 4 {
 			continue
 		}
-		if d := distance(strings.ToLower(word), strings.ToLower(k)); d < bestDistance && (d < 2 || len(k) > 4) {
+		d := distance(strings.ToLower(word), strings.ToLower(k))
+		if isSwapped(word, k) {
+			d = 1
+		}
+		if d < bestDistance && (d < 2 || len(k) > 4) {
 			best, bestDistance = k, d
 		}
 	}
 	return best, best != ""
+}
+
+// isSwapped reports whether two neighbours of one word have changed places in the other.
+func isSwapped(a, b string) bool {
+	for i := 1; i < len(a) && len(a) == len(b); i++ {
+		if a[i-1] != b[i-1] {
+			return a[i-1] == b[i] && a[i] == b[i-1] && a[i+1:] == b[i+1:]
+		}
+	}
+	return false
 }
 
 // distance is the number of letters to insert, delete or change (Levenshtein).
