@@ -198,9 +198,9 @@ func TestInstallGuardsSluice(t *testing.T) {
 	s.apply(server("pod", "anybody", 1))
 	s.ready()
 	reflector := b.must(b.kube("", "-n", "kube-system", "get", "pods", "-l", "app.kubernetes.io/name=sluice-ksr", "-o", "jsonpath={.items[0].status.hostIP}"))
-	guarded := []string{reflector + ":9416", reflector + ":23790"}
+	guarded := []string{net.JoinHostPort(reflector, "9416"), net.JoinHostPort(reflector, "23790")}
 	for n := range b.Nodes {
-		guarded = append(guarded, s.main().nodeIP(n+1)+":9417")
+		guarded = append(guarded, net.JoinHostPort(s.main().nodeIP(n+1), "9417"))
 	}
 	reaches := func(want bool, addresses ...string) {
 		t.Helper()
@@ -218,7 +218,7 @@ func TestInstallGuardsSluice(t *testing.T) {
 	reaches(true, guarded...)
 	b.shell("", "kubectl apply -k deploy/guard")
 	reaches(false, guarded...)
-	reaches(true, s.main().nodeIP(1)+":10250", s.main().nodeIP(2)+":10250")
+	reaches(true, net.JoinHostPort(s.main().nodeIP(1), "10250"), net.JoinHostPort(s.main().nodeIP(2), "10250"))
 	b.must(b.kube("", "label", "namespace", "guarded", "scrapes-sluice=true"))
 	reaches(true, guarded...)
 }
