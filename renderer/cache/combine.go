@@ -406,7 +406,11 @@ func (c *combiner) global() *Table {
 	if len(c.opposites) == 0 {
 		return nil
 	}
-	t := &Table{}
+	n := 1
+	for _, l := range c.opposites {
+		n += len(l.inForce(l.origins).Rules())
+	}
+	t := &Table{Rules: make([]api.ContivRule, 0, n), Origins: make([][]api.Origin, 0, n)}
 	for _, l := range c.opposites {
 		t.Parts = append(t.Parts, len(t.Rules))
 		origins := l.inForce(l.ofAll)

@@ -134,7 +134,7 @@ func (x *weights) entriesOf(l *list, nets *Nets) int {
 		return 0
 	}
 	if !l.sized {
-		var rules []api.ContivRule
+		rules := make([]api.ContivRule, 0, len(l.rules))
 		named := make(map[api.SetID]bool)
 		members := 0
 		for i, r := range l.rules {
