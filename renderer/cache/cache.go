@@ -31,7 +31,7 @@ type Cache struct {
 func New(direction api.Direction, bounds ...Bound) *Cache {
 	o := orientation(direction)
 	c := &Cache{entries: make(entries)}
-	c.staged.init(o, &c.mu)
+	c.reset(o, &c.mu)
 	c.installed = newInstalled(o, c.sets.contained)
 	c.weights.bound(&c.staged, bounds)
 	return c

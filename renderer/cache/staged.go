@@ -22,8 +22,8 @@ type staged struct {
 	changedPods map[api.PodID]struct{} // since the last Commit
 }
 
-// init makes a state empty. mu is locked while sets change.
-func (s *staged) init(o orientation, mu *sync.RWMutex) {
+// reset makes a state empty. mu is locked while sets change.
+func (s *staged) reset(o orientation, mu *sync.RWMutex) {
 	*s = staged{
 		orientation: o,
 		pods:        make(map[api.PodID]*pod),

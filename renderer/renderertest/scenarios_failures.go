@@ -106,6 +106,9 @@ var failureScenarios = []scenario{
 	repaired("members leave a set that one pod begins and another ends to name", all(town(), render(4, nil, webFrom(frontends))), false, all(
 		update(frontends, nil, hosts(v4(1, 0), v6(1, 0))), render(4, nil, list(permitAll)), render(5, nil, webFrom(frontends)))),
 	repaired("members join a set that a pod ends to name", town(), false, all(update(frontends, hosts(v4(5, 0)), nil), render(3, nil, list(denyAll)))),
+	repaired("a pod names a new set, and one that changes, in other rules", town(), false, all(
+		update(frontends, hosts(v4(5, 0)), hosts(v4(1, 0))), update(blocks, hosts(v4(1, 0), v4(4, 0)), nil),
+		render(3, nil, list(from(api.Permit, api.SetNet(blocks), api.TCP, api.Port(80)), from(api.Permit, api.SetNet(frontends), api.TCP, api.Port(443)), denyAll)))),
 	repaired("pods exchange sets that exchange members", all(town(), render(4, nil, webFrom(frontends)), render(5, nil, webFrom(backends))), false, all(
 		update(frontends, hosts(v4(0, 0)), hosts(v4(1, 0))), update(backends, hosts(v4(1, 0)), hosts(v4(0, 0))),
 		render(4, nil, webFrom(backends)), render(5, nil, webFrom(frontends)))),

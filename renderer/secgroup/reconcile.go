@@ -137,15 +137,17 @@ func (x *reconciler) mixed(kept map[string]bool) []string {
 	found, waiting := map[string]bool{}, map[string]map[Rule]bool{}
 	for key, c := range x.want.groups {
 		if x.late(key) {
-			waiting[key], _ = x.resolve(c)
+			waiting[key] = x.resolve(c)
 		}
 	}
 	for id, key := range x.want.ports {
-		p, rules := x.held.ports[id], waiting[key]
-		if owned := x.held.owned(p); rules == nil || len(p.Groups) == 1 && len(owned) == 1 && x.held.groups[owned[0]].holds(rules) {
+		p := x.held.ports[id]
+		rules, waits := waiting[key]
+		owned := x.held.owned(p)
+		if !waits || rules != nil && len(p.Groups) == 1 && len(owned) == 1 && x.held.groups[owned[0]].holds(rules) {
 			continue
 		}
-		for _, g := range x.held.owned(p) {
+		for _, g := range owned {
 			for rule := range x.held.groups[g].rules {
 				a := x.held.addrs[rule.AddressGroup]
 				if a != nil && x.changing[a.Name] && x.held.names[a.Name] == a.ID && !kept[a.Name] {
@@ -245,19 +247,18 @@ func minus(a, b []netip.Prefix) (out []netip.Prefix) {
 	return out
 }
 
-// resolve returns the rules of a content with the IDs of address groups; ok is false if one does
-// not exist.
-func (x *reconciler) resolve(c *content) (out map[Rule]bool, ok bool) {
-	out = make(map[Rule]bool, len(c.rules))
+// resolve returns the rules of a content with the IDs of address groups; nil if one does not exist.
+func (x *reconciler) resolve(c *content) map[Rule]bool {
+	out := make(map[Rule]bool, len(c.rules))
 	for rule := range c.rules {
 		if rule.AddressGroup != "" {
 			if rule.AddressGroup = x.held.names[rule.AddressGroup]; rule.AddressGroup == "" {
-				return nil, false
+				return nil
 			}
 		}
 		out[rule] = true
 	}
-	return out, true
+	return out
 }
 
 // holds reports whether a group has exactly the rules.
@@ -296,7 +297,7 @@ func (x *reconciler) groups(ctx context.Context, late bool) error {
 func (x *reconciler) find() {
 	byKey := map[string]string{}
 	for key, c := range x.want.groups {
-		x.contents[key], _ = x.resolve(c)
+		x.contents[key] = x.resolve(c)
 		byKey[digest(slices.SortedFunc(maps.Keys(x.contents[key]), Rule.Compare))] = key
 	}
 	for _, id := range slices.Sorted(maps.Keys(x.held.groups)) {

@@ -117,7 +117,7 @@ func (p *Processor) settlePod(pod *localPod) (r report) {
 			p.replace(was, now)
 		}
 	}
-	if r.waits = waits && !(was.waits && slices.Equal(was.ips, pod.ips)); r.waits {
+	if r.waits = waits && (!was.waits || !slices.Equal(was.ips, pod.ips)); r.waits {
 		was.known, was.waits, was.ips = true, true, pod.ips
 	}
 	return r
