@@ -232,9 +232,9 @@ func (e *engine) sourceEnded(err error) {
 
 // publish publishes the draft.
 func (e *engine) publish() {
-	now := &published{of: e.state, status: e.draft, working: e.waiting()}
-	// otherwise renderers may be failing at the moment
-	if e.draft.Committing.IsZero() && !now.working {
+	// During a step only buildSnapshot is called, and renderers may be failing at the moment.
+	now := &published{of: e.state, status: e.draft, working: !e.draft.Committing.IsZero() || e.waiting()}
+	if !now.working {
 		if err := e.configurator.Err(); renderer.IsRefused(err) {
 			now.refused = err
 		}
