@@ -184,7 +184,7 @@ churn-vpp: ## Have pods, policies and agents come and go under traffic on a real
 	@test -n "$(SLUICE_VPP_BIN)" || { echo "set SLUICE_VPP_BIN to the vpp binary"; exit 1; }
 	SLUICE_VPP_BIN=$(SLUICE_VPP_BIN) SLUICE_VPP_CHURN=$(CHURN) go test -count 1 -timeout 0 -v -run '^TestVPPChurn$$' ./tests/e2e
 
-test-neutron: ## Run the tests on a real Neutron with MariaDB, Keystone and OVN (root; Debian's neutron-common, mariadb-server, keystone, ovn-central, openvswitch-switch; SLUICE_NEUTRON_CASES=1 replays all recorded cases through its API, for hours)
+test-neutron: ## Run the tests on a real Neutron with MariaDB, Keystone and OVN (root; Debian's neutron-common, mariadb-server, keystone, ovn-central, ovn-host, openvswitch-switch; SLUICE_NEUTRON_CASES=1 replays all recorded cases through its API, for hours)
 	SLUICE_NEUTRON=1 go test -count 1 -timeout 12h -v ./tests/neutron
 
 test-xdp: ## Run the tests of the XDP renderer in the kernel in full: every mode, every flow, every suite (root; some minutes)
