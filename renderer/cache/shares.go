@@ -197,7 +197,7 @@ func (x *weights) excess() map[listKey]string {
 	}
 	x.why = make(map[listKey]string)
 	for l, share := range shares.Exceeded(x.Namespace, x.Node, takes, owners) {
-		x.why[x.keyOf(l)] = fmt.Sprintf("the policies of namespace %s take more than %d entries in a dataplane without address sets, and this list more than its part, so everything is denied: select fewer pods, or name fewer ports", owners[l][0], share)
+		x.why[x.keyOf(l)] = fmt.Sprintf("the policies of namespace %s take more than %d entries in a dataplane without address sets, and this list more than its part, so everything is denied: select fewer pods, or name fewer peers or ports", owners[l][0], share)
 	}
 	return x.why
 }
