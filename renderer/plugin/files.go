@@ -114,6 +114,15 @@ func (f *files) unmap() error {
 	return errors.Join(errs...)
 }
 
+// inode identifies the policy file.
+func (f *files) inode() (uint64, error) {
+	var s unix.Stat_t
+	if err := unix.Fstat(int(f.policyFile.Fd()), &s); err != nil {
+		return 0, fmt.Errorf("policy file: %w", err)
+	}
+	return s.Ino, nil
+}
+
 // close ends the use of the files. It may be called again.
 func (f *files) close() error {
 	err := f.unmap()

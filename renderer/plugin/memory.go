@@ -20,8 +20,8 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// Options configure a Memory.
-type Options struct {
+// MemoryOptions configure a Memory.
+type MemoryOptions struct {
 	Directory string // of the files; it is created for root only
 	Infra     renderer.Infra
 
@@ -59,7 +59,7 @@ type Memory struct {
 
 // Open adopts the files of a directory, or creates them. It changes no verdict unless the settings
 // differ. One process at a time may have a directory open.
-func Open(o Options) (*Memory, error) {
+func Open(o MemoryOptions) (*Memory, error) {
 	o.Lines, o.Slots, o.Flows = cmp.Or(o.Lines, xdp.DefaultMaxLines), cmp.Or(o.Slots, DefaultSlots), cmp.Or(o.Flows, xdp.DefaultFlows)
 	if o.TunnelPorts == nil {
 		o.TunnelPorts = xdp.DefaultTunnelPorts
@@ -84,7 +84,7 @@ func Open(o Options) (*Memory, error) {
 }
 
 // configure sets the settings of the classifier.
-func (m *Memory) configure(o Options) {
+func (m *Memory) configure(o MemoryOptions) {
 	s := &m.header.Settings
 	conf := uint32(bpf.ConfClosed)
 	for flag, on := range map[uint32]bool{

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-var small = plugin.Options{Lines: 1 << 16, Slots: 1 << 10, Flows: 64}
+var small = plugin.MemoryOptions{Lines: 1 << 16, Slots: 1 << 10, Flows: 64}
 
 // open opens the memory of a directory, until the test ends.
 func open(t *testing.T, directory string) *plugin.Memory {
@@ -120,7 +120,7 @@ func TestMemoryRefusesLinesBeyondItsCapacity(t *testing.T) {
 }
 
 func TestOpenRefusesInvalidSizes(t *testing.T) {
-	for _, o := range []plugin.Options{{Flows: 100}, {Flows: -1}, {Flows: 1 << 24}, {Lines: -1}, {Slots: -1}, {TunnelPorts: make([]uint16, 9)}} {
+	for _, o := range []plugin.MemoryOptions{{Flows: 100}, {Flows: -1}, {Flows: 1 << 24}, {Lines: -1}, {Slots: -1}, {TunnelPorts: make([]uint16, 9)}} {
 		o.Directory = t.TempDir()
 		if m, err := plugin.Open(o); err == nil {
 			t.Errorf("%+v is opened: %v", o, m.Close())

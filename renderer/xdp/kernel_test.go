@@ -88,7 +88,7 @@ func TestConformanceInProgram(t *testing.T) {
 		t.Skip("short: the suite runs in the heap")
 	}
 	renderertest.Run(t, func(t testing.TB) renderertest.Subject {
-		p := plugintest.New(t, plugin.Options{Lines: 1 << 18, Slots: 1 << 12, Flows: 256, PodTunnels: true})
+		p := plugintest.New(t, plugin.MemoryOptions{Lines: 1 << 18, Slots: 1 << 12, Flows: 256, PodTunnels: true})
 		return newSubject(t, &sampled{Dataplane: p, every: askEvery()})
 	})
 }

@@ -70,7 +70,7 @@ func newLab(t *testing.T, change ...func(*labOptions)) *lab {
 func newProgramLab(t *testing.T, change ...func(*labOptions)) *lab {
 	t.Helper()
 	o := labOptionsOf(change)
-	return labOver(t, plugintest.New(t, plugin.Options{
+	return labOver(t, plugintest.New(t, plugin.MemoryOptions{
 		AnySource: o.kernel.AnySource, Lines: 1 << 18, Slots: 1 << 12, Flows: o.kernel.Flows, FlowCacheThreshold: o.kernel.FlowCacheThreshold,
 	}), o)
 }

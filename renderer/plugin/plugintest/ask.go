@@ -88,7 +88,7 @@ type Program struct {
 }
 
 // New returns a Program over an empty memory, which ends with the test.
-func New(tb testing.TB, o plugin.Options) *Program {
+func New(tb testing.TB, o plugin.MemoryOptions) *Program {
 	tb.Helper()
 	o.Directory = tb.TempDir()
 	path := build(tb)

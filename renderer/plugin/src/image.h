@@ -75,12 +75,27 @@ _Static_assert(sizeof(struct policy_header) == 232 && sizeof(struct state_header
 struct image {
 	volatile struct policy_header *policy;
 	struct state_header *state;
+	__u64 policy_size, state_size, inode;
 	int policy_file, state_file;
 	__u32 serial; /* no two images of a process have the same one */
 };
 
-/* open_image maps the files of a directory. It returns 0, or why that is not possible. Only root may
- * be able to write to the files. */
+/* close_image ends the use of an image. */
+static may_be_unused void close_image(struct image *m)
+{
+	if (m->policy)
+		munmap((void *)m->policy, m->policy_size);
+	if (m->state)
+		munmap(m->state, m->state_size);
+	if (m->policy_file >= 0)
+		close(m->policy_file);
+	if (m->state_file >= 0)
+		close(m->state_file); /* with its lock */
+	*m = (struct image){.policy_file = -1, .state_file = -1};
+}
+
+/* open_image maps the files of a directory. After an error close_image must be called. It returns 0, or
+ * why that is not possible. Only the user of the process may be able to write to the files. */
 static const char *open_image(struct image *m, const char *directory, __u32 threads)
 {
 	char path[4096];
@@ -113,10 +128,17 @@ static const char *open_image(struct image *m, const char *directory, __u32 thre
 	__u64 counters = (__u64)threads * h.slots * sizeof(__u64);
 	if (posix_fallocate(m->state_file, 0, h.at_counters[0]) || posix_fallocate(m->state_file, h.at_counters[0], counters) || posix_fallocate(m->state_file, h.at_counters[1], counters))
 		return "there is no memory for the state file";
-	m->policy = mmap(0, h.policy_size, PROT_READ, MAP_SHARED, m->policy_file, 0);
-	m->state = mmap(0, h.state_size, PROT_READ | PROT_WRITE, MAP_SHARED, m->state_file, 0);
-	if (m->policy == MAP_FAILED || m->state == MAP_FAILED)
-		return "the files cannot be mapped";
+	void *mapped = mmap(0, h.policy_size, PROT_READ, MAP_SHARED, m->policy_file, 0);
+	if (mapped == MAP_FAILED)
+		return "the policy file cannot be mapped";
+	m->policy = mapped;
+	m->policy_size = h.policy_size;
+	mapped = mmap(0, h.state_size, PROT_READ | PROT_WRITE, MAP_SHARED, m->state_file, 0);
+	if (mapped == MAP_FAILED)
+		return "the state file cannot be mapped";
+	m->state = mapped;
+	m->state_size = h.state_size;
+	m->inode = policy_stat.st_ino;
 	if (m->state->threads < threads)
 		m->state->threads = threads;
 	return 0;
