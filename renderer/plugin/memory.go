@@ -47,7 +47,7 @@ const graceTimeout = 5 * time.Second
 
 // Memory has two policy maps in a file, one of which is in force, and reads the state of the
 // program. It implements the parts of xdp.Dataplane that need no interfaces. One goroutine at a
-// time may use it; any goroutine may call Permits, Hits and Connections.
+// time may use it; any goroutine may call Permits, Hits, Drops and Connections.
 type Memory struct {
 	files
 
@@ -344,6 +344,21 @@ func (m *Memory) Connections() (n int) {
 		}
 	})
 	return n
+}
+
+// Drops returns how many packets were dropped so far, by reason. Any goroutine may call it.
+func (m *Memory) Drops() (map[xdp.Reason]uint64, error) {
+	m.running.RLock()
+	defer m.running.RUnlock()
+	if m.state == nil {
+		return nil, os.ErrClosed
+	}
+	counts := make([]uint64, bpf.DropBytes/bpf.CounterBytes)
+	all := m.state[m.header.At.Drops : m.header.At.Drops+mostThreads*bpf.DropBytes]
+	for i := range counts {
+		counts[i] = bpf.Sum(all, i, len(counts))
+	}
+	return xdp.DropsByReason(counts), nil
 }
 
 // Close unmaps the files. What they say stays in force.

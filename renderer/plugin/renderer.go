@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"time"
 
 	"go.fd.io/govpp/adapter"
 
@@ -19,6 +20,7 @@ type Options struct {
 	// Adapter is the connection to VPP. If it is nil, Socket is the path of VPP's API socket.
 	Adapter adapter.VppAPI
 	Socket  string
+	Timeout time.Duration // of one call; zero: vpp.DefaultTimeout
 
 	Memory MemoryOptions
 	XDP    xdp.Options // of the renderer; New sets Name, Dataplane, Interfaces and Begin
@@ -31,7 +33,11 @@ type Renderer struct {
 	plane *plane
 }
 
-var _ renderer.Renderer = (*Renderer)(nil)
+var (
+	_ renderer.Renderer  = (*Renderer)(nil)
+	_ renderer.Inspector = (*Renderer)(nil)
+	_ renderer.Counter   = (*Renderer)(nil)
+)
 
 // New returns a Renderer. It changes nothing before the first Commit.
 func New(o Options) (*Renderer, error) {
@@ -40,12 +46,12 @@ func New(o Options) (*Renderer, error) {
 	if err != nil {
 		return nil, err
 	}
-	link, err := vpp.Dial(vpp.Options{Adapter: o.Adapter, Socket: o.Socket, Client: "sluice-plugin", OnChange: o.XDP.OnChange})
+	link, err := vpp.Dial(vpp.Options{Adapter: o.Adapter, Socket: o.Socket, Timeout: o.Timeout, Client: "sluice-plugin", OnChange: o.XDP.OnChange})
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	p := &plane{Memory: m, link: link, directory: o.Memory.Directory}
-	o.XDP.Name, o.XDP.Dataplane, o.XDP.Begin = "plugin", p, p.refresh
+	o.XDP.Name, o.XDP.Dataplane, o.XDP.Begin = "vpp-plugin", p, p.refresh
 	o.XDP.Interfaces = func(pod api.PodID, _ []netip.Addr) []uint32 { return p.interfacesOf(pod) }
 	r, err := xdp.New(o.XDP)
 	if err != nil {
@@ -55,8 +61,20 @@ func New(o Options) (*Renderer, error) {
 	return &Renderer{r, p}, nil
 }
 
-// Connected reports whether there is a connection to VPP.
-func (r *Renderer) Connected() bool { return r.plane.link.Connected() }
+// State implements renderer.Inspector.
+func (r *Renderer) State() *renderer.State { return r.connected(r.Renderer.State()) }
+
+// Counters implements renderer.Counter.
+func (r *Renderer) Counters() *renderer.State { return r.connected(r.Renderer.Counters()) }
+
+// Drops returns how many packets were dropped so far, by reason. Any goroutine may call it.
+func (r *Renderer) Drops() (map[xdp.Reason]uint64, error) { return r.plane.Drops() }
+
+// connected adds the state of the connection to VPP.
+func (r *Renderer) connected(s *renderer.State) *renderer.State {
+	s.Connected, s.Waiting = r.plane.link.Connected(), r.plane.link.Waiting()
+	return s
+}
 
 // Unruled returns the interfaces that are bound to endpoints without a record. The plugin drops
 // their packets.
@@ -64,9 +82,6 @@ func (r *Renderer) Unruled() (ids []uint32) {
 	bound, _ := r.plane.Attached() // it does not fail
 	return slices.DeleteFunc(bound, func(id uint32) bool { return r.plane.Record(id) != 0 })
 }
-
-// Interrupt ends a Commit that waits for VPP.
-func (r *Renderer) Interrupt() { r.plane.link.Interrupt() }
 
 // Close disconnects. What the memory says stays in force.
 func (r *Renderer) Close() error {
