@@ -144,11 +144,11 @@ func (m *Memory) StateDigest() (d xdp.StateDigest) {
 
 // classifier identifies the sources of the classifier, which change with the layout of the policy
 // map.
-func classifier() (id [16]byte) {
+var classifier = sync.OnceValue(func() (id [16]byte) {
 	sum := sha256.Sum256(bpf.Object())
 	copy(id[:], sum[:])
 	return id
-}
+})
 
 // SetStateDigest implements xdp.Dataplane.
 func (m *Memory) SetStateDigest(d xdp.StateDigest) error {
