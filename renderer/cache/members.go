@@ -12,12 +12,30 @@ import (
 func (c *Cache) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	s := c.sets.of(id)
 	c.resync.sawSet(id, s, added)
+	if s.isNew && s.len() == 0 && len(c.lists.naming[id]) == 0 {
+		if members := unmapped(added); len(members) > 0 {
+			c.sets.fill(id, s, members)
+			c.stale.any = true
+		}
+		return
+	}
 	for _, p := range removed {
 		c.putMember(id, s, renderer.Unmapped(p), false)
 	}
 	for _, p := range added {
 		c.putMember(id, s, renderer.Unmapped(p), true)
 	}
+}
+
+// unmapped returns the valid prefixes, masked and unmapped.
+func unmapped(in []netip.Prefix) []netip.Prefix {
+	out := make([]netip.Prefix, 0, len(in))
+	for _, p := range in {
+		if p = renderer.Unmapped(p); p.IsValid() {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // putMember changes one member and records which local addresses are affected.
@@ -29,9 +47,12 @@ func (c *Cache) putMember(id api.SetID, s *set, p netip.Prefix, member bool) {
 	c.addrs.within(p, func(a netip.Addr) { c.stale.touched[membershipChange{id, a}] = struct{}{} })
 }
 
-// Members returns the staged members of a set, sorted by ComparePrefixes. The caller must not
-// change the slice. It is valid until the next change.
+// Members returns the staged members of a set, sorted by ComparePrefixes.
 func (c *Cache) Members(id api.SetID) []netip.Prefix { return c.sets.membersOf(id) }
+
+// Aggregated returns the fewest prefixes that contain exactly the staged members of a set. The
+// caller must not change them.
+func (c *Cache) Aggregated(id api.SetID) Families { return c.sets.aggregated(id) }
 
 // InSet reports whether an address is in the staged set.
 func (c *Cache) InSet(id api.SetID, a netip.Addr) bool { return c.sets.contain(id, a) }

@@ -172,6 +172,9 @@ func (s *Pair) Evaluate(f api.Flow) []renderer.Decision {
 // Members is Cache.Members.
 func (s *Pair) Members(id api.SetID) []netip.Prefix { return s.gets.Members(id) }
 
+// Aggregated is Cache.Aggregated.
+func (s *Pair) Aggregated(id api.SetID) Families { return s.gets.Aggregated(id) }
+
 // Named is Cache.Named.
 func (s *Pair) Named(id api.SetID) (permits, denies bool) {
 	for _, c := range s.each() {

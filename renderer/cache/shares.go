@@ -215,7 +215,7 @@ func (x *weights) count() (takes map[*list]int, owners map[*list][]string) {
 	s := x.staged
 	takes, owners = make(map[*list]int), make(map[*list][]string)
 	x.counts++
-	now, nets := x.counts, NewNets(s.sets.membersOf)
+	now, nets := x.counts, NewNets(s.sets.aggregated)
 	has := make(map[*list]int) // pods of opposite lists that have entries of their own
 	for _, p := range s.pods {
 		w, uses := p.weight, 1

@@ -325,7 +325,7 @@ func (r *Renderer) install(ctx context.Context, d *desired) error {
 // want returns the desired sections.
 func (r *Renderer) want() *desired {
 	d := &desired{
-		state: r.cache, layout: r.cache.Desired(), nets: cache.NewNets(r.cache.Members), free: r.options.Infra.Addresses,
+		state: r.cache, layout: r.cache.Desired(), nets: cache.NewNets(r.cache.Aggregated), free: r.options.Infra.Addresses,
 		pods: &r.pods, mirror: r.mirror, compiler: &r.compiler, used: map[wantedKey]bool{},
 		sections: map[section]*wanted{}, holders: holders{}, kept: map[section]bool{},
 	}

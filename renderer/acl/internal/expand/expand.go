@@ -2,7 +2,6 @@ package expand
 
 import (
 	"fmt"
-	"net/netip"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
@@ -12,16 +11,16 @@ import (
 // maxTable is the maximum number of entries of one table.
 const maxTable = 1_000_000
 
-// Expander expands rules, and memoizes the prefixes of sets.
+// Expander expands rules.
 type Expander struct {
 	nets   *cache.Nets
 	enough func(api.Protocol) int // see factor
 	Coarse bool                   // SCTP ports are not matched: VPP parses only those of TCP and UDP
 }
 
-// New returns an Expander that calls members once for each set.
-func New(members func(api.SetID) []netip.Prefix) *Expander {
-	return &Expander{nets: cache.NewNets(members), enough: enough}
+// New returns an Expander. aggregated is as for cache.NewNets.
+func New(aggregated func(api.SetID) cache.Families) *Expander {
+	return &Expander{nets: cache.NewNets(aggregated), enough: enough}
 }
 
 // Expand expands the rules first..last-1 of a table.
