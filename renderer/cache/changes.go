@@ -52,7 +52,7 @@ func (c *Cache) keepOnly(id api.SetID, s *set, w *wanted) {
 		}
 	}
 	for _, p := range gone {
-		c.putMember(id, s, p, false)
+		c.putMember(id, s, p, false, true)
 	}
 }
 

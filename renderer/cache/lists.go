@@ -45,6 +45,16 @@ func (x *lists) opposite(rules *renderer.RuleList) *list {
 	return l
 }
 
+// isAsked reports whether a list that names the set has verdicts about addresses.
+func (x *lists) isAsked(id api.SetID) bool {
+	for l := range x.naming[id] {
+		if len(l.verdicts) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // list returns a new list.
 func (x *lists) list(rules *renderer.RuleList, peer side) *list {
 	l := newList(rules, peer)

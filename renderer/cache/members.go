@@ -12,7 +12,8 @@ import (
 func (c *Cache) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	s := c.sets.of(id)
 	c.resync.sawSet(id, s, added)
-	if s.isNew && s.len() == 0 && len(c.lists.naming[id]) == 0 {
+	asked := c.lists.isAsked(id)
+	if !asked && s.isNew && s.len() == 0 {
 		if members := unmapped(added); len(members) > 0 {
 			c.sets.fill(id, s, members)
 			c.stale.any = true
@@ -20,10 +21,10 @@ func (c *Cache) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 		return
 	}
 	for _, p := range removed {
-		c.putMember(id, s, renderer.Unmapped(p), false)
+		c.putMember(id, s, renderer.Unmapped(p), false, asked)
 	}
 	for _, p := range added {
-		c.putMember(id, s, renderer.Unmapped(p), true)
+		c.putMember(id, s, renderer.Unmapped(p), true, asked)
 	}
 }
 
@@ -38,13 +39,15 @@ func unmapped(in []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// putMember changes one member and records which local addresses are affected.
-func (c *Cache) putMember(id api.SetID, s *set, p netip.Prefix, member bool) {
+// putMember changes one member. It records which local addresses are affected if lists that name the
+// set were asked about addresses.
+func (c *Cache) putMember(id api.SetID, s *set, p netip.Prefix, member, asked bool) {
 	if !p.IsValid() || !c.sets.put(id, s, p, member) {
 		return
 	}
-	c.stale.any = true
-	c.addrs.within(p, func(a netip.Addr) { c.stale.touched[membershipChange{id, a}] = struct{}{} })
+	if c.stale.any = true; asked {
+		c.addrs.within(p, func(a netip.Addr) { c.stale.touched[membershipChange{id, a}] = struct{}{} })
+	}
 }
 
 // Members returns the staged members of a set, sorted by ComparePrefixes.
