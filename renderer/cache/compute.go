@@ -238,13 +238,10 @@ func (c *Cache) Naming(id api.SetID) []*Table {
 }
 
 // Recount makes the next Compute look again at which pods have entries.
-func (c *Cache) Recount() { c.stale.any = true }
+func (c *Cache) Recount() { c.stale.any, c.weights.recount = true, true }
 
 // Refused returns the policies whose lists are closed, without their rules.
 func (c *Cache) Refused() (out []renderer.Unenforced) {
-	if !c.weights.closes {
-		return nil
-	}
 	for _, p := range c.pods {
 		for _, l := range [2]*list{p.own, p.opp} {
 			if l == nil || l.closed == "" {

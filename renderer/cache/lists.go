@@ -13,6 +13,7 @@ type lists struct {
 	naming      map[api.SetID]map[*list]struct{} // lists by the sets that they name
 	orphans     []*list                          // lists that lost their last pod; a pod may have returned since
 	made        uint32                           // lists so far
+	most        int                              // rules of NetworkPolicies of one list; 0: any number
 }
 
 func newLists(o orientation) lists {
@@ -57,7 +58,7 @@ func (x *lists) isAsked(id api.SetID) bool {
 
 // list returns a new list.
 func (x *lists) list(rules *renderer.RuleList, peer side) *list {
-	l := newList(rules, peer)
+	l := newList(rules, peer, x.most)
 	x.made++
 	l.id = x.made
 	return l

@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"slices"
 
-
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 )

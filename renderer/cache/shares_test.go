@@ -18,6 +18,7 @@ func genBound(t *rapid.T) Bound {
 	b := Bound{
 		Namespace: rapid.SampledFrom([]int{2, 5, 10, 20, 1000}).Draw(t, "entries of a namespace"),
 		Node:      rapid.SampledFrom([]int{4, 10, 30, 1000}).Draw(t, "entries of the node"),
+		List:      rapid.SampledFrom([]int{0, 1, 2, 5}).Draw(t, "entries of a list"),
 		Entries:   countEntries,
 	}
 	if rapid.Bool().Draw(t, "per pod") {
