@@ -56,23 +56,6 @@ func isOfTenants(origins []api.Origin) bool {
 	return slices.ContainsFunc(origins, func(o api.Origin) bool { return o.Policy.Kind == api.NetworkPolicy })
 }
 
-// restricts reports whether a list can deny or audit anything. A nil list, or one that permits
-// everything before it does, restricts nothing.
-func restricts(l *renderer.RuleList) bool {
-	if l == nil {
-		return false
-	}
-	for _, r := range l.Rules() {
-		if r.Action == api.Deny || r.Audit {
-			return true
-		}
-		if r == (api.ContivRule{Action: api.Permit}) {
-			return false
-		}
-	}
-	return true
-}
-
 // match returns the indexes of the rules whose peer side contains the address.
 func (l *list) match(a netip.Addr, inSet func(api.SetID, netip.Addr) bool) []uint32 {
 	out := slices.Clone(l.always)

@@ -92,7 +92,7 @@ func TestBoundHasNoHistory(t *testing.T) {
 
 // refused merges reports as an UnenforcedTracker does.
 func refused(list []renderer.Unenforced) []renderer.Unenforced {
-	x := NewUnenforcedTracker("", func(api.ContivRule) bool { return false })
+	x := NewUnenforcedTracker("", func(*api.ContivRule) bool { return false })
 	x.Refused(list)
 	return x.Unenforced()
 }

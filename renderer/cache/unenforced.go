@@ -12,14 +12,14 @@ import (
 // rules and the last refusals, not on history. It works incrementally: changing a pod costs a look
 // at the lists of that pod.
 type UnenforcedTracker struct {
-	lost     func(api.ContivRule) bool // whether the dataplane cannot express the rule
-	reason   string                    // why
-	matters  bool                      // whether such rules count
-	pods     map[api.PodID]lostLists   // pods that have such rules
-	rules    map[lostRule]int          // those rules, with the number of their pods
-	oversize []renderer.Unenforced     // refused rules
-	answer   []renderer.Unenforced     // memoized result of Unenforced
-	current  bool                      // answer is valid
+	lost     func(*api.ContivRule) bool // whether the dataplane cannot express the rule
+	reason   string                     // why
+	matters  bool                       // whether such rules count
+	pods     map[api.PodID]lostLists    // pods that have such rules
+	rules    map[lostRule]int           // those rules, with the number of their pods
+	oversize []renderer.Unenforced      // refused rules
+	answer   []renderer.Unenforced      // memoized result of Unenforced
+	current  bool                       // answer is valid
 }
 
 // lostLists holds the lists of a pod that contain a rule that cannot be expressed; a list without
@@ -35,10 +35,10 @@ type lostRule struct {
 	effect renderer.Effect
 }
 
-// NewUnenforcedTracker returns a tracker. lost reports whether the dataplane cannot express a rule;
-// reason says why. The renderer must deny what such a rule permits, and must deny more than such a
-// rule denies.
-func NewUnenforcedTracker(reason string, lost func(api.ContivRule) bool) UnenforcedTracker {
+// NewUnenforcedTracker returns a tracker. lost reports whether the dataplane cannot express a rule
+// of those in RuleList.Unusual, and reason says why. The renderer must deny what such a rule
+// permits, and must deny more than such a rule denies.
+func NewUnenforcedTracker(reason string, lost func(*api.ContivRule) bool) UnenforcedTracker {
 	return UnenforcedTracker{lost: lost, reason: reason, matters: true, pods: map[api.PodID]lostLists{}, rules: map[lostRule]int{}}
 }
 
@@ -93,8 +93,11 @@ func (t *StagedTxn) Apply(c Staged) {
 
 // only returns the list if it has a rule that cannot be expressed, and nil otherwise.
 func (x *UnenforcedTracker) only(l *renderer.RuleList) *renderer.RuleList {
-	if slices.ContainsFunc(l.Rules(), x.lost) {
-		return l
+	rules := l.Rules()
+	for _, i := range l.Unusual() {
+		if x.lost(&rules[i]) {
+			return l
+		}
 	}
 	return nil
 }
@@ -125,15 +128,16 @@ func (x *UnenforcedTracker) apply(resync bool, pods []stagedPod) {
 func (x *UnenforcedTracker) count(of lostLists, d int) {
 	seen := map[lostRule]bool{}
 	for _, l := range [2]*renderer.RuleList{of.ingress, of.egress} {
-		for i, r := range l.Rules() {
-			if !x.lost(r) {
+		rules := l.Rules()
+		for _, i := range l.Unusual() {
+			if !x.lost(&rules[i]) {
 				continue
 			}
 			effect := renderer.EffectClosed
-			if r.Action == api.Deny {
+			if rules[i].Action == api.Deny {
 				effect = renderer.EffectWider
 			}
-			for _, o := range l.Origins(i) {
+			for _, o := range l.Origins(int(i)) {
 				rule := lostRule{o, effect}
 				if seen[rule] {
 					continue
