@@ -20,6 +20,12 @@ func (c *Cache) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 		}
 		return
 	}
+	if asked && len(added)+len(removed) > c.stale.few {
+		asked = false
+		for l := range c.lists.naming[id] {
+			c.stale.judged[l] = struct{}{}
+		}
+	}
 	for _, p := range removed {
 		c.putMember(id, s, renderer.Unmapped(p), false, asked)
 	}
@@ -39,8 +45,8 @@ func unmapped(in []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// putMember changes one member. It records which local addresses are affected if lists that name the
-// set were asked about addresses.
+// putMember changes one member. It records which local addresses are affected if lists that name
+// the set were asked about addresses.
 func (c *Cache) putMember(id api.SetID, s *set, p netip.Prefix, member, asked bool) {
 	if !p.IsValid() || !c.sets.put(id, s, p, member) {
 		return
@@ -49,9 +55,6 @@ func (c *Cache) putMember(id api.SetID, s *set, p netip.Prefix, member, asked bo
 		c.addrs.within(p, func(a netip.Addr) { c.stale.touched[membershipChange{id, a}] = struct{}{} })
 	}
 }
-
-// Members returns the staged members of a set, sorted by ComparePrefixes.
-func (c *Cache) Members(id api.SetID) []netip.Prefix { return c.sets.membersOf(id) }
 
 // Aggregated returns the fewest prefixes that contain exactly the staged members of a set. The
 // caller must not change them.

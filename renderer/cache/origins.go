@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// originIndex finds the origins of exceptions among the rules of opposite lists. It numbers origins,
-// so that uniting those of many lists compares no names. It is valid until lists change.
+// originIndex finds the origins of exceptions among the rules of opposite lists. It numbers
+// origins, so that uniting those of many lists compares no names. It is valid until lists change.
 type originIndex struct {
 	rules   map[listClass]*rulesAbout
 	held    int // rules in there

@@ -143,8 +143,8 @@ func (x *weights) rulesOf(t traffic.Traffic) int {
 // joining more to count entries takes long.
 const maxMembers = 4
 
-// entriesOf returns how many entries the rules of NetworkPolicies in a list take in one table, or one
-// more than a list may have.
+// entriesOf returns how many entries the rules of NetworkPolicies in a list take in one table, or
+// one more than a list may have.
 func (x *weights) entriesOf(l *list) int {
 	if x.Entries == nil || l.tooLong {
 		return 0

@@ -110,8 +110,8 @@ func cover(only, bulk *netipx.IPSet) []netip.Prefix {
 
 // region returns the addresses for which the first of the matching lines has another action than
 // the rest. matching are the indexes of the lines that match a port. Port 0 means all ports that no
-// line lists. For port 0 the unspecified address is left to the rest: a rule with this address would
-// hide top from VPP, and there are no connections to or from it.
+// line lists. For port 0 the unspecified address is left to the rest: a rule with this address
+// would hide top from VPP, and there are no connections to or from it.
 func region(lines []line, matching []int, port uint16, family int, rest api.Action) *netipx.IPSet {
 	var b netipx.IPSetBuilder
 	for _, i := range slices.Backward(matching) {
