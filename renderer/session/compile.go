@@ -48,7 +48,7 @@ func compile(lines []line, family, most int) (out rules, ok bool) {
 	}
 	looked, unlisted := 0, matchingRest(lines)
 	for _, class := range portClasses(lines) {
-		matching := matchingClass(lines, unlisted, class)
+		matching := matchingClass(unlisted, class)
 		if looked += len(matching); len(out) > most || looked/64 > most {
 			return out, false
 		}
@@ -81,7 +81,7 @@ func matchingRest(lines []line) (out []int) {
 
 // matchingClass returns the indexes of the lines that match the ports of a class. unlisted are
 // those of matchingRest.
-func matchingClass(lines []line, unlisted []int, c portClass) []int {
+func matchingClass(unlisted []int, c portClass) []int {
 	out := make([]int, 0, len(unlisted)+len(c.named))
 	for _, i := range c.named {
 		for ; len(unlisted) > 0 && unlisted[0] < i; unlisted = unlisted[1:] {
