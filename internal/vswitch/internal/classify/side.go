@@ -41,24 +41,21 @@ func (s *side) find(a netip.Addr) int32 {
 // buildSide numbers the distinct prefixes of one side and returns the node of
 // each rule.
 func buildSide(numbers []uint32, prefix func(uint32) netip.Prefix) (side, []int32) {
-	seen := make(map[netip.Prefix]int32)
+	order := make([]int32, len(numbers)) // mostly in order: rules with equal ports follow each other
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(a, b int32) int {
+		p, o := prefix(numbers[a]), prefix(numbers[b])
+		return cmp.Or(p.Addr().Compare(o.Addr()), cmp.Compare(p.Bits(), o.Bits()))
+	})
+	of := make([]int32, len(numbers))
 	var prefixes []netip.Prefix
-	for _, n := range numbers {
-		p := prefix(n)
-		if _, ok := seen[p]; !ok {
-			seen[p] = 0
+	for _, i := range order {
+		if p := prefix(numbers[i]); len(prefixes) == 0 || prefixes[len(prefixes)-1] != p {
 			prefixes = append(prefixes, p)
 		}
-	}
-	slices.SortFunc(prefixes, func(a, b netip.Prefix) int {
-		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
-	})
-	for i, p := range prefixes {
-		seen[p] = int32(i)
-	}
-	of := make([]int32, len(numbers))
-	for i, n := range numbers {
-		of[i] = seen[prefix(n)]
+		of[i] = int32(len(prefixes) - 1)
 	}
 	return newSide(prefixes), of
 }
