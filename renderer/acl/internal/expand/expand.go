@@ -42,7 +42,7 @@ func (x *Expander) Expand(t *cache.Table, first, last int) (entries.List, error)
 
 // Bound limits the entries of a namespace's pods, and of all pods: before shadowed ones are left
 // out.
-var Bound = cache.Bound{Namespace: 1 << 18, Node: 1 << 20, List: 1 << 15, Entries: func(rules []api.ContivRule, _ bool, nets *cache.Nets) int {
+var Bound = cache.Bound{Namespace: 1 << 18, Node: 1 << 20, List: 1 << 16, Entries: func(rules []api.ContivRule, _ bool, nets *cache.Nets) int {
 	x := Expander{nets: nets, enough: enough}
 	return sum(factorProducts(x.linesOf(rules, 0, len(rules)), x.enough))
 }}
