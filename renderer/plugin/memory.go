@@ -47,7 +47,7 @@ const graceTimeout = 5 * time.Second
 
 // Memory has two policy maps in a file, one of which is in force, and reads the state of the
 // program. It implements the parts of xdp.Dataplane that need no interfaces. One goroutine at a
-// time may use it; any goroutine may call Permits, Hits, Drops and Connections.
+// time may use it; any goroutine may call Hits, Drops and Connections.
 type Memory struct {
 	files
 

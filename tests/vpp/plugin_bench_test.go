@@ -27,7 +27,7 @@ func BenchmarkVPPPluginCost(b *testing.B) {
 		{"plugin", 100_000, func(b *testing.B) (*onVPP, renderer.Renderer) {
 			name, config := vpptest.Plugin(b)
 			v := newOnVPP(vpptest.LaunchWith(b, config, name))
-			memory, err := os.MkdirTemp("/dev/shm", "sluice-") // a tmpfs, like /run
+			memory, err := os.MkdirTemp("/dev/shm", "sluice-") //nolint:usetesting // a tmpfs, like /run
 			if err != nil {
 				b.Skip(err)
 			}
