@@ -25,13 +25,32 @@ type RuleList struct {
 	rules   []api.ContivRule
 	origins [][]api.Origin
 	digest  Digest
+	summary
+}
+
+// summary is what renderers ask of every list, so that they need not look at all rules.
+type summary struct {
+	open, restricts bool // a rule has permitted everything; one before it does not only permit
+	unusual         []int32
+}
+
+// add adds the i-th rule.
+func (s *summary) add(i int, r *api.ContivRule) {
+	s.restricts = s.restricts || !s.open && (r.Action == api.Deny || r.Audit)
+	s.open = s.open || r.Protocol == api.AnyProtocol && *r == (api.ContivRule{Action: api.Permit})
+	usual := r.Protocol == api.TCP || r.Protocol == api.UDP
+	if !usual && (r.Protocol != api.AnyProtocol || !r.DstPort.IsAny()) || !r.SrcPort.IsAny() || r.DstPort.First != r.DstPort.Last {
+		s.unusual = append(s.unusual, int32(i))
+	}
 }
 
 // NewRuleList takes ownership of both slices. origins[i] lists the origins of rules[i]; origins is
 // as long as rules, or nil.
 // It calls each pause between parts of the work, with the number of rules of the part.
 func NewRuleList(rules []api.ContivRule, origins [][]api.Origin, pause ...func(rules int)) *RuleList {
-	return &RuleList{rules: rules, origins: origins, digest: digestRules(rules, pause)}
+	l := &RuleList{rules: rules, origins: origins}
+	l.digest = digestRules(rules, l.add, pause)
+	return l
 }
 
 // Rules returns the rules, none for a nil list. The caller must not change them.
@@ -50,12 +69,26 @@ func (l *RuleList) Origins(i int) []api.Origin {
 	return l.origins[i]
 }
 
+// Restricts reports whether the list can deny or audit anything. A nil list, or one that permits
+// everything before it does, restricts nothing.
+func (l *RuleList) Restricts() bool { return l != nil && (l.restricts || !l.open) }
+
+// Unusual returns the indexes of the rules that some dataplanes cannot express: those of other
+// protocols than TCP and UDP, with source ports, or with several destination ports. The caller must
+// not change them.
+func (l *RuleList) Unusual() []int32 {
+	if l == nil {
+		return nil
+	}
+	return l.unusual
+}
+
 // WithOrigins returns the list with the origins of another one added, which has equal rules.
 func (l *RuleList) WithOrigins(o *RuleList) *RuleList {
 	if l == nil || o == nil || l == o {
 		return cmp.Or(l, o)
 	}
-	return &RuleList{rules: l.rules, origins: MergedOrigins(l.origins, o.origins), digest: l.digest}
+	return &RuleList{rules: l.rules, origins: MergedOrigins(l.origins, o.origins), digest: l.digest, summary: l.summary}
 }
 
 // MergedOrigins returns the origins of both, by rule. It returns the first one, as it is, if that
@@ -107,12 +140,14 @@ func (l *RuleList) Digest() Digest {
 const auditBit = 0x80
 
 // DigestRules returns the digest of an ordered list of rules.
-func DigestRules(rules []api.ContivRule) Digest { return digestRules(rules, nil) }
+func DigestRules(rules []api.ContivRule) Digest {
+	return digestRules(rules, func(int, *api.ContivRule) {}, nil)
+}
 
 // digestPart is how many rules are digested between two pauses.
 const digestPart = 1 << 12
 
-func digestRules(rules []api.ContivRule, pauses []func(rules int)) Digest {
+func digestRules(rules []api.ContivRule, each func(int, *api.ContivRule), pauses []func(rules int)) Digest {
 	h := sha256.New()
 	var buf [96]byte
 	for i, r := range rules {
@@ -121,6 +156,7 @@ func digestRules(rules []api.ContivRule, pauses []func(rules int)) Digest {
 				pause(digestPart)
 			}
 		}
+		each(i, &rules[i])
 		action := byte(r.Action)
 		if r.Audit {
 			action |= auditBit
