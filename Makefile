@@ -44,6 +44,8 @@ DIST ?= dist
 ARCHES ?= amd64 arm64
 # Time of what is released: that of the commit.
 EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+# What the binaries may weigh, in MB.
+BUDGET := sluicectl:31.8 sluice-agent:35.3 sluice-ksr:36 sluice-neutron:33 sluice-cni:10.6
 SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 
 .PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube test-kube test-install bench-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle vpp-plugin test-vpp churn-vpp test-page test-neutron test-ligato images release test-release test-alerts test-charts test-arm64 size
@@ -208,8 +210,8 @@ test-page: ## Test the page of sluicectl ui in headless Chromium, with screensho
 test-ligato: ## Run the plugin inside cn-infra, and what it publishes through the KVScheduler of vpp-agent (a module of its own)
 	cd tests/ligato && go vet ./... && go test -count 1 ./...
 
-images: ## Build the container images sluice-agent, sluice-ksr, sluice-neutron and sluicectl (DOCKER=docker)
-	@set -e; for i in agent:sluice-agent ksr:sluice-ksr neutron:sluice-neutron ctl:sluicectl; do \
+images: ## Build the container images sluice-agent, sluice-dev, sluice-ksr, sluice-neutron and sluicectl (DOCKER=docker)
+	@set -e; for i in agent:sluice-agent dev:sluice-dev ksr:sluice-ksr neutron:sluice-neutron ctl:sluicectl; do \
 	  $(DOCKER) build -f docker/Dockerfile --target $${i%%:*} --build-arg VERSION=$(VERSION) -t $${i##*:}:$(VERSION) -t $${i##*:}:dev .; done
 
 release: ## Make binaries, archives, deb, rpm and OCI images for ARCHES, with SBOMs and checksums, in dist/ (equal sources give equal bytes)
@@ -230,5 +232,6 @@ test-alerts: ## Break the programs, and have Prometheus evaluate the alerts of d
 test-arm64: ## Run tests of what decides as arm64 programs, emulated (apt-get install qemu-user-static)
 	GOARCH=arm64 CGO_ENABLED=0 go test -exec qemu-aarch64-static -timeout 30m ./api/... ./plugins/policy/... ./renderer/cache ./renderer/xdp/compile ./internal/oracle
 
-size: build ## Print the sizes of the binaries
-	@ls -l $(BIN) | awk 'NR>1{printf "%-14s %6.1f MB\n", $$9, $$5/1e6}'
+size: build ## Print the sizes of the binaries, which fails where one is above its BUDGET
+	@for b in $(BUDGET); do printf "%s %s %s\n" $${b%%:*} $$(stat -c %s $(BIN)/$${b%%:*}) $${b##*:}; done | \
+	  awk '{printf "%-14s %6.1f MB of %s\n", $$1, $$2/1e6, $$3} $$2 > $$3*1e6 {print $$1 " is too large: see docs/adr/0088-sizes.md"; bad=1} END {exit bad}'

@@ -106,7 +106,7 @@ func (r release) forArch(arch string, manuals []file) error {
 }
 
 // programs are the binaries of a release.
-var programs = []string{"sluice-agent", "sluice-cni", "sluice-ksr", "sluice-neutron", "sluicectl"}
+var programs = []string{"sluice-agent", "sluice-cni", "sluice-dev", "sluice-ksr", "sluice-neutron", "sluicectl"}
 
 func (r release) binary(program, arch string) string {
 	return filepath.Join(r.bin, "linux_"+arch, program)

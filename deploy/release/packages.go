@@ -23,6 +23,7 @@ var packages = []pkg{
 	{"sluice-agent", "Enforces Kubernetes network policy in VPP or in the kernel of a node", []string{"sluice-agent", "sluice-cni"}, "agent.yaml"},
 	{"sluice-ksr", "Reflects the state of a Kubernetes cluster into etcd for the agents of Sluice", []string{"sluice-ksr"}, "ksr.yaml"},
 	{"sluice-neutron", "Enforces Kubernetes network policy by security groups of OpenStack Neutron", []string{"sluice-neutron"}, "neutron.yaml"},
+	{"sluice-dev", "Runs Sluice with etcd and dataplane embedded, for development", []string{"sluice-dev"}, ""},
 	{"sluicectl", "Asks an agent of Sluice what it enforces and why, and tests network policies", []string{"sluicectl"}, ""},
 }
 

@@ -120,7 +120,7 @@ func TestChecksumsNameEveryFile(t *testing.T) {
 
 func TestArchiveHoldsProgramsThatRun(t *testing.T) {
 	top := filepath.Join(unpackGzip(t, "sluice_1.2.3_linux_"+runtime.GOARCH+".tar.gz"), "sluice_1.2.3_linux_"+runtime.GOARCH)
-	for _, program := range []string{"sluice-agent", "sluice-ksr", "sluice-neutron", "sluicectl"} {
+	for _, program := range []string{"sluice-agent", "sluice-dev", "sluice-ksr", "sluice-neutron", "sluicectl"} {
 		if got := output(t, filepath.Join(top, "usr/bin", program), "version"); !strings.HasPrefix(got, "sluice "+version+" ") {
 			t.Errorf("%s version: %s", program, got)
 		}
@@ -183,7 +183,7 @@ func TestArchiveOfOtherArchitectureRunsEmulated(t *testing.T) {
 	if runtime.GOARCH == arch {
 		arch, emulator = "amd64", "qemu-x86_64-static"
 	}
-	for _, program := range []string{"sluice-agent", "sluice-ksr", "sluice-neutron", "sluicectl"} {
+	for _, program := range []string{"sluice-agent", "sluice-dev", "sluice-ksr", "sluice-neutron", "sluicectl"} {
 		if got := output(t, emulator, filepath.Join(released(t), "bin", "linux_"+arch, program), "version"); !strings.HasPrefix(got, "sluice "+version+" ") {
 			t.Errorf("%s version: %s", program, got)
 		}
@@ -194,6 +194,7 @@ func TestArchiveOfOtherArchitectureRunsEmulated(t *testing.T) {
 var inPackages = map[string][]string{
 	"sluice-agent": {"-rwxr-xr-x /usr/bin/sluice-agent", "-rwxr-xr-x /usr/bin/sluice-cni", "-rw-r--r-- /usr/lib/systemd/system/sluice-agent.service",
 		"-rw-r----- /etc/sluice/agent.yaml", "-rw-r--r-- /usr/share/man/man8/sluice-agent.8.gz", "-rw-r--r-- /usr/share/doc/sluice-agent/copyright", "-rw-r--r-- /usr/share/doc/sluice-agent/LICENSES"},
+	"sluice-dev": {"-rwxr-xr-x /usr/bin/sluice-dev"},
 	"sluice-ksr": {"-rwxr-xr-x /usr/bin/sluice-ksr", "-rw-r--r-- /usr/lib/systemd/system/sluice-ksr.service", "-rw-r----- /etc/sluice/ksr.yaml"},
 	"sluice-neutron": {"-rwxr-xr-x /usr/bin/sluice-neutron", "-rw-r--r-- /usr/lib/systemd/system/sluice-neutron.service", "-rw-r----- /etc/sluice/neutron.yaml",
 		"-rw-r--r-- /usr/share/man/man8/sluice-neutron.8.gz"},

@@ -48,19 +48,18 @@ type Agent struct {
 
 // newAgent wires an agent to a store. Nothing runs before Run. Source says where state comes from.
 func newAgent(cfg config.Config, log *slog.Logger, store *kvstore.Client, source string) (*Agent, error) {
-	return newLeading(cfg, log, store, source, nil)
+	return newOn(backends.New, cfg, log, store, source)
 }
 
-// newLeading is newAgent for one of several processes, of which only the leader changes a
-// dataplane; leads returns an error when this one is not. nil: there is one process only.
-func newLeading(cfg config.Config, log *slog.Logger, store *kvstore.Client, source string, leads func(context.Context) error) (*Agent, error) {
+// newOn is newAgent with other backends. A program links those that it names: ADR 0086.
+func newOn(dataplanes backends.Maker, cfg config.Config, log *slog.Logger, store *kvstore.Client, source string) (*Agent, error) {
 	cfg.Store.StateFile = cfg.Store.Kept(log)
 	a := &Agent{cfg: cfg, log: log, store: store, metrics: metrics.New(), committed: make(chan struct{}, 1)}
 	a.problems = problems.New(func() int { return a.watcher.Status().Problems }, func() []api.Problem { return a.backends.problems() }, a.installProblems)
 	if err := a.install(); err != nil {
 		return nil, err
 	}
-	if err := a.render(leads); err != nil {
+	if err := a.render(dataplanes); err != nil {
 		return nil, err
 	}
 	a.cluster = &cluster.Reader{Store: store, Prefix: cfg.Store.Prefix, Watcher: a.watcher, Enforces: a.node.WaitEnforced}
@@ -74,7 +73,7 @@ func newLeading(cfg config.Config, log *slog.Logger, store *kvstore.Client, sour
 }
 
 // render makes the source of the state, and the node that enforces it.
-func (a *Agent) render(leads func(context.Context) error) error {
+func (a *Agent) render(dataplanes backends.Maker) error {
 	addresses, err := a.cfg.Node.FurtherAddresses()
 	if err != nil {
 		return err
@@ -89,7 +88,7 @@ func (a *Agent) render(leads func(context.Context) error) error {
 		Store: a.store, Prefix: a.cfg.Store.Prefix, Log: a.log.With("plugin", "datasync"), OnProblem: a.problem,
 		File: a.cfg.Store.StateFile, Needed: needed,
 	})
-	a.backends, err = backends.New(backends.Deps{Config: a.cfg, Log: a.log, Store: a.store, OnProblem: a.problem, Needed: needed, Leads: leads})
+	a.backends, err = dataplanes(backends.Deps{Config: a.cfg, Log: a.log, Store: a.store, OnProblem: a.problem, Needed: needed})
 	if err != nil {
 		return err
 	}

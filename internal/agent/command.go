@@ -7,7 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -21,15 +23,40 @@ import (
 
 // Main runs sluice-agent and returns its exit code.
 func Main(args []string, out, errOut io.Writer) int {
-	err := settings.Execute(NewCommand(out, errOut), args, out, errOut)
+	return execute(NewCommand(out, errOut), args, out, errOut)
+}
+
+// DevMain runs sluice-dev, which is sluice-agent with a store for "dev", and returns its exit code.
+func DevMain(args []string, start StartStore, out, errOut io.Writer) int {
+	return execute(NewDevCommand(start, out, errOut), args, out, errOut)
+}
+
+func execute(cmd *cobra.Command, args []string, out, errOut io.Writer) int {
+	err := settings.Execute(cmd, args, out, errOut)
 	if errors.Is(err, errChecks) {
 		return 1 // the report was printed
 	}
 	return settings.Exit(err, "sluice-agent", errOut)
 }
 
-// NewCommand returns the command tree of sluice-agent.
+// NewCommand returns the command tree of sluice-agent, whose "dev" becomes sluice-dev.
 func NewCommand(out, errOut io.Writer) *cobra.Command {
+	return newCommand(becomeDev, out, errOut)
+}
+
+// NewDevCommand returns the command tree of sluice-dev. It is that of sluice-agent.
+func NewDevCommand(start StartStore, out, errOut io.Writer) *cobra.Command {
+	return newCommand(func(cmd *cobra.Command) error {
+		tail := logtail.New(errOut)
+		cfg, log, err := setUp(cmd, tail)
+		if err != nil {
+			return err
+		}
+		return dev(cmd.Context(), cfg, start, log, tail, out)
+	}, out, errOut)
+}
+
+func newCommand(runDev func(*cobra.Command) error, out, errOut io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sluice-agent",
 		Short: "Enforce Kubernetes network policy in a userspace vswitch, or in the kernel",
@@ -42,7 +69,7 @@ func NewCommand(out, errOut io.Writer) *cobra.Command {
 	settings.Program(cmd)
 	cmd.SetOut(out)
 	cmd.SetErr(errOut)
-	cmd.AddCommand(newRun(errOut), newCheck(out), newBundle(out, errOut), newDev(out, errOut), newCleanup(), newInstallCNI(errOut), settings.VersionCommand("sluice-agent"))
+	cmd.AddCommand(newRun(errOut), newCheck(out), newBundle(out, errOut), newDev(runDev), newCleanup(), newInstallCNI(errOut), settings.VersionCommand("sluice-agent"))
 	return cmd
 }
 
@@ -74,7 +101,7 @@ the file of --config.`,
 	return cmd
 }
 
-func newDev(out, errOut io.Writer) *cobra.Command {
+func newDev(run func(*cobra.Command) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Enforce the policies of a directory of manifests, with everything embedded",
@@ -85,15 +112,14 @@ manifests. No root, VPP or cluster is needed.`,
   sluice-agent dev --manifests ./policies --once`,
 		Args: settings.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			tail := logtail.New(errOut)
-			cfg, log, err := setUp(cmd, tail)
+			cfg, _, err := readConfig(cmd)
 			if err != nil {
 				return err
 			}
 			if cfg.Dev.Manifests == "" {
 				return settings.UsageError{Err: errors.New("--manifests is needed: a directory of Kubernetes manifests, for example docs/examples/shop")}
 			}
-			return dev(cmd.Context(), cfg, log, tail, out)
+			return run(cmd)
 		},
 	}
 	config.DevFlags(cmd.Flags())
@@ -101,6 +127,25 @@ manifests. No root, VPP or cluster is needed.`,
 	_ = cmd.Flags().Set("log-level", "warn") // the flag exists and takes any text
 	cmd.Flags().Lookup("log-level").Changed = false
 	return cmd
+}
+
+// devProgram is the program that has a store for "dev", in the folder of sluice-agent or in PATH.
+const devProgram = "sluice-dev"
+
+// becomeDev replaces this process by sluice-dev, with the same arguments.
+func becomeDev(*cobra.Command) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find %s: %w", devProgram, err)
+	}
+	path := filepath.Join(filepath.Dir(self), devProgram)
+	if _, err := os.Stat(path); err != nil {
+		if path, err = exec.LookPath(devProgram); err != nil {
+			return fmt.Errorf("dev needs the program %s, which is neither beside %s nor in PATH: install it, or run its image", devProgram, self)
+		}
+	}
+	err = syscall.Exec(path, append([]string{path}, os.Args[1:]...), os.Environ()) //nolint:gosec // the same program, with a store
+	return fmt.Errorf("start %s: %w", path, err)
 }
 
 // settingNotes are the settings that were given and need a warning.

@@ -17,7 +17,6 @@ import (
 	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/agent/logtail"
 	"github.com/sluice-net/sluice/internal/agent/socket"
-	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/matrix"
 	"github.com/sluice-net/sluice/internal/preflight"
@@ -25,15 +24,27 @@ import (
 	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
+// EmbeddedStore is the store of "dev", in this process.
+type EmbeddedStore interface {
+	Client() *kvstore.Client
+	Endpoints() []string // at least one
+	Close() error
+}
+
+// StartStore starts the store of "dev". An empty dir is a temporary one. The agent of a node links
+// no store: ADR 0086.
+type StartStore func(ctx context.Context, dir string, log *slog.Logger) (EmbeddedStore, error)
+
 // dev runs everything in this process: manifests -> etcd -> pipeline -> vswitch.
-func dev(ctx context.Context, cfg config.Config, log *slog.Logger, tail *logtail.Tail, out io.Writer) (err error) {
+func dev(ctx context.Context, cfg config.Config, start StartStore, log *slog.Logger, tail *logtail.Tail, out io.Writer) (err error) {
 	cfg.VPP.Socket = "" // the dataplane is embedded
 	if err := preflight.OurFolder(cfg.Dev.EtcdDir); err != nil {
 		return fmt.Errorf("--etcd-dir: %w: %s", err, preflight.OursRemedy)
 	}
-	server, err := embedded.Start(ctx, embedded.Config{Dir: cfg.Dev.EtcdDir, ClientURL: "http://127.0.0.1:0", Log: etcdLog(cfg, log)})
+	server, err := start(ctx, cfg.Dev.EtcdDir, etcdLog(cfg, log))
 	if err != nil {
 		return ended(err) // stopped before it had started
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/agent/backends"
 	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/agent/logtail"
 	"github.com/sluice-net/sluice/internal/serve"
@@ -140,7 +141,7 @@ func (r *replica) key() string { return model.LeaderKey(r.cfg.Store.Prefix, "neu
 func (r *replica) during(ctx context.Context, term *kvstore.Term) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	a, err := newLeading(r.cfg, r.log, r.store, fmt.Sprintf("etcd at %v", r.cfg.Store.Etcd.Endpoints), term.Check)
+	a, err := newOn(backends.Secgroups(term.Check), r.cfg, r.log, r.store, fmt.Sprintf("etcd at %v", r.cfg.Store.Etcd.Endpoints))
 	if err != nil {
 		return err
 	}

@@ -156,7 +156,7 @@ func TestStatePathRefusesFilesOfOtherUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := config.Config{Store: config.Store{StateFile: filepath.Join(folder, "state")}, Endpoints: config.Endpoints{File: filepath.Join(folder, "endpoints")}, Dev: config.Dev{EtcdDir: filepath.Join(folder, "etcd")}}
-	if err := dev(t.Context(), c, discard, logtail.New(io.Discard), io.Discard); err == nil || !strings.HasPrefix(err.Error(), "--etcd-dir: folder "+folder) {
+	if err := dev(t.Context(), c, nil, discard, logtail.New(io.Discard), io.Discard); err == nil || !strings.HasPrefix(err.Error(), "--etcd-dir: folder "+folder) {
 		t.Errorf("the embedded etcd starts there: %v", err)
 	}
 	c.Enforce.Renderers = []string{config.RendererXDP}

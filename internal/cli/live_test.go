@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	sluiceagent "github.com/sluice-net/sluice/internal/agent"
+	"github.com/sluice-net/sluice/internal/agent/devstore"
 	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/programs"
 )
@@ -41,7 +42,7 @@ func start(manifests string, more ...string) (*live, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &live{manifests: manifests, socket: filepath.Join(dir, "s"), cancel: cancel, done: make(chan error, 1)}
-	cmd := sluiceagent.NewCommand(&l.out, &l.out)
+	cmd := sluiceagent.NewDevCommand(devstore.Start, &l.out, &l.out)
 	cmd.SetArgs(append([]string{"dev", "--manifests", manifests, "--api-socket", l.socket}, more...))
 	go func() { l.done <- errors.Join(cmd.ExecuteContext(ctx), os.RemoveAll(dir)) }()
 	agents.Lock()

@@ -101,6 +101,7 @@ var onlyIn = []struct {
 	{"github.com/cilium/ebpf", []string{"renderer/xdp/...", "endpoints/gate", "tests/bench/..."}},
 	{"github.com/vishvananda/netlink", []string{"renderer/xdp/...", "endpoints/...", "internal/cni", "internal/vswitch", "tests/..."}},
 	{"github.com/containernetworking", []string{"internal/cni", "tests/lifecycle"}},
+	{module + "internal/kvstore/embedded", []string{"internal/agent/devstore", "internal/reflector", "tests/..."}}, // no agent of a node links an etcd; ADR 0086
 	{"text/template", nil}, // with them linkers keep every method; ADR 0067
 	{"html/template", nil},
 	{"go.opentelemetry.io/", []string{"internal/tracing", "tests/otlp"}},
@@ -226,6 +227,7 @@ func TestImportRulesCatchViolations(t *testing.T) {
 		{"internal/explain/suggest", module + "internal/node"},
 		{"docs/examples/embedding", module + "internal/vswitch"},
 		{"internal/agent", "k8s.io/client-go/informers"},
+		{"internal/agent", module + "internal/kvstore/embedded"},
 		{"plugins/ksr/convert", "k8s.io/client-go/rest"}, // sluicectl and the agent have no need of it
 		{"internal/agent", "github.com/ligato/cn-infra/infra"},
 		{"somewhere/else", "fmt"},

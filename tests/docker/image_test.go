@@ -17,7 +17,7 @@ import (
 const module = "github.com/sluice-net/sluice"
 
 // targets maps the stages that are images to the program that each one runs.
-var targets = map[string]string{"agent": "sluice-agent", "ksr": "sluice-ksr", "neutron": "sluice-neutron", "ctl": "sluicectl"}
+var targets = map[string]string{"agent": "sluice-agent", "dev": "sluice-dev", "ksr": "sluice-ksr", "neutron": "sluice-neutron", "ctl": "sluicectl"}
 
 func read(t *testing.T, name string) string {
 	t.Helper()
@@ -171,7 +171,7 @@ func checkTarget(s stage, program string) (problems []string) {
 			complain("has no label org.opencontainers.image.%s", key)
 		}
 	}
-	commands := map[string][][]string{"sluice-agent": {{"dev"}, {"run"}}, "sluice-neutron": {nil}, "sluicectl": {nil}}[program]
+	commands := map[string][][]string{"sluice-agent": {{"run"}}, "sluice-dev": {{"dev"}}, "sluice-neutron": {nil}, "sluicectl": {nil}}[program]
 	for name := range s.pairs("ENV") {
 		for _, command := range commands {
 			for _, p := range checkSetting(program, command, name) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/internal/agent"
+	"github.com/sluice-net/sluice/internal/agent/devstore"
 	"github.com/sluice-net/sluice/internal/cli"
 	"github.com/sluice-net/sluice/internal/reflector"
 	"github.com/sluice-net/sluice/internal/settings"
@@ -21,6 +22,7 @@ const root = "../.."
 // programs run the commands of cmd/ in this process.
 var programs = map[string]func(args []string, out *bytes.Buffer) int{
 	"sluice-agent":   func(args []string, out *bytes.Buffer) int { return agent.Main(args, out, out) },
+	"sluice-dev":     func(args []string, out *bytes.Buffer) int { return agent.DevMain(args, devstore.Start, out, out) },
 	"sluice-ksr":     func(args []string, out *bytes.Buffer) int { return reflector.Main(args, out, out) },
 	"sluice-neutron": func(args []string, out *bytes.Buffer) int { return agent.NeutronMain(args, out, out) },
 	"sluicectl": func(args []string, out *bytes.Buffer) int {

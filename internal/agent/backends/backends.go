@@ -11,14 +11,17 @@ import (
 	"github.com/sluice-net/sluice/internal/node"
 )
 
+// Maker makes the backends of a program.
+type Maker func(d Deps) ([]node.Backend, error)
+
 // maker makes a backend.
 type maker struct {
 	wanted func(c config.Config) bool
 	make   func(d Deps) (node.Backend, error)
 }
 
-// New returns the backends that the settings ask for, in the order in which they are opened. The
-// one of the main dataplane is the first.
+// New returns the backends of a node that the settings ask for, in the order in which they are
+// opened. The one of the main dataplane is the first.
 func New(d Deps) (out []node.Backend, err error) {
 	newHostStack := newHostStack
 	for _, m := range []maker{
@@ -34,7 +37,6 @@ func New(d Deps) (out []node.Backend, err error) {
 		}},
 		{func(c config.Config) bool { return c.Enforce.Has(config.RendererXDP) }, newKernel},
 		{func(c config.Config) bool { return c.Enforce.Has(config.RendererPlugin) }, newVPPPlugin},
-		{config.Config.OnNeutron, newSecgroups},
 	} {
 		if !m.wanted(d.Config) {
 			continue
@@ -48,9 +50,9 @@ func New(d Deps) (out []node.Backend, err error) {
 	return out, nil
 }
 
-// acls reports whether ACLs are installed: they are unless the kernel, the plugin of VPP or Neutron
-// alone enforces.
+// acls reports whether ACLs are installed: they are unless the kernel or the plugin of VPP alone
+// enforces.
 func acls(c config.Config) bool {
 	others := c.Enforce.Has(config.RendererXDP) || c.Enforce.Has(config.RendererPlugin)
-	return !c.OnNeutron() && (!others || c.Enforce.Has(config.RendererACL))
+	return !others || c.Enforce.Has(config.RendererACL)
 }

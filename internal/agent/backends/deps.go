@@ -53,8 +53,6 @@ type Deps struct {
 	OnProblem func(api.Problem)
 	// Needed is that of datasync.Config.
 	Needed <-chan struct{}
-	// Leads returns an error when another process changes the dataplane. nil: there is none.
-	Leads func(context.Context) error
 }
 
 // watcher returns what follows what the store says of the interfaces of pods, or of their

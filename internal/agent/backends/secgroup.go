@@ -30,7 +30,16 @@ type secgroups struct {
 	where    whereabouts
 }
 
-func newSecgroups(d Deps) (node.Backend, error) {
+// Secgroups returns the Maker of the one backend of sluice-neutron. It changes Neutron only while
+// leads returns no error.
+func Secgroups(leads func(context.Context) error) Maker {
+	return func(d Deps) ([]node.Backend, error) {
+		s, err := newSecgroups(d, leads)
+		return []node.Backend{s}, err
+	}
+}
+
+func newSecgroups(d Deps, leads func(context.Context) error) (node.Backend, error) {
 	infra, err := d.Config.Enforce.Exempt()
 	if err != nil {
 		return nil, err
@@ -46,7 +55,7 @@ func newSecgroups(d Deps) (node.Backend, error) {
 	}
 	client := neutron.New(connect, neutron.Options{Networks: n.Networks, Timeout: n.Timeout, Observe: s.observe})
 	s.options = secgroup.Options{
-		Log: d.Log.With("plugin", "secgroup"), API: fenced{client, d.Leads}, Cluster: n.Mark, DefaultGroups: n.DefaultGroups,
+		Log: d.Log.With("plugin", "secgroup"), API: fenced{client, leads}, Cluster: n.Mark, DefaultGroups: n.DefaultGroups,
 		AddressGroups: n.AddressGroups, MaxRules: n.MaxRules, Identify: identify(n.PortsBy), NodeOf: s.where.of, Infra: infra,
 	}
 	_, err = secgroup.New(s.options) // settings are refused before anything starts
@@ -56,15 +65,13 @@ func newSecgroups(d Deps) (node.Backend, error) {
 // fenced is a Neutron that only the leader changes.
 type fenced struct {
 	secgroup.API
-	leads func(context.Context) error // nil: there is one process only
+	leads func(context.Context) error
 }
 
 // Apply implements secgroup.API.
 func (f fenced) Apply(ctx context.Context, op secgroup.Op) (secgroup.Result, error) {
-	if f.leads != nil {
-		if err := f.leads(ctx); err != nil {
-			return secgroup.Result{}, err
-		}
+	if err := f.leads(ctx); err != nil {
+		return secgroup.Result{}, err
 	}
 	return f.API.Apply(ctx, op)
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -79,4 +81,14 @@ func LogLog(title, x string, series []Series) string {
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
+}
+
+// Write writes pictures to a folder, by the names of their files.
+func Write(dir string, pictures map[string]string) error {
+	for name, text := range pictures {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil { //nolint:gosec // it is for all
+			return err
+		}
+	}
+	return nil
 }

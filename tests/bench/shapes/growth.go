@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/sluice-net/sluice/tests/bench/plot"
 	"github.com/sluice-net/sluice/tests/shapes"
@@ -29,13 +27,8 @@ func growth(o options) error {
 		}
 		cpu, memory = append(cpu, c), append(memory, m)
 	}
-	for name, text := range map[string]string{
+	return plot.Write(o.plots, map[string]string{
 		"shapes-cpu.svg":    plot.LogLog("seconds of processor time until a tenant's policies are enforced", "KB of policies", cpu),
 		"shapes-memory.svg": plot.LogLog("the most memory of the process, in MiB", "KB of policies", memory),
-	} {
-		if err := os.WriteFile(filepath.Join(o.plots, name), []byte(text), 0o644); err != nil { //nolint:gosec // it is for all
-			return err
-		}
-	}
-	return nil
+	})
 }

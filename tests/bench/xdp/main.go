@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
+	"github.com/sluice-net/sluice/tests/bench/plot"
 )
 
 // programs are those of all designs, for the kernel.
@@ -110,7 +110,7 @@ func run(sets []string, sizes []int, e effort, plots string) error {
 		if plots == "" {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join(plots, "xdp-"+kind+".svg"), []byte(r.plot(kind)), 0o600); err != nil {
+		if err := plot.Write(plots, map[string]string{"xdp-" + kind + ".svg": r.plot(kind)}); err != nil {
 			return err
 		}
 	}

@@ -19,7 +19,7 @@ type Sizes struct {
 // DefaultSizes returns the sizes for VPP. The pause for a change grows with the number of entries
 // behind the changed ACL in interface lists, and with the size of the message. Therefore the
 // segment of recent entries is small and the last of its block, and the cold segments come first.
-// docs/reference/performance.md explains how the sizes were chosen.
+// docs/reference/performance-appendix.md explains how they were chosen.
 func DefaultSizes() Sizes {
 	return Sizes{Whole: 256, Young: 128, Peers: 256, Warm: 2048, Full: 12_000, Most: entries.MaxEntries}
 }
