@@ -32,7 +32,7 @@ func (s *state) dump() string {
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.sets)) {
 		fmt.Fprintf(&b, "set %s\n", id)
-		for _, p := range s.sets[id].sorted() {
+		for _, p := range s.sets[id].prefixes() {
 			fmt.Fprintf(&b, "  %s\n", p)
 		}
 	}

@@ -55,22 +55,22 @@ func (s *state) updateSet(id api.SetID, added, removed []netip.Prefix) {
 		s.sets[id] = set
 	}
 	s.journal.touchSet(id, added, removed)
-	for _, p := range removed {
-		if !set.remove(p) {
+	for _, p := range added {
+		if !p.IsValid() || !p.IsSingleIP() && p != p.Masked() {
+			s.violate("set %s: %s is not a masked prefix", id, p)
+		}
+	}
+	set.change(added, removed, func(p netip.Prefix, added bool) {
+		if added {
+			s.violate("set %s: %s is added but is a member", id, p)
+		} else {
 			s.violate("set %s: %s is removed but is no member", id, p)
 		}
-	}
-	for _, p := range added {
-		if !p.IsValid() || p != p.Masked() {
-			s.violate("set %s: %s is not a masked prefix", id, p)
-		} else if !set.add(p) {
-			s.violate("set %s: %s is added but is a member", id, p)
-		}
-	}
+	})
 	if a, b, ok := set.overlap(); ok {
 		s.violate("set %s: members %s and %s overlap", id, a, b)
 	}
-	if len(set.members) == 0 {
+	if set.size == 0 {
 		delete(s.sets, id)
 	}
 }

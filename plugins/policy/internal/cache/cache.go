@@ -206,6 +206,7 @@ func (c *Cache) reserve(deltas []model.Delta) {
 		}
 	}
 	c.pods.list = slices.Grow(c.pods.list, max(0, pods-len(c.pods.list)))
+	c.pods.v4 = slices.Grow(c.pods.v4, max(0, pods-len(c.pods.v4)))
 	c.pods.index.reserve(pods)
 	c.pods.byAddr.reserve(pods)
 	c.policies.list = slices.Grow(c.policies.list, max(0, policies-len(c.policies.list)))

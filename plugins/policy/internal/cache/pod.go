@@ -24,7 +24,7 @@ const (
 	podFinished                    // Succeeded or Failed
 )
 
-// pod is kept small: there may be 100 000. v4 holds the address of a pod with exactly one IPv4
+// pod is kept small: there may be 100 000. pods.v4 holds the address of a pod with exactly one IPv4
 // address, the usual case; extras holds the addresses of others.
 type pod struct {
 	name  string // empty: the slot is free
@@ -32,7 +32,6 @@ type pod struct {
 	group intent.GroupID
 	pos   uint32 // index in the group's pods
 	host  uint32
-	v4    uint32 // 0: none, or see extra
 	extra uint32 // index in extras plus one; 0: none
 	epoch uint32
 	state podState
@@ -44,6 +43,7 @@ type pods struct {
 	groups  *groups
 	hosts   hostTable
 	list    []pod
+	v4      []uint32 // by pod; 0: none, or see pod.extra. Large sets read them all
 	index   hashIndex
 	byAddr  hashIndex // pods by address, one entry for each address
 	free    []uint32
@@ -101,6 +101,9 @@ func (x *pods) apply(id model.ID, m *model.Pod, w update) []api.Problem {
 func (x *pods) add(id model.ID) uint32 {
 	n := x.ns.of(id.Namespace)
 	i := alloc(&x.list, &x.free)
+	if int(i) == len(x.v4) {
+		x.v4 = append(x.v4, 0)
+	}
 	x.list[i] = pod{name: id.Name, ns: n, group: noGroup}
 	x.index.insert(hashPod(id.Namespace, id.Name), i)
 	x.ns.list[n].pods++
@@ -255,8 +258,8 @@ func (x *pods) addrs(i uint32, buf *[1]netip.Addr) []netip.Addr {
 	switch {
 	case p.extra != 0:
 		return x.extras.lists[p.extra-1]
-	case p.v4 != 0:
-		buf[0] = addr4(p.v4)
+	case x.v4[i] != 0:
+		buf[0] = addr4(x.v4[i])
 		return buf[:]
 	}
 	return nil
@@ -270,12 +273,12 @@ func (x *pods) setAddrs(i uint32, addrs []netip.Addr) {
 		x.extras.lists[p.extra-1] = nil
 		x.extras.free = append(x.extras.free, p.extra-1)
 	}
-	p.v4, p.extra = 0, 0
+	x.v4[i], p.extra = 0, 0
 	switch {
 	case len(addrs) == 0:
 	case len(addrs) == 1 && addrs[0].Is4():
 		b := addrs[0].As4()
-		p.v4 = binary.BigEndian.Uint32(b[:])
+		x.v4[i] = binary.BigEndian.Uint32(b[:])
 	default:
 		e := alloc(&x.extras.lists, &x.extras.free)
 		x.extras.lists[e] = slices.Clone(addrs)

@@ -76,7 +76,7 @@ func (c *Cache) MatchNamespaces(sel *intent.Selector) []string {
 func (c *Cache) AppendAddresses(dst []netip.Addr, id intent.GroupID) []netip.Addr {
 	var buf [1]netip.Addr
 	for _, i := range c.groups.list[id].pods {
-		if v4 := c.pods.list[i].v4; v4 != 0 {
+		if v4 := c.pods.v4[i]; v4 != 0 {
 			dst = append(dst, addr4(v4))
 			continue
 		}

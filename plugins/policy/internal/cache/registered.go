@@ -68,7 +68,7 @@ func (r *registered) wanted() (want map[uint32][]netip.Addr, ids map[uint32]api.
 		}
 		p := &r.pods.list[i]
 		local := r.node == "" || r.pods.hosts.list[p.host].name == r.node
-		if _, given := r.pods.given[i]; p.group == noGroup || !local || !given && p.v4|p.extra != 0 {
+		if _, given := r.pods.given[i]; p.group == noGroup || !local || !given && r.pods.v4[i]|p.extra != 0 {
 			continue
 		}
 		want[i], ids[i] = canonical(addrs), id
