@@ -45,7 +45,7 @@ func dumpList(b *strings.Builder, direction string, l *renderer.RuleList) {
 		return
 	}
 	fmt.Fprintf(b, "  %s\n", direction)
-	for i, rule := range l.Rules() {
+	for i, rule := range l.All() {
 		fmt.Fprintf(b, "    %s", rule)
 		for j, o := range l.Origins(i) {
 			sep := ", "

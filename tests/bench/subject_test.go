@@ -138,7 +138,7 @@ func (s *subject) size() map[string]float64 {
 		return out
 	}
 	for _, cfg := range s.recorder.Pods() {
-		out["rules"] += float64(len(cfg.Ingress.Rules()) + len(cfg.Egress.Rules()))
+		out["rules"] += float64(cfg.Ingress.Len() + cfg.Egress.Len())
 	}
 	for _, members := range s.recorder.Sets() {
 		out["sets"]++
