@@ -146,7 +146,7 @@ func (c *Cache) keep(id model.ID) {
 		}
 	case model.KindPod:
 		if i, ok := c.pods.find(id.Namespace, id.Name); ok {
-			c.pods.list[i].epoch = c.epoch
+			c.pods.list.at(i).epoch = c.epoch
 		}
 	case model.KindNetworkPolicy:
 		if i, ok := c.policies.find(id.Namespace, id.Name); ok {
@@ -181,8 +181,8 @@ func (c *Cache) sweep(w update) {
 			c.nodes.set(name, nil, w)
 		}
 	}
-	for i := range c.pods.list {
-		if p := &c.pods.list[i]; p.name != "" && p.epoch != c.epoch {
+	for i := range uint32(c.pods.list.len()) {
+		if p := c.pods.list.at(i); p.name != "" && p.epoch != c.epoch {
 			c.pods.drop(uint32(i), w)
 		}
 	}
@@ -205,8 +205,6 @@ func (c *Cache) reserve(deltas []model.Delta) {
 		default: // there are few
 		}
 	}
-	c.pods.list = slices.Grow(c.pods.list, max(0, pods-len(c.pods.list)))
-	c.pods.v4 = slices.Grow(c.pods.v4, max(0, pods-len(c.pods.v4)))
 	c.pods.index.reserve(pods)
 	c.pods.byAddr.reserve(pods)
 	c.policies.list = slices.Grow(c.policies.list, max(0, policies-len(c.policies.list)))

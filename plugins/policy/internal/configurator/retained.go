@@ -91,10 +91,10 @@ func (t *Txn) lose(id api.SetID, members []netip.Prefix) {
 
 // retainedIn returns the dropped sets to which some policies refer.
 func (c *Configurator) retainedIn(changes map[api.PodID]podChange) map[api.SetID]bool {
-	out := map[api.SetID]bool{}
 	if len(c.retained) == 0 {
-		return out
+		return nil
 	}
+	out := map[api.SetID]bool{}
 	for _, change := range changes {
 		p := profile{policies: change.policies, shared: change.shared}
 		for policy := range p.all() {
