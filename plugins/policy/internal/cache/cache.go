@@ -195,9 +195,11 @@ func (c *Cache) sweep(w update) {
 
 // reserve allocates tables for the objects of a resync, so that they do not grow step by step.
 func (c *Cache) reserve(deltas []model.Delta) {
-	var pods, policies int
+	var pods, policies, namespaces int
 	for _, d := range deltas {
 		switch d.ID.Kind {
+		case model.KindNamespace:
+			namespaces++
 		case model.KindPod:
 			pods++
 		case model.KindNetworkPolicy:
@@ -207,6 +209,7 @@ func (c *Cache) reserve(deltas []model.Delta) {
 	}
 	c.pods.index.reserve(pods)
 	c.pods.byAddr.reserve(pods)
+	c.namespaces.list = slices.Grow(c.namespaces.list, max(0, namespaces-len(c.namespaces.list)))
 	c.policies.list = slices.Grow(c.policies.list, max(0, policies-len(c.policies.list)))
 	c.policies.index.reserve(policies)
 }

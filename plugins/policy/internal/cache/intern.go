@@ -40,6 +40,7 @@ func (t stringTable) release(s string) {
 // selectorTable lets policies share selectors: equal selectors are the same *intent.Selector.
 type selectorTable struct {
 	byText map[string]sharedSelector
+	rules  ruleTable            // of policies with these selectors
 	reqs   []intent.Requirement // scratch
 	text   []byte               // scratch
 }

@@ -109,6 +109,7 @@ func (t *selectorTable) releasePolicy(spec *intent.Policy) {
 				t.releasePeer(p)
 			}
 		}
+		t.rules.release(rules)
 	}
 }
 
