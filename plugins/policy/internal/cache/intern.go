@@ -167,18 +167,6 @@ func (t *hostTable) release(i uint32) {
 	t.free = append(t.free, i)
 }
 
-// alloc returns a free slot of a table.
-func alloc[T any, ID ~uint32](table *[]T, free *[]ID) ID {
-	if n := len(*free); n > 0 {
-		id := (*free)[n-1]
-		*free = (*free)[:n-1]
-		return id
-	}
-	var zero T
-	*table = append(*table, zero)
-	return ID(len(*table) - 1)
-}
-
 // parseAddrs appends the valid addresses, sorted and without duplicates, and returns the invalid
 // ones.
 func parseAddrs(dst []netip.Addr, texts []string) (addrs []netip.Addr, bad []string) {

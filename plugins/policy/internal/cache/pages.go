@@ -20,3 +20,15 @@ func (l *pages[T]) add() uint32 {
 	l.n++
 	return uint32(l.n - 1)
 }
+
+// alloc returns a free slot of a table.
+func alloc[T any, ID ~uint32](table *[]T, free *[]ID) ID {
+	if n := len(*free); n > 0 {
+		id := (*free)[n-1]
+		*free = (*free)[:n-1]
+		return id
+	}
+	var zero T
+	*table = append(*table, zero)
+	return ID(len(*table) - 1)
+}

@@ -120,15 +120,3 @@ func equalSpecs(a, b *intent.Policy) bool {
 		a.IsolatesIngress == b.IsolatesIngress && a.IsolatesEgress == b.IsolatesEgress && a.Audit == b.Audit &&
 		slices.EqualFunc(a.Ingress, b.Ingress, equalRules) && slices.EqualFunc(a.Egress, b.Egress, equalRules)
 }
-
-func equalRules(a, b intent.Rule) bool {
-	return a.Action == b.Action && a.Name == b.Name && a.AnyPeer == b.AnyPeer && a.AnyPort == b.AnyPort &&
-		slices.Equal(a.Ports, b.Ports) && slices.EqualFunc(a.Peers, b.Peers, equalPeers)
-}
-
-func equalPeers(a, b intent.Peer) bool {
-	if a.Pods != b.Pods || a.Namespaces != b.Namespaces || a.Nodes != b.Nodes || (a.Block == nil) != (b.Block == nil) {
-		return false
-	}
-	return a.Block == nil || a.Block.CIDR == b.Block.CIDR && slices.Equal(a.Block.Except, b.Block.Except)
-}
