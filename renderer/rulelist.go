@@ -29,6 +29,7 @@ type RuleList struct {
 	sides   []sides        // of rows
 	origins [][]api.Origin // of rows; nil: rules have none
 	digest  Digest
+	summary summary
 	flat    atomic.Pointer[[]api.ContivRule] // what Rules returns; nil until needed
 	numbers map[originsKey]uint32            // of origins, while the list is written
 	newest  originsKey                       // likewise: of the last rule
@@ -47,6 +48,24 @@ type row struct {
 type sides struct {
 	src, dst api.Net
 	srcPort  api.PortRange
+}
+
+// summary is what renderers ask of every list, so that they need not look at all rules.
+type summary struct {
+	open, restricts bool // a rule has permitted everything; one before it does not only permit
+	unusual         []int32
+}
+
+// add adds the i-th rule.
+func (s *summary) add(i int, r *row, of *sides) {
+	anyPort := api.PortRange{First: r.first, Last: r.last}.IsAny()
+	everything := *of == sides{} && r.protocol == api.AnyProtocol && anyPort
+	s.restricts = s.restricts || !s.open && (r.action == api.Deny || r.audit)
+	s.open = s.open || everything && r.action == api.Permit && !r.audit
+	usual := r.protocol == api.TCP || r.protocol == api.UDP
+	if !usual && (r.protocol != api.AnyProtocol || !anyPort) || !of.srcPort.IsAny() || r.first != r.last {
+		s.unusual = append(s.unusual, int32(i))
+	}
 }
 
 // NewRuleList takes ownership of rules. origins[i] lists the origins of rules[i]; origins is as
@@ -126,12 +145,28 @@ func (l *RuleList) Origins(i int) []api.Origin {
 	return l.origins[l.rows[i].origins]
 }
 
+// Restricts reports whether the list can deny or audit anything. A nil list, or one that permits
+// everything before it does, restricts nothing.
+func (l *RuleList) Restricts() bool {
+	return l != nil && (l.summary.restricts || !l.summary.open)
+}
+
+// Unusual returns the indexes of the rules that some dataplanes cannot express: those of other
+// protocols than TCP and UDP, with source ports, or with several destination ports. The caller must
+// not change them.
+func (l *RuleList) Unusual() []int32 {
+	if l == nil {
+		return nil
+	}
+	return l.summary.unusual
+}
+
 // WithOrigins returns the list with the origins of another one added, which has equal rules.
 func (l *RuleList) WithOrigins(o *RuleList) *RuleList {
 	if l == nil || o == nil || l == o {
 		return cmp.Or(l, o)
 	}
-	out := &RuleList{rows: slices.Clone(l.rows), sides: l.sides, digest: l.digest}
+	out := &RuleList{rows: slices.Clone(l.rows), sides: l.sides, digest: l.digest, summary: l.summary}
 	out.flat.Store(l.flat.Load())
 	known := map[[2]uint32]uint32{} // merged origins, by those that were merged
 	for i := range out.rows {

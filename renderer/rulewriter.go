@@ -79,6 +79,7 @@ func (l *RuleList) Finish(pauses ...func(rules int)) {
 			}
 		}
 		r := &l.rows[i]
+		l.summary.add(i, r, &l.sides[r.sides])
 		b = appendStart(b, r.action, r.audit, r.protocol)
 		b = append(b, texts[ends[r.sides]:ends[r.sides+1]]...)
 		if b = appendPorts(b, api.PortRange{First: r.first, Last: r.last}); len(b) > cap(b)-128 {

@@ -33,7 +33,7 @@ const embeddedVersion = "sluice-vswitch "
 // isEmbedded reports whether a version is that of the embedded vswitch.
 func isEmbedded(version string) bool { return strings.HasPrefix(version, embeddedVersion) }
 
-func namesSCTPPort(r api.ContivRule) bool {
+func namesSCTPPort(r *api.ContivRule) bool {
 	return r.Protocol == api.SCTP && (!r.SrcPort.IsAny() || !r.DstPort.IsAny())
 }
 

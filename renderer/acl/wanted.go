@@ -21,7 +21,7 @@ func (r *Renderer) want(p cache.Plan) *wanted {
 	w.bindings = &bindings{ownership: w.ownership, slots: r.slots, refusals: w.refusals}
 	w.tables = &contents{
 		layout: w.layout, ownership: w.ownership, slots: r.slots, refusals: w.refusals, bounds: &r.bounds, threads: int(r.memory.Sessions.Threads),
-		expand: expand.New(r.cache.Members), changed: make(map[api.SetID]bool),
+		expand: expand.New(r.cache.Aggregated), changed: make(map[api.SetID]bool),
 		content: make(map[renderer.Digest]layout.Table), whole: make(map[renderer.Digest]*cache.Table),
 	}
 	if r.pace.compacting {

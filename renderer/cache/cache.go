@@ -82,7 +82,7 @@ func (c *Cache) setOwn(p *pod) {
 		c.lists.leave(p.own, p)
 		p.own = nil
 	}
-	if l := c.orientation.ownRules(p.cfg); restricts(l) {
+	if l := c.orientation.ownRules(p.cfg); l.Restricts() {
 		p.own = c.lists.own(l)
 		p.own.pods[p.id] = p
 	}
@@ -99,7 +99,7 @@ func (c *Cache) attach(p *pod) {
 		p.addrs = append(p.addrs, a)
 	}
 	c.setOwn(p)
-	if l := c.orientation.oppRules(p.cfg); restricts(l) {
+	if l := c.orientation.oppRules(p.cfg); l.Restricts() {
 		p.opp = c.lists.opposite(l)
 		p.opp.pods[p.id] = p
 		c.stale.list(p.opp)

@@ -93,7 +93,7 @@ func TestGlobalTableNamesPodsOfListAsSet(t *testing.T) {
 		t.Fatalf("the global table is %+v", g)
 	}
 	want := []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32"), netip.MustParsePrefix("10.0.0.2/32")}
-	if got := c.Members(g.Sets[0]); !slices.Equal(got, want) {
+	if got := c.sets.membersOf(g.Sets[0]); !slices.Equal(got, want) {
 		t.Errorf("its set has %v, want %v", got, want)
 	}
 	c.Commit()
@@ -236,7 +236,7 @@ func TestGlobalTableHasSharedAddressInOnePart(t *testing.T) {
 	sizes := func(c *Cache) (out []int) {
 		g := c.Desired().Global
 		for _, first := range g.Parts[:len(g.Parts)-1] {
-			out = append(out, len(c.Members(g.Rules[first].Src.Set)))
+			out = append(out, len(c.sets.membersOf(g.Rules[first].Src.Set)))
 		}
 		return out
 	}

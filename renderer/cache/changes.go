@@ -5,7 +5,6 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
-	"github.com/sluice-net/sluice/renderer/internal/prefixes"
 )
 
 // BeginResync starts a resync. Until EndResync, added lists all members of a set.
@@ -47,18 +46,13 @@ func (c *Cache) keepOnly(id api.SetID, s *set, w *wanted) {
 		}
 	}
 	var gone []netip.Prefix
-	for a := range s.hosts {
-		if _, ok := keep[prefixes.Host(a)]; !ok {
-			gone = append(gone, prefixes.Host(a))
-		}
-	}
-	for p := range s.nets.All() {
+	for _, p := range s.members() {
 		if _, ok := keep[p]; !ok {
 			gone = append(gone, p)
 		}
 	}
 	for _, p := range gone {
-		c.putMember(id, s, p, false)
+		c.putMember(id, s, p, false, true)
 	}
 }
 

@@ -17,7 +17,7 @@ type combiner struct {
 	inSet            func(api.SetID, netip.Addr) bool // staged membership
 	opposites        []*list                          // opposite lists that have pods, sorted by digest
 	restrictingPeers []restrictingPeer                // addresses of those pods, sorted
-	about            rulesAbout                       // reused buffer of rulesAbout
+	origins          originIndex                      // of the opposite lists
 	meets            map[pair]traffic.Traffic
 	scratch          []traffic.Traffic
 }
@@ -51,7 +51,7 @@ type blockKey struct {
 
 // refresh updates the sorted opposite lists, and the addresses of the pods that have them.
 func (c *combiner) refresh(opposites map[renderer.Digest]*list, addrs map[netip.Addr]*address) {
-	c.opposites = c.opposites[:0]
+	c.opposites, c.origins = c.opposites[:0], newOriginIndex()
 	for _, l := range opposites {
 		if len(l.pods) > 0 {
 			c.opposites = append(c.opposites, l)
@@ -64,7 +64,9 @@ func (c *combiner) refresh(opposites map[renderer.Digest]*list, addrs map[netip.
 		for _, p := range l.pods {
 			if rules := c.orientation.oppRules(p.cfg); !seen[rules] {
 				seen[rules] = true
-				l.ofAll = rules.WithOrigins(l.ofAll)
+				if l.ofAll = rules.WithOrigins(l.ofAll); l.tooLong {
+					break
+				}
 			}
 		}
 	}
@@ -264,9 +266,12 @@ func (c *combiner) write(b *block, groups []group, a *address, own api.Net) {
 		b.rules = slices.Grow(b.rules, len(g.prefixes)*len(rules))
 		b.origins = slices.Grow(b.origins, len(g.prefixes)*len(rules))
 		origins := make([][]api.Origin, len(rules))
-		about := c.rulesAbout(g.lists, a)
+		about := make([]*rulesAbout, len(g.lists))
+		for i, l := range g.lists {
+			about[i] = c.origins.about(l, l.verdict(a, c.inSet))
+		}
 		for i, r := range rules {
-			origins[i] = about.origins(r)
+			origins[i] = c.origins.of(about, r)
 			if r.Audit {
 				origins[i] = mergedOrigins(origins[i], g.audited(r))
 			}
@@ -279,69 +284,6 @@ func (c *combiner) write(b *block, groups []group, a *address, own api.Net) {
 			}
 		}
 	}
-}
-
-// rulesAbout holds the rules of opposite lists that apply to an address, ordered by their first
-// destination port.
-type rulesAbout struct {
-	rules   []ruleAbout
-	order   []uint64 // first port and index in rules, packed
-	highest []uint16 // by position in order: the highest last port so far
-}
-
-type ruleAbout struct {
-	list  *renderer.RuleList
-	index int
-}
-
-func (r ruleAbout) rule() api.ContivRule { return r.list.Rules()[r.index] }
-
-// rulesAbout returns the rules of the lists that apply to an address. The result is valid until the
-// next call.
-func (c *combiner) rulesAbout(lists []*list, a *address) *rulesAbout {
-	x := &c.about
-	x.rules, x.order, x.highest = x.rules[:0], x.order[:0], x.highest[:0]
-	for _, l := range lists {
-		x.add(l.ofAll, l.verdict(a, c.inSet).matches.indexes())
-	}
-	x.finish()
-	return x
-}
-
-// add appends the rules of a list that have the given indexes.
-func (x *rulesAbout) add(list *renderer.RuleList, indexes []uint32) {
-	for _, i := range indexes {
-		first, _ := list.Rules()[i].DstPort.Bounds()
-		x.order = append(x.order, uint64(first)<<32|uint64(len(x.rules)))
-		x.rules = append(x.rules, ruleAbout{list, int(i)})
-	}
-}
-
-// finish sorts the rules, after all add calls.
-func (x *rulesAbout) finish() {
-	slices.Sort(x.order)
-	highest := uint16(0)
-	for _, o := range x.order {
-		_, last := x.rules[uint32(o)].rule().DstPort.Bounds()
-		highest = max(highest, last)
-		x.highest = append(x.highest, highest)
-	}
-}
-
-// origins returns the origins of the rules that an exception stems from: rules with the same action
-// that match common traffic.
-func (x *rulesAbout) origins(r api.ContivRule) []api.Origin {
-	var out []api.Origin
-	first, last := r.DstPort.Bounds()
-	behind, _ := slices.BinarySearch(x.order, (uint64(last)+1)<<32)
-	for i := behind - 1; i >= 0 && x.highest[i] >= first; i-- {
-		about := x.rules[uint32(x.order[i])]
-		if rule := about.rule(); rule.Action == r.Action && rule.Audit == r.Audit && overlap(rule, r) {
-			out = append(out, about.list.Origins(about.index)...)
-		}
-	}
-	slices.SortFunc(out, api.Origin.Compare)
-	return slices.Compact(out)
 }
 
 // ownRulesAbout returns the rules of a pod's own list that apply to an address.
@@ -366,18 +308,6 @@ func mergedOrigins(a, b []api.Origin) []api.Origin {
 	out := slices.Concat(a, b)
 	slices.SortFunc(out, api.Origin.Compare)
 	return slices.Compact(out)
-}
-
-// overlap reports whether two rules match common traffic; it ignores addresses.
-func overlap(a, b api.ContivRule) bool {
-	return (a.Protocol == b.Protocol || a.Protocol == api.AnyProtocol || b.Protocol == api.AnyProtocol) &&
-		overlapPorts(a.SrcPort, b.SrcPort) && overlapPorts(a.DstPort, b.DstPort)
-}
-
-func overlapPorts(a, b api.PortRange) bool {
-	af, al := a.Bounds()
-	bf, bl := b.Bounds()
-	return af <= bl && bf <= al
 }
 
 // intersect returns the traffic that both sets permit.

@@ -26,16 +26,15 @@ func TestRulesAboutFindsCommonTraffic(t *testing.T) {
 			all = append(all, uint32(i))
 		}
 		r := api.ContivRule{Action: api.Permit, Protocol: api.TCP, DstPort: ports("exception")}
-		var x rulesAbout
-		x.add(renderer.NewRuleList(rules, origins), all)
-		x.finish()
+		x := newOriginIndex()
+		about := []*rulesAbout{newRulesAbout(renderer.NewRuleList(rules, origins), all)}
 		var want []api.Origin
 		for i, rule := range rules {
 			if rule.Action == r.Action && overlap(rule, r) {
 				want = append(want, origins[i]...)
 			}
 		}
-		if got := x.origins(r); !slices.Equal(got, want) {
+		if got := x.of(about, r); !slices.Equal(got, want) {
 			t.Fatalf("%v of %v come from %v, want %v", r, rules, got, want)
 		}
 	})

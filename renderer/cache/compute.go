@@ -60,24 +60,33 @@ func sortedPods[V any](m map[api.PodID]V) []api.PodID {
 // address.
 func (c *Cache) applyMembershipChanges() {
 	for t := range c.stale.touched {
-		a := c.addrs.all[t.addr]
-		if a == nil {
-			continue
-		}
-		for l := range c.lists.naming[t.set] {
-			if !l.rejudge(a, c.InSet) {
-				continue
-			}
-			if l.isOpposite {
-				c.markAll(a.owners)
-			} else if slices.ContainsFunc(a.owners, func(p *pod) bool { return p.opp != nil }) {
-				for _, p := range l.pods {
-					c.mark(p)
-				}
+		if a := c.addrs.all[t.addr]; a != nil {
+			for l := range c.lists.naming[t.set] {
+				c.rejudge(l, a)
 			}
 		}
 	}
+	for l := range c.stale.judged {
+		for _, a := range c.addrs.all {
+			c.rejudge(l, a)
+		}
+	}
 	clear(c.stale.touched)
+	clear(c.stale.judged)
+}
+
+// rejudge marks the pods whose tables depend on the verdict of a list about an address, if that has
+// changed.
+func (c *Cache) rejudge(l *list, a *address) {
+	switch {
+	case !l.rejudge(a, c.InSet):
+	case l.isOpposite:
+		c.markAll(a.owners)
+	case slices.ContainsFunc(a.owners, func(p *pod) bool { return p.opp != nil }):
+		for _, p := range l.pods {
+			c.mark(p)
+		}
+	}
 }
 
 func (c *Cache) markAll(pods []*pod) {
@@ -238,13 +247,10 @@ func (c *Cache) Naming(id api.SetID) []*Table {
 }
 
 // Recount makes the next Compute look again at which pods have entries.
-func (c *Cache) Recount() { c.stale.any = true }
+func (c *Cache) Recount() { c.stale.any, c.weights.recount = true, true }
 
 // Refused returns the policies whose lists are closed, without their rules.
 func (c *Cache) Refused() (out []renderer.Unenforced) {
-	if !c.weights.closes {
-		return nil
-	}
 	for _, p := range c.pods {
 		for _, l := range [2]*list{p.own, p.opp} {
 			if l == nil || l.closed == "" {

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -12,9 +13,15 @@ import (
 	"github.com/sluice-net/sluice/renderer/internal/prefixes"
 )
 
-func newList(l *renderer.RuleList, peer side) *list {
+// newList returns a list without pods. It is closed if it has more than most rules of
+// NetworkPolicies, unless most is 0.
+func newList(l *renderer.RuleList, peer side, most int) *list {
 	out := &list{digest: l.Digest(), rules: l.Rules(), listShare: listShare{origins: l}, pods: make(map[api.PodID]*pod),
 		bySet: make(map[api.SetID][]uint32), byMatches: make(map[matches]verdict)}
+	if out.tooLong = most > 0 && isLonger(l, most); out.tooLong {
+		out.closed = fmt.Sprintf("this list has more than %d rules, too many for a dataplane without address sets, so everything is denied: name fewer peers or ports", most)
+		return out
+	}
 	for i, r := range l.Rules() {
 		switch n := peer.of(r); {
 		case n.Set != 0:
@@ -30,21 +37,23 @@ func newList(l *renderer.RuleList, peer side) *list {
 	return out
 }
 
-// restricts reports whether a list can deny or audit anything. A nil list, or one that permits
-// everything before it does, restricts nothing.
-func restricts(l *renderer.RuleList) bool {
-	if l == nil {
-		return false
-	}
-	for _, r := range l.Rules() {
-		if r.Action == api.Deny || r.Audit {
-			return true
+// isLonger reports whether a list has more than most rules of NetworkPolicies.
+func isLonger(l *renderer.RuleList, most int) bool {
+	n := 0
+	for i := range l.Rules() {
+		if n > most || n+len(l.Rules())-i <= most {
+			break
 		}
-		if r == (api.ContivRule{Action: api.Permit}) {
-			return false
+		if isOfTenants(l.Origins(i)) {
+			n++
 		}
 	}
-	return true
+	return n > most
+}
+
+// isOfTenants reports whether a rule counts: not if it comes from admin policies only.
+func isOfTenants(origins []api.Origin) bool {
+	return slices.ContainsFunc(origins, func(o api.Origin) bool { return o.Policy.Kind == api.NetworkPolicy })
 }
 
 // match returns the indexes of the rules whose peer side contains the address.
@@ -72,6 +81,9 @@ func (l *list) verdict(a *address, inSet func(api.SetID, netip.Addr) bool) verdi
 
 // asked returns the memoized result of the list for a local address, also if the list is closed.
 func (l *list) asked(a *address, inSet func(api.SetID, netip.Addr) bool) verdict {
+	if l.tooLong {
+		return verdict{known: true, allowed: traffic.Nothing}
+	}
 	if a.slot < len(l.verdicts) && l.verdicts[a.slot].known {
 		return l.verdicts[a.slot]
 	}
@@ -140,9 +152,13 @@ func (l *list) policies(asked *renderer.RuleList) []api.Origin {
 		return out
 	}
 	seen := make(map[api.Origin]bool)
+	var last api.Origin // rules of a policy follow each other
 	for i := range asked.Rules() {
 		for _, o := range asked.Origins(i) {
-			seen[api.Origin{Policy: o.Policy, Direction: o.Direction, Rule: api.IsolationRule}] = true
+			if o.Policy != last.Policy || o.Direction != last.Direction || len(seen) == 0 {
+				last = api.Origin{Policy: o.Policy, Direction: o.Direction, Rule: api.IsolationRule}
+				seen[last] = true
+			}
 		}
 	}
 	out = slices.Collect(maps.Keys(seen))

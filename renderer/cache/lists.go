@@ -13,6 +13,7 @@ type lists struct {
 	naming      map[api.SetID]map[*list]struct{} // lists by the sets that they name
 	orphans     []*list                          // lists that lost their last pod; a pod may have returned since
 	made        uint32                           // lists so far
+	most        int                              // rules of NetworkPolicies of one list; 0: any number
 }
 
 func newLists(o orientation) lists {
@@ -45,9 +46,19 @@ func (x *lists) opposite(rules *renderer.RuleList) *list {
 	return l
 }
 
+// isAsked reports whether a list that names the set has verdicts about addresses.
+func (x *lists) isAsked(id api.SetID) bool {
+	for l := range x.naming[id] {
+		if len(l.verdicts) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // list returns a new list.
 func (x *lists) list(rules *renderer.RuleList, peer side) *list {
-	l := newList(rules, peer)
+	l := newList(rules, peer, x.most)
 	x.made++
 	l.id = x.made
 	return l

@@ -12,26 +12,53 @@ import (
 func (c *Cache) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	s := c.sets.of(id)
 	c.resync.sawSet(id, s, added)
+	asked := c.lists.isAsked(id)
+	if !asked && s.isNew && s.len() == 0 {
+		if members := unmapped(added); len(members) > 0 {
+			c.sets.fill(id, s, members)
+			c.stale.any = true
+		}
+		return
+	}
+	if asked && len(added)+len(removed) > c.stale.few {
+		asked = false
+		for l := range c.lists.naming[id] {
+			c.stale.judged[l] = struct{}{}
+		}
+	}
 	for _, p := range removed {
-		c.putMember(id, s, renderer.Unmapped(p), false)
+		c.putMember(id, s, renderer.Unmapped(p), false, asked)
 	}
 	for _, p := range added {
-		c.putMember(id, s, renderer.Unmapped(p), true)
+		c.putMember(id, s, renderer.Unmapped(p), true, asked)
 	}
 }
 
-// putMember changes one member and records which local addresses are affected.
-func (c *Cache) putMember(id api.SetID, s *set, p netip.Prefix, member bool) {
+// unmapped returns the valid prefixes, masked and unmapped.
+func unmapped(in []netip.Prefix) []netip.Prefix {
+	out := make([]netip.Prefix, 0, len(in))
+	for _, p := range in {
+		if p = renderer.Unmapped(p); p.IsValid() {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// putMember changes one member. It records which local addresses are affected if lists that name
+// the set were asked about addresses.
+func (c *Cache) putMember(id api.SetID, s *set, p netip.Prefix, member, asked bool) {
 	if !p.IsValid() || !c.sets.put(id, s, p, member) {
 		return
 	}
-	c.stale.any = true
-	c.addrs.within(p, func(a netip.Addr) { c.stale.touched[membershipChange{id, a}] = struct{}{} })
+	if c.stale.any = true; asked {
+		c.addrs.within(p, func(a netip.Addr) { c.stale.touched[membershipChange{id, a}] = struct{}{} })
+	}
 }
 
-// Members returns the staged members of a set, sorted by ComparePrefixes. The caller must not
-// change the slice. It is valid until the next change.
-func (c *Cache) Members(id api.SetID) []netip.Prefix { return c.sets.membersOf(id) }
+// Aggregated returns the fewest prefixes that contain exactly the staged members of a set. The
+// caller must not change them.
+func (c *Cache) Aggregated(id api.SetID) Families { return c.sets.aggregated(id) }
 
 // InSet reports whether an address is in the staged set.
 func (c *Cache) InSet(id api.SetID, a netip.Addr) bool { return c.sets.contain(id, a) }

@@ -57,6 +57,7 @@ type listShare struct {
 	entries int
 	sized   bool   // entries is known
 	closed  string // why everything is denied instead; "" when it is not
+	tooLong bool   // it is closed for good and not indexed
 	named   map[*renderer.RuleList][]api.Origin
 }
 

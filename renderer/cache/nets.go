@@ -4,8 +4,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/sluice-net/sluice/renderer/internal/prefixes"
-
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 )
@@ -19,29 +17,21 @@ var Everywhere = Families{
 	{netip.PrefixFrom(netip.IPv6Unspecified(), 0)},
 }
 
-// Nets resolves nets to prefixes for dataplanes without sets, and memoizes the prefixes of sets. It
-// is valid for one state of the sets and used by one goroutine.
+// Nets resolves nets to prefixes for dataplanes without sets. It is used by one goroutine.
 type Nets struct {
-	members func(api.SetID) []netip.Prefix
-	sets    map[api.SetID]Families
+	aggregated func(api.SetID) Families
 }
 
-// NewNets returns a Nets. members returns the members of a set, sorted by ComparePrefixes.
-func NewNets(members func(api.SetID) []netip.Prefix) *Nets {
-	return &Nets{members: members, sets: make(map[api.SetID]Families)}
-}
+// NewNets returns a Nets. aggregated returns the fewest prefixes that contain exactly the members
+// of a set, as Cache.Aggregated does.
+func NewNets(aggregated func(api.SetID) Families) *Nets { return &Nets{aggregated} }
 
 // Of returns the fewest prefixes that contain exactly the addresses of a net. Callers must not
 // change them.
 func (x *Nets) Of(n api.Net) Families {
 	switch {
 	case n.Set != 0:
-		f, ok := x.sets[n.Set]
-		if !ok {
-			f = byFamily(prefixes.Aggregate(slices.Clone(x.members(n.Set))))
-			x.sets[n.Set] = f
-		}
-		return f
+		return x.aggregated(n.Set)
 	case n.Prefix.IsValid():
 		return byFamily([]netip.Prefix{renderer.Unmapped(n.Prefix)})
 	}

@@ -169,8 +169,8 @@ func (s *Pair) Evaluate(f api.Flow) []renderer.Decision {
 	return append(s.sends.Evaluate(f), s.gets.Evaluate(f)...)
 }
 
-// Members is Cache.Members.
-func (s *Pair) Members(id api.SetID) []netip.Prefix { return s.gets.Members(id) }
+// Aggregated is Cache.Aggregated.
+func (s *Pair) Aggregated(id api.SetID) Families { return s.gets.Aggregated(id) }
 
 // Named is Cache.Named.
 func (s *Pair) Named(id api.SetID) (permits, denies bool) {

@@ -77,7 +77,7 @@ func (s *planDataplane) apply(t *rapid.T, c *Cache, p Plan) {
 		s.global = p.Global.To.Digest
 	}
 	for _, id := range p.Sets {
-		s.sets[id] = slices.Clone(c.Members(id))
+		s.sets[id] = c.sets.membersOf(id)
 	}
 }
 
@@ -88,7 +88,7 @@ func (s *planDataplane) check(t *rapid.T, c *Cache) {
 	l := c.Desired()
 	named := func(tab *Table) {
 		for _, id := range tab.Sets {
-			want.sets[id] = c.Members(id)
+			want.sets[id] = c.sets.membersOf(id)
 		}
 	}
 	for _, tab := range l.Tables {

@@ -142,7 +142,8 @@ func (s *planDataplane) apply(p cache.Plan) {
 		s.look(p.Global.To)
 	}
 	for _, id := range p.Sets {
-		s.sets[id] = slices.Clone(s.cache.Members(id))
+		f := s.cache.Aggregated(id)
+		s.sets[id] = slices.Concat(f[:]...)
 	}
 }
 
@@ -165,7 +166,8 @@ func (s *planDataplane) look(t *cache.Table) {
 		return
 	}
 	for _, id := range t.Sets {
-		s.sets[id] = slices.Clone(s.cache.Members(id))
+		f := s.cache.Aggregated(id)
+		s.sets[id] = slices.Concat(f[:]...)
 	}
 }
 

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"slices"
 	"sync"
@@ -11,37 +12,51 @@ import (
 	"github.com/sluice-net/sluice/renderer/internal/prefixes"
 )
 
-// set holds the members of one address set. Members do not overlap. Single addresses are in a map;
-// only longer prefixes need a longest-prefix match.
+// set holds the members of one address set. Members do not overlap. Single addresses are sorted
+// lists, since a set can have very many; only longer prefixes need a longest-prefix match.
 type set struct {
-	hosts map[netip.Addr]struct{}
-	nets  bart.Lite
+	hosts4 []uint32 // IPv4 addresses, as big-endian numbers
+	hosts6 []netip.Addr
+	nets   bart.Lite
 
 	// before holds every prefix that changed since the last Commit, and whether it was a member
 	// then. It is nil for a set that is new since then and had no members.
 	before map[netip.Prefix]bool
 	isNew  bool
 
-	// sorted holds all members in order, except the prefixes in late, which changed since sorted
-	// was made. It is made on first use.
-	sorted []netip.Prefix
-	late   []netip.Prefix
-
-	derived bool // computed by the cache, not set by UpdateSet
+	families *Families // memo of the fewest prefixes; nil when members have changed since
+	derived  bool      // computed by the cache, not set by UpdateSet
 }
 
-// maxLate is the number of changed members up to which insertion one by one is cheaper than sorting
-// all members.
-const maxLate = 64
+func newSet() *set { return &set{isNew: true} }
 
-func newSet() *set { return &set{hosts: make(map[netip.Addr]struct{}), isNew: true} }
+func (s *set) len() int { return len(s.hosts4) + len(s.hosts6) + s.nets.Size() }
 
-func (s *set) len() int { return len(s.hosts) + s.nets.Size() }
+// number returns an IPv4 address as a number.
+func number(a netip.Addr) uint32 {
+	b := a.As4()
+	return binary.BigEndian.Uint32(b[:])
+}
+
+func address4(n uint32) netip.Addr {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], n)
+	return netip.AddrFrom4(b)
+}
+
+func (s *set) hasHost(a netip.Addr) bool {
+	found := false
+	if a.Is4() {
+		_, found = slices.BinarySearch(s.hosts4, number(a))
+	} else {
+		_, found = slices.BinarySearchFunc(s.hosts6, a, netip.Addr.Compare)
+	}
+	return found
+}
 
 func (s *set) has(p netip.Prefix) bool {
 	if prefixes.IsHost(p) {
-		_, ok := s.hosts[p.Addr()]
-		return ok
+		return s.hasHost(p.Addr())
 	}
 	return s.nets.Get(p)
 }
@@ -52,23 +67,47 @@ func (s *set) put(p netip.Prefix, member bool) bool {
 		return false
 	}
 	s.note(p, member)
-	switch {
+	s.families = nil
+	switch a := p.Addr(); {
 	case !prefixes.IsHost(p) && member:
 		s.nets.Insert(p)
 	case !prefixes.IsHost(p):
 		s.nets.Delete(p)
-	case member:
-		s.hosts[p.Addr()] = struct{}{}
+	case a.Is4():
+		i, _ := slices.BinarySearch(s.hosts4, number(a))
+		s.hosts4 = putAt(s.hosts4, i, number(a), member)
 	default:
-		delete(s.hosts, p.Addr())
-	}
-	if s.sorted != nil {
-		s.late = append(s.late, p)
-	}
-	if len(s.late) > maxLate {
-		s.sorted, s.late = nil, nil
+		i, _ := slices.BinarySearchFunc(s.hosts6, a, netip.Addr.Compare)
+		s.hosts6 = putAt(s.hosts6, i, a, member)
 	}
 	return true
+}
+
+func putAt[T any](list []T, i int, x T, member bool) []T {
+	if member {
+		return slices.Insert(list, i, x)
+	}
+	return slices.Delete(list, i, i+1)
+}
+
+// fill adds the first members of a new set at once.
+func (s *set) fill(members []netip.Prefix) {
+	for _, p := range members {
+		switch a := p.Addr(); {
+		case !prefixes.IsHost(p):
+			s.nets.Insert(p)
+		case a.Is4():
+			s.hosts4 = append(s.hosts4, number(a))
+		default:
+			s.hosts6 = append(s.hosts6, a)
+		}
+	}
+	if !slices.IsSorted(s.hosts4) {
+		slices.Sort(s.hosts4)
+	}
+	slices.SortFunc(s.hosts6, netip.Addr.Compare)
+	s.hosts4, s.hosts6 = slices.Compact(s.hosts4), slices.Compact(s.hosts6)
+	s.families = nil
 }
 
 // note records what a prefix was at the last Commit.
@@ -91,10 +130,7 @@ func (s *set) hasChanged() bool { return len(s.before) > 0 || s.isNew && s.len()
 
 // contains reports whether the address is in the staged set.
 func (s *set) contains(a netip.Addr) bool {
-	if _, ok := s.hosts[a]; ok {
-		return true
-	}
-	return s.nets.Size() > 0 && s.nets.Contains(a)
+	return s.hasHost(a) || s.nets.Size() > 0 && s.nets.Contains(a)
 }
 
 // contained reports whether the address was in the set at the last Commit.
@@ -110,7 +146,7 @@ func (s *set) contained(a netip.Addr) bool {
 			return true
 		}
 	}
-	if _, ok := s.hosts[a]; ok {
+	if s.hasHost(a) {
 		_, isNew := s.before[prefixes.Host(a)]
 		return !isNew
 	}
@@ -122,30 +158,31 @@ func (s *set) contained(a netip.Addr) bool {
 	return !isNew
 }
 
-// members returns all members in order. The slice is valid until the next change.
+// members returns all members in order.
 func (s *set) members() []netip.Prefix {
-	if s.sorted == nil {
-		s.sorted = make([]netip.Prefix, 0, s.len())
-		for a := range s.hosts {
-			s.sorted = append(s.sorted, prefixes.Host(a))
-		}
+	out := make([]netip.Prefix, 0, s.len())
+	for _, n := range s.hosts4 {
+		out = append(out, prefixes.Host(address4(n)))
+	}
+	for _, a := range s.hosts6 {
+		out = append(out, prefixes.Host(a))
+	}
+	if s.nets.Size() > 0 {
 		for p := range s.nets.All() {
-			s.sorted = append(s.sorted, p)
+			out = append(out, p)
 		}
-		slices.SortFunc(s.sorted, prefixes.Compare)
-		return s.sorted
+		slices.SortFunc(out, prefixes.Compare)
 	}
-	for _, p := range s.late {
-		i, found := slices.BinarySearchFunc(s.sorted, p, prefixes.Compare)
-		switch member := s.has(p); {
-		case member && !found:
-			s.sorted = slices.Insert(s.sorted, i, p)
-		case !member && found:
-			s.sorted = slices.Delete(s.sorted, i, i+1)
-		}
+	return out
+}
+
+// aggregated returns the fewest prefixes that contain exactly the members.
+func (s *set) aggregated() Families {
+	if s.families == nil {
+		f := byFamily(slices.Clip(slices.Clone(prefixes.Aggregate(s.members()))))
+		s.families = &f
 	}
-	s.late = s.late[:0]
-	return s.sorted
+	return *s.families
 }
 
 // sets holds the staged address sets.
@@ -179,13 +216,29 @@ func (x *sets) put(id api.SetID, s *set, p netip.Prefix, member bool) bool {
 	return true
 }
 
-// membersOf returns the members of a set in order. The slice is valid until the next change.
+// fill gives a set its first members under the lock.
+func (x *sets) fill(id api.SetID, s *set, members []netip.Prefix) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s.fill(members)
+	x.changed[id], x.stale[id] = struct{}{}, struct{}{}
+}
+
+// membersOf returns the members of a set in order.
 func (x *sets) membersOf(id api.SetID) []netip.Prefix {
-	s := x.all[id]
-	if s == nil {
-		return nil
+	if s := x.all[id]; s != nil {
+		return s.members()
 	}
-	return s.members()
+	return nil
+}
+
+// aggregated returns the fewest prefixes that contain exactly the members of a set. It is for the
+// goroutine that changes the Cache.
+func (x *sets) aggregated(id api.SetID) (out Families) {
+	if s := x.all[id]; s != nil {
+		out = s.aggregated()
+	}
+	return out
 }
 
 // contain reports whether an address is in a staged set.

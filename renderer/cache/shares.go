@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -17,6 +18,9 @@ import (
 // everything is denied in their direction. Which lists are closed depends on the staged state only.
 type Bound struct {
 	Namespace, Node int // entries of all lists of a namespace's pods, and of all pods
+	// List is how many entries one list may take, and how many rules of NetworkPolicies it may
+	// have. A list of more rules is closed without being looked at. 0 is Namespace.
+	List int
 	// Entries returns how many entries some rules become, or any number above Namespace if there
 	// are more. own is whether they are of the cache's orientation. If Entries is nil, only what
 	// the combination with lists of local peers adds is counted.
@@ -38,15 +42,26 @@ type weights struct {
 	staged *staged
 	of     map[string]*weight // by key
 	counts int
+	tally
 	rules  map[traffic.Traffic]int // memoized: how many rules express it
 	why    map[listKey]string      // why lists of this cache exceed the bound
-	closes bool                    // some list is closed
+	closes bool                    // some list is closed because of why
+}
+
+// tally is the result of a count, which changes of sets update.
+type tally struct {
+	recount bool               // pods must be counted again
+	uses    map[*list]int      // how often the entries of a list count
+	adds    map[*list]int      // entries that the combination with local peers adds
+	owners  map[*list][]string // sorted namespaces of the pods of a list
 }
 
 // bound sets the bound of an empty state; none is none.
 func (x *weights) bound(s *staged, bounds []Bound) {
 	for _, b := range bounds {
-		*x = weights{Bound: b, staged: s, of: make(map[string]*weight), rules: make(map[traffic.Traffic]int)}
+		b.List = cmp.Or(b.List, b.Namespace)
+		*x = weights{Bound: b, staged: s, of: make(map[string]*weight), rules: make(map[traffic.Traffic]int), tally: tally{recount: true}}
+		s.lists.most = b.List
 	}
 }
 
@@ -124,44 +139,46 @@ func (x *weights) rulesOf(t traffic.Traffic) int {
 	return n
 }
 
-// maxMembers is how many members sets of one list may have, by the entries of a namespace: sorting
-// and joining more to count entries takes seconds.
+// maxMembers is how many members sets of one list may have, by the entries of a list: sorting and
+// joining more to count entries takes long.
 const maxMembers = 4
 
-// entriesOf returns how many entries the rules of NetworkPolicies in a list take in one table.
-func (x *weights) entriesOf(l *list, nets *Nets) int {
-	if x.Entries == nil {
+// entriesOf returns how many entries the rules of NetworkPolicies in a list take in one table, or
+// one more than a list may have.
+func (x *weights) entriesOf(l *list) int {
+	if x.Entries == nil || l.tooLong {
 		return 0
 	}
 	if !l.sized {
-		rules := make([]api.ContivRule, 0, len(l.rules))
-		named := make(map[api.SetID]bool)
-		members := 0
-		for i, r := range l.rules {
-			if !isOfTenants(l.origins.Origins(i)) {
-				continue
-			}
-			for _, n := range [2]api.Net{r.Src, r.Dst} {
-				if s := x.staged.sets.all[n.Set]; s != nil && !named[n.Set] {
-					named[n.Set] = true
-					members += s.len()
-				}
-			}
-			if l.isOpposite && x.Has == nil {
-				r = x.staged.orientation.ownPeer().set(r, api.SetNet(l.podsSet))
-			}
-			rules = append(rules, r)
-		}
-		if l.entries, l.sized = x.Namespace+1, true; members <= maxMembers*x.Namespace {
-			l.entries = x.Entries(rules, !l.isOpposite, nets)
+		l.entries, l.sized = x.List+1, true
+		if rules, members := x.ofTenants(l); members <= maxMembers*x.List {
+			l.entries = min(l.entries, x.Entries(rules, !l.isOpposite, NewNets(x.staged.sets.aggregated)))
 		}
 	}
 	return l.entries
 }
 
-// isOfTenants reports whether a rule counts: not if it comes from admin policies only.
-func isOfTenants(origins []api.Origin) bool {
-	return slices.ContainsFunc(origins, func(o api.Origin) bool { return o.Policy.Kind == api.NetworkPolicy })
+// ofTenants returns the rules of NetworkPolicies in a list as its table has them, and the number of
+// members of their sets.
+func (x *weights) ofTenants(l *list) (rules []api.ContivRule, members int) {
+	rules = make([]api.ContivRule, 0, len(l.rules))
+	named := make(map[api.SetID]bool)
+	for i, r := range l.rules {
+		if !isOfTenants(l.origins.Origins(i)) {
+			continue
+		}
+		for _, n := range [2]api.Net{r.Src, r.Dst} {
+			if s := x.staged.sets.all[n.Set]; s != nil && !named[n.Set] {
+				named[n.Set] = true
+				members += s.len()
+			}
+		}
+		if l.isOpposite && x.Has == nil {
+			r = x.staged.orientation.ownPeer().set(r, api.SetNet(l.podsSet))
+		}
+		rules = append(rules, r)
+	}
+	return rules, members
 }
 
 // resize forgets the entries of lists that name changed sets.
@@ -186,18 +203,27 @@ func (x *weights) excess() map[listKey]string {
 		return x.why
 	}
 	x.resize()
-	takes, owners := x.count()
-	total := 0
+	if x.recount || len(x.staged.changedPods) > 0 {
+		x.count()
+	}
+	x.why = make(map[listKey]string)
+	takes, total := maps.Clone(x.adds), 0
+	for l, n := range x.uses {
+		one := x.entriesOf(l)
+		if x.List > 0 && one > x.List {
+			x.why[x.keyOf(l)] = fmt.Sprintf("this list takes more than %d entries in a dataplane without address sets, so everything is denied: name fewer peers or ports", x.List)
+			continue
+		}
+		takes[l] += n * one
+	}
 	for _, n := range takes {
 		total += n
 	}
-	x.why = nil
 	if total <= min(x.Namespace, x.Node) {
-		return nil
+		return x.why
 	}
-	x.why = make(map[listKey]string)
-	for l, share := range shares.Exceeded(x.Namespace, x.Node, takes, owners) {
-		x.why[x.keyOf(l)] = fmt.Sprintf("the policies of namespace %s take more than %d entries in a dataplane without address sets, and this list more than its part, so everything is denied: select fewer pods, or name fewer peers or ports", owners[l][0], share)
+	for l, share := range shares.Exceeded(x.Namespace, x.Node, takes, x.owners) {
+		x.why[x.keyOf(l)] = fmt.Sprintf("the policies of namespace %s take more than %d entries in a dataplane without address sets, and this list more than its part, so everything is denied: select fewer pods, or name fewer peers or ports", x.owners[l][0], share)
 	}
 	return x.why
 }
@@ -210,13 +236,12 @@ func (x *weights) keyOf(l *list) listKey {
 	return listKey{d, l.digest}
 }
 
-// count returns what lists take, and the sorted namespaces of their pods.
-func (x *weights) count() (takes map[*list]int, owners map[*list][]string) {
+// count counts the pods and tables of lists.
+func (x *weights) count() {
 	s := x.staged
-	takes, owners = make(map[*list]int), make(map[*list][]string)
+	x.tally = tally{uses: make(map[*list]int), adds: make(map[*list]int), owners: make(map[*list][]string)}
 	x.counts++
-	now, nets := x.counts, NewNets(s.sets.membersOf)
-	has := make(map[*list]int) // pods of opposite lists that have entries of their own
+	now := x.counts
 	for _, p := range s.pods {
 		w, uses := p.weight, 1
 		if x.Has != nil && !x.Has(p.id) {
@@ -229,36 +254,33 @@ func (x *weights) count() (takes map[*list]int, owners map[*list][]string) {
 			w.uses = 1
 		}
 		for _, l := range [2]*list{p.own, p.opp} {
-			if l != nil && !slices.Contains(owners[l], p.id.Namespace) {
-				owners[l] = append(owners[l], p.id.Namespace)
+			if l != nil && !slices.Contains(x.owners[l], p.id.Namespace) {
+				x.owners[l] = append(x.owners[l], p.id.Namespace)
 			}
 		}
-		if p.opp != nil {
-			has[p.opp] += uses
+		switch {
+		case p.opp == nil || uses == 0:
+		case x.Has == nil:
+			x.uses[p.opp] = 1
+		default:
+			x.uses[p.opp]++
 		}
 	}
-	for _, of := range owners {
+	for _, of := range x.owners {
 		slices.Sort(of)
 	}
 	maps.DeleteFunc(x.of, func(_ string, w *weight) bool { return w.counted != now })
 	for _, w := range x.of {
 		if w.own != nil && w.uses > 0 {
-			takes[w.own] += w.uses * x.entriesOf(w.own, nets)
+			x.uses[w.own] += w.uses
 		}
 		for l, n := range w.adds {
-			takes[l] += w.uses * n
+			x.adds[l] += w.uses * n
 		}
 	}
-	for l, pods := range has {
-		if x.Has == nil {
-			pods = 1
-		}
-		if pods > 0 {
-			takes[l] += pods * x.entriesOf(l, nets)
-		}
-	}
-	maps.DeleteFunc(takes, func(l *list, _ int) bool { return len(owners[l]) == 0 })
-	return takes, owners
+	without := func(l *list, _ int) bool { return len(x.owners[l]) == 0 }
+	maps.DeleteFunc(x.uses, without)
+	maps.DeleteFunc(x.adds, without)
 }
 
 // setClosed closes the given lists, and opens others. Pods that this concerns become stale.
@@ -271,7 +293,7 @@ func (x *weights) setClosed(why map[listKey]string) {
 	for _, all := range [2]map[renderer.Digest]*list{s.lists.owns, s.lists.opposites} {
 		for _, l := range all {
 			now := why[x.keyOf(l)]
-			if was := l.closed; was == now {
+			if was := l.closed; was == now || l.tooLong {
 				continue
 			} else if l.closed = now; (was == "") == (now == "") {
 				continue

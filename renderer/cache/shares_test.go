@@ -18,6 +18,7 @@ func genBound(t *rapid.T) Bound {
 	b := Bound{
 		Namespace: rapid.SampledFrom([]int{2, 5, 10, 20, 1000}).Draw(t, "entries of a namespace"),
 		Node:      rapid.SampledFrom([]int{4, 10, 30, 1000}).Draw(t, "entries of the node"),
+		List:      rapid.SampledFrom([]int{0, 1, 2, 5}).Draw(t, "entries of a list"),
 		Entries:   countEntries,
 	}
 	if rapid.Bool().Draw(t, "per pod") {
@@ -91,7 +92,7 @@ func TestBoundHasNoHistory(t *testing.T) {
 
 // refused merges reports as an UnenforcedTracker does.
 func refused(list []renderer.Unenforced) []renderer.Unenforced {
-	x := NewUnenforcedTracker("", func(api.ContivRule) bool { return false })
+	x := NewUnenforcedTracker("", func(*api.ContivRule) bool { return false })
 	x.Refused(list)
 	return x.Unenforced()
 }
@@ -230,5 +231,51 @@ func TestBoundRefusesManyMembers(t *testing.T) {
 		if fits := members <= maxMembers*share; counted != fits || (len(c.Refused()) == 0) != fits {
 			t.Errorf("%d members: counted %t, refused %v", members, counted, c.Refused())
 		}
+	}
+}
+
+// TestBoundClosesLongLists: one list is closed if it takes too many entries, and, without being
+// looked at, if it has too many rules. Other lists of its namespace stay as they are.
+func TestBoundClosesLongLists(t *testing.T) {
+	for name, rules := range map[string]int{"rules": 31, "entries": 11} {
+		t.Run(name, func(t *testing.T) {
+			c := New(api.Egress, Bound{Namespace: 200, Node: 200, List: 30, Entries: countEntries})
+			members := []netip.Prefix{netip.MustParsePrefix("10.9.0.0/32"), netip.MustParsePrefix("10.9.0.2/32"), netip.MustParsePrefix("10.9.0.4/32")}
+			c.UpdateSet(1001, members, nil)
+			for i, name := range []string{"long", "short"} {
+				in := permitsTo(name, []int{rules, 10}[i])
+				var out []api.ContivRule
+				var origins [][]api.Origin
+				for i, r := range in.Rules() {
+					r.Src, r.Dst = r.Dst, r.Src
+					out, origins = append(out, r), append(origins, in.Origins(i))
+				}
+				c.SetPod(api.PodID{Namespace: "ns", Name: name + "-in"}, renderer.PodConfig{IPs: ips([]string{"10.0.0.1", "10.0.0.3"}[i]), Egress: in})
+				c.SetPod(api.PodID{Namespace: "ns", Name: name + "-out"}, renderer.PodConfig{IPs: ips([]string{"10.0.0.2", "10.0.0.4"}[i]), Ingress: renderer.NewRuleList(out, origins)})
+			}
+			c.Compute()
+			c.Commit()
+			closed := refused(c.Refused())
+			for _, u := range closed {
+				if u.Origin.Policy.Name != "long" || u.Effect != renderer.EffectClosed || u.Pods != 2 || !strings.Contains(u.Reason, "more than 30") {
+					t.Errorf("it is reported as %+v", u)
+				}
+			}
+			if len(closed) != 1 {
+				t.Errorf("%d reports, want 1", len(closed))
+			}
+			for _, f := range []struct {
+				src, dst string
+				permit   bool
+			}{
+				{"10.9.0.0", "10.0.0.1", false}, {"10.9.0.0", "10.0.0.3", true},
+				{"10.0.0.2", "10.9.0.0", false}, {"10.0.0.4", "10.9.0.0", true},
+				{"10.0.0.2", "10.0.0.9", false},
+			} {
+				if got := tablesPermit(c, flow(f.src, f.dst, 1)); got != f.permit {
+					t.Errorf("%s to %s: permitted %t, want %t", f.src, f.dst, got, f.permit)
+				}
+			}
+		})
 	}
 }

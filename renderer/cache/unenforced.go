@@ -12,14 +12,15 @@ import (
 // rules and the last refusals, not on history. It works incrementally: changing a pod costs a look
 // at the lists of that pod.
 type UnenforcedTracker struct {
-	lost     func(api.ContivRule) bool // whether the dataplane cannot express the rule
-	reason   string                    // why
-	matters  bool                      // whether such rules count
-	pods     map[api.PodID]lostLists   // pods that have such rules
-	rules    map[lostRule]int          // those rules, with the number of their pods
-	oversize []renderer.Unenforced     // refused rules
-	answer   []renderer.Unenforced     // memoized result of Unenforced
-	current  bool                      // answer is valid
+	lost     func(*api.ContivRule) bool        // whether the dataplane cannot express the rule
+	reason   string                            // why
+	matters  bool                              // whether such rules count
+	pods     map[api.PodID]lostLists           // pods that have such rules
+	rules    map[lostRule]int                  // those rules, with the number of their pods
+	lists    map[*renderer.RuleList][]lostRule // memo of lostIn
+	oversize []renderer.Unenforced             // refused rules
+	answer   []renderer.Unenforced             // memoized result of Unenforced
+	current  bool                              // answer is valid
 }
 
 // lostLists holds the lists of a pod that contain a rule that cannot be expressed; a list without
@@ -35,11 +36,11 @@ type lostRule struct {
 	effect renderer.Effect
 }
 
-// NewUnenforcedTracker returns a tracker. lost reports whether the dataplane cannot express a rule;
-// reason says why. The renderer must deny what such a rule permits, and must deny more than such a
-// rule denies.
-func NewUnenforcedTracker(reason string, lost func(api.ContivRule) bool) UnenforcedTracker {
-	return UnenforcedTracker{lost: lost, reason: reason, matters: true, pods: map[api.PodID]lostLists{}, rules: map[lostRule]int{}}
+// NewUnenforcedTracker returns a tracker. lost reports whether the dataplane cannot express a rule
+// of those in RuleList.Unusual, and reason says why. The renderer must deny what such a rule
+// permits, and must deny more than such a rule denies.
+func NewUnenforcedTracker(reason string, lost func(*api.ContivRule) bool) UnenforcedTracker {
+	return UnenforcedTracker{lost: lost, reason: reason, matters: true, pods: map[api.PodID]lostLists{}, rules: map[lostRule]int{}, lists: map[*renderer.RuleList][]lostRule{}}
 }
 
 // Matters reports whether the current dataplane cannot express such rules.
@@ -93,8 +94,11 @@ func (t *StagedTxn) Apply(c Staged) {
 
 // only returns the list if it has a rule that cannot be expressed, and nil otherwise.
 func (x *UnenforcedTracker) only(l *renderer.RuleList) *renderer.RuleList {
-	if slices.ContainsFunc(l.Rules(), x.lost) {
-		return l
+	rules := l.Rules()
+	for _, i := range l.Unusual() {
+		if x.lost(&rules[i]) {
+			return l
+		}
 	}
 	return nil
 }
@@ -120,31 +124,46 @@ func (x *UnenforcedTracker) apply(resync bool, pods []stagedPod) {
 	}
 }
 
-// count adds d to the count of each lost rule of a pod. A rule that occurs in several rules of a
-// list counts once.
+// count adds d to the count of each lost rule of a pod. The rules of its two lists differ in their
+// direction.
 func (x *UnenforcedTracker) count(of lostLists, d int) {
-	seen := map[lostRule]bool{}
 	for _, l := range [2]*renderer.RuleList{of.ingress, of.egress} {
-		for i, r := range l.Rules() {
-			if !x.lost(r) {
-				continue
-			}
-			effect := renderer.EffectClosed
-			if r.Action == api.Deny {
-				effect = renderer.EffectWider
-			}
-			for _, o := range l.Origins(i) {
-				rule := lostRule{o, effect}
-				if seen[rule] {
-					continue
-				}
-				seen[rule] = true
-				if x.rules[rule] += d; x.rules[rule] <= 0 {
-					delete(x.rules, rule)
-				}
+		for _, rule := range x.lostIn(l) {
+			if x.rules[rule] += d; x.rules[rule] <= 0 {
+				delete(x.rules, rule)
 			}
 		}
 	}
+}
+
+// lostIn returns the lost rules of a list, each once.
+func (x *UnenforcedTracker) lostIn(l *renderer.RuleList) []lostRule {
+	out, known := x.lists[l]
+	if known || l == nil {
+		return out
+	}
+	seen := map[lostRule]bool{}
+	for _, i := range l.Unusual() {
+		r := &l.Rules()[i]
+		if !x.lost(r) {
+			continue
+		}
+		effect := renderer.EffectClosed
+		if r.Action == api.Deny {
+			effect = renderer.EffectWider
+		}
+		for _, o := range l.Origins(int(i)) {
+			if rule := (lostRule{o, effect}); !seen[rule] {
+				seen[rule] = true
+				out = append(out, rule)
+			}
+		}
+	}
+	if len(x.lists) > 2*len(x.pods) {
+		clear(x.lists)
+	}
+	x.lists[l] = out
+	return out
 }
 
 // Refused replaces the refusals by those of the last commit. Several refusals of one rule are

@@ -28,7 +28,7 @@ func TestUnenforcedTrackerHasNoHistory(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		newShortfall := func() *UnenforcedTracker {
-			x := NewUnenforcedTracker("ports of SCTP", func(r api.ContivRule) bool { return r.Protocol == api.SCTP && !r.DstPort.IsAny() })
+			x := NewUnenforcedTracker("ports of SCTP", func(r *api.ContivRule) bool { return r.Protocol == api.SCTP && !r.DstPort.IsAny() })
 			return &x
 		}
 		x, c, state := newShortfall(), New(api.Egress), map[api.PodID]renderer.PodConfig{}

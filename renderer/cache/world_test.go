@@ -183,6 +183,15 @@ func (w *world) step(t *rapid.T, lists genLists, caches ...Staged) {
 		}
 	default:
 		id, p := rapid.SampledFrom(genSets).Draw(t, "set"), genMember(t)
+		few := rapid.SampledFrom([]int{0, fewMembers}).Draw(t, "few members")
+		for _, c := range caches {
+			switch c := c.(type) {
+			case *Cache:
+				c.stale.few = few
+			case *Pair:
+				c.gets.stale.few, c.sends.stale.few = few, few
+			}
+		}
 		var added, removed []netip.Prefix
 		if w.sets[id][p] {
 			delete(w.sets[id], p)

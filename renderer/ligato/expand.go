@@ -71,7 +71,7 @@ func transportOf(r api.ContivRule) (out wireRule, ok bool) {
 	out.Action = denyAction
 	if r.Action == api.Permit {
 		out.Action = reflectAction
-		if namesLostPort(r) {
+		if namesLostPort(&r) {
 			return out, false
 		}
 	}
@@ -91,7 +91,7 @@ func transportOf(r api.ContivRule) (out wireRule, ok bool) {
 
 // namesLostPort reports whether the rule names ports of a protocol whose ports the agent's model
 // cannot express.
-func namesLostPort(r api.ContivRule) bool {
+func namesLostPort(r *api.ContivRule) bool {
 	return r.Protocol != api.TCP && r.Protocol != api.UDP && (!r.SrcPort.IsAny() || !r.DstPort.IsAny())
 }
 

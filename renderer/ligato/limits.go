@@ -20,6 +20,7 @@ func (r *Renderer) Unenforced() []renderer.Unenforced { return r.published.Load(
 const (
 	namespaceRules = 1 << 17
 	nodeRules      = 2 * namespaceRules
+	listRules      = namespaceRules / 2
 )
 
 // count returns how many rules of the agent the rules of a list become.

@@ -37,7 +37,7 @@ type wanted struct {
 func (r *Renderer) want(plan cache.Plan) *wanted {
 	w := &wanted{
 		r: r, layout: r.cache.Desired(), changed: make(map[api.SetID]bool), groups: make(map[[16]byte]*group),
-		expand: &expander{infra: r.infra, nets: cache.NewNets(r.cache.Members)},
+		expand: &expander{infra: r.infra, nets: cache.NewNets(r.cache.Aggregated)},
 	}
 	for _, id := range plan.Sets {
 		w.changed[id] = true

@@ -21,12 +21,6 @@ type line struct {
 // any reports whether the line matches all ports.
 func (l line) any() bool { return l.others && len(l.ports) == 0 }
 
-// matches reports whether the line matches a port. Port 0 means the ports that no line lists.
-func (l line) matches(port uint16) bool {
-	_, listed := slices.BinarySearch(l.ports, port)
-	return listed != l.others
-}
-
 // compile returns rules whose most specific match decides in the same way as the first match of the
 // lines. The last line must match everything. The result depends only on what the lines decide, not
 // on how they are written.
@@ -37,29 +31,32 @@ func (l line) matches(port uint16) bool {
 // of bulk rules. An exception is never within a further rule. So it does not matter in which of the
 // rules that contain it VPP looks for it, and rules with the same action may overlap.
 //
-// It stops once there are more than the given number of rules; the result is then incomplete.
-func compile(lines []line, family, most int) rules {
+// It stops once there are more than most rules, or when it has looked at more than 64 times as many
+// lines; ok is then false.
+func compile(lines []line, family, most int) (out rules, ok bool) {
 	rest := lines[len(lines)-1].action
-	out := rules{}
+	out = rules{}
 	if rest == api.Deny {
 		out[tops[family]] = api.Deny
 	}
-	bulk := region(lines, 0, family, rest)
+	bulk := region(lines, matchingRest(lines), 0, family, rest)
 	for _, p := range bulk.Prefixes() {
 		if len(out) > most {
-			break
+			return out, false
 		}
 		out[place{p, 0}] = opposite(rest)
 	}
+	looked, unlisted := 0, matchingRest(lines)
 	for _, class := range portClasses(lines) {
-		if len(out) > most {
-			break
+		matching := matchingClass(unlisted, class)
+		if looked += len(matching); len(out) > most || looked/64 > most {
+			return out, false
 		}
-		only := region(lines, class[0], family, rest)
+		only := region(lines, matching, class.ports[0], family, rest)
 		exceptions, further := difference(bulk, only).Prefixes(), cover(only, bulk)
-		for _, port := range class {
+		for _, port := range class.ports {
 			if len(out) > most {
-				break
+				return out, false
 			}
 			for _, p := range exceptions {
 				out[place{p, port}] = rest
@@ -69,7 +66,34 @@ func compile(lines []line, family, most int) rules {
 			}
 		}
 	}
+	return out, len(out) <= most
+}
+
+// matchingRest returns the indexes of the lines that match the ports that no line lists.
+func matchingRest(lines []line) (out []int) {
+	for i := range lines {
+		if lines[i].others {
+			out = append(out, i)
+		}
+	}
 	return out
+}
+
+// matchingClass returns the indexes of the lines that match the ports of a class. unlisted are
+// those of matchingRest.
+func matchingClass(unlisted []int, c portClass) []int {
+	out := make([]int, 0, len(unlisted)+len(c.named))
+	for _, i := range c.named {
+		for ; len(unlisted) > 0 && unlisted[0] < i; unlisted = unlisted[1:] {
+			out = append(out, unlisted[0])
+		}
+		if len(unlisted) > 0 && unlisted[0] == i { // it lists the ports that it does not match
+			unlisted = unlisted[1:]
+		} else {
+			out = append(out, i)
+		}
+	}
+	return append(out, unlisted...)
 }
 
 // cover returns the fewest prefixes within only that contain everything of it that is not in bulk.
@@ -84,18 +108,15 @@ func cover(only, bulk *netipx.IPSet) []netip.Prefix {
 	return missing
 }
 
-// region returns the addresses for which the first line that matches a port has another action than
-// the rest. Port 0 means all ports that no line lists. For port 0 the unspecified address is left
-// to the rest: a rule with this address would hide top from VPP, and there are no connections to or
-// from it.
-func region(lines []line, port uint16, family int, rest api.Action) *netipx.IPSet {
+// region returns the addresses for which the first of the matching lines has another action than
+// the rest. matching are the indexes of the lines that match a port. Port 0 means all ports that no
+// line lists. For port 0 the unspecified address is left to the rest: a rule with this address
+// would hide top from VPP, and there are no connections to or from it.
+func region(lines []line, matching []int, port uint16, family int, rest api.Action) *netipx.IPSet {
 	var b netipx.IPSetBuilder
-	for _, l := range slices.Backward(lines) {
-		if !l.matches(port) {
-			continue
-		}
-		for _, p := range l.peers {
-			if l.action == rest {
+	for _, i := range slices.Backward(matching) {
+		for _, p := range lines[i].peers {
+			if lines[i].action == rest {
 				b.RemovePrefix(p)
 			} else {
 				b.AddPrefix(p)
@@ -124,9 +145,14 @@ func built(b *netipx.IPSetBuilder) *netipx.IPSet {
 	return s
 }
 
-// portClasses groups the ports that lines name. The ports of a class are named by the same lines,
-// so they need the same rules.
-func portClasses(lines []line) (classes [][]uint16) {
+// portClass are ports that are named by the same lines, so they need the same rules.
+type portClass struct {
+	ports []uint16
+	named []int // indexes of the lines that name the ports
+}
+
+// portClasses groups the ports that lines name.
+func portClasses(lines []line) (classes []portClass) {
 	named := map[uint16][]byte{}
 	var ports []uint16
 	for i, l := range lines {
@@ -145,9 +171,13 @@ func portClasses(lines []line) (classes [][]uint16) {
 		if !ok {
 			i = len(classes)
 			index[key] = i
-			classes = append(classes, nil)
+			c := portClass{}
+			for b := named[p]; len(b) > 0; b = b[4:] {
+				c.named = append(c.named, int(binary.BigEndian.Uint32(b)))
+			}
+			classes = append(classes, c)
 		}
-		classes[i] = append(classes[i], p)
+		classes[i].ports = append(classes[i].ports, p)
 	}
 	return classes
 }

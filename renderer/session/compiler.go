@@ -11,6 +11,7 @@ import (
 // wanted are the desired rules of a section. Sections of pods with equal permissions share them.
 type wanted struct {
 	rules   rules
+	tooMany bool           // rules are only a part
 	origin  string         // owner, for tags
 	origins [][]api.Origin // of the rules of the table
 }
@@ -46,7 +47,8 @@ func (c *compiler) wanted(key wantedKey, table []api.ContivRule, peer side, nets
 	w, ok := c.made[key]
 	if !ok {
 		lines := c.can.lines(table, peer, key.transport, key.family, nets, free)
-		w = &wanted{rules: compile(lines, key.family, c.most), origin: origin, origins: origins}
+		rules, ok := compile(lines, key.family, c.most)
+		w = &wanted{rules: rules, tooMany: !ok, origin: origin, origins: origins}
 		if len(w.rules) == 0 {
 			w = nil
 		}
@@ -64,7 +66,12 @@ func (c *compiler) count(rules []api.ContivRule, own bool, nets *cache.Nets) (n 
 	}
 	for _, transport := range transports {
 		for family := range tops {
-			n += min(len(compile(c.can.lines(rules, peer, transport, family, nets, nil), family, c.most)), c.most+1)
+			rules, ok := compile(c.can.lines(rules, peer, transport, family, nets, nil), family, c.most)
+			if !ok {
+				n += c.most + 1
+				continue
+			}
+			n += len(rules)
 		}
 	}
 	return n

@@ -28,7 +28,7 @@ func (x expressible) reason() string {
 
 // loses reports whether session rules cannot express a rule: it has too many ports, names source
 // ports, or is about a protocol that the host stack does not have.
-func (x expressible) loses(r api.ContivRule) bool {
+func (x expressible) loses(r *api.ContivRule) bool {
 	if r.Protocol != api.AnyProtocol && r.Protocol != api.TCP && r.Protocol != api.UDP {
 		return true
 	}

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"net/netip"
 	"slices"
 	"testing"
 
@@ -13,7 +12,7 @@ import (
 
 // linesOf makes the lines of rules that match every peer.
 func linesOf(maxPorts int, rules ...api.ContivRule) []line {
-	nets := cache.NewNets(func(api.SetID) []netip.Prefix { return nil })
+	nets := cache.NewNets(func(api.SetID) (none cache.Families) { return none })
 	return expressible{maxPorts}.lines(rules, destination, api.TCP, 0, nets, nil)
 }
 

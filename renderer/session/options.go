@@ -38,6 +38,7 @@ const (
 const (
 	namespaceRules = 1 << 17
 	nodeRules      = 2 * namespaceRules
+	listRules      = namespaceRules / 2
 )
 
 // Ports is the byte order in which the vswitch keeps the ports of session rules.

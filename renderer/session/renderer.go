@@ -67,7 +67,7 @@ func New(o Options) (*Renderer, error) {
 		compiler: compiler{can, o.MaxRules, map[wantedKey]*wanted{}}, holders: holders{}, unenforced: cache.NewUnenforcedTracker(can.reason(), can.loses),
 		audits: audits{every: o.Audit, drifts: map[string]uint64{driftRule: 0}},
 	}
-	r.cache = cache.New(api.Ingress, cache.Bound{Namespace: namespaceRules, Node: nodeRules, Entries: r.compiler.count, Has: r.pods.isOnStack})
+	r.cache = cache.New(api.Ingress, cache.Bound{Namespace: namespaceRules, Node: nodeRules, List: listRules, Entries: r.compiler.count, Has: r.pods.isOnStack})
 	if r.link, err = dial(o); err != nil {
 		return nil, err
 	}
@@ -325,7 +325,7 @@ func (r *Renderer) install(ctx context.Context, d *desired) error {
 // want returns the desired sections.
 func (r *Renderer) want() *desired {
 	d := &desired{
-		state: r.cache, layout: r.cache.Desired(), nets: cache.NewNets(r.cache.Members), free: r.options.Infra.Addresses,
+		state: r.cache, layout: r.cache.Desired(), nets: cache.NewNets(r.cache.Aggregated), free: r.options.Infra.Addresses,
 		pods: &r.pods, mirror: r.mirror, compiler: &r.compiler, used: map[wantedKey]bool{},
 		sections: map[section]*wanted{}, holders: holders{}, kept: map[section]bool{},
 	}

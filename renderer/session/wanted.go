@@ -163,7 +163,7 @@ func (d *desired) checkSizes(most int, now holders) {
 	reported := map[string]bool{}
 	for _, s := range slices.SortedFunc(maps.Keys(d.sections), section.compare) {
 		w := d.sections[s]
-		if len(w.rules) <= most {
+		if !w.tooMany {
 			continue
 		}
 		if !reported[w.origin] {

@@ -38,27 +38,38 @@ func (s *side) find(a netip.Addr) int32 {
 	return s.zero
 }
 
+// sourced is the prefix of a rule, with a number by which those of IPv4 are sorted.
+type sourced struct {
+	netip.Prefix
+	key uint64
+	at  int32 // index of the rule
+}
+
 // buildSide numbers the distinct prefixes of one side and returns the node of
 // each rule.
 func buildSide(numbers []uint32, prefix func(uint32) netip.Prefix) (side, []int32) {
-	seen := make(map[netip.Prefix]int32)
-	var prefixes []netip.Prefix
-	for _, n := range numbers {
+	order := make([]sourced, len(numbers))
+	for i, n := range numbers {
 		p := prefix(n)
-		if _, ok := seen[p]; !ok {
-			seen[p] = 0
-			prefixes = append(prefixes, p)
+		order[i] = sourced{at: int32(i), Prefix: p}
+		if p.Addr().Is4() {
+			b := p.Addr().As4()
+			order[i].key = uint64(binary.BigEndian.Uint32(b[:]))<<8 | uint64(p.Bits())
 		}
 	}
-	slices.SortFunc(prefixes, func(a, b netip.Prefix) int {
+	slices.SortFunc(order, func(a, b sourced) int {
+		if c := cmp.Compare(a.key, b.key); c != 0 || a.Addr().Is4() {
+			return c
+		}
 		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 	})
-	for i, p := range prefixes {
-		seen[p] = int32(i)
-	}
 	of := make([]int32, len(numbers))
-	for i, n := range numbers {
-		of[i] = seen[prefix(n)]
+	var prefixes []netip.Prefix
+	for i := range order {
+		if p := order[i].Prefix; len(prefixes) == 0 || prefixes[len(prefixes)-1] != p {
+			prefixes = append(prefixes, p)
+		}
+		of[order[i].at] = int32(len(prefixes) - 1)
 	}
 	return newSide(prefixes), of
 }

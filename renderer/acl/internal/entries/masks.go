@@ -31,8 +31,13 @@ func (p Piece) HasMasksOf(o Piece) bool {
 
 func masksOf(entries []Entry) (out []masks) {
 	seen := make(map[masks]bool)
+	var last masks // entries with equal masks often follow each other
 	for i := range entries {
-		if s := entries[i].masks(); !seen[s] {
+		s := entries[i].masks()
+		if i > 0 && s == last {
+			continue
+		}
+		if last = s; !seen[s] {
 			seen[s] = true
 			out = append(out, s)
 		}

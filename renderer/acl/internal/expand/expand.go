@@ -2,7 +2,6 @@ package expand
 
 import (
 	"fmt"
-	"net/netip"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
@@ -12,16 +11,16 @@ import (
 // maxTable is the maximum number of entries of one table.
 const maxTable = 1_000_000
 
-// Expander expands rules, and memoizes the prefixes of sets.
+// Expander expands rules.
 type Expander struct {
 	nets   *cache.Nets
 	enough func(api.Protocol) int // see factor
 	Coarse bool                   // SCTP ports are not matched: VPP parses only those of TCP and UDP
 }
 
-// New returns an Expander that calls members once for each set.
-func New(members func(api.SetID) []netip.Prefix) *Expander {
-	return &Expander{nets: cache.NewNets(members), enough: enough}
+// New returns an Expander. aggregated is as for cache.NewNets.
+func New(aggregated func(api.SetID) cache.Families) *Expander {
+	return &Expander{nets: cache.NewNets(aggregated), enough: enough}
 }
 
 // Expand expands the rules first..last-1 of a table.
@@ -43,7 +42,7 @@ func (x *Expander) Expand(t *cache.Table, first, last int) (entries.List, error)
 
 // Bound limits the entries of a namespace's pods, and of all pods: before shadowed ones are left
 // out.
-var Bound = cache.Bound{Namespace: 1 << 18, Node: 1 << 19, Entries: func(rules []api.ContivRule, _ bool, nets *cache.Nets) int {
+var Bound = cache.Bound{Namespace: 1 << 18, Node: 1 << 20, List: 1 << 16, Entries: func(rules []api.ContivRule, _ bool, nets *cache.Nets) int {
 	x := Expander{nets: nets, enough: enough}
 	return sum(factorProducts(x.linesOf(rules, 0, len(rules)), x.enough))
 }}

@@ -125,7 +125,7 @@ func (s *sample) flows(f func(api.Flow)) {
 func TestExpandDecidesLikeRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSample(t)
-		x := New(func(id api.SetID) []netip.Prefix { return s.sets[id] })
+		x := of(func(id api.SetID) []netip.Prefix { return s.sets[id] })
 		threshold := rapid.SampledFrom([]int{-100, 1, 3, 1000}).Draw(t, "worth it")
 		x.enough = func(api.Protocol) int { return threshold }
 		table := &cache.Table{Rules: s.rules}

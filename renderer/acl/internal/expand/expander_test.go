@@ -20,6 +20,15 @@ func masked(texts ...string) []netip.Prefix {
 	return out
 }
 
+// of returns an Expander for sets with the given members.
+func of(members func(api.SetID) []netip.Prefix) *Expander {
+	return New(func(id api.SetID) cache.Families {
+		c := cache.New(api.Egress)
+		c.UpdateSet(id, members(id), nil)
+		return c.Aggregated(id)
+	})
+}
+
 func TestExpandUsesFewestPrefixesPerFamily(t *testing.T) {
 	sets := map[api.SetID][]netip.Prefix{
 		1: masked("10.0.0.0/32", "10.0.0.1/32", "10.0.0.3/32", "fd00::/128", "fd00::1/128"),
@@ -57,7 +66,7 @@ func TestExpandUsesFewestPrefixesPerFamily(t *testing.T) {
 			"deny 0.0.0.0/0 0.0.0.0/0 any {0 65535}", "deny ::/0 ::/0 any {0 65535}"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := New(func(id api.SetID) []netip.Prefix { return sets[id] })
+			x := of(func(id api.SetID) []netip.Prefix { return sets[id] })
 			x.enough = func(api.Protocol) int { return 2 }
 			got, err := x.Expand(&cache.Table{Rules: c.rules}, 0, len(c.rules))
 			if err != nil || !slices.Equal(entriestest.Text(got.Entries), c.want) || len(got.Rules) != len(got.Entries) {
@@ -74,7 +83,7 @@ func TestExpandRefusesHugeTable(t *testing.T) {
 			members = append(members, e.Src)
 		}
 	}
-	x := New(func(api.SetID) []netip.Prefix { return members })
+	x := of(func(api.SetID) []netip.Prefix { return members })
 	r := []api.ContivRule{{Action: api.Permit, Src: api.SetNet(1), Dst: api.SetNet(1)}}
 	if _, err := x.Expand(&cache.Table{Rules: r}, 0, 1); !errors.Is(err, entries.ErrTooLarge) {
 		t.Errorf("error %v, want %v", err, entries.ErrTooLarge)
@@ -91,7 +100,7 @@ func TestExpandKeepsCrossProductsSmall(t *testing.T) {
 	for i := range 20 {
 		rules = append(rules, api.ContivRule{Action: api.Permit, Src: api.SetNet(1), Protocol: api.TCP, DstPort: api.Port(uint16(1000 + 7*i))})
 	}
-	x := New(func(api.SetID) []netip.Prefix { return set })
+	x := of(func(api.SetID) []netip.Prefix { return set })
 	got, err := x.Expand(&cache.Table{Rules: append(rules, api.ContivRule{})}, 0, 21)
 	if err != nil || len(got.Entries) != 30_000+21+2 {
 		t.Errorf("%d entries, %v", len(got.Entries), err)

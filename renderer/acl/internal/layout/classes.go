@@ -39,21 +39,24 @@ func (c *class) entry(p netip.Prefix) entries.Entry {
 func classesOf(x entries.List, b block) []class {
 	var out []class
 	at := make(map[entries.Entry]int)
-	last := -1
-	for i := b.first; i < b.last; i++ {
-		e := &x.Entries[i]
-		if last < 0 || !e.IsLike(&out[last].of) {
-			k := *e
-			k.Src = netip.Prefix{}
-			n, ok := at[k]
-			if !ok {
-				n = len(out)
-				at[k] = n
-				out = append(out, class{of: k})
-			}
-			last = n
+	for i := b.first; i < b.last; {
+		end := i + 1 // of the entries of one class
+		for end < b.last && x.Entries[end].IsLike(&x.Entries[i]) {
+			end++
 		}
-		out[last].members = append(out[last].members, member{e.Src, x.Rules[i]})
+		k := x.Entries[i]
+		k.Src = netip.Prefix{}
+		n, ok := at[k]
+		if !ok {
+			n = len(out)
+			at[k] = n
+			out = append(out, class{of: k})
+		}
+		members := slices.Grow(out[n].members, end-i)
+		for ; i < end; i++ {
+			members = append(members, member{x.Entries[i].Src, x.Rules[i]})
+		}
+		out[n].members = members
 	}
 	for i := range out {
 		out[i].members = antichain(out[i].members)

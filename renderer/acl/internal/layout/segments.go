@@ -191,7 +191,16 @@ func (g *group) warmUp() {
 		if len(leaving) == 0 {
 			continue
 		}
-		var moved, rest []ruled
+		n := 0
+		for i := range s.next {
+			if leaving[s.next[i].rule] {
+				n++
+			}
+		}
+		if n == 0 || n > g.max.Warm/2 || g.warm.size()+n > g.max.Warm {
+			continue
+		}
+		moved, rest := make([]ruled, 0, n), make([]ruled, 0, len(s.next)-n)
 		for _, e := range s.next {
 			if leaving[e.rule] {
 				moved = append(moved, e)
@@ -199,10 +208,8 @@ func (g *group) warmUp() {
 				rest = append(rest, e)
 			}
 		}
-		if n := len(moved); n > 0 && n <= g.max.Warm/2 && g.warm.size()+n <= g.max.Warm {
-			s.hold(rest)
-			g.warm.hold(merge(append(g.warm.entries(), moved...)))
-		}
+		s.hold(rest)
+		g.warm.hold(merge(append(g.warm.entries(), moved...)))
 	}
 }
 

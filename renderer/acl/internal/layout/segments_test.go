@@ -5,8 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/sluice-net/sluice/renderer/internal/prefixes"
-
 	"pgregory.net/rapid"
 
 	"github.com/sluice-net/sluice/api"
@@ -73,7 +71,7 @@ func aTable(t *rapid.T) *cache.Table {
 
 func TestRefitHoldsTableThroughChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		sets := make(map[api.SetID][]netip.Prefix)
+		sets := cache.New(api.Egress)
 		v := &tables{}
 		table := aTable(t)
 		for range rapid.IntRange(1, 12).Draw(t, "changes") {
@@ -84,14 +82,14 @@ func TestRefitHoldsTableThroughChanges(t *testing.T) {
 				v.restart()
 			default:
 				id := api.SetID(rapid.IntRange(1, 2).Draw(t, "set"))
-				p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(rapid.IntRange(0, 7).Draw(t, "member"))}), 32)
-				if i, found := slices.BinarySearchFunc(sets[id], p, prefixes.Compare); found {
-					sets[id] = slices.Delete(slices.Clone(sets[id]), i, i+1)
+				a := netip.AddrFrom4([4]byte{10, 0, 0, byte(rapid.IntRange(0, 7).Draw(t, "member"))})
+				if p := []netip.Prefix{netip.PrefixFrom(a, 32)}; sets.InSet(id, a) {
+					sets.UpdateSet(id, nil, p)
 				} else {
-					sets[id] = slices.Insert(slices.Clone(sets[id]), i, p)
+					sets.UpdateSet(id, p, nil)
 				}
 			}
-			x, err := expand.New(func(id api.SetID) []netip.Prefix { return sets[id] }).Expand(table, 0, len(table.Rules))
+			x, err := expand.New(sets.Aggregated).Expand(table, 0, len(table.Rules))
 			if err != nil {
 				t.Fatal(err)
 			}
