@@ -37,6 +37,17 @@ func (l *deltas) add(a netip.Addr, d int) {
 	}
 }
 
+// negated returns the opposite of the deltas.
+func (l *deltas) negated() (out deltas) {
+	for _, v := range l.v4 {
+		out.v4 = append(out.v4, v^1)
+	}
+	for _, x := range l.v6 {
+		out.v6 = append(out.v6, delta{x.addr, -x.d})
+	}
+	return out
+}
+
 // size returns how many deltas are of pods that join, and how many of pods that leave.
 func (l *deltas) size() (join, leave int) {
 	for _, v := range l.v4 {

@@ -41,10 +41,12 @@ func (x *Sets) Infos() []Info {
 func (x *Sets) Contains(id api.SetID, a netip.Addr) bool {
 	set := x.byID[id]
 	switch {
-	case set == nil || set.dead:
+	case set == nil:
 		return false
 	case set.nodes != nil:
 		return set.nodes.has(a)
+	case set.dead: // pods that have joined since are no members
+		return slices.Contains(x.Members(id), a)
 	case !set.admits(a):
 		return false
 	}
@@ -55,21 +57,37 @@ func (x *Sets) Contains(id api.SetID, a netip.Addr) bool {
 func (x *Sets) Members(id api.SetID) []netip.Addr {
 	set := x.byID[id]
 	switch {
-	case set == nil || set.dead:
+	case set == nil:
 		return nil
 	case set.nodes != nil:
 		return set.nodes.members()
 	}
 	var found deltas
 	var addrs []netip.Addr
-	for g := range x.state.MatchGroups(set.sel.Query()) {
+	if set.dead { // pods that have joined since are no members
+		found = set.journal.negated()
+	}
+	collect := func(g intent.GroupID) {
 		if x.links.has(set, g) {
 			addrs = x.state.AppendAddresses(addrs[:0], g)
 			set.collect(&found, addrs)
 		}
 	}
+	if set.dead || !set.sel.Complete() { // groups that do not match may still be linked
+		for g := range x.links.groups {
+			collect(intent.GroupID(g))
+		}
+	} else {
+		for g := range x.state.MatchGroups(set.sel.Query()) {
+			collect(g)
+		}
+	}
 	var out []netip.Addr
-	found.take(nil, func(a netip.Addr, _ int) { out = append(out, a) })
+	found.take(nil, func(a netip.Addr, n int) {
+		if n > 0 {
+			out = append(out, a)
+		}
+	})
 	return out
 }
 
