@@ -183,7 +183,7 @@ func (c *Cache) sweep(w update) {
 	}
 	for i := range uint32(c.pods.list.len()) {
 		if p := c.pods.list.at(i); p.name != "" && p.epoch != c.epoch {
-			c.pods.drop(uint32(i), w)
+			c.pods.drop(i, w)
 		}
 	}
 	for i := range c.namespaces.list {

@@ -48,7 +48,7 @@ func (c *Cache) Pods() []PodInfo {
 		if p.group != noGroup {
 			var buf [1]netip.Addr
 			g := c.groups.list[p.group].def
-			info.IPs = slices.Clone(c.pods.addrs(uint32(i), &buf))
+			info.IPs = slices.Clone(c.pods.addrs(i, &buf))
 			info.Labels, info.NamedPorts = g.Labels, g.NamedPorts
 		}
 		out = append(out, info)

@@ -148,9 +148,9 @@ func (w *writer) finish() *generated {
 	}
 	w.list.Finish(w.pause)
 	out := &generated{rules: w.list, refused: w.refused}
-	for _, id := range slices.Sorted(maps.Keys(w.generator.sets)) {
+	for _, id := range slices.Sorted(maps.Keys(w.sets)) {
 		if named[id] {
-			out.sets = append(out.sets, w.generator.sets[id])
+			out.sets = append(out.sets, w.sets[id])
 		}
 	}
 	return out

@@ -223,7 +223,7 @@ func intersect[E ranged](p portSet, o []E, origins func(mine []int32, other E) [
 			})
 		}
 		for _, b := range o[from:] {
-			m, ok := a.ports.intersect(b.all())
+			m, ok := a.intersect(b.all())
 			if !ok {
 				break // so are the following
 			}
