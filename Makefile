@@ -46,7 +46,7 @@ ARCHES ?= amd64 arm64
 EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 
-.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube test-kube test-install bench-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle test-vpp churn-vpp test-page test-neutron test-ligato images release test-release test-alerts test-charts test-arm64 size
+.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube test-kube test-install bench-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle vpp-plugin test-vpp churn-vpp test-page test-neutron test-ligato images release test-release test-alerts test-charts test-arm64 size
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -176,7 +176,11 @@ scale: build $(KUBE) ## Measure from the API server to the tables (SCALE="pods=1
 	SLUICE_BIN=$(abspath $(BIN)) SLUICE_KUBE_APISERVER=$(abspath $(KUBE)) SLUICE_SCALE="$(SCALE)" \
 	  go test -count 1 -v -timeout 30m -run TestScale ./tests/e2e | grep -v '^=== '
 
-test-vpp: ## Run the suites on a real VPP 25.10 (SLUICE_VPP_BIN=/path/to/vpp)
+vpp-plugin: ## Build Sluice's plugin for VPP 25.10 into bin/vpp-plugin (VPP_SRC=/path/to/vpp, built there, or VPP_BUILD with the headers of its API; needs clang)
+	@test -n "$(VPP_SRC)" || { echo "set VPP_SRC to the source tree of vpp"; exit 1; }
+	$(MAKE) -f renderer/plugin/src/Makefile OUT=$(abspath bin/vpp-plugin) VPP_SRC=$(abspath $(VPP_SRC)) $(if $(VPP_BUILD),VPP_BUILD=$(abspath $(VPP_BUILD)))
+
+test-vpp: ## Run the suites on a real VPP 25.10 (SLUICE_VPP_BIN=/path/to/vpp; SLUICE_VPP_PLUGIN=bin/vpp-plugin/sluice_plugin.so for those on the plugin)
 	@test -n "$(SLUICE_VPP_BIN)" || { echo "set SLUICE_VPP_BIN to the vpp binary"; exit 1; }
 	SLUICE_VPP_BIN=$(SLUICE_VPP_BIN) SLUICE_LONG=usual go test -count 1 -timeout 60m -v -run VPP ./renderer/acl/... ./tests/...
 

@@ -230,7 +230,7 @@ func TestCheckCommandExitsByItsFindings(t *testing.T) {
 	}{
 		{nil, 0, "vpp stats socket  warning  --vpp-stats-socket: there is no socket", "", "  error "},
 		{[]string{"--vpp-socket", filepath.Join(dir, "none")}, 1, "vpp socket        error    --vpp-socket: there is no socket", "", ""},
-		{[]string{"--renderers", "foo"}, 1, `settings  error   --renderers "foo": want acl, session or xdp`, "", "etcd"},
+		{[]string{"--renderers", "foo"}, 1, `settings  error   --renderers "foo": want acl, session, vpp-plugin or xdp`, "", "etcd"},
 		{[]string{"--exempt-traffic", "everything"}, 1, `settings  error   --exempt-traffic "everything": want neighbours, icmp-errors, an address or a CIDR`, "", "etcd"},
 		{[]string{"--grace", "1m"}, 0, "settings          warning  --grace is deprecated and removed in the next release\n                           -> use --grace-period", "", ""},
 		{[]string{"--grace", "1m", "--grace-period", "2m"}, 1, "settings  error   --grace is the old name of --grace-period, and both are given: leave --grace out", "", "etcd"},

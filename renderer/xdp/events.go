@@ -70,12 +70,17 @@ func (k *Kernel) Drops() (map[Reason]uint64, error) {
 	if err != nil {
 		return nil, err
 	}
+	return DropsByReason(counts[:]), nil
+}
+
+// DropsByReason returns counts of dropped packets, which a classifier has by the number of the
+// reason.
+func DropsByReason(counts []uint64) map[Reason]uint64 {
 	out := map[Reason]uint64{}
-	for i, name := range reasons {
-		out[name] = counts[i]
+	for i, name := range reasons[1:] { // the first one is that of packets that pass
+		out[name] = counts[i+1]
 	}
-	delete(out, "") // packets that passed are not counted
-	return out, nil
+	return out
 }
 
 // decode converts an event of the program.

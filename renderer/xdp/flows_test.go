@@ -10,17 +10,19 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// entries returns how many connections the kernel tracks.
+// entries returns how many connections are tracked.
 func (l *lab) entries() int {
 	l.t.Helper()
-	n, err := l.kernel.FlowCount()
+	n, err := l.plane.FlowCount()
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	return n
 }
 
-func TestConnectionsLetRepliesPass(t *testing.T) {
+func TestConnectionsLetRepliesPass(t *testing.T) { everywhere(t, testConnectionsLetRepliesPass) }
+
+func testConnectionsLetRepliesPass(t *testing.T, newLab makeLab) {
 	for _, families := range [][2]int{{4, 4}, {6, 6}} {
 		own, friend := own4, friend4
 		if families[0] == 6 {
@@ -57,6 +59,10 @@ func icmpOf(family int) api.Protocol {
 }
 
 func TestConnectionsAreNotTrackedForPermittedReplies(t *testing.T) {
+	everywhere(t, testConnectionsAreNotTrackedForPermittedReplies)
+}
+
+func testConnectionsAreNotTrackedForPermittedReplies(t *testing.T, newLab makeLab) {
 	l := newLab(t)
 	l.render([]api.ContivRule{permitTCP(api.Net{}, 80, compile.ToPod)}, nil)
 	for port := range uint16(200) {
@@ -75,6 +81,10 @@ func TestConnectionsAreNotTrackedForPermittedReplies(t *testing.T) {
 }
 
 func TestConnectionsAreNotCreatedByDeniedPackets(t *testing.T) {
+	everywhere(t, testConnectionsAreNotCreatedByDeniedPackets)
+}
+
+func testConnectionsAreNotCreatedByDeniedPackets(t *testing.T, newLab makeLab) {
 	l := newLab(t)
 	l.render(closed, closed)
 	for port := range uint16(300) {
@@ -90,6 +100,10 @@ func TestConnectionsAreNotCreatedByDeniedPackets(t *testing.T) {
 }
 
 func TestConnectionsAreCutByTighterPolicy(t *testing.T) {
+	everywhere(t, testConnectionsAreCutByTighterPolicy)
+}
+
+func testConnectionsAreCutByTighterPolicy(t *testing.T, newLab makeLab) {
 	l := newLab(t)
 	web := []api.ContivRule{permitTCP(api.Net{}, 80, compile.FromPod)}
 	f := tcpFlow(own4, friend4, 4000, 80)
@@ -103,7 +117,9 @@ func TestConnectionsAreCutByTighterPolicy(t *testing.T) {
 	l.want(false, "an answer on its way", compile.ToPod, flags(xdp.Frame(f, true), ack))
 }
 
-func TestConnectionsAreKeptOnRequest(t *testing.T) {
+func TestConnectionsAreKeptOnRequest(t *testing.T) { everywhere(t, testConnectionsAreKeptOnRequest) }
+
+func testConnectionsAreKeptOnRequest(t *testing.T, newLab makeLab) {
 	l := newLab(t, func(o *labOptions) { o.options.Keep = true })
 	f, server := tcpFlow(own4, friend4, 4000, 80), tcpFlow(friend4, own4, 5000, 443)
 	l.render([]api.ContivRule{permitTCP(api.Net{}, 443, compile.ToPod)}, []api.ContivRule{permitTCP(api.Net{}, 80, compile.FromPod)})
@@ -125,6 +141,10 @@ func TestConnectionsAreKeptOnRequest(t *testing.T) {
 }
 
 func TestConnectionsAreLearnedMidStreamForAWhile(t *testing.T) {
+	everywhere(t, testConnectionsAreLearnedMidStreamForAWhile)
+}
+
+func testConnectionsAreLearnedMidStreamForAWhile(t *testing.T, newLab makeLab) {
 	for _, learn := range []bool{false, true} {
 		l := newLab(t, func(o *labOptions) {
 			if learn {
@@ -157,7 +177,9 @@ func errorAbout(f api.Flow, kind byte) []byte {
 	return append(out, inner...)
 }
 
-func TestConnectionsPassRelatedErrors(t *testing.T) {
+func TestConnectionsPassRelatedErrors(t *testing.T) { everywhere(t, testConnectionsPassRelatedErrors) }
+
+func testConnectionsPassRelatedErrors(t *testing.T, newLab makeLab) {
 	l := newLab(t)
 	l.render(closed, []api.ContivRule{permitTCP(api.Net{}, 80, compile.FromPod)})
 	l.want(false, "about a packet that the pod may send, and did not", compile.ToPod, errorAbout(tcpFlow(own4, friend4, 4000, 80), 3))
@@ -185,7 +207,9 @@ func TestConnectionsPassRelatedErrors(t *testing.T) {
 
 // TestConnectionsKeptAreAnswered answers a flow with packets that a list permits,
 // too, so that they do not refresh the connection. The connection was answered, so it lives long.
-func TestConnectionsKeptAreAnswered(t *testing.T) {
+func TestConnectionsKeptAreAnswered(t *testing.T) { everywhere(t, testConnectionsKeptAreAnswered) }
+
+func testConnectionsKeptAreAnswered(t *testing.T, newLab makeLab) {
 	l := newLab(t, func(o *labOptions) { o.options.Keep = true })
 	open := []api.ContivRule{{Action: api.Permit}}
 	for _, c := range []struct {
@@ -201,7 +225,7 @@ func TestConnectionsKeptAreAnswered(t *testing.T) {
 			l.want(true, "an answer", c.there, flags(xdp.Frame(c.f, true), ack))
 			l.want(true, "it goes on", c.here, flags(xdp.Frame(c.f, false), ack))
 		}
-		if err := l.kernel.Age(5 * time.Minute); err != nil {
+		if err := l.plane.Age(5 * time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		l.render(closed, closed)
@@ -212,18 +236,22 @@ func TestConnectionsKeptAreAnswered(t *testing.T) {
 
 // TestConnectionsWithKeepStayWhileTheySend continues an unanswered flow after its list was closed.
 func TestConnectionsWithKeepStayWhileTheySend(t *testing.T) {
+	everywhere(t, testConnectionsWithKeepStayWhileTheySend)
+}
+
+func testConnectionsWithKeepStayWhileTheySend(t *testing.T, newLab makeLab) {
 	l := newLab(t, func(o *labOptions) { o.options.Keep = true })
 	f := udpFlow(own4, friend4, 4000, 53)
 	l.render(closed, []api.ContivRule{{Action: api.Permit}})
 	l.want(true, "the flow begins", compile.FromPod, xdp.Frame(f, false))
 	l.render(closed, closed)
 	for range 3 {
-		if err := l.kernel.Age(20 * time.Second); err != nil {
+		if err := l.plane.Age(20 * time.Second); err != nil {
 			t.Fatal(err)
 		}
 		l.want(true, "it goes on", compile.FromPod, xdp.Frame(f, false))
 	}
-	if err := l.kernel.Age(40 * time.Second); err != nil {
+	if err := l.plane.Age(40 * time.Second); err != nil {
 		t.Fatal(err)
 	}
 	l.want(false, "after silence", compile.FromPod, xdp.Frame(f, false))
@@ -231,13 +259,17 @@ func TestConnectionsWithKeepStayWhileTheySend(t *testing.T) {
 
 // TestConnectionsAreNotExtendedByErrors quotes a flow all the time, which sends nothing itself.
 func TestConnectionsAreNotExtendedByErrors(t *testing.T) {
+	everywhere(t, testConnectionsAreNotExtendedByErrors)
+}
+
+func testConnectionsAreNotExtendedByErrors(t *testing.T, newLab makeLab) {
 	l := newLab(t)
 	f := udpFlow(friend4, own4, 4000, 53)
 	l.render([]api.ContivRule{{Action: api.Permit}}, closed)
 	l.want(true, "the flow begins", compile.ToPod, xdp.Frame(f, false))
 	for range 3 {
 		l.want(true, "an error about its answer", compile.ToPod, errorAbout(f.Reverse(), 3))
-		if err := l.kernel.Age(12 * time.Second); err != nil {
+		if err := l.plane.Age(12 * time.Second); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -266,6 +298,10 @@ func TestConnectionTableKeepsBusyEntries(t *testing.T) {
 
 // TestConnectionTableDistinguishesProtocols has them meet in a table of two buckets.
 func TestConnectionTableDistinguishesProtocols(t *testing.T) {
+	everywhere(t, testConnectionTableDistinguishesProtocols)
+}
+
+func testConnectionTableDistinguishesProtocols(t *testing.T, newLab makeLab) {
 	l := newLab(t, func(o *labOptions) { o.kernel.Flows = 8 })
 	l.render(closed, []api.ContivRule{{Action: api.Permit}})
 	var all []api.Flow
@@ -286,6 +322,10 @@ func TestConnectionTableDistinguishesProtocols(t *testing.T) {
 // TestConnectionTableReusesEntryOfFlow sends first packets several times, of so many flows that
 // some are in their second bucket.
 func TestConnectionTableReusesEntryOfFlow(t *testing.T) {
+	everywhere(t, testConnectionTableReusesEntryOfFlow)
+}
+
+func testConnectionTableReusesEntryOfFlow(t *testing.T, newLab makeLab) {
 	const flows = 12
 	l := newLab(t, func(o *labOptions) { o.kernel.Flows = 16 })
 	l.render(closed, []api.ContivRule{{Action: api.Permit}})
@@ -301,7 +341,9 @@ func TestConnectionTableReusesEntryOfFlow(t *testing.T) {
 
 // TestConnectionIsNotItsOwnReply swaps lists: what was permitted to the pod is denied, and all that
 // it sends is permitted. The peer that began a flow may not continue as if the pod had begun it.
-func TestConnectionIsNotItsOwnReply(t *testing.T) {
+func TestConnectionIsNotItsOwnReply(t *testing.T) { everywhere(t, testConnectionIsNotItsOwnReply) }
+
+func testConnectionIsNotItsOwnReply(t *testing.T, newLab makeLab) {
 	for _, f := range []api.Flow{tcpFlow(friend4, own4, 4000, 80), tcpFlow(friend6, own6, 4000, 80)} {
 		l := newLab(t)
 		l.render([]api.ContivRule{permitTCP(api.Net{}, 80, compile.ToPod)}, closed)

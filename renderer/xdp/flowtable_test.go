@@ -24,7 +24,7 @@ func nthFlow(i int) api.Flow {
 
 // tableLab has a pod with permitted egress and denied ingress, and a connection table of the given
 // size.
-func tableLab(t *testing.T, places int) *lab {
+func tableLab(t *testing.T, newLab makeLab, places int) *lab {
 	t.Helper()
 	l := newLab(t, func(o *labOptions) { o.kernel.Flows = places })
 	l.render(closed, []api.ContivRule{{Action: api.Permit}})
@@ -52,12 +52,16 @@ func (l *lab) open(first, n int) {
 // TestConnectionTableNotFullEvictsFew: both buckets of a flow must be full of others.
 // SLUICE_LONG=1 has the table that nodes have.
 func TestConnectionTableNotFullEvictsFew(t *testing.T) {
+	everywhere(t, testConnectionTableNotFullEvictsFew)
+}
+
+func testConnectionTableNotFullEvictsFew(t *testing.T, newLab makeLab) {
 	tables := []struct{ flows, places, most int }{{256, 1024, 3}, {512, 1024, 12}}
 	if renderertest.Whole() {
 		tables = append(tables, struct{ flows, places, most int }{1 << 16, xdp.DefaultFlows, 40}, struct{ flows, places, most int }{1 << 17, xdp.DefaultFlows, 800})
 	}
 	for _, c := range tables {
-		l := tableLab(t, c.places)
+		l := tableLab(t, newLab, c.places)
 		l.open(0, c.flows)
 		forgotten := c.flows - l.answered(0, c.flows)
 		t.Logf("%d of %d flows are forgotten with %d places", forgotten, c.flows, c.places)
@@ -70,10 +74,14 @@ func TestConnectionTableNotFullEvictsFew(t *testing.T) {
 // TestConnectionTableKeepsAnsweredFlowsInFlood: what was never answered is forgotten first, and a
 // flow that went quiet before one that did not.
 func TestConnectionTableKeepsAnsweredFlowsInFlood(t *testing.T) {
+	everywhere(t, testConnectionTableKeepsAnsweredFlowsInFlood)
+}
+
+func testConnectionTableKeepsAnsweredFlowsInFlood(t *testing.T, newLab makeLab) {
 	// Both buckets of a flow of the flood can be one, and full of answered flows: in a table of
 	// 4096 places once in about 10 000 runs.
 	const known, flood, places = 100, 40000, 4096
-	l := tableLab(t, places)
+	l := tableLab(t, newLab, places)
 	l.open(0, known)
 	if got := l.answered(0, known); got != known {
 		t.Fatalf("%d of %d flows are answered at first", got, known)
@@ -90,13 +98,17 @@ func TestConnectionTableKeepsAnsweredFlowsInFlood(t *testing.T) {
 // TestConnectionTableReadsOneFlowDuringWrites has two processors write flows to a small table, and
 // a third query flows that do not exist, and an open one.
 func TestConnectionTableReadsOneFlowDuringWrites(t *testing.T) {
+	everywhere(t, testConnectionTableReadsOneFlowDuringWrites)
+}
+
+func testConnectionTableReadsOneFlowDuringWrites(t *testing.T, newLab makeLab) {
 	rounds := renderertest.Extent(400, 4000, 4000)
-	l := tableLab(t, 16)
+	l := tableLab(t, newLab, 16)
 	open := tcpFlow(own4, friend4, 999, 443)
 	l.want(true, "a flow", compile.FromPod, xdp.Frame(open, false))
 	l.want(true, "its answer", compile.ToPod, xdp.Frame(open, true))
 	probe := func(dir compile.Direction, frame []byte) bool {
-		ok, err := l.kernel.Probe(labID, dir, frame)
+		ok, err := l.plane.Probe(labID, dir, frame)
 		if err != nil {
 			t.Error(err)
 		}
@@ -131,7 +143,11 @@ func TestConnectionTableReadsOneFlowDuringWrites(t *testing.T) {
 
 // TestConnectionTableComparesWholeFlows has answers that differ from it in one thing.
 func TestConnectionTableComparesWholeFlows(t *testing.T) {
-	l := tableLab(t, 64)
+	everywhere(t, testConnectionTableComparesWholeFlows)
+}
+
+func testConnectionTableComparesWholeFlows(t *testing.T, newLab makeLab) {
+	l := tableLab(t, newLab, 64)
 	f := nthFlow(0)
 	l.want(true, "a flow", compile.FromPod, xdp.Frame(f, false))
 	for what, other := range map[string]api.Flow{
@@ -153,8 +169,12 @@ func TestConnectionTableComparesWholeFlows(t *testing.T) {
 // TestConnectionTableDistinguishesFlowsOfBucket queries flows that do not exist in a table of two
 // buckets, so that many are looked up in the bucket of an existing one.
 func TestConnectionTableDistinguishesFlowsOfBucket(t *testing.T) {
+	everywhere(t, testConnectionTableDistinguishesFlowsOfBucket)
+}
+
+func testConnectionTableDistinguishesFlowsOfBucket(t *testing.T, newLab makeLab) {
 	for _, f := range []api.Flow{tcpFlow(own4, friend4, 4000, 80), tcpFlow(own6, friend6, 4000, 80)} {
-		l := tableLab(t, 8)
+		l := tableLab(t, newLab, 8)
 		txn := l.r.NewTxn(false)
 		txn.Render(api.PodID{Namespace: "lab", Name: "other"}, renderer.PodConfig{
 			IPs: []netip.Addr{other4, other6}, Egress: renderer.NewRuleList([]api.ContivRule{{}}, nil), Ingress: renderer.NewRuleList([]api.ContivRule{{Action: api.Permit}, {}}, nil),
@@ -168,7 +188,7 @@ func TestConnectionTableDistinguishesFlowsOfBucket(t *testing.T) {
 		if ofOther.Src = other4; f.Src.Is6() {
 			ofOther.Src = other6
 		}
-		if ok, err := l.kernel.Probe(labID+1, compile.ToPod, answer(ofOther)); err != nil || ok {
+		if ok, err := l.plane.Probe(labID+1, compile.ToPod, answer(ofOther)); err != nil || ok {
 			t.Errorf("an answer to another pod: permitted is %v, %v", ok, err)
 		}
 		for n := range uint16(24) {

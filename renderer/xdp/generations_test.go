@@ -174,6 +174,10 @@ func TestGenerationUsesConnectionState(t *testing.T) {
 // TestCommitAppliesToEveryLaterPacket has packets of one flow run all the time on
 // other processors, which note what the list said to them, while the list changes.
 func TestCommitAppliesToEveryLaterPacket(t *testing.T) {
+	everywhere(t, testCommitAppliesToEveryLaterPacket)
+}
+
+func testCommitAppliesToEveryLaterPacket(t *testing.T, newLab makeLab) {
 	rounds := renderertest.Extent(40, 240, 240)
 	set := api.NewSetID("peers")
 	l := newLab(t)
@@ -189,7 +193,7 @@ func TestCommitAppliesToEveryLaterPacket(t *testing.T) {
 	}{{compile.FromPod, out}, {compile.ToPod, back}} {
 		others.Go(func() {
 			for !done.Load() {
-				if _, err := l.kernel.Probe(labID, c.dir, c.frame); err != nil {
+				if _, err := l.plane.Probe(labID, c.dir, c.frame); err != nil {
 					t.Error(err)
 					return
 				}

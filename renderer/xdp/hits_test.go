@@ -125,6 +125,10 @@ func TestRuleCountersOfCPUsLoseNothing(t *testing.T) {
 // TestRuleCountersFindEveryRunOfList by the program, in lists of few runs, of more, and in nodes:
 // at every port and address of a rule, beside it, and at both ends. A rule of its own counts each.
 func TestRuleCountersFindEveryRunOfList(t *testing.T) {
+	everywhere(t, testRuleCountersFindEveryRunOfList)
+}
+
+func testRuleCountersFindEveryRunOfList(t *testing.T, newLab makeLab) {
 	l := newLab(t)
 	for _, n := range []int{1, 2, 3, 4, 15, 16, 17} {
 		for _, end := range []uint16{1, 1000, 65535} {
@@ -185,7 +189,9 @@ func (l *lab) findsEach(what string, keys []uint16, rule func(uint16) api.Contiv
 	l.counts(fmt.Sprintf("%ss %v", what, keys), want)
 }
 
-func TestHitsAreThoseOfPolicyRules(t *testing.T) {
+func TestHitsAreThoseOfPolicyRules(t *testing.T) { everywhere(t, testHitsAreThoseOfPolicyRules) }
+
+func testHitsAreThoseOfPolicyRules(t *testing.T, newLab makeLab) {
 	l := newLab(t)
 	l.renderList(podWith(webList("web", 80, 443)))
 	l.packets(3, 80)

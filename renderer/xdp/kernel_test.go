@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/plugin"
+	"github.com/sluice-net/sluice/renderer/plugin/plugintest"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
@@ -30,14 +32,15 @@ func newKernel(t testing.TB, o xdp.KernelOptions) *xdp.Kernel {
 	return k
 }
 
-// sampled is a kernel that is queried about some flows only. What it permits is read from its
-// policy map; of every so many flows the kernel itself is asked about one, and must say the same.
+// sampled is a dataplane with a classifier that is queried about some flows only. What it permits
+// is read from its policy map; of every so many flows the classifier itself is asked about one,
+// and must say the same.
 type sampled struct {
-	*xdptest.Pooled
+	xdp.Dataplane
 	every, asked int
 }
 
-// askEvery is of how many flows one is; with SLUICE_LONG the kernel is asked about all.
+// askEvery is of how many flows one is; with SLUICE_LONG the classifier is asked about all.
 func askEvery() int {
 	return renderertest.Extent(23, 23, 1)
 }
@@ -51,9 +54,9 @@ func (s *sampled) Permits(id uint32, dir compile.Direction, f api.Flow) (bool, e
 	if s.asked++; s.asked%s.every != 0 {
 		return read, nil
 	}
-	ok, err := s.Kernel.Permits(id, dir, f)
+	ok, err := s.Dataplane.Permits(id, dir, f)
 	if err == nil && ok != read {
-		err = fmt.Errorf("endpoint %d, direction %d, flow %s: the kernel says %t, its memory %t", id, dir, f, ok, read)
+		err = fmt.Errorf("endpoint %d, direction %d, flow %s: the classifier says %t, its memory %t", id, dir, f, ok, read)
 	}
 	return ok, err
 }
@@ -75,6 +78,17 @@ func TestConformanceInKernel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return newSubject(t, &sampled{Pooled: k, every: askEvery()})
+		return newSubject(t, &sampled{Dataplane: k, every: askEvery()})
+	})
+}
+
+// TestConformanceInProgram runs the suite with the verdicts of an ordinary program.
+func TestConformanceInProgram(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: the suite runs in the heap")
+	}
+	renderertest.Run(t, func(t testing.TB) renderertest.Subject {
+		p := plugintest.New(t, plugin.MemoryOptions{Lines: 1 << 18, Slots: 1 << 12, Flows: 256, PodTunnels: true})
+		return newSubject(t, &sampled{Dataplane: p, every: askEvery()})
 	})
 }

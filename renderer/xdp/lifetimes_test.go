@@ -10,7 +10,9 @@ import (
 )
 
 // TestConnectionsExpire ages connections of a pod with permitted egress and denied ingress.
-func TestConnectionsExpire(t *testing.T) {
+func TestConnectionsExpire(t *testing.T) { everywhere(t, testConnectionsExpire) }
+
+func testConnectionsExpire(t *testing.T, newLab makeLab) {
 	const syn, fin = 0x02, 0x01
 	type step struct {
 		reply bool
@@ -73,12 +75,12 @@ func TestConnectionsExpire(t *testing.T) {
 						dir, b := frame(s)
 						l.want(true, c.name, dir, b)
 					}
-					if err := l.kernel.Age(age); err != nil {
+					if err := l.plane.Age(age); err != nil {
 						t.Fatal(err)
 					}
 					dir, b := frame(step{reply: true, flags: ack})
 					passes, took := l.send(dir, b), time.Since(began)
-					if err := l.kernel.Age(12 * time.Hour); err != nil { // the next case begins anew
+					if err := l.plane.Age(12 * time.Hour); err != nil { // the next case begins anew
 						t.Fatal(err)
 					}
 					if passes == !late {
@@ -94,7 +96,9 @@ func TestConnectionsExpire(t *testing.T) {
 	}
 }
 
-func TestFragmentPortsExpire(t *testing.T) {
+func TestFragmentPortsExpire(t *testing.T) { everywhere(t, testFragmentPortsExpire) }
+
+func testFragmentPortsExpire(t *testing.T, newLab makeLab) {
 	for _, late := range []bool{false, true} {
 		l := newLab(t)
 		l.render([]api.ContivRule{{Action: api.Permit, Src: api.AddrNet(friend4), Protocol: api.UDP, DstPort: api.Port(53)}}, nil)
@@ -104,7 +108,7 @@ func TestFragmentPortsExpire(t *testing.T) {
 		if late {
 			age = 32 * time.Second
 		}
-		if err := l.kernel.Age(age); err != nil {
+		if err := l.plane.Age(age); err != nil {
 			t.Fatal(err)
 		}
 		l.want(!late, "its later fragment after "+age.String(), compile.ToPod, fragment(whole, 3, 1, false, []byte("hello wo")))
@@ -114,6 +118,10 @@ func TestFragmentPortsExpire(t *testing.T) {
 // TestConnectionTableFullEvictsOldest checks that evicted flows are denied, and that new
 // flows pass.
 func TestConnectionTableFullEvictsOldest(t *testing.T) {
+	everywhere(t, testConnectionTableFullEvictsOldest)
+}
+
+func testConnectionTableFullEvictsOldest(t *testing.T, newLab makeLab) {
 	const room, flows = 256, 3000
 	l := newLab(t, func(o *labOptions) { o.kernel.Flows = room })
 	l.render(closed, []api.ContivRule{{Action: api.Permit}})

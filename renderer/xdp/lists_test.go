@@ -14,7 +14,9 @@ import (
 
 // TestListsDistinguishManyClasses has a pod with a port of its own for each of many addresses, more
 // than a page of rows, and one whose list names none of them.
-func TestListsDistinguishManyClasses(t *testing.T) {
+func TestListsDistinguishManyClasses(t *testing.T) { everywhere(t, testListsDistinguishManyClasses) }
+
+func testListsDistinguishManyClasses(t *testing.T, newLab makeLab) {
 	const classes = 200
 	l := newLab(t)
 	var toPod, fromPod []api.ContivRule
@@ -55,7 +57,7 @@ func TestListsDistinguishManyClasses(t *testing.T) {
 			}
 		}
 		for _, port := range []uint16{80, uint16(1000 + i)} {
-			if ok, err := l.kernel.Probe(labID+1, compile.ToPod, xdp.Frame(tcpFlow(address(i, false), other4, 1, port), false)); err != nil || ok {
+			if ok, err := l.plane.Probe(labID+1, compile.ToPod, xdp.Frame(tcpFlow(address(i, false), other4, 1, port), false)); err != nil || ok {
 				t.Errorf("%s to port %d of a pod that does not know it: permitted is %v, %v", address(i, false), port, ok, err)
 			}
 		}
@@ -63,7 +65,9 @@ func TestListsDistinguishManyClasses(t *testing.T) {
 }
 
 // TestListsCompareWholeAddresses checks that one different bit is another address.
-func TestListsCompareWholeAddresses(t *testing.T) {
+func TestListsCompareWholeAddresses(t *testing.T) { everywhere(t, testListsCompareWholeAddresses) }
+
+func testListsCompareWholeAddresses(t *testing.T, newLab makeLab) {
 	l := newLab(t)
 	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod), permitTCP(api.AddrNet(friend6), 80, compile.ToPod)}, nil)
 	for _, c := range []struct{ friend, own netip.Addr }{{friend4, own4}, {friend6, own6}} {
@@ -78,7 +82,9 @@ func TestListsCompareWholeAddresses(t *testing.T) {
 }
 
 // TestListsCompareSourcePorts in lists of both directions, and in one of them alone.
-func TestListsCompareSourcePorts(t *testing.T) {
+func TestListsCompareSourcePorts(t *testing.T) { everywhere(t, testListsCompareSourcePorts) }
+
+func testListsCompareSourcePorts(t *testing.T, newLab makeLab) {
 	by := []api.ContivRule{{Action: api.Permit, Protocol: api.TCP, SrcPort: api.PortRange{First: 5000, Last: 5009}, DstPort: api.Port(80)}}
 	for _, c := range []struct{ toPod, fromPod []api.ContivRule }{{by, nil}, {nil, by}, {by, closed}, {closed, by}, {by, by}} {
 		l := newLab(t)

@@ -21,7 +21,9 @@ import (
 
 // TestSwapsUnderLoad changes lists and sets all the time, while packets are judged that all
 // policies permit, or that all deny.
-func TestSwapsUnderLoad(t *testing.T) {
+func TestSwapsUnderLoad(t *testing.T) { everywhere(t, testSwapsUnderLoad) }
+
+func testSwapsUnderLoad(t *testing.T, newLab makeLab) {
 	l := newLab(t)
 	set := api.NewSetID("load")
 	web := func(ports ...uint16) (out []api.ContivRule) {
@@ -92,7 +94,7 @@ func judge(t *testing.T, l *lab) (stop func(), judged, wrong *atomic.Int64) {
 					return
 				default:
 				}
-				got, err := l.kernel.Probe(labID, compile.ToPod, c.frame)
+				got, err := l.plane.Probe(labID, compile.ToPod, c.frame)
 				if err != nil {
 					t.Error(err)
 					return

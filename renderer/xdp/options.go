@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/netip"
@@ -23,12 +24,16 @@ var ErrTooLarge = loader.ErrTooLarge
 // Options of a Renderer.
 type Options struct {
 	Log       *slog.Logger // nil discards
+	Name      string       // of the renderer; empty: xdp
 	Dataplane Dataplane    // owned by the caller of New, who closes it
 
 	// Interfaces returns the IDs of the interfaces that connect a pod: for the kernel, the indexes
 	// of the node's ends of veth pairs. None means that the pod is not connected yet. Every Commit
 	// calls it for every pod, from its own goroutine.
 	Interfaces func(pod api.PodID, ips []netip.Addr) []uint32
+	// Begin is called at the beginning of each Commit, before Interfaces. Its error ends the
+	// Commit, whose changes are kept for the next one. It may be nil.
+	Begin func(ctx context.Context) error
 	// Enforced is called after a successful Commit, with all pods, and with the interfaces at which
 	// their policy is enforced. Release is called before the renderer detaches from an interface;
 	// if it returns an error the interface stays attached with its policy, and the Commit fails.

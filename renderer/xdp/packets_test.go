@@ -5,19 +5,40 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/plugin"
+	"github.com/sluice-net/sluice/renderer/plugin/plugintest"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// lab is one pod in the kernel, whose packets are crafted.
+// lab is one pod, whose packets are crafted.
 type lab struct {
 	t      *testing.T
-	kernel *xdp.Kernel
+	plane  classifier
+	kernel *xdp.Kernel // the plane, if it is in the kernel
 	r      *xdp.Renderer
 	rig    *labOptions
+}
+
+// classifier is a dataplane that judges crafted packets: the kernel, or an ordinary program.
+type classifier interface {
+	xdp.Dataplane
+	Probe(id uint32, dir compile.Direction, frame []byte) (bool, error)
+	Age(d time.Duration) error
+	FlowCount() (int, error)
+}
+
+// makeLab is newLab, or newProgramLab.
+type makeLab func(t *testing.T, change ...func(*labOptions)) *lab
+
+// everywhere runs a test in the kernel, and with the same classifier as an ordinary program.
+func everywhere(t *testing.T, test func(t *testing.T, newLab makeLab)) {
+	t.Run("kernel", func(t *testing.T) { test(t, newLab) })
+	t.Run("program", func(t *testing.T) { test(t, newProgramLab) })
 }
 
 type labOptions struct {
@@ -39,17 +60,37 @@ const labID = 7
 
 func newLab(t *testing.T, change ...func(*labOptions)) *lab {
 	t.Helper()
+	o := labOptionsOf(change)
+	k := newKernel(t, o.kernel)
+	l := labOver(t, k, o)
+	l.kernel = k
+	return l
+}
+
+func newProgramLab(t *testing.T, change ...func(*labOptions)) *lab {
+	t.Helper()
+	o := labOptionsOf(change)
+	return labOver(t, plugintest.New(t, plugin.MemoryOptions{
+		AnySource: o.kernel.AnySource, Lines: 1 << 18, Slots: 1 << 12, Flows: o.kernel.Flows, FlowCacheThreshold: o.kernel.FlowCacheThreshold,
+	}), o)
+}
+
+func labOptionsOf(change []func(*labOptions)) *labOptions {
 	o := &labOptions{kernel: xdp.KernelOptions{Mode: xdp.ModeNone, Flows: 256}}
 	for _, c := range change {
 		c(o)
 	}
-	k := newKernel(t, o.kernel)
+	return o
+}
+
+func labOver(t *testing.T, plane classifier, o *labOptions) *lab {
+	t.Helper()
 	t.Cleanup(func() {
-		if err := k.Close(); err != nil {
+		if err := plane.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	o.options.Dataplane = k
+	o.options.Dataplane = plane
 	if o.options.Interfaces == nil {
 		o.options.Interfaces = func(pod api.PodID, _ []netip.Addr) []uint32 {
 			if pod == labPod {
@@ -67,7 +108,7 @@ func newLab(t *testing.T, change ...func(*labOptions)) *lab {
 			t.Error(err)
 		}
 	})
-	return &lab{t: t, kernel: k, r: r, rig: o}
+	return &lab{t: t, plane: plane, r: r, rig: o}
 }
 
 // render gives the pod rules for traffic to it and from it; nil: no list.
@@ -88,7 +129,7 @@ func (l *lab) render(toPod, fromPod []api.ContivRule) {
 
 func (l *lab) send(dir compile.Direction, frame []byte) bool {
 	l.t.Helper()
-	ok, err := l.kernel.Probe(labID, dir, frame)
+	ok, err := l.plane.Probe(labID, dir, frame)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -136,7 +177,9 @@ const (
 
 var closed = []api.ContivRule{}
 
-func TestPacketIPOptionsAreNoPorts(t *testing.T) {
+func TestPacketIPOptionsAreNoPorts(t *testing.T) { everywhere(t, testPacketIPOptionsAreNoPorts) }
+
+func testPacketIPOptionsAreNoPorts(t *testing.T, newLab makeLab) {
 	l := newLab(t)
 	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}, nil)
 	l.want(true, "port 80", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false))
@@ -172,7 +215,9 @@ func fragment(frame []byte, id uint16, offset int, more bool, payload []byte) []
 	return out
 }
 
-func TestFragmentsForgedDoNotPass(t *testing.T) {
+func TestFragmentsForgedDoNotPass(t *testing.T) { everywhere(t, testFragmentsForgedDoNotPass) }
+
+func testFragmentsForgedDoNotPass(t *testing.T, newLab makeLab) {
 	l := newLab(t)
 	l.render([]api.ContivRule{{Action: api.Permit, Src: api.AddrNet(friend4), Protocol: api.UDP, DstPort: api.Port(53)}}, nil)
 	allowed := xdp.Frame(udpFlow(friend4, own4, 4000, 53), false)
@@ -188,7 +233,9 @@ func TestFragmentsForgedDoNotPass(t *testing.T) {
 }
 
 // TestFragmentsOfLongPacketPass whose first one has all that most packets are known by.
-func TestFragmentsOfLongPacketPass(t *testing.T) {
+func TestFragmentsOfLongPacketPass(t *testing.T) { everywhere(t, testFragmentsOfLongPacketPass) }
+
+func testFragmentsOfLongPacketPass(t *testing.T, newLab makeLab) {
 	l := newLab(t)
 	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}, nil)
 	frame := xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false)
@@ -199,6 +246,10 @@ func TestFragmentsOfLongPacketPass(t *testing.T) {
 // TestFragmentsOfOtherDirectionDoNotMatch lets the pod send a fragment with the
 // identification of a packet that it received.
 func TestFragmentsOfOtherDirectionDoNotMatch(t *testing.T) {
+	everywhere(t, testFragmentsOfOtherDirectionDoNotMatch)
+}
+
+func testFragmentsOfOtherDirectionDoNotMatch(t *testing.T, newLab makeLab) {
 	l := newLab(t)
 	udp := func(port uint16) []api.ContivRule {
 		return []api.ContivRule{{Action: api.Permit, Protocol: api.UDP, DstPort: api.Port(port)}}
@@ -211,6 +262,10 @@ func TestFragmentsOfOtherDirectionDoNotMatch(t *testing.T) {
 }
 
 func TestFragmentsPermittedOnAllPortsPass(t *testing.T) {
+	everywhere(t, testFragmentsPermittedOnAllPortsPass)
+}
+
+func testFragmentsPermittedOnAllPortsPass(t *testing.T, newLab makeLab) {
 	l := newLab(t)
 	l.render([]api.ContivRule{{Action: api.Permit, Src: api.AddrNet(friend4)}}, nil)
 	l.want(true, "a later fragment", compile.ToPod, fragment(xdp.Frame(udpFlow(friend4, own4, 1, 2), false), 9, 5, true, nil))
@@ -220,6 +275,10 @@ func TestFragmentsPermittedOnAllPortsPass(t *testing.T) {
 }
 
 func TestPacketHeadersTooShortDoNotPass(t *testing.T) {
+	everywhere(t, testPacketHeadersTooShortDoNotPass)
+}
+
+func testPacketHeadersTooShortDoNotPass(t *testing.T, newLab makeLab) {
 	l := newLab(t)
 	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod), permitTCP(api.AddrNet(friend6), 80, compile.ToPod)}, nil)
 	frame := func() []byte { return xdp.Frame(tcpFlow(friend4, own4, 4000, 80), false) }
@@ -266,6 +325,10 @@ func extended(frame []byte, types ...byte) []byte {
 }
 
 func TestPacketExtensionHeadersAreParsed(t *testing.T) {
+	everywhere(t, testPacketExtensionHeadersAreParsed)
+}
+
+func testPacketExtensionHeadersAreParsed(t *testing.T, newLab makeLab) {
 	l := newLab(t)
 	l.render([]api.ContivRule{permitTCP(api.AddrNet(friend6), 80, compile.ToPod)}, nil)
 	allowed, denied := tcpFlow(friend6, own6, 4000, 80), tcpFlow(friend6, own6, 4000, 22)
@@ -304,7 +367,9 @@ func TestPacketVLANTagsAreParsed(t *testing.T) {
 	l.want(false, "three tags", compile.ToPod, tagged(allowed, 3))
 }
 
-func TestSourceAddressMustBeOfPod(t *testing.T) {
+func TestSourceAddressMustBeOfPod(t *testing.T) { everywhere(t, testSourceAddressMustBeOfPod) }
+
+func testSourceAddressMustBeOfPod(t *testing.T, newLab makeLab) {
 	for name, rules := range map[string][]api.ContivRule{"without a list": nil, "with a list": {{Action: api.Permit}}} {
 		l := newLab(t)
 		l.render(nil, rules)
@@ -319,7 +384,9 @@ func TestSourceAddressMustBeOfPod(t *testing.T) {
 }
 
 // TestSourceAddressMayBeAnyOfPod and from no others, also to themselves, with any lists.
-func TestSourceAddressMayBeAnyOfPod(t *testing.T) {
+func TestSourceAddressMayBeAnyOfPod(t *testing.T) { everywhere(t, testSourceAddressMayBeAnyOfPod) }
+
+func testSourceAddressMayBeAnyOfPod(t *testing.T, newLab makeLab) {
 	four := []string{"10.0.0.1", "10.0.0.4", "10.0.1.4"}
 	six := []string{"fd00::1", "fd00::4", "fd00::1:4", "fd00::1:0:0:4", "fd01::4", "fd02::7"}
 	for name, rules := range map[string][]api.ContivRule{"without a list": nil, "with a list": {{Action: api.Permit}}, "closed": closed} {
@@ -358,7 +425,9 @@ func TestSourceAddressMayBeAnyOfPod(t *testing.T) {
 	}
 }
 
-func TestInterfaceUnknownIsBlocked(t *testing.T) {
+func TestInterfaceUnknownIsBlocked(t *testing.T) { everywhere(t, testInterfaceUnknownIsBlocked) }
+
+func testInterfaceUnknownIsBlocked(t *testing.T, newLab makeLab) {
 	l := newLab(t, func(*labOptions) {})
 	l.want(false, "a packet to it", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 1, 2), false))
 }

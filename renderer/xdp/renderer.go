@@ -55,6 +55,9 @@ func New(o Options) (*Renderer, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Name == "" {
+		o.Name = "xdp"
+	}
 	if o.MaxLines == 0 {
 		o.MaxLines = DefaultMaxLines
 	}
@@ -82,8 +85,8 @@ func New(o Options) (*Renderer, error) {
 	return r, nil
 }
 
-// Name returns "xdp".
-func (r *Renderer) Name() string { return "xdp" }
+// Name returns the name of Options, which is "xdp" by default.
+func (r *Renderer) Name() string { return r.options.Name }
 
 // Close stops the goroutines and timers of the renderer. What it installed stays in force.
 func (r *Renderer) Close() error {
@@ -139,6 +142,11 @@ func deferred(r *Renderer, now time.Time) error {
 func (r *Renderer) commit(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if r.options.Begin != nil {
+		if err := r.options.Begin(ctx); err != nil {
+			return err
+		}
 	}
 	r.policy.release()
 	r.closed.reconsider(r.policy.image)
@@ -342,7 +350,7 @@ func (r *Renderer) setDigest(m StateDigest) error {
 // publish makes the outcome of a Commit visible to readers, and returns its error with context.
 func (r *Renderer) publish(err error) error {
 	if err != nil {
-		err = fmt.Errorf("install in the kernel: %w", err)
+		err = fmt.Errorf("install in the dataplane: %w", err)
 	}
 	r.view.Store(&view{err: err, pending: r.pending, unenforced: r.refused, lines: r.policy.image.Use().Lines, drift: maps.Clone(r.audits.drift), foreign: r.audits.foreign, endpoints: r.acked})
 	return err

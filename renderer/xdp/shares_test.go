@@ -142,7 +142,7 @@ func TestSharesProtectFlowsFromEndpointsOverShare(t *testing.T) {
 
 // TestSharesOfOnlyPodAreWholeTable, and a part of it as soon as there is another one.
 func TestSharesOfOnlyPodAreWholeTable(t *testing.T) {
-	l := tableLab(t, 1024)
+	l := tableLab(t, newLab, 1024)
 	if got := l.kernel.FlowShare(); got != 1024 {
 		t.Errorf("the share of one pod is %d places of 1024", got)
 	}

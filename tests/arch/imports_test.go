@@ -54,7 +54,8 @@ var mayImport = []struct {
 	{"renderer/xdp/internal/loader", []string{"api/...", "renderer", "renderer/xdp/bpf"}},
 	{"renderer/xdp/internal/attach", []string{"renderer/xdp/bpf", "renderer/xdp/internal/loader", "renderer/xdp/internal/pins"}},
 	{"renderer/xdp/internal/policymap", []string{"renderer/xdp/bpf", "renderer/xdp/compile", "renderer/xdp/internal/..."}},
-	{"renderer/xdp/...", []string{"api/...", "renderer", "renderer/cache", "renderer/internal/...", "renderer/xdp/...", "endpoints/gate"}}, // one renderer in several packages
+	{"renderer/xdp/...", []string{"api/...", "renderer", "renderer/cache", "renderer/internal/...", "renderer/xdp/...", "endpoints/gate"}},                      // one renderer in several packages
+	{"renderer/plugin/...", []string{"api/...", "renderer", "renderer/vpp", "renderer/plugin/...", "renderer/xdp", "renderer/xdp/bpf", "renderer/xdp/compile"}}, // the same classifier in VPP
 	{"renderer/secgroup/internal/permits", []string{"api/...", "renderer", "renderer/internal/..."}},
 	{"renderer/secgroup/neutron", []string{"api/...", "renderer/secgroup"}},
 	{"renderer/secgroup", []string{"api/...", "renderer", "renderer/internal/...", "renderer/secgroup/internal/permits"}}, // one renderer in several packages
@@ -95,7 +96,7 @@ var onlyIn = []struct {
 }{
 	{"k8s.io/client-go", []string{"plugins/ksr/kube", "tests/kube/..."}},
 	{"go.etcd.io/", []string{"plugins/kvstore", "internal/kvstore/embedded", "tests/etcd"}},
-	{"go.fd.io/govpp", []string{"internal/cni/vppport", "renderer/vpp", "renderer/acl", "renderer/acl/internal/counters", "renderer/acl/internal/mirror", "renderer/session", "internal/vswitch/...", "tests/kube", "tests/harness/backends", "tests/vpp/..."}},
+	{"go.fd.io/govpp", []string{"internal/cni/vppport", "renderer/vpp", "renderer/acl", "renderer/acl/internal/counters", "renderer/acl/internal/mirror", "renderer/session", "renderer/plugin/...", "internal/vswitch/...", "tests/kube", "tests/harness/backends", "tests/vpp/..."}},
 	{"github.com/gophercloud", []string{"renderer/secgroup/neutron", "tests/neutron"}},
 	{"github.com/cilium/ebpf", []string{"renderer/xdp/...", "endpoints/gate", "tests/bench/..."}},
 	{"github.com/vishvananda/netlink", []string{"renderer/xdp/...", "endpoints/...", "internal/cni", "internal/vswitch", "tests/..."}},

@@ -38,6 +38,7 @@ var units = map[string]string{
 	"plugins/policy/internal/processor":    "Semantics Workload",
 	"renderer/acl":                         "Conformance Deferral ExemptTraffic ForeignACLs GlobalTable Grace Idle NATOrder PauseBudget PodInterface RealVPP Segments SessionTable",
 	"renderer/ligato":                      "Conformance ExemptTraffic PodInterface",
+	"renderer/plugin":                      "Layout Program",
 	"renderer/session":                     "Conformance Namespace Tags",
 	"renderer/xdp":                         "Conformance Connection ConnectionTable Filters Fragment Generation Interface Lists Origin OverflowTable Packet RecentFlows Services Settings Shares SourceAddress TunnelPorts Uplinks",
 	"renderer/xdp/bpf":                     "Layout",

@@ -19,3 +19,16 @@ func TestVPPScenarios(t *testing.T) {
 		})
 	}
 }
+
+// TestVPPPluginScenarios runs every file over real VPPs with Sluice's plugin.
+func TestVPPPluginScenarios(t *testing.T) {
+	name, config := vpptest.Plugin(t)
+	vpps := backends.NewPluginVPPs(vpptest.Binary(t), name, config, t.TempDir())
+	defer vpps.Close()
+	for _, file := range files(t) {
+		name := strings.TrimSuffix(file, ".txt")
+		t.Run(name, func(t *testing.T) {
+			play(t, name, file, vpps.PluginKind(), 2000)
+		})
+	}
+}

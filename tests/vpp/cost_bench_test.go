@@ -81,8 +81,8 @@ func (v *onVPP) flood(b *testing.B, rounds int) {
 // A line of "show runtime": name, state, calls, vectors, suspends, clocks for each vector.
 var runtimeLine = regexp.MustCompile(`(?m)^(\S+)\s+(?:active|polling|any wait|event wait|interrupt wait|time wait|done)\s+\d+\s+(\d+)\s+\d+\s+(\S+)`)
 
-// clocks returns what the nodes of the acl plugin took for each packet, and what all nodes did that
-// had packets.
+// clocks returns what the nodes of the acl plugin, or of Sluice's, took for each packet, and what
+// all nodes did that had packets.
 func (v *onVPP) clocks(b *testing.B) (out [2]float64) {
 	b.Helper()
 	text := v.CLI("show runtime")
@@ -93,7 +93,7 @@ func (v *onVPP) clocks(b *testing.B) (out [2]float64) {
 			continue
 		}
 		out[1] += clocks
-		if strings.HasPrefix(m[1], "acl-plugin-in-") || strings.HasPrefix(m[1], "acl-plugin-out-") {
+		if strings.HasPrefix(m[1], "acl-plugin-in-") || strings.HasPrefix(m[1], "acl-plugin-out-") || strings.HasPrefix(m[1], "sluice-") {
 			out[0] += clocks
 		}
 	}

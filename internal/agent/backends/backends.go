@@ -33,6 +33,7 @@ func New(d Deps) (out []node.Backend, err error) {
 			return newHostStack(d)
 		}},
 		{func(c config.Config) bool { return c.Enforce.Has(config.RendererXDP) }, newKernel},
+		{func(c config.Config) bool { return c.Enforce.Has(config.RendererPlugin) }, newVPPPlugin},
 		{config.Config.OnNeutron, newSecgroups},
 	} {
 		if !m.wanted(d.Config) {
@@ -47,7 +48,9 @@ func New(d Deps) (out []node.Backend, err error) {
 	return out, nil
 }
 
-// acls reports whether ACLs are installed: they are unless the kernel or Neutron alone enforces.
+// acls reports whether ACLs are installed: they are unless the kernel, the plugin of VPP or Neutron
+// alone enforces.
 func acls(c config.Config) bool {
-	return !c.OnNeutron() && (!c.Enforce.Has(config.RendererXDP) || c.Enforce.Has(config.RendererACL))
+	others := c.Enforce.Has(config.RendererXDP) || c.Enforce.Has(config.RendererPlugin)
+	return !c.OnNeutron() && (!others || c.Enforce.Has(config.RendererACL))
 }

@@ -58,7 +58,7 @@ func commonFlags(f *pflag.FlagSet) {
 // RunFlags are the flags of run, and of check.
 func RunFlags(f *pflag.FlagSet) {
 	commonFlags(f)
-	renderersFlag(f, "dataplanes that enforce: acl (VPP, or a vpp-agent), session with acl (applications on VPP's host stack), xdp (the kernel, at pods' veth pairs)")
+	renderersFlag(f, "dataplanes that enforce: acl (VPP, or a vpp-agent), session with acl (applications on VPP's host stack), vpp-plugin (a VPP with Sluice's plugin), xdp (the kernel, at pods' veth pairs)")
 	storeFlags(f)
 	vppFlags(f)
 	ligatoFlags(f)
@@ -129,12 +129,14 @@ func (c Config) Reflected() bool { return !c.Embedded() }
 func (c Config) Elected() bool { return c.Enforce.Has(RendererSecgroup) }
 
 // TalksToVPP reports whether a renderer programs VPP by its binary API.
-func (c Config) TalksToVPP() bool { return c.Enforce.Has(RendererACL) && !c.Ligato.Wanted() }
+func (c Config) TalksToVPP() bool {
+	return c.Enforce.Has(RendererPlugin) || c.Enforce.Has(RendererACL) && !c.Ligato.Wanted()
+}
 
-// KeepsRules reports whether VPP is the only dataplane. The agent reads the rules that VPP already
-// enforces before it uses the saved state.
+// KeepsRules reports whether ACLs of VPP are the only dataplane. The agent reads the rules that VPP
+// already enforces before it uses the saved state.
 func (c Config) KeepsRules() bool {
-	return c.VPP.Socket != "" && !c.Ligato.Wanted() && !c.Enforce.Has(RendererXDP)
+	return c.VPP.Socket != "" && !c.Ligato.Wanted() && !c.Enforce.Has(RendererXDP) && !c.Enforce.Has(RendererPlugin)
 }
 
 // ACL returns the options of the ACL renderer that settings determine.
@@ -157,6 +159,9 @@ func (c Config) Idle(given []string) (out []Idle) {
 	for _, name := range given {
 		kind, _, _ := strings.Cut(name, "-")
 		switch {
+		case slices.Contains(ofPlugin, name) && c.Enforce.Has(RendererPlugin):
+		case name == "vpp-plugin-memory" && !c.Enforce.Has(RendererPlugin):
+			out = append(out, Idle{name, "--renderers has no vpp-plugin"})
 		case (kind == "xdp" || slices.Contains(ofKernel, name)) && !c.Enforce.Has(RendererXDP):
 			out = append(out, Idle{name, "--renderers has no xdp"})
 		case c.CNI.idle(name, c.Enforce.Has(RendererXDP)):
@@ -175,6 +180,9 @@ func (c Config) Idle(given []string) (out []Idle) {
 // ofKernel are the settings of the kernel dataplane whose names do not begin with xdp.
 var ofKernel = []string{"policy-memory", "take-over", "new-interfaces", "pod-interfaces", "cni-results", "endpoints-file", "non-ip", "pod-tunnels", "pod-tunnel-ports"}
 
+// ofPlugin are settings of the kernel dataplane that the plugin of VPP has, too.
+var ofPlugin = []string{"policy-memory", "pod-tunnels", "pod-tunnel-ports", "xdp-any-source", "xdp-learn"}
+
 // Enforcers returns log attributes that describe the dataplanes.
 func (c Config) Enforcers() (out []any) {
 	out = []any{"renderers", c.Enforce.Renderers}
@@ -184,6 +192,9 @@ func (c Config) Enforcers() (out []any) {
 		out = append(out, "target", c.Ligato.Target)
 	default:
 		out = append(out, "target", c.Ligato.Target, "vpp", c.VPP.Socket)
+	}
+	if c.Enforce.Has(RendererPlugin) {
+		out = append(out, "plugin_memory", c.VPP.PluginMemory)
 	}
 	if c.Enforce.Has(RendererXDP) {
 		out = append(out, "xdp_mode", c.Kernel.Mode)

@@ -215,7 +215,12 @@ func TestCheckOfRenderers(t *testing.T) {
 		{Config{Enforce: Enforce{Renderers: []string{"xdp"}}, Kernel: Kernel{Mode: "auto"}, Link: Link{Tunnels: "yes"}}, `--pod-tunnels "yes": want drop or allow`},
 		{Config{Enforce: Enforce{Renderers: []string{"xdp"}}, Kernel: Kernel{Mode: "auto"}, Link: Link{TunnelPorts: []int{4789, 65536}}}, "--pod-tunnel-ports 65536: want 1 to 65535"},
 		{Config{Enforce: Enforce{Renderers: []string{"xdp"}}, Kernel: Kernel{Mode: "auto"}, Link: Link{TunnelPorts: []int{1, 2, 3, 4, 5, 6, 7, 8, 9}}}, "9 ports, want 8 at most"},
-		{Config{Enforce: Enforce{Renderers: []string{"acl", "ebpf"}}, Kernel: Kernel{Mode: "auto"}}, "want acl, session or xdp"},
+		{Config{Enforce: Enforce{Renderers: []string{"acl", "ebpf"}}, Kernel: Kernel{Mode: "auto"}}, "want acl, session, vpp-plugin or xdp"},
+		{Config{Enforce: Enforce{Renderers: []string{"vpp-plugin"}}, Kernel: Kernel{Mode: "auto"}}, ""},
+		{Config{Enforce: Enforce{Renderers: []string{"acl", "vpp-plugin"}}, Kernel: Kernel{Mode: "auto"}}, ""},
+		{Config{Enforce: Enforce{Renderers: []string{"vpp-plugin"}}}, "vpp-plugin needs a VPP"},
+		{Config{Enforce: Enforce{Renderers: []string{"vpp-plugin", "xdp"}}, Kernel: Kernel{Mode: "auto"}}, "leave out vpp-plugin or xdp"},
+		{Config{Enforce: Enforce{Renderers: []string{"vpp-plugin"}}, Kernel: Kernel{Mode: "auto"}, Ligato: Ligato{Target: "ligato"}}, "vpp-plugin needs the binary API"},
 		{Config{Enforce: Enforce{Renderers: []string{"acl", "session"}}, Ligato: Ligato{Target: "ligato"}}, "needs the binary API"},
 	} {
 		err := tc.config.checkBackends()
@@ -234,6 +239,8 @@ func TestCheckReportsSettingsWithoutEffect(t *testing.T) {
 		"policy-memory":         {"--policy-memory", "64"},
 		"ligato-label":          {"--ligato-label", "x", "--state-file", "/tmp/state"},
 		"acl-memory vpp-socket": {"--renderers", "xdp", "--xdp-flows", "64", "--acl-memory", "64", "--vpp-socket", "/run/vpp.sock"},
+		"vpp-plugin-memory":     {"--vpp-plugin-memory", "/run/m"},
+		"xdp-flows":             {"--renderers", "vpp-plugin", "--xdp-flows", "64", "--policy-memory", "64", "--vpp-plugin-memory", "/run/m"},
 		"vpp-stats-socket":      {"--acl-target", "ligato", "--ligato-label", "x", "--vpp-stats-socket", "/run/stats.sock"},
 	} {
 		flags := flagsOf(t, args...)
@@ -267,6 +274,7 @@ func TestLogNamesDataplanesAndNode(t *testing.T) {
 		"[renderers [xdp] xdp_mode clsact]":                                      {"--renderers", "xdp", "--xdp-mode", "clsact"},
 		"[renderers [acl xdp] target govpp vpp /run/vpp/api.sock xdp_mode auto]": {"--renderers", "acl,xdp"},
 		"[renderers [acl session] target govpp vpp /run/vpp/api.sock]":           {"--renderers", "acl,session"},
+		"[renderers [vpp-plugin] plugin_memory /run/m]":                          {"--renderers", "vpp-plugin", "--vpp-plugin-memory", "/run/m"},
 	} {
 		cfg, err := Load(flagsOf(t, args...), nil)
 		if got := fmt.Sprint(cfg.Enforcers()); err != nil || got != want {

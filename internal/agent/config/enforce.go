@@ -24,6 +24,7 @@ const (
 	RendererACL     = "acl"
 	RendererSession = "session"
 	RendererXDP     = "xdp"
+	RendererPlugin  = "vpp-plugin"
 )
 
 // Words of --exempt-traffic.
@@ -51,12 +52,12 @@ func (e Enforce) Keeps() bool { return e.Established == acl.Keep.String() }
 // check validates the renderers. Session rules cover only applications on VPP's host stack, so they
 // need ACLs beside them.
 func (e Enforce) check(dev, ligato bool) error {
-	known := "acl, session or xdp"
+	known := "acl, session, vpp-plugin or xdp"
 	if dev {
 		known = "acl or session"
 	}
 	for _, name := range e.Renderers {
-		if name != RendererACL && name != RendererSession && name != RendererXDP {
+		if !slices.Contains([]string{RendererACL, RendererSession, RendererXDP, RendererPlugin}, name) {
 			return fmt.Errorf("--renderers %q: want %s", name, known)
 		}
 	}
@@ -65,6 +66,12 @@ func (e Enforce) check(dev, ligato bool) error {
 		return fmt.Errorf("--renderers %q: acl is missing; session rules do not cover pods behind interfaces", e.Renderers)
 	case e.Has(RendererSession) && ligato:
 		return fmt.Errorf("--renderers %q: session needs the binary API of VPP, and --acl-target ligato uses none", e.Renderers)
+	case e.Has(RendererPlugin) && dev:
+		return fmt.Errorf("--renderers %q: vpp-plugin needs a VPP, and the dataplane of dev is embedded; use sluice-agent run", e.Renderers)
+	case e.Has(RendererPlugin) && e.Has(RendererXDP):
+		return fmt.Errorf("--renderers %q: a pod is connected to VPP or to the kernel; leave out vpp-plugin or xdp", e.Renderers)
+	case e.Has(RendererPlugin) && ligato:
+		return fmt.Errorf("--renderers %q: vpp-plugin needs the binary API of VPP, and --acl-target ligato uses none", e.Renderers)
 	case e.Has(RendererXDP) && dev:
 		return fmt.Errorf("--renderers %q: xdp needs pods' veth pairs, and dev has none; use sluice-agent run", e.Renderers)
 	}

@@ -35,6 +35,7 @@ type VPP struct {
 	PauseBudget  string        `koanf:"vpp-pause-budget"`
 	Services     []string      `koanf:"service-cidr"`
 	Traces       []string      `koanf:"vpp-traces"`
+	PluginMemory string        `koanf:"vpp-plugin-memory"`
 }
 
 // vswitchFlags adds the flags of every vswitch, the embedded one included.
@@ -56,6 +57,7 @@ func vppFlags(f *pflag.FlagSet) {
 	f.String("vpp-pause-budget", "1%", "share of time that rule changes may pause VPP's workers; changes that only permit more traffic wait for it, at most 2 s; 100%: no change waits")
 	f.StringSlice("service-cidr", nil, "CIDRs of services that VPP translates to pod addresses (CNAT, nat44); policy for packets to them applies after translation; none: VPP translates no services")
 	f.StringSlice("vpp-traces", nil, "input nodes of VPP, such as memif-input, of which sluicectl watch verdicts traces packets, 20 of each node and worker in a second; none: verdicts have no addresses and ports")
+	f.String("vpp-plugin-memory", "/run/sluice/vpp-plugin", "directory of the memory that --renderers vpp-plugin shares with Sluice's plugin in VPP; both must see it by this path")
 	f.Duration("udp-idle-timeout", 2*time.Minute, "idle timeout of VPP's UDP sessions; 0: keep VPP's setting, 10 minutes by default")
 	f.Uint32("session-table", 0, "most ACL sessions in VPP, for all pods together; once an interface has ACLs, the size of the existing table is the limit; 0: keep VPP's setting, 500000 by default")
 }

@@ -9,6 +9,8 @@
 //
 // # Invariants
 //
+//   - The headers of src are the only source of the classifier: also of that in ordinary programs,
+//     for which src/program.h takes the place of src/kernel.h.
 //   - src/kernel.h declares what the kernel offers, so that the objects do not depend on
 //     installed headers: clang-14 makes the same bytes everywhere, see make generate.
 //   - src/policymap.h has the numbers of compile/layout.go; a test compares them.

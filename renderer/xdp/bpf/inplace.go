@@ -56,6 +56,16 @@ const (
 	SluiceMapLimits      = ".data.limits"
 )
 
+// Bits of the program's variable conf.
+const (
+	ConfNeighbours = 1 << iota // neighbour discovery passes
+	ConfErrors                 // ICMP errors pass if their quoted packet does
+	ConfSpoof                  // pods may send from any address
+	ConfClosed                 // packets of unknown endpoints are dropped
+	ConfNonIP                  // isolated pods may exchange frames that are not IP
+	ConfTunnels                // pods may send tunnel packets
+)
+
 // Sizes in bytes. They are those of the program; a test compares.
 const (
 	LineBytes      = 64

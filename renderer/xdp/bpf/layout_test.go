@@ -30,7 +30,7 @@ func TestLayoutHasNumbersOfCompiler(t *testing.T) {
 	}
 	for file, lines := range map[string][]string{ // of inplace.go, and of package xdp
 		"src/policymap.h": {"#define ROOT_LINES 4096\n"}, "src/shares.h": {"#define PLACES 16384\n"}, "src/report.h": {"#define DROP_PLACES 16 "},
-		"src/recent.h": {"#define RECENT_SHIFT 48 ", "\t__u64 w[2];\n", "recent_threshold = 1 << 13;"}, "../kerneloptions.go": {"DefaultFlowCacheThreshold = 1 << 13\n"},
+		"src/recent.h": {"#define RECENT_SHIFT 48 ", "\t__u64 w[2];\n", "recent_threshold) = 1 << 13;"}, "../kerneloptions.go": {"DefaultFlowCacheThreshold = 1 << 13\n"},
 		"../compile/layout.go": {"rootLines   = rootKeys / LineWords\n"},
 		"inplace.go": {
 			"LineBytes      = 64\n", "const Places = 1 << 14\n", "EndpointsBytes = 8 * Places\n", "RecentBytes    = 16 << 16\n", "DropBytes      = 16 * 8 ",

@@ -7,13 +7,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 
-	"go.fd.io/govpp/adapter/socketclient"
-
-	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/node"
-	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
@@ -22,10 +17,12 @@ import (
 // VPPs makes backends of real VPPs. A process that a backend has done with is emptied and
 // used again.
 type VPPs struct {
-	binary string
-	dir    string
-	all    []*vpptest.Process
-	idle   []*vppPorts
+	binary  string
+	dir     string
+	config  string   // further text of start-up files
+	plugins []string // in addition to that of ACLs
+	all     []*vpptest.Process
+	idle    []*vppPorts
 }
 
 // NewVPPs takes the path of a vpp binary and a folder for the files of processes.
@@ -44,13 +41,11 @@ func (v *VPPs) Close() {
 // vppBackend is the ACL renderer over a VPP, with the interfaces of a packet generator
 // as those of pods.
 type vppBackend struct {
+	vppPackets
 	from    *VPPs
-	ports   *vppPorts
-	tap     *tap
 	options acl.Options
 	acl     *acl.Renderer
 	attach  *node.Attacher
-	judged  judged
 }
 
 var (
@@ -66,7 +61,7 @@ func (v *VPPs) newBackend(prompt func()) (Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &vppBackend{from: v, ports: ports, tap: newTap(socketclient.NewVppClient(ports.Socket()), aclMessages)}
+	s := &vppBackend{from: v, vppPackets: packetsOf(ports, aclMessages)}
 	s.options = acl.Options{Adapter: s.tap, OnChange: prompt}
 	if s.acl, err = acl.New(s.options); err != nil {
 		return nil, err
@@ -95,7 +90,7 @@ func (v *VPPs) take() (*vppPorts, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	process := vpptest.New(loud{}, v.binary, dir)
+	process := vpptest.New(loud{}, v.binary, dir, v.config, v.plugins...)
 	v.all = append(v.all, process)
 	return newVPPPorts(process), nil
 }
@@ -110,8 +105,6 @@ func (loud) Fatal(args ...any)                 { panic(fmt.Sprint(args...)) }
 func (loud) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
 func (s *vppBackend) Renderer() renderer.Renderer { return s.attach }
-func (s *vppBackend) Operations() int             { return s.tap.operations() }
-func (s *vppBackend) FailNext(n int)              { s.tap.failNext(n) }
 
 // Has implements Backend.
 func (s *vppBackend) Has(a netip.Addr) bool {
@@ -137,75 +130,6 @@ func (s *vppBackend) Close() error {
 	err := s.acl.Close()
 	s.from.idle = append(s.from.idle, s.ports)
 	return errors.Join(err, s.ports.empty())
-}
-
-// Sees implements Partial: VPP sees no ports of protocols other than these, and takes
-// all that one has between two addresses for one flow. Some addresses it drops itself.
-func (s *vppBackend) Sees(f api.Flow) bool {
-	return vpptest.Routable(f.Src) && vpptest.Routable(f.Dst) && slices.Contains([]api.Protocol{api.TCP, api.UDP, api.ICMP, api.ICMPv6}, f.Protocol)
-}
-
-// judged are verdicts that hold until something changes.
-type judged struct {
-	changes int
-	of      map[api.Flow]api.Action
-}
-
-// Judge implements Batched.
-func (s *vppBackend) Judge(flows []api.Flow) {
-	s.judged = judged{s.changes(), make(map[api.Flow]api.Action, len(flows))}
-	packets := make([]vpptest.Packet, len(flows))
-	port := s.ports.nextPort()
-	for i, f := range flows {
-		packets[i] = fresh(f, port, uint32(i))
-	}
-	out := s.ports.Send(packets)
-	for i, f := range flows {
-		if s.judged.of[f] = api.Deny; out.Left[uint32(i)] != "" {
-			s.judged.of[f] = api.Permit
-		}
-	}
-}
-
-// changes is another number after everything that may change a verdict.
-func (s *vppBackend) changes() int { return s.tap.operations() + s.ports.changes }
-
-// fresh returns the first packet of a flow, from a port that no flow has had.
-func fresh(f api.Flow, port uint16, mark uint32) vpptest.Packet {
-	if f.Protocol.HasPorts() {
-		f.SrcPort = port
-	}
-	return vpptest.First(f, mark)
-}
-
-// Verdict implements Backend.
-func (s *vppBackend) Verdict(f api.Flow) api.Action {
-	if v, ok := s.judged.of[f]; ok && s.judged.changes == s.changes() {
-		return v
-	}
-	if s.Passes(fresh(f, s.ports.nextPort(), 0).Packet) {
-		return api.Permit
-	}
-	return api.Deny
-}
-
-// First implements Stateful.
-func (s *vppBackend) First(f api.Flow) bool { return s.Passes(vswitch.FlowPacket(f)) }
-
-// Reply implements Stateful.
-func (s *vppBackend) Reply(f api.Flow) bool { return s.Passes(vswitch.FlowPacket(f).Reply()) }
-
-// Passes implements Sender.
-func (s *vppBackend) Passes(p vswitch.Packet) bool {
-	return len(s.ports.Send([]vpptest.Packet{{Packet: p}}).Left) == 1
-}
-
-// Trace returns VPP's trace of a packet of the flow.
-func (s *vppBackend) Trace(f api.Flow) string {
-	s.ports.CLI("clear trace")
-	s.ports.CLI("trace add pg-input 1")
-	s.Passes(fresh(f, s.ports.nextPort(), 0).Packet)
-	return s.ports.CLI("show trace")
 }
 
 // Installed implements Backend.

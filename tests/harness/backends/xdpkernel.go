@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 	"github.com/sluice-net/sluice/renderer/xdp/xdptest"
@@ -102,11 +103,15 @@ func isError(p vswitch.Packet) bool {
 
 // begun returns a flow that the rules permit, if they permit any that a rule names.
 func (s xdpKernel) begun(src, dst netip.Addr) api.Flow {
+	return permittedFlow(src, dst, s.xdp.State().Tables, s.Verdict)
+}
+
+func permittedFlow(src, dst netip.Addr, tables []renderer.Table, verdict func(api.Flow) api.Action) api.Flow {
 	f := api.Flow{Src: src, Dst: dst, Protocol: api.TCP, SrcPort: 40000, DstPort: 80}
-	for _, t := range s.xdp.State().Tables {
+	for _, t := range tables {
 		for _, r := range t.Rules {
 			asked := f
-			if asked.DstPort, _ = r.DstPort.Bounds(); s.Verdict(asked) == api.Permit {
+			if asked.DstPort, _ = r.DstPort.Bounds(); verdict(asked) == api.Permit {
 				return asked
 			}
 		}

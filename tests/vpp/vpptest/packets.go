@@ -16,6 +16,7 @@ type Packet struct {
 
 	Extensions int  // headers of IPv6 in front of the transport: destination options
 	Empty      bool // UDP without payload and Extensions; 16 bits of the mark are seen
+	Answer     bool // SCTP: it answers the first packet of an association
 
 	About *vswitch.Packet // that an ICMP error is about; nil: it does not say
 
@@ -112,8 +113,12 @@ func (p Packet) transport() []byte {
 			return append(ports, 0, 8, 0, 0)
 		}
 		return append(ports, 0, 12, 0, 0)
-	case api.SCTP: // verification tag, checksum, and the head of an INIT chunk
-		return append(ports, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 8)
+	case api.SCTP: // verification tag, checksum, and the head of an INIT or INIT ACK chunk
+		chunk := byte(1)
+		if p.Answer {
+			chunk = 2
+		}
+		return append(ports, 0, 0, 0, 0, 0, 0, 0, 0, chunk, 0, 0, 8)
 	default: // ICMP: an echo
 		head := []byte{p.ICMPType, p.ICMPCode, 0, 0, 0, 1, 0, 1}
 		if p.About != nil {

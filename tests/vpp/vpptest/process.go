@@ -107,17 +107,31 @@ func Binary(tb testing.TB) string {
 	return binary
 }
 
-// New starts a VPP that keeps its files in a folder, with plugins in addition to that of ACLs. The
-// caller must Stop it.
-func New(tb TB, binary, dir string, plugins ...string) *Process {
+// New starts a VPP that keeps its files in a folder, with further text in the start-up file, and
+// plugins in addition to that of ACLs. The caller must Stop it.
+func New(tb TB, binary, dir, config string, plugins ...string) *Process {
 	tb.Helper()
-	v := &Process{TB: tb, binary: binary, dir: dir, plugins: plugins, heap: "512M"}
+	v := &Process{TB: tb, binary: binary, dir: dir, plugins: plugins, config: config, heap: "512M"}
 	v.Start()
 	return v
 }
 
 // Signal sends the process a signal.
 func (v *Process) Signal(s os.Signal) error { return v.cmd.Process.Signal(s) }
+
+// PluginVariable is the environment variable that names Sluice's plugin for VPP.
+const PluginVariable = "SLUICE_VPP_PLUGIN"
+
+// Plugin is the plugin that the environment names, and the text of a start-up file that finds it. A
+// test is skipped where it names none.
+func Plugin(tb testing.TB) (name, config string) {
+	tb.Helper()
+	path := os.Getenv(PluginVariable)
+	if path == "" {
+		tb.Skip(PluginVariable + " does not name a plugin")
+	}
+	return filepath.Base(path), fmt.Sprintf("plugins { add-path %s }\n", filepath.Dir(path))
+}
 
 // Socket is the path of its API socket.
 func (v *Process) Socket() string { return filepath.Join(v.dir, "api.sock") }

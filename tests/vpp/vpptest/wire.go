@@ -14,7 +14,7 @@ import (
 )
 
 // Outcome is what became of packets: the interface that each left through, by mark,
-// and how many ACLs denied, or had no place for in the table of sessions.
+// and how many ACLs or the plugin denied, or had no place for in the table of sessions.
 type Outcome struct {
 	Left   map[uint32]string // tags
 	Denied int
@@ -22,7 +22,7 @@ type Outcome struct {
 
 // Send sends packets, each from the interface that its source is routed to, else
 // from the uplink, and waits until VPP has processed them. It fails the test unless
-// all of them left VPP or were denied by an ACL.
+// all of them left VPP or were denied by an ACL or by the plugin.
 func (p *Network) Send(packets []Packet) Outcome {
 	p.TB.Helper()
 	out := p.Inject(packets)
@@ -70,7 +70,7 @@ func (p *Network) Inject(packets []Packet) Outcome {
 		p.Do("packet-generator delete %s-%s", s.name, s.node)
 	}
 	out := p.arrived(dir)
-	out.Denied = p.counted("ACL deny packets") + p.counted("too many sessions to add new")
+	out.Denied = p.counted("ACL deny packets") + p.counted("too many sessions to add new") + p.counted(" sluice-")
 	return out
 }
 

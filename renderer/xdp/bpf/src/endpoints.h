@@ -11,23 +11,11 @@
  * at most.) */
 IN_PLACE(__u64, endpts);
 
-struct {
-	__uint(type, MAP_HASH);
-	__uint(max_entries, 4096);
-	__uint(map_flags, F_NO_PREALLOC);
-	__type(key, __u32);
-	__type(value, __u64);
-} epover SEC(".maps");
+HASH_MAP(epover, 4096, __u32, __u64);
 
 /* addrs maps addresses of pods, in network byte order, to endpoints. It is for places where the
  * interface does not identify the endpoint. IPv4 addresses are mapped ones, ::ffff:0:0/96. */
-struct {
-	__uint(type, MAP_HASH);
-	__uint(max_entries, 16384);
-	__uint(map_flags, F_NO_PREALLOC);
-	__type(key, struct address);
-	__type(value, __u32);
-} addrs SEC(".maps");
+HASH_MAP(addrs, 16384, struct address, __u32);
 
 /* line_of returns the line of the record of an endpoint, 0 for none. */
 inline_always __u32 line_of(__u32 id, struct packet *p)

@@ -32,9 +32,9 @@ struct bucket {
 
 IN_PLACE(struct bucket, conns);
 
-volatile const __u32 flow_mask = 0; /* number of buckets, a power of two, minus 1 */
-volatile const __u64 flow_seed = 1; /* secret, so that no sender can aim at a bucket */
-volatile const __u32 reorders = 1;  /* the processor may reorder loads */
+CONFIG(__u32, flow_mask) = 0; /* number of buckets, a power of two, minus 1 */
+CONFIG(__u64, flow_seed) = 1; /* secret, so that no sender can aim at a bucket */
+CONFIG(__u32, reorders) = 1;  /* the processor may reorder loads */
 
 /* State, by bits. */
 #define STATE_LAST 0xffffffffULL /* time of the last packet, in units of time */

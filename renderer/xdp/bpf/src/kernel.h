@@ -4,25 +4,39 @@
 #ifndef SLUICE_KERNEL_H
 #define SLUICE_KERNEL_H
 
-typedef unsigned char __u8;
-typedef unsigned short __u16;
-typedef unsigned int __u32;
-typedef unsigned long long __u64;
-typedef __u16 __be16;
-typedef __u32 __be32;
-
 #define SEC(name) __attribute__((section(name), used))
-#define inline_always static inline __attribute__((always_inline))
 #define never_inline static __attribute__((noinline))
 /* Global functions. The verifier checks each once, independently of its callers, so pointer
  * arguments may be null. */
 #define global_function __attribute__((noinline))
-#define likely(x) __builtin_expect(!!(x), 1)
-#define unlikely(x) __builtin_expect(!!(x), 0)
 
-/* Map definitions as libbpf reads them from BTF. */
+/* Map definitions as libbpf reads them from BTF. Entries of hash maps are allocated on use. */
 #define __uint(name, val) int(*name)[val]
 #define __type(name, val) typeof(val) *name
+#define HASH_MAP(name, most, key_type, value_type) \
+	struct { \
+		__uint(type, MAP_HASH); \
+		__uint(max_entries, most); \
+		__uint(map_flags, F_NO_PREALLOC); \
+		__type(key, key_type); \
+		__type(value, value_type); \
+	} name SEC(".maps")
+#define RING(name, size) \
+	struct { \
+		__uint(type, MAP_RINGBUF); \
+		__uint(max_entries, size); \
+	} name SEC(".maps")
+/* A value of each processor, which own_value returns. */
+#define OWN_VALUE(value_type, name) \
+	struct { \
+		__uint(type, MAP_PERCPU_ARRAY); \
+		__uint(max_entries, 1); \
+		__type(key, __u32); \
+		__type(value, value_type); \
+	} name SEC(".maps")
+#define own_value(name) ({ __u32 zero = 0; map_lookup(&name, &zero); })
+/* A constant that the loader sets. */
+#define CONFIG(type, name) volatile const type name
 
 /* A map that programs read in place. It has one value, which is page-aligned, and whose size the
  * loader sets. This saves the look-up in an array, which needs its index in memory. */
@@ -46,6 +60,22 @@ static __u64 (*ktime_ns)(void) = (void *)5;
 static long (*probe_read_kernel)(void *to, __u32 len, const void *from) = (void *)113;
 static __u64 (*jiffies)(void) = (void *)118; /* inlined as a load */
 #define RB_NO_WAKEUP 1
+
+/* zero_of returns 0 by a computation that depends on x. Every processor performs a load whose
+ * address depends on the result after the load of x, and the verifier does not know the result. */
+inline_always __u64 zero_of(__u64 x)
+{
+	asm volatile("%0 ^= %0" : "+r"(x));
+	return x;
+}
+
+/* minus_one returns x - 1, by an instruction that the compiler does not turn into a branch. */
+inline_always __u64 minus_one(__u64 x)
+{
+	asm volatile("%0 += -1" : "+r"(x));
+	return x;
+}
+
 /* bpf_cast_to_kern_ctx returns the kernel's struct sk_buff, since 6.2. */
 extern void *bpf_cast_to_kern_ctx(void *ctx) __attribute__((section(".ksyms"), weak));
 
@@ -78,47 +108,5 @@ struct xdp_md {
 };
 #define XDP_DROP 1
 #define XDP_PASS 2
-
-struct ethernet {
-	__u8 to[6], from[6];
-	__be16 type;
-};
-enum { ETH_IP4 = 0x0800, ETH_ARP = 0x0806, ETH_IP6 = 0x86dd, ETH_VLAN = 0x8100, ETH_QINQ = 0x88a8 };
-
-struct arp {
-	__be16 hardware, network;
-	__u8 hardware_length, network_length;
-	__be16 operation;
-	__u8 from_hardware[6];
-	__be16 from[2];
-	__u8 to_hardware[6];
-	__be16 to[2];
-};
-
-struct ip4 {
-	__u8 version_words, tos;
-	__be16 length, id, fragment;
-	__u8 ttl, protocol;
-	__be16 check;
-	__be32 from, to;
-};
-#define IP4_MORE 0x2000
-#define IP4_OFFSET 0x1fff
-enum { IP4_END = 0, IP4_NOTHING = 1, IP4_LOOSE_ROUTE = 131, IP4_STRICT_ROUTE = 137 }; /* options */
-
-struct ip6 {
-	__be32 version_class_flow;
-	__be16 length;
-	__u8 next, hops;
-	__be32 from[4], to[4];
-};
-
-enum {
-	P_HOPOPTS = 0, P_ICMP = 1, P_IP4 = 4, P_TCP = 6, P_UDP = 17, P_IP6 = 41, P_ROUTING = 43, P_FRAGMENT = 44, P_GRE = 47, P_AH = 51, P_ICMP6 = 58,
-	P_DSTOPTS = 60, P_SCTP = 132, P_MOBILITY = 135, P_HIP = 139, P_SHIM6 = 140
-};
-
-#define ntohs(x) __builtin_bswap16(x)
-#define ntohl(x) __builtin_bswap32(x)
 
 #endif

@@ -2,7 +2,7 @@
  * fragments; they are read in place. parse.h reads all others. */
 #ifndef SLUICE_PACKET_H
 #define SLUICE_PACKET_H
-#include "kernel.h"
+#include "platform.h"
 #include "policymap.h"
 
 enum parsed {
@@ -48,11 +48,11 @@ struct packet {
 #define CONF_CLOSED 8     /* packets of unknown endpoints are dropped */
 #define CONF_NON_IP 16    /* isolated pods may exchange frames that are not IP */
 #define CONF_TUNNELS 32   /* pods may send tunnel packets */
-volatile const __u32 conf = 0;
+CONFIG(__u32, conf) = 0;
 
 /* The UDP ports at which nodes may decapsulate packets; 0: none. */
 #define TUNNEL_PORTS 8
-volatile const __u32 tunnel_ports[TUNNEL_PORTS] = {};
+CONFIG(__u32, tunnel_ports)[TUNNEL_PORTS] = {};
 
 inline_always int is_tunnel_port(__u16 port)
 {

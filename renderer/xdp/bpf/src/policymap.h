@@ -2,7 +2,7 @@
  * the same numbers, and a test compares them. */
 #ifndef SLUICE_POLICYMAP_H
 #define SLUICE_POLICYMAP_H
-#include "kernel.h"
+#include "platform.h"
 
 #define LINE_WORDS 16
 #define KIND_SMALL (1U << 30)
@@ -58,7 +58,7 @@ struct address {
 
 /* policy has all lines of the policy map; the loader sets its size. Line 0 is zero: it denies. */
 IN_PLACE(struct line, policy);
-volatile const __u32 policy_lines = 1;
+CONFIG(__u32, policy_lines) = 1;
 
 /* changes has the generation: the number of changes of any list, over all policy maps. The agent
  * increments it after a change. It also has the seed of the connection table, and the parity of the
@@ -72,7 +72,7 @@ IN_PLACE(struct history, changes);
 
 /* Successive policy maps have parity 0 and 1 in turn. During a switch, programs of both run, and a
  * slot is valid in its own policy map only. */
-volatile const __u32 policy_parity = 0;
+CONFIG(__u32, policy_parity) = 0;
 
 /* generation must be read before the record of an endpoint, so that a packet with the number of a
  * change sees the change. */
@@ -81,13 +81,8 @@ inline_always __u32 generation(void)
 	return *(volatile __u32 *)&changes->generation << 1 | policy_parity;
 }
 
-/* zero_after returns 0 by a computation that depends on x. Every processor performs a load whose
- * address depends on the result after the load of x. */
-inline_always __u32 zero_after(__u64 x)
-{
-	asm volatile("%0 ^= %0" : "+r"(x));
-	return x;
-}
+/* zero_after returns 0. A load whose address depends on it comes after the load of x. */
+inline_always __u32 zero_after(__u64 x) { return zero_of(x); }
 
 inline_always struct line *line_at(__u32 i) { return i < policy_lines ? AT(policy, i) : 0; }
 

@@ -34,7 +34,7 @@ IN_PLACE(struct active_flows, activity);
 
 #define SAMPLE_MASK 63 /* these bits of the hash are 0 in sampled flows */
 
-volatile const __u32 recent_threshold = 1 << 13; /* the flow-cache threshold, in active flows */
+CONFIG(__u32, recent_threshold) = 1 << 13; /* the flow-cache threshold, in active flows */
 
 inline_always int is_above_threshold(__u64 count, __u32 now) { return now - (__u32)(count >> 32) <= 1 && (__u32)count * (SAMPLE_MASK + 1) >= recent_threshold; }
 
@@ -74,11 +74,7 @@ inline_always __u32 fingerprint(struct flow_key *k, struct packet *p, const int 
 
 /* is_zero sets the highest bit of its result if a number of 32 bits is 0. It avoids a branch, which
  * the processor could not predict. */
-inline_always __u64 is_zero(__u64 x)
-{
-	asm volatile("%0 += -1" : "+r"(x));
-	return x;
-}
+inline_always __u64 is_zero(__u64 x) { return minus_one(x); }
 
 /* is_recent reports whether the flow of a packet is in the cache, and the packet does not end
  * it. */

@@ -12,7 +12,8 @@ enum reason {
 
 /* counters has the number of packets that each rule decided, by processor and slot. */
 IN_PLACE(__u64, counters);
-volatile const __u32 counter_slots = 1, counter_places = 1; /* for each processor, and for all together */
+CONFIG(__u32, counter_slots) = 1;  /* for each processor */
+CONFIG(__u32, counter_places) = 1; /* for all together */
 
 inline_always void count_rule(__u32 slot)
 {
@@ -24,7 +25,7 @@ inline_always void count_rule(__u32 slot)
 /* drops has the number of dropped packets, by processor and reason. */
 #define DROP_PLACES 16 /* for each processor: whole cache lines */
 IN_PLACE(__u64, drops);
-volatile const __u32 cpus = 1;
+CONFIG(__u32, cpus) = 1;
 
 inline_always void count_drop(enum reason why)
 {
@@ -44,10 +45,7 @@ struct event {
 };
 const struct event *event_is_kept __attribute__((unused));
 
-struct {
-	__uint(type, MAP_RINGBUF);
-	__uint(max_entries, 1 << 18);
-} events SEC(".maps");
+RING(events, 1 << 18);
 
 /* The event filter selects the packets that are reported. It disables events if per_second is 0. */
 struct event_filter {
@@ -65,12 +63,7 @@ struct tokens {
 	__u32 left, skipped;
 };
 
-struct {
-	__uint(type, MAP_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct tokens);
-} tokens SEC(".maps");
+OWN_VALUE(struct tokens, tokens);
 
 /* reporting reports whether events are enabled: for dropped packets, or for permitted ones. */
 inline_always __u32 reporting(int permitted)
@@ -110,9 +103,8 @@ inline_always int may_report(struct event_filter *s, struct tokens *t, __u32 id)
 
 global_function int report(__u32 id, struct packet *p, __u32 verdict, __u32 reason)
 {
-	__u32 zero = 0;
 	struct event_filter *s = evfilter;
-	struct tokens *t = map_lookup(&tokens, &zero);
+	struct tokens *t = own_value(tokens);
 	if (!p || !t || !s->per_second)
 		return 0;
 	struct event *e = 0;

@@ -8,8 +8,8 @@
 #include "read.h"
 #include "quick.h"
 
-volatile const __u32 judge_in_stack = 0; /* packets to the node are judged at its netfilter hooks */
-volatile const __u32 tags = 0;   /* from_pod tags the packets that it checked */
+CONFIG(__u32, judge_in_stack) = 0; /* packets to the node are judged at its netfilter hooks */
+CONFIG(__u32, tags) = 0;   /* from_pod tags the packets that it checked */
 
 /* is_for_node reports whether a frame of an endpoint must be judged at netfilter hooks. Other
  * frames do not get there, because a bridge switches them. */
@@ -59,8 +59,12 @@ global_function int check_source(__u32 line, struct packet *p, int parsed)
  * length, and the ingress interface; in struct nf_conn (include/net/netfilter) the source of the
  * original direction, and from there to the source of the reply direction. A source is an address
  * and a port; the destination follows it. 0: unknown. */
-volatile const __u32 skb_connection = 0, skb_tag = 0, skb_length = 0, skb_interface = 0;
-volatile const __u32 connection_source = 0, connection_step = 0;
+CONFIG(__u32, skb_connection) = 0;
+CONFIG(__u32, skb_tag) = 0;
+CONFIG(__u32, skb_length) = 0;
+CONFIG(__u32, skb_interface) = 0;
+CONFIG(__u32, connection_source) = 0;
+CONFIG(__u32, connection_step) = 0;
 
 struct conn_end {
 	struct address address;

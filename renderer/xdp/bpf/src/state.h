@@ -14,16 +14,11 @@ struct fragment {
 	__u32 ports, last, packet, from_to, remote[4], local[4];
 };
 
-struct {
-	__uint(type, MAP_HASH);
-	__uint(max_entries, 65536);
-	__uint(map_flags, F_NO_PREALLOC);
-	__type(key, struct fragment_key);
-	__type(value, struct fragment);
-} frags SEC(".maps");
+HASH_MAP(frags, 65536, struct fragment_key, struct fragment);
 
 /* A unit of time is 2^tick_shift ticks of the kernel: about a quarter of a second. */
-volatile const __u32 ticks_per_second = 1000, tick_shift = 8;
+CONFIG(__u32, ticks_per_second) = 1000;
+CONFIG(__u32, tick_shift) = 8;
 
 inline_always __u32 now_units(void) { return jiffies() >> tick_shift; }
 
@@ -110,8 +105,7 @@ inline_always int is_reply(struct found *in, struct packet *p, int to_pod, int e
  * then unanswered ones, and among these the ones with the oldest packet. */
 inline_always __u64 rank(__u64 state, __u32 now)
 {
-	__u64 zero = state;
-	asm volatile("%0 ^= %0" : "+r"(zero)); /* hidden from the verifier, which would otherwise follow every path for every value */
+	__u64 zero = zero_of(state); /* hidden from the verifier, which would otherwise follow every path for every value */
 	if (state & STATE_BUSY)
 		return ~zero;
 	if (!(state & STATE_USED) || !is_alive(state, now))

@@ -244,20 +244,10 @@ func (l *Loader) spec(s Size) (*ebpf.CollectionSpec, error) {
 	return spec, nil
 }
 
-// Bits of the program's variable conf.
-const (
-	confNeighbours = 1 << iota
-	confErrors
-	confSpoof
-	confClosed
-	confNonIP
-	confTunnels
-)
-
 func (l *Loader) conf() (c uint32) {
 	for flag, on := range map[uint32]bool{
-		confNeighbours: !l.config.Infra.NoNeighbours, confErrors: !l.config.Infra.NoErrors, confSpoof: l.config.AnySource,
-		confClosed: true, confNonIP: l.config.NonIP, confTunnels: l.config.PodTunnels,
+		bpf.ConfNeighbours: !l.config.Infra.NoNeighbours, bpf.ConfErrors: !l.config.Infra.NoErrors, bpf.ConfSpoof: l.config.AnySource,
+		bpf.ConfClosed: true, bpf.ConfNonIP: l.config.NonIP, bpf.ConfTunnels: l.config.PodTunnels,
 	} {
 		if on {
 			c |= flag

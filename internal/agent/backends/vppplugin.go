@@ -1,0 +1,36 @@
+package backends
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-net/sluice/internal/agent/metrics"
+	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/renderer/plugin"
+	"github.com/sluice-net/sluice/renderer/xdp"
+)
+
+// VPPPlugin is a VPP with Sluice's plugin, behind a socket.
+type VPPPlugin struct{ node.VPPPlugin }
+
+func newVPPPlugin(d Deps) (node.Backend, error) {
+	c := d.Config
+	infra, err := c.Enforce.Exempt()
+	if err != nil {
+		return nil, err
+	}
+	return &VPPPlugin{node.VPPPlugin{Options: plugin.Options{
+		Socket: c.VPP.Socket, Timeout: c.VPP.Timeout,
+		Memory: plugin.MemoryOptions{Directory: c.VPP.PluginMemory, AnySource: c.Kernel.AnySource, PodTunnels: c.Link.AllowsTunnels(), TunnelPorts: c.Link.Ports()},
+		XDP: xdp.Options{
+			Log: d.Log.With("plugin", "vpp-plugin"), Keep: c.Enforce.Keeps(), Learn: c.Kernel.Learn, Infra: infra,
+			PolicyMemory: uint64(c.Kernel.PolicyMemory) << 20, Turn: 20 * time.Millisecond,
+		},
+	}}}, nil
+}
+
+// Collectors returns the metrics of the dataplane.
+func (v *VPPPlugin) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{metrics.Drops(v.Plugin.Drops), metrics.PolicyMemory(v.Plugin.State)}
+}

@@ -1,0 +1,109 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"time"
+
+	"go.fd.io/govpp/adapter"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/vpp"
+	"github.com/sluice-net/sluice/renderer/xdp"
+)
+
+// Options of a Renderer.
+type Options struct {
+	// Adapter is the connection to VPP. If it is nil, Socket is the path of VPP's API socket.
+	Adapter adapter.VppAPI
+	Socket  string
+	Timeout time.Duration // of one call; zero: vpp.DefaultTimeout
+
+	Memory MemoryOptions
+	XDP    xdp.Options // of the renderer; New sets Name, Dataplane, Interfaces and Begin
+}
+
+// Renderer is an xdp.Renderer whose dataplane is a VPP with the plugin. Its transactions fail while
+// there is no connection to VPP; what the memory says stays in force.
+type Renderer struct {
+	*xdp.Renderer
+	plane *plane
+}
+
+var (
+	_ renderer.Renderer  = (*Renderer)(nil)
+	_ renderer.Inspector = (*Renderer)(nil)
+	_ renderer.Counter   = (*Renderer)(nil)
+)
+
+// New returns a Renderer. It changes nothing before the first Commit.
+func New(o Options) (*Renderer, error) {
+	o.Memory.Infra = o.XDP.Infra
+	m, err := Open(o.Memory)
+	if err != nil {
+		return nil, err
+	}
+	link, err := vpp.Dial(vpp.Options{Adapter: o.Adapter, Socket: o.Socket, Timeout: o.Timeout, Client: "sluice-plugin", OnChange: o.XDP.OnChange})
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	p := &plane{Memory: m, link: link, directory: o.Memory.Directory}
+	o.XDP.Name, o.XDP.Dataplane, o.XDP.Begin = "vpp-plugin", p, p.refresh
+	o.XDP.Interfaces = func(pod api.PodID, _ []netip.Addr) []uint32 { return p.interfacesOf(pod) }
+	r, err := xdp.New(o.XDP)
+	if err != nil {
+		link.Close()
+		return nil, errors.Join(err, m.Close())
+	}
+	return &Renderer{r, p}, nil
+}
+
+// State implements renderer.Inspector.
+func (r *Renderer) State() *renderer.State { return r.connected(r.Renderer.State()) }
+
+// Counters implements renderer.Counter.
+func (r *Renderer) Counters() *renderer.State { return r.connected(r.Renderer.Counters()) }
+
+// Drops returns how many packets were dropped so far, by reason. Any goroutine may call it.
+func (r *Renderer) Drops() (map[xdp.Reason]uint64, error) { return r.plane.Drops() }
+
+// connected adds the state of the connection to VPP.
+func (r *Renderer) connected(s *renderer.State) *renderer.State {
+	s.Connected, s.Waiting = r.plane.link.Connected(), r.plane.link.Waiting()
+	return s
+}
+
+// Unruled returns the interfaces that are bound to endpoints without a record. The plugin drops
+// their packets.
+func (r *Renderer) Unruled() (ids []uint32) {
+	bound, _ := r.plane.Attached() // it does not fail
+	return slices.DeleteFunc(bound, func(id uint32) bool { return r.plane.Record(id) != 0 })
+}
+
+// Close disconnects. What the memory says stays in force.
+func (r *Renderer) Close() error {
+	r.plane.link.Interrupt()
+	err := r.Renderer.Close()
+	r.plane.link.Close()
+	return errors.Join(err, r.plane.Close())
+}
+
+// txn is a transaction whose calls of VPP end with the connection.
+type txn struct {
+	renderer.Txn
+	plane *plane
+}
+
+// NewTxn implements renderer.Renderer.
+func (r *Renderer) NewTxn(resync bool) renderer.Txn { return &txn{r.Renderer.NewTxn(resync), r.plane} }
+
+// Commit implements renderer.Txn.
+func (t *txn) Commit(ctx context.Context) error {
+	ctx, release := t.plane.link.Calls(ctx)
+	defer release()
+	t.plane.calls = ctx
+	return vpp.Ended(ctx, t.Txn.Commit(ctx))
+}

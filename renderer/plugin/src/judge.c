@@ -1,0 +1,83 @@
+/* The classifier for the nodes of VPP. */
+#include <time.h>
+
+#include "image.h"
+#include "judge.h"
+
+static struct image current = {.policy_file = -1, .state_file = -1};
+
+#define REASON(name, text) NODE_##name,
+enum { FOREACH_REASON(REASON) NODE_REASONS };
+_Static_assert(NODE_REASONS == REASONS + 1 && NODE_IS_TUNNEL == IS_TUNNEL && NODE_IS_NON_IP == IS_NON_IP, "FOREACH_REASON has the order of enum reason");
+
+const char *judge_open(const char *directory, unsigned threads)
+{
+	struct image m;
+	const char *problem = open_image(&m, directory, threads);
+	if (problem) {
+		close_image(&m);
+		return problem;
+	}
+	close_image(&current);
+	current = m;
+	clear_map(&frags);
+	for (unsigned i = 0; i < threads; i++)
+		reset_epoch(&current, i);
+	return 0;
+}
+
+int judge_begin(unsigned thread)
+{
+	struct timespec now;
+	if (!current.policy)
+		return 0;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	begin_frame(&current, thread, (__u64)now.tv_sec * 1000000000 + now.tv_nsec);
+	return 1;
+}
+
+void judge_end(unsigned thread) { end_frame(&current, thread); }
+
+inline_always int judge_to(const struct judged *j, const int to_pod)
+{
+	struct bytes b = {.data = j->data, .length = j->length, .whole = j->whole, .network = j->v6 ? ETH_IP6 : ETH_IP4};
+	struct packet p = {.hairpin = j->hairpin};
+	if (!to_pod && j->v6 && likely(j->length >= sizeof(struct ip6))) {
+		/* VPP routes no link-local address, so such a source is that of a pod about its link. The
+		 * agent does not know these addresses. */
+		const struct ip6 *ip = j->data;
+		struct address from = {.w = {ntohl(ip->from[0]), ntohl(ip->from[1]), ntohl(ip->from[2]), ntohl(ip->from[3])}};
+		if (unlikely(is_link_local(&from)))
+			*AT(gateways, j->endpoint & (PLACES - 1)) = (struct reach){
+				.gateway = (__u64)(j->endpoint / PLACES) << 48, .link_local = (__u64)from.w[2] << 32 | from.w[3]};
+	}
+	return classify(&b, &p, j->endpoint, to_pod, ENFORCE);
+}
+
+int judge_packet(const struct judged *j) { return j->to_pod ? judge_to(j, 1) : judge_to(j, 0); }
+
+unsigned long long judge_inode(void) { return current.policy ? current.inode : 0; }
+
+unsigned judge_version(void) { return IMAGE_VERSION; }
+
+unsigned long long judge_dropped(unsigned reason)
+{
+	unsigned long long n = 0;
+	if (!current.policy)
+		return 0;
+	__u64 *all = (__u64 *)((__u8 *)current.state + current.policy->at_drops);
+	for (unsigned i = 0; i < MOST_THREADS; i++)
+		n += all[i * DROP_PLACES + (reason & (DROP_PLACES - 1))];
+	return n;
+}
+
+unsigned judge_connections(void)
+{
+	unsigned n = 0;
+	if (!current.policy)
+		return 0;
+	struct flow *all = (struct flow *)((__u8 *)current.state + current.policy->at_flows);
+	for (__u64 i = 0; i < (__u64)current.policy->buckets * BUCKET_FLOWS; i++)
+		n += (*(volatile __u64 *)&all[i].state & STATE_USED) != 0;
+	return n;
+}

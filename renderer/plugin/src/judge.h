@@ -1,0 +1,56 @@
+/* What the nodes of VPP call of the classifier. The headers of VPP and those of the classifier
+ * define the same names, so that no file includes both. */
+#ifndef SLUICE_JUDGE_NODES_H
+#define SLUICE_JUDGE_NODES_H
+
+/* Why a packet is dropped, in the order of enum reason, with the words of package xdp. */
+#define FOREACH_REASON(_) \
+	_(PERMITTED, "permitted") \
+	_(BY_POLICY, "policy") \
+	_(IS_MALFORMED, "malformed") \
+	_(IS_SPOOFED, "not an address of the pod") \
+	_(IS_FRAGMENT, "unmatched fragment") \
+	_(IS_UNKNOWN, "interface not known") \
+	_(IS_ERROR, "unrelated ICMP error") \
+	_(IS_MANY, "too many errors") \
+	_(IS_NEIGHBOUR, "neighbour discovery not permitted") \
+	_(IS_ARP, "ARP not permitted") \
+	_(IS_NON_IP, "not IP") \
+	_(IS_ROUTED, "source route") \
+	_(IS_TUNNEL, "tunnel") \
+	_(NO_POLICY, "no policy: the agent has not opened its memory")
+
+/* A packet of IP in memory. */
+struct judged {
+	const void *data;
+	unsigned length, whole; /* bytes at data, and of the whole packet */
+	unsigned endpoint;
+	int v6, to_pod;
+	int hairpin; /* it goes to the pod, and came from the same interface */
+};
+
+/* judge_open maps the memory of an agent for a number of threads, in place of what was mapped
+ * before. No thread may judge packets meanwhile. It returns 0, or why that is not possible; then
+ * what was mapped before stays. */
+const char *judge_open(const char *directory, unsigned threads);
+
+/* judge_begin begins a frame of packets. It returns 0 if no memory is mapped; then all packets must
+ * be dropped. Otherwise judge_end must be called after the packets. */
+int judge_begin(unsigned thread);
+void judge_end(unsigned thread);
+
+/* judge_packet returns the reason why a packet is dropped, 0 if it passes. */
+int judge_packet(const struct judged *j);
+
+/* judge_inode identifies the policy file that is mapped, 0 for none. */
+unsigned long long judge_inode(void);
+
+/* judge_version is the version of the memory's layout. */
+unsigned judge_version(void);
+
+/* judge_dropped returns how many packets all threads dropped for a reason, also before VPP was
+ * started. judge_connections returns how many connections are tracked, expired ones included. */
+unsigned long long judge_dropped(unsigned reason);
+unsigned judge_connections(void);
+
+#endif

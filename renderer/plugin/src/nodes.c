@@ -1,0 +1,157 @@
+/* The nodes that judge the packets of pods: at their way from an interface, before they are routed,
+ * and at their way to one, after that. */
+#include <vlib/vlib.h>
+#include <vnet/vnet.h>
+#include <vnet/feature/feature.h>
+#include <vnet/ip/ip.h>
+
+#include "plugin.h"
+#include "judge.h"
+
+#define TEXT(name, text) text,
+static char *reasons[] = { FOREACH_REASON (TEXT) };
+#define NAME(name, text) name,
+enum { FOREACH_REASON (NAME) REASONS };
+
+enum { NEXT_DROP, NEXTS };
+
+/* trace is what a node adds to the trace of a packet. */
+struct trace {
+  u32 sw_if_index;
+  u8 reason, to_pod;
+};
+
+static u8 *
+format_trace (u8 *s, va_list *args)
+{
+  CLIB_UNUSED (vlib_main_t * vm) = va_arg (*args, vlib_main_t *);
+  CLIB_UNUSED (vlib_node_t * node) = va_arg (*args, vlib_node_t *);
+  struct trace *t = va_arg (*args, struct trace *);
+  return format (s, "%s pod at %U: %s", t->to_pod ? "to" : "from", format_vnet_sw_if_index_name, vnet_get_main (), t->sw_if_index,
+		 t->reason < REASONS ? reasons[t->reason] : "");
+}
+
+/* judge_buffer judges one packet. */
+static_always_inline int
+judge_buffer (vlib_main_t *vm, vlib_buffer_t *b, u32 sw_if_index, const int v6, const int to_pod)
+{
+  sluice_main_t *sm = &sluice_main;
+  struct judged j = { .v6 = v6, .to_pod = to_pod, .endpoint = ~0 };
+  u32 rewritten = to_pod ? vnet_buffer (b)->ip.save_rewrite_length : 0;
+  if (PREDICT_FALSE (rewritten > b->current_length))
+    return IS_MALFORMED;
+  j.data = vlib_buffer_get_current (b) + rewritten;
+  j.length = b->current_length - rewritten;
+  j.whole = vlib_buffer_length_in_chain (vm, b) - rewritten;
+  if (PREDICT_TRUE (clib_bitmap_get (sm->bound, sw_if_index)))
+    j.endpoint = sw_if_index; /* no endpoint has another number */
+  if (to_pod)
+    j.hairpin = vnet_buffer (b)->sw_if_index[VLIB_RX] == sw_if_index;
+  return judge_packet (&j);
+}
+
+static_always_inline uword
+judge_frame (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame, const int v6, const int to_pod)
+{
+  vlib_buffer_t *buffers[VLIB_FRAME_SIZE], **b = buffers;
+  u16 nexts[VLIB_FRAME_SIZE], *next = nexts;
+  u32 *from = vlib_frame_vector_args (frame), n = frame->n_vectors;
+  int open = judge_begin (vm->thread_index);
+
+  vlib_get_buffers (vm, from, buffers, n);
+  for (u32 left = n; left; left--, b++, next++)
+    {
+      u32 sw_if_index = vnet_buffer (b[0])->sw_if_index[to_pod ? VLIB_TX : VLIB_RX];
+      int reason;
+      if (left > 4)
+	{
+	  vlib_prefetch_buffer_header (b[4], LOAD);
+	  CLIB_PREFETCH (b[2]->data + b[2]->current_data, CLIB_CACHE_LINE_BYTES, LOAD);
+	}
+      vnet_feature_next_u16 (next, b[0]);
+      reason = open ? judge_buffer (vm, b[0], sw_if_index, v6, to_pod) : NO_POLICY;
+      if (PREDICT_FALSE (reason))
+	{
+	  next[0] = NEXT_DROP;
+	  b[0]->error = node->errors[reason];
+	}
+      if (PREDICT_FALSE (b[0]->flags & VLIB_BUFFER_IS_TRACED))
+	{
+	  struct trace *t = vlib_add_trace (vm, node, b[0], sizeof (*t));
+	  *t = (struct trace){ .sw_if_index = sw_if_index, .reason = reason, .to_pod = to_pod };
+	}
+    }
+  if (open)
+    judge_end (vm->thread_index);
+  vlib_buffer_enqueue_to_next (vm, node, from, nexts, n);
+  return n;
+}
+
+#define NODE(id, node_name, v6, to_pod) \
+  static uword id##_fn (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame) { return judge_frame (vm, node, frame, v6, to_pod); } \
+  VLIB_REGISTER_NODE (id) = { \
+    .name = node_name, \
+    .function = id##_fn, \
+    .vector_size = sizeof (u32), \
+    .format_trace = format_trace, \
+    .type = VLIB_NODE_TYPE_INTERNAL, \
+    .n_errors = REASONS, \
+    .error_strings = reasons, \
+    .n_next_nodes = NEXTS, \
+    .next_nodes = { [NEXT_DROP] = "error-drop" }, \
+  }
+
+NODE (sluice_from_pod4, "sluice-from-pod-ip4", 0, 0);
+NODE (sluice_from_pod6, "sluice-from-pod-ip6", 1, 0);
+NODE (sluice_to_pod4, "sluice-to-pod-ip4", 0, 1);
+NODE (sluice_to_pod6, "sluice-to-pod-ip6", 1, 1);
+
+/* From a pod: after the translation of a service's address, and before that of sources. */
+VNET_FEATURE_INIT (sluice_ip4_unicast, static) = {
+  .arc_name = "ip4-unicast",
+  .node_name = "sluice-from-pod-ip4",
+  .runs_after = VNET_FEATURES ("cnat-input-ip4"),
+  .runs_before = VNET_FEATURES ("acl-plugin-in-ip4-fa", "ip4-full-reassembly-feature", "ip4-sv-reassembly-feature", "nat44-ed-in2out", "nat44-ed-out2in",
+				"nat44-ed-classify", "nat44-ei-in2out", "nat44-ei-out2in", "nat44-ei-classify", "det44-in2out", "det44-out2in",
+				"cnat-snat-ip4", "ip4-lookup"),
+};
+VNET_FEATURE_INIT (sluice_ip6_unicast, static) = {
+  .arc_name = "ip6-unicast",
+  .node_name = "sluice-from-pod-ip6",
+  .runs_after = VNET_FEATURES ("cnat-input-ip6"),
+  .runs_before = VNET_FEATURES ("acl-plugin-in-ip6-fa", "ip6-full-reassembly-feature", "ip6-sv-reassembly-feature", "cnat-snat-ip6", "ip6-lookup"),
+};
+VNET_FEATURE_INIT (sluice_ip4_multicast, static) = {
+  .arc_name = "ip4-multicast",
+  .node_name = "sluice-from-pod-ip4",
+  .runs_before = VNET_FEATURES ("ip4-mfib-forward-lookup"),
+};
+VNET_FEATURE_INIT (sluice_ip6_multicast, static) = {
+  .arc_name = "ip6-multicast",
+  .node_name = "sluice-from-pod-ip6",
+  .runs_before = VNET_FEATURES ("ip6-mfib-forward-lookup"),
+};
+
+/* To a pod: before the addresses of answers are translated back, so that both directions of a
+ * connection have the same addresses. */
+VNET_FEATURE_INIT (sluice_ip4_output, static) = {
+  .arc_name = "ip4-output",
+  .node_name = "sluice-to-pod-ip4",
+  .runs_before = VNET_FEATURES ("acl-plugin-out-ip4-fa", "cnat-output-ip4", "interface-output"),
+};
+VNET_FEATURE_INIT (sluice_ip6_output, static) = {
+  .arc_name = "ip6-output",
+  .node_name = "sluice-to-pod-ip6",
+  .runs_before = VNET_FEATURES ("acl-plugin-out-ip6-fa", "cnat-output-ip6", "interface-output"),
+};
+
+void
+sluice_enable (u32 sw_if_index, int enable)
+{
+  vnet_feature_enable_disable ("ip4-unicast", "sluice-from-pod-ip4", sw_if_index, enable, 0, 0);
+  vnet_feature_enable_disable ("ip6-unicast", "sluice-from-pod-ip6", sw_if_index, enable, 0, 0);
+  vnet_feature_enable_disable ("ip4-multicast", "sluice-from-pod-ip4", sw_if_index, enable, 0, 0);
+  vnet_feature_enable_disable ("ip6-multicast", "sluice-from-pod-ip6", sw_if_index, enable, 0, 0);
+  vnet_feature_enable_disable ("ip4-output", "sluice-to-pod-ip4", sw_if_index, enable, 0, 0);
+  vnet_feature_enable_disable ("ip6-output", "sluice-to-pod-ip6", sw_if_index, enable, 0, 0);
+}

@@ -1,0 +1,128 @@
+/* What ordinary programs have in place of the kernel's interface. What packets need is in memory
+ * that a program maps, and that each thread sets these variables to before it judges packets. */
+#ifndef SLUICE_PROGRAM_H
+#define SLUICE_PROGRAM_H
+
+#include <string.h>
+
+#define may_be_unused __attribute__((unused))
+#define global_function static may_be_unused
+#define CONFIG(type, name) static __thread may_be_unused type name
+#define IN_PLACE(type, name) static __thread may_be_unused type *name
+#define AT(name, i) (&(name)[i])
+
+/* The time of a thread: it stands still while the thread judges a frame of packets. */
+static __thread __u64 thread_ns, thread_ticks;
+static __thread __u32 thread_index;
+
+inline_always __u64 ktime_ns(void) { return thread_ns; }
+inline_always __u64 jiffies(void) { return thread_ticks; }
+inline_always __u32 this_cpu(void) { return thread_index; }
+
+/* set_time sets the time of a thread. A tick is a millisecond. */
+inline_always void set_time(__u64 ns)
+{
+	thread_ns = ns;
+	thread_ticks = ns / 1000000;
+}
+
+/* zero_of returns 0. Loads after it come after the load of x. */
+inline_always __u64 zero_of(__u64 x)
+{
+	asm volatile("" : : "r"(x));
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return 0;
+}
+
+inline_always __u64 minus_one(__u64 x) { return x - 1; }
+
+/* A hash map of the process, for what few packets need. A lock orders its users. An entry is a word
+ * that is 1 if it is used, the key, and the value. Entries are not removed one by one, so that a
+ * search ends at the first unused one. */
+struct hash_map {
+	__u8 *entries;
+	__u32 most, entry_size, key_size, value_size, value_at, lock;
+};
+
+#define HASH_MAP(name, count, key_type, value_type) \
+	static struct { \
+		__u64 used; \
+		key_type key; \
+		value_type value; \
+	} name##_entries[count]; \
+	static may_be_unused struct hash_map name = { \
+		.entries = (__u8 *)name##_entries, .most = count, .entry_size = sizeof(name##_entries[0]), .key_size = sizeof(key_type), \
+		.value_size = sizeof(value_type), .value_at = __builtin_offsetof(typeof(name##_entries[0]), value)}; \
+	_Static_assert(sizeof(value_type) <= sizeof(found_value), "found_value is too small")
+
+#define MOST_PROBES 64
+
+/* The copy of a value that map_lookup returns. */
+static __thread may_be_unused __u64 found_value[8];
+
+inline_always void lock_map(struct hash_map *m)
+{
+	while (__atomic_exchange_n(&m->lock, 1, __ATOMIC_ACQUIRE))
+		;
+}
+
+inline_always void unlock_map(struct hash_map *m) { __atomic_store_n(&m->lock, 0, __ATOMIC_RELEASE); }
+
+/* entry_of returns the entry of a key, or the unused one that it may take; 0: there is neither. */
+inline_always __u8 *entry_of(struct hash_map *m, const void *key)
+{
+	__u64 h = 14695981039346656037ULL;
+	for (__u32 i = 0; i < m->key_size; i++)
+		h = (h ^ ((const __u8 *)key)[i]) * 1099511628211ULL;
+	for (__u32 i = 0; i < MOST_PROBES; i++) {
+		__u8 *e = m->entries + (__u64)((__u32)(h >> 20) + i) % m->most * m->entry_size;
+		if (!*(__u64 *)e || !memcmp(e + sizeof(__u64), key, m->key_size))
+			return e;
+	}
+	return 0;
+}
+
+static may_be_unused void *map_lookup(struct hash_map *m, const void *key)
+{
+	void *found = 0;
+	lock_map(m);
+	__u8 *e = entry_of(m, key);
+	if (e && *(__u64 *)e)
+		found = memcpy(found_value, e + m->value_at, m->value_size);
+	unlock_map(m);
+	return found;
+}
+
+static may_be_unused long map_update(struct hash_map *m, const void *key, const void *value, __u64 flags)
+{
+	lock_map(m);
+	__u8 *e = entry_of(m, key);
+	if (e) {
+		memcpy(e + sizeof(__u64), key, m->key_size);
+		memcpy(e + m->value_at, value, m->value_size);
+		*(__u64 *)e = 1;
+	}
+	unlock_map(m);
+	return e ? 0 : -1;
+}
+
+/* clear_map removes all entries. */
+static may_be_unused void clear_map(struct hash_map *m)
+{
+	lock_map(m);
+	memset(m->entries, 0, (__u64)m->most * m->entry_size);
+	unlock_map(m);
+}
+
+/* A value of each thread, which own_value returns. */
+#define OWN_VALUE(value_type, name) static __thread may_be_unused value_type name
+#define own_value(name) (&(name))
+
+/* Programs have no events yet: report counts them as missed. */
+#define RING(name, size) static may_be_unused int name
+#define RB_NO_WAKEUP 1
+
+inline_always void *ringbuf_reserve(int *ring, __u64 size, __u64 flags) { return 0; }
+inline_always void ringbuf_submit(void *data, __u64 flags) {}
+
+#endif
