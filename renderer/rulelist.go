@@ -7,8 +7,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"hash"
+	"iter"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -20,12 +22,32 @@ type Digest [16]byte
 // String returns the first eight bytes in hexadecimal, for display.
 func (d Digest) String() string { return hex.EncodeToString(d[:8]) }
 
-// RuleList is an immutable ordered list of rules. The first match decides.
+// RuleList is an immutable ordered list of rules. The first match decides. The list of
+// administrators' policies may have a million rules, so it takes 16 bytes for each.
 type RuleList struct {
-	rules   []api.ContivRule
-	origins [][]api.Origin
+	rows    []row
+	sides   []sides        // of rows
+	origins [][]api.Origin // of rows; nil: rules have none
 	digest  Digest
-	summary
+	summary summary
+	flat    atomic.Pointer[[]api.ContivRule] // what Rules returns; nil until needed
+	numbers map[originsKey]uint32            // of origins, while the list is written
+	newest  originsKey                       // likewise: of the last rule
+}
+
+// row is a rule without pointers.
+type row struct {
+	sides, origins uint32 // indexes in the list
+	first, last    uint16 // destination ports
+	protocol       api.Protocol
+	action         api.Action
+	audit          bool
+}
+
+// sides is what few rules distinguishes from many others: the two sides and the source port.
+type sides struct {
+	src, dst api.Net
+	srcPort  api.PortRange
 }
 
 // summary is what renderers ask of every list, so that they need not look at all rules.
@@ -35,30 +57,84 @@ type summary struct {
 }
 
 // add adds the i-th rule.
-func (s *summary) add(i int, r *api.ContivRule) {
-	s.restricts = s.restricts || !s.open && (r.Action == api.Deny || r.Audit)
-	s.open = s.open || r.Protocol == api.AnyProtocol && *r == (api.ContivRule{Action: api.Permit})
-	usual := r.Protocol == api.TCP || r.Protocol == api.UDP
-	if !usual && (r.Protocol != api.AnyProtocol || !r.DstPort.IsAny()) || !r.SrcPort.IsAny() || r.DstPort.First != r.DstPort.Last {
+func (s *summary) add(i int, r *row, of *sides) {
+	anyPort := api.PortRange{First: r.first, Last: r.last}.IsAny()
+	everything := *of == sides{} && r.protocol == api.AnyProtocol && anyPort
+	s.restricts = s.restricts || !s.open && (r.action == api.Deny || r.audit)
+	s.open = s.open || everything && r.action == api.Permit && !r.audit
+	usual := r.protocol == api.TCP || r.protocol == api.UDP
+	if !usual && (r.protocol != api.AnyProtocol || !anyPort) || !of.srcPort.IsAny() || r.first != r.last {
 		s.unusual = append(s.unusual, int32(i))
 	}
 }
 
-// NewRuleList takes ownership of both slices. origins[i] lists the origins of rules[i]; origins is
-// as long as rules, or nil.
-// It calls each pause between parts of the work, with the number of rules of the part.
-func NewRuleList(rules []api.ContivRule, origins [][]api.Origin, pause ...func(rules int)) *RuleList {
-	l := &RuleList{rules: rules, origins: origins}
-	l.digest = digestRules(rules, l.add, pause)
+// NewRuleList takes ownership of rules. origins[i] lists the origins of rules[i]; origins is as
+// long as rules, or nil.
+func NewRuleList(rules []api.ContivRule, origins [][]api.Origin) *RuleList {
+	l, known := &RuleList{}, map[sides]int{}
+	l.Reserve(len(rules), 0)
+	for i, r := range rules {
+		s := sides{r.Src, r.Dst, r.SrcPort}
+		at, ok := known[s]
+		if !ok {
+			at = l.addSides(s)
+			known[s] = at
+		}
+		var of []api.Origin
+		if origins != nil {
+			of = origins[i]
+		}
+		l.Write(r, at, of)
+	}
+	l.Finish()
+	l.flat.Store(&rules)
 	return l
 }
 
-// Rules returns the rules, none for a nil list. The caller must not change them.
+// Len returns the number of rules, 0 for a nil list.
+func (l *RuleList) Len() int {
+	if l == nil {
+		return 0
+	}
+	return len(l.rows)
+}
+
+// at returns the i-th rule.
+func (l *RuleList) at(i int) api.ContivRule {
+	r := &l.rows[i]
+	s := &l.sides[r.sides]
+	return api.ContivRule{
+		Action: r.action, Src: s.src, Dst: s.dst, Protocol: r.protocol, SrcPort: s.srcPort,
+		DstPort: api.PortRange{First: r.first, Last: r.last}, Audit: r.audit,
+	}
+}
+
+// All returns the rules in order, none for a nil list.
+func (l *RuleList) All() iter.Seq2[int, api.ContivRule] {
+	return func(yield func(int, api.ContivRule) bool) {
+		for i := range l.Len() {
+			if !yield(i, l.at(i)) {
+				return
+			}
+		}
+	}
+}
+
+// Rules returns the rules, none for a nil list. The caller must not change them. The list keeps
+// them from then on, which takes six times its memory: All does not.
 func (l *RuleList) Rules() []api.ContivRule {
 	if l == nil {
 		return nil
 	}
-	return l.rules
+	if flat := l.flat.Load(); flat != nil {
+		return *flat
+	}
+	rules := make([]api.ContivRule, len(l.rows))
+	for i := range rules {
+		rules[i] = l.at(i)
+	}
+	l.flat.CompareAndSwap(nil, &rules)
+	return *l.flat.Load()
 }
 
 // Origins returns the origins of the i-th rule.
@@ -66,21 +142,28 @@ func (l *RuleList) Origins(i int) []api.Origin {
 	if l == nil || l.origins == nil {
 		return nil
 	}
-	return l.origins[i]
+	return l.origins[l.rows[i].origins]
 }
 
 // Restricts reports whether the list can deny or audit anything. A nil list, or one that permits
 // everything before it does, restricts nothing.
-func (l *RuleList) Restricts() bool { return l != nil && (l.restricts || !l.open) }
+func (l *RuleList) Restricts() bool {
+	return l != nil && (l.summary.restricts || !l.summary.open)
+}
 
-// Unusual returns the indexes of the rules that some dataplanes cannot express: those of other
-// protocols than TCP and UDP, with source ports, or with several destination ports. The caller must
-// not change them.
-func (l *RuleList) Unusual() []int32 {
-	if l == nil {
-		return nil
+// Unusual returns the rules that some dataplanes cannot express, with their indexes: those of other
+// protocols than TCP and UDP, with source ports, or with several destination ports.
+func (l *RuleList) Unusual() iter.Seq2[int, api.ContivRule] {
+	return func(yield func(int, api.ContivRule) bool) {
+		if l == nil {
+			return
+		}
+		for _, i := range l.summary.unusual {
+			if !yield(int(i), l.at(int(i))) {
+				return
+			}
+		}
 	}
-	return l.unusual
 }
 
 // WithOrigins returns the list with the origins of another one added, which has equal rules.
@@ -88,7 +171,33 @@ func (l *RuleList) WithOrigins(o *RuleList) *RuleList {
 	if l == nil || o == nil || l == o {
 		return cmp.Or(l, o)
 	}
-	return &RuleList{rules: l.rules, origins: MergedOrigins(l.origins, o.origins), digest: l.digest, summary: l.summary}
+	out := &RuleList{rows: slices.Clone(l.rows), sides: l.sides, digest: l.digest, summary: l.summary}
+	out.flat.Store(l.flat.Load())
+	known := map[[2]uint32]uint32{} // merged origins, by those that were merged
+	for i := range out.rows {
+		of := [2]uint32{l.rows[i].origins, o.rows[i].origins}
+		at, ok := known[of]
+		if !ok {
+			at = uint32(len(out.origins))
+			known[of] = at
+			out.origins = append(out.origins, mergeOrigins(l.Origins(i), o.Origins(i)))
+		}
+		out.rows[i].origins = at
+	}
+	return out
+}
+
+// mergeOrigins returns the origins of both.
+func mergeOrigins(a, b []api.Origin) []api.Origin {
+	if slices.Equal(a, b) {
+		return a
+	}
+	both := slices.Concat(a, b)
+	slices.SortFunc(both, api.Origin.Compare)
+	if both = slices.Compact(both); len(both) == len(a) {
+		return a
+	}
+	return both
 }
 
 // MergedOrigins returns the origins of both, by rule. It returns the first one, as it is, if that
@@ -99,12 +208,8 @@ func MergedOrigins(a, b [][]api.Origin) [][]api.Origin {
 	}
 	out := a
 	for i := range b {
-		if slices.Equal(a[i], b[i]) {
-			continue
-		}
-		both := slices.Concat(a[i], b[i])
-		slices.SortFunc(both, api.Origin.Compare)
-		if both = slices.Compact(both); len(both) == len(a[i]) {
+		both := mergeOrigins(a[i], b[i])
+		if len(both) == len(a[i]) {
 			continue
 		}
 		if &out[0] == &a[0] {
@@ -121,8 +226,8 @@ func (l *RuleList) MarshalJSON() ([]byte, error) {
 		Rule    api.ContivRule `json:"rule"`
 		Origins []api.Origin   `json:"origins"`
 	}
-	out := make([]rule, len(l.Rules()))
-	for i, r := range l.Rules() {
+	out := make([]rule, l.Len())
+	for i, r := range l.All() {
 		out[i] = rule{r, l.Origins(i)}
 	}
 	return json.Marshal(out)
@@ -141,37 +246,36 @@ const auditBit = 0x80
 
 // DigestRules returns the digest of an ordered list of rules.
 func DigestRules(rules []api.ContivRule) Digest {
-	return digestRules(rules, func(int, *api.ContivRule) {}, nil)
-}
-
-// digestPart is how many rules are digested between two pauses.
-const digestPart = 1 << 12
-
-func digestRules(rules []api.ContivRule, each func(int, *api.ContivRule), pauses []func(rules int)) Digest {
 	h := sha256.New()
 	var buf [96]byte
-	for i, r := range rules {
-		if i%digestPart == digestPart-1 {
-			for _, pause := range pauses {
-				pause(digestPart)
-			}
-		}
-		each(i, &rules[i])
-		action := byte(r.Action)
-		if r.Audit {
-			action |= auditBit
-		}
-		b := append(buf[:0], action, byte(r.Protocol))
-		b = appendNet(b, r.Src)
-		b = appendNet(b, r.Dst)
-		for _, p := range []api.PortRange{r.SrcPort, r.DstPort} {
-			b = binary.BigEndian.AppendUint16(b, p.First)
-			b = binary.BigEndian.AppendUint16(b, p.Last)
-		}
-		write(h, b)
+	for i := range rules {
+		r := &rules[i]
+		s := sides{r.Src, r.Dst, r.SrcPort}
+		b := appendStart(buf[:0], r.Action, r.Audit, r.Protocol)
+		write(h, appendPorts(s.append(b), r.DstPort))
 	}
-	var d Digest
-	copy(d[:], h.Sum(buf[:0]))
+	return sumOf(h)
+}
+
+// A rule in a digest: its start, its sides and its destination ports.
+func appendStart(b []byte, action api.Action, audit bool, protocol api.Protocol) []byte {
+	start := byte(action)
+	if audit {
+		start |= auditBit
+	}
+	return append(b, start, byte(protocol))
+}
+
+func (s *sides) append(b []byte) []byte {
+	return appendPorts(appendNet(appendNet(b, s.src), s.dst), s.srcPort)
+}
+
+func appendPorts(b []byte, p api.PortRange) []byte {
+	return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(b, p.First), p.Last)
+}
+
+func sumOf(h hash.Hash) (d Digest) {
+	copy(d[:], h.Sum(nil))
 	return d
 }
 

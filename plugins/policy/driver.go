@@ -46,9 +46,7 @@ func (r *driver) run(ctx context.Context, s step) error {
 	if s.work == nil {
 		return ctx.Err()
 	}
-	work, cancel := context.WithTimeout(ctx, r.engine.deps.CommitTimeout)
-	defer cancel()
-	err := r.do(work, s.work)
+	err := r.work(ctx, s)
 	o := outcome{time.Now(), err, ctx.Err() != nil}
 	if s.quarantined != nil {
 		s.quarantined(o)
@@ -56,6 +54,16 @@ func (r *driver) run(ctx context.Context, s step) error {
 		r.engine.finish(o)
 	}
 	return err
+}
+
+// work runs the work of a step.
+func (r *driver) work(ctx context.Context, s step) error {
+	if s.brief {
+		return s.work(ctx)
+	}
+	work, cancel := context.WithTimeout(ctx, r.engine.deps.CommitTimeout)
+	defer cancel()
+	return r.do(work, s.work)
 }
 
 // stopwatch measures the duration of stages.

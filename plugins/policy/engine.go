@@ -39,6 +39,8 @@ type engine struct {
 // step is work for the renderers; the zero step is no work.
 type step struct {
 	work func(context.Context) error
+	// brief work calls no renderer, so it needs no time limit and nothing is done meanwhile
+	brief bool
 	// quarantined handles the outcome of the work. It is nil for a transaction, whose outcome
 	// finish handles.
 	quarantined func(outcome)
@@ -145,8 +147,11 @@ func (e *engine) commit(now time.Time, txn *configurator.Txn) step {
 	txn.Prepare() // includes every change that snapshots show
 	e.state++
 	e.draft.Committing = now
-	e.publish()
-	return step{work: txn.Commit}
+	brief := txn.Idle()
+	if !brief {
+		e.publish()
+	}
+	return step{work: txn.Commit, brief: brief}
 }
 
 // finish publishes the outcome of a transaction.

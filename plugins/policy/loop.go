@@ -23,6 +23,7 @@ type loop struct {
 	// start of the current work; nil while the loop waits
 	busy      atomic.Pointer[time.Time]
 	interrupt atomic.Pointer[context.CancelFunc] // wakes the loop
+	turns     int                                // since the loop last waited
 }
 
 // run is the loop. It ends with ctx.
@@ -60,11 +61,15 @@ func (l *loop) apply(ctx context.Context, changes model.Changes) error {
 	return l.driver.apply(ctx, changes, prompted)
 }
 
-// pollInterval is how long the event loop waits for changes while pods wait for their rules.
-const pollInterval = time.Millisecond
+// While pods wait for their rules the event loop only takes the changes that are there. After so
+// many turns it waits for pollInterval, so that others get the processor.
+const (
+	pollTurns    = 8
+	pollInterval = time.Millisecond
+)
 
-// receive waits for changes until ctx ends, a snapshot is requested or a retry is due, and only for
-// pollInterval while pods wait for their rules. A source that has ended yields none.
+// receive waits for changes until ctx ends, a snapshot is requested or a retry is due, and not for
+// long while pods wait for their rules. A source that has ended yields none.
 func (l *loop) receive(ctx context.Context, ended bool) (model.Changes, error) {
 	wait, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -79,7 +84,7 @@ func (l *loop) receive(ctx context.Context, ended bool) (model.Changes, error) {
 		defer timer.Stop()
 	}
 	if l.driver.engine.waiting() {
-		timer := time.AfterFunc(pollInterval, cancel)
+		timer := time.AfterFunc(l.pause(), cancel)
 		defer timer.Stop()
 	}
 	if ended {
@@ -91,6 +96,14 @@ func (l *loop) receive(ctx context.Context, ended bool) (model.Changes, error) {
 		return model.Changes{}, errInterrupted
 	}
 	return changes, err
+}
+
+// pause returns how long to wait for changes in this turn, while pods wait for their rules.
+func (l *loop) pause() time.Duration {
+	if l.turns++; l.turns%pollTurns == 0 {
+		return pollInterval
+	}
+	return 1
 }
 
 // answering runs the work of renderers, and meanwhile builds requested snapshots.

@@ -16,13 +16,14 @@ import (
 // newList returns a list without pods. It is closed if it has more than most rules of
 // NetworkPolicies, unless most is 0.
 func newList(l *renderer.RuleList, peer side, most int) *list {
-	out := &list{digest: l.Digest(), rules: l.Rules(), listShare: listShare{origins: l}, pods: make(map[api.PodID]*pod),
+	out := &list{digest: l.Digest(), listShare: listShare{origins: l}, pods: make(map[api.PodID]*pod),
 		bySet: make(map[api.SetID][]uint32), byMatches: make(map[matches]verdict)}
 	if out.tooLong = most > 0 && isLonger(l, most); out.tooLong {
 		out.closed = fmt.Sprintf("this list has more than %d rules, too many for a dataplane without address sets, so everything is denied: name fewer peers or ports", most)
 		return out
 	}
-	for i, r := range l.Rules() {
+	out.rules = l.Rules()
+	for i, r := range out.rules {
 		switch n := peer.of(r); {
 		case n.Set != 0:
 			out.bySet[n.Set] = append(out.bySet[n.Set], uint32(i))
@@ -40,8 +41,8 @@ func newList(l *renderer.RuleList, peer side, most int) *list {
 // isLonger reports whether a list has more than most rules of NetworkPolicies.
 func isLonger(l *renderer.RuleList, most int) bool {
 	n := 0
-	for i := range l.Rules() {
-		if n > most || n+len(l.Rules())-i <= most {
+	for i := range l.Len() {
+		if n > most || n+l.Len()-i <= most {
 			break
 		}
 		if isOfTenants(l.Origins(i)) {
@@ -153,7 +154,7 @@ func (l *list) policies(asked *renderer.RuleList) []api.Origin {
 	}
 	seen := make(map[api.Origin]bool)
 	var last api.Origin // rules of a policy follow each other
-	for i := range asked.Rules() {
+	for i := range asked.Len() {
 		for _, o := range asked.Origins(i) {
 			if o.Policy != last.Policy || o.Direction != last.Direction || len(seen) == 0 {
 				last = api.Origin{Policy: o.Policy, Direction: o.Direction, Rule: api.IsolationRule}

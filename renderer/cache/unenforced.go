@@ -94,9 +94,8 @@ func (t *StagedTxn) Apply(c Staged) {
 
 // only returns the list if it has a rule that cannot be expressed, and nil otherwise.
 func (x *UnenforcedTracker) only(l *renderer.RuleList) *renderer.RuleList {
-	rules := l.Rules()
-	for _, i := range l.Unusual() {
-		if x.lost(&rules[i]) {
+	for _, r := range l.Unusual() {
+		if x.lost(&r) {
 			return l
 		}
 	}
@@ -143,16 +142,15 @@ func (x *UnenforcedTracker) lostIn(l *renderer.RuleList) []lostRule {
 		return out
 	}
 	seen := map[lostRule]bool{}
-	for _, i := range l.Unusual() {
-		r := &l.Rules()[i]
-		if !x.lost(r) {
+	for i, r := range l.Unusual() {
+		if !x.lost(&r) {
 			continue
 		}
 		effect := renderer.EffectClosed
 		if r.Action == api.Deny {
 			effect = renderer.EffectWider
 		}
-		for _, o := range l.Origins(int(i)) {
+		for _, o := range l.Origins(i) {
 			if rule := (lostRule{o, effect}); !seen[rule] {
 				seen[rule] = true
 				out = append(out, rule)

@@ -32,7 +32,7 @@ func (s *state) dump() string {
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.sets)) {
 		fmt.Fprintf(&b, "set %s\n", id)
-		for _, p := range s.sets[id].sorted() {
+		for _, p := range s.sets[id].prefixes() {
 			fmt.Fprintf(&b, "  %s\n", p)
 		}
 	}
@@ -45,7 +45,7 @@ func dumpList(b *strings.Builder, direction string, l *renderer.RuleList) {
 		return
 	}
 	fmt.Fprintf(b, "  %s\n", direction)
-	for i, rule := range l.Rules() {
+	for i, rule := range l.All() {
 		fmt.Fprintf(b, "    %s", rule)
 		for j, o := range l.Origins(i) {
 			sep := ", "

@@ -80,7 +80,7 @@ func (s *state) podsAt(a, not netip.Addr) []api.PodID {
 // decide returns the first rule that matches; a list without a match denies.
 func (s *state) decide(name, table string, l *renderer.RuleList, f api.Flow) renderer.Decision {
 	d := renderer.Decision{Renderer: name, Table: table, Rule: -1, Action: api.Deny}
-	for i, rule := range l.Rules() {
+	for i, rule := range l.All() {
 		if rule.Matches(f, s.inSet) {
 			d.Rule, d.Match, d.Action, d.Origins = i, rule, rule.Action, l.Origins(i)
 			break

@@ -130,7 +130,7 @@ func (r *Recorder) Sets() map[api.SetID][]netip.Prefix {
 	defer r.mu.Unlock()
 	sets := make(map[api.SetID][]netip.Prefix, len(r.state.sets))
 	for id, set := range r.state.sets {
-		sets[id] = set.sorted()
+		sets[id] = set.prefixes()
 	}
 	return sets
 }

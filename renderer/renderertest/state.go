@@ -17,8 +17,15 @@ type state struct {
 
 	resync     bool // under construction by a resync
 	updated    map[api.SetID]bool
+	checked    map[checkedList]bool // by the transaction
 	violations []string
 	journal    *journal // nil: changes are not counted
+}
+
+// checkedList is a list of many pods.
+type checkedList struct {
+	list      *renderer.RuleList
+	direction string
 }
 
 func newState() state {
@@ -27,6 +34,7 @@ func newState() state {
 		sets:    map[api.SetID]*memberSet{},
 		byAddr:  map[netip.Addr][]api.PodID{},
 		updated: map[api.SetID]bool{},
+		checked: map[checkedList]bool{},
 	}
 }
 
@@ -39,6 +47,7 @@ func (s *state) takeViolations() []string {
 	v := s.violations
 	s.violations = nil
 	clear(s.updated)
+	clear(s.checked)
 	return v
 }
 
@@ -55,22 +64,22 @@ func (s *state) updateSet(id api.SetID, added, removed []netip.Prefix) {
 		s.sets[id] = set
 	}
 	s.journal.touchSet(id, added, removed)
-	for _, p := range removed {
-		if !set.remove(p) {
+	for _, p := range added {
+		if !p.IsValid() || !p.IsSingleIP() && p != p.Masked() {
+			s.violate("set %s: %s is not a masked prefix", id, p)
+		}
+	}
+	set.change(added, removed, func(p netip.Prefix, added bool) {
+		if added {
+			s.violate("set %s: %s is added but is a member", id, p)
+		} else {
 			s.violate("set %s: %s is removed but is no member", id, p)
 		}
-	}
-	for _, p := range added {
-		if !p.IsValid() || p != p.Masked() {
-			s.violate("set %s: %s is not a masked prefix", id, p)
-		} else if !set.add(p) {
-			s.violate("set %s: %s is added but is a member", id, p)
-		}
-	}
+	})
 	if a, b, ok := set.overlap(); ok {
 		s.violate("set %s: members %s and %s overlap", id, a, b)
 	}
-	if len(set.members) == 0 {
+	if set.size == 0 {
 		delete(s.sets, id)
 	}
 }
@@ -117,15 +126,17 @@ func (s *state) checkAddrs(pod api.PodID, ips []netip.Addr) {
 
 // checkList checks the requirements of PodConfig for lists.
 func (s *state) checkList(pod api.PodID, direction string, l *renderer.RuleList) {
-	if l == nil {
+	if l == nil || s.checked[checkedList{l, direction}] {
 		return
 	}
-	rules := l.Rules()
-	if len(rules) == 0 {
+	s.checked[checkedList{l, direction}] = true
+	if l.Len() == 0 {
 		s.violate("pod %s: the %s list is empty, so it does not end with a rule that matches everything", pod, direction)
 		return
 	}
-	for i, r := range rules {
+	var last api.ContivRule
+	for i, r := range l.All() {
+		last = r
 		podSide := r.Src
 		if direction == "egress" {
 			podSide = r.Dst
@@ -137,7 +148,6 @@ func (s *state) checkList(pod api.PodID, direction string, l *renderer.RuleList)
 			s.violate("pod %s: %s rule %d %q: %s", pod, direction, i, r, why)
 		}
 	}
-	last := rules[len(rules)-1]
 	if last.Action, last.Audit = api.Deny, false; last != (api.ContivRule{}) {
 		s.violate("pod %s: the %s list does not end with a rule that matches everything", pod, direction)
 	}
@@ -189,5 +199,5 @@ func equalConfigs(a, b renderer.PodConfig) bool {
 
 // equalLists compares rules; it ignores origins.
 func equalLists(a, b *renderer.RuleList) bool {
-	return a == b || (a == nil) == (b == nil) && slices.Equal(a.Rules(), b.Rules())
+	return a == b || (a == nil) == (b == nil) && a.Len() == b.Len() && a.Digest() == b.Digest()
 }

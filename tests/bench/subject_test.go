@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
@@ -39,6 +40,18 @@ type subject struct {
 	recorder *renderertest.Recorder // of kind recorder
 	vpp      *node.Node             // of kind vpp
 	sw       *node.Vswitch          // the same
+	pause    pause                  // of kind recorder
+}
+
+// pause is how long the event loop does nothing but work, at most. The loop writes it.
+type pause struct{ now, longest time.Duration }
+
+func (p *pause) passed(s policy.Stage, d time.Duration) {
+	if s == policy.StageCache {
+		p.now = 0
+	}
+	p.now += d
+	p.longest = max(p.longest, p.now)
 }
 
 // startSubject starts the plugin of a node. Without a source its changes come by
@@ -49,7 +62,7 @@ func startSubject(tb testing.TB, k kind, name string, source policy.Source) *sub
 	var err error
 	if k == recorder {
 		s.recorder = renderertest.NewRecorder("recorder", tb)
-		s.plugin = policy.New(policy.Deps{Node: name, Source: source, Renderers: []renderer.Renderer{s.recorder}})
+		s.plugin = policy.New(policy.Deps{Node: name, Source: source, Renderers: []renderer.Renderer{s.recorder}, Observer: policy.Observer{Stage: s.pause.passed}})
 		err = errors.Join(s.plugin.Init(), s.plugin.AfterInit())
 	} else {
 		s.sw = &node.Vswitch{}
@@ -125,7 +138,7 @@ func (s *subject) size() map[string]float64 {
 		return out
 	}
 	for _, cfg := range s.recorder.Pods() {
-		out["rules"] += float64(len(cfg.Ingress.Rules()) + len(cfg.Egress.Rules()))
+		out["rules"] += float64(cfg.Ingress.Len() + cfg.Egress.Len())
 	}
 	for _, members := range s.recorder.Sets() {
 		out["sets"]++

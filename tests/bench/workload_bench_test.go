@@ -91,6 +91,7 @@ func (w workload) replay(b *testing.B, k kind, size int) {
 		x = startSubject(b, k, workloadNode, nil)
 		x.apply(start)
 		operations = x.operations()
+		x.pause = pause{}
 		runtime.GC()
 		m.resume()
 		for i := range in {
@@ -103,6 +104,9 @@ func (w workload) replay(b *testing.B, k kind, size int) {
 	b.ReportMetric(float64(m.cpu.Nanoseconds())/1e3/float64(len(m.events)), "cpu-us/event")
 	b.ReportMetric(float64(x.operations()-operations)/float64(len(events)), "changes/event")
 	m.report(b.N)
+	if k == recorder {
+		b.ReportMetric(float64(x.pause.longest.Nanoseconds())/1e3, "max-pause-us")
+	}
 	if len(byTag) > 1 {
 		for _, tag := range slices.Sorted(maps.Keys(byTag)) {
 			reportDistribution(b, tag+":", byTag[tag])

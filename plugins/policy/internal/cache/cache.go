@@ -146,7 +146,7 @@ func (c *Cache) keep(id model.ID) {
 		}
 	case model.KindPod:
 		if i, ok := c.pods.find(id.Namespace, id.Name); ok {
-			c.pods.list[i].epoch = c.epoch
+			c.pods.list.at(i).epoch = c.epoch
 		}
 	case model.KindNetworkPolicy:
 		if i, ok := c.policies.find(id.Namespace, id.Name); ok {
@@ -181,9 +181,9 @@ func (c *Cache) sweep(w update) {
 			c.nodes.set(name, nil, w)
 		}
 	}
-	for i := range c.pods.list {
-		if p := &c.pods.list[i]; p.name != "" && p.epoch != c.epoch {
-			c.pods.drop(uint32(i), w)
+	for i := range uint32(c.pods.list.len()) {
+		if p := c.pods.list.at(i); p.name != "" && p.epoch != c.epoch {
+			c.pods.drop(i, w)
 		}
 	}
 	for i := range c.namespaces.list {
@@ -195,9 +195,11 @@ func (c *Cache) sweep(w update) {
 
 // reserve allocates tables for the objects of a resync, so that they do not grow step by step.
 func (c *Cache) reserve(deltas []model.Delta) {
-	var pods, policies int
+	var pods, policies, namespaces int
 	for _, d := range deltas {
 		switch d.ID.Kind {
+		case model.KindNamespace:
+			namespaces++
 		case model.KindPod:
 			pods++
 		case model.KindNetworkPolicy:
@@ -205,9 +207,9 @@ func (c *Cache) reserve(deltas []model.Delta) {
 		default: // there are few
 		}
 	}
-	c.pods.list = slices.Grow(c.pods.list, max(0, pods-len(c.pods.list)))
 	c.pods.index.reserve(pods)
 	c.pods.byAddr.reserve(pods)
+	c.namespaces.list = slices.Grow(c.namespaces.list, max(0, namespaces-len(c.namespaces.list)))
 	c.policies.list = slices.Grow(c.policies.list, max(0, policies-len(c.policies.list)))
 	c.policies.index.reserve(policies)
 }

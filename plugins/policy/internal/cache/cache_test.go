@@ -120,7 +120,7 @@ func TestWatcherGetsDifferencesOnly(t *testing.T) {
 	step("the same as a resync", same)
 	step("an empty resync", model.Changes{Resync: true},
 		"policy true -> false", "policy true -> false", "node true -> false", "pod n/p[1.1.1.1]@x -> none", "group removed", "namespace n "+nameLabel+"=n -> ")
-	if len(c.namespaces.byName)+len(c.groups.strings)+len(c.policies.selectors.byText)+c.pods.index.n+c.pods.byAddr.n+c.groups.index.n+c.pods.hosts.index.n+len(c.groups.byPort)+
+	if len(c.namespaces.byName)+len(c.groups.strings)+len(c.policies.selectors.byText)+c.policies.selectors.rules.index.n+c.pods.index.n+c.pods.byAddr.n+c.groups.index.n+c.pods.hosts.index.n+len(c.groups.byPort)+
 		len(c.policies.cluster)+len(c.policies.subjects.scopes)+c.policies.subjects.index.Len()+len(c.nodes) != 0 {
 		t.Errorf("left over: %+v", c)
 	}
@@ -389,5 +389,44 @@ func TestMatchNamespaces(t *testing.T) {
 	info := c.Namespaces()
 	if len(info) != 3 || info[2].Known || info[2].Pods != 1 || !info[0].Known {
 		t.Errorf("%+v", info)
+	}
+}
+
+// TestPoliciesShareRules: policies with equal rules have one list of them, and each that changes or
+// goes leaves it to the others.
+func TestPoliciesShareRules(t *testing.T) {
+	c := New()
+	policy := func(name string, port uint32, except ...string) model.Delta {
+		rule := &model.NetworkPolicy_Rule{
+			Peers: []*model.NetworkPolicy_Peer{{PodSelector: &model.LabelSelector{MatchLabels: []*model.Label{{Key: "a", Value: "b"}}}}, {IpBlock: &model.NetworkPolicy_IPBlock{Cidr: "10.0.0.0/8", Except: except}}},
+			Ports: []*model.NetworkPolicy_Port{{Port: &model.NetworkPolicy_Port_Number{Number: port}}},
+		}
+		return model.Delta{ID: model.ID{Kind: model.KindNetworkPolicy, Namespace: "n", Name: name}, Value: &model.NetworkPolicy{
+			Namespace: "n", Name: name, PodSelector: &model.LabelSelector{}, IsolatesIngress: true, Ingress: []*model.NetworkPolicy_Rule{rule},
+		}}
+	}
+	update := func(deltas ...model.Delta) {
+		c.Update(model.Changes{Deltas: deltas}, &diary{})
+	}
+	rules := func() map[*intent.Rule]int {
+		lists := map[*intent.Rule]int{}
+		for _, p := range c.PolicySpecs() {
+			lists[&p.Ingress[0]]++
+		}
+		return lists
+	}
+	update(policy("a", 80), policy("b", 80), policy("c", 81), policy("d", 80, "10.1.0.0/16"))
+	if n := len(rules()); n != 3 || c.policies.selectors.rules.index.n != 3 {
+		t.Fatalf("4 policies have %d lists of rules, want 3", n)
+	}
+	update(policy("a", 81))
+	if n := len(rules()); n != 3 {
+		t.Fatalf("%d lists of rules, want 3", n)
+	}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		update(model.Delta{ID: policy(name, 0).ID})
+	}
+	if n := c.policies.selectors.rules.index.n; n != 0 {
+		t.Errorf("%d lists of rules are left", n)
 	}
 }

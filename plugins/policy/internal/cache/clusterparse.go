@@ -36,6 +36,7 @@ func (t *selectorTable) parseClusterPolicy(id model.ID, m *model.ClusterPolicy) 
 	}
 	spec.Ingress = p.clusterRules(asked{api.Ingress, id.Kind}, m.GetIngress(), nil, "spec.ingress")
 	spec.Egress = p.clusterRules(asked{api.Egress, id.Kind}, m.GetEgress(), m.OverFamilies(), "spec.egress")
+	spec.Ingress, spec.Egress = t.rules.acquire(spec.Ingress), t.rules.acquire(spec.Egress)
 	return spec, p.problemsOf(id)
 }
 

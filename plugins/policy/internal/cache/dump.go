@@ -34,9 +34,9 @@ var podStateNames = [...]string{podLive: "live", podHostNetwork: "host network",
 
 // Pods returns all pods, sorted by ID.
 func (c *Cache) Pods() []PodInfo {
-	out := make([]PodInfo, 0, len(c.pods.list)-len(c.pods.free))
-	for i := range c.pods.list {
-		p := &c.pods.list[i]
+	out := make([]PodInfo, 0, c.pods.list.len()-len(c.pods.free))
+	for i := range uint32(c.pods.list.len()) {
+		p := c.pods.list.at(i)
 		if p.name == "" {
 			continue
 		}
@@ -48,7 +48,7 @@ func (c *Cache) Pods() []PodInfo {
 		if p.group != noGroup {
 			var buf [1]netip.Addr
 			g := c.groups.list[p.group].def
-			info.IPs = slices.Clone(c.pods.addrs(uint32(i), &buf))
+			info.IPs = slices.Clone(c.pods.addrs(i, &buf))
 			info.Labels, info.NamedPorts = g.Labels, g.NamedPorts
 		}
 		out = append(out, info)

@@ -40,6 +40,7 @@ func (t stringTable) release(s string) {
 // selectorTable lets policies share selectors: equal selectors are the same *intent.Selector.
 type selectorTable struct {
 	byText map[string]sharedSelector
+	rules  ruleTable            // of policies with these selectors
 	reqs   []intent.Requirement // scratch
 	text   []byte               // scratch
 }
@@ -164,18 +165,6 @@ func (t *hostTable) release(i uint32) {
 	t.index.remove(hashHost(h.name, h.texts), i)
 	*h = host{}
 	t.free = append(t.free, i)
-}
-
-// alloc returns a free slot of a table.
-func alloc[T any, ID ~uint32](table *[]T, free *[]ID) ID {
-	if n := len(*free); n > 0 {
-		id := (*free)[n-1]
-		*free = (*free)[:n-1]
-		return id
-	}
-	var zero T
-	*table = append(*table, zero)
-	return ID(len(*table) - 1)
 }
 
 // parseAddrs appends the valid addresses, sorted and without duplicates, and returns the invalid

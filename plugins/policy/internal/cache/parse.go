@@ -35,6 +35,7 @@ func (t *selectorTable) parsePolicy(id model.ID, m *model.NetworkPolicy) (*inten
 	if spec.IsolatesEgress {
 		spec.Egress = p.rules(m.GetEgress(), m.OverFamilies(), "spec.egress", "to")
 	}
+	spec.Ingress, spec.Egress = t.rules.acquire(spec.Ingress), t.rules.acquire(spec.Egress)
 	return spec, p.problemsOf(id)
 }
 

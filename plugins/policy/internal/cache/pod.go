@@ -24,7 +24,7 @@ const (
 	podFinished                    // Succeeded or Failed
 )
 
-// pod is kept small: there may be 100 000. v4 holds the address of a pod with exactly one IPv4
+// pod is kept small: there may be 100 000. pods.v4 holds the address of a pod with exactly one IPv4
 // address, the usual case; extras holds the addresses of others.
 type pod struct {
 	name  string // empty: the slot is free
@@ -32,7 +32,6 @@ type pod struct {
 	group intent.GroupID
 	pos   uint32 // index in the group's pods
 	host  uint32
-	v4    uint32 // 0: none, or see extra
 	extra uint32 // index in extras plus one; 0: none
 	epoch uint32
 	state podState
@@ -43,7 +42,8 @@ type pods struct {
 	ns      *namespaces
 	groups  *groups
 	hosts   hostTable
-	list    []pod
+	list    pages[pod]
+	v4      pages[uint32] // by pod; 0: none, or see pod.extra. Large sets read them all
 	index   hashIndex
 	byAddr  hashIndex // pods by address, one entry for each address
 	free    []uint32
@@ -62,7 +62,7 @@ func hashPod(ns, name string) uint32 { return fold(hashString(hashString(0, ns),
 
 func (x *pods) find(ns, name string) (uint32, bool) {
 	return x.index.find(hashPod(ns, name), func(i uint32) bool {
-		return x.list[i].name == name && x.ns.list[x.list[i].ns].name == ns
+		return x.list.at(i).name == name && x.ns.list[x.list.at(i).ns].name == ns
 	})
 }
 
@@ -77,7 +77,7 @@ func (x *pods) apply(id model.ID, m *model.Pod, w update) []api.Problem {
 	if !known {
 		i = x.add(id)
 	}
-	x.list[i].epoch = w.epoch
+	x.list.at(i).epoch = w.epoch
 	state := stateOf(m)
 	var addrs []netip.Addr
 	var problems []api.Problem
@@ -92,7 +92,7 @@ func (x *pods) apply(id model.ID, m *model.Pod, w update) []api.Problem {
 		if bad {
 			problems = append(problems, api.Problem{Object: id.String(), Field: "spec.containers", Reason: "a named port has no name, an unknown protocol or a number outside 1 to 65535, and is left out"})
 		}
-		group = x.groups.of(x.list[i].ns, x.scratch.readLabels(m.GetLabels()), ports, w)
+		group = x.groups.of(x.list.at(i).ns, x.scratch.readLabels(m.GetLabels()), ports, w)
 	}
 	x.change(i, pod{group: group, host: host, state: state}, addrs, known, w)
 	return problems
@@ -100,11 +100,22 @@ func (x *pods) apply(id model.ID, m *model.Pod, w update) []api.Problem {
 
 func (x *pods) add(id model.ID) uint32 {
 	n := x.ns.of(id.Namespace)
-	i := alloc(&x.list, &x.free)
-	x.list[i] = pod{name: id.Name, ns: n, group: noGroup}
+	i := x.slot()
+	*x.list.at(i) = pod{name: id.Name, ns: n, group: noGroup}
 	x.index.insert(hashPod(id.Namespace, id.Name), i)
 	x.ns.list[n].pods++
 	return i
+}
+
+// slot returns a free index.
+func (x *pods) slot() uint32 {
+	if n := len(x.free); n > 0 {
+		i := x.free[n-1]
+		x.free = x.free[:n-1]
+		return i
+	}
+	x.v4.add()
+	return x.list.add()
 }
 
 func stateOf(m *model.Pod) podState {
@@ -150,7 +161,7 @@ func (s *scratch) readAddrs(id model.ID, m *model.Pod, ofNode []netip.Addr) ([]n
 // change sets the new state of a pod and notifies the watcher. It takes over the references of want
 // (group by membership, host by count).
 func (x *pods) change(i uint32, want pod, addrs []netip.Addr, known bool, w update) {
-	p := &x.list[i]
+	p := x.list.at(i)
 	s := &x.scratch
 	was := *p
 	var old, now *intent.Pod
@@ -189,7 +200,7 @@ func (x *pods) change(i uint32, want pod, addrs []netip.Addr, known bool, w upda
 }
 
 func (x *pods) drop(i uint32, w update) {
-	p := &x.list[i]
+	p := x.list.at(i)
 	n, g, h := p.ns, p.group, p.host
 	if g != noGroup {
 		s := &x.scratch
@@ -218,7 +229,7 @@ func (x *groups) tidy(g intent.GroupID, w update) {
 
 // view returns a pod as the watcher sees it.
 func (x *pods) view(i uint32, addrs []netip.Addr) intent.Pod {
-	p := &x.list[i]
+	p := x.list.at(i)
 	h := &x.hosts.list[p.host]
 	return intent.Pod{
 		ID:    api.PodID{Namespace: x.ns.list[p.ns].name, Name: p.name},
@@ -227,14 +238,14 @@ func (x *pods) view(i uint32, addrs []netip.Addr) intent.Pod {
 }
 
 func (x *pods) leave(i uint32) {
-	p := &x.list[i]
+	p := x.list.at(i)
 	if p.group == noGroup {
 		return
 	}
 	g := &x.groups.list[p.group]
 	last := g.pods[len(g.pods)-1]
 	g.pods[p.pos] = last
-	x.list[last].pos = p.pos
+	x.list.at(last).pos = p.pos
 	g.pods = g.pods[:len(g.pods)-1]
 	p.group = noGroup
 }
@@ -244,19 +255,19 @@ func (x *pods) join(i uint32, id intent.GroupID) {
 		return
 	}
 	g := &x.groups.list[id]
-	x.list[i].group = id
-	x.list[i].pos = uint32(len(g.pods))
+	x.list.at(i).group = id
+	x.list.at(i).pos = uint32(len(g.pods))
 	g.pods = append(g.pods, i)
 }
 
 // addrs returns the addresses of a pod; a single one is stored in buf.
 func (x *pods) addrs(i uint32, buf *[1]netip.Addr) []netip.Addr {
-	p := &x.list[i]
+	p := x.list.at(i)
 	switch {
 	case p.extra != 0:
 		return x.extras.lists[p.extra-1]
-	case p.v4 != 0:
-		buf[0] = addr4(p.v4)
+	case *x.v4.at(i) != 0:
+		buf[0] = addr4(*x.v4.at(i))
 		return buf[:]
 	}
 	return nil
@@ -265,17 +276,17 @@ func (x *pods) addrs(i uint32, buf *[1]netip.Addr) []netip.Addr {
 // setAddrs replaces the addresses of a pod by a copy of addrs. Lists returned earlier do not
 // change.
 func (x *pods) setAddrs(i uint32, addrs []netip.Addr) {
-	p := &x.list[i]
+	p := x.list.at(i)
 	if p.extra != 0 {
 		x.extras.lists[p.extra-1] = nil
 		x.extras.free = append(x.extras.free, p.extra-1)
 	}
-	p.v4, p.extra = 0, 0
+	*x.v4.at(i), p.extra = 0, 0
 	switch {
 	case len(addrs) == 0:
 	case len(addrs) == 1 && addrs[0].Is4():
 		b := addrs[0].As4()
-		p.v4 = binary.BigEndian.Uint32(b[:])
+		*x.v4.at(i) = binary.BigEndian.Uint32(b[:])
 	default:
 		e := alloc(&x.extras.lists, &x.extras.free)
 		x.extras.lists[e] = slices.Clone(addrs)

@@ -109,6 +109,7 @@ func (t *selectorTable) releasePolicy(spec *intent.Policy) {
 				t.releasePeer(p)
 			}
 		}
+		t.rules.release(rules)
 	}
 }
 
@@ -118,16 +119,4 @@ func equalSpecs(a, b *intent.Policy) bool {
 	return a.Tier == b.Tier && a.Priority == b.Priority && a.Subject == b.Subject && a.SubjectNamespaces == b.SubjectNamespaces &&
 		a.IsolatesIngress == b.IsolatesIngress && a.IsolatesEgress == b.IsolatesEgress && a.Audit == b.Audit &&
 		slices.EqualFunc(a.Ingress, b.Ingress, equalRules) && slices.EqualFunc(a.Egress, b.Egress, equalRules)
-}
-
-func equalRules(a, b intent.Rule) bool {
-	return a.Action == b.Action && a.Name == b.Name && a.AnyPeer == b.AnyPeer && a.AnyPort == b.AnyPort &&
-		slices.Equal(a.Ports, b.Ports) && slices.EqualFunc(a.Peers, b.Peers, equalPeers)
-}
-
-func equalPeers(a, b intent.Peer) bool {
-	if a.Pods != b.Pods || a.Namespaces != b.Namespaces || a.Nodes != b.Nodes || (a.Block == nil) != (b.Block == nil) {
-		return false
-	}
-	return a.Block == nil || a.Block.CIDR == b.Block.CIDR && slices.Equal(a.Block.Except, b.Block.Except)
 }

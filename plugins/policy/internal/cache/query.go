@@ -76,7 +76,7 @@ func (c *Cache) MatchNamespaces(sel *intent.Selector) []string {
 func (c *Cache) AppendAddresses(dst []netip.Addr, id intent.GroupID) []netip.Addr {
 	var buf [1]netip.Addr
 	for _, i := range c.groups.list[id].pods {
-		if v4 := c.pods.list[i].v4; v4 != 0 {
+		if v4 := *c.pods.v4.at(i); v4 != 0 {
 			dst = append(dst, addr4(v4))
 			continue
 		}
@@ -93,7 +93,7 @@ func (c *Cache) PodsOf(id intent.GroupID) []api.PodID {
 	g := &c.groups.list[id]
 	ids := make([]api.PodID, 0, len(g.pods))
 	for _, i := range g.pods {
-		ids = append(ids, api.PodID{Namespace: c.namespaces.list[g.ns].name, Name: c.pods.list[i].name})
+		ids = append(ids, api.PodID{Namespace: c.namespaces.list[g.ns].name, Name: c.pods.list.at(i).name})
 	}
 	slices.SortFunc(ids, api.PodID.Compare)
 	return ids
@@ -116,7 +116,7 @@ func (c *Cache) Policies(id intent.GroupID) []*intent.Policy {
 // shared.
 func (c *Cache) Holders(a netip.Addr) []intent.GroupID {
 	var ids []intent.GroupID
-	c.pods.at(a, func(i uint32) { ids = append(ids, c.pods.list[i].group) })
+	c.pods.at(a, func(i uint32) { ids = append(ids, c.pods.list.at(i).group) })
 	return ids
 }
 

@@ -66,9 +66,9 @@ func (r *registered) wanted() (want map[uint32][]netip.Addr, ids map[uint32]api.
 		if !known || len(addrs) == 0 {
 			continue
 		}
-		p := &r.pods.list[i]
+		p := r.pods.list.at(i)
 		local := r.node == "" || r.pods.hosts.list[p.host].name == r.node
-		if _, given := r.pods.given[i]; p.group == noGroup || !local || !given && p.v4|p.extra != 0 {
+		if _, given := r.pods.given[i]; p.group == noGroup || !local || !given && *r.pods.v4.at(i)|p.extra != 0 {
 			continue
 		}
 		want[i], ids[i] = canonical(addrs), id
@@ -116,7 +116,7 @@ func (r *registered) impossible(want map[uint32][]netip.Addr, ids map[uint32]api
 
 // clash explains why a pod cannot have an address; it returns "" if it can.
 func (r *registered) clash(i uint32, a netip.Addr, twice bool) string {
-	h := r.pods.hosts.list[r.pods.list[i].host]
+	h := r.pods.hosts.list[r.pods.list.at(i).host]
 	if !a.IsGlobalUnicast() || a.Zone() != "" || slices.Contains(h.ips, a) || slices.Contains(r.nodes.addresses(h.name), a) {
 		return fmt.Sprintf("the address %s is registered for this pod, and no pod can have it: no registered address counts", a)
 	}
@@ -126,7 +126,7 @@ func (r *registered) clash(i uint32, a netip.Addr, twice bool) string {
 	})
 	switch {
 	case held:
-		return fmt.Sprintf("the address %s is registered for this pod, and is that of pod %s/%s: no registered address counts", a, r.pods.ns.list[r.pods.list[o].ns].name, r.pods.list[o].name)
+		return fmt.Sprintf("the address %s is registered for this pod, and is that of pod %s/%s: no registered address counts", a, r.pods.ns.list[r.pods.list.at(o).ns].name, r.pods.list.at(o).name)
 	case twice:
 		return fmt.Sprintf("the address %s is registered for this pod and for another one: no registered address counts", a)
 	}
@@ -135,7 +135,7 @@ func (r *registered) clash(i uint32, a netip.Addr, twice bool) string {
 
 // readdress changes the addresses of a pod.
 func (x *pods) readdress(i uint32, addrs []netip.Addr, w update) {
-	p := x.list[i]
+	p := *x.list.at(i)
 	if p.group == noGroup {
 		return
 	}

@@ -37,7 +37,7 @@ func (g *generator) fold(of func(input) input) outcome {
 	}
 	all := outcome{action: api.Permit}
 	for _, in := range g.inputs {
-		all = g.both(all, g.outcome(of(in)).apart(in.apart))
+		all = g.both(all, g.outcome(of(in)).apart(&g.peers, in.apart))
 	}
 	return all
 }
@@ -105,7 +105,7 @@ func (o outcome) marked() outcome {
 	sections := slices.Clone(o.sections)
 	for i, s := range sections {
 		if s.action == api.Deny {
-			sections[i] = section{api.Permit, true, s.traffic.audited()}
+			sections[i] = section{api.Permit, true, s.traffic.withOrigins(audited)}
 		}
 	}
 	o.sections = sections
@@ -113,19 +113,6 @@ func (o outcome) marked() outcome {
 		o.action, o.audit, o.origins = api.Permit, true, audited(o.origins)
 	}
 	return o
-}
-
-// audited returns the traffic with the audited forms of its origins.
-func (t traffic) audited() traffic {
-	out := make(traffic, len(t))
-	for peer, spans := range t {
-		spans = slices.Clone(spans)
-		for i := range spans {
-			spans[i].origins = audited(spans[i].origins)
-		}
-		out[peer] = spans
-	}
-	return out
 }
 
 // audited returns the indexes of the audited forms of some origins: generator.origins has each in

@@ -51,13 +51,13 @@ func TestGenerateAuditsWhatAllPoliciesWouldDeny(t *testing.T) {
 					would = would && (apart || decided(d, s.Policies, f))
 				}
 				got, by := g.evaluate(f)
-				audited := by >= 0 && g.rules[by].Audit
+				audited := by >= 0 && g.rules.Rules()[by].Audit
 				counts := g == nil || len(g.refused) == 0 // else it would take too many rules
 				if got != permit || counts && audited != (permit && !would) {
 					t.Fatalf("%s %s: permitted %t by %d, want %t; audited %t, would be permitted %t; rules\n%s", d, f, got, by, permit, audited, would, g.text())
 				}
-				if audited && !slices.ContainsFunc(g.origins[by], func(o api.Origin) bool { return o.Audit }) {
-					t.Fatalf("%s %s: nothing that would deny it is named: %v", d, f, g.origins[by])
+				if audited && !slices.ContainsFunc(g.rules.Origins(by), func(o api.Origin) bool { return o.Audit }) {
+					t.Fatalf("%s %s: nothing that would deny it is named: %v", d, f, g.rules.Origins(by))
 				}
 			}
 		}
@@ -72,9 +72,9 @@ func TestGenerateWithoutAuditsIsAsBefore(t *testing.T) {
 		if g == nil {
 			return
 		}
-		for i, r := range g.rules {
-			if r.Audit || slices.ContainsFunc(g.origins[i], func(o api.Origin) bool { return o.Audit }) {
-				t.Fatalf("rule %d is %s of %v", i, r, g.origins[i])
+		for i, r := range g.rules.Rules() {
+			if r.Audit || slices.ContainsFunc(g.rules.Origins(i), func(o api.Origin) bool { return o.Audit }) {
+				t.Fatalf("rule %d is %s of %v", i, r, g.rules.Origins(i))
 			}
 		}
 	})
@@ -113,7 +113,7 @@ func TestGenerateAuditsManyNetworkPolicies(t *testing.T) {
 	audited := adminOf(does(deny, "set:300", "tcp/80"))
 	audited.Audit = true
 	g := generate(api.Ingress, []*api.ContivPolicy{np, audited}, true)
-	if len(g.refused) > 0 || len(g.rules) > 2*3000+3 {
-		t.Errorf("%d rules, %v", len(g.rules), g.refused)
+	if len(g.refused) > 0 || g.rules.Len() > 2*3000+3 {
+		t.Errorf("%d rules, %v", g.rules.Len(), g.refused)
 	}
 }

@@ -47,10 +47,10 @@ func BenchmarkGenerateBlocks(b *testing.B) {
 			for b.Loop() {
 				g = generate(api.Ingress, policies, true)
 			}
-			if len(g.rules) != 22 || len(g.sets) != 1 {
-				b.Fatalf("%d rules and %d sets, want 22 and 1", len(g.rules), len(g.sets))
+			if g.rules.Len() != 22 || len(g.sets) != 1 {
+				b.Fatalf("%d rules and %d sets, want 22 and 1", g.rules.Len(), len(g.sets))
 			}
-			b.ReportMetric(float64(len(g.rules)), "rules")
+			b.ReportMetric(float64(g.rules.Len()), "rules")
 			b.ReportMetric(float64(len(g.sets[0].members)), "prefixes")
 		})
 	}

@@ -82,7 +82,7 @@ func uncovered(blocks []block) []block {
 		for n := len(outer) - 1; n >= 0 && !outer[n].Contains(b.cidr.Addr()); n-- {
 			outer, covers = outer[:n], covers[:n]
 		}
-		if b.ports = b.ports.without(covers...); len(b.ports) == 0 {
+		if b.ports = without(b.ports, covers...); len(b.ports) == 0 {
 			continue
 		}
 		result = append(result, b)
@@ -121,7 +121,7 @@ func uncoveredBy(any portSet, blocks []block) []block {
 	}
 	kept := blocks[:0]
 	for _, b := range uncovered(blocks) {
-		if b.ports = b.ports.without(any); len(b.ports) > 0 {
+		if b.ports = without(b.ports, any); len(b.ports) > 0 {
 			kept = append(kept, b)
 		}
 	}

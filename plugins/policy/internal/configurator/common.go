@@ -10,8 +10,19 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// commonNets returns the intersection of two peers as a list of peers; it is empty if they are
+// commonPeers returns the intersection of two peers as a list of peers; it is empty if they are
 // disjoint.
+func (g *generator) commonPeers(p, q peer) []peer {
+	common, known := g.peers.common[[2]peer{p, q}]
+	if !known {
+		for _, n := range g.commonNets(g.peers.nets[p], g.peers.nets[q]) {
+			common = append(common, g.peers.of(n))
+		}
+		g.peers.common[[2]peer{p, q}] = common
+	}
+	return common
+}
+
 func (g *generator) commonNets(p, q api.Net) []api.Net {
 	switch {
 	case p == q || q.IsAny():
@@ -79,7 +90,7 @@ func (g *generator) fixedNets(a, b []netip.Prefix) []api.Net {
 	}
 	prefixes, few := fewPrefixes(addrs)
 	if !few {
-		if net, ok := g.setOf(addrs); ok {
+		if net, ok := g.keep(setOf(addrs)); ok {
 			return []api.Net{net}
 		}
 		return nil

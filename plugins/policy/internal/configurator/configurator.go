@@ -34,11 +34,11 @@ type Configurator struct {
 	waiting  map[api.PodID]waiting   // pods whose new rules the renderers do not have yet
 	awaited  map[api.PodID]time.Time // pods whose policies are not known yet, since when
 	shares   tenants
-	batch    int                          // BatchPairs
-	steps    int                          // draftSteps
-	releases int                          // releaseMembers
-	draft    *draft                       // of a pod that waits; nil for none
-	retained map[api.SetID][]netip.Prefix // members of dropped sets that renderers still have
+	batch    int                            // BatchPairs
+	steps    int                            // draftSteps
+	releases int                            // releaseMembers
+	draft    *draft                         // of a pod that waits; nil for none
+	retained map[api.SetID][][]netip.Prefix // members of dropped sets that renderers still have
 }
 
 // podState is what renderers have of a pod, and the policies behind it.
@@ -59,7 +59,7 @@ func (s *podState) selected() int {
 }
 
 // releaseMembers is about how many members of dropped sets one transaction removes.
-const releaseMembers = 1 << 15
+const releaseMembers = 1 << 13
 
 // New returns a Configurator that knows no pods.
 func New(o Options) *Configurator {
@@ -73,7 +73,7 @@ func New(o Options) *Configurator {
 		batch:    firstBatch,
 		steps:    draftSteps,
 		releases: releaseMembers,
-		retained: map[api.SetID][]netip.Prefix{},
+		retained: map[api.SetID][][]netip.Prefix{},
 	}
 	c.interner = newInterner(!o.DenyNode)
 	if c.members == nil {

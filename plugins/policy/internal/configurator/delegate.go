@@ -2,6 +2,7 @@ package configurator
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -26,9 +27,10 @@ func (g *generator) excess() string {
 	return fmt.Sprintf("come from rules of policies more than %d times", maxOrigins)
 }
 
-// unite merges two ascending lists of origins; it returns nil once a limit is exceeded.
-func (g *generator) unite(a, b []int32) []int32 {
-	if g.named += len(a) + len(b); g.exceeded() {
+// unite merges two ascending lists of origins, for n spans; it returns nil once a limit is
+// exceeded.
+func (g *generator) unite(a, b []int32, n int) []int32 {
+	if g.named += n * (len(a) + len(b)); g.exceeded() {
 		return nil
 	}
 	return union(a, b)
@@ -48,12 +50,13 @@ func (g *generator) delegate(passed, denied traffic, o outcome) (out sections, o
 	for _, s := range o.sections {
 		out = out.add(section{s.action, s.audit, g.intersect(as(s.action), s.traffic)})
 	}
-	rest := make(traffic, len(passed))
-	for peer, spans := range as(o.action) {
-		for _, s := range spans {
-			s.origins = g.unite(s.origins, o.origins)
-			rest[peer] = append(rest[peer], s)
+	var rest traffic
+	for _, p := range as(o.action) {
+		ports := slices.Clone(p.ports)
+		for i := range ports {
+			ports[i].origins = g.unite(ports[i].origins, o.origins, len(p.peers))
 		}
+		rest.add(ports, p.peers...)
 	}
 	if g.exceeded() {
 		return sections{{action: api.Deny, traffic: passed}}, false
@@ -62,25 +65,26 @@ func (g *generator) delegate(passed, denied traffic, o outcome) (out sections, o
 }
 
 // intersect returns the traffic that both match, with the origins of both.
-func (g *generator) intersect(a, b traffic) traffic {
-	out := traffic{}
-	byPeer := make(map[api.Net]portSet, len(b))
-	for peer, spans := range b {
-		byPeer[peer] = newPortSet(spans)
-	}
-	for p, spans := range a {
-		ports := newPortSet(spans)
-		for q, others := range byPeer {
-			if g.exceeded() {
-				return out
-			}
-			both := ports.intersect(others, g.unite)
+func (g *generator) intersect(a, b traffic) (out traffic) {
+	a, b = g.peers.disjoint(a), g.peers.disjoint(b)
+	for _, p := range a {
+		for _, q := range b {
+			n := len(p.peers) * len(q.peers)
+			both := intersect(p.ports, q.ports, func(mine []int32, other span) []int32 { return g.unite(mine, other.origins, n) })
 			if len(both) == 0 {
 				continue
 			}
-			for _, net := range g.commonNets(p, q) {
-				g.expanded += len(both)
-				out.add(net, both)
+			for _, x := range p.peers {
+				for _, y := range q.peers {
+					if g.exceeded() {
+						return out
+					}
+					common := g.commonPeers(x, y)
+					g.expanded += len(both) * len(common)
+					for i := range common {
+						out.add(both, common[i:i+1:i+1]...)
+					}
+				}
 			}
 		}
 	}

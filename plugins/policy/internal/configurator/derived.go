@@ -124,6 +124,9 @@ func (x *derivedSets) moved(id api.SetID, prefixes []netip.Prefix) {
 // publish sends derived sets that came into use or whose members changed, and drops and reports
 // those that are no longer used, in the order of their IDs.
 func (x *derivedSets) publish(members Sets, update func(id api.SetID, added, removed []netip.Prefix)) {
+	if len(x.touched) == 0 {
+		return
+	}
 	for _, id := range slices.Sorted(maps.Keys(x.touched)) {
 		set := x.byID[id]
 		added, removed := set.difference(members)

@@ -38,10 +38,10 @@ func TestTxnGeneratesALargeListInParts(t *testing.T) {
 			t.Fatal("it takes forever")
 		}
 	}
-	if want := generate(api.Ingress, []*api.ContivPolicy{large}, true); parts < 5 || len(f.config(1).Egress.Rules()) != len(want.rules) {
-		t.Errorf("after %d transactions the pod has %d rules, want %d", parts, len(f.config(1).Egress.Rules()), len(want.rules))
+	if want := generate(api.Ingress, []*api.ContivPolicy{large}, true); parts < 5 || len(f.config(1).Egress.Rules()) != want.rules.Len() {
+		t.Errorf("after %d transactions the pod has %d rules, want %d", parts, len(f.config(1).Egress.Rules()), want.rules.Len())
 	}
-	for i, r := range generate(api.Ingress, []*api.ContivPolicy{large}, true).rules {
+	for i, r := range generate(api.Ingress, []*api.ContivPolicy{large}, true).rules.Rules() {
 		if f.config(1).Egress.Rules()[i] != r {
 			t.Errorf("rule %d is %s, want %s", i, f.config(1).Egress.Rules()[i], r)
 		}

@@ -61,6 +61,11 @@ func (t *target) commit(ctx context.Context, txn renderer.Txn) {
 	}
 }
 
+// isDue reports whether the renderer has work.
+func (t *target) isDue(hasChanges bool) bool {
+	return hasChanges || t.status.Err != nil || t.unfinished
+}
+
 // held returns the pods that wait in the renderer.
 func (t *target) held() []api.PodID {
 	if w := t.waiting.Load(); w != nil {
@@ -81,7 +86,9 @@ func (ts targets) waits(pod api.PodID) bool {
 func (ts targets) err() error {
 	var errs []error
 	for _, t := range ts {
-		errs = append(errs, t.status.Err)
+		if t.status.Err != nil {
+			errs = append(errs, t.status.Err)
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -91,7 +98,7 @@ func (ts targets) err() error {
 func (ts targets) commit(ctx context.Context, txns []renderer.Txn, hasChanges bool) error {
 	var due []int
 	for i, t := range ts {
-		if hasChanges || t.status.Err != nil || t.unfinished {
+		if t.isDue(hasChanges) {
 			due = append(due, i)
 		}
 	}

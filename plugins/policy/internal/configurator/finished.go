@@ -1,12 +1,16 @@
 package configurator
 
-import "github.com/sluice-net/sluice/renderer"
+import (
+	"crypto/sha256"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+)
 
 // finished is a generated list with its key, which takes as long as the list.
 type finished struct {
 	*generated
-	rules *renderer.RuleList
-	key   listKey
+	key listKey
 }
 
 // finish computes the key of a list. It calls pause between small parts of the work.
@@ -14,6 +18,18 @@ func finish(g *generated, pause func(steps int)) *finished {
 	if g == nil {
 		return nil
 	}
-	rules := renderer.NewRuleList(g.rules, g.origins, pause)
-	return &finished{g, rules, listKey{rules.Digest(), digestOrigins(g.origins, g.refused, pause)}}
+	origins := g.rules.OriginsDigest(pause)
+	if len(g.refused) > 0 {
+		h := sha256.New()
+		h.Write(origins[:])
+		of := make([][]api.Origin, len(g.refused))
+		for i, r := range g.refused {
+			of[i] = r.origins
+			h.Write(append([]byte(r.reason), 0))
+		}
+		refused := renderer.NewRuleList(make([]api.ContivRule, len(of)), of).OriginsDigest(pause)
+		h.Write(refused[:])
+		copy(origins[:], h.Sum(nil))
+	}
+	return &finished{g, listKey{g.rules.Digest(), origins}}
 }

@@ -125,7 +125,7 @@ func (g *generated) evaluate(f api.Flow) (permit bool, by int) {
 		}
 		return inTestSet(s, a)
 	}
-	for i, r := range g.rules {
+	for i, r := range g.rules.Rules() {
 		if r.Matches(f, inSet) {
 			return r.Action == api.Permit, i
 		}
@@ -145,7 +145,7 @@ func TestGeneratedListsMeanWhatPoliciesMean(t *testing.T) {
 					t.Fatalf("%s %s: permitted is %t, want %t; rules\n%s", d, f, got, want, g.text())
 				}
 				if by >= 0 && got {
-					checkOrigins(t, policies, d, f, g.origins[by])
+					checkOrigins(t, policies, d, f, g.rules.Origins(by))
 				}
 			}
 		}
@@ -171,14 +171,14 @@ func TestGeneratedListsAreMinimal(t *testing.T) {
 		if g == nil {
 			return
 		}
-		if last := g.rules[len(g.rules)-1]; len(g.rules) > 1 && last != (api.ContivRule{Action: api.Deny}) {
+		if last := g.rules.Rules()[g.rules.Len()-1]; g.rules.Len() > 1 && last != (api.ContivRule{Action: api.Deny}) {
 			t.Fatalf("the last rule is %s", last)
 		}
-		for i, r := range g.rules[:len(g.rules)-1] {
+		for i, r := range g.rules.Rules()[:g.rules.Len()-1] {
 			if r.Action != api.Permit {
 				t.Fatalf("rule %d is %s, want permits only before the last", i, r)
 			}
-			for j, o := range g.rules[:len(g.rules)-1] {
+			for j, o := range g.rules.Rules()[:g.rules.Len()-1] {
 				if i != j && within(r, o) {
 					t.Fatalf("%s is in %s\n%s", r, o, g.text())
 				}

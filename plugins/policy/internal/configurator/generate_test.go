@@ -68,9 +68,9 @@ func (g *generated) text() string {
 		return "open\n"
 	}
 	var b strings.Builder
-	for i, r := range g.rules {
+	for i, r := range g.rules.Rules() {
 		var origins []string
-		for _, o := range g.origins[i] {
+		for _, o := range g.rules.Origins(i) {
 			switch o.Rule {
 			case api.IsolationRule:
 				origins = append(origins, o.Policy.Name+"!")
@@ -215,7 +215,7 @@ deny any any -> any; a!
 	if diff := cmp.Diff(want, got.text()); diff != "" {
 		t.Error(diff)
 	}
-	if o := got.origins[0][0]; o.Direction != api.Egress {
+	if o := got.rules.Origins(0)[0]; o.Direction != api.Egress {
 		t.Errorf("origin %s, want one of egress", o)
 	}
 }
@@ -251,7 +251,7 @@ func TestGenerateOfNestedBlocksIsFast(t *testing.T) {
 		inner[i] = api.PolicyRule{Ports: tcpPorts(uint16(1000 + 2*i)), Blocks: []api.IPBlock{{CIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24)}}}
 	}
 	g := generate(api.Ingress, []*api.ContivPolicy{ingressOf("a", append(inner, outer)...)}, false)
-	if len(g.rules) != 5001 || len(g.sets) != 0 {
-		t.Errorf("%d rules and %d sets, want 5001 and none", len(g.rules), len(g.sets))
+	if g.rules.Len() != 5001 || len(g.sets) != 0 {
+		t.Errorf("%d rules and %d sets, want 5001 and none", g.rules.Len(), len(g.sets))
 	}
 }

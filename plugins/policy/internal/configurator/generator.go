@@ -7,6 +7,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 )
 
 // input is one direction of some policies, in order of evaluation.
@@ -60,15 +61,21 @@ type generator struct {
 	inputs    []input                  // all
 	origins   []api.Origin             // of everything that can decide, sorted
 	sets      map[api.SetID]addressSet // derived sets
-	collided  bool                     // two derived sets have one ID
-	expanded  int                      // number of spans that delegate created
-	named     int                      // origins of these
+	peers     peers
+	collided  bool // two derived sets have one ID
+	expanded  int  // number of spans that delegate created
+	named     int  // origins of these
 	refused   []refusal
 	pause     func(steps int) // between parts of the work
 }
 
+// manyPeers is how many peers have memory from the beginning: rules that name more often name the
+// same ones.
+const manyPeers = 1 << 10
+
 func newGenerator(d api.Direction, allowNode bool, inputs []input) *generator {
 	g := &generator{direction: d, allowNode: allowNode, inputs: inputs, sets: map[api.SetID]addressSet{}}
+	n := 0 // peers
 	for _, in := range inputs {
 		for _, p := range in.isolating {
 			for _, rule := range []int{api.NodeRule, api.IsolationRule} {
@@ -77,12 +84,16 @@ func newGenerator(d api.Direction, allowNode bool, inputs []input) *generator {
 		}
 		for _, policies := range [][]*api.ContivPolicy{in.admin, in.isolating, in.baseline} {
 			for _, p := range policies {
-				for _, r := range p.Rules(d) {
-					g.origins = append(g.origins, api.Origin{Policy: p.ID, Direction: d, Rule: r.Index})
+				rules := p.Rules(d)
+				g.origins = slices.Grow(g.origins, len(rules))
+				for i := range rules {
+					g.origins = append(g.origins, api.Origin{Policy: p.ID, Direction: d, Rule: rules[i].Index})
+					n += len(rules[i].Sets)
 				}
 			}
 		}
 	}
+	g.peers = newPeers(2 + min(n, manyPeers))
 	if slices.ContainsFunc(inputs, input.isAudited) {
 		for _, o := range slices.Clone(g.origins) {
 			o.Audit = true
@@ -126,9 +137,8 @@ func (g *generator) originsOf(indexes []int32) []api.Origin {
 
 // generated is the translation of the policies of one direction.
 type generated struct {
-	rules   []api.ContivRule
-	origins [][]api.Origin // of rules[i]
-	sets    []addressSet   // derived sets that rules name, by ID
+	rules   *renderer.RuleList
+	sets    []addressSet // derived sets that rules name, by ID
 	refused []refusal
 }
 
@@ -153,16 +163,16 @@ func (g *generated) refuse(no func(addressSet) bool) (any bool) {
 	g.sets = slices.DeleteFunc(g.sets, func(s addressSet) bool { return refused[s.id] })
 	var rules []api.ContivRule
 	var origins [][]api.Origin
-	for i, r := range g.rules {
+	for i, r := range g.rules.All() {
 		if refused[r.Src.Set] || refused[r.Dst.Set] {
 			if r.Action == api.Permit {
 				continue
 			}
 			r.Src, r.Dst = api.Net{}, api.Net{}
 		}
-		rules, origins = append(rules, r), append(origins, g.origins[i])
+		rules, origins = append(rules, r), append(origins, g.rules.Origins(i))
 	}
-	g.rules, g.origins = rules, origins
+	g.rules = renderer.NewRuleList(rules, origins)
 	return true
 }
 
@@ -175,19 +185,19 @@ func (g *generator) closedList(reason string) *generated {
 		}
 	}
 	return &generated{
-		rules: []api.ContivRule{{Action: api.Deny}}, origins: [][]api.Origin{nil},
+		rules:   renderer.NewRuleList([]api.ContivRule{{Action: api.Deny}}, nil),
 		refused: []refusal{{all, reason}},
 	}
 }
 
-// setOf returns a derived set. Its ID is derived from its ranges, so equal addresses are one set,
-// regardless of the policies. Of two sets with one ID the second is refused.
-func (g *generator) setOf(addrs *netipx.IPSet) (api.Net, bool) {
-	s := addressSet{id: rangesID(addrs.Ranges()), members: addrs.Prefixes()}
-	return g.keep(s)
+// setOf returns the derived set of some addresses. Its ID is derived from its ranges, so equal
+// addresses are one set, regardless of the policies.
+func setOf(addrs *netipx.IPSet) addressSet {
+	return addressSet{id: rangesID(addrs.Ranges()), members: addrs.Prefixes()}
 }
 
-// keep registers a derived set, to which rules may then refer.
+// keep registers a derived set, to which rules may then refer. Of two sets with one ID the second
+// is refused.
 func (g *generator) keep(s addressSet) (api.Net, bool) {
 	if other, taken := g.sets[s.id]; taken && !s.equal(other) {
 		g.collided = true

@@ -1,16 +1,18 @@
 package configurator
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 )
 
 // maxRules is the maximum number of rules in a list: peers times ports, summed over the rules of
-// policies. A list takes 120 bytes per rule. 100 policies at the limits of OVN-Kubernetes for one
-// policy yield 1.3 million.
+// policies. A list takes 16 bytes per rule, and 104 more if a dataplane asks for Rules. 100
+// policies at the limits of OVN-Kubernetes for one policy yield 1.3 million.
 const maxRules = 1 << 21
 
 // list returns the rules of all sections, in the order of the sections, and within one by peer, any
@@ -33,28 +35,32 @@ func (g *generator) list(o outcome) *generated {
 	}
 	w := newWriter(g, n)
 	for _, s := range o.sections {
-		if w.section(s); w.decided[api.Net{}].isAll() {
+		if w.section(s); w.decided[anyPeer].isAll() {
 			return w.finish()
 		}
 	}
-	w.list.rules = append(w.list.rules, api.ContivRule{Action: o.action, Audit: o.audit})
-	w.list.origins = append(w.list.origins, g.originsOf(o.origins))
+	w.list.Write(api.ContivRule{Action: o.action, Audit: o.audit}, w.sidesOf(anyPeer), w.from(o.origins))
 	return w.finish()
 }
 
 // writer writes a list.
 type writer struct {
 	*generator
-	list    *generated
-	decided map[api.Net]portSet // by the sections so far
+	list    *renderer.RuleList
+	decided []covered               // by the sections so far, by peer
+	sides   []int                   // by peer, plus one; 0: no rule names the peer
+	several map[string][]api.Origin // by their indexes
+	key     []byte
 }
 
 func newWriter(g *generator, rules int) *writer {
-	n := rules + 1
-	return &writer{
-		generator: g, decided: map[api.Net]portSet{},
-		list: &generated{refused: g.refused, rules: make([]api.ContivRule, 0, n), origins: make([][]api.Origin, 0, n)},
+	n := len(g.peers.nets)
+	w := &writer{
+		generator: g, list: &renderer.RuleList{}, decided: make([]covered, n), sides: make([]int, n),
+		several: map[string][]api.Origin{},
 	}
+	w.list.Reserve(rules+1, n)
+	return w
 }
 
 // maxDecided is how many spans per peer are recorded as decided. Beyond that, later rules are
@@ -62,58 +68,90 @@ func newWriter(g *generator, rules int) *writer {
 // saves.
 const maxDecided = 256
 
-// section appends the rules of a section.
+// section appends the rules of a section. Peers that were named together share what is decided
+// about them.
 func (w *writer) section(s section) {
-	any := newPortSet(s.traffic[api.Net{}])
-	written := make(map[api.Net]portSet, len(s.traffic))
-	for _, peer := range slices.SortedFunc(maps.Keys(s.traffic), api.Net.Compare) {
-		ports := any
-		if !peer.IsAny() {
-			ports = newPortSet(s.traffic[peer]).without(any)
-		}
-		ports = ports.without(w.decided[api.Net{}], w.decided[peer])
-		w.rules(s, peer, ports)
-		written[peer] = ports
+	order := w.peers.disjoint(s.traffic)
+	any := order.portsOf(anyPeer)
+	if len(order) > 1 {
+		order = order.byPeer()
+		slices.SortFunc(order, func(a, b product) int { return w.peers.compare(a.peers[0], b.peers[0]) })
 	}
-	for peer, ports := range written {
-		if len(w.decided[peer]) < maxDecided || ports.isAll() {
-			w.decided[peer] = w.decided[peer].with(ports)
+	for _, p := range order {
+		sorted := p.ports.inOrder()
+		var before, after covered   // of the previous peer
+		ports := sorted             // likewise
+		for i, n := range p.peers { // any is the last
+			if i == 0 || !before.isSlice(w.decided[n]) {
+				before, ports = w.decided[n], sorted
+				if n != anyPeer {
+					ports = without(ports, any)
+				}
+				ports = without(ports, w.decided[anyPeer], before)
+				if after = before; len(ports) > 0 && (len(before) < maxDecided || ports.isAll()) {
+					after = slices.Clone(before).with(ports)
+				}
+			}
+			w.rules(s, n, ports)
+			w.decided[n] = after
 		}
 	}
 }
 
-// rules appends the rules for one peer. It converts the direction: the peer is the source of what
-// reaches the pod, and the destination of what leaves it.
-func (w *writer) rules(s section, peer api.Net, ports portSet) {
-	rule := api.ContivRule{Action: s.action, Audit: s.audit, Src: peer}
-	if w.direction == api.Egress {
-		rule.Src, rule.Dst = rule.Dst, rule.Src
+// rules appends the rules for one peer.
+func (w *writer) rules(s section, n peer, ports portSet) {
+	if w.pause(1 + len(ports)); len(ports) == 0 {
+		return
 	}
-	of := func(s span) api.ContivRule {
-		rule.Protocol, rule.DstPort = s.protocol, s.portRange()
-		return rule
-	}
-	if len(ports) > 1 {
-		ports = slices.SortedFunc(slices.Values(ports), func(a, b span) int { return of(a).Compare(of(b)) })
-	}
-	w.pause(1 + len(ports))
+	sides, rule := w.sidesOf(n), api.ContivRule{Action: s.action, Audit: s.audit}
 	for _, s := range ports {
-		w.list.rules = append(w.list.rules, of(s))
-		w.list.origins = append(w.list.origins, w.originsOf(s.origins))
+		rule.Protocol, rule.DstPort = s.protocol, s.portRange()
+		w.list.Write(rule, sides, w.from(s.origins))
 	}
 }
 
-// finish adds the derived sets to which the rules refer.
+// sidesOf returns the two sides of rules for a peer. It converts the direction: the peer is the
+// source of what reaches the pod, and the destination of what leaves it.
+func (w *writer) sidesOf(n peer) int {
+	if w.sides[n] == 0 {
+		src, dst := w.peers.nets[n], api.Net{}
+		if w.direction == api.Egress {
+			src, dst = dst, src
+		}
+		w.sides[n] = w.list.Sides(src, dst) + 1
+	}
+	return w.sides[n] - 1
+}
+
+// from returns the origins with these indexes. Equal ones are the same slice.
+func (w *writer) from(indexes []int32) []api.Origin {
+	if len(indexes) == 1 { // as for a rule of an ordered tier
+		return w.originsOf(indexes)
+	}
+	w.key = w.key[:0]
+	for _, i := range indexes {
+		w.key = binary.LittleEndian.AppendUint32(w.key, uint32(i))
+	}
+	of, known := w.several[string(w.key)]
+	if !known {
+		of = w.originsOf(indexes)
+		w.several[string(w.key)] = of
+	}
+	return of
+}
+
+// finish returns the list, with the derived sets to which the rules refer.
 func (w *writer) finish() *generated {
 	named := map[api.SetID]bool{}
-	w.pause(len(w.list.rules) / 4)
-	for _, r := range w.list.rules {
-		named[r.Src.Set], named[r.Dst.Set] = true, true
+	for n, sides := range w.sides {
+		named[w.peers.nets[n].Set] = named[w.peers.nets[n].Set] || sides > 0
 	}
+	w.list.Finish(w.pause)
+	out := &generated{rules: w.list, refused: w.refused}
 	for _, id := range slices.Sorted(maps.Keys(w.sets)) {
 		if named[id] {
-			w.list.sets = append(w.list.sets, w.sets[id])
+			out.sets = append(out.sets, w.sets[id])
 		}
 	}
-	return w.list
+	return out
 }

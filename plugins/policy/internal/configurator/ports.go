@@ -8,22 +8,30 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// span is an inclusive range of destination ports of one protocol, with the policy rules that
-// permit it: strictly ascending indexes into a table of origins. For a protocol without ports, and
-// for any protocol, the range is complete.
-type span struct {
+// ports is an inclusive range of destination ports of one protocol. For a protocol without ports,
+// and for any protocol, the range is complete.
+type ports struct {
 	protocol    api.Protocol
 	first, last uint16
-	origins     []int32
+}
+
+// span is a range of ports with the policy rules that permit it: strictly ascending indexes into a
+// table of origins.
+type span struct {
+	ports
+	origins []int32
 }
 
 // anySpan returns the span of every port of every protocol.
 func anySpan(origins []int32) span {
-	return span{protocol: api.AnyProtocol, last: 65535, origins: origins}
+	return span{ports{protocol: api.AnyProtocol, last: 65535}, origins}
 }
 
 // portRange returns the range in the form that rules have.
-func (s span) portRange() api.PortRange { return api.Ports(s.first, s.last) }
+func (s ports) portRange() api.PortRange { return api.Ports(s.first, s.last) }
+
+// all returns the range itself, also of a span.
+func (s ports) all() ports { return s }
 
 // portSet is a set of ports in canonical form: sorted by protocol and port; the spans of a protocol
 // neither overlap nor touch; a span of any protocol is the only one.
@@ -74,31 +82,54 @@ func isCanonical(raw []span) bool {
 	return len(raw) < 2 || !slices.ContainsFunc(raw, func(s span) bool { return !strictlyAscending(s.origins) })
 }
 
-// with returns the union of both sets, without origins. It modifies p.
-func (p portSet) with(o portSet) portSet {
+// covered is a set of ports in canonical form, like a portSet, without origins.
+type covered []ports
+
+// with returns the union of both sets. It modifies c.
+func (c covered) with(o portSet) covered {
 	for _, s := range o {
-		p = p.withSpan(s)
+		c = c.withPorts(s.ports)
 	}
-	return p
+	return c
 }
 
-func (p portSet) withSpan(s span) portSet {
-	s.origins = nil
+func (c covered) withPorts(s ports) covered {
 	switch {
-	case p.isAll():
-		return p
+	case c.isAll():
+		return c
 	case s.protocol == api.AnyProtocol:
-		return append(p[:0], s)
+		return append(c[:0], s)
 	}
 	// the first that ends next to s or later
-	i, _ := slices.BinarySearchFunc(p, s, func(e, s span) int {
+	i, _ := slices.BinarySearchFunc(c, s, func(e, s ports) int {
 		return cmp.Or(cmp.Compare(e.protocol, s.protocol), cmp.Compare(int(e.last)+1, int(s.first)))
 	})
 	j := i
-	for ; j < len(p) && p[j].protocol == s.protocol && int(p[j].first) <= int(s.last)+1; j++ {
-		s.first, s.last = min(s.first, p[j].first), max(s.last, p[j].last)
+	for ; j < len(c) && c[j].protocol == s.protocol && int(c[j].first) <= int(s.last)+1; j++ {
+		s.first, s.last = min(s.first, c[j].first), max(s.last, c[j].last)
 	}
-	return slices.Replace(p, i, j, s)
+	return slices.Replace(c, i, j, s)
+}
+
+// isAll reports whether the set contains every port of every protocol.
+func (c covered) isAll() bool { return len(c) > 0 && c[0].protocol == api.AnyProtocol }
+
+// isSlice reports whether two sets are the same slice.
+func (c covered) isSlice(o covered) bool {
+	return len(c) == len(o) && (len(c) == 0 || &c[0] == &o[0])
+}
+
+// inOrder returns the ports in the order of rules.
+func (p portSet) inOrder() portSet {
+	byRule := func(a, b span) int {
+		return cmp.Or(cmp.Compare(a.protocol-1, b.protocol-1), a.portRange().Compare(b.portRange())) // any is last
+	}
+	if slices.IsSortedFunc(p, byRule) {
+		return p
+	}
+	p = slices.Clone(p)
+	slices.SortFunc(p, byRule)
+	return p
 }
 
 func compareSpans(a, b span) int {
@@ -117,33 +148,39 @@ func strictlyAscending(s []int32) bool {
 // isAll reports whether the set contains every port of every protocol.
 func (p portSet) isAll() bool { return len(p) > 0 && p[0].protocol == api.AnyProtocol }
 
-// covers reports whether one span of the set contains all of s.
-func (p portSet) covers(s span) bool {
-	if p.isAll() {
+// ranged is what a set of ports consists of.
+type ranged interface{ all() ports }
+
+// covers reports whether one range of a set in canonical form contains all of s.
+func covers[E ranged](set []E, s ports) bool {
+	i, found := slices.BinarySearchFunc(set, s, func(e E, s ports) int {
+		p := e.all()
+		return cmp.Or(cmp.Compare(p.protocol, s.protocol), cmp.Compare(p.first, s.first))
+	})
+	if len(set) > 0 && set[0].all().protocol == api.AnyProtocol {
 		return true
 	}
-	i, found := slices.BinarySearchFunc(p, s, func(e, s span) int {
-		return cmp.Or(cmp.Compare(e.protocol, s.protocol), cmp.Compare(e.first, s.first))
-	})
 	if !found {
-		i-- // the last span that starts before s
+		i-- // the last range that starts before s
 	}
-	return i >= 0 && p[i].protocol == s.protocol && p[i].last >= s.last
+	return i >= 0 && set[i].all().protocol == s.protocol && set[i].all().last >= s.last
 }
 
 // without returns the spans that none of the covers contain. It does not cut spans: that would not
 // reduce their number.
-func (p portSet) without(covers ...portSet) portSet {
-	if len(covers) == 0 {
+func without[S ~[]E, E ranged](p portSet, by ...S) portSet {
+	isCovered := func(s span) bool {
+		for _, c := range by {
+			if len(c) > 0 && covers(c, s.ports) {
+				return true
+			}
+		}
+		return false
+	}
+	if !slices.ContainsFunc(p, isCovered) {
 		return p
 	}
-	covered := func(s span) bool {
-		return slices.ContainsFunc(covers, func(c portSet) bool { return c.covers(s) })
-	}
-	if !slices.ContainsFunc(p, covered) {
-		return p
-	}
-	return slices.DeleteFunc(slices.Clone(p), covered)
+	return slices.DeleteFunc(slices.Clone(p), isCovered)
 }
 
 // appendKey appends the ports, not the origins, as bytes; equal sets have equal keys.
@@ -168,36 +205,44 @@ func portsOf(rule *api.PolicyRule, origin int32) portSet {
 		first, last := p.Range.Bounds()
 		named := p.Protocol.HasPorts() || p.Protocol != api.AnyProtocol && p.Range.IsAny()
 		if named && first <= last {
-			raw = append(raw, span{p.Protocol, first, last, origins})
+			raw = append(raw, span{ports{p.Protocol, first, last}, origins})
 		}
 	}
 	return newPortSet(raw)
 }
 
-// intersect returns the intersection of both sets, with origins computed from theirs.
-func (p portSet) intersect(o portSet, origins func(mine, others []int32) []int32) portSet {
+// intersect returns the intersection of two sets, with origins computed from theirs.
+func intersect[E ranged](p portSet, o []E, origins func(mine []int32, other E) []int32) portSet {
 	var out []span
 	for _, a := range p {
-		for _, b := range o {
-			if m, ok := a.intersect(b); ok {
-				m.origins = origins(a.origins, b.origins)
-				out = append(out, m)
+		from := 0
+		if a.protocol != api.AnyProtocol && len(o) > 0 && o[0].all().protocol != api.AnyProtocol {
+			// the first that ends in a or later
+			from, _ = slices.BinarySearchFunc(o, a.ports, func(e E, a ports) int {
+				return cmp.Or(cmp.Compare(e.all().protocol, a.protocol), cmp.Compare(e.all().last, a.first))
+			})
+		}
+		for _, b := range o[from:] {
+			m, ok := a.intersect(b.all())
+			if !ok {
+				break // so are the following
 			}
+			out = append(out, span{m, origins(a.origins, b)})
 		}
 	}
 	return newPortSet(out)
 }
 
-// intersect returns the intersection of both spans, without origins.
-func (s span) intersect(o span) (span, bool) {
+// intersect returns the intersection of both ranges.
+func (s ports) intersect(o ports) (ports, bool) {
 	switch {
 	case o.protocol == api.AnyProtocol:
 	case s.protocol == api.AnyProtocol:
 		s.protocol = o.protocol
 	case s.protocol != o.protocol:
-		return span{}, false
+		return ports{}, false
 	}
-	m := span{protocol: s.protocol, first: max(s.first, o.first), last: min(s.last, o.last)}
+	m := ports{s.protocol, max(s.first, o.first), min(s.last, o.last)}
 	return m, m.first <= m.last
 }
 

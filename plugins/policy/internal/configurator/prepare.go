@@ -50,6 +50,9 @@ func (t *Txn) applyPods() {
 			}
 		}
 	}
+	if len(t.pods)+len(t.awaited)+len(t.c.waiting)+len(t.c.awaited)+len(t.reclaimed) == 0 && t.c.draft == nil && !t.c.shares.changed {
+		return // the usual case
+	}
 	unused := t.closeAwaited()
 	now := t.selectBatch()
 	unused = append(unused, t.reclaim(now)...)

@@ -1,8 +1,6 @@
 package configurator
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"iter"
 	"net/netip"
 	"slices"
@@ -117,9 +115,7 @@ func (p *profile) measure() {
 // denies reports whether a rule of the profile denies the members of a set.
 func (p *profile) denies(id api.SetID) bool {
 	return slices.ContainsFunc(p.lists[:], func(l *list) bool {
-		return l != nil && slices.ContainsFunc(l.rules.Rules(), func(r api.ContivRule) bool {
-			return r.Action == api.Deny && (r.Src.Set == id || r.Dst.Set == id)
-		})
+		return l != nil && l.denies(id)
 	})
 }
 
@@ -152,39 +148,14 @@ type list struct {
 
 type listKey struct{ rules, origins renderer.Digest }
 
-// auditBit marks audited origins in digests.
-const auditBit = 0x80
-
-// digestOrigins returns a digest of the origins of a list and of its refusals.
-func digestOrigins(origins [][]api.Origin, refused []refusal, pause func(steps int)) renderer.Digest {
-	h := sha256.New()
-	var b []byte
-	for _, r := range refused {
-		origins = append(slices.Clip(origins), r.origins)
-		h.Write([]byte(r.reason))
-	}
-	steps := 0
-	for _, of := range origins {
-		if steps += 1 + len(of); steps > BatchPairs/4 {
-			pause(steps)
-			steps = 0
+// denies reports whether a rule of the list denies the members of a set.
+func (l *list) denies(id api.SetID) bool {
+	for _, r := range l.rules.All() {
+		if r.Action == api.Deny && (r.Src.Set == id || r.Dst.Set == id) {
+			return true
 		}
-		b = binary.BigEndian.AppendUint32(b[:0], uint32(len(of)))
-		for _, o := range of {
-			direction := byte(o.Direction)
-			if o.Audit {
-				direction |= auditBit
-			}
-			b = append(b, byte(o.Policy.Kind), direction)
-			b = binary.BigEndian.AppendUint32(b, uint32(int32(o.Rule)))
-			b = binary.BigEndian.AppendUint32(b, uint32(len(o.Policy.Namespace)))
-			b = append(b, o.Policy.Namespace...)
-			b = binary.BigEndian.AppendUint32(b, uint32(len(o.Policy.Name)))
-			b = append(b, o.Policy.Name...)
-		}
-		h.Write(b)
 	}
-	return renderer.Digest(h.Sum(b[:0])[:16])
+	return false
 }
 
 // shown returns the rules of a list, or nil for nil.

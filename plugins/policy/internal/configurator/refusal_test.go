@@ -11,7 +11,7 @@ func TestRefusalIsReportedWhileInUse(t *testing.T) {
 	in := newInterner(true)
 	origin := api.Origin{Policy: api.PolicyID{Kind: api.AdminNetworkPolicy, Name: "p"}, Rule: 3}
 	made := func() *generated {
-		return &generated{rules: []api.ContivRule{{Action: api.Deny}}, origins: [][]api.Origin{nil}, refused: []refusal{{[]api.Origin{origin}, "too large"}}}
+		return &generated{rules: closedRules, refused: []refusal{{[]api.Origin{origin}, "too large"}}}
 	}
 	free := func(api.SetID) bool { return false }
 	a, b := in.intern(finish(made(), noPause), free), in.intern(finish(made(), noPause), free)

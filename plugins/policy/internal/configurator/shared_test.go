@@ -88,7 +88,7 @@ func TestTxnGivesSharersOneList(t *testing.T) {
 		t.Errorf("two lists:\n%v\n%v", one, other)
 	}
 	f.commit(false, func(x *Txn) { x.Configure(podID(0), podAddrs(0), a, nil) }, func(x *Txn) { x.Remove(podID(1)) })
-	if got := f.config(0).Egress.Rules(); !slices.Equal(generate(api.Ingress, a, true).rules, got) {
+	if got := f.config(0).Egress.Rules(); !slices.Equal(generate(api.Ingress, a, true).rules.Rules(), got) {
 		t.Errorf("when the other one is gone: %v", got)
 	}
 	f.commit(false, func(x *Txn) { x.Remove(podID(0)) })

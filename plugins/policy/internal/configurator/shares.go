@@ -10,7 +10,7 @@ import (
 
 // NamespacePairs is the maximum number of pairs of a peer and a port in the NetworkPolicy rules of
 // all lists of a namespace's pods. NodePairs is that of the lists of all pods. A list has at most
-// that many rules of NetworkPolicies, at 120 bytes each; pods with equal policies share their
+// that many rules of NetworkPolicies, at up to 120 bytes each; pods with equal policies share their
 // lists. Pairs are counted in policies, before a list is generated. Rules of admin policies do not
 // count: their authors are responsible for the node.
 const (

@@ -2,7 +2,6 @@ package configurator
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -12,7 +11,7 @@ func (g *generator) outcome(in input) outcome {
 	g.input = in
 	l := g.lower()
 	admin := g.admins(l)
-	return outcome{sections: slices.Clip(admin).add(l.sections...), admin: len(admin), action: l.action, origins: l.origins}
+	return outcome{sections: admin.add(l.sections...), admin: len(admin), action: l.action, origins: l.origins}
 }
 
 // lower translates the tiers below admin: NetworkPolicies if one of them isolates the pod, else the
@@ -28,19 +27,20 @@ func (g *generator) lower() outcome {
 			if node := g.nodeTraffic(c); node != nil {
 				l.sections = l.sections.add(section{action: api.Permit, traffic: node})
 			}
-			l.sections = l.sections.add(section{action: action, traffic: g.match([]clause{c})})
+			l.sections = l.sections.add(section{action: action, traffic: g.match(c)})
 		}
 		return l
 	}
-	permitted := traffic{}
+	var permitted traffic
 	if !g.closed {
-		permitted = g.match(g.clausesOf(g.isolating))
+		permitted = g.match(g.clausesOf(g.isolating)...)
 	}
-	if g.allowNode && !newPortSet(permitted[api.Net{}]).isAll() {
+	if g.allowNode && !permitted.portsOf(anyPeer).isAll() {
 		for _, node := range g.node {
-			permitted.add(node, portSet{anySpan(g.originsWith(api.NodeRule))})
+			permitted.add(portSet{anySpan(g.originsWith(api.NodeRule))}, g.peers.of(node))
 		}
 	}
+	permitted = g.peers.disjoint(permitted)
 	return outcome{
 		sections: sections(nil).add(section{action: api.Permit, traffic: permitted}),
 		action:   api.Deny, origins: g.originsWith(api.IsolationRule),
@@ -53,10 +53,10 @@ func (g *generator) lower() outcome {
 func (g *generator) admins(l outcome) (out sections) {
 	clauses := g.clausesOf(g.admin)
 	parts := make([]sections, len(clauses))
-	var later portSet // ports on which a later rule decides, without origins
+	var later covered // ports on which a later rule decides, without origins
 	for i := len(clauses) - 1; i >= 0; i-- {
 		c := clauses[i]
-		matched := g.match([]clause{c})
+		matched := g.match(c)
 		switch c.rule.Action {
 		case api.RulePass:
 			parts[i] = g.pass(matched.within(later), l, c)
@@ -69,8 +69,9 @@ func (g *generator) admins(l outcome) (out sections) {
 			}
 			parts[i] = append(parts[i], section{action: api.Deny, traffic: matched})
 		}
-		later = later.with(portsOf(c.rule, 0))
+		later = later.with(c.ports)
 	}
+	out = make(sections, 0, len(clauses)+len(l.sections))
 	for _, part := range parts {
 		out = out.add(part...)
 	}
@@ -84,9 +85,9 @@ func (g *generator) nodeTraffic(c clause) traffic {
 	if g.direction != api.Ingress || !c.rule.AnyPeer || c.rule.Action != api.RuleDeny {
 		return nil
 	}
-	t := traffic{}
+	var t traffic
 	for _, node := range g.node {
-		t.add(node, portsOf(c.rule, g.origin(c.policy, c.rule.Index)))
+		t.add(c.ports, g.peers.of(node))
 	}
 	return t
 }

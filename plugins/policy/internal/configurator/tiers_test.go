@@ -233,10 +233,10 @@ func TestGenerateDeniesTooManyPasses(t *testing.T) {
 		permits[i].Sets = []api.SetID{api.SetID(5000 + i)}
 	}
 	g := generate(api.Ingress, []*api.ContivPolicy{adminOf(rules...), ingressOf("a", permits...)}, false)
-	if len(g.refused) == 0 || len(g.rules) > 2*maxExpanded {
-		t.Errorf("%d rules are made, refused: %v", len(g.rules), g.refused)
+	if len(g.refused) == 0 || g.rules.Len() > 2*maxExpanded {
+		t.Errorf("%d rules are made, refused: %v", g.rules.Len(), g.refused)
 	}
-	if last := g.rules[len(g.rules)-1]; last.Action != api.Deny {
+	if last := g.rules.Rules()[g.rules.Len()-1]; last.Action != api.Deny {
 		t.Errorf("the last rule is %s", last)
 	}
 }
@@ -252,8 +252,8 @@ func TestOriginsOfPassesAreBounded(t *testing.T) {
 	passes = append(passes, does(deny, "any", "any"))
 	g := generate(api.Ingress, []*api.ContivPolicy{adminOf(passes...), ingressOf("a", permits...)}, false)
 	origins := 0
-	for _, of := range g.origins {
-		origins += len(of)
+	for i := range g.rules.Len() {
+		origins += len(g.rules.Origins(i))
 	}
 	if origins > 2*maxOrigins || len(g.refused) == 0 || !strings.Contains(g.refused[0].reason, "come from rules of policies more than 1048576 times") {
 		t.Errorf("%d origins are kept, and refused is %d times", origins, len(g.refused))
@@ -275,11 +275,11 @@ func TestListOfPeersTimesPortsIsBounded(t *testing.T) {
 		return generate(api.Ingress, []*api.ContivPolicy{ingressOf("a", r)}, false)
 	}
 	g := both(1500)
-	if len(g.rules) != 1 || g.rules[0].Action != api.Deny || len(g.refused) != 1 || !strings.Contains(g.refused[0].reason, "has 2250000 rules, the limit is 2097152") {
-		t.Errorf("%d rules are made, refused: %v", len(g.rules), g.refused)
+	if g.rules.Len() != 1 || g.rules.Rules()[0].Action != api.Deny || len(g.refused) != 1 || !strings.Contains(g.refused[0].reason, "has 2250000 rules, the limit is 2097152") {
+		t.Errorf("%d rules are made, refused: %v", g.rules.Len(), g.refused)
 	}
-	if g := both(300); len(g.rules) != 300*300+1 || len(g.refused) > 0 {
-		t.Errorf("%d rules are made, refused: %v", len(g.rules), g.refused)
+	if g := both(300); g.rules.Len() != 300*300+1 || len(g.refused) > 0 {
+		t.Errorf("%d rules are made, refused: %v", g.rules.Len(), g.refused)
 	}
 }
 

@@ -7,38 +7,52 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// traffic is what some rules match: ports, by peer. Peers can overlap. The spans of a peer are
-// unordered and can overlap, too.
-type traffic map[api.Net][]span
+// traffic is what some rules match: a sum of products. A peer may be in several of them.
+type traffic []product
 
-// add adds a peer on some ports.
-func (t traffic) add(peer api.Net, ports portSet) {
-	switch {
-	case len(ports) == 0:
-	case t[peer] == nil:
-		t[peer] = slices.Clip(ports) // sorted, and shared until more is added
-	default:
-		t[peer] = append(t[peer], ports...)
+// product is some ports of some peers. The peers are sorted, each once; they may overlap, and are
+// shared. So are the ports.
+type product struct {
+	peers []peer
+	ports portSet
+}
+
+// add adds peers on some ports.
+func (t *traffic) add(ports portSet, peers ...peer) {
+	if len(ports)*len(peers) > 0 {
+		*t = append(*t, product{peers, ports})
 	}
 }
 
-// bare returns the traffic without origins.
-func (t traffic) bare() traffic {
-	out := make(traffic, len(t))
-	for peer, spans := range t {
-		spans = slices.Clone(spans)
-		for i := range spans {
-			spans[i].origins = nil
-		}
-		out[peer] = spans
+// mapped returns the traffic with other ports.
+func (t traffic) mapped(ports func(portSet) portSet) traffic {
+	out := make(traffic, 0, len(t))
+	for _, p := range t {
+		out.add(ports(p.ports), p.peers...)
 	}
 	return out
 }
 
+// withOrigins returns the traffic with other origins.
+func (t traffic) withOrigins(of func([]int32) []int32) traffic {
+	return t.mapped(func(ports portSet) portSet {
+		ports = slices.Clone(ports)
+		for i := range ports {
+			ports[i].origins = of(ports[i].origins)
+		}
+		return ports
+	})
+}
+
+// bare returns the traffic without origins.
+func (t traffic) bare() traffic {
+	return t.withOrigins(func([]int32) []int32 { return nil })
+}
+
 // allOrigins returns all origins of the traffic.
 func (t traffic) allOrigins() (out []int32) {
-	for _, spans := range t {
-		for _, s := range spans {
+	for _, p := range t {
+		for _, s := range p.ports {
 			out = append(out, s.origins...)
 		}
 	}
@@ -47,10 +61,70 @@ func (t traffic) allOrigins() (out []int32) {
 }
 
 // within returns the part of the traffic that is on some ports. It keeps origins.
-func (t traffic) within(ports portSet) traffic {
-	out := traffic{}
-	for peer, spans := range t {
-		out.add(peer, newPortSet(spans).intersect(ports, func(mine, _ []int32) []int32 { return mine }))
+func (t traffic) within(c covered) traffic {
+	return t.mapped(func(p portSet) portSet {
+		return intersect(p, c, func(mine []int32, _ ports) []int32 { return mine })
+	})
+}
+
+// byPeer returns the traffic as one product for each peer, if no two have one in common.
+func (t traffic) byPeer() traffic {
+	var out traffic
+	for _, p := range t {
+		for i := range p.peers {
+			out.add(p.ports, p.peers[i:i+1:i+1]...)
+		}
+	}
+	return out
+}
+
+// portsOf returns the ports of one peer.
+func (t traffic) portsOf(of peer) portSet {
+	var spans []span
+	for _, p := range t {
+		if slices.Contains(p.peers, of) {
+			spans = append(spans, p.ports...)
+		}
+	}
+	return newPortSet(spans)
+}
+
+// repeated reports whether some products have a peer in common.
+func (x *peers) repeated(t traffic) bool {
+	if len(t) < 2 {
+		return false
+	}
+	x.times++
+	x.seen = append(x.seen, make([]int, len(x.nets)-len(x.seen))...)
+	for _, p := range t {
+		for _, n := range p.peers {
+			if x.seen[n] == x.times {
+				return true
+			}
+			x.seen[n] = x.times
+		}
+	}
+	return false
+}
+
+// disjoint returns the traffic as products that have no peer in common.
+func (x *peers) disjoint(t traffic) traffic {
+	if !x.repeated(t) {
+		return t
+	}
+	spans := map[peer][]span{}
+	var order []peer
+	for _, p := range t {
+		for _, n := range p.peers {
+			if spans[n] == nil {
+				order = append(order, n)
+			}
+			spans[n] = append(spans[n], p.ports...)
+		}
+	}
+	out := make(traffic, 0, len(order))
+	for i, n := range order {
+		out.add(newPortSet(spans[n]), order[i:i+1:i+1]...)
 	}
 	return out
 }
@@ -59,6 +133,7 @@ func (t traffic) within(ports portSet) traffic {
 type clause struct {
 	policy *api.ContivPolicy
 	rule   *api.PolicyRule
+	ports  portSet
 }
 
 // clausesOf lists the rules of some policies, in order.
@@ -66,27 +141,28 @@ func (g *generator) clausesOf(policies []*api.ContivPolicy) []clause {
 	var out []clause
 	for _, p := range policies {
 		rules := p.Rules(g.direction)
+		out = slices.Grow(out, len(rules))
 		for i := range rules {
-			out = append(out, clause{p, &rules[i]})
+			g.pause(1 + len(rules[i].Ports))
+			out = append(out, clause{p, &rules[i], portsOf(&rules[i], g.origin(p, rules[i].Index))})
 		}
 	}
 	return out
 }
 
 // match returns what some rules match. If one of them matches everything, it returns only that.
-func (g *generator) match(clauses []clause) traffic {
-	t := traffic{}
+func (g *generator) match(clauses ...clause) (t traffic) {
 	var blocks []block
 	var toAny []span
 	for _, c := range clauses {
-		ports := portsOf(c.rule, g.origin(c.policy, c.rule.Index))
-		g.pause(1 + len(ports) + len(c.rule.Sets) + len(c.rule.Blocks))
+		ports := c.ports
+		g.pause(len(c.rule.Sets) + len(c.rule.Blocks))
 		if c.rule.AnyPeer {
 			toAny = append(toAny, ports...)
 			continue // any includes the other peers of the rule
 		}
-		for _, s := range c.rule.Sets {
-			t.add(api.SetNet(s), ports)
+		if len(c.rule.Sets) > 0 {
+			t.add(ports, g.peers.sets(c.rule.Sets)...)
 		}
 		for _, b := range c.rule.Blocks {
 			if b, ok := newBlock(b, ports); ok {
@@ -99,17 +175,17 @@ func (g *generator) match(clauses []clause) traffic {
 	}
 	any := newPortSet(toAny)
 	if any.isAll() {
-		return traffic{api.Net{}: any}
+		return traffic{{[]peer{anyPeer}, any}}
 	}
-	g.addBlocks(t, any, blocks)
-	t.add(api.Net{}, any)
+	g.addBlocks(&t, any, blocks)
+	t.add(any, anyPeer)
 	return t
 }
 
 // addBlocks adds blocks as prefixes or derived sets, without what any peer may do. It drops blocks
 // within others twice: before the union, so that they do not make sets larger, and afterwards,
 // because united blocks can cover others that single ones do not.
-func (g *generator) addBlocks(t traffic, any portSet, blocks []block) {
+func (g *generator) addBlocks(t *traffic, any portSet, blocks []block) {
 	var inline []block
 	for _, r := range regions(uncoveredBy(any, blocks)) {
 		addrs, err := r.addrs.IPSet()
@@ -120,8 +196,8 @@ func (g *generator) addBlocks(t traffic, any portSet, blocks []block) {
 		g.pause(len(ports) + len(addrs.Ranges()))
 		prefixes, few := fewPrefixes(addrs)
 		if !few {
-			if net, ok := g.setOf(addrs); ok {
-				t.add(net, ports)
+			if net, ok := g.keep(setOf(addrs)); ok {
+				t.add(ports, g.peers.of(net))
 			}
 			continue
 		}
@@ -130,7 +206,7 @@ func (g *generator) addBlocks(t traffic, any portSet, blocks []block) {
 		}
 	}
 	for _, b := range uncovered(inline) {
-		t.add(api.Net{Prefix: b.cidr}, b.ports)
+		t.add(b.ports, g.peers.of(api.Net{Prefix: b.cidr}))
 	}
 }
 
@@ -159,8 +235,8 @@ func (s sections) add(more ...section) sections {
 // rules returns an upper bound of the number of rules of the sections.
 func (s sections) rules() (n int) {
 	for _, x := range s {
-		for _, spans := range x.traffic {
-			n += len(spans)
+		for _, p := range x.traffic {
+			n += len(p.peers) * len(p.ports)
 		}
 	}
 	return n
@@ -176,11 +252,11 @@ type outcome struct {
 }
 
 // apart returns an outcome that permits one family and leaves the other unchanged.
-func (o outcome) apart(family netip.Prefix) outcome {
+func (o outcome) apart(x *peers, family netip.Prefix) outcome {
 	if !family.IsValid() {
 		return o
 	}
-	all := traffic{api.Net{Prefix: family}: portSet{anySpan(nil)}}
+	all := traffic{{[]peer{x.of(api.Net{Prefix: family})}, portSet{anySpan(nil)}}}
 	o.sections = append(sections{{action: api.Permit, traffic: all}}, o.sections...)
 	return o
 }

@@ -85,6 +85,11 @@ func sortedAddrs(ips []netip.Addr) []netip.Addr {
 // dataplanes.
 func (t *Txn) CommitAll() { t.hasChanges = true }
 
+// Idle reports whether Commit will call no renderer. It may be called after Prepare.
+func (t *Txn) Idle() bool {
+	return !slices.ContainsFunc(t.c.targets, func(x *target) bool { return x.isDue(t.hasChanges) })
+}
+
 // apply sends the state of a pod to renderers.
 func (t *Txn) apply(pod api.PodID, state *podState) {
 	old := t.c.pods[pod]

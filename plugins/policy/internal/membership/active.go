@@ -1,62 +1,92 @@
 package membership
 
 import (
+	"maps"
 	"slices"
+
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
 
 	"github.com/sluice-net/sluice/api"
 )
 
 // Selector returns the active selector of a peer. If it is not active yet, Selector activates it:
 // it finds its groups and their addresses, and new groups find it from then on. The work for that,
-// the number of groups examined and of addresses found, is subtracted from left. If none is left,
-// Selector returns nil. Users register with Retain. It must only be called while the cluster does
-// not change.
+// the number of groups examined and of addresses found, is subtracted from left. If none is left
+// before all groups are linked, the selector is not Complete, and the next call goes on. If none is
+// left to begin with, Selector may return nil. Users register with Retain, also for a selector that
+// is not complete. It must only be called while the cluster does not change.
 func (x *Sets) Selector(p Peer, left *int) *Selector {
-	if s, ok := x.selectors[p.key]; ok {
+	s := x.selectors[p.key]
+	if s != nil && s.Complete() || *left <= 0 {
 		return s
 	}
-	if *left <= 0 {
-		return nil
+	begin, seen := x.work, true
+	if s == nil {
+		s, seen = x.activate(p)
 	}
-	*left -= selectorWork
-	defer func(before int) { *left -= x.work - before }(x.work)
-	s := &Selector{Peer: p, users: map[api.PolicyID]int{}}
-	x.selectors[p.key] = s
-	x.scopes.add(s)
-	s.moved = true // numbers found here are not reported
-	switch {
-	case p.key.presence:
-		s.sets = []*Set{{sel: s, Refused: true}}
-	case !s.PerPort():
-		s.sets = []*Set{x.makeSet(s, 0)}
-	}
-	if p.key.scope.nodes {
-		counted := newCountedSet()
-		s.sets[0].nodes = &counted
-		x.countNodes(s.sets[0], +1)
-		return s
-	}
-	for id, g := range x.state.MatchGroups(s.counted(&x.work)) {
-		for _, set := range x.setsFor(s, g) {
-			if set.groups == 0 && !set.Refused {
-				set.members = x.journal.newMembers()
-			}
-			x.links.enter(set, id)
-			x.work += set.collect(x.addresses(id))
+	for first := true; len(s.pending) > 0 && (first || x.work-begin < *left); first = false {
+		if id := s.next(); seen {
+			x.correct(s, id)
+		} else {
+			x.link(s, id)
 		}
 	}
-	for _, set := range s.sets {
-		if !p.key.presence { // has nothing to publish
-			set.fresh = true
-			x.journal.touch(set)
-		}
+	if s.Complete() {
+		s.moved = false
+		x.journal.dropNumbers(s)
 	}
-	s.moved = false
+	*left -= x.work - begin
 	return s
 }
 
 // selectorWork is about the work of activating a selector without members.
 const selectorWork = 64
+
+// activate makes a selector active, whose groups are then pending. One that is being dropped
+// becomes active again; some of its groups are linked, not all of which match.
+func (x *Sets) activate(p Peer) (s *Selector, again bool) {
+	x.work += selectorWork
+	s, again = x.dying[p.key]
+	delete(x.dying, p.key)
+	if !again {
+		s = &Selector{Peer: p, users: map[api.PolicyID]int{}}
+		switch {
+		case p.key.presence:
+			s.sets = []*Set{{sel: s, Refused: true}}
+		case !s.PerPort():
+			s.sets = []*Set{x.makeSet(s, 0)}
+		}
+	}
+	x.selectors[p.key] = s
+	x.scopes.add(s)
+	s.moved = true // numbers found now are not reported
+	for _, set := range s.sets {
+		x.byID.register(set)
+		set.dead = false
+		x.journal.touch(set)
+	}
+	if p.key.scope.nodes {
+		x.countNodes(s.sets[0], +1)
+		return s, again
+	}
+	s.search(x.state, &x.work)
+	return s, again
+}
+
+// correct links or unlinks a group that was found before. Its ID may be that of another group by
+// now.
+func (x *Sets) correct(s *Selector, id intent.GroupID) {
+	x.work++
+	g := x.links.groups[id].def
+	matches := g != nil && s.matches(g, x.namespaces[g.Namespace])
+	linked := slices.ContainsFunc(s.sets, func(set *Set) bool { return x.links.has(set, id) })
+	switch {
+	case matches && !linked:
+		x.link(s, id)
+	case linked && !matches:
+		x.unlink(s, id)
+	}
+}
 
 // Release drops one use of a selector. A selector without users stays active until DropIdle.
 func (x *Sets) Release(s *Selector, user api.PolicyID) {
@@ -76,47 +106,39 @@ func (x *Sets) DropIdle(work int) (more bool) {
 	for begin := x.work; len(x.idle) > 0 && x.work-begin < work; {
 		last := len(x.idle) - 1
 		s := x.idle[last]
-		x.idle[last], x.idle = nil, x.idle[:last]
 		if len(s.users) == 0 && x.selectors[s.key] == s {
 			x.deactivate(s)
+		}
+		dying := x.dying[s.key] == s
+		for dying && !s.Complete() && x.work-begin < work {
+			x.work++
+			x.unlink(s, s.next())
+		}
+		if dying && s.Complete() {
+			x.journal.touchAll(s)
+		}
+		if !dying || s.Complete() {
+			x.idle[last], x.idle = nil, x.idle[:last]
 		}
 	}
 	return len(x.idle)+len(x.journal.touched) > 0
 }
 
-// deactivate removes a selector without users; its sets lose all members. An update must report the
-// members as they were before, so the journal is settled before the links that settling needs are
-// removed.
+// deactivate begins to drop a selector without users; its sets lose all members. No further group
+// is linked to it. Those that are linked are pending.
 func (x *Sets) deactivate(s *Selector) {
 	delete(x.selectors, s.key)
+	x.dying[s.key] = s
 	x.scopes.remove(s)
-	if s.key.scope.nodes {
-		s.sets[0].dead = true
-		x.countNodes(s.sets[0], -1)
-		s.sets = nil
-		return
-	}
 	s.moved = true // no user needs its numbers
 	for _, set := range s.sets {
-		x.journal.settle(set)
-		if !s.key.presence {
-			set.members = x.journal.newMembers()
-		}
+		set.dead = true
 	}
-	for id := range x.state.MatchGroups(s.counted(&x.work)) {
-		for _, set := range s.sets {
-			if x.links.exit(set, id) {
-				x.work += set.collect(x.addresses(id))
-			}
-		}
+	if s.key.scope.nodes {
+		x.countNodes(s.sets[0], -1)
+		return
 	}
-	for _, set := range s.sets {
-		if !s.key.presence {
-			set.dead = true
-			x.journal.touch(set)
-		}
-	}
-	s.sets = nil
+	s.search(x.state, &x.work)
 }
 
 // SettleNumbers drops the numbers that no group uses any more. It calls changed for the users of
@@ -124,14 +146,7 @@ func (x *Sets) deactivate(s *Selector) {
 func (x *Sets) SettleNumbers(changed func(user api.PolicyID)) {
 	for _, s := range x.moved {
 		s.moved = false
-		s.sets = slices.DeleteFunc(s.sets, func(set *Set) bool {
-			if set.groups > 0 {
-				return false
-			}
-			set.dead = true
-			x.journal.touch(set)
-			return true
-		})
+		x.journal.dropNumbers(s)
 		for id := range s.users {
 			changed(id)
 		}
@@ -150,14 +165,15 @@ func (x *Sets) TakeUpdates() []Update {
 		if set.Refused {
 			continue
 		}
-		if set.dead {
+		if set.dead && set.groups == 0 && x.byID[set.ID] == set {
 			delete(x.byID, set.ID)
-			u.Dead = x.selectors[set.sel.key] != set.sel // else policies name a number that no pod has
 		}
+		u.Dead = set.dead && x.selectors[set.sel.key] != set.sel // else policies name a number that no pod has
 		updates = append(updates, u)
 	}
 	clear(x.journal.touched)
 	x.journal.touched = x.journal.touched[:0]
+	maps.DeleteFunc(x.dying, func(_ key, s *Selector) bool { return s.Complete() })
 	x.journal.forgetUnshared()
 	return updates
 }

@@ -1,64 +1,118 @@
 package membership
 
 import (
+	"cmp"
 	"encoding/binary"
 	"net/netip"
 	"slices"
 )
 
-// addrList collects the members of a set. It stores and sorts IPv4 addresses, of which there may be
-// tens of thousands, as numbers: a quarter of the memory, and a fraction of the time.
-type addrList struct {
-	v4 []uint32
-	v6 []netip.Addr
+// deltas collects by how much the number of pods that have an address changes. It stores and sorts
+// those of IPv4 addresses, of which there may be tens of thousands, as numbers: a quarter of the
+// memory, and a fraction of the time.
+type deltas struct {
+	v4 []uint64 // the address times two, plus one for a pod that joins
+	v6 []delta
 }
 
-func (l *addrList) add(a netip.Addr) {
+// delta means that d more pods have an address.
+type delta struct {
+	addr netip.Addr
+	d    int
+}
+
+// add records that d more pods have an address.
+func (l *deltas) add(a netip.Addr, d int) {
 	if !a.Is4() {
-		l.v6 = append(l.v6, a)
+		l.v6 = append(l.v6, delta{a, d})
 		return
 	}
 	b := a.As4()
-	l.v4 = append(l.v4, binary.BigEndian.Uint32(b[:]))
+	v := uint64(binary.BigEndian.Uint32(b[:])) << 1
+	if d > 0 {
+		v |= 1
+	}
+	for range max(d, -d) {
+		l.v4 = append(l.v4, v)
+	}
 }
 
-// take returns the addresses, sorted and without duplicates, as prefixes of one address, or nil if
-// there are none. It empties the list but keeps its memory. spare is memory for sorting; take
-// returns it, possibly larger.
-func (l *addrList) take(spare []uint32) (out []netip.Prefix, _ []uint32) {
+// negated returns the opposite of the deltas.
+func (l *deltas) negated() (out deltas) {
+	for _, v := range l.v4 {
+		out.v4 = append(out.v4, v^1)
+	}
+	for _, x := range l.v6 {
+		out.v6 = append(out.v6, delta{x.addr, -x.d})
+	}
+	return out
+}
+
+// size returns how many deltas are of pods that join, and how many of pods that leave.
+func (l *deltas) size() (join, leave int) {
+	for _, v := range l.v4 {
+		join += int(v & 1)
+	}
+	leave = len(l.v4) - join
+	for _, x := range l.v6 {
+		join += max(0, x.d)
+		leave += max(0, -x.d)
+	}
+	return join, leave
+}
+
+// keptDeltas is how much memory an empty list keeps.
+const keptDeltas = 256
+
+// take empties the list. It calls yield with the sum for each address, in order; yield may add what
+// it was called with again. spare is memory for sorting; take returns it, possibly larger.
+func (l *deltas) take(spare []uint64, yield func(a netip.Addr, d int)) []uint64 {
 	sorted, spare := sortNumbers(l.v4, spare)
-	l.v4 = sorted
-	v4 := slices.Compact(sorted)
-	slices.SortFunc(l.v6, netip.Addr.Compare)
-	v6 := slices.Compact(l.v6)
-	if n := len(v4) + len(v6); n > 0 {
-		out = make([]netip.Prefix, 0, n)
-	}
-	for _, v := range v4 {
+	l.v4 = sorted[:0] // yield writes behind what has been read
+	for i := 0; i < len(sorted); {
+		v, d := sorted[i]>>1, 0
+		for ; i < len(sorted) && sorted[i]>>1 == v; i++ {
+			d += int(sorted[i]&1)*2 - 1
+		}
 		var b [4]byte
-		binary.BigEndian.PutUint32(b[:], v)
-		out = append(out, netip.PrefixFrom(netip.AddrFrom4(b), 32))
+		binary.BigEndian.PutUint32(b[:], uint32(v))
+		yield(netip.AddrFrom4(b), d)
 	}
-	for _, a := range v6 {
-		out = append(out, netip.PrefixFrom(a, 128))
+	six := l.v6
+	l.v6 = six[:0]
+	slices.SortFunc(six, func(a, b delta) int { return a.addr.Compare(b.addr) })
+	for i := 0; i < len(six); {
+		a, d := six[i].addr, 0
+		for ; i < len(six) && six[i].addr == a; i++ {
+			d += six[i].d
+		}
+		yield(a, d)
 	}
-	l.v4, l.v6 = l.v4[:0], l.v6[:0]
-	return out, spare
+	if len(l.v6) == 0 && cap(l.v6) > keptDeltas {
+		l.v6 = nil
+	}
+	if len(l.v4) == 0 && cap(l.v4) > keptDeltas {
+		if cap(l.v4) > cap(spare) {
+			spare = l.v4
+		}
+		l.v4 = nil
+	}
+	return spare
 }
 
 // radixNumbers is the length from which radix sort with three passes is cheaper than comparing.
 const radixNumbers = 512
 
-// sortNumbers sorts in ascending order, using spare. The result may be in the memory of either
-// argument; the other one is returned as the new spare.
-func sortNumbers(v, spare []uint32) (sorted, _ []uint32) {
+// sortNumbers sorts in ascending order of addresses, using spare. The result may be in the memory
+// of either argument; the other one is returned as the new spare.
+func sortNumbers(v, spare []uint64) (sorted, _ []uint64) {
 	if len(v) < radixNumbers {
-		slices.Sort(v)
+		slices.SortFunc(v, func(a, b uint64) int { return cmp.Compare(a>>1, b>>1) })
 		return v, spare
 	}
 	const digit = 11
 	spare = slices.Grow(spare[:0], len(v))[:len(v)]
-	for shift := 0; shift < 32; shift += digit {
+	for shift := 1; shift <= 32; shift += digit {
 		var at [1 << digit]int32
 		for _, x := range v {
 			at[x>>shift&(1<<digit-1)]++

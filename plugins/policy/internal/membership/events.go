@@ -61,26 +61,22 @@ const fewSelectors = 16
 
 // relink links or unlinks the groups of a namespace, for the selectors of a scope.
 func (x *Sets) relink(name string, sc *scope, d int) {
+	change := x.unlink
+	if d > 0 {
+		change = x.link
+	}
 	if sc.size() <= fewSelectors {
 		for sel := range sc.all() {
 			for id := range x.state.MatchGroups(intent.GroupQuery{Namespace: name, Pods: sel.pods, Port: sel.key.port}) {
-				x.relinkGroup(sel, id, d)
+				change(sel, id)
 			}
 		}
 		return
 	}
 	for id, g := range x.state.MatchGroups(intent.GroupQuery{Namespace: name, Pods: intent.Everything}) {
 		for sel := range sc.selectorsOf(g) {
-			x.relinkGroup(sel, id, d)
+			change(sel, id)
 		}
-	}
-}
-
-func (x *Sets) relinkGroup(sel *Selector, id intent.GroupID, d int) {
-	if d > 0 {
-		x.link(sel, id)
-	} else {
-		x.unlink(sel, id)
 	}
 }
 
@@ -91,17 +87,16 @@ func (x *Sets) NodeChanged(old, now *intent.Node) {
 	if sc == nil {
 		return
 	}
+	count := func(n *intent.Node, old, now []netip.Addr) {
+		for s := range sc.plain.Matching(n.Labels) {
+			s.sets[0].changeNode(old, now)
+			x.journal.touch(s.sets[0])
+		}
+	}
 	if old != nil {
-		x.countNode(sc, old, old.Addresses, nil)
+		count(old, old.Addresses, nil)
 	}
 	if now != nil {
-		x.countNode(sc, now, nil, now.Addresses)
-	}
-}
-
-func (x *Sets) countNode(sc *scope, n *intent.Node, old, now []netip.Addr) {
-	for s := range sc.plain.Matching(n.Labels) {
-		s.sets[0].changeNode(old, now)
-		x.journal.touch(s.sets[0])
+		count(now, nil, now.Addresses)
 	}
 }

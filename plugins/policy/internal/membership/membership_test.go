@@ -12,25 +12,36 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-func TestTakeSortsAndDropsDuplicates(t *testing.T) {
+func TestTakeSumsInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.SampledFrom([]int{0, 1, 5, radixNumbers + 9}).Draw(t, "n")
 		seed := rapid.Uint32().Draw(t, "seed")
-		var l addrList
-		want := map[netip.Addr]bool{}
+		var l deltas
+		want, joins := map[netip.Addr]int{}, 0
 		for range n {
 			seed = seed*1664525 + 1013904223
-			a := addrOf(seed)
-			l.add(a)
-			want[a] = true
+			a, d := addrOf(seed), int(seed>>30)/2*2-1
+			l.add(a, d)
+			want[a] += d
+			joins += (d + 1) / 2
 		}
-		got, _ := l.take(nil)
-		if len(got) != len(want) || !slices.IsSortedFunc(got, netip.Prefix.Compare) {
-			t.Fatalf("%d prefixes of %d addresses, sorted or not: %v", len(got), len(want), got)
+		if join, leave := l.size(); join != joins || leave != n-joins {
+			t.Fatalf("%d join and %d leave, want %d and %d", join, leave, joins, n-joins)
 		}
-		for _, p := range got {
-			if !want[p.Addr()] || !p.IsSingleIP() {
-				t.Fatalf("%s was not put in", p)
+		for range 2 { // what is added again comes again
+			var got []netip.Addr
+			l.take(nil, func(a netip.Addr, d int) {
+				if got = append(got, a); d != want[a] {
+					t.Fatalf("the sum for %s is %d, want %d", a, d, want[a])
+				}
+				if d > 0 {
+					l.add(a, d)
+				} else {
+					delete(want, a)
+				}
+			})
+			if !slices.IsSortedFunc(got, netip.Addr.Compare) || len(slices.Compact(got)) < len(want) {
+				t.Fatalf("%d addresses, sorted or not, of %d: %v", len(got), len(want), got)
 			}
 		}
 	})

@@ -95,6 +95,17 @@ func (p Peer) Query() intent.GroupQuery {
 	return intent.GroupQuery{Namespace: p.key.scope.namespace, Namespaces: p.namespaces, Pods: p.pods, Port: p.key.port}
 }
 
+// matches reports whether the peer has pods in a group; namespace are the labels of its namespace.
+func (p Peer) matches(g *intent.Group, namespace intent.Labels) bool {
+	switch of := p.key.scope.namespace; {
+	case of != "" && of != g.Namespace:
+		return false
+	case p.namespaces != nil && (namespace == nil || !p.namespaces.Matches(namespace)):
+		return false
+	}
+	return (!p.PerPort() || g.Has(p.key.port)) && p.pods.Matches(g.Labels)
+}
+
 // counted returns the query, which adds the number of groups that it examines to n.
 func (p Peer) counted(n *int) intent.GroupQuery {
 	q := p.Query()

@@ -41,10 +41,12 @@ func (x *Sets) Infos() []Info {
 func (x *Sets) Contains(id api.SetID, a netip.Addr) bool {
 	set := x.byID[id]
 	switch {
-	case set == nil || set.dead:
+	case set == nil:
 		return false
 	case set.nodes != nil:
 		return set.nodes.has(a)
+	case set.dead: // pods that have joined since are no members
+		return slices.Contains(x.Members(id), a)
 	case !set.admits(a):
 		return false
 	}
@@ -60,36 +62,59 @@ func (x *Sets) Members(id api.SetID) []netip.Addr {
 	case set.nodes != nil:
 		return set.nodes.members()
 	}
-	tmp := Set{sel: set.sel}
-	for g := range x.state.MatchGroups(set.sel.Query()) {
+	var found deltas
+	var addrs []netip.Addr
+	if set.dead { // pods that have joined since are no members
+		found = set.journal.negated()
+	}
+	collect := func(g intent.GroupID) {
 		if x.links.has(set, g) {
-			tmp.collect(x.addresses(g))
+			addrs = x.state.AppendAddresses(addrs[:0], g)
+			set.collect(&found, addrs)
 		}
 	}
-	members, _ := tmp.members.take(nil)
-	out := make([]netip.Addr, len(members))
-	for i, m := range members {
-		out[i] = m.Addr()
+	if set.dead || !set.sel.Complete() { // groups that do not match may still be linked
+		for g := range x.links.groups {
+			collect(intent.GroupID(g))
+		}
+	} else {
+		for g := range x.state.MatchGroups(set.sel.Query()) {
+			collect(g)
+		}
 	}
+	var out []netip.Addr
+	found.take(nil, func(a netip.Addr, n int) {
+		if n > 0 {
+			out = append(out, a)
+		}
+	})
 	return out
+}
+
+// collect adds the addresses of a linked group that are members.
+func (s *Set) collect(found *deltas, addrs []netip.Addr) {
+	for _, a := range addrs {
+		if s.admits(a) && !s.Refused {
+			found.add(a, +1)
+		}
+	}
 }
 
 // All returns the members of all sets. It makes one pass over groups, which are in many sets.
 func (x *Sets) All() map[api.SetID][]netip.Prefix {
-	found := map[*Set]*Set{}
+	found := map[*Set]*deltas{}
+	var addrs []netip.Addr
 	for g := range x.links.groups {
 		sets := x.links.groups[g].sets
 		if len(sets) == 0 {
 			continue
 		}
-		addrs := x.addresses(intent.GroupID(g))
+		addrs = x.state.AppendAddresses(addrs[:0], intent.GroupID(g))
 		for _, set := range sets {
-			tmp := found[set]
-			if tmp == nil {
-				tmp = &Set{sel: set.sel}
-				found[set] = tmp
+			if found[set] == nil {
+				found[set] = &deltas{}
 			}
-			tmp.collect(addrs)
+			set.collect(found[set], addrs)
 		}
 	}
 	out := make(map[api.SetID][]netip.Prefix, len(x.byID))
@@ -98,7 +123,9 @@ func (x *Sets) All() map[api.SetID][]netip.Prefix {
 		case set.nodes != nil:
 			out[id] = prefixes(set.nodes.members())
 		case found[set] != nil:
-			out[id], _ = found[set].members.take(nil)
+			var members []netip.Prefix
+			found[set].take(nil, func(a netip.Addr, _ int) { members = append(members, netip.PrefixFrom(a, a.BitLen())) })
+			out[id] = members
 		}
 	}
 	return out

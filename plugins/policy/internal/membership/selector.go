@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
+
 	"github.com/sluice-net/sluice/api"
 )
 
@@ -14,9 +16,10 @@ import (
 // per number that the name has in the matching groups. It is active as long as it has users.
 type Selector struct {
 	Peer
-	sets  []*Set               // sorted by number
-	users map[api.PolicyID]int // number of uses of each user
-	moved bool                 // is in Sets.moved
+	sets    []*Set               // sorted by number
+	users   map[api.PolicyID]int // number of uses of each user
+	moved   bool                 // is in Sets.moved
+	pending []intent.GroupID     // still to be linked, or unlinked from a selector that is being dropped
 }
 
 // Set is one address set: the addresses of the pods of the linked groups, restricted to the block
@@ -30,24 +33,34 @@ type Set struct {
 	groups  int  // number of linked groups
 	size    int  // number of published members; only of sets within a block
 	touched bool // is in journal.touched
-	fresh   bool // has not been published yet
-	dead    bool // its last update is pending
+	dead    bool // it is being dropped: it gets no members any more
 
-	nodes *countedSet // of a node selector, which uses none of the following fields
-
-	journal        []delta        // since the last update
-	members        addrList       // of a new set: all; of a dead one: the last
-	added, removed []netip.Prefix // net changes of the journal, sorted
-}
-
-// delta means that d more pods of a set have an address.
-type delta struct {
-	addr netip.Addr
-	d    int
+	nodes   *countedSet // of a node selector, which has no journal
+	journal deltas      // of pods of linked groups, since the last update
 }
 
 // Sets returns the sets of the selector, sorted by number. The caller must not modify it.
 func (s *Selector) Sets() []*Set { return s.sets }
+
+// Complete reports whether all groups are linked: the sets have all members.
+func (s *Selector) Complete() bool { return len(s.pending) == 0 }
+
+// search makes the groups that match pending, too. It adds the number of groups examined to work.
+func (s *Selector) search(state State, work *int) {
+	for id := range state.MatchGroups(s.counted(work)) {
+		s.pending = append(s.pending, id)
+	}
+}
+
+// next takes a pending group.
+func (s *Selector) next() intent.GroupID {
+	last := len(s.pending) - 1
+	id := s.pending[last]
+	if s.pending = s.pending[:last]; last == 0 {
+		s.pending = nil
+	}
+	return id
+}
 
 // Retain adds one use of the selector.
 func (s *Selector) Retain(user api.PolicyID) { s.users[user]++ }
@@ -78,19 +91,6 @@ func (s *Selector) find(number uint16) (int, bool) {
 
 // admits reports whether the set contains an address of a pod of its groups.
 func (s *Set) admits(a netip.Addr) bool { return s.sel.block == nil || s.sel.block.Contains(a) }
-
-// collect collects addresses as members. It returns how many it examined.
-func (s *Set) collect(addrs []netip.Addr) (examined int) {
-	if s.Refused {
-		return 0
-	}
-	for _, a := range addrs {
-		if s.admits(a) {
-			s.members.add(a)
-		}
-	}
-	return len(addrs)
-}
 
 // changeNode counts the addresses of a node, unless the set was refused.
 func (s *Set) changeNode(old, now []netip.Addr) {

@@ -16,8 +16,9 @@ type Sets struct {
 
 	namespaces map[string]intent.Labels
 	scopes     scopes
-	selectors  map[key]*Selector
-	byID       map[api.SetID]*Set
+	selectors  map[key]*Selector // active
+	dying      map[key]*Selector // being dropped; not active
+	byID       setIndex
 	links      *links
 	journal    journal
 
@@ -35,7 +36,7 @@ func New(state State, newID func(string) api.SetID) *Sets {
 	links := &links{}
 	return &Sets{
 		state: state, newID: newID, namespaces: map[string]intent.Labels{}, scopes: newScopes(),
-		selectors: map[key]*Selector{}, byID: map[api.SetID]*Set{},
+		selectors: map[key]*Selector{}, dying: map[key]*Selector{}, byID: setIndex{},
 		links: links, journal: journal{state: state, links: links, shared: map[netip.Addr]struct{}{}},
 	}
 }
@@ -50,10 +51,14 @@ func (x *Sets) Shared() map[netip.Addr]struct{} { return x.journal.shared }
 // Group returns the common properties of the pods of a group.
 func (x *Sets) Group(id intent.GroupID) *intent.Group { return x.links.groups[id].def }
 
-// addresses returns the addresses of a group, valid until the next call.
-func (x *Sets) addresses(id intent.GroupID) []netip.Addr {
+// record records that the addresses of a group join a set or leave it.
+func (x *Sets) record(set *Set, id intent.GroupID, d int) {
+	if set.Refused {
+		return
+	}
 	x.addrBuf = x.state.AppendAddresses(x.addrBuf[:0], id)
-	return x.addrBuf
+	x.work += len(x.addrBuf)
+	x.journal.record(set, x.addrBuf, d)
 }
 
 // countNodes adds the nodes of a selector to its set, or removes them.
@@ -74,9 +79,7 @@ func (x *Sets) link(s *Selector, id intent.GroupID) {
 		if x.links.enter(set, id); set.groups == 1 && s.key.presence {
 			x.flipped = append(x.flipped, s)
 		}
-		for _, a := range x.addresses(id) {
-			x.journal.record(set, a, +1)
-		}
+		x.record(set, id, +1)
 	}
 }
 
@@ -87,9 +90,7 @@ func (x *Sets) unlink(s *Selector, id intent.GroupID) {
 			continue
 		}
 		x.left(set)
-		for _, a := range x.addresses(id) {
-			x.journal.record(set, a, -1)
-		}
+		x.record(set, id, -1)
 	}
 }
 
@@ -113,15 +114,29 @@ func (x *Sets) move(s *Selector) {
 	}
 }
 
-// makeSet creates a set and derives its ID. If another set has the ID, the new one has no members.
+// makeSet creates a set and derives its ID.
 func (x *Sets) makeSet(s *Selector, number uint16) *Set {
 	set := &Set{ID: x.newID(s.key.canonical(number)), sel: s, Number: number}
-	if _, taken := x.byID[set.ID]; taken || set.ID == api.NodeSet {
-		set.Refused = true
-		return set
+	if s.key.scope.nodes {
+		counted := newCountedSet()
+		set.nodes = &counted
 	}
-	x.byID[set.ID] = set
+	x.byID.register(set)
 	return set
+}
+
+// setIndex holds sets by ID.
+type setIndex map[api.SetID]*Set
+
+// register gives a set its ID. If another set has it, the set has no members.
+func (x setIndex) register(set *Set) {
+	switch other := x[set.ID]; {
+	case set.Refused:
+	case other != nil && other != set, set.ID == api.NodeSet:
+		set.Refused = true
+	default:
+		x[set.ID] = set
+	}
 }
 
 // setsFor returns the sets of a selector for a matching group; it creates sets for new numbers of a

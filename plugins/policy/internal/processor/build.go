@@ -15,7 +15,7 @@ import (
 
 // builder builds one ContivPolicy and records the selectors that it uses. It activates selectors
 // until it has done so much work. If some are left, or earlier ones are passed, the policy is not
-// complete.
+// complete. It also uses the selector that is not complete yet.
 type builder struct {
 	sets *membership.Sets
 	spec *intent.Policy
@@ -207,8 +207,10 @@ func (b *builder) use(peer *intent.Peer, name api.PortName) *membership.Selector
 	}
 	p := membership.PeerOf(b.spec.ID.Namespace, peer).WithPort(name)
 	s := b.sets.Selector(p, &b.left)
-	if s == nil {
-		b.over, b.pass = true, b.n
+	if s == nil || !s.Complete() {
+		if b.over, b.pass = true, b.n; s != nil {
+			b.note(s)
+		}
 		return noSelector
 	}
 	b.n++

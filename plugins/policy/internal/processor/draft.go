@@ -42,7 +42,7 @@ type draftKey struct {
 type draft struct {
 	done   bool
 	passed int                    // number of selectors that were evaluated in earlier turns
-	uses   []*membership.Selector // evaluated
+	uses   []*membership.Selector // evaluated, and the one that is being evaluated
 	held   int                    // number of uses that are retained
 	needed uint64                 // number of the turn in which a group last waited for it
 	// built is the complete policy; it is valid in this turn.

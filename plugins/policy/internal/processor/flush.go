@@ -16,7 +16,8 @@ type Sink interface {
 	// prefixes are single addresses. An added member was not in the set, a removed
 	// one was.
 	UpdateSet(id api.SetID, added, removed []netip.Prefix)
-	// DropSet reports that no policy refers to a set any more, and its members, sorted.
+	// DropSet reports that no policy refers to a set any more, and members that it loses, sorted.
+	// The others follow, unless a policy refers to it again.
 	DropSet(id api.SetID, members []netip.Prefix)
 	// Configure sets the policies that apply to a local pod: sorted by ID, none if the pod is
 	// unrestricted. Equal lists are the same slice, so the address of the first element identifies

@@ -6,9 +6,9 @@ import (
 )
 
 // DefaultTurn is how much work one Flush does on selectors that are new or not used any more: so
-// many groups that are examined and addresses that are found, some 5 ms. Dataplanes take two or
-// three times as long for the members.
-const DefaultTurn = 1 << 16
+// many groups that are examined and addresses that are found, about a millisecond. Dataplanes
+// take two or three times as long for the members.
+const DefaultTurn = 1 << 14
 
 // refresh determines the lists of the marked groups and of those that wait, and marks the pods of
 // groups whose list changed, or that begin or cease to wait. It returns the groups that may have
@@ -96,7 +96,11 @@ func (r *resolver) work(p *part) bool {
 	b := &builder{sets: r.sets, spec: p.spec, pass: d.passed, left: r.left}
 	policy := b.policy(p.ingress)
 	r.left = b.left
-	d.uses = append(d.uses, b.uses...)
+	uses := b.uses
+	if n := len(d.uses); n > 0 && len(uses) > 0 && uses[0] == d.uses[n-1] {
+		uses = uses[1:] // it was not complete
+	}
+	d.uses = append(d.uses, uses...)
 	if b.over {
 		d.passed = b.pass
 		return false
@@ -109,7 +113,8 @@ func (r *resolver) work(p *part) bool {
 
 // schedule works on the groups that wait until the work of the turn is done, and returns how much
 // is left. Half of it belongs to the group that has waited longest. The rest goes first to those
-// for which least has been done, so that what is small never waits for what is large.
+// for which least has been done, so that what is small never waits for what is large. The first one
+// gets what others leave.
 func (r *resolver) schedule(turn int) (left int) {
 	r.waiting = slices.DeleteFunc(r.waiting, func(g *localGroup) bool { return g.waits == nil }) // without pods
 	if len(r.waiting) == 0 {
@@ -128,6 +133,9 @@ func (r *resolver) schedule(turn int) (left int) {
 		if left <= 0 || left == before && len(rest) == groups {
 			break
 		}
+	}
+	if oldest := r.waiting[0]; oldest.waits != nil && left > 1 {
+		left = max(1, left-r.step(oldest, left))
 	}
 	return left
 }

@@ -315,3 +315,58 @@ func TestFlushKeepsListOfPodThatMoves(t *testing.T) {
 	w.drain()
 	w.expect("a/web in 10.0.0.2 tcp/80 no")
 }
+
+// TestFlushDividesSelectors: a selector is linked to one group after the other, and no list names
+// its set before it is complete. It is dropped in the same way, and a policy may use it again
+// meanwhile. Pods and namespaces change all the time.
+func TestFlushDividesSelectors(t *testing.T) {
+	w := newWorld(t, oneSelector)
+	members := func() int {
+		n := 0
+		for id, set := range w.sink.sets {
+			if id != api.NodeSet {
+				n += len(set)
+			}
+		}
+		return n
+	}
+	peer := func(name string, i int) proto.Message {
+		return remote(pod(name, fmt.Sprintf("tier=1 n=%d", i), fmt.Sprintf("10.0.1.%d", i)))
+	}
+	policy := ingress("a/large", sel("app=web"), rule(peers(both(sel("x=1"), sel("tier=1"))), "tcp/80"))
+	w.apply(ns("a", ""), ns("b", "x=1"), ns("c", "x=1"), pod("a/web", "app=web", "10.0.0.1"))
+	for i := range 8 {
+		w.apply(peer(fmt.Sprintf("%c/t%d", "bc"[i%2], i), i))
+	}
+	w.drain()
+	w.apply(policy)
+	if n := members(); n < 1 || n > 3 {
+		t.Fatalf("%d of 8 members in the first turn", n)
+	}
+	if _, waits := w.sink.awaited[podOf("web")]; !waits || len(w.sink.pods[podOf("web")].list) > 0 {
+		t.Fatal("a list names a set that is not complete")
+	}
+	w.apply(ns("c", "x=2"))
+	w.remove(peer("b/t0", 0))
+	w.apply(peer("b/t8", 8), peer("b/t2", 12))
+	w.apply(ns("c", "x=1"))
+	w.drain()
+	w.expect("a/web in 10.0.1.0 tcp/80 no", "a/web in 10.0.1.1 tcp/80 yes", "a/web in 10.0.1.2 tcp/80 no", "a/web in 10.0.1.12 tcp/80 yes", "a/web in 10.0.1.8 tcp/80 yes")
+	if n := members(); n != 8 {
+		t.Fatalf("%d members, want 8", n)
+	}
+	w.remove(policy)
+	if n := members(); n < 5 || len(w.sink.awaited) > 0 {
+		t.Fatalf("%d members are left after a turn", n)
+	}
+	w.apply(ns("c", "x=2"), peer("b/t9", 9))
+	w.remove(peer("b/t8", 8))
+	w.apply(policy)
+	w.drain()
+	w.expect("a/web in 10.0.1.1 tcp/80 no", "a/web in 10.0.1.4 tcp/80 yes", "a/web in 10.0.1.9 tcp/80 yes", "a/web in 10.0.1.8 tcp/80 no")
+	w.remove(policy)
+	w.drain()
+	if n := members(); n != 0 {
+		t.Errorf("%d members are left", n)
+	}
+}
