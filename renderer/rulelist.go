@@ -99,8 +99,8 @@ func (l *RuleList) Len() int {
 	return len(l.rows)
 }
 
-// at returns the i-th rule.
-func (l *RuleList) at(i int) api.ContivRule {
+// At returns the i-th rule.
+func (l *RuleList) At(i int) api.ContivRule {
 	r := &l.rows[i]
 	s := &l.sides[r.sides]
 	return api.ContivRule{
@@ -113,7 +113,7 @@ func (l *RuleList) at(i int) api.ContivRule {
 func (l *RuleList) All() iter.Seq2[int, api.ContivRule] {
 	return func(yield func(int, api.ContivRule) bool) {
 		for i := range l.Len() {
-			if !yield(i, l.at(i)) {
+			if !yield(i, l.At(i)) {
 				return
 			}
 		}
@@ -131,7 +131,7 @@ func (l *RuleList) Rules() []api.ContivRule {
 	}
 	rules := make([]api.ContivRule, len(l.rows))
 	for i := range rules {
-		rules[i] = l.at(i)
+		rules[i] = l.At(i)
 	}
 	l.flat.CompareAndSwap(nil, &rules)
 	return *l.flat.Load()
@@ -159,7 +159,7 @@ func (l *RuleList) Unusual() iter.Seq2[int, api.ContivRule] {
 			return
 		}
 		for _, i := range l.summary.unusual {
-			if !yield(int(i), l.at(int(i))) {
+			if !yield(int(i), l.At(int(i))) {
 				return
 			}
 		}

@@ -113,7 +113,7 @@ func (c *closedLists) report(eps endpoints) []renderer.Unenforced {
 // originsOf returns the distinct origins of the rules of a list.
 func originsOf(l *renderer.RuleList) (out []api.Origin) {
 	seen := map[api.Origin]bool{}
-	for i := range l.Rules() {
+	for i := range l.Len() {
 		for _, o := range l.Origins(i) {
 			if !seen[o] {
 				seen[o] = true

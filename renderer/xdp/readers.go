@@ -77,7 +77,13 @@ func (r *Renderer) Explain(f api.Flow) (out []renderer.Decision) {
 			s.dir = compile.FromPod
 		}
 		if l := e.List(s.dir); l != nil {
-			rule := slices.IndexFunc(l.Rules(), func(c api.ContivRule) bool { return c.Matches(f, r.desired.wasIn) })
+			rule := -1
+			for i, c := range l.All() {
+				if c.Matches(f, r.desired.wasIn) {
+					rule = i
+					break
+				}
+			}
 			out = append(out, decision(v.owner[id], s, l, rule))
 		}
 	}
@@ -151,7 +157,7 @@ func (r *Renderer) Members() map[api.SetID][]netip.Prefix {
 	out := map[api.SetID][]netip.Prefix{}
 	for _, e := range r.policy.endpoints.lists {
 		for _, l := range []*renderer.RuleList{e.FromPod, e.ToPod} {
-			for _, rule := range l.Rules() {
+			for _, rule := range l.All() {
 				for _, id := range []api.SetID{rule.Src.Set, rule.Dst.Set} {
 					if _, known := out[id]; id != 0 && !known {
 						out[id] = slices.SortedFunc(maps.Keys(r.desired.sets[id]), prefixes.Compare)

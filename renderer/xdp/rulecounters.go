@@ -64,8 +64,8 @@ func (l *ruleCounters) note(ids []uint32, where slotOf, since time.Duration) {
 			known[s] = true
 			l.setVersion(s, listVersion{first, list, since})
 			f := l.lists[first]
-			if f == nil || len(f.hits) != len(list.Rules()) {
-				f = &listCounters{first: first, hits: make([]uint64, len(list.Rules()))}
+			if f == nil || len(f.hits) != list.Len() {
+				f = &listCounters{first: first, hits: make([]uint64, list.Len())}
 				l.lists[first] = f
 			}
 			if !slices.Contains(owners[first], list) {
@@ -119,7 +119,7 @@ func (f *listCounters) decides(rule int) []renderer.CounterKey {
 	var origins []api.Origin
 	action := api.Deny
 	for _, list := range f.of {
-		action = list.Rules()[rule].Action
+		action = list.At(rule).Action
 		origins = append(origins, list.Origins(rule)...)
 	}
 	slices.SortFunc(origins, api.Origin.Compare)
@@ -198,7 +198,7 @@ func (l *ruleCounters) release(spans []compile.Span, read func(first, count uint
 // also if the policy map has no counters for all rules. The caller holds mu.
 func (l *ruleCounters) hitsOf(s side, list *renderer.RuleList, slots int) []uint64 {
 	now := l.versions[s][0]
-	if int(now.first)+len(list.Rules()) > slots {
+	if int(now.first)+list.Len() > slots {
 		return nil
 	}
 	if f := l.lists[now.first]; now.list != nil && f != nil && now.list.Digest() == list.Digest() {
@@ -213,7 +213,7 @@ func (l *ruleCounters) ruleOf(s side, slot uint32, at time.Duration) (list *rend
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, x := range l.versions[s] {
-		if x.list == nil || x.since > at || slot < x.first || slot-x.first >= uint32(len(x.list.Rules())) {
+		if x.list == nil || x.since > at || slot < x.first || slot-x.first >= uint32(x.list.Len()) {
 			continue
 		}
 		return x.list, int(slot - x.first)

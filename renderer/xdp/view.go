@@ -53,7 +53,7 @@ func (v *view) tables(packets func(side, *renderer.RuleList) []uint64) (out []re
 		}
 	}
 	for i, l := range of {
-		for rule := range l.Rules() {
+		for rule := range l.Len() {
 			out[i].Origins = append(out[i].Origins, l.Origins(rule))
 		}
 	}
@@ -62,9 +62,9 @@ func (v *view) tables(packets func(side, *renderer.RuleList) []uint64) (out []re
 }
 
 func tableOf(pod api.PodID, s side, l *renderer.RuleList, packets func(side, *renderer.RuleList) []uint64) renderer.Table {
-	t := renderer.Table{Name: tableName(pod, s.dir), Rules: l.Rules(), Entries: len(l.Rules()), Packets: packets(s, l)}
+	t := renderer.Table{Name: tableName(pod, s.dir), Rules: l.Rules(), Entries: l.Len(), Packets: packets(s, l)}
 	if t.Packets != nil {
-		for i := range l.Rules() {
+		for i := range l.Len() {
 			t.CountedWith = append(t.CountedWith, i)
 		}
 	}
@@ -83,7 +83,7 @@ func tableName(pod api.PodID, dir compile.Direction) string {
 func decision(pod api.PodID, s side, l *renderer.RuleList, rule int) renderer.Decision {
 	d := renderer.Decision{Table: tableName(pod, s.dir), Rule: rule}
 	if rule >= 0 {
-		d.Match, d.Origins = l.Rules()[rule], l.Origins(rule)
+		d.Match, d.Origins = l.At(rule), l.Origins(rule)
 		d.Action = d.Match.Action
 	}
 	return d

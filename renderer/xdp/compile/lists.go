@@ -42,7 +42,7 @@ func (l *ruleLists) hold(list *renderer.RuleList, side Direction) *program {
 	key := programKey{list.Digest(), side}
 	p := l.programs[key]
 	if p == nil {
-		p = newProgram(l.writer, list, side, l.slots.take(len(list.Rules())))
+		p = newProgram(l.writer, list, side, l.slots.take(list.Len()))
 		l.programs[key] = p
 		l.budget.accounts[&p.account] = true
 	}
@@ -61,7 +61,7 @@ func (l *ruleLists) letGo(p *program) {
 	delete(l.programs, programKey{p.list.Digest(), p.side})
 	delete(l.budget.accounts, &p.account)
 	p.drop()
-	l.freed = append(l.freed, Span{p.slot, uint32(len(p.list.Rules()))})
+	l.freed = append(l.freed, Span{p.slot, uint32(p.list.Len())})
 }
 
 // refuse returns the account of a refused list, and adds a user.

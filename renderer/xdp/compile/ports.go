@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 )
 
 // choice is a range of ports and the rule that decides about it unless an earlier rule does. It
@@ -143,10 +144,10 @@ var placeProtocol = [placeOther]api.Protocol{placeTCP: api.TCP, placeUDP: api.UD
 
 // choices returns the choices of rules at a place of a row: by destination port, for rules whose
 // source ports include source, or by protocol number.
-func choices(rules []api.ContivRule, of []int, place int, source uint16) []choice {
+func choices(rules *renderer.RuleList, of []int, place int, source uint16) []choice {
 	out := make([]choice, 0, len(of))
 	for _, i := range of {
-		r := &rules[i]
+		r := rules.At(i)
 		switch {
 		case place == placeOther && r.Protocol == api.AnyProtocol:
 			out = append(out, newChoice(0, 65535, i))
@@ -161,10 +162,10 @@ func choices(rules []api.ContivRule, of []int, place int, source uint16) []choic
 }
 
 // sources returns the source ports at which the verdict of rules about a protocol may change.
-func sources(rules []api.ContivRule, of []int, place int) []uint16 {
+func sources(rules *renderer.RuleList, of []int, place int) []uint16 {
 	out := []uint16{0}
 	for _, i := range of {
-		if r := &rules[i]; place != placeOther && r.Protocol == placeProtocol[place] && !r.SrcPort.IsAny() {
+		if r := rules.At(i); place != placeOther && r.Protocol == placeProtocol[place] && !r.SrcPort.IsAny() {
 			out = append(out, r.SrcPort.First)
 			if r.SrcPort.Last < 65535 {
 				out = append(out, r.SrcPort.Last+1)

@@ -49,7 +49,7 @@ func newProgram(w *writer, l *renderer.RuleList, side Direction, slot uint32) *p
 	p.writing = writing{fresh: true}
 	byNet := map[api.Net][]int{}
 	var order []api.Net
-	for i, r := range l.Rules() {
+	for i, r := range l.All() {
 		p.ports = p.ports || !r.SrcPort.IsAny()
 		for place := range p.about {
 			p.about[place] = p.about[place] || r.Protocol == api.AnyProtocol || place == placeOf(r.Protocol)
@@ -217,7 +217,7 @@ func (p *program) infra() *row {
 
 // verdict returns the verdict of a rule, with its slot.
 func (p *program) verdict(rule int) uint32 {
-	r, v := &p.list.Rules()[rule], p.slot+uint32(rule)
+	r, v := p.list.At(rule), p.slot+uint32(rule)
 	if r.Action == api.Permit {
 		v |= Allow
 	}
@@ -235,7 +235,7 @@ func (p *program) write(r, around *row, of []int) {
 	for place := range places {
 		f := runs{{0, SlotNone}}
 		if p.about[place] {
-			f = firstOf(choices(p.list.Rules(), of, place, 0), SlotNone, p.verdict)
+			f = firstOf(choices(p.list, of, place, 0), SlotNone, p.verdict)
 		}
 		cell := uint32(SlotNone)
 		if around != nil {
@@ -265,13 +265,13 @@ func (p *program) write(r, around *row, of []int) {
 
 // writeBySource writes a row of some rules, for a list with source ports.
 func (p *program) writeBySource(r *row, of []int) {
-	a, c, rules := p.writer.arena, &p.writer.cells, p.list.Rules()
+	a, c := p.writer.arena, &p.writer.cells
 	r.line = a.take(1)
 	for place := range places {
 		var by runs
 		var cells []uint32
-		for i, source := range sources(rules, of, place) {
-			cells = append(cells, c.put(firstOf(choices(rules, of, place, source), SlotNone, p.verdict)))
+		for i, source := range sources(p.list, of, place) {
+			cells = append(cells, c.put(firstOf(choices(p.list, of, place, source), SlotNone, p.verdict)))
 			by = append(by, run{source, uint32(i)})
 		}
 		a.setWord(r.line*LineWords+uint32(place), p.bySource(r, by, cells))

@@ -32,7 +32,7 @@ func (l *ruleLists) queue() [][]*program {
 			continue
 		}
 		p.begun = cmp.Or(p.begun, l.writer.arena.plan)
-		if of := large; len(p.list.Rules()) > fewRules {
+		if of := large; p.list.Len() > fewRules {
 			of[p.begun] = append(of[p.begun], p)
 		} else {
 			small[p.begun] = append(small[p.begun], p)
