@@ -211,7 +211,7 @@ func (x *weights) excess() map[listKey]string {
 	for l, n := range x.uses {
 		one := x.entriesOf(l)
 		if x.List > 0 && one > x.List {
-			x.why[x.keyOf(l)] = fmt.Sprintf("this list takes more than %d entries in a dataplane without address sets, so everything is denied: name fewer peers or ports", x.List)
+			x.why[x.keyOf(l)] = fmt.Sprintf("a list of the policies of namespace %s takes more than %d entries in a dataplane without address sets, so everything is denied: name fewer peers or ports", x.owners[l][0], x.List)
 			continue
 		}
 		takes[l] += n * one

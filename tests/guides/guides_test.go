@@ -23,6 +23,7 @@ var elsewhere = map[string]string{
 	"digest=$(docker ":                "make images",
 	"docker ":                         "make images",
 	"etcd grpc-proxy ":                "plugins/kvstore TestWatchesBehindProxyLoseNothing",
+	"cp bin/vpp-plugin/":              "tests/vpp",
 	"etcdctl ":                        "plugins/kvstore TestClientRolesOfGuideGrantLeast",
 	"for i in sluice-agent ":          "make images",
 	"go run ./tests/kube ":            "make test-kube",
@@ -36,6 +37,7 @@ var elsewhere = map[string]string{
 	"make images":                     "make images",
 	"make kube":                       "make test-kube",
 	"make release ":                   "make test-release",
+	"make vpp-plugin ":                "tests/vpp",
 	"make test":                       "make test",
 	"mkdir -p -m 0700 /sys/fs/bpf/":   "tests/e2e TestManifestRightsSufficeForKernel",
 	"NODE=$(hostname) VPP_GID=":       "make images",
@@ -322,7 +324,7 @@ start() {
   echo "& $1"
   bash -c "exec $1" > agent.log 2>&1 & pid=$!
   for _ in $(seq 300); do
-    grep -qE "enforcing policies|^Following |in the kernel: no interface for pod" agent.log && bin/sluicectl get status > /dev/null 2>&1 && return
+    grep -qE "enforcing policies|^Following |: no interface for pod" agent.log && bin/sluicectl get status > /dev/null 2>&1 && return
     kill -0 "$pid" 2> /dev/null || break
     sleep 0.1
   done
