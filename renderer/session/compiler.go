@@ -49,7 +49,7 @@ func (c *compiler) wanted(key wantedKey, table []api.ContivRule, peer side, nets
 		lines := c.can.lines(table, peer, key.transport, key.family, nets, free)
 		rules, ok := compile(lines, key.family, c.most)
 		w = &wanted{rules: rules, tooMany: !ok, origin: origin, origins: origins}
-		if len(w.rules) == 0 {
+		if len(w.rules) == 0 && ok {
 			w = nil
 		}
 		c.made[key] = w

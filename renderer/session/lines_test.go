@@ -1,6 +1,7 @@
 package session
 
 import (
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -68,4 +69,24 @@ func ruled(rules []api.ContivRule, port uint16) api.Action {
 		}
 	}
 	panic("the last rule matches everything")
+}
+
+// TestWantedSectionThatIsNotCompiledIsNotOpen: rules that are too much work restrict a section even
+// if none was found so far.
+func TestWantedSectionThatIsNotCompiledIsNotOpen(t *testing.T) {
+	var rules []api.ContivRule
+	for i := range 100 {
+		rules = append(rules, api.ContivRule{
+			Action: api.Permit, Src: api.AddrNet(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})), Protocol: api.TCP, DstPort: api.Port(uint16(1 + 2*i)),
+		})
+	}
+	rules = append(rules, api.ContivRule{Action: api.Permit})
+	nets := cache.NewNets(func(api.SetID) (none cache.Families) { return none })
+	for most, tooMany := range map[int]bool{0: true, 10: false} {
+		c := compiler{can: expressible{DefaultMaxPorts}, most: most, made: map[wantedKey]*wanted{}}
+		w := c.wanted(wantedKey{global: true, transport: api.TCP}, rules, source, nets, nil, "", nil)
+		if got := w != nil && w.tooMany; got != tooMany || !tooMany && w != nil {
+			t.Errorf("with %d rules at most: wanted %+v, too many %t, want %t", most, w, got, tooMany)
+		}
+	}
 }
