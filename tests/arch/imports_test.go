@@ -101,7 +101,7 @@ var onlyIn = []struct {
 	{"github.com/cilium/ebpf", []string{"renderer/xdp/...", "endpoints/gate", "tests/bench/..."}},
 	{"github.com/vishvananda/netlink", []string{"renderer/xdp/...", "endpoints/...", "internal/cni", "internal/vswitch", "tests/..."}},
 	{"github.com/containernetworking", []string{"internal/cni", "tests/lifecycle"}},
-	{module + "internal/kvstore/embedded", []string{"internal/agent/devstore", "internal/reflector", "tests/..."}}, // no agent of a node links an etcd; ADR 0086
+	{module + "internal/kvstore/embedded", []string{"internal/agent/devstore", "internal/reflector", "tests/..."}}, // no agent of a node links an etcd; ADR 0090
 	{"text/template", nil}, // with them linkers keep every method; ADR 0067
 	{"html/template", nil},
 	{"go.opentelemetry.io/", []string{"internal/tracing", "tests/otlp"}},

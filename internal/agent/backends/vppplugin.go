@@ -1,12 +1,14 @@
 package backends
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-net/sluice/internal/agent/metrics"
 	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/renderer/plugin"
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
@@ -16,6 +18,9 @@ type VPPPlugin struct{ node.VPPPlugin }
 
 func newVPPPlugin(d Deps) (node.Backend, error) {
 	c := d.Config
+	if err := preflight.OurFolder(c.VPP.PluginMemory); err != nil {
+		return nil, fmt.Errorf("--vpp-plugin-memory: %w: %s", err, preflight.OursRemedy)
+	}
 	infra, err := c.Enforce.Exempt()
 	if err != nil {
 		return nil, err
