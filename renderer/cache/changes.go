@@ -51,9 +51,7 @@ func (c *Cache) keepOnly(id api.SetID, s *set, w *wanted) {
 			gone = append(gone, p)
 		}
 	}
-	for _, p := range gone {
-		c.putMember(id, s, p, false, true)
-	}
+	c.UpdateSet(id, nil, gone)
 }
 
 // Staged accepts staged changes. Cache and Pair implement it.

@@ -59,14 +59,14 @@ func (c *combiner) refresh(opposites map[renderer.Digest]*list, addrs map[netip.
 	}
 	slices.SortFunc(c.opposites, func(a, b *list) int { return slices.Compare(a.digest[:], b.digest[:]) })
 	for n, l := range c.opposites {
-		l.index, l.ofAll = n, nil
+		if l.index, l.ofAll = n, nil; l.tooLong {
+			continue // nothing is said about its rules
+		}
 		seen := map[*renderer.RuleList]bool{}
 		for _, p := range l.pods {
 			if rules := c.orientation.oppRules(p.cfg); !seen[rules] {
 				seen[rules] = true
-				if l.ofAll = rules.WithOrigins(l.ofAll); l.tooLong {
-					break
-				}
+				l.ofAll = rules.WithOrigins(l.ofAll)
 			}
 		}
 	}

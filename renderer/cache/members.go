@@ -12,27 +12,38 @@ import (
 func (c *Cache) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	s := c.sets.of(id)
 	c.resync.sawSet(id, s, added)
+	added, removed = unmapped(added), unmapped(removed)
 	asked := c.lists.isAsked(id)
-	if !asked && s.isNew && s.len() == 0 {
-		if members := unmapped(added); len(members) > 0 {
-			c.sets.fill(id, s, members)
+	few := len(added)+len(removed) <= fewMembers
+	switch {
+	case !asked && s.isNew && s.len() == 0:
+		if len(added) > 0 {
+			c.sets.fill(id, s, added)
 			c.stale.any = true
 		}
 		return
-	}
-	if asked && len(added)+len(removed) > c.stale.few {
-		asked = false
+	case asked && !few:
 		for l := range c.lists.naming[id] {
 			c.stale.judged[l] = struct{}{}
 		}
 	}
-	for _, p := range removed {
-		c.putMember(id, s, renderer.Unmapped(p), false, asked)
+	put := func(members []netip.Prefix, member bool) {
+		for _, p := range members {
+			if !c.sets.put(id, s, p, member) {
+				continue
+			}
+			if c.stale.any = true; asked && few {
+				c.addrs.within(p, func(a netip.Addr) { c.stale.touched[membershipChange{id, a}] = struct{}{} })
+			}
+		}
 	}
-	for _, p := range added {
-		c.putMember(id, s, renderer.Unmapped(p), true, asked)
-	}
+	put(removed, false)
+	put(added, true)
 }
+
+// fewMembers is how many members of a set may change until all verdicts of the lists that name it
+// are looked at again, instead of those about the addresses of each member.
+const fewMembers = 16
 
 // unmapped returns the valid prefixes, masked and unmapped.
 func unmapped(in []netip.Prefix) []netip.Prefix {
@@ -43,17 +54,6 @@ func unmapped(in []netip.Prefix) []netip.Prefix {
 		}
 	}
 	return out
-}
-
-// putMember changes one member. It records which local addresses are affected if lists that name
-// the set were asked about addresses.
-func (c *Cache) putMember(id api.SetID, s *set, p netip.Prefix, member, asked bool) {
-	if !p.IsValid() || !c.sets.put(id, s, p, member) {
-		return
-	}
-	if c.stale.any = true; asked {
-		c.addrs.within(p, func(a netip.Addr) { c.stale.touched[membershipChange{id, a}] = struct{}{} })
-	}
 }
 
 // Aggregated returns the fewest prefixes that contain exactly the staged members of a set. The

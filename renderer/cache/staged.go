@@ -29,7 +29,7 @@ func (s *staged) reset(o orientation, mu *sync.RWMutex) {
 		pods:        make(map[api.PodID]*pod),
 		addrs:       addresses{all: make(map[netip.Addr]*address)},
 		lists:       newLists(o),
-		stale:       stale{pods: make(map[api.PodID]*pod), touched: make(map[membershipChange]struct{}), judged: make(map[*list]struct{}), few: fewMembers, lists: make(map[*list]struct{}), sets: make(map[api.SetID]struct{})},
+		stale:       stale{pods: make(map[api.PodID]*pod), touched: make(map[membershipChange]struct{}), judged: make(map[*list]struct{}), lists: make(map[*list]struct{}), sets: make(map[api.SetID]struct{})},
 		changedPods: make(map[api.PodID]struct{}),
 	}
 	s.sets = sets{mu: mu, all: make(map[api.SetID]*set), changed: make(map[api.SetID]struct{}), stale: s.stale.sets}
@@ -42,15 +42,10 @@ type stale struct {
 	pods    map[api.PodID]*pod // their tables must be rebuilt
 	touched map[membershipChange]struct{}
 	judged  map[*list]struct{} // lists whose verdicts may all be others
-	few     int                // changed members of a set up to which each of their addresses is in touched
 	global  bool
 	lists   map[*list]struct{}     // opposite lists whose pods changed
 	sets    map[api.SetID]struct{} // sets whose members changed
 }
-
-// fewMembers is how many members of a set may change until all verdicts of the lists that name it
-// are looked at again, instead of those about the addresses of each member.
-const fewMembers = 16
 
 // list marks the pods that an opposite list restricts, and the global table, for another look.
 func (s *stale) list(l *list) {

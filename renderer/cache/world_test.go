@@ -183,15 +183,6 @@ func (w *world) step(t *rapid.T, lists genLists, caches ...Staged) {
 		}
 	default:
 		id, p := rapid.SampledFrom(genSets).Draw(t, "set"), genMember(t)
-		few := rapid.SampledFrom([]int{0, fewMembers}).Draw(t, "few members")
-		for _, c := range caches {
-			switch c := c.(type) {
-			case *Cache:
-				c.stale.few = few
-			case *Pair:
-				c.gets.stale.few, c.sends.stale.few = few, few
-			}
-		}
 		var added, removed []netip.Prefix
 		if w.sets[id][p] {
 			delete(w.sets[id], p)
@@ -207,6 +198,19 @@ func (w *world) step(t *rapid.T, lists genLists, caches ...Staged) {
 			}
 			w.sets[id][p] = true
 			added = append(added, p)
+		}
+		if rapid.IntRange(0, 2).Draw(t, "with others") == 0 {
+			for i := range fewMembers { // so that they are many
+				o := prefixes.Host(netip.AddrFrom4([4]byte{10, 77, 0, byte(2 * i)}))
+				switch {
+				case w.sets[id][o]:
+					delete(w.sets[id], o)
+					removed = append(removed, o)
+				case w.sets[id] != nil:
+					w.sets[id][o] = true
+					added = append(added, o)
+				}
+			}
 		}
 		for _, c := range caches {
 			c.UpdateSet(id, added, removed)
