@@ -31,8 +31,6 @@ type RuleList struct {
 	digest  Digest
 	summary summary
 	flat    atomic.Pointer[[]api.ContivRule] // what Rules returns; nil until needed
-	numbers map[originsKey]uint32            // of origins, while the list is written
-	newest  originsKey                       // likewise: of the last rule
 }
 
 // row is a rule without pointers.
@@ -71,22 +69,23 @@ func (s *summary) add(i int, r *row, of *sides) {
 // NewRuleList takes ownership of rules. origins[i] lists the origins of rules[i]; origins is as
 // long as rules, or nil.
 func NewRuleList(rules []api.ContivRule, origins [][]api.Origin) *RuleList {
-	l, known := &RuleList{}, map[sides]int{}
-	l.Reserve(len(rules), 0)
+	var w RuleWriter
+	w.Reserve(len(rules), 0)
+	known := map[sides]int{}
 	for i, r := range rules {
 		s := sides{r.Src, r.Dst, r.SrcPort}
 		at, ok := known[s]
 		if !ok {
-			at = l.addSides(s)
+			at = w.addSides(s)
 			known[s] = at
 		}
 		var of []api.Origin
 		if origins != nil {
 			of = origins[i]
 		}
-		l.Write(r, at, of)
+		w.Write(r, at, of)
 	}
-	l.Finish()
+	l := w.Finish()
 	l.flat.Store(&rules)
 	return l
 }
@@ -198,26 +197,6 @@ func mergeOrigins(a, b []api.Origin) []api.Origin {
 		return a
 	}
 	return both
-}
-
-// MergedOrigins returns the origins of both, by rule. It returns the first one, as it is, if that
-// has all.
-func MergedOrigins(a, b [][]api.Origin) [][]api.Origin {
-	if len(a) == 0 {
-		return b
-	}
-	out := a
-	for i := range b {
-		both := mergeOrigins(a[i], b[i])
-		if len(both) == len(a[i]) {
-			continue
-		}
-		if &out[0] == &a[0] {
-			out = slices.Clone(a)
-		}
-		out[i] = both
-	}
-	return out
 }
 
 // MarshalJSON encodes each rule with its origins.

@@ -8,8 +8,12 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// A RuleList that is not made by NewRuleList is written rule by rule: Reserve, then Sides and
-// Write, then Finish.
+// RuleWriter writes a RuleList rule by rule. The zero value is ready. One goroutine uses it.
+type RuleWriter struct {
+	list    RuleList
+	numbers map[originsKey]uint32 // of origins
+	newest  originsKey            // of the last rule
+}
 
 // originsKey identifies a slice of origins that is not modified.
 type originsKey struct {
@@ -17,42 +21,45 @@ type originsKey struct {
 	len   int
 }
 
-// Reserve begins an empty list of about so many rules, with so many different sides.
-func (l *RuleList) Reserve(rules, sidesOf int) {
-	l.rows, l.sides, l.numbers = make([]row, 0, rules), make([]sides, 0, sidesOf), map[originsKey]uint32{}
+// Reserve makes room for about so many rules, with so many different sides.
+func (w *RuleWriter) Reserve(rules, sidesOf int) {
+	w.list.rows, w.list.sides = slices.Grow(w.list.rows, rules), slices.Grow(w.list.sides, sidesOf)
 }
 
 // Sides returns a number for a source and a destination. The caller asks once for each pair.
-func (l *RuleList) Sides(src, dst api.Net) int { return l.addSides(sides{src: src, dst: dst}) }
+func (w *RuleWriter) Sides(src, dst api.Net) int { return w.addSides(sides{src: src, dst: dst}) }
 
-func (l *RuleList) addSides(s sides) int {
-	l.sides = append(l.sides, s)
-	return len(l.sides) - 1
+func (w *RuleWriter) addSides(s sides) int {
+	w.list.sides = append(w.list.sides, s)
+	return len(w.list.sides) - 1
 }
 
 // Write appends a rule with sides that have a number; those in r do not count. Origins that are the
 // same slice are stored once.
-func (l *RuleList) Write(r api.ContivRule, sides int, of []api.Origin) {
-	l.rows = append(l.rows, row{
-		sides: uint32(sides), origins: l.numberOf(of), first: r.DstPort.First, last: r.DstPort.Last,
+func (w *RuleWriter) Write(r api.ContivRule, sides int, of []api.Origin) {
+	w.list.rows = append(w.list.rows, row{
+		sides: uint32(sides), origins: w.numberOf(of), first: r.DstPort.First, last: r.DstPort.Last,
 		protocol: r.Protocol, action: r.Action, audit: r.Audit,
 	})
 }
 
-func (l *RuleList) numberOf(of []api.Origin) uint32 {
-	key := originsKey{len: len(of)}
+func (w *RuleWriter) numberOf(of []api.Origin) uint32 {
+	l, key := &w.list, originsKey{len: len(of)}
 	if len(of) > 0 {
 		key.first = &of[0]
 	}
-	if n := len(l.rows); n > 0 && key == l.newest { // the usual case
+	if n := len(l.rows); n > 0 && key == w.newest { // the usual case
 		return l.rows[n-1].origins
 	}
-	l.newest = key
-	number, known := l.numbers[key]
+	w.newest = key
+	number, known := w.numbers[key]
 	if !known {
 		number = uint32(len(l.origins))
 		l.origins = append(l.origins, of)
-		l.numbers[key] = number
+		if w.numbers == nil {
+			w.numbers = make(map[originsKey]uint32)
+		}
+		w.numbers[key] = number
 	}
 	return number
 }
@@ -60,10 +67,11 @@ func (l *RuleList) numberOf(of []api.Origin) uint32 {
 // digestPart is how many rules are digested between two pauses.
 const digestPart = 1 << 12
 
-// Finish ends writing: the list is immutable from then on. It calls each pause between parts of the
-// work, with the number of rules of the part.
-func (l *RuleList) Finish(pauses ...func(rules int)) {
-	l.numbers, l.newest = nil, originsKey{}
+// Finish returns the list; the writer must not be used again. It calls each pause between parts of
+// the work, with the number of rules of the part.
+func (w *RuleWriter) Finish(pauses ...func(rules int)) *RuleList {
+	w.numbers = nil
+	l := &w.list
 	l.rows, l.sides, l.origins = fitted(l.rows), fitted(l.sides), fitted(l.origins)
 	texts, ends := []byte{}, make([]int, len(l.sides)+1) // of sides, as in digests
 	for i := range l.sides {
@@ -89,6 +97,7 @@ func (l *RuleList) Finish(pauses ...func(rules int)) {
 	}
 	write(h, b)
 	l.digest = sumOf(h)
+	return l
 }
 
 // fitted returns a slice that takes little more memory than it needs.
@@ -100,7 +109,7 @@ func fitted[T any](s []T) []T {
 }
 
 // OriginsDigest returns a digest of the origins of all rules. Lists with equal origins have equal
-// digests if equal origins are the same slice in each. It calls pause like List.
+// digests if equal origins are the same slice in each. It calls pause as RuleWriter.Finish does.
 func (l *RuleList) OriginsDigest(pause func(rules int)) Digest {
 	h := sha256.New()
 	var b []byte

@@ -304,7 +304,11 @@ func (g *group) audited(r api.ContivRule) (out []api.Origin) {
 	return out
 }
 
+// mergedOrigins returns the origins of both, sorted. Those of a are.
 func mergedOrigins(a, b []api.Origin) []api.Origin {
+	if slices.Equal(a, b) {
+		return a
+	}
 	out := slices.Concat(a, b)
 	slices.SortFunc(out, api.Origin.Compare)
 	return slices.Compact(out)

@@ -53,10 +53,30 @@ func (e *entry) snapshot() *Table {
 		for _, id := range t.Pods {
 			if b := e.pods[id].built; !seen[b] {
 				seen[b] = true
-				t.Origins = renderer.MergedOrigins(t.Origins, b.origins)
+				t.Origins = withOrigins(t.Origins, b.origins)
 			}
 		}
 		e.table = t
 	}
 	return e.table
+}
+
+// withOrigins returns the origins of both, by rule. It returns the first one, as it is, if that
+// has all.
+func withOrigins(a, b [][]api.Origin) [][]api.Origin {
+	if len(a) == 0 {
+		return b
+	}
+	out := a
+	for i := range b {
+		both := mergedOrigins(a[i], b[i])
+		if len(both) == len(a[i]) {
+			continue
+		}
+		if &out[0] == &a[0] {
+			out = slices.Clone(a)
+		}
+		out[i] = both
+	}
+	return out
 }

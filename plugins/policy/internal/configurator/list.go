@@ -46,7 +46,7 @@ func (g *generator) list(o outcome) *generated {
 // writer writes a list.
 type writer struct {
 	*generator
-	list    *renderer.RuleList
+	list    renderer.RuleWriter
 	decided []covered               // by the sections so far, by peer
 	sides   []int                   // by peer, plus one; 0: no rule names the peer
 	several map[string][]api.Origin // by their indexes
@@ -56,7 +56,7 @@ type writer struct {
 func newWriter(g *generator, rules int) *writer {
 	n := len(g.peers.nets)
 	w := &writer{
-		generator: g, list: &renderer.RuleList{}, decided: make([]covered, n), sides: make([]int, n),
+		generator: g, decided: make([]covered, n), sides: make([]int, n),
 		several: map[string][]api.Origin{},
 	}
 	w.list.Reserve(rules+1, n)
@@ -146,8 +146,7 @@ func (w *writer) finish() *generated {
 	for n, sides := range w.sides {
 		named[w.peers.nets[n].Set] = named[w.peers.nets[n].Set] || sides > 0
 	}
-	w.list.Finish(w.pause)
-	out := &generated{rules: w.list, refused: w.refused}
+	out := &generated{rules: w.list.Finish(w.pause), refused: w.refused}
 	for _, id := range slices.Sorted(maps.Keys(w.sets)) {
 		if named[id] {
 			out.sets = append(out.sets, w.sets[id])
