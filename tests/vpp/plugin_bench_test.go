@@ -29,7 +29,7 @@ func BenchmarkVPPPluginCost(b *testing.B) {
 			v := newOnVPP(vpptest.LaunchWith(b, config, name))
 			memory, err := os.MkdirTemp("/dev/shm", "sluice-") //nolint:usetesting // a tmpfs, like /run
 			if err != nil {
-				b.Skip(err)
+				b.Fatal(err)
 			}
 			r, err := plugin.New(plugin.Options{Socket: v.Socket(), Memory: plugin.MemoryOptions{Directory: memory}})
 			if err != nil {

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/renderer"
@@ -18,7 +17,6 @@ import (
 	"github.com/sluice-net/sluice/renderer/plugin"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/renderer/vpp"
-	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/harness/backends"
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
@@ -278,34 +276,18 @@ func TestVPPPluginRefusesMemoryThatOthersCanWrite(t *testing.T) {
 // TestVPPPluginRandomClusters brings one VPP with the plugin through random clusters and their
 // events, with a new agent for every cluster, and compares what becomes of packets with the oracle.
 func TestVPPPluginRandomClusters(t *testing.T) {
-	clusters, steps := 4, 4
+	clusters := 4
 	if testing.Short() {
 		clusters = 1
 	}
 	name, config := vpptest.Plugin(t)
 	p := vpptest.NewNetwork(vpptest.LaunchWith(t, config, name))
 	memory := filepath.Join(t.TempDir(), "memory")
-	var total tally
-	for seed := range clusters {
-		l := &lab{Network: p, tb: t, twin: startNode(t, "node-0", acl.Options{})}
+	judgeRandomClusters(t, clusters, 8000, func(seed int) *lab {
+		l := &lab{Network: p, tb: t, twin: startNode(t, "node-0", acl.Options{}), asked: uint16(100 + seed*(randomSteps+1))}
 		l.real = startPlugin(t, "node-0", plugin.Options{Socket: p.Socket(), Memory: plugin.MemoryOptions{Directory: memory, PodTunnels: true, Lines: 1 << 18, Slots: 1 << 12, Flows: 1 << 14}})
-		l.asked = uint16(100 + seed*(steps+1))
-		before := world{}
-		for i, step := range cluster.RandomSequence(uint64(seed), cluster.Config{Namespaces: 3, Nodes: 2, Pods: 10, Policies: 8, IPv6: true, Odd: true}, steps) {
-			w := worldOf(step.State)
-			l.apply(model.Changes{Resync: i == 0, Deltas: w.since(before)})
-			before = w
-			n := l.judge(t, step.State, 8000)
-			if total.add(n); t.Failed() {
-				t.Fatalf("cluster %d, step %d: %s", seed, i, step.What)
-			}
-		}
-		closing(t, l.real)
-		closing(t, l.twin)
-	}
-	t.Logf("%d clusters and %d steps each: %s", clusters, steps, total)
-	atLeast(t, "permitted packets", total.permitted, 1000*clusters)
-	atLeast(t, "denied packets", total.sent-total.permitted, 1000*clusters)
+		return l
+	})
 }
 
 // startPlugin starts a node on a VPP with the plugin, which ends with the test.

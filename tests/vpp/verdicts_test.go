@@ -127,22 +127,33 @@ func (l *lab) passes(f api.Flow) bool {
 // of each, with a new agent for every one. VPP remembers each flow that a pod tries, so not all of
 // them are asked: it has room for 500 000.
 func TestVPPRandomClusters(t *testing.T) {
-	clusters, steps := 12, 4
+	clusters := 12
 	if testing.Short() {
 		clusters = 3
 	}
 	p := vpptest.NewNetwork(vpptest.Launch(t))
+	judgeRandomClusters(t, clusters, 200_000/(clusters*(randomSteps+1)), func(seed int) *lab {
+		l := newLab(t, p, "node-0")
+		l.asked = uint16(seed * (randomSteps + 1))
+		return l
+	})
+}
+
+// randomSteps is the number of events of each random cluster.
+const randomSteps = 4
+
+// judgeRandomClusters brings a new lab through each random cluster and its events. It compares what
+// becomes of so many packets after each event with the oracle.
+func judgeRandomClusters(t *testing.T, clusters, packets int, start func(seed int) *lab) {
+	t.Helper()
 	var total tally
 	for seed := range clusters {
-		l := newLab(t, p, "node-0")
-		l.asked = uint16(seed * (steps + 1))
-		sequence := cluster.RandomSequence(uint64(seed), cluster.Config{Namespaces: 3, Nodes: 2, Pods: 10, Policies: 8, IPv6: true, Odd: true}, steps)
-		before := world{}
-		for i, step := range sequence {
+		l, before := start(seed), world{}
+		for i, step := range cluster.RandomSequence(uint64(seed), cluster.Config{Namespaces: 3, Nodes: 2, Pods: 10, Policies: 8, IPv6: true, Odd: true}, randomSteps) {
 			w := worldOf(step.State)
 			l.apply(model.Changes{Resync: i == 0, Deltas: w.since(before)})
 			before = w
-			n := l.judge(t, step.State, 200_000/(clusters*(steps+1)))
+			n := l.judge(t, step.State, packets)
 			if total.add(n); t.Failed() {
 				t.Fatalf("cluster %d, step %d: %s", seed, i, step.What)
 			}
@@ -150,7 +161,7 @@ func TestVPPRandomClusters(t *testing.T) {
 		closing(t, l.real)
 		closing(t, l.twin)
 	}
-	t.Logf("%d clusters and %d steps each: %s", clusters, steps, total)
+	t.Logf("%d clusters and %d steps each: %s", clusters, randomSteps, total)
 	atLeast(t, "permitted packets", total.permitted, 1000*clusters)
 	atLeast(t, "denied packets", total.sent-total.permitted, 1000*clusters)
 }

@@ -47,7 +47,7 @@ inline_always int judge_to(const struct judged *j, const int to_pod)
 		 * agent does not know these addresses. */
 		const struct ip6 *ip = j->data;
 		struct address from = {.w = {ntohl(ip->from[0]), ntohl(ip->from[1]), ntohl(ip->from[2]), ntohl(ip->from[3])}};
-		if (unlikely(is_link_local(&from)))
+		if (unlikely(is_link_local(&from) && j->endpoint != ~0u)) /* that of no bound interface */
 			*AT(gateways, j->endpoint & (PLACES - 1)) = (struct reach){
 				.gateway = (__u64)(j->endpoint / PLACES) << 48, .link_local = (__u64)from.w[2] << 32 | from.w[3]};
 	}
