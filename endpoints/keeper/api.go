@@ -131,8 +131,8 @@ func (k *Keeper) Collect(v wire.Valid) error {
 	return nil
 }
 
-// Wait returns when policy is enforced at a registered interface, or when the time or the context
-// is over.
+// Wait returns when policy is enforced at the interface of an attachment, or when the time or the
+// context is over. The attachment is known by its registration, or by CNI's result.
 func (k *Keeper) Wait(ctx context.Context, a wire.Attachment, timeout time.Duration) (out wire.Endpoint, err error) {
 	if err := a.Check(); err != nil {
 		return out, err
@@ -141,6 +141,9 @@ func (k *Keeper) Wait(ctx context.Context, a wire.Attachment, timeout time.Durat
 	defer cancel()
 	k.wait(ctx, func() bool {
 		e, known := k.reg.Owned(endpoints.SourceRegistered, a.String())
+		if !known {
+			e, known = k.reg.Owned(endpoints.SourceNamespace, a.String())
+		}
 		if !known {
 			err = fmt.Errorf("attachment %s: %w", a, ErrUnregistered)
 			return true

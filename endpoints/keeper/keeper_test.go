@@ -163,6 +163,9 @@ func TestKeeperFindsPodsByRecordedNamespaces(t *testing.T) {
 	if e := s.state("a"); e.Source != endpoints.SourceNamespace || e.Pod.String() != "demo/a" {
 		t.Errorf("the endpoint is %+v", e)
 	}
+	if e, err := s.k.Wait(t.Context(), wire.Attachment{ContainerID: "c1", IfName: "eth0"}, time.Minute); err != nil || e.State != "enforced" {
+		t.Errorf("waiting for an attachment that only CNI's result names: %+v, %v", e, err)
+	}
 	if e := s.state("b"); e.State != "" {
 		t.Errorf("what is no pod's is %+v", e)
 	}

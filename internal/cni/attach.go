@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
+	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/endpoints/gate"
 	"github.com/sluice-net/sluice/endpoints/wire"
@@ -42,7 +43,8 @@ func (a *attaching) run(ctx context.Context) error {
 		if blockErr := a.block(); blockErr != nil {
 			return blockErr
 		}
-		if !a.waits() || time.Until(a.until) < retryEvery || !pause(ctx, retryEvery) {
+		// An agent that is there, but busy, has to learn of the interface: nothing else opens it.
+		if !a.waits() && isAbsent(err) || time.Until(a.until) < retryEvery || !pause(ctx, retryEvery) {
 			return a.late("the agent does not answer", err.Error())
 		}
 	}
@@ -99,6 +101,11 @@ func (a *attaching) late(what, why string) error {
 		return types.NewError(types.ErrTryAgainLater, what, why)
 	}
 	return nil
+}
+
+// isAbsent reports whether an error of the client means that no agent listens at the socket.
+func isAbsent(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED)
 }
 
 // pause waits and reports whether the context is still alive.
