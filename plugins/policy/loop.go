@@ -75,8 +75,8 @@ const (
 func (l *loop) receive(ctx context.Context, ended bool) (model.Changes, error) {
 	wait, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// A requester sets prompted first and then calls interrupt. Here the order is reversed, so one of
-	// the two sees the other.
+	// A requester sets prompted first and then calls interrupt. Here the order is reversed, so one
+	// of the two sees the other.
 	l.interrupt.Store(&cancel)
 	if l.prompted.Load() {
 		cancel()
