@@ -15,7 +15,7 @@ var _ = [1]bool{}[entries.Deny-entries.Verdict(acl_types.ACL_ACTION_API_DENY)|en
 // ruleOf returns an entry in the form of the VPP API.
 func ruleOf(e *entries.Entry) acl_types.ACLRule {
 	return acl_types.ACLRule{
-		IsPermit: acl_types.ACLAction(e.Verdict), SrcPrefix: vpp.ToPrefix(e.Src), DstPrefix: vpp.ToPrefix(e.Dst),
+		IsPermit: acl_types.ACLAction(e.Verdict), SrcPrefix: vpp.ToPrefix(e.Src.Prefix()), DstPrefix: vpp.ToPrefix(e.Dst.Prefix()),
 		Proto:                  ip_types.IPProto(e.Protocol),
 		SrcportOrIcmptypeFirst: e.SrcPort.First, SrcportOrIcmptypeLast: e.SrcPort.Last,
 		DstportOrIcmpcodeFirst: e.DstPort.First, DstportOrIcmpcodeLast: e.DstPort.Last,
@@ -37,7 +37,7 @@ func FromRules(rules []acl_types.ACLRule) []entries.Entry {
 	out := make([]entries.Entry, len(rules))
 	for i, r := range rules {
 		out[i] = entries.Entry{
-			Verdict: entries.Verdict(r.IsPermit), Src: vpp.FromPrefix(r.SrcPrefix), Dst: vpp.FromPrefix(r.DstPrefix),
+			Verdict: entries.Verdict(r.IsPermit), Src: entries.NetOf(vpp.FromPrefix(r.SrcPrefix)), Dst: entries.NetOf(vpp.FromPrefix(r.DstPrefix)),
 			Protocol: api.Protocol(r.Proto),
 			SrcPort:  entries.Ports{First: r.SrcportOrIcmptypeFirst, Last: r.SrcportOrIcmptypeLast},
 			DstPort:  entries.Ports{First: r.DstportOrIcmpcodeFirst, Last: r.DstportOrIcmpcodeLast},
