@@ -47,6 +47,9 @@ func (n Net) Prefix() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte(n.addr[12:])), n.Bits())
 }
 
+// As16 returns the address; IPv4 as an IPv6 address that maps it.
+func (n *Net) As16() [16]byte { return n.addr }
+
 // String returns the prefix as text.
 func (n Net) String() string { return n.Prefix().String() }
 
