@@ -13,6 +13,10 @@ import (
 // it, and it holds one page in memory per client.
 const defaultPageSize = 2000
 
+// mostPages bounds what is counted: of a large range a page has its share, so that the work of the
+// server is linear.
+const mostPages = 32
+
 // List returns every key under the prefix, in order, and the revision of the store at which it read
 // them. It reads large states in pages; if the revision is compacted between two pages, the error
 // wraps ErrCompacted and the call must be repeated. The caller owns the values; none is nil.
@@ -20,17 +24,19 @@ func (c *Client) List(ctx context.Context, prefix string) ([]model.Entry, int64,
 	var (
 		entries  []model.Entry
 		revision int64
+		size     = c.pageSize
 		next     = prefix
 		end      = clientv3.GetPrefixRangeEnd(prefix)
 	)
 	for more := true; more; {
-		page, err := c.conn.get(ctx, next, clientv3.WithRange(end), clientv3.WithLimit(c.pageSize), clientv3.WithRev(revision))
+		page, err := c.conn.get(ctx, next, clientv3.WithRange(end), clientv3.WithLimit(size), clientv3.WithRev(revision))
 		if err != nil {
 			return nil, 0, fmt.Errorf("list %s: %w", prefix, err)
 		}
 		if revision == 0 { // the first page determines the revision of all
 			revision = page.Header.GetRevision()
 			entries = make([]model.Entry, 0, page.Count)
+			size = max(size, page.Count/mostPages)
 		}
 		for _, kv := range page.Kvs {
 			entries = append(entries, model.Entry{Key: string(kv.Key), Value: present(kv.Value)})

@@ -19,10 +19,11 @@ type size struct {
 
 // sizes are those that -size names.
 var sizes = map[string]size{
-	"S":  {namespaces: 20, podsPerNamespace: 50, nodes: 10, apps: 5, policies: 5},
-	"M":  {namespaces: 200, podsPerNamespace: 50, nodes: 100, apps: 10, policies: 10},
-	"L":  {namespaces: 1000, podsPerNamespace: 100, nodes: 1000, apps: 10, policies: 10},
-	"XL": {namespaces: 25000, podsPerNamespace: 4, nodes: 1000, apps: 2, policies: 3, small: true},
+	"S":   {namespaces: 20, podsPerNamespace: 50, nodes: 10, apps: 5, policies: 5},
+	"M":   {namespaces: 200, podsPerNamespace: 50, nodes: 100, apps: 10, policies: 10},
+	"L":   {namespaces: 1000, podsPerNamespace: 100, nodes: 1000, apps: 10, policies: 10},
+	"XL":  {namespaces: 25000, podsPerNamespace: 4, nodes: 1000, apps: 2, policies: 3, small: true},
+	"XXL": {namespaces: 10000, podsPerNamespace: 100, nodes: 10000, apps: 10, policies: 10},
 }
 
 // The values of labels. App i of any namespace has tier i%4 and role i%3.

@@ -108,7 +108,7 @@ func TestOptionsErrorsNameFlag(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"-out DIR -w nothing":             `-w "nothing" is not one of anp, churn, dense, init, ipblock, nslabel, policy`,
-		"-out DIR -size XXL":              `-size "XXL" is not one of L, M, S, XL`,
+		"-out DIR -size XXXL":             `-size "XXXL" is not one of L, M, S, XL, XXL`,
 		"-out DIR -w anp -api v1":         `-api "v1" is not one of anp, cnp`,
 		"-w init":                         "-out is required",
 		"-out DIR -w churn -n -1":         "-n -1 is negative",

@@ -68,6 +68,7 @@ Sizes:
   M       10 000 pods,   2 000 policies,   100 nodes
   L      100 000 pods,  10 000 policies, 1 000 nodes
   XL     100 000 pods,  75 000 policies, 1 000 nodes, 4 pods in a namespace
+  XXL  1 000 000 pods, 100 000 policies, 10 000 nodes
 
 Flags:
 `

@@ -1,0 +1,139 @@
+package bench
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/kvstore/embedded"
+	"github.com/sluice-net/sluice/plugins/kvstore"
+	"github.com/sluice-net/sluice/tests/etcd/inprocess"
+)
+
+// watchers are the numbers of watches of the state with which BenchmarkStoreLoad writes events.
+var watchers = []int{1, 50, 200}
+
+// writtenAgain is how many pods are written with each number.
+const writtenAgain = 2000
+
+// BenchmarkStoreLoad measures the state of a workload in etcd: objects, bytes, a list of it, and
+// what an event costs by the number of watches, whose both ends are in this process. Then it counts
+// what one node needs of it.
+func BenchmarkStoreLoad(b *testing.B) {
+	for _, w := range workloads(b) {
+		b.Run(w.String(), func(b *testing.B) {
+			in := w.resync(b)
+			for range b.N {
+				storeLoad(b, in)
+				nodeNeeds(b, in)
+			}
+		})
+	}
+}
+
+func storeLoad(b *testing.B, in model.Changes) {
+	dir, before := b.TempDir(), liveHeap()
+	server := inprocess.Start(b, embedded.Config{Dir: dir, ClientURL: inprocess.Loopback})
+	dial := func() *kvstore.Client {
+		c, err := kvstore.Dial(b.Context(), kvstore.Config{Endpoints: server.Endpoints()}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	client := dial()
+	start := cpuTime()
+	write(b, client, in)
+	b.ReportMetric((cpuTime() - start).Seconds(), "write-cpu-s")
+	b.ReportMetric(liveHeap()-before, "etcd-MiB")
+	start = cpuTime()
+	entries, _, err := client.List(b.Context(), model.Root(model.DefaultPrefix))
+	if err != nil || len(entries) != len(in.Deltas) {
+		b.Fatalf("%d of %d objects: %v", len(entries), len(in.Deltas), err)
+	}
+	b.ReportMetric((cpuTime() - start).Seconds(), "list-cpu-s")
+	bytes := 0
+	for _, e := range entries {
+		bytes += len(e.Key) + len(e.Value)
+	}
+	b.ReportMetric(float64(len(entries)), "objects")
+	b.ReportMetric(float64(bytes)/(1<<20), "bytes-MiB")
+	if file, err := os.Stat(filepath.Join(dir, "member", "snap", "db")); err == nil {
+		b.ReportMetric(float64(file.Size())/(1<<20), "file-MiB")
+	}
+	pods := slices.DeleteFunc(entries, func(e model.Entry) bool {
+		return !strings.HasPrefix(e.Key, model.KindRoot(model.DefaultPrefix, model.KindPod))
+	})
+	pods = pods[:min(len(pods), writtenAgain)]
+	for _, n := range watchers {
+		ctx, cancel := context.WithCancel(b.Context())
+		var watching, seeing sync.WaitGroup
+		from := revision(b, client)
+		for range n {
+			c, seen := dial(), 0
+			seeing.Add(1)
+			watching.Go(func() {
+				_ = c.Watch(ctx, model.Root(model.DefaultPrefix), from+1, func(entries []model.Entry, _ int64) {
+					if seen += len(entries); seen == len(pods) {
+						seeing.Done()
+					}
+				})
+			})
+		}
+		start := cpuTime()
+		for _, e := range pods { // one by one, as events come
+			if err := client.Write(ctx, []model.Entry{e}, nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+		seeing.Wait()
+		b.ReportMetric(float64((cpuTime()-start).Microseconds())/float64(len(pods)), strconv.Itoa(n)+"-watches-cpu-us/event")
+		cancel()
+		watching.Wait()
+	}
+}
+
+// nodeNeeds counts the pods that a node's own pods and the sets of their policies have, the
+// namespaces of those, and all pods of these namespaces.
+func nodeNeeds(b *testing.B, in model.Changes) {
+	x := startSubject(b, recorder, workloadNode, nil)
+	defer x.close()
+	before, start := liveHeap(), cpuTime()
+	x.apply(in)
+	b.ReportMetric((cpuTime() - start).Seconds(), "agent-cpu-s")
+	b.ReportMetric(liveHeap()-before, "agent-MiB")
+	members := map[netip.Addr]bool{}
+	for _, set := range x.recorder.Sets() {
+		for _, p := range set {
+			members[p.Addr()] = p.IsSingleIP()
+		}
+	}
+	needed, inNamespace, concerned := 0, map[string]int{}, map[string]bool{}
+	for _, d := range in.Deltas {
+		p, ok := d.Value.(*model.Pod)
+		if !ok {
+			continue
+		}
+		inNamespace[d.ID.Namespace]++
+		if p.NodeName == workloadNode || slices.ContainsFunc(p.Ips, func(a string) bool { return members[netip.MustParseAddr(a)] }) {
+			needed++
+			concerned[d.ID.Namespace] = true
+		}
+	}
+	within := 0
+	for ns := range concerned {
+		within += inNamespace[ns]
+	}
+	b.ReportMetric(float64(needed), "needed-pods")
+	b.ReportMetric(float64(len(concerned)), "needed-namespaces")
+	b.ReportMetric(float64(within), "pods-in-them")
+}
