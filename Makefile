@@ -37,6 +37,8 @@ SHOTS ?= /tmp/sluice-page
 WORKERS ?= 2
 DOCKER ?= docker
 CHURN ?= 1h
+DURATION ?= 1h
+SIZE ?= XL
 KUBE_DIR ?= /tmp/sluice-kube
 KUBE_ROUNDS ?= 100
 FROM ?= 8768d9f
@@ -48,7 +50,7 @@ EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 BUDGET := sluicectl:31.8 sluice-agent:35.3 sluice-ksr:36 sluice-neutron:33 sluice-cni:10.6
 SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 
-.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak mutation lint generate verify e2e e2e-faults kube test-kube test-install bench-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle vpp-plugin test-vpp churn-vpp test-page test-neutron test-ligato images release test-release test-alerts test-charts test-arm64 size
+.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak soak-scale mutation lint generate verify e2e e2e-faults kube test-kube test-install bench-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle vpp-plugin test-vpp churn-vpp test-page test-neutron test-ligato images release test-release test-alerts test-charts test-arm64 size
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +95,10 @@ conformance: ## Replay the recorded public suites and write docs/reference/confo
 soak: ## Play SEQUENCES random sequences of events on each backend, against the specification (from SEED on; WORKERS at the same time; SLUICE_STACK=acl for one backend), then run the tests of SEARCHES whole (hours; SEARCHES= for none)
 	go test -count 1 -timeout 0 -v -run PlaySeeds ./tests/differential -args -seeds $(SEQUENCES) -players $(WORKERS) -first-seed $(or $(SEED),$(shell date +%s))
 	$(if $(strip $(SEARCHES)),SLUICE_LONG=1 go test -count 1 -timeout 12h $(SEARCHES))
+
+soak-scale: ## Have pods of a workload of SIZE come and go at 500 events/s for DURATION, from the mirror of sluice-ksr through etcd to a node of each dataplane; what grows or drifts fails (root, for the kernel's)
+	go run ./tests/bench/npgen -w churn -size $(SIZE) -out $(TOOLS)/churn-$(SIZE)
+	SLUICE_SOAK=$(DURATION) SLUICE_WORKLOAD=$(abspath $(TOOLS))/churn-$(SIZE) go test -count 1 -timeout 0 -v -run WorkloadSoak ./tests/bench
 
 mutation: ## Seed faults into the product one by one; every one must be caught (root: also into the program of the kernel; ARGS="-run ^cidr/" or -list)
 	go run ./tests/mutation $(ARGS)

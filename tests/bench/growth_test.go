@@ -24,7 +24,8 @@ var eventsThatGrow = []string{"local-pod", "remote-pod-relevant", "policy-update
 func grown(pods int) shape { return shape{pods: pods, policies: pods / 2, local: min(pods, 110)} }
 
 // BenchmarkGrowth measures by the number of pods in the cluster what a node needs for its first
-// state and for events: processor time of the process, its live heap, and what an event allocates.
+// state and for events: processor time of the process, its live heap, what an event allocates, and
+// how long the loop is busy at most.
 // It writes plots to the folder that SLUICE_PLOTS names.
 func BenchmarkGrowth(b *testing.B) {
 	pictures := growthPlots{}
@@ -52,7 +53,8 @@ func (s shape) grow(b *testing.B, k kind, pictures growthPlots) {
 		pictures.add(picture, line+", "+string(k), s.pods, v)
 	}
 	in := s.world().resync(b)
-	var times []time.Duration
+	var times, pauses []time.Duration
+	var work pause
 	var x *subject
 	before := liveHeap()
 	for range max(3, 1000/s.pods) {
@@ -60,15 +62,17 @@ func (s shape) grow(b *testing.B, k kind, pictures growthPlots) {
 			x.close()
 			x = nil
 		}
-		x = startSubject(b, k, node0, nil)
+		work.longest = 0
+		x = startWatched(b, k, node0, nil, work.passed)
 		runtime.GC()
 		start := cpuTime()
 		x.apply(in)
-		times = append(times, cpuTime()-start)
+		times, pauses = append(times, cpuTime()-start), append(pauses, work.longest)
 	}
 	slices.Sort(times)
 	note("cpu", "first state", "first-cpu-ms", float64(times[len(times)/2].Nanoseconds())/1e6)
 	note("heap", "first state", "first-MiB", liveHeap()-before)
+	note("pauses", "first state", "first-pause-ms", percentile(pauses, 50))
 	runtime.KeepAlive(in)
 	for _, t := range s.toggles() {
 		if !slices.Contains(eventsThatGrow, t.name) {
@@ -81,20 +85,30 @@ func (s shape) grow(b *testing.B, k kind, pictures growthPlots) {
 			events[i] = func() { x.apply(changes) }
 			events[i]() // the first time is not the usual one
 		}
+		pauses = nil
 		var was, is runtime.MemStats
 		runtime.ReadMemStats(&was)
 		start := cpuTime()
 		n := 2 * growthEvents[k]
 		for i := range n {
+			work.longest = 0
 			events[i%2]()
+			pauses = append(pauses, work.longest)
 		}
 		spent := cpuTime() - start
 		runtime.ReadMemStats(&is)
+		note("pauses", t.name, t.name+"-pause-ms", percentile(pauses, 90))
 		note("events-cpu", t.name, t.name+"-cpu-us", float64(spent.Nanoseconds())/1e3/float64(n))
 		note("events-memory", t.name, t.name+"-KiB", float64(is.TotalAlloc-was.TotalAlloc)/1024/float64(n))
 	}
 	x.check(b, s.world())
 	x.close()
+}
+
+// percentile is in milliseconds.
+func percentile(times []time.Duration, percent int) float64 {
+	slices.Sort(times)
+	return float64(times[len(times)*percent/100].Nanoseconds()) / 1e6
 }
 
 // growthPlots are series of plots, by picture.
@@ -118,6 +132,7 @@ func (p growthPlots) draw() map[string]string {
 		"cpu":           "milliseconds of processor time until the first state is enforced",
 		"heap":          "live heap with that state, in MiB",
 		"events-cpu":    "microseconds of processor time for one event",
+		"pauses":        "longest pause of the loop in ms: median of first states, 90th percentile of events",
 		"events-memory": "KiB that one event allocates",
 	} {
 		out[fmt.Sprintf("growth-%s.svg", picture)] = plot.LogLog(title, "pods of the cluster, at most 110 of them local", p[picture])

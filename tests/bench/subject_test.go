@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/renderertest"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 	"github.com/sluice-net/sluice/tests/leaks"
 )
 
@@ -27,9 +29,16 @@ type kind string
 const (
 	recorder kind = "recorder" // a renderer that only records the desired state
 	vpp      kind = "acl"      // the ACL renderer, and the embedded vswitch behind it
+
+	sessions kind = "session"    // the session renderer, and tables like VPP's
+	kernel   kind = "xdp-kernel" // the XDP renderer, and the maps and programs of this kernel
 )
 
-var subjects = []kind{recorder, vpp}
+// subjects are the kinds that most benchmarks measure, and dataplanes all of them.
+var (
+	subjects   = []kind{recorder, vpp}
+	dataplanes = append(slices.Clone(subjects), sessions, kernel)
+)
 
 // subject is the plugin of one node with one renderer.
 type subject struct {
@@ -40,6 +49,7 @@ type subject struct {
 	recorder *renderertest.Recorder // of kind recorder
 	vpp      *node.Node             // of kind vpp
 	sw       *node.Vswitch          // the same
+	backend  backends.Backend       // of the other kinds
 }
 
 // pause is how long the event loop does nothing but work, at most. The loop writes it.
@@ -60,26 +70,45 @@ func startSubject(tb testing.TB, k kind, name string, source policy.Source) *sub
 	return startWatched(tb, k, name, source, nil)
 }
 
-// startWatched is startSubject whose stages are observed, with kind recorder.
+// startWatched is startSubject whose stages are observed.
 func startWatched(tb testing.TB, k kind, name string, source policy.Source, stage func(policy.Stage, time.Duration)) *subject {
 	tb.Helper()
 	s := &subject{tb: tb, kind: k, node: name}
 	var err error
-	if k == recorder {
-		s.recorder = renderertest.NewRecorder("recorder", tb)
-		s.plugin = policy.New(policy.Deps{Node: name, Source: source, Renderers: []renderer.Renderer{s.recorder}, Observer: policy.Observer{Stage: stage}})
-		err = errors.Join(s.plugin.Init(), s.plugin.AfterInit())
-	} else {
+	observer := policy.Observer{Stage: stage}
+	if k == vpp {
 		s.sw = &node.Vswitch{}
-		s.vpp, err = node.New(node.Config{Name: name, AllowNode: true, Source: source, Log: slog.New(slog.DiscardHandler), Backends: []node.Backend{s.sw}})
+		s.vpp, err = node.New(node.Config{Name: name, AllowNode: true, Source: source, Observer: observer, Log: slog.New(slog.DiscardHandler), Backends: []node.Backend{s.sw}})
 		if err == nil {
 			s.plugin, err = s.vpp.Plugin, s.vpp.Start()
 		}
+	} else {
+		s.plugin = policy.New(policy.Deps{Node: name, Source: source, Observer: observer, Renderers: []renderer.Renderer{s.renderer()}})
+		err = errors.Join(s.plugin.Init(), s.plugin.AfterInit())
 	}
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return s
+}
+
+// renderer makes what a kind other than vpp has at the end.
+func (s *subject) renderer() renderer.Renderer {
+	if s.kind == recorder {
+		s.recorder = renderertest.NewRecorder("recorder", s.tb)
+		return s.recorder
+	}
+	k, err := backends.Named(backends.All, string(s.kind))
+	if err == nil && k.Missing != nil {
+		err = k.Missing()
+	}
+	if err != nil {
+		s.tb.Skip(err)
+	}
+	if s.backend, err = k.New(func() { s.plugin.Prompt() }); err != nil {
+		s.tb.Fatal(err)
+	}
+	return s.backend.Renderer()
 }
 
 // running starts the plugin of the node of a shape, for as long as the benchmark
@@ -98,6 +127,9 @@ func (s *subject) close() {
 	} else {
 		err = s.plugin.Close()
 	}
+	if s.backend != nil {
+		err = errors.Join(err, s.backend.Close())
+	}
 	if err != nil {
 		s.tb.Error(err)
 	}
@@ -114,6 +146,9 @@ func (s *subject) apply(c model.Changes) {
 func (s *subject) judge(local map[netip.Addr]api.PodID) func(api.Flow) api.Action {
 	if s.recorder != nil {
 		return s.recorder.Verdict
+	}
+	if s.backend != nil {
+		return s.backend.Verdict
 	}
 	byTag := map[string]uint32{}
 	for _, i := range s.sw.Switch.Interfaces() {
@@ -135,7 +170,10 @@ func (s *subject) judge(local map[netip.Addr]api.PodID) func(api.Flow) api.Actio
 // for a recorder, ACLs and their entries for a vswitch.
 func (s *subject) size() map[string]float64 {
 	out := map[string]float64{}
-	if s.recorder == nil {
+	if s.backend != nil {
+		return out
+	}
+	if s.vpp != nil {
 		for _, a := range s.sw.Switch.ACLs() {
 			out["acls"]++
 			out["entries"] += float64(a.Rules)
@@ -152,12 +190,15 @@ func (s *subject) size() map[string]float64 {
 	return out
 }
 
-// operations returns how much has changed in a recorder so far.
+// operations returns how much has changed so far; nothing is known of a vswitch.
 func (s *subject) operations() int {
-	if s.recorder == nil {
-		return 0
+	switch {
+	case s.recorder != nil:
+		return s.recorder.Operations()
+	case s.backend != nil:
+		return s.backend.Operations()
 	}
-	return s.recorder.Operations()
+	return 0
 }
 
 func (s *subject) reportSize(b *testing.B) {

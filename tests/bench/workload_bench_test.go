@@ -17,7 +17,7 @@ import (
 // known, 100 pods local. Decoding is reported, not counted.
 func BenchmarkWorkloadInit(b *testing.B) {
 	for _, w := range workloads(b) {
-		for _, k := range subjects {
+		for _, k := range dataplanes {
 			b.Run(w.String()+"/"+string(k), func(b *testing.B) { w.init(b, k) })
 		}
 	}
@@ -51,7 +51,7 @@ func (w workload) init(b *testing.B, k kind) {
 // a time. An operation is the whole sequence, from the start that the workload has.
 func BenchmarkWorkloadEvents(b *testing.B) {
 	for _, w := range workloads(b) {
-		for _, k := range subjects {
+		for _, k := range dataplanes {
 			for _, batch := range []int{1, 100} {
 				b.Run(fmt.Sprintf("%s/%s/batch-%d", w, k, batch), func(b *testing.B) { w.replay(b, k, batch) })
 			}
@@ -59,18 +59,11 @@ func BenchmarkWorkloadEvents(b *testing.B) {
 	}
 }
 
-// maxDataplaneEvents bounds a replay with a dataplane behind it: tables of a large
-// cluster take milliseconds to change.
-const maxDataplaneEvents = 300
-
 func (w workload) replay(b *testing.B, k kind, size int) {
 	w.skipAdmin(b, k)
 	events := w.events(b)
 	if len(events) < size {
 		b.Skip("the workload has fewer events")
-	}
-	if k == vpp {
-		events = events[:min(len(events), maxDataplaneEvents)]
 	}
 	batches := batched(events, size)
 	in := make([]model.Changes, len(batches))
@@ -83,6 +76,7 @@ func (w workload) replay(b *testing.B, k kind, size int) {
 	m.reset()
 	var x *subject
 	var work pause
+	var spent []time.Duration
 	operations := 0
 	for b.Loop() {
 		m.pause()
@@ -96,7 +90,9 @@ func (w workload) replay(b *testing.B, k kind, size int) {
 		runtime.GC()
 		m.resume()
 		for i := range in {
+			from := cpuTime()
 			m.event(func() { x.apply(in[i]) })
+			spent = append(spent, cpuTime()-from)
 			tag := batches[i].tag
 			byTag[tag] = append(byTag[tag], m.events[len(m.events)-1])
 		}
@@ -105,9 +101,8 @@ func (w workload) replay(b *testing.B, k kind, size int) {
 	b.ReportMetric(float64(m.cpu.Nanoseconds())/1e3/float64(len(m.events)), "cpu-us/event")
 	b.ReportMetric(float64(x.operations()-operations)/float64(len(events)), "changes/event")
 	m.report(b.N)
-	if k == recorder {
-		b.ReportMetric(float64(work.longest.Nanoseconds())/1e3, "max-pause-us")
-	}
+	reportDistribution(b, "cpu-", spent)
+	b.ReportMetric(float64(work.longest.Nanoseconds())/1e3, "max-pause-us")
 	if len(byTag) > 1 {
 		for _, tag := range slices.Sorted(maps.Keys(byTag)) {
 			reportDistribution(b, tag+":", byTag[tag])
