@@ -2,6 +2,12 @@
 #ifndef SLUICE_CLASSIFIER_H
 #define SLUICE_CLASSIFIER_H
 
+#include "report.h"
+
+/* The counter of the rule that decided about the last packet of this thread. */
+static __thread may_be_unused __u32 decided_by;
+#define count_rule(slot) (decided_by = (slot), (count_rule)(slot))
+
 #include "quick.h"
 #include "link.h"
 

@@ -41,7 +41,8 @@ void judge_end(unsigned thread) { end_frame(&current, thread); }
 inline_always int judge_to(const struct judged *j, const int to_pod)
 {
 	struct bytes b = {.data = j->data, .length = j->length, .whole = j->whole, .network = j->v6 ? ETH_IP6 : ETH_IP4};
-	struct packet p = {.hairpin = j->hairpin};
+	struct packet p = {.hairpin = j->hairpin, .received = j->received};
+	decided_by = 0;
 	if (!to_pod && j->v6 && likely(j->length >= sizeof(struct ip6))) {
 		/* VPP routes no link-local address, so such a source is that of a pod about its link. The
 		 * agent does not know these addresses. */
@@ -55,6 +56,30 @@ inline_always int judge_to(const struct judged *j, const int to_pod)
 }
 
 int judge_packet(const struct judged *j) { return j->to_pod ? judge_to(j, 1) : judge_to(j, 0); }
+
+unsigned judge_rule(void) { return decided_by; }
+
+unsigned judge_rules(void) { return current.policy ? current.policy->slots : 0; }
+
+/* in_force returns one of two offsets: that of the policy map in force. */
+static __u64 in_force(volatile __u64 *at) { return at[current.policy->in_force & 1]; }
+
+_Static_assert(RULE_NAME == NAME_BYTES, "length of names");
+void judge_rule_name(unsigned rule, char to[RULE_NAME])
+{
+	to[0] = 0;
+	if (rule < judge_rules())
+		memcpy(to, (char *)current.policy + in_force(current.policy->at_names) + (__u64)rule * NAME_BYTES, NAME_BYTES);
+	to[NAME_BYTES - 1] = 0;
+}
+
+unsigned long long judge_packets(unsigned rule, unsigned thread)
+{
+	if (rule >= judge_rules() || thread >= MOST_THREADS)
+		return 0;
+	__u64 *all = (__u64 *)((__u8 *)current.state + in_force(current.policy->at_counters));
+	return *(volatile __u64 *)&all[(__u64)thread * judge_rules() + rule];
+}
 
 unsigned long long judge_inode(void) { return current.policy ? current.inode : 0; }
 

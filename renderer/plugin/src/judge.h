@@ -27,6 +27,7 @@ struct judged {
 	unsigned endpoint;
 	int v6, to_pod;
 	int hairpin; /* it goes to the pod, and came from the same interface */
+	int received; /* it goes to the pod, and came from another node */
 };
 
 /* judge_open maps the memory of an agent for a number of threads, in place of what was mapped
@@ -41,6 +42,17 @@ void judge_end(unsigned thread);
 
 /* judge_packet returns the reason why a packet is dropped, 0 if it passes. */
 int judge_packet(const struct judged *j);
+
+/* judge_rule returns the counter of the rule that decided about the last packet of this thread, 0 if
+ * none did. */
+unsigned judge_rule(void);
+
+/* judge_rules returns how many rules have counters. judge_rule_name sets to to the name of a rule,
+ * which is empty if it has none. judge_packets returns how many packets of a thread it decided. */
+unsigned judge_rules(void);
+#define RULE_NAME 128
+void judge_rule_name(unsigned rule, char to[RULE_NAME]);
+unsigned long long judge_packets(unsigned rule, unsigned thread);
 
 /* judge_inode identifies the policy file that is mapped, 0 for none. */
 unsigned long long judge_inode(void);

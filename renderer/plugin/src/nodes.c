@@ -18,7 +18,9 @@ enum { NEXT_DROP, NEXTS };
 /* trace is what a node adds to the trace of a packet. */
 struct trace {
   u32 sw_if_index;
+  u32 rule; /* that decided; 0: none */
   u8 reason, to_pod;
+  char name[RULE_NAME]; /* of the rule, as it was called then */
 };
 
 static u8 *
@@ -27,8 +29,9 @@ format_trace (u8 *s, va_list *args)
   CLIB_UNUSED (vlib_main_t * vm) = va_arg (*args, vlib_main_t *);
   CLIB_UNUSED (vlib_node_t * node) = va_arg (*args, vlib_node_t *);
   struct trace *t = va_arg (*args, struct trace *);
-  return format (s, "%s pod at %U: %s", t->to_pod ? "to" : "from", format_vnet_sw_if_index_name, vnet_get_main (), t->sw_if_index,
-		 t->reason < REASONS ? reasons[t->reason] : "");
+  s = format (s, "%s pod at %U: %s", t->to_pod ? "to" : "from", format_vnet_sw_if_index_name, vnet_get_main (), t->sw_if_index,
+	      t->reason < REASONS ? reasons[t->reason] : "");
+  return t->rule ? format (s, ", by rule %u: %s", t->rule, t->name) : s;
 }
 
 /* judge_buffer judges one packet. */
@@ -46,7 +49,11 @@ judge_buffer (vlib_main_t *vm, vlib_buffer_t *b, u32 sw_if_index, const int v6, 
   if (PREDICT_TRUE (clib_bitmap_get (sm->bound, sw_if_index)))
     j.endpoint = sw_if_index; /* no endpoint has another number */
   if (to_pod)
-    j.hairpin = vnet_buffer (b)->sw_if_index[VLIB_RX] == sw_if_index;
+    {
+      u32 rx = vnet_buffer (b)->sw_if_index[VLIB_RX];
+      j.hairpin = rx == sw_if_index;
+      j.received = clib_bitmap_get (sm->uplinks, rx);
+    }
   return judge_packet (&j);
 }
 
@@ -78,7 +85,11 @@ judge_frame (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame, co
       if (PREDICT_FALSE (b[0]->flags & VLIB_BUFFER_IS_TRACED))
 	{
 	  struct trace *t = vlib_add_trace (vm, node, b[0], sizeof (*t));
-	  *t = (struct trace){ .sw_if_index = sw_if_index, .reason = reason, .to_pod = to_pod };
+	  t->sw_if_index = sw_if_index;
+	  t->reason = reason;
+	  t->to_pod = to_pod;
+	  t->rule = reason == PERMITTED || reason == BY_POLICY ? judge_rule () : 0;
+	  judge_rule_name (t->rule, t->name);
 	}
     }
   if (open)

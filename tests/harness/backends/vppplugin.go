@@ -149,10 +149,18 @@ func (s *pluginBackend) Installed() (string, error) {
 	return strings.Join(lines, ""), nil
 }
 
-// Dangling implements Backend.
+// Dangling implements Backend: interfaces that are bound and are no endpoints.
 func (s *pluginBackend) Dangling() (out []string) {
-	for _, id := range s.plugin.Unruled() {
-		out = append(out, fmt.Sprintf("interface %d is bound and has no record", id))
+	ctx, cancel := vpptest.Bounded(s.ports.TB)
+	defer cancel()
+	got, err := sluice.NewServiceClient(s.ports.Conn).SluiceGet(ctx, &sluice.SluiceGet{})
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, n := range got.Interfaces {
+		if _, known := s.plugin.Endpoints()[uint32(n.SwIfIndex)]; n.Bound && !known {
+			out = append(out, fmt.Sprintf("interface %d is bound and is no endpoint", n.SwIfIndex))
+		}
 	}
 	return out
 }

@@ -28,6 +28,26 @@ func (v *Process) Hits(index uint32) []uint64 {
 	return out
 }
 
+// Counts returns the sums, over all threads, of a vector of counters in the statistics segment.
+func (v *Process) Counts(name string) []uint64 {
+	v.TB.Helper()
+	data := v.statistic("^" + name + "$")
+	counters, ok := data.(adapter.SimpleCounterStat)
+	if !ok {
+		v.TB.Fatalf("%s is a %T", name, data)
+	}
+	var out []uint64
+	for _, thread := range counters {
+		for i, c := range thread {
+			if i == len(out) {
+				out = append(out, 0)
+			}
+			out[i] += uint64(c)
+		}
+	}
+	return out
+}
+
 // Heap returns how much of VPP's main heap is used, in bytes, from the statistics segment. VPP
 // counts it every 10 s.
 func (v *Process) Heap() uint64 { v.TB.Helper(); return v.used("main heap") }
