@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/plugin"
 	"github.com/sluice-net/sluice/renderer/vpp"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
@@ -114,5 +119,59 @@ func TestVPPPluginReportsPackets(t *testing.T) {
 		if got[flow] != what {
 			t.Errorf("%s is reported as %q, want %q", flow, got[flow], what)
 		}
+	}
+}
+
+// barrierLine has the number of a barrier that workers waited at.
+var barrierLine = regexp.MustCompile(`bar-trace-\S+-#(\d+)`)
+
+// TestVPPPluginHoldsNoWorkerForEvents: addresses and policies come and go, and workers never wait
+// for them at a barrier.
+func TestVPPPluginHoldsNoWorkerForEvents(t *testing.T) {
+	name, config := vpptest.Plugin(t)
+	l := &pluginLab{TB: t, Network: vpptest.NewNetwork(vpptest.LaunchWith(t, config+"cpu { workers 1 }\n", name))}
+	l.options = plugin.Options{Socket: l.Socket(), Memory: plugin.MemoryOptions{Directory: filepath.Join(t.TempDir(), "memory"), Lines: 1 << 18, Slots: 1 << 12, Flows: 1 << 12}}
+	t.Cleanup(l.end)
+	l.plug()
+	l.start()
+	set := api.NewSetID("peers")
+	commit := func(resync bool, change func(txn renderer.Txn)) {
+		t.Helper()
+		txn := l.r.NewTxn(resync)
+		change(txn)
+		if err := txn.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	receives := func(txn renderer.Txn, port uint16) {
+		list := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.SetNet(set), Protocol: api.TCP, DstPort: api.Port(port)}, {}}, nil)
+		txn.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Egress: list})
+	}
+	commit(true, func(txn renderer.Txn) { receives(txn, 80) })
+	barriers := func() (last int) {
+		for _, m := range barrierLine.FindAllStringSubmatch(l.CLI("show event-logger 1000"), -1) {
+			n, err := strconv.Atoi(m[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = max(last, n)
+		}
+		return last
+	}
+	l.CLI("event-logger trace barrier enable")
+	before := barriers()
+	after := barriers() // a command waits for workers, too
+	if after == before {
+		t.Fatalf("VPP logs no barrier: %s", l.CLI("show event-logger"))
+	}
+	for i := range 1000 {
+		a := []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, byte(i >> 8), byte(i)}), 32)}
+		commit(false, func(txn renderer.Txn) { txn.UpdateSet(set, a, nil) })
+		if i%100 == 99 {
+			commit(false, func(txn renderer.Txn) { receives(txn, uint16(i)) })
+		}
+	}
+	if now := barriers(); now-after != after-before {
+		t.Errorf("workers waited %d times, and %d times for a command", now-after, after-before)
 	}
 }

@@ -339,7 +339,7 @@ packets_of (u32 rule)
 {
   u64 n = 0;
   for (u32 i = 0; i < vlib_get_n_threads (); i++)
-    n += judge_packets (rule, i);
+    n += judge_decided (rule, i);
   return n;
 }
 
@@ -381,7 +381,7 @@ collect (vlib_stats_collector_data_t *d)
   counters = vlib_stats_get_entry_data_pointer (d->entry_index);
   for (u32 i = 0; i < threads; i++)
     for (u32 rule = 0; rule < vec_len (counters[i]); rule++)
-      counters[i][rule] = judge_packets (rule, i);
+      counters[i][rule] = judge_decided (rule, i);
 }
 
 /* sluice { directory /run/sluice/vpp-plugin node-by-origin } or sluice { released } */
@@ -434,6 +434,7 @@ init (vlib_main_t *vm)
   sluice_main_t *sm = &sluice_main;
   vlib_stats_collector_reg_t reg = { .collect_fn = collect };
   sm->msg_id_base = setup_message_id_table ();
+  vl_api_set_msg_thread_safe (vlibapi_get_main (), sm->msg_id_base + VL_API_SLUICE_GET, 1); /* workers go on */
   sm->connections = vlib_stats_add_gauge ("/sluice/connections");
   reg.entry_index = vlib_stats_add_counter_vector ("/sluice/rules");
   vlib_stats_register_collector_fn (&reg);
