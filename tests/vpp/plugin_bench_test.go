@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"testing"
@@ -141,6 +142,9 @@ func BenchmarkVPPPluginWorkers(b *testing.B) {
 	for _, workers := range []int{1, 2} {
 		for _, with := range planes {
 			b.Run(fmt.Sprintf("%s/workers-%d", with.name, workers), func(b *testing.B) {
+				if runtime.NumCPU() <= workers {
+					b.Skipf("%d processors are too few for a VPP with %d workers", runtime.NumCPU(), workers)
+				}
 				v := with.open(b, fmt.Sprintf("cpu { workers %d }\n", workers))
 				members := peersOf(b, v, 1000)
 				frames := udp(members[false], costKnown, 0)

@@ -106,8 +106,8 @@ type (
 const only = "SLUICE_STACK"
 
 // Chosen lists what is to be tested: every renderer, or the kind alone that SLUICE_STACK names,
-// which is then asked as much as any, unless it needs processes. A name that no kind has ends the test, which would be about
-// others.
+// which is then asked as much as any, unless it needs processes. A name that no kind has ends the
+// test, which would be about others.
 func Chosen(t testing.TB) []Kind {
 	t.Helper()
 	kinds, err := chosen(os.Getenv(only))
