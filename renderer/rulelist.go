@@ -266,9 +266,16 @@ func appendNet(b []byte, n api.Net) []byte {
 // appendPrefix appends the prefix length and the address. The prefix length of an invalid prefix is
 // -1; the length of the address distinguishes the families.
 func appendPrefix(b []byte, p netip.Prefix) []byte {
-	addr := p.Addr().AsSlice()
-	b = append(b, byte(p.Bits()), byte(len(addr)))
-	return append(b, addr...)
+	b = append(b, byte(p.Bits()), byte(p.Addr().BitLen()/8))
+	switch a := p.Addr(); {
+	case a.Is4():
+		of := a.As4()
+		return append(b, of[:]...)
+	case a.Is6():
+		of := a.As16()
+		return append(b, of[:]...)
+	}
+	return b
 }
 
 // write cannot fail: hashes never return an error.

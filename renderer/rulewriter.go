@@ -79,7 +79,7 @@ func (w *RuleWriter) Finish(pauses ...func(rules int)) *RuleList {
 		ends[i+1] = len(texts)
 	}
 	h := sha256.New()
-	b := make([]byte, 0, 1<<12)
+	b := make([]byte, 0, min(1<<12, 256+64*len(l.rows)))
 	for i := range l.rows {
 		if i%digestPart == digestPart-1 {
 			for _, pause := range pauses {

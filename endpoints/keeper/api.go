@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/endpoints/wire"
 )
 
-// ErrUnregistered is returned for an attachment that is not registered.
+// ErrUnregistered is returned for an attachment that is not registered, and that no result names.
 var ErrUnregistered = errors.New("it is not registered")
 
 // ErrLater is returned if an operation is not possible now but may be later.

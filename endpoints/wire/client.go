@@ -61,8 +61,9 @@ func (c *Client) Collect(ctx context.Context, v Valid) error {
 	return c.do(ctx, http.MethodPost, PathGC, v, nil)
 }
 
-// Wait returns when policy is enforced at a registered interface, or after timeout, MaxTimeout at
-// most; check the state. An attachment that is not registered returns an Error with status 404.
+// Wait returns when policy is enforced at the interface of an attachment, or after timeout,
+// MaxTimeout at most; check the state. An attachment that is not registered, and that no result of
+// CNI names, returns an Error with status 404.
 func (c *Client) Wait(ctx context.Context, a Attachment, timeout time.Duration) (e Endpoint, err error) {
 	q := url.Values{"containerId": {a.ContainerID}, "ifName": {a.IfName}, "timeout": {min(timeout, MaxTimeout).String()}}
 	err = c.do(ctx, http.MethodGet, PathEnforced+"?"+q.Encode(), nil, &e)

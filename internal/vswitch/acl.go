@@ -6,6 +6,7 @@ import (
 
 	govpp "go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/acl"
+	"go.fd.io/govpp/binapi/acl_types"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch/internal/classify"
@@ -18,7 +19,7 @@ import (
 type accessList struct {
 	index      uint32
 	tag        string
-	rules      []Rule
+	rules      []acl_types.ACLRule // without pointers, as there may be hundreds of thousands
 	classifier *classify.Classifier
 	hits       []atomic.Uint64 // by rule
 }
@@ -31,8 +32,17 @@ const newACLIndex = ^uint32(0)
 const maxACLs = 255
 
 func newACL(tag string, rules []Rule) *accessList {
-	return &accessList{tag: tag, rules: rules, classifier: classify.New(rules), hits: make([]atomic.Uint64, len(rules))}
+	return &accessList{tag: tag, rules: rulesToWire(rules), classifier: classify.New(rules), hits: make([]atomic.Uint64, len(rules))}
 }
+
+// rule returns a rule.
+func (a *accessList) rule(n int) Rule {
+	r, _ := ruleFromWire(&a.rules[n]) // it was checked before
+	return r
+}
+
+// action returns the action of a rule.
+func (a *accessList) action(n uint32) RuleAction { return RuleAction(a.rules[n].IsPermit) }
 
 // aclTable holds the ACLs of the ACL plugin.
 type aclTable struct {

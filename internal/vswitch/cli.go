@@ -133,8 +133,8 @@ func (c *console) showACLs(args []string) (string, bool) {
 	var b strings.Builder
 	for _, a := range c.sw.aclTable.of(index) {
 		fmt.Fprintf(&b, "acl-index %d count %d tag {%s}\n", a.index, len(a.rules), a.tag)
-		for i, r := range a.rules {
-			fmt.Fprintf(&b, "%11d: %s hits %d\n", i, r, a.hits[i].Load())
+		for i := range a.rules {
+			fmt.Fprintf(&b, "%11d: %s hits %d\n", i, a.rule(i), a.hits[i].Load())
 		}
 	}
 	return b.String(), true

@@ -195,7 +195,7 @@ func (f *forwarder) judge(x *step, p *port, dir api.Direction, t *tuple, now *la
 	if !probe {
 		x.acl.hits[x.rule].Add(1)
 	}
-	x.matched, x.action = MatchACL, x.acl.rules[x.rule].Action
+	x.matched, x.action = MatchACL, x.acl.action(x.rule)
 	if x.action == RuleDeny {
 		return ReasonDenied
 	}
@@ -226,7 +226,7 @@ func (x *step) hop() Hop {
 	}
 	if x.acl != nil {
 		h.ACLIndex, h.ACLTag, h.Rule = x.acl.index, x.acl.tag, int(x.rule)
-		h.RuleText = RuleText{&x.acl.rules[x.rule]}
+		h.RuleText = RuleText{x.acl, int(x.rule)}
 	}
 	return h
 }

@@ -307,7 +307,7 @@ func TestTraceNamesWhatDecided(t *testing.T) {
 		{Interface: "uplink", SwIfIndex: l.world, Direction: api.Ingress, Matched: MatchOpen, Action: api.Permit, Rule: -1},
 		{
 			Interface: "pod1", SwIfIndex: l.pod, Tag: "shop/web", Direction: api.Egress, Matched: MatchACL, Action: api.Permit,
-			ACLIndex: out, ACLTag: "egress", SessionCreated: true, RuleText: RuleText{&web},
+			ACLIndex: out, ACLTag: "egress", SessionCreated: true, RuleText: RuleText{newACL("", []Rule{web}), 0},
 		},
 	}
 	inWords := cmp.Transformer("words", RuleText.String)

@@ -88,7 +88,7 @@ func (h aclHandlers) interfaceSetList(m *acl.ACLInterfaceSetACLList, reply func(
 // dump returns all ACLs or one; nothing if it does not exist.
 func (h aclHandlers) dump(m *acl.ACLDump, reply func(govpp.Message)) {
 	for _, a := range h.acls.of(m.ACLIndex) {
-		reply(&acl.ACLDetails{ACLIndex: a.index, Tag: a.tag, Count: uint32(len(a.rules)), R: rulesToWire(a.rules)})
+		reply(&acl.ACLDetails{ACLIndex: a.index, Tag: a.tag, Count: uint32(len(a.rules)), R: a.rules})
 	}
 }
 

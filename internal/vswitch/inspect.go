@@ -79,14 +79,16 @@ func (t *aclTable) ACLs() []ACL {
 	return list
 }
 
-// Rules returns the rules of an ACL in order; the caller must not modify them. ok is false if the
-// ACL does not exist.
+// Rules returns the rules of an ACL in order. ok is false if the ACL does not exist.
 func (t *aclTable) Rules(aclIndex uint32) (rules []Rule, ok bool) {
 	a := t.get(aclIndex)
 	if a == nil {
 		return nil, false
 	}
-	return a.rules, true
+	for i := range a.rules {
+		rules = append(rules, a.rule(i))
+	}
+	return rules, true
 }
 
 // Counters returns for each rule of an ACL how many packets it decided since the ACL was created or

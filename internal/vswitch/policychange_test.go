@@ -128,7 +128,7 @@ func TestInterfacesSharingACLSwitchTogether(t *testing.T) {
 		mustPut(t, conn, index, "shared", both(action)...)
 		v := sw.view.Load()
 		for _, p := range v.ports[2:] {
-			if got := p.bindings[api.Egress].acls[0].rules[0].Action; got != action {
+			if got := p.bindings[api.Egress].acls[0].action(0); got != action {
 				t.Fatalf("%s still has %s", p.name, got)
 			}
 		}

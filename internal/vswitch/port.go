@@ -56,5 +56,5 @@ func (b *binding) permits(t *tuple) bool {
 		return true
 	}
 	a, n := b.classify(t)
-	return a != nil && a.rules[n].Action != RuleDeny
+	return a != nil && a.action(n) != RuleDeny
 }

@@ -59,14 +59,17 @@ type Hop struct {
 
 // RuleText formats a rule lazily: for most packets only the verdict is needed. The zero value is no
 // rule.
-type RuleText struct{ rule *Rule }
+type RuleText struct {
+	list *accessList
+	rule int
+}
 
 // String returns what Rule.String does, or "" for no rule.
 func (t RuleText) String() string {
-	if t.rule == nil {
+	if t.list == nil {
 		return ""
 	}
-	return t.rule.String()
+	return t.list.rule(t.rule).String()
 }
 
 // MarshalText renders the rule as String does.

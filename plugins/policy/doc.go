@@ -17,8 +17,9 @@
 //
 // # Invariants
 //
-//   - One goroutine owns the cache, the processor and the configurator. Others get
-//     immutable values: Status, and a Snapshot that the loop builds on request.
+//   - One goroutine at a time uses the cache, the processor and the configurator: that
+//     of the loop, or that which builds a Snapshot on request. Others get immutable
+//     values: Status and Snapshot.
 //   - The first resync is also a resync of the renderers: they adopt or remove the
 //     rules of an earlier run. Later resyncs send differences only.
 //   - A failed renderer is retried with delays that double, while changes continue

@@ -247,8 +247,11 @@ func (e *engine) publish() {
 	e.board.publish(now)
 }
 
-// buildSnapshot builds a snapshot and wakes the waiters.
+// buildSnapshot builds a snapshot and wakes the waiters, unless the last one is current.
 func (e *engine) buildSnapshot() {
+	if last := e.board.snapshot.Load(); last != nil && last.of == e.state {
+		return
+	}
 	s := e.snapshot(e.deps.Node, e.problems.reports(true))
 	s.of, s.Status = e.state, e.draft
 	e.board.snapshot.Store(s)

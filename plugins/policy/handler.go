@@ -163,8 +163,6 @@ func (h *Handler) Snapshot() (*Snapshot, error) {
 	if h.state != handlerRunning {
 		return nil, fmt.Errorf("take a snapshot: %w", ErrNotRunning)
 	}
-	if s := h.board.snapshot.Load(); s == nil || s.of != h.driver.engine.state {
-		h.driver.engine.buildSnapshot()
-	}
+	h.driver.engine.buildSnapshot()
 	return h.board.snapshot.Load(), nil
 }

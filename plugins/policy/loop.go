@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,13 +13,13 @@ import (
 // errInterrupted reports that there is other work than waiting for changes.
 var errInterrupted = errors.New("interrupted")
 
-// loop is the event loop. It owns the driver; any goroutine may call prompt, want and atWork.
+// loop is the event loop. Any goroutine may call prompt, want and atWork.
 type loop struct {
 	source Source
 	driver *driver
+	mu     sync.Mutex // of the driver; free while the loop waits, and during the work of renderers
 
-	wanted   atomic.Bool   // a caller waits for a snapshot
-	asked    chan struct{} // holds a token if a caller may wait
+	asked    chan struct{} // holds a token if a caller may wait for a snapshot
 	prompted atomic.Bool   // Prompt was called
 	// start of the current work; nil while the loop waits
 	busy      atomic.Pointer[time.Time]
@@ -29,6 +30,8 @@ type loop struct {
 // run is the loop. It ends with ctx.
 func (l *loop) run(ctx context.Context) {
 	e, ended := l.driver.engine, false
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	defer e.close()
 	for {
 		l.busy.Store(nil)
@@ -50,7 +53,6 @@ func (l *loop) run(ctx context.Context) {
 		if l.prompted.Swap(false) {
 			_ = l.driver.recommit(ctx)
 		}
-		l.answer()
 	}
 }
 
@@ -68,15 +70,15 @@ const (
 	pollInterval = time.Millisecond
 )
 
-// receive waits for changes until ctx ends, a snapshot is requested or a retry is due, and not for
-// long while pods wait for their rules. A source that has ended yields none.
+// receive waits for changes until ctx ends or a retry is due, and not for long while pods wait for
+// their rules. A source that has ended yields none.
 func (l *loop) receive(ctx context.Context, ended bool) (model.Changes, error) {
 	wait, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// A requester sets wanted first and then calls interrupt. Here the order is reversed, so one of
-	// the two sees the other.
+	// A requester sets prompted first and then calls interrupt. Here the order is reversed, so one
+	// of the two sees the other.
 	l.interrupt.Store(&cancel)
-	if l.wanted.Load() || l.prompted.Load() {
+	if l.prompted.Load() {
 		cancel()
 	}
 	if at := l.driver.engine.retries.at; !at.IsZero() {
@@ -87,6 +89,8 @@ func (l *loop) receive(ctx context.Context, ended bool) (model.Changes, error) {
 		timer := time.AfterFunc(l.pause(), cancel)
 		defer timer.Stop()
 	}
+	l.mu.Unlock()
+	defer l.mu.Lock()
 	if ended {
 		<-wait.Done()
 		return model.Changes{}, errInterrupted
@@ -106,45 +110,38 @@ func (l *loop) pause() time.Duration {
 	return 1
 }
 
-// answering runs the work of renderers, and meanwhile builds requested snapshots.
-func (l *loop) answering(ctx context.Context, work func(context.Context) error) error {
-	done := make(chan error, 1)
-	go func() { done <- work(ctx) }()
-	for {
-		select {
-		case err := <-done:
-			return err
-		case <-l.asked:
-			l.answer()
-		}
-	}
+// unlocked runs the work of renderers. Meanwhile snapshots can be built.
+func (l *loop) unlocked(ctx context.Context, work func(context.Context) error) error {
+	l.mu.Unlock()
+	defer l.mu.Lock()
+	return work(ctx)
 }
 
-// answer builds a snapshot if a caller waits for one.
-func (l *loop) answer() {
-	if l.wanted.Swap(false) {
-		l.driver.engine.buildSnapshot()
+// answer builds the requested snapshots until ctx ends.
+func (l *loop) answer(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.asked:
+			l.mu.Lock()
+			l.driver.engine.buildSnapshot()
+			l.mu.Unlock()
+		}
 	}
 }
 
 // want requests a snapshot.
 func (l *loop) want() {
-	l.wanted.Store(true)
 	select {
 	case l.asked <- struct{}{}:
 	default: // there is a token
 	}
-	l.wake()
 }
 
 // prompt requests a commit of every renderer.
 func (l *loop) prompt() {
 	l.prompted.Store(true)
-	l.wake()
-}
-
-// wake wakes the loop; the caller has already recorded its request.
-func (l *loop) wake() {
 	if interrupt := l.interrupt.Load(); interrupt != nil {
 		(*interrupt)()
 	}

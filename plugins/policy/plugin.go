@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/api/model"
@@ -32,7 +33,7 @@ type Plugin struct {
 	feed   *feed // if there is no Source
 	loop   loop
 	cancel context.CancelFunc // stops the loop; nil before AfterInit
-	done   chan struct{}      // closed when the loop has stopped
+	done   chan struct{}      // closed when the loop has stopped and no snapshot is built
 }
 
 // New returns a Plugin; nothing happens before Init. Fields of Deps may also be set between New and
@@ -48,7 +49,7 @@ func (p *Plugin) Init() error {
 	if p.done != nil {
 		return fmt.Errorf("plugin %s is initialised already", p)
 	}
-	driver, err := newDriver(&p.Deps, &p.board, p.loop.answering)
+	driver, err := newDriver(&p.Deps, &p.board, p.loop.unlocked)
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,10 @@ func (p *Plugin) AfterInit() error {
 	p.cancel = cancel
 	go func() {
 		defer close(p.done)
+		var answers sync.WaitGroup
+		answers.Go(func() { p.loop.answer(ctx) })
 		p.loop.run(ctx)
+		answers.Wait()
 	}()
 	return nil
 }
@@ -140,9 +144,9 @@ func (p *Plugin) WaitIdle(ctx context.Context, revision int64) error {
 	}
 }
 
-// Snapshot returns the current state. The event loop builds it, unless nothing has changed since
-// the last one. It does not wait for a running commit: during one the snapshot shows the state that
-// is to be enforced, and the status shows when the commit began.
+// Snapshot returns the current state. It is built between the steps of the event loop, unless
+// nothing has changed since the last one. It does not wait for a running commit: during one the
+// snapshot shows the state that is to be enforced, and the status shows when the commit began.
 func (p *Plugin) Snapshot(ctx context.Context) (*Snapshot, error) {
 	if p.done == nil {
 		return nil, ErrNotRunning

@@ -245,7 +245,8 @@ func (c *contents) outvoted(s *slot, t *cache.Table, v votes) bool {
 // assign gives every local table a slot: its current slot, unless most of the slot's interfaces
 // move to another table; else a slot that already holds equal content; else the slot with the most
 // interfaces that will have the table; else a new slot. Therefore, when a few interfaces leave a
-// large group, the rest of the group does not change.
+// large group, the rest of the group does not change. No table gets a slot that an interface with a
+// refused table keeps, unless it is the table that the slot holds.
 func (c *contents) assign(tables []*cache.Table) {
 	spare := make(map[string]*slot)
 	for name, s := range c.slots.byName {
@@ -262,6 +263,11 @@ func (c *contents) assign(tables []*cache.Table) {
 			delete(spare, s.name)
 		} else {
 			unplaced = append(unplaced, t)
+		}
+	}
+	for _, n := range c.ownership.m.Interfaces {
+		for _, x := range c.ownership.listBindings(n) {
+			maps.DeleteFunc(spare, func(_ string, s *slot) bool { return x.table != nil && c.refusals.tooBig[x.table.Digest] && x.has(s) })
 		}
 	}
 	for _, fits := range []func(*slot, *cache.Table) bool{

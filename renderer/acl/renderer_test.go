@@ -281,6 +281,42 @@ func TestCommitClosesTooLargeTable(t *testing.T) {
 	s.want(t, "10.9.0.1", "10.0.0.1", 80, api.Permit)
 }
 
+// TestCommitKeepsRulesOfRefusedPodWhenOthersLeave: the pods that had the same rules as a refused
+// one get others, which permit more. They must not take its ACLs along.
+func TestCommitKeepsRulesOfRefusedPodWhenOthersLeave(t *testing.T) {
+	pods := []api.PodID{pod("a"), pod("b"), pod("c")}
+	s := open(t, pods...)
+	var many []netip.Prefix
+	for i := range 2000 {
+		many = append(many, netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, byte(i >> 7), byte(i << 1)}), 32))
+	}
+	render := func(x renderer.Txn, i int, l *renderer.RuleList) {
+		x.Render(pods[i], renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, Egress: l})
+	}
+	commit(t, s.Renderer(), true, func(x renderer.Txn) {
+		x.UpdateSet(clients, []netip.Prefix{host("10.9.0.1")}, nil)
+		for i := range pods {
+			render(x, i, list(from(api.SetNet(clients), 80)))
+		}
+	})
+	others := list(from(api.Net{}, 80))
+	for range 2 { // again: what was not taken at first is not taken later
+		err := try(t, s.Renderer(), false, func(x renderer.Txn) {
+			x.UpdateSet(5, many, nil)
+			render(x, 0, others)
+			render(x, 1, others)
+			render(x, 2, list(api.ContivRule{Action: api.Permit, Src: api.SetNet(5), Dst: api.SetNet(5)}))
+			many = nil
+		})
+		if !errors.Is(err, sluiceacl.ErrTooLarge) {
+			t.Fatalf("commit: %v, want %v", err, sluiceacl.ErrTooLarge)
+		}
+		s.want(t, "10.9.0.2", "10.0.0.1", 80, api.Permit)
+		s.want(t, "10.9.0.1", "10.0.0.3", 80, api.Permit) // as before
+		s.want(t, "10.9.0.2", "10.0.0.3", 80, api.Deny)
+	}
+}
+
 func TestCommitRetriesMissingInterfaceBesideRefusal(t *testing.T) {
 	s := open(t, shopPods...)
 	var many []netip.Prefix

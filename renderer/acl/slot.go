@@ -120,12 +120,18 @@ func (a *slots) adopt(m *mirror.Mirror) {
 		}
 	}
 	used := m.Users()
+	unused := func(p place) int {
+		if used[p.index] {
+			return 0
+		}
+		return 1
+	}
 	for _, s := range a.byName {
 		s.indexes, s.roles, s.want, s.owners = nil, nil, nil, nil
 	}
 	for name, places := range found {
 		slices.SortFunc(places, func(a, b place) int {
-			return cmp.Or(cmp.Compare(a.n, b.n), compareBool(used[b.index], used[a.index]), cmp.Compare(a.index, b.index))
+			return cmp.Or(cmp.Compare(a.n, b.n), cmp.Compare(unused(a), unused(b)), cmp.Compare(a.index, b.index))
 		})
 		s := a.get(name)
 		for _, p := range places {
@@ -135,16 +141,6 @@ func (a *slots) adopt(m *mirror.Mirror) {
 		}
 	}
 	maps.DeleteFunc(a.byName, func(_ string, s *slot) bool { return len(s.indexes) == 0 })
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
 }
 
 // newLocal returns a new slot for a local table.

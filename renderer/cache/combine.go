@@ -33,6 +33,7 @@ type group struct {
 	may      traffic.Traffic
 	prefixes []netip.Prefix
 	lists    []*list     // lists whose rules restrict it
+	has      []bool      // by index: whether it is one of lists
 	own      []ruleAbout // rules of the own list that apply to its first address
 }
 
@@ -244,8 +245,12 @@ func (g *groups) of(may traffic.Traffic) *group {
 // addTo adds an address to a group, together with the lists that restrict it.
 func (c *combiner) addTo(g *group, q restrictingPeer, theirs []traffic.Traffic) {
 	g.prefixes = append(g.prefixes, prefixes.Host(q.addr))
+	if g.has == nil {
+		g.has = make([]bool, len(theirs))
+	}
 	for _, n := range q.lists {
-		if theirs[n] != traffic.Everything && !slices.Contains(g.lists, c.opposites[n]) {
+		if theirs[n] != traffic.Everything && !g.has[n] {
+			g.has[n] = true
 			g.lists = append(g.lists, c.opposites[n])
 		}
 	}

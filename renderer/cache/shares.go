@@ -96,7 +96,14 @@ func (x *weights) weigh() {
 // lists permit in common takes about as many rules as both. These count for the longer one. Peers
 // with one list have common origins, those of all rules that match; four take as much as an entry.
 func (x *weights) weighAt(w *weight, a *address) {
-	met, c := make(map[*list]bool), &x.staged.combiner
+	c := &x.staged.combiner
+	there, adds, own := make([]int, len(c.opposites)), make([]int, len(c.opposites)), 0 // by opposite list
+	for n, l := range c.opposites {
+		if there[n] = -1; c.judged(l, a).allowed != traffic.Everything {
+			there[n] = x.rulesOf(c.judged(l, a).allowed)
+		}
+		adds[n] = -1
+	}
 	for _, q := range c.restrictingPeers {
 		if q.addr.Is4() != a.addr.Is4() {
 			continue
@@ -107,22 +114,26 @@ func (x *weights) weighAt(w *weight, a *address) {
 				continue
 			}
 		}
+		here := x.rulesOf(ours)
 		for _, n := range q.lists {
-			l := c.opposites[n]
-			theirs := c.judged(l, a)
-			if theirs.allowed == traffic.Everything {
+			if there[n] < 0 {
 				continue
 			}
-			if !met[l] {
-				met[l] = true
-				w.adds[l] += theirs.matches.count() / 4
+			adds[n] = max(adds[n], 0)
+			if w.own != nil && here > there[n] {
+				own += here + there[n]
+			} else {
+				adds[n] += here + there[n]
 			}
-			here, there := x.rulesOf(ours), x.rulesOf(theirs.allowed)
-			if w.own != nil && here > there {
-				l = w.own
-			}
-			w.adds[l] += here + there
 		}
+	}
+	for n, l := range c.opposites {
+		if adds[n] >= 0 {
+			w.adds[l] += adds[n] + c.judged(l, a).matches.count()/4
+		}
+	}
+	if own > 0 {
+		w.adds[w.own] += own
 	}
 }
 

@@ -40,7 +40,6 @@ type subject struct {
 	recorder *renderertest.Recorder // of kind recorder
 	vpp      *node.Node             // of kind vpp
 	sw       *node.Vswitch          // the same
-	pause    pause                  // of kind recorder
 }
 
 // pause is how long the event loop does nothing but work, at most. The loop writes it.
@@ -58,11 +57,17 @@ func (p *pause) passed(s policy.Stage, d time.Duration) {
 // apply.
 func startSubject(tb testing.TB, k kind, name string, source policy.Source) *subject {
 	tb.Helper()
+	return startWatched(tb, k, name, source, nil)
+}
+
+// startWatched is startSubject whose stages are observed, with kind recorder.
+func startWatched(tb testing.TB, k kind, name string, source policy.Source, stage func(policy.Stage, time.Duration)) *subject {
+	tb.Helper()
 	s := &subject{tb: tb, kind: k, node: name}
 	var err error
 	if k == recorder {
 		s.recorder = renderertest.NewRecorder("recorder", tb)
-		s.plugin = policy.New(policy.Deps{Node: name, Source: source, Renderers: []renderer.Renderer{s.recorder}, Observer: policy.Observer{Stage: s.pause.passed}})
+		s.plugin = policy.New(policy.Deps{Node: name, Source: source, Renderers: []renderer.Renderer{s.recorder}, Observer: policy.Observer{Stage: stage}})
 		err = errors.Join(s.plugin.Init(), s.plugin.AfterInit())
 	} else {
 		s.sw = &node.Vswitch{}

@@ -82,16 +82,17 @@ func (w workload) replay(b *testing.B, k kind, size int) {
 	m := newMeter(b)
 	m.reset()
 	var x *subject
+	var work pause
 	operations := 0
 	for b.Loop() {
 		m.pause()
 		if x != nil {
 			x.close()
 		}
-		x = startSubject(b, k, workloadNode, nil)
+		x = startWatched(b, k, workloadNode, nil, work.passed)
 		x.apply(start)
 		operations = x.operations()
-		x.pause = pause{}
+		work = pause{}
 		runtime.GC()
 		m.resume()
 		for i := range in {
@@ -105,7 +106,7 @@ func (w workload) replay(b *testing.B, k kind, size int) {
 	b.ReportMetric(float64(x.operations()-operations)/float64(len(events)), "changes/event")
 	m.report(b.N)
 	if k == recorder {
-		b.ReportMetric(float64(x.pause.longest.Nanoseconds())/1e3, "max-pause-us")
+		b.ReportMetric(float64(work.longest.Nanoseconds())/1e3, "max-pause-us")
 	}
 	if len(byTag) > 1 {
 		for _, tag := range slices.Sorted(maps.Keys(byTag)) {

@@ -21,6 +21,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/vishvananda/netns"
 
+	"github.com/sluice-net/sluice/endpoints"
 	"github.com/sluice-net/sluice/endpoints/wire"
 	"github.com/sluice-net/sluice/tests/programs"
 	"github.com/sluice-net/sluice/tests/wires"
@@ -195,11 +196,11 @@ func TestCNICollectsGarbage(t *testing.T) {
 		}))
 	}
 	registered := func(name string) bool {
-		_, err := wire.NewClient(n.socket).Wait(t.Context(), wire.Attachment{ContainerID: "sandbox-" + name, IfName: "eth0"}, 0)
+		e, err := wire.NewClient(n.socket).Wait(t.Context(), wire.Attachment{ContainerID: "sandbox-" + name, IfName: "eth0"}, 0)
 		if e, ok := errors.AsType[*wire.Error](err); err != nil && (!ok || e.Status != 404) {
 			t.Fatal(err)
 		}
-		return err == nil
+		return err == nil && e.Source == endpoints.SourceRegistered.String() // else by the result, which is still there
 	}
 	collect("others")
 	collect("pods", web, late)

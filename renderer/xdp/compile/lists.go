@@ -120,11 +120,7 @@ func (l *ruleLists) countReach() {
 			continue
 		}
 		for _, a := range p.atoms {
-			users := nets.users[a]
-			if len(others) > 0 {
-				users -= others[a]
-			}
-			p.reach += nets.size(a) / users
+			p.reach += nets.size(a) / (nets.users[a] - others[a])
 		}
 	}
 }

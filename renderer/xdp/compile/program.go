@@ -45,27 +45,31 @@ func (w *writing) hasRow(c class) bool {
 // newProgram returns the program of a list whose counters begin at a slot. It is not written yet.
 func newProgram(w *writer, l *renderer.RuleList, side Direction, slot uint32) *program {
 	p := &program{writer: w, list: l, side: side, slot: slot, rows: map[sum]*row{}}
-	p.exempt, p.erase = l.Digest() == Closed.Digest(), p.clear
-	p.writing = writing{fresh: true}
-	byNet := map[api.Net][]int{}
+	p.exempt, p.erase, p.writing = l.Digest() == Closed.Digest(), p.clear, writing{fresh: true}
+	numbers, n := map[api.Net]int{}, -1
 	var order []api.Net
+	var about [][]int // by number: rules
 	for i, r := range l.All() {
 		p.ports = p.ports || !r.SrcPort.IsAny()
 		for place := range p.about {
 			p.about[place] = p.about[place] || r.Protocol == api.AnyProtocol || place == placeOf(r.Protocol)
 		}
-		n := p.peer(r)
-		if n.IsAny() {
+		peer := p.peer(r)
+		if peer.IsAny() {
 			p.always = append(p.always, i)
 			continue
 		}
-		if byNet[n] == nil {
-			order = append(order, n)
+		if n < 0 || peer != order[n] { // rules about a peer mostly follow each other
+			known := false
+			if n, known = numbers[peer]; !known {
+				n = len(order)
+				numbers[peer], order, about = n, append(order, peer), append(about, nil)
+			}
 		}
-		byNet[n] = append(byNet[n], i)
+		about[n] = append(about[n], i)
 	}
-	for _, n := range order {
-		p.atoms = append(p.atoms, w.nets.name(n, naming{&p.diff, byNet[n]}))
+	for n, peer := range order {
+		p.atoms = append(p.atoms, w.nets.name(peer, naming{&p.diff, about[n]}))
 	}
 	return p
 }

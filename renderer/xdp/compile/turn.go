@@ -53,10 +53,7 @@ func byAge(groups map[uint64][]*program) (out [][]*program) {
 func (t Turn) halves(groups [][]*program) []func() bool {
 	out := make([]func() bool, len(groups))
 	for i := range groups {
-		out[i] = never
-		if t != nil {
-			out[i] = func() bool { return t(i == 0 && len(groups) > 1) }
-		}
+		out[i] = func() bool { return t != nil && t(i == 0 && len(groups) > 1) }
 	}
 	return out
 }

@@ -46,6 +46,13 @@ func buildFamily(rules []Rule, numbers []uint32) family {
 		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.rule, b.rule))
 	})
 	f.groups = make([]group, len(f.outer.nodes))
+	pairs := 0
+	for i := range order {
+		if i == 0 || order[i].key != order[i-1].key {
+			pairs++
+		}
+	}
+	f.pairs = make([]pair, 0, pairs)
 	var bucket []entry
 	for len(order) > 0 {
 		key, n := order[0].key, 1

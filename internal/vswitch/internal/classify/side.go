@@ -38,9 +38,9 @@ func (s *side) find(a netip.Addr) int32 {
 	return s.zero
 }
 
-// sourced is the prefix of a rule, with a number by which those of IPv4 are sorted.
+// sourced is the prefix of a rule: of IPv4 as a number that sorts like it, of IPv6 0. It has no
+// pointers, because there may be hundreds of thousands.
 type sourced struct {
-	netip.Prefix
 	key uint64
 	at  int32 // index of the rule
 }
@@ -50,28 +50,32 @@ type sourced struct {
 func buildSide(numbers []uint32, prefix func(uint32) netip.Prefix) (side, []int32) {
 	order := make([]sourced, len(numbers))
 	for i, n := range numbers {
-		p := prefix(n)
-		order[i] = sourced{at: int32(i), Prefix: p}
-		if p.Addr().Is4() {
+		order[i].at = int32(i)
+		if p := prefix(n); p.Addr().Is4() {
 			b := p.Addr().As4()
 			order[i].key = uint64(binary.BigEndian.Uint32(b[:]))<<8 | uint64(p.Bits())
 		}
 	}
-	slices.SortFunc(order, func(a, b sourced) int {
-		if c := cmp.Compare(a.key, b.key); c != 0 || a.Addr().Is4() {
+	of := func(s sourced) netip.Prefix { return prefix(numbers[s.at]) }
+	compare := func(a, b sourced) int {
+		if c := cmp.Compare(a.key, b.key); c != 0 || of(a).Addr().Is4() {
 			return c
 		}
-		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
-	})
-	of := make([]int32, len(numbers))
-	var prefixes []netip.Prefix
-	for i := range order {
-		if p := order[i].Prefix; len(prefixes) == 0 || prefixes[len(prefixes)-1] != p {
-			prefixes = append(prefixes, p)
-		}
-		of[order[i].at] = int32(len(prefixes) - 1)
+		return cmp.Or(of(a).Addr().Compare(of(b).Addr()), cmp.Compare(of(a).Bits(), of(b).Bits()))
 	}
-	return newSide(prefixes), of
+	slices.SortFunc(order, compare)
+	nodes, count := make([]int32, len(numbers)), int32(0) // of rules; of nodes
+	for i := range order {
+		if i == 0 || compare(order[i-1], order[i]) != 0 {
+			count++
+		}
+		nodes[order[i].at] = count - 1
+	}
+	prefixes := make([]netip.Prefix, count)
+	for _, s := range order {
+		prefixes[nodes[s.at]] = of(s)
+	}
+	return newSide(prefixes), nodes
 }
 
 // newSide indexes sorted prefixes.

@@ -8,8 +8,8 @@ import (
 )
 
 // draftSteps is how much of a large list one transaction generates, in spans and rules: a list of a
-// million rules takes 32 transactions of some 15 ms.
-const draftSteps = 2 * BatchPairs
+// million rules takes 128 transactions of some 4 ms.
+const draftSteps = BatchPairs / 2
 
 // draft is the generation of the large lists of a pod in several transactions. The generator runs
 // as a coroutine, and nothing else runs meanwhile.
@@ -20,6 +20,7 @@ type draft struct {
 	next   func() (struct{}, bool)
 	stop   func()
 	lists  [2]*finished // what is generated, by direction
+	ended  bool         // everything is
 }
 
 // abandoned ends the coroutine of a draft.
@@ -49,11 +50,15 @@ func newDraft(pod api.PodID, change podChange, closed reasons, allowNode bool) *
 	return d
 }
 
-// work continues, and returns whether everything is generated.
+// work continues, and returns whether everything is generated and to be applied. If that took most
+// of the steps, it is applied by another transaction: renderers have as much work with the lists.
 func (d *draft) work(steps int) bool {
 	d.steps = steps
-	_, more := d.next()
-	return !more
+	if !d.ended {
+		_, more := d.next()
+		d.ended = !more
+	}
+	return d.ended && d.steps > steps/2
 }
 
 // of returns the list of some policies in one direction, if it was generated.

@@ -75,17 +75,24 @@ const manyPeers = 1 << 10
 
 func newGenerator(d api.Direction, allowNode bool, inputs []input) *generator {
 	g := &generator{direction: d, allowNode: allowNode, inputs: inputs, sets: map[api.SetID]addressSet{}}
-	n := 0 // peers
+	rules, n := 0, 0 // n: peers
 	for _, in := range inputs {
-		for _, p := range in.isolating {
-			for _, rule := range []int{api.NodeRule, api.IsolationRule} {
-				g.origins = append(g.origins, api.Origin{Policy: p.ID, Direction: d, Rule: rule})
-			}
-		}
 		for _, policies := range [][]*api.ContivPolicy{in.admin, in.isolating, in.baseline} {
 			for _, p := range policies {
+				rules += 2 + len(p.Rules(d))
+			}
+		}
+	}
+	g.origins = make([]api.Origin, 0, rules)
+	for _, in := range inputs {
+		for _, policies := range [][]*api.ContivPolicy{in.admin, in.isolating, in.baseline} {
+			for _, p := range policies {
+				if p.Tier == api.TierNetworkPolicy {
+					for _, rule := range []int{api.NodeRule, api.IsolationRule} {
+						g.origins = append(g.origins, api.Origin{Policy: p.ID, Direction: d, Rule: rule})
+					}
+				}
 				rules := p.Rules(d)
-				g.origins = slices.Grow(g.origins, len(rules))
 				for i := range rules {
 					g.origins = append(g.origins, api.Origin{Policy: p.ID, Direction: d, Rule: rules[i].Index})
 					n += len(rules[i].Sets)

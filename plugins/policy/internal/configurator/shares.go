@@ -25,6 +25,7 @@ const (
 type tenants struct {
 	share, node int                         // pairs
 	owners      map[string]map[*profile]int // by namespace: how many of its pods have a profile
+	taken       int                         // pairs of all lists of all namespaces
 	closing     bool                        // a list was closed: it may fit again
 	changed     bool                        // what lists take, since applyShares looked
 }
@@ -43,7 +44,11 @@ func (s *tenants) count(namespace string, p *profile, n int) {
 		of = map[*profile]int{}
 		s.owners[namespace] = of
 	}
+	if of[p] == 0 {
+		s.taken += p.pairs[0] + p.pairs[1]
+	}
 	if of[p] += n; of[p] == 0 {
+		s.taken -= p.pairs[0] + p.pairs[1]
 		delete(of, p)
 	}
 	if len(of) == 0 {
@@ -74,15 +79,7 @@ func (s *tenants) tooLarge(namespace string, p *profile) (why reasons) {
 }
 
 // fit reports whether nothing can exceed a limit.
-func (s *tenants) fit() bool {
-	taken := 0
-	for _, of := range s.owners {
-		for p := range of {
-			taken += p.pairs[0] + p.pairs[1]
-		}
-	}
-	return taken <= min(s.share, s.node)
-}
+func (s *tenants) fit() bool { return s.taken <= min(s.share, s.node) }
 
 // side is a direction of a profile.
 type side struct {

@@ -61,8 +61,8 @@ func Infra(i renderer.Infra) []Entry {
 	for _, p := range i.Addresses {
 		all := AnyOf(p.Addr())
 		out = append(out,
-			Entry{Verdict: Permit, Src: p, Dst: all, SrcPort: AnyPorts, DstPort: AnyPorts},
-			Entry{Verdict: Permit, Src: all, Dst: p, SrcPort: AnyPorts, DstPort: AnyPorts})
+			Entry{Verdict: Permit, Src: NetOf(p), Dst: all, SrcPort: AnyPorts, DstPort: AnyPorts},
+			Entry{Verdict: Permit, Src: all, Dst: NetOf(p), SrcPort: AnyPorts, DstPort: AnyPorts})
 	}
 	return out
 }

@@ -27,13 +27,13 @@ var AnyPorts = Ports{0, 65535}
 
 // Entry is one rule of a VPP ACL. Both prefixes have the same family. It is comparable.
 type Entry struct {
+	Src, Dst Net
 	Verdict  Verdict
-	Src, Dst netip.Prefix
 	Protocol api.Protocol
-	SrcPort  Ports // for ICMP, the type
-	DstPort  Ports // for ICMP, the code
 	Flags    uint8 // TCP flags; the mask selects those that are compared
 	Mask     uint8
+	SrcPort  Ports // for ICMP, the type
+	DstPort  Ports // for ICMP, the code
 }
 
 // Digest identifies the content of an ACL.
@@ -45,22 +45,27 @@ func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 // DigestOf returns the digest of entries.
 func DigestOf(entries []Entry) Digest {
 	h := sha256.New()
-	buf := make([]byte, 0, 64)
+	buf := make([]byte, 0, min(len(entries)*encodedBytes, 64*encodedBytes))
 	for i := range entries {
-		buf = entries[i].append(buf[:0])
-		h.Write(buf)
+		if buf = entries[i].append(buf); len(buf) > cap(buf)-encodedBytes {
+			h.Write(buf)
+			buf = buf[:0]
+		}
 	}
+	h.Write(buf)
 	var d Digest
 	copy(d[:], h.Sum(buf[:0]))
 	return d
 }
 
+// encodedBytes is the size of an encoded entry.
+const encodedBytes = 48
+
 // append appends a canonical encoding of the entry.
 func (e *Entry) append(b []byte) []byte {
 	b = append(b, byte(e.Verdict), byte(e.Protocol), e.Flags, e.Mask)
-	for _, p := range [2]netip.Prefix{e.Src, e.Dst} {
-		a := p.Addr().As16()
-		b = append(append(b, byte(p.Bits()), byte(p.Addr().BitLen())), a[:]...)
+	for _, n := range [2]*Net{&e.Src, &e.Dst} {
+		b = append(append(b, byte(n.Bits()), byte(n.bitLen())), n.addr[:]...)
 	}
 	for _, p := range [2]Ports{e.SrcPort, e.DstPort} {
 		b = binary.BigEndian.AppendUint16(b, p.First)
@@ -71,13 +76,13 @@ func (e *Entry) append(b []byte) []byte {
 
 // All addresses, by family.
 var (
-	AnyIPv4  = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	anyIPv6  = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-	Families = [2]netip.Prefix{AnyIPv4, anyIPv6}
+	AnyIPv4  = NetOf(netip.PrefixFrom(netip.IPv4Unspecified(), 0))
+	anyIPv6  = NetOf(netip.PrefixFrom(netip.IPv6Unspecified(), 0))
+	Families = [2]Net{AnyIPv4, anyIPv6}
 )
 
 // AnyOf returns the prefix of all addresses in the family of an address.
-func AnyOf(a netip.Addr) netip.Prefix {
+func AnyOf(a netip.Addr) Net {
 	if a.Is6() {
 		return anyIPv6
 	}

@@ -12,7 +12,7 @@ type masks struct {
 }
 
 func (e *Entry) masks() masks {
-	s := masks{ip6: e.Src.Addr().Is6(), src: e.Src.Bits(), dst: e.Dst.Bits(), protocol: e.Protocol != 0}
+	s := masks{ip6: e.Src.Is6(), src: e.Src.Bits(), dst: e.Dst.Bits(), protocol: e.Protocol != 0}
 	if s.protocol {
 		s.sport, s.dport, s.mask = e.SrcPort.First == e.SrcPort.Last, e.DstPort.First == e.DstPort.Last, e.Mask
 	}

@@ -3,8 +3,6 @@ package entries
 import (
 	"cmp"
 	"slices"
-
-	"github.com/sluice-net/sluice/renderer/internal/prefixes"
 )
 
 // IsLike reports whether two entries belong to the same class: they differ only in their source.
@@ -19,7 +17,7 @@ func CompareClasses(a, b *Entry) int {
 		return 0
 	}
 	return cmp.Or(
-		cmp.Compare(a.Verdict, b.Verdict), prefixes.Compare(a.Dst, b.Dst), cmp.Compare(a.Protocol, b.Protocol),
+		cmp.Compare(a.Verdict, b.Verdict), a.Dst.Compare(&b.Dst), cmp.Compare(a.Protocol, b.Protocol),
 		cmp.Compare(a.SrcPort.First, b.SrcPort.First), cmp.Compare(a.SrcPort.Last, b.SrcPort.Last),
 		cmp.Compare(a.DstPort.First, b.DstPort.First), cmp.Compare(a.DstPort.Last, b.DstPort.Last),
 		cmp.Compare(a.Flags, b.Flags), cmp.Compare(a.Mask, b.Mask),
@@ -31,7 +29,7 @@ func CompareEntries(a, b *Entry) int {
 	if c := CompareClasses(a, b); c != 0 {
 		return c
 	}
-	return prefixes.Compare(a.Src, b.Src)
+	return a.Src.Compare(&b.Src)
 }
 
 // IsInOrder reports whether entries are sorted by CompareEntries.

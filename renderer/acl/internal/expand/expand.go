@@ -88,6 +88,7 @@ func (x *Expander) linesOf(rules []api.ContivRule, first, last int) []line {
 // emission is an expansion in progress.
 type emission struct {
 	entries.List
+	nets     []entries.Net // of the many addresses of a line
 	hidden   *shadowIndex
 	bySource bool // sources are fewer than destinations
 }
@@ -101,14 +102,16 @@ func (out *emission) add(l *line) {
 	e := entries.Entry{Verdict: l.verdict, Protocol: l.protocol, SrcPort: l.sport, DstPort: l.dport}
 	out.hidden.begin(l)
 	for family := range entries.Families {
+		out.nets = entries.NetsOf(out.nets[:0], many[family])
 		for _, f := range few[family] {
 			out.hidden.at(f)
-			for _, m := range many[family] {
+			one := entries.NetOf(f)
+			for i, m := range many[family] {
 				if out.hidden.isShadowed(m) {
 					continue
 				}
-				if e.Src, e.Dst = m, f; out.bySource {
-					e.Src, e.Dst = f, m
+				if e.Src, e.Dst = out.nets[i], one; out.bySource {
+					e.Src, e.Dst = one, out.nets[i]
 				}
 				out.Entries = append(out.Entries, e)
 				out.Rules = append(out.Rules, l.rule)

@@ -173,7 +173,7 @@ func (s *sample) checkDecisions(t *rapid.T, got entries.List) {
 }
 
 func checkNoneIsHidden(t *rapid.T, got entries.List) {
-	contains := func(a, b netip.Prefix) bool { return a.Bits() <= b.Bits() && a.Contains(b.Addr()) }
+	contains := func(a, b entries.Net) bool { return a.Bits() <= b.Bits() && a.Contains(&b) }
 	for i, e := range got.Entries {
 		for j, o := range got.Entries[:i] {
 			if contains(o.Src, e.Src) && contains(o.Dst, e.Dst) && (traffic{o.Protocol, o.SrcPort, o.DstPort}).contains(traffic{e.Protocol, e.SrcPort, e.DstPort}) {

@@ -79,8 +79,8 @@ func TestExpandUsesFewestPrefixesPerFamily(t *testing.T) {
 func TestExpandRefusesHugeTable(t *testing.T) {
 	var members []netip.Prefix
 	for _, e := range entriestest.Many(40_000, -1).Entries {
-		if e.Src.Addr().As4()[3]%2 == 0 {
-			members = append(members, e.Src)
+		if e.Src.Prefix().Addr().As4()[3]%2 == 0 {
+			members = append(members, e.Src.Prefix())
 		}
 	}
 	x := of(func(api.SetID) []netip.Prefix { return members })
@@ -94,7 +94,7 @@ func TestExpandKeepsCrossProductsSmall(t *testing.T) {
 	members := entriestest.Many(60_000, -1).Entries // every other address, so that nothing can be merged
 	var set []netip.Prefix
 	for i := 0; i < len(members); i += 2 {
-		set = append(set, members[i].Src)
+		set = append(set, members[i].Src.Prefix())
 	}
 	var rules []api.ContivRule
 	for i := range 20 {

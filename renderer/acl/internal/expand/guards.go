@@ -37,7 +37,7 @@ func before(x entries.List, rule int) entries.List {
 func permitting(x entries.List, blocks cache.Families) entries.List {
 	for family, all := range entries.Families {
 		for _, p := range blocks[family] {
-			x.Add(unknownRule, entries.Entry{Verdict: entries.Reflect, Src: all, Dst: p, SrcPort: entries.AnyPorts, DstPort: entries.AnyPorts})
+			x.Add(unknownRule, entries.Entry{Verdict: entries.Reflect, Src: all, Dst: entries.NetOf(p), SrcPort: entries.AnyPorts, DstPort: entries.AnyPorts})
 		}
 	}
 	return x
@@ -124,7 +124,7 @@ func (x *Expander) Guard(t *cache.Table, of Guards) entries.Piece {
 	var all, out entries.List
 	if !PermitsAll(t) {
 		for _, p := range of.Services {
-			all.Add(unknownRule, entries.Entry{Verdict: entries.Reflect, Src: entries.AnyOf(p.Addr()), Dst: p, SrcPort: entries.AnyPorts, DstPort: entries.AnyPorts})
+			all.Add(unknownRule, entries.Entry{Verdict: entries.Reflect, Src: entries.AnyOf(p.Addr()), Dst: entries.NetOf(p), SrcPort: entries.AnyPorts, DstPort: entries.AnyPorts})
 		}
 	}
 	decides := x.guardEntries(t, of.Sizes)

@@ -29,7 +29,7 @@ func anEntry(t *rapid.T, verdicts ...entries.Verdict) entries.Entry {
 	src := netip.AddrFrom4([4]byte{10, 0, 0, byte(rapid.IntRange(0, 7).Draw(t, "src"))})
 	e := entries.Entry{
 		Verdict: rapid.SampledFrom(verdicts).Draw(t, "verdict"), Protocol: api.TCP,
-		Src: netip.PrefixFrom(src, bits).Masked(), Dst: entries.AnyIPv4, SrcPort: entries.AnyPorts, DstPort: entries.AnyPorts,
+		Src: entries.NetOf(netip.PrefixFrom(src, bits).Masked()), Dst: entries.AnyIPv4, SrcPort: entries.AnyPorts, DstPort: entries.AnyPorts,
 	}
 	if rapid.Bool().Draw(t, "port") {
 		e.DstPort = entries.Ports{First: 80, Last: 80}

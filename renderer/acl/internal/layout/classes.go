@@ -2,10 +2,7 @@ package layout
 
 import (
 	"cmp"
-	"net/netip"
 	"slices"
-
-	"github.com/sluice-net/sluice/renderer/internal/prefixes"
 
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
@@ -19,7 +16,7 @@ type class struct {
 
 // member is a source, and the table rule that names it.
 type member struct {
-	prefix netip.Prefix
+	prefix entries.Net
 	rule   int32
 }
 
@@ -29,7 +26,7 @@ type ruled struct {
 	rule int32
 }
 
-func (c *class) entry(p netip.Prefix) entries.Entry {
+func (c *class) entry(p entries.Net) entries.Entry {
 	e := c.of
 	e.Src = p
 	return e
@@ -45,7 +42,7 @@ func classesOf(x entries.List, b block) []class {
 			end++
 		}
 		k := x.Entries[i]
-		k.Src = netip.Prefix{}
+		k.Src = entries.Net{}
 		n, ok := at[k]
 		if !ok {
 			n = len(out)
@@ -69,16 +66,16 @@ func classesOf(x entries.List, b block) []class {
 func antichain(members []member) []member {
 	ordered := true
 	for i := 1; i < len(members) && ordered; i++ {
-		a, b := members[i-1].prefix, members[i].prefix
-		ordered = prefixes.Compare(a, b) < 0 && !a.Contains(b.Addr())
+		a, b := &members[i-1].prefix, &members[i].prefix
+		ordered = a.Compare(b) < 0 && !a.Contains(b)
 	}
 	if ordered {
 		return members
 	}
-	slices.SortStableFunc(members, func(a, b member) int { return prefixes.Compare(a.prefix, b.prefix) })
+	slices.SortStableFunc(members, func(a, b member) int { return a.prefix.Compare(&b.prefix) })
 	out := members[:0]
 	for _, m := range members {
-		if n := len(out); n == 0 || !out[n-1].prefix.Contains(m.prefix.Addr()) {
+		if n := len(out); n == 0 || !out[n-1].prefix.Contains(&m.prefix) {
 			out = append(out, m)
 		}
 	}
@@ -94,11 +91,11 @@ func merge(entries []ruled) []ruled {
 	out := entries[:0]
 	for _, e := range entries {
 		n := len(out)
-		if n > 0 && out[n-1].IsLike(&e.Entry) && out[n-1].Src.Contains(e.Src.Addr()) {
+		if n > 0 && out[n-1].IsLike(&e.Entry) && out[n-1].Src.Contains(&e.Src) {
 			continue // it starts no earlier
 		}
 		for ; n > 0 && out[n-1].IsLike(&e.Entry); n = len(out) {
-			parent, ok := prefixes.Parent(out[n-1].Src, e.Src)
+			parent, ok := out[n-1].Src.Parent(&e.Src)
 			if !ok {
 				break
 			}
@@ -116,37 +113,21 @@ func compareRuled(a, b ruled) int {
 
 // without returns the fewest prefixes, in order, that cover a prefix except the others, which lie
 // inside of it.
-func without(p netip.Prefix, others []netip.Prefix) []netip.Prefix {
+func without(p entries.Net, others []entries.Net) []entries.Net {
 	if len(others) == 0 {
-		return []netip.Prefix{p}
+		return []entries.Net{p}
 	}
 	if slices.Contains(others, p) {
 		return nil
 	}
-	low := netip.PrefixFrom(p.Addr(), p.Bits()+1)
-	high := netip.PrefixFrom(upper(low), p.Bits()+1)
-	var below, above []netip.Prefix
+	low, high := p.Halves()
+	var below, above []entries.Net
 	for _, o := range others {
-		if low.Contains(o.Addr()) {
+		if low.Contains(&o) {
 			below = append(below, o)
 		} else {
 			above = append(above, o)
 		}
 	}
 	return append(without(low, below), without(high, above)...)
-}
-
-// upper returns the first address behind a prefix. The prefix has at least one bit and is a lower
-// half.
-func upper(low netip.Prefix) netip.Addr {
-	a, bit := low.Addr().As16(), low.Bits()-1
-	if low.Addr().Is4() {
-		bit += 96
-	}
-	a[bit/8] |= 0x80 >> (bit % 8)
-	if out := netip.AddrFrom16(a); !low.Addr().Is4() {
-		return out
-	} else {
-		return out.Unmap()
-	}
 }

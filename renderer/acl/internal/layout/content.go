@@ -125,7 +125,7 @@ func (z Sizes) addMixed(c *Content, x entries.List, b block) {
 
 // addGroup adds the segments of a block. All entries are cold.
 func (z Sizes) addGroup(c *Content, x Table, b block) {
-	var all []ruled
+	all := make([]ruled, 0, b.size())
 	for _, k := range x.classesOf(b) {
 		for _, m := range k.members {
 			all = append(all, ruled{k.entry(m.prefix), m.rule})

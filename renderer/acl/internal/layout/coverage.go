@@ -1,7 +1,6 @@
 package layout
 
 import (
-	"net/netip"
 	"slices"
 
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
@@ -11,7 +10,7 @@ import (
 type coverage struct {
 	*class
 	covered []bool
-	inside  map[int][]netip.Prefix // parts of members that are not covered completely
+	inside  map[int][]entries.Net // parts of members that are not covered completely
 }
 
 // compare checks the entries of a class in one segment, and those of earlier classes, which no
@@ -27,17 +26,17 @@ func (f *coverage) compare(s *segment) {
 			s.replace(nil)
 			continue
 		}
-		at = f.seek(at, e.Src)
+		at = f.seek(at, &e.Src)
 		f.entry(s, at)
 	}
 }
 
 // seek returns the first member from at on that does not end before a prefix. It searches in
 // growing steps.
-func (f *coverage) seek(at int, p netip.Prefix) int {
+func (f *coverage) seek(at int, p *entries.Net) int {
 	before := func(i int) bool {
-		m := f.members[i].prefix
-		return m.Addr().Less(p.Addr()) && !m.Contains(p.Addr())
+		m := &f.members[i].prefix
+		return m.StartsBefore(p) && !m.Contains(p)
 	}
 	step := 1
 	for at+step-1 < len(f.members) && before(at+step-1) {
@@ -58,14 +57,14 @@ func (f *coverage) seek(at int, p netip.Prefix) int {
 func (f *coverage) entry(s *segment, at int) {
 	p := s.old.Entries[s.at].Src
 	if at < len(f.members) {
-		switch m := f.members[at]; {
+		switch m := &f.members[at]; {
 		case m.prefix == p:
 			f.covered[at] = true
 			s.attribute(s.at, m.rule)
 			return
-		case m.prefix.Contains(p.Addr()) && m.prefix.Bits() < p.Bits():
+		case m.prefix.Contains(&p) && m.prefix.Bits() < p.Bits():
 			if f.inside == nil {
-				f.inside = make(map[int][]netip.Prefix)
+				f.inside = make(map[int][]entries.Net)
 			}
 			f.inside[at] = append(f.inside[at], p)
 			s.attribute(s.at, m.rule)
@@ -73,8 +72,8 @@ func (f *coverage) entry(s *segment, at int) {
 		}
 	}
 	var with []ruled
-	var parts []netip.Prefix
-	for ; at < len(f.members) && p.Contains(f.members[at].prefix.Addr()); at++ {
+	var parts []entries.Net
+	for ; at < len(f.members) && p.Contains(&f.members[at].prefix); at++ {
 		m := f.members[at]
 		f.covered[at] = true
 		parts = append(parts, m.prefix)
@@ -106,7 +105,7 @@ func (f *coverage) missing(out []ruled) []ruled {
 		}
 		parts := without(m.prefix, f.inside[i])
 		if len(parts) > maxParts {
-			parts = []netip.Prefix{m.prefix}
+			parts = []entries.Net{m.prefix}
 		}
 		for _, p := range parts {
 			out = append(out, ruled{f.class.entry(p), m.rule})

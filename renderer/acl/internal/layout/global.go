@@ -2,7 +2,6 @@ package layout
 
 import (
 	"maps"
-	"net/netip"
 	"slices"
 
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
@@ -142,7 +141,7 @@ func (z Sizes) RefitGlobal(held Global, changed []Part, how How) (want Global) {
 	classes, owners := ownersOf(changed, held.Owners)
 	var mine [Parts][]int
 	for n, e := range young.old.Entries {
-		e.Src = netip.Prefix{}
+		e.Src = entries.Net{}
 		if of, known := owners[e]; known { // else its list no longer exists
 			mine[of] = append(mine[of], n)
 		}
@@ -221,7 +220,7 @@ func (g *Global) holdYoung(young []ruled, owners map[entries.Entry]int) {
 	for i, e := range young {
 		x.Entries[i], x.Rules[i] = e.Flip(), e.rule
 		of := e.Entry
-		of.Src = netip.Prefix{}
+		of.Src = entries.Net{}
 		g.Owners[of] = owners[of]
 	}
 	g.Young = []entries.Piece{entries.NewPiece(x.Entries, x.Rules)}

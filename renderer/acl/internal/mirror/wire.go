@@ -15,12 +15,24 @@ var _ = [1]bool{}[entries.Deny-entries.Verdict(acl_types.ACL_ACTION_API_DENY)|en
 // ruleOf returns an entry in the form of the VPP API.
 func ruleOf(e *entries.Entry) acl_types.ACLRule {
 	return acl_types.ACLRule{
-		IsPermit: acl_types.ACLAction(e.Verdict), SrcPrefix: vpp.ToPrefix(e.Src), DstPrefix: vpp.ToPrefix(e.Dst),
+		IsPermit: acl_types.ACLAction(e.Verdict), SrcPrefix: toPrefix(&e.Src), DstPrefix: toPrefix(&e.Dst),
 		Proto:                  ip_types.IPProto(e.Protocol),
 		SrcportOrIcmptypeFirst: e.SrcPort.First, SrcportOrIcmptypeLast: e.SrcPort.Last,
 		DstportOrIcmpcodeFirst: e.DstPort.First, DstportOrIcmpcodeLast: e.DstPort.Last,
 		TCPFlagsMask: e.Mask, TCPFlagsValue: e.Flags,
 	}
+}
+
+// toPrefix does what vpp.ToPrefix does.
+func toPrefix(n *entries.Net) ip_types.Prefix {
+	out, a := ip_types.Prefix{Len: uint8(n.Bits())}, n.As16()
+	if n.Is6() {
+		out.Address.Af = ip_types.ADDRESS_IP6
+		out.Address.Un.SetIP6(a)
+	} else {
+		out.Address.Un.SetIP4([4]byte(a[12:]))
+	}
+	return out
 }
 
 func toRules(entries []entries.Entry) []acl_types.ACLRule {
@@ -37,7 +49,7 @@ func FromRules(rules []acl_types.ACLRule) []entries.Entry {
 	out := make([]entries.Entry, len(rules))
 	for i, r := range rules {
 		out[i] = entries.Entry{
-			Verdict: entries.Verdict(r.IsPermit), Src: vpp.FromPrefix(r.SrcPrefix), Dst: vpp.FromPrefix(r.DstPrefix),
+			Verdict: entries.Verdict(r.IsPermit), Src: entries.NetOf(vpp.FromPrefix(r.SrcPrefix)), Dst: entries.NetOf(vpp.FromPrefix(r.DstPrefix)),
 			Protocol: api.Protocol(r.Proto),
 			SrcPort:  entries.Ports{First: r.SrcportOrIcmptypeFirst, Last: r.SrcportOrIcmptypeLast},
 			DstPort:  entries.Ports{First: r.DstportOrIcmpcodeFirst, Last: r.DstportOrIcmpcodeLast},

@@ -20,7 +20,7 @@ func Text(list []entries.Entry) []string {
 
 // Matches evaluates an entry without TCP flags, like VPP.
 func Matches(e *entries.Entry, f api.Flow) bool {
-	return e.Src.Contains(f.Src) && e.Dst.Contains(f.Dst) && (e.Protocol == 0 || e.Protocol == f.Protocol &&
+	return e.Src.Prefix().Contains(f.Src) && e.Dst.Prefix().Contains(f.Dst) && (e.Protocol == 0 || e.Protocol == f.Protocol &&
 		e.SrcPort.First <= f.SrcPort && f.SrcPort <= e.SrcPort.Last && e.DstPort.First <= f.DstPort && f.DstPort <= e.DstPort.Last)
 }
 
@@ -32,7 +32,7 @@ func Many(n, skip int) entries.List {
 			continue
 		}
 		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
-		x.Add(int32(i), entries.Entry{Verdict: entries.Reflect, Src: p, Dst: entries.AnyIPv4, SrcPort: entries.AnyPorts, DstPort: entries.AnyPorts})
+		x.Add(int32(i), entries.Entry{Verdict: entries.Reflect, Src: entries.NetOf(p), Dst: entries.AnyIPv4, SrcPort: entries.AnyPorts, DstPort: entries.AnyPorts})
 	}
 	return x
 }
