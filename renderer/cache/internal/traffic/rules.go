@@ -39,18 +39,22 @@ func allowed(rules []api.ContivRule) portSet {
 }
 
 // named returns the sorted protocols that may differ from all others.
-func named(rules []api.ContivRule) []api.Protocol {
-	var out []api.Protocol
-	for _, r := range rules {
-		switch {
+func named(rules []api.ContivRule) (out []api.Protocol) {
+	var is [1 << 8]bool
+	for i := range rules {
+		switch r := &rules[i]; {
 		case r.Protocol != api.AnyProtocol:
-			out = append(out, r.Protocol)
+			is[r.Protocol] = true
 		case !r.SrcPort.IsAny() || !r.DstPort.IsAny():
-			out = append(out, api.TCP, api.UDP, api.SCTP)
+			is[api.TCP], is[api.UDP], is[api.SCTP] = true, true, true
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	for p := range is {
+		if is[p] {
+			out = append(out, api.Protocol(p))
+		}
+	}
+	return out
 }
 
 // permits reports whether the first matching rule permits the ports. Without a match it returns
@@ -67,15 +71,16 @@ func permits(rules []api.ContivRule, p api.Protocol, src, dst uint16) bool {
 // allowedPorts evaluates the rules for all port pairs of one protocol. It cuts source ports where
 // rules begin or end; all ports between two cuts behave alike.
 func allowedPorts(rules []api.ContivRule, p api.Protocol) ports.Pairs {
-	cuts := []int{0}
-	var mine []api.ContivRule
-	for _, r := range rules {
+	cuts, mine := []int{0}, make([]*api.ContivRule, 0, len(rules))
+	for i := range rules {
+		r := &rules[i]
 		if r.Protocol != api.AnyProtocol && r.Protocol != p {
 			continue
 		}
-		mine = append(mine, r)
-		first, last := r.SrcPort.Bounds()
-		cuts = append(cuts, int(first), int(last)+1)
+		if mine = append(mine, r); !r.SrcPort.IsAny() {
+			first, last := r.SrcPort.Bounds()
+			cuts = append(cuts, int(first), int(last)+1)
+		}
 	}
 	slices.Sort(cuts)
 	cuts = slices.Compact(append(cuts, 1<<16))
@@ -90,7 +95,7 @@ func allowedPorts(rules []api.ContivRule, p api.Protocol) ports.Pairs {
 // allowedFrom returns the destination ports that are permitted from a source port. It collects
 // consecutive rules with the same action into one set of ports: most lists are permits followed by
 // one deny.
-func allowedFrom(rules []api.ContivRule, src uint16) ports.Set {
+func allowedFrom(rules []*api.ContivRule, src uint16) ports.Set {
 	open, out := ports.All, ports.Set(nil)
 	for len(rules) > 0 && len(open) > 0 {
 		action, row := rules[0].Action, ports.Set(nil)
