@@ -172,6 +172,6 @@ func TestVPPPluginHoldsNoWorkerForEvents(t *testing.T) {
 		}
 	}
 	if now := barriers(); now-after != after-before {
-		t.Errorf("workers waited %d times, and %d times for a command", now-after, after-before)
+		t.Errorf("workers waited %d times, and %d times for a command:\n%s", now-after, after-before, l.CLI("show event-logger 1000"))
 	}
 }

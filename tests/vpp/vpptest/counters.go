@@ -1,6 +1,7 @@
 package vpptest
 
 import (
+	"errors"
 	"fmt"
 
 	"go.fd.io/govpp/adapter"
@@ -91,7 +92,12 @@ func (v *Process) statistic(pattern string) adapter.Stat {
 			v.TB.Fatal(err)
 		}
 	}()
-	entries, err := client.DumpStats(pattern)
+	var entries []adapter.StatEntry
+	var err error
+	Eventually(v.TB, "the statistics segment to be at rest", func() bool {
+		entries, err = client.DumpStats(pattern)
+		return !errors.Is(err, adapter.ErrStatsDataBusy)
+	})
 	if err != nil || len(entries) != 1 {
 		v.TB.Fatalf("%d statistics match %s: %v", len(entries), pattern, err)
 	}
