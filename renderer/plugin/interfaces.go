@@ -34,28 +34,6 @@ type Bindings interface {
 	IsPodInterface(name string) bool
 }
 
-// Bound describes an interface of a pod after a Commit.
-type Bound struct {
-	Name  string
-	Index uint32
-	Tag   string
-	UID   string    // of the pod that sluice-cni made it for; empty: unknown
-	Pod   api.PodID // the pod whose rules it has; zero when it is blocked
-	// State is BoundEnforced when the interface has the rules of its pod. In every other state it
-	// is blocked, for the given Reason.
-	State  string
-	Reason string
-	Since  time.Time // start of the state
-}
-
-// The states of an interface.
-const (
-	BoundEnforced    = "enforced"    // traffic that the pod's rules permit passes
-	BoundPending     = "pending"     // blocked until the policy of its pod is known and in force
-	BoundOrphaned    = "orphaned"    // blocked: it was a pod's, and its pod is no longer known
-	BoundConflicting = "conflicting" // blocked: several pods claim it
-)
-
 // port is an interface of VPP that is a pod's, or is judged as one.
 type port struct {
 	name, tag string
@@ -82,7 +60,7 @@ type ports struct {
 
 // portsView is what readers see. It is never modified.
 type portsView struct {
-	bound    map[string]Bound // by name
+	bound    map[string]vpp.Bound // by name
 	made     []vpp.Made
 	answered uint64 // of asks
 }
@@ -105,15 +83,15 @@ func (p *ports) InterfacesChanged() { p.Ask() }
 
 // Bound returns the state of an interface after a Commit that has read the interfaces since Ask. It
 // returns false when there was no such Commit, or when the interface is not known as a pod's.
-func (p *ports) Bound(name string, ticket uint64) (Bound, bool) {
+func (p *ports) Bound(name string, ticket uint64) (vpp.Bound, bool) {
 	v := p.view.Load()
 	b, ok := v.bound[name]
 	return b, ok && v.answered >= ticket
 }
 
 // Interfaces returns the state of the pods' interfaces after the last Commit, by index.
-func (p *ports) Interfaces() []Bound {
-	return slices.SortedFunc(maps.Values(p.view.Load().bound), func(a, b Bound) int { return cmp.Compare(a.Index, b.Index) })
+func (p *ports) Interfaces() []vpp.Bound {
+	return slices.SortedFunc(maps.Values(p.view.Load().bound), func(a, b vpp.Bound) int { return cmp.Compare(a.Index, b.Index) })
 }
 
 // Made returns the interfaces that sluice-cni made.
@@ -183,16 +161,16 @@ func (p *ports) refuses(pod api.PodID, n port) string {
 // enforce.
 func (p *ports) publish(enforce map[uint32]api.PodID) {
 	before, now := p.view.Load(), time.Now()
-	v := &portsView{bound: make(map[string]Bound, len(p.all)), answered: p.seen}
+	v := &portsView{bound: make(map[string]vpp.Bound, len(p.all)), answered: p.seen}
 	for _, index := range slices.Sorted(maps.Keys(p.all)) {
 		n := p.all[index]
-		b := Bound{Name: n.name, Index: index, Tag: n.tag, Since: now}
+		b := vpp.Bound{Name: n.name, Index: index, Tag: n.tag, Since: now}
 		if n.made != nil {
 			b.UID = n.made.UID
 			v.made = append(v.made, *n.made)
 		}
 		b.State, b.Reason = p.stateOf(index, n, enforce)
-		if b.State == BoundEnforced {
+		if b.State == vpp.BoundEnforced {
 			b.Pod = enforce[index]
 		}
 		if was := before.bound[n.name]; was.Index == index && was.State == b.State && was.Pod == b.Pod && was.UID == b.UID {
@@ -217,15 +195,15 @@ func (p *ports) stateOf(index uint32, n port, enforce map[uint32]api.PodID) (sta
 	_, enforces := enforce[index]
 	switch {
 	case len(owners) > 1:
-		return BoundConflicting, "pods " + owners[0].String() + " and " + owners[1].String() + " claim it"
+		return vpp.BoundConflicting, "pods " + owners[0].String() + " and " + owners[1].String() + " claim it"
 	case enforces:
-		return BoundEnforced, ""
+		return vpp.BoundEnforced, ""
 	case len(owners) == 1:
-		return BoundPending, "the rules of its pod are not in force"
+		return vpp.BoundPending, "the rules of its pod are not in force"
 	case p.isPods(n):
-		return BoundPending, cmp.Or(p.refused[index], p.refusedUnknown(n), "its pod is not known yet")
+		return vpp.BoundPending, cmp.Or(p.refused[index], p.refusedUnknown(n), "its pod is not known yet")
 	}
-	return BoundOrphaned, "its tag or its key is gone"
+	return vpp.BoundOrphaned, "its tag or its key is gone"
 }
 
 // refusedUnknown returns the reason why an interface was made for another incarnation of its pod,

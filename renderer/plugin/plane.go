@@ -148,7 +148,11 @@ func (p *plane) readInterfaces(ctx context.Context, asks uint64) error {
 	if err != nil {
 		return fmt.Errorf("read interfaces: %w", err)
 	}
-	made, err := p.link.ReadMade(ctx, found)
+	named := make(map[uint32]vpp.Named, len(found))
+	for _, d := range found {
+		named[uint32(d.SwIfIndex)] = vpp.Named{Name: d.InterfaceName, Tag: d.Tag}
+	}
+	made, err := p.link.ReadMade(ctx, named)
 	if err != nil {
 		return err
 	}

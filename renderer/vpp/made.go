@@ -3,29 +3,30 @@ package vpp
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/acl_types"
-	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
 )
 
 // AllInterfaces is the index that selects all interfaces, or lists, in messages.
 const AllInterfaces = ^interface_types.InterfaceIndex(0)
 
+// Named is the name and the tag of an interface.
+type Named struct{ Name, Tag string }
+
 // ReadMade returns what sluice-cni recorded about interfaces, by index. It queries the vswitch only
 // if one of them has a name of sluice-cni.
-func (l *Link) ReadMade(ctx context.Context, all []*interfaces.SwInterfaceDetails) (map[uint32]*Made, error) {
-	byIndex := map[interface_types.InterfaceIndex]*interfaces.SwInterfaceDetails{}
-	for _, d := range all {
-		if MadeByCNI(d.InterfaceName) {
-			byIndex[d.SwIfIndex] = d
-		}
-	}
-	if len(byIndex) == 0 {
+func (l *Link) ReadMade(ctx context.Context, all map[uint32]Named) (map[uint32]*Made, error) {
+	byCNI := func(n Named) bool { return MadeByCNI(n.Name) }
+	if !slices.ContainsFunc(slices.Collect(maps.Values(all)), byCNI) {
 		return nil, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+	defer cancel()
 	client := acl.NewServiceClient(Streams{l.Conn})
 	bound, err := Drain[*acl.MacipACLInterfaceListDetails](client.MacipACLInterfaceListDump(ctx, &acl.MacipACLInterfaceListDump{SwIfIndex: AllInterfaces}))
 	if err != nil {
@@ -42,10 +43,12 @@ func (l *Link) ReadMade(ctx context.Context, all []*interfaces.SwInterfaceDetail
 	out := map[uint32]*Made{}
 	for _, b := range bound {
 		for _, index := range b.Acls {
-			if n, list := byIndex[b.SwIfIndex], lists[index]; n != nil && list != nil {
-				if m := madeBy(n, list); m != nil {
-					out[uint32(b.SwIfIndex)] = m
-				}
+			n, list := all[uint32(b.SwIfIndex)], lists[index]
+			if !byCNI(n) || list == nil {
+				continue
+			}
+			if m := madeBy(n, list); m != nil {
+				out[uint32(b.SwIfIndex)] = m
 			}
 		}
 	}
@@ -53,9 +56,9 @@ func (l *Link) ReadMade(ctx context.Context, all []*interfaces.SwInterfaceDetail
 }
 
 // madeBy returns what a MACIP list records about its interface; nil for foreign lists.
-func madeBy(n *interfaces.SwInterfaceDetails, list *acl.MacipACLDetails) *Made {
+func madeBy(n Named, list *acl.MacipACLDetails) *Made {
 	hostIf, uid, ours := ParseSourceTag(list.Tag)
-	if !ours || !strings.HasSuffix(n.InterfaceName, "-"+hostIf) {
+	if !ours || !strings.HasSuffix(n.Name, "-"+hostIf) {
 		return nil
 	}
 	m := &Made{Tag: n.Tag, UID: uid}

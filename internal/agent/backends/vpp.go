@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/plugins/bindings"
 	"github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // VPP is a VPP behind a socket.
@@ -22,7 +23,7 @@ type VPP struct {
 type aclPods struct{ *acl.Renderer }
 
 // Interfaces implements vppRenderer.
-func (r aclPods) Interfaces() []acl.Bound { return r.Endpoints() }
+func (r aclPods) Interfaces() []vpp.Bound { return r.Endpoints() }
 
 func newVPP(d Deps) (node.Backend, error) {
 	o, err := d.Config.ACL()

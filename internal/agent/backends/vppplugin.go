@@ -10,7 +10,6 @@ import (
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/plugins/bindings"
-	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/plugin"
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
@@ -20,23 +19,6 @@ type VPPPlugin struct {
 	node.VPPPlugin
 	vppPods
 	packetEvents
-}
-
-// pluginPods is what the renderer of the plugin says of the interfaces of pods.
-type pluginPods struct{ *plugin.Renderer }
-
-// Bound implements vppRenderer.
-func (r pluginPods) Bound(name string, ticket uint64) (acl.Bound, bool) {
-	b, known := r.Renderer.Bound(name, ticket)
-	return acl.Bound(b), known
-}
-
-// Interfaces implements vppRenderer.
-func (r pluginPods) Interfaces() (out []acl.Bound) {
-	for _, b := range r.Renderer.Interfaces() {
-		out = append(out, acl.Bound(b))
-	}
-	return out
 }
 
 func newVPPPlugin(d Deps) (node.Backend, error) {
@@ -65,7 +47,7 @@ func newVPPPlugin(d Deps) (node.Backend, error) {
 func (v *VPPPlugin) Open(h node.Host) error {
 	v.prompt = h.OnChange
 	err := v.VPPPlugin.Open(h)
-	v.renderer, v.classifier, v.explained = pluginPods{v.Plugin}, v.Plugin, v.Plugin
+	v.renderer, v.classifier, v.explained = v.Plugin, v.Plugin, v.Plugin
 	return err
 }
 

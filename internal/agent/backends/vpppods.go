@@ -27,10 +27,10 @@ type vppPods struct {
 type vppRenderer interface {
 	// Ask, Bound and InterfacesChanged are those of acl.Renderer.
 	Ask() (ticket uint64)
-	Bound(name string, ticket uint64) (acl.Bound, bool)
+	Bound(name string, ticket uint64) (vpp.Bound, bool)
 	InterfacesChanged()
 	// Interfaces returns the interfaces of pods, by index, and Made those of sluice-cni.
-	Interfaces() []acl.Bound
+	Interfaces() []vpp.Bound
 	Made() []vpp.Made
 }
 
@@ -87,7 +87,7 @@ func (v *vppPods) AwaitVPP(ctx context.Context, q wire.VPP) wire.Endpoint {
 	}
 }
 
-func endpointOf(v wire.VPP, b acl.Bound, known bool) wire.Endpoint {
+func endpointOf(v wire.VPP, b vpp.Bound, known bool) wire.Endpoint {
 	e := wire.Endpoint{Interface: v.Interface, Pod: v.Namespace + "/" + v.Name, State: wire.Pending, Source: "key", Reason: b.Reason}
 	switch {
 	case !known:
