@@ -214,13 +214,13 @@ func (o *ownership) resolveUplinks(owners map[uint32][]api.PodID) {
 func (o *ownership) blockedState(n *mirror.Interface) (state, reason string) {
 	switch why := o.otherPod[n.Index]; {
 	case why != "":
-		return BoundPending, why
+		return vpp.BoundPending, why
 	case len(o.owned[n.Index]) > 1:
-		return BoundConflicting, fmt.Sprintf("pods %s and %s claim it", o.owned[n.Index][0], o.owned[n.Index][1])
+		return vpp.BoundConflicting, fmt.Sprintf("pods %s and %s claim it", o.owned[n.Index][0], o.owned[n.Index][1])
 	case o.isPods(n):
-		return BoundPending, cmp.Or(o.identityRefused(n), "its pod is not known yet")
+		return vpp.BoundPending, cmp.Or(o.identityRefused(n), "its pod is not known yet")
 	}
-	return BoundOrphaned, "its tag or its key is gone"
+	return vpp.BoundOrphaned, "its tag or its key is gone"
 }
 
 // identityRefused returns the reason why an interface was made for another incarnation of its pod,

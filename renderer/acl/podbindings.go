@@ -1,8 +1,6 @@
 package acl
 
 import (
-	"time"
-
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/vpp"
@@ -34,7 +32,7 @@ func (f PodInterfaces) IsPodInterface(string) bool { return false }
 type interfaces struct {
 	owned        map[uint32][]api.PodID // pods by interface
 	guards       map[uint32]*slot       // by interface
-	bound        map[string]Bound       // by name, for pod interfaces; replaced, never modified
+	bound        map[string]vpp.Bound   // by name, for pod interfaces; replaced, never modified
 	pending      []renderer.Pending     // pods and uplinks without interfaces
 	ending       renderer.Unplugged     // pods whose interfaces disappeared
 	natConflicts []string               // interfaces where the global table does not see pod addresses
@@ -53,25 +51,3 @@ const ReleasedTag = "sluice/released"
 // InterfaceTag returns the tag that identifies the interface of a pod. A name that is too long for
 // a tag is truncated and made unique by a hash.
 func InterfaceTag(pod api.PodID) string { return vpp.PodTag(pod.String()) }
-
-// Bound describes an interface of a pod after a Commit.
-type Bound struct {
-	Name  string
-	Index uint32
-	Tag   string
-	UID   string    // of the pod that sluice-cni made it for; empty: unknown
-	Pod   api.PodID // the pod whose rules it has; zero when it is blocked
-	// State is BoundEnforced when the interface has the rules of its pod. In every other state it
-	// is blocked, for the given Reason.
-	State  string
-	Reason string
-	Since  time.Time // start of the state
-}
-
-// The states of an interface.
-const (
-	BoundEnforced    = "enforced"    // traffic that the pod's rules permit passes
-	BoundPending     = "pending"     // blocked until the policy of its pod is known and in force
-	BoundOrphaned    = "orphaned"    // blocked: it was a pod's, and its pod is no longer known
-	BoundConflicting = "conflicting" // blocked: several pods claim it
-)

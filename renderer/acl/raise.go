@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // Ask makes the next Commit read all interfaces, and calls OnChange to cause one. It returns a
@@ -20,7 +21,7 @@ func (r *reader) Ask() (ticket uint64) {
 // Bound returns the state of an interface after a Commit that has read the interfaces since Ask. It
 // returns false when there was no such Commit, or when the interface is not known as a pod's. Any
 // goroutine may call it; it does not wait for a Commit.
-func (r *reader) Bound(name string, ticket uint64) (Bound, bool) {
+func (r *reader) Bound(name string, ticket uint64) (vpp.Bound, bool) {
 	s := r.published.Load()
 	b, ok := s.bound[name]
 	return b, ok && s.answered >= ticket
@@ -28,8 +29,8 @@ func (r *reader) Bound(name string, ticket uint64) (Bound, bool) {
 
 // Endpoints returns the state of the pod interfaces after the last Commit, by index. Any goroutine
 // may call it; it does not wait for a Commit.
-func (r *reader) Endpoints() []Bound {
-	return slices.SortedFunc(maps.Values(r.published.Load().bound), func(a, b Bound) int { return cmp.Compare(a.Index, b.Index) })
+func (r *reader) Endpoints() []vpp.Bound {
+	return slices.SortedFunc(maps.Values(r.published.Load().bound), func(a, b vpp.Bound) int { return cmp.Compare(a.Index, b.Index) })
 }
 
 // InterfacesChanged makes the next Commit look up the interfaces of all pods again, and calls
@@ -40,10 +41,10 @@ func (r *reader) InterfacesChanged() {
 }
 
 // endpoints returns the states of the pod interfaces. before are the previous states.
-func (w *wanted) endpoints(before map[string]Bound, now time.Time) map[string]Bound {
-	out := make(map[string]Bound, len(w.ownership.pods)+len(w.ownership.blocked))
+func (w *wanted) endpoints(before map[string]vpp.Bound, now time.Time) map[string]vpp.Bound {
+	out := make(map[string]vpp.Bound, len(w.ownership.pods)+len(w.ownership.blocked))
 	for _, n := range w.m.Interfaces {
-		b := Bound{Name: n.Name, Index: n.Index, Tag: n.Tag, State: BoundPending, Since: now}
+		b := vpp.Bound{Name: n.Name, Index: n.Index, Tag: n.Tag, State: vpp.BoundPending, Since: now}
 		if n.Made != nil {
 			b.UID = n.Made.UID
 		}
@@ -55,7 +56,7 @@ func (w *wanted) endpoints(before map[string]Bound, now time.Time) map[string]Bo
 		case isPods && (!w.bindings.isBound(n) || t != nil && w.refusals.tooBig[t.Digest]):
 			b.Reason = "the rules of its pod are not in force"
 		case isPods:
-			b.State, b.Pod = BoundEnforced, pod
+			b.State, b.Pod = vpp.BoundEnforced, pod
 		default:
 			continue
 		}

@@ -98,7 +98,7 @@ func TestRaiseSetsUpInterfacesOfCNIPlugin(t *testing.T) {
 					t.Errorf("interface %s is up: %t, want %t", all[i].Name, all[i].Up, up)
 				}
 			}
-			if b, known := s.r.Bound("host-slu1", ticket); !known || b.Pod != shopPods[0] || b.State != sluiceacl.BoundEnforced || b.Index != pods || b.Reason != "" {
+			if b, known := s.r.Bound("host-slu1", ticket); !known || b.Pod != shopPods[0] || b.State != vpptag.BoundEnforced || b.Index != pods || b.Reason != "" {
 				t.Errorf("after the commit it has %+v, %t", b, known)
 			}
 			if b, known := s.r.Bound("host-slu2", ticket); known != hold || hold && (b.Pod != (api.PodID{}) || b.Reason == "") {
@@ -138,7 +138,7 @@ func TestRaiseRefusesInterfaceOfOtherLife(t *testing.T) {
 			t.Fatal(err)
 		}
 		all := s.r.Endpoints()
-		i := slices.IndexFunc(all, func(b sluiceacl.Bound) bool { return b.Name == "host-slu1" })
+		i := slices.IndexFunc(all, func(b vpptag.Bound) bool { return b.Name == "host-slu1" })
 		if i < 0 || all[i].State != state || !strings.Contains(all[i].Reason, reason) || all[i].UID != "new" {
 			t.Errorf("endpoints are %+v, want %s: %s", all, state, reason)
 		}
@@ -151,19 +151,19 @@ func TestRaiseRefusesInterfaceOfOtherLife(t *testing.T) {
 	if err := try(t, s.r, true, shop); err != nil && !errors.Is(err, renderer.ErrNoInterface) {
 		t.Fatal(err)
 	}
-	want(sluiceacl.BoundPending, "policy knows another pod of this name, uid old")
+	want(vpptag.BoundPending, "policy knows another pod of this name, uid old")
 	say("new")
-	want(sluiceacl.BoundEnforced, "", "10.0.0.7", "fd00::7")
+	want(vpptag.BoundEnforced, "", "10.0.0.7", "fd00::7")
 	since := s.r.Endpoints()[0].Since
-	want(sluiceacl.BoundEnforced, "", "10.0.0.7", "fd00::7")
+	want(vpptag.BoundEnforced, "", "10.0.0.7", "fd00::7")
 	if s.r.Endpoints()[0].Since != since {
 		t.Error("a Commit that changes nothing begins a state")
 	}
 	say("new", "10.0.0.8")
-	want(sluiceacl.BoundPending, "policy knows its pod by other addresses, [10.0.0.8]")
+	want(vpptag.BoundPending, "policy knows its pod by other addresses, [10.0.0.8]")
 	say("newer")
-	want(sluiceacl.BoundPending, "policy knows another pod of this name, uid newer")
+	want(vpptag.BoundPending, "policy knows another pod of this name, uid newer")
 	lives.Identify(nil, true)
 	s.r.InterfacesChanged()
-	want(sluiceacl.BoundEnforced, "")
+	want(vpptag.BoundEnforced, "")
 }

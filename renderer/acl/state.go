@@ -71,9 +71,9 @@ type snapshot struct {
 
 // attached is what pod interfaces have.
 type attached struct {
-	bound    map[string]Bound // by name
-	made     []vpp.Made       // interfaces that sluice-cni made
-	answered uint64           // ticket of the last Ask before the interfaces were read
+	bound    map[string]vpp.Bound // by name
+	made     []vpp.Made           // interfaces that sluice-cni made
+	answered uint64               // ticket of the last Ask before the interfaces were read
 }
 
 // audits compare the content of the vswitch with what was installed.

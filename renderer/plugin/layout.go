@@ -9,9 +9,11 @@ import (
 // Numbers of image.h; a test compares.
 const (
 	magic       = 0x31656369756c73
-	version     = 1
+	version     = 2
 	mostThreads = 63
 	pageBytes   = 4096
+	nameBytes   = 128
+	ringRecords = 2048
 )
 
 // policyHeader begins the policy file. It is struct policy_header of image.h.
@@ -21,7 +23,7 @@ type policyHeader struct {
 	At                  offsets
 	Sizes               fileSizes
 	Settings            settings
-	_                   uint64
+	_                   [6]uint64
 	Changes             bpf.SluiceHistory
 	Limits              bpf.SluiceQuota
 	EventFilter         bpf.SluiceEventFilter
@@ -34,6 +36,8 @@ type offsets struct {
 	Lines, Endpoints                       [2]uint64 // in the policy file
 	Flows, Recent, Activity, Shares, Drops uint64    // in the state file
 	Counters                               [2]uint64
+	Events                                 uint64
+	Names                                  [2]uint64 // in the policy file
 }
 
 // fileSizes are the sizes of both files in bytes, and of their parts.
@@ -72,6 +76,15 @@ type epoch struct {
 	_      [7]uint64
 }
 
+// ring is that of the events of one thread. It is struct ring of program.h.
+type ring struct {
+	Written uint64
+	_       [7]uint64
+	Taken   uint64
+	_       [7]uint64
+	Records [ringRecords]bpf.SluiceEvent
+}
+
 // layoutOf returns the header of files with parts of the given sizes.
 func layoutOf(lines, slots, flows int) (h policyHeader) {
 	h.Magic, h.Version, h.HeaderSize = magic, version, uint32(unsafe.Offsetof(h.Owned))
@@ -85,6 +98,7 @@ func layoutOf(lines, slots, flows int) (h policyHeader) {
 	for i := range h.At.Lines {
 		h.At.Endpoints[i] = part(bpf.EndpointsBytes)
 		h.At.Lines[i] = part(lines * bpf.LineBytes)
+		h.At.Names[i] = part(slots * nameBytes)
 	}
 	h.Sizes.Policy, at = at, pageBytes
 	h.At.Flows = part(int(h.Sizes.Buckets) * bpf.BucketBytes)
@@ -95,6 +109,7 @@ func layoutOf(lines, slots, flows int) (h policyHeader) {
 	for i := range h.At.Counters {
 		h.At.Counters[i] = part(mostThreads * slots * bpf.CounterBytes)
 	}
+	h.At.Events = part(mostThreads * int(unsafe.Sizeof(ring{})))
 	h.Sizes.State = at
 	return h
 }

@@ -55,6 +55,7 @@ type Memory struct {
 	preparing bool
 	records   [2]map[uint32]uint32 // of both policy maps, by endpoint
 	allocated [2]int               // lines
+	reported  atomic.Int64         // since when after boot events are wanted; 0: they are not
 }
 
 // Open adopts the files of a directory, or creates them. It changes no verdict unless the settings
@@ -100,6 +101,7 @@ func (m *Memory) configure(o MemoryOptions) {
 	}
 	s.Conf, s.TunnelPorts = conf, ports
 	s.RecentThreshold = uint32(max(cmp.Or(o.FlowCacheThreshold, xdp.DefaultFlowCacheThreshold), 0))
+	m.header.EventFilter = bpf.SluiceEventFilter{} // a killed process may have left it
 	atomic.AddUint32(&s.Serial, 1)
 	m.changed() // verdicts that packets cached may be older than this process
 	m.Divide(0)
@@ -171,7 +173,7 @@ func (m *Memory) Limits() (lines, slots int) {
 func (m *Memory) Prepare(lines, _ int) error {
 	m.preparing = true
 	which := m.written()
-	begin, end := m.header.At.Endpoints[which], m.header.At.Lines[which]+uint64(m.header.Sizes.Lines)*bpf.LineBytes
+	begin, end := m.header.At.Endpoints[which], m.header.At.Names[which]+uint64(m.header.Sizes.Slots)*nameBytes
 	if err := m.punch(begin, end-begin); err != nil {
 		return err
 	}

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
+	"time"
 
 	govpp "go.fd.io/govpp/api"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
 
-	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/plugin/binapi/sluice"
 	"github.com/sluice-net/sluice/renderer/vpp"
 	"github.com/sluice-net/sluice/renderer/xdp"
@@ -20,29 +19,28 @@ import (
 )
 
 // plane is the dataplane in a VPP that has the plugin. One goroutine at a time may use it; Memory
-// says which methods any goroutine may call.
+// and ports say which methods any goroutine may call.
 type plane struct {
 	*Memory
+	*ports
 	link      *vpp.Link
 	directory string
 
-	calls context.Context //nolint:containedctx // of the running Commit: xdp.Dataplane passes none
-	epoch int             // the connection that the following was read by; 0: none
-	names map[uint32]pod  // the interfaces of pods, by index
-	bound map[uint32]bool
+	calls  context.Context //nolint:containedctx // of the running Commit: xdp.Dataplane passes none
+	epoch  int             // the connection that the following was read by; 0: none
+	since  time.Time       // when it was read
+	judged map[uint32]bool // the interfaces whose packets are judged, and whether they are bound
+	open   bool            // the plugin lets packets of interfaces pass that are not bound
 }
 
-// pod is an interface with the tag of a pod.
-type pod struct {
-	name, tag string
-	isUp      bool
-}
+// lookEvery is how often a Commit looks for changes in VPP without events, such as tags.
+const lookEvery = 10 * time.Second
 
 var _ xdp.Dataplane = (*plane)(nil)
 
 // needed are the requests that the plane cannot work without.
 var needed = []govpp.Message{
-	&sluice.SluiceGet{}, &sluice.SluiceOpen{}, &sluice.SluiceBind{},
+	&sluice.SluiceGet{}, &sluice.SluiceOpen{}, &sluice.SluiceBind{}, &sluice.SluiceRelease{},
 	&interfaces.SwInterfaceDump{}, &interfaces.SwInterfaceDetails{}, &interfaces.SwInterfaceSetFlags{},
 }
 
@@ -63,8 +61,9 @@ func (p *plane) refreshed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	known := p.epoch == epoch
-	if known && !stale {
+	p.begin()
+	asks, known := p.asks.Load(), p.epoch == epoch
+	if known && !stale && asks == p.seen && time.Since(p.since) < lookEvery {
 		return nil
 	}
 	p.epoch = 0
@@ -73,13 +72,13 @@ func (p *plane) refreshed(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := p.readInterfaces(ctx); err != nil {
-		return err
+	for _, step := range []func(context.Context) error{p.share, func(ctx context.Context) error { return p.readInterfaces(ctx, asks) }, p.blockNamed} {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
-	if err := p.share(ctx); err != nil {
-		return err
-	}
-	p.epoch = epoch
+	p.epoch, p.since = epoch, time.Now()
+	p.link.WakeAt(p.since.Add(lookEvery))
 	return nil
 }
 
@@ -95,11 +94,11 @@ func (p *plane) share(ctx context.Context) error {
 	if got.Layout != version {
 		return fmt.Errorf("%w: it has layout %d, this agent %d; build the plugin from the sources of this version", ErrMemory, got.Layout, version)
 	}
-	p.bound = map[uint32]bool{}
-	for _, index := range got.Bound {
-		p.bound[uint32(index)] = true
+	p.judged, p.open = map[uint32]bool{}, got.Released
+	for _, n := range got.Interfaces {
+		p.judged[uint32(n.SwIfIndex)] = n.Bound
 	}
-	p.Divide(len(p.bound))
+	p.divide()
 	inode, err := p.inode()
 	if err != nil || got.Inode == inode {
 		return err
@@ -114,34 +113,65 @@ func (p *plane) share(ctx context.Context) error {
 	return nil
 }
 
-func (p *plane) readInterfaces(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, p.link.Timeout)
+// hold has the plugin block interfaces of pods that are not bound, once those of known pods are.
+func (p *plane) hold() error {
+	if !p.open || p.view.Load().answered != p.seen {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(p.calls, p.link.Timeout)
 	defer cancel()
-	const all = ^interface_types.InterfaceIndex(0)
-	client := interfaces.NewServiceClient(vpp.Streams{Connection: p.link.Conn})
-	found, err := vpp.Drain[*interfaces.SwInterfaceDetails](client.SwInterfaceDump(ctx, &interfaces.SwInterfaceDump{SwIfIndex: all}))
-	if err != nil {
-		return fmt.Errorf("read interfaces: %w", err)
+	if _, err := sluice.NewServiceClient(p.link.Conn).SluiceRelease(ctx, &sluice.SluiceRelease{}); err != nil {
+		p.epoch = 0
+		p.link.Failed(err)
+		return fmt.Errorf("block unknown interfaces: %w", err)
 	}
-	p.names = map[uint32]pod{}
-	for _, d := range found {
-		if strings.HasPrefix(d.Tag, vpp.PodTagPrefix) {
-			p.names[uint32(d.SwIfIndex)] = pod{d.InterfaceName, d.Tag, d.Flags&interface_types.IF_STATUS_API_FLAG_ADMIN_UP != 0}
-		}
-	}
+	p.open = false
 	return nil
 }
 
-// interfacesOf returns the interfaces of a pod, sorted.
-func (p *plane) interfacesOf(id api.PodID) (out []uint32) {
-	tag := vpp.PodTag(id.String())
-	for index, n := range p.names {
-		if n.tag == tag {
-			out = append(out, index)
+// divide divides the connection table among the endpoints that are bound.
+func (p *plane) divide() {
+	n := 0
+	for _, bound := range p.judged {
+		if bound {
+			n++
 		}
 	}
-	slices.Sort(out)
-	return out
+	p.Divide(n)
+}
+
+func (p *plane) readInterfaces(ctx context.Context, asks uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, p.link.Timeout)
+	defer cancel()
+	client := interfaces.NewServiceClient(vpp.Streams{Connection: p.link.Conn})
+	found, err := vpp.Drain[*interfaces.SwInterfaceDetails](client.SwInterfaceDump(ctx, &interfaces.SwInterfaceDump{SwIfIndex: vpp.AllInterfaces}))
+	if err != nil {
+		return fmt.Errorf("read interfaces: %w", err)
+	}
+	named := make(map[uint32]vpp.Named, len(found))
+	for _, d := range found {
+		named[uint32(d.SwIfIndex)] = vpp.Named{Name: d.InterfaceName, Tag: d.Tag}
+	}
+	made, err := p.link.ReadMade(ctx, named)
+	if err != nil {
+		return err
+	}
+	p.read(asks, found, made, p.judged)
+	return nil
+}
+
+// blockNamed blocks the interfaces of pods that have no tag, by which the plugin would know them,
+// until they are bound.
+func (p *plane) blockNamed(context.Context) error {
+	for index, n := range p.all {
+		if _, judged := p.judged[index]; judged || !p.isNamed(n) {
+			continue
+		}
+		if err := p.bind(index, n.tag, false); err != nil && !errors.Is(err, xdp.ErrGone) {
+			return fmt.Errorf("block interface %s: %w", n.name, err)
+		}
+	}
+	return nil
 }
 
 // Name implements xdp.Dataplane: the interface always identifies the endpoint.
@@ -149,7 +179,7 @@ func (p *plane) Name(compile.Endpoint) error { return nil }
 
 // Attach implements xdp.Dataplane. It sets up an interface that sluice-cni left down.
 func (p *plane) Attach(e compile.Endpoint) error {
-	n, known := p.names[e.ID]
+	n, known := p.all[e.ID]
 	if !known {
 		return xdp.ErrGone
 	}
@@ -171,8 +201,8 @@ func (p *plane) Attach(e compile.Endpoint) error {
 
 // Detach implements xdp.Dataplane. The plugin blocks an interface that is not bound any more.
 func (p *plane) Detach(id uint32) error {
-	n, known := p.names[id]
-	if !known || !p.bound[id] {
+	n, known := p.all[id]
+	if !known || !p.judged[id] {
 		return nil
 	}
 	if err := p.bind(id, n.tag, false); !errors.Is(err, xdp.ErrGone) {
@@ -196,17 +226,15 @@ func (p *plane) bind(id uint32, tag string, bind bool) error {
 		p.link.Failed(err)
 		return err
 	}
-	if p.bound[id] = bind; !bind {
-		delete(p.bound, id)
-	}
-	p.Divide(len(p.bound))
+	p.judged[id] = bind
+	p.divide()
 	return nil
 }
 
 // Attached implements xdp.Dataplane.
 func (p *plane) Attached() (ids []uint32, err error) {
-	for _, id := range slices.Sorted(maps.Keys(p.bound)) {
-		if _, known := p.names[id]; known {
+	for _, id := range slices.Sorted(maps.Keys(p.judged)) {
+		if _, known := p.all[id]; known && p.judged[id] {
 			ids = append(ids, id)
 		}
 	}

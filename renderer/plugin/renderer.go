@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"slices"
 	"time"
 
 	"go.fd.io/govpp/adapter"
@@ -22,14 +21,16 @@ type Options struct {
 	Socket  string
 	Timeout time.Duration // of one call; zero: vpp.DefaultTimeout
 
+	Pods   Pods
 	Memory MemoryOptions
-	XDP    xdp.Options // of the renderer; New sets Name, Dataplane, Interfaces and Begin
+	XDP    xdp.Options // of the renderer; New sets Name, Dataplane, Interfaces, Begin and Enforced
 }
 
 // Renderer is an xdp.Renderer whose dataplane is a VPP with the plugin. Its transactions fail while
 // there is no connection to VPP; what the memory says stays in force.
 type Renderer struct {
 	*xdp.Renderer
+	*ports
 	plane *plane
 }
 
@@ -50,15 +51,16 @@ func New(o Options) (*Renderer, error) {
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	p := &plane{Memory: m, link: link, directory: o.Memory.Directory}
+	p := &plane{Memory: m, ports: newPorts(o.Pods, link.Prompt), link: link, directory: o.Memory.Directory}
 	o.XDP.Name, o.XDP.Dataplane, o.XDP.Begin = "vpp-plugin", p, p.refresh
-	o.XDP.Interfaces = func(pod api.PodID, _ []netip.Addr) []uint32 { return p.interfacesOf(pod) }
+	o.XDP.Interfaces = func(pod api.PodID, _ []netip.Addr) []uint32 { return p.of(pod) }
+	o.XDP.Enforced = func(_ map[api.PodID]bool, enforce map[uint32]api.PodID) { p.publish(enforce) }
 	r, err := xdp.New(o.XDP)
 	if err != nil {
 		link.Close()
 		return nil, errors.Join(err, m.Close())
 	}
-	return &Renderer{r, p}, nil
+	return &Renderer{r, p.ports, p}, nil
 }
 
 // State implements renderer.Inspector.
@@ -70,17 +72,19 @@ func (r *Renderer) Counters() *renderer.State { return r.connected(r.Renderer.Co
 // Drops returns how many packets were dropped so far, by reason. Any goroutine may call it.
 func (r *Renderer) Drops() (map[xdp.Reason]uint64, error) { return r.plane.Drops() }
 
+// SetEventFilter changes which packets the plugin reports. One goroutine at a time may call it.
+func (r *Renderer) SetEventFilter(f xdp.EventFilter) error { return r.plane.SetEventFilter(f) }
+
+// Events calls f with the events that the filter selects, until the context ends. One goroutine at
+// a time may call it.
+func (r *Renderer) Events(ctx context.Context, f func(xdp.Event)) error {
+	return r.plane.Events(ctx, f)
+}
+
 // connected adds the state of the connection to VPP.
 func (r *Renderer) connected(s *renderer.State) *renderer.State {
 	s.Connected, s.Waiting = r.plane.link.Connected(), r.plane.link.Waiting()
 	return s
-}
-
-// Unruled returns the interfaces that are bound to endpoints without a record. The plugin drops
-// their packets.
-func (r *Renderer) Unruled() (ids []uint32) {
-	bound, _ := r.plane.Attached() // it does not fail
-	return slices.DeleteFunc(bound, func(id uint32) bool { return r.plane.Record(id) != 0 })
 }
 
 // Close disconnects. What the memory says stays in force.
@@ -105,5 +109,9 @@ func (t *txn) Commit(ctx context.Context) error {
 	ctx, release := t.plane.link.Calls(ctx)
 	defer release()
 	t.plane.calls = ctx
-	return vpp.Ended(ctx, t.Txn.Commit(ctx))
+	err := t.Txn.Commit(ctx)
+	if held := t.plane.hold(); held != nil {
+		err = errors.Join(err, held)
+	}
+	return vpp.Ended(ctx, err)
 }

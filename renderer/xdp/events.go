@@ -60,7 +60,7 @@ func (k *Kernel) SetEventFilter(t EventFilter) error { return k.stream.Set(t) }
 // Events calls f with the events that the filter selects, until the context ends. It skips events
 // from before SetEventFilter enabled reporting. One goroutine at a time may call it.
 func (k *Kernel) Events(ctx context.Context, f func(Event)) error {
-	return k.stream.Listen(ctx, func(raw *bpf.SluiceEvent) { f(decode(raw)) })
+	return k.stream.Listen(ctx, func(raw *bpf.SluiceEvent) { f(DecodeEvent(raw)) })
 }
 
 // Drops returns how many packets were dropped so far, by reason. Any goroutine may call it, also
@@ -83,8 +83,11 @@ func DropsByReason(counts []uint64) map[Reason]uint64 {
 	return out
 }
 
-// decode converts an event of the program.
-func decode(raw *bpf.SluiceEvent) Event {
+// SinceBoot returns the time of the clock of events.
+func SinceBoot() time.Duration { return events.SinceBoot() }
+
+// DecodeEvent converts an event of the program.
+func DecodeEvent(raw *bpf.SluiceEvent) Event {
 	e := Event{Interface: raw.Id, Reason: "unknown", Bytes: raw.Bytes, Missed: raw.Missed, verdict: raw.Verdict, boot: time.Duration(raw.Time)}
 	e.Time = time.Now().Add(e.boot - events.SinceBoot()).Round(time.Millisecond)
 	if int(raw.Reason) < len(reasons) {

@@ -75,7 +75,7 @@ func New(o Options) (*Renderer, error) {
 	}
 	o.Infra = infra
 	r := &Renderer{
-		options: o, log: o.Log, counters: newRuleCounters(), desired: newDesired(o.Dataplane.Secret()),
+		options: o, log: o.Log, counters: newRuleCounters(o.Dataplane), desired: newDesired(o.Dataplane.Secret()),
 		learning: learning{period: o.Learn, until: map[uint32]time.Time{}, onChange: o.OnChange},
 		audits:   audits{last: time.Now(), drift: attach.Drift{}},
 	}

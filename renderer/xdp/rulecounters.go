@@ -25,6 +25,13 @@ type ruleCounters struct {
 	lists    map[uint32]*listCounters // by the slot of the first rule; also of lists removed just now
 	total    map[renderer.CounterKey]uint64
 	versions map[side][2]listVersion // the current list and the previous one
+	label    func(first uint32, list *renderer.RuleList)
+}
+
+// labeller is a dataplane that shows the names of rules.
+type labeller interface {
+	// Label names the rules of a list, of which the first one has a counter.
+	Label(first uint32, list *renderer.RuleList)
 }
 
 // listCounters has the counters of one list, which several endpoints can share.
@@ -45,8 +52,12 @@ type listVersion struct {
 // rule.
 type slotOf func(id uint32, dir compile.Direction) (first uint32, list *renderer.RuleList, ok bool)
 
-func newRuleCounters() *ruleCounters {
-	return &ruleCounters{lists: map[uint32]*listCounters{}, total: map[renderer.CounterKey]uint64{}, versions: map[side][2]listVersion{}}
+func newRuleCounters(d Dataplane) *ruleCounters {
+	label := func(uint32, *renderer.RuleList) {}
+	if l, ok := d.(labeller); ok {
+		label = l.Label
+	}
+	return &ruleCounters{label: label, lists: map[uint32]*listCounters{}, total: map[renderer.CounterKey]uint64{}, versions: map[side][2]listVersion{}}
 }
 
 // note records which lists own the counters since a time. Lists that are not enforced any more stay
@@ -74,7 +85,11 @@ func (l *ruleCounters) note(ids []uint32, where slotOf, since time.Duration) {
 		}
 	}
 	for first, lists := range owners {
-		l.lists[first].of = lists
+		f := l.lists[first]
+		if len(f.of) == 0 || f.of[0] != lists[0] {
+			l.label(first, lists[0])
+		}
+		f.of = lists
 	}
 	for s := range l.versions {
 		if !known[s] {
@@ -170,6 +185,7 @@ func (l *ruleCounters) left(counters []uint64, where slotOf) {
 		first, list, ok := where(s.id, s.dir)
 		if ok && list.Digest() == l.versions[s][0].list.Digest() {
 			l.lists[first] = &listCounters{first: first, of: []*renderer.RuleList{list}, hits: hits}
+			l.label(first, list)
 		}
 	}
 }

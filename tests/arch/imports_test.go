@@ -44,8 +44,8 @@ var mayImport = []struct {
 	{"renderer/cache/internal/traffic", []string{"api/...", "renderer/internal/..."}},
 	{"renderer/cache/internal/traffictest", []string{"api/..."}},
 	{"renderer/cache", []string{"api/...", "renderer", "renderer/internal/...", "renderer/cache/internal/...", "internal/shares"}},
-	{"internal/shares", nil}, // arithmetic
-	{"renderer/vpp", nil},    // the connection of all that talk to VPP
+	{"internal/shares", nil},          // arithmetic
+	{"renderer/vpp", []string{"api"}}, // the connection of all that talk to VPP
 	{"renderer/xdp/compile", []string{"api/...", "renderer"}},
 	{"renderer/xdp/bpf", nil},
 	{"renderer/xdp/internal/pins", []string{"renderer/xdp/bpf"}},

@@ -77,7 +77,7 @@ type departures struct {
 func pauses(b *testing.B, l load) {
 	b.StopTimer()
 	defer b.StartTimer() // as b.Loop wants it
-	p := vpptest.NewNetwork(vpptest.LaunchLarge(b, "af_packet_plugin.so"))
+	p := vpptest.NewNetwork(vpptest.LaunchLarge(b, "", "af_packet_plugin.so"))
 	ids := make([]api.PodID, 100)
 	for i := range ids {
 		ids[i] = api.PodID{Namespace: "shop", Name: fmt.Sprint("p", i)}

@@ -106,7 +106,9 @@ func local(n int) api.PodID { return api.PodID{Namespace: "shop", Name: fmt.Spri
 // TestVPPChurn has pods come and go, policies be toggled and the agent be killed under traffic:
 // nothing that is permitted all the time is lost, nothing that is denied passes, VPP does not end,
 // and what it holds does not grow.
-func TestVPPChurn(t *testing.T) {
+func TestVPPChurn(t *testing.T) { eachEnforcer(t, churnsInVPP) }
+
+func churnsInVPP(t *testing.T, by vppEnforcer) {
 	lasts := churnUsual
 	if text := os.Getenv(churnEnv); text != "" {
 		var err error
@@ -114,7 +116,7 @@ func TestVPPChurn(t *testing.T) {
 			t.Fatalf("%s: %v", churnEnv, err)
 		}
 	}
-	c := startChurn(t)
+	c := startChurn(t, by)
 	stop := c.wire.start()
 	defer stop()
 	c.baseline()
@@ -147,9 +149,9 @@ func TestVPPChurn(t *testing.T) {
 }
 
 // startChurn returns when policy is in force.
-func startChurn(t *testing.T) *churn {
+func startChurn(t *testing.T, by vppEnforcer) *churn {
 	t.Helper()
-	v := vpptest.NewNetwork(vpptest.LaunchLarge(t, "af_packet_plugin.so"))
+	v := vpptest.NewNetwork(vpptest.LaunchLarge(t, by.config, append(by.plugins, "af_packet_plugin.so")...))
 	c := &churn{t: t, vpp: v, localNew: churnLocals}
 	pod, outside := v.Connect(t, "p", acl.InterfaceTag(local(0))), v.Connect(t, "o", "outside")
 	const router = "169.254.1.3"
@@ -166,8 +168,10 @@ func startChurn(t *testing.T) *churn {
 	}
 	t.Cleanup(func() { _ = c.etcd.Close() }) // nothing is pending
 	c.fill()
-	c.args = []string{"run", "--node", "node-1", "--etcd-endpoints", address, "--vpp-socket", v.Socket(), "--vpp-stats-socket", v.StatsSocket(),
-		"--state-file", filepath.Join(t.TempDir(), "state")}
+	c.args = append([]string{
+		"run", "--node", "node-1", "--etcd-endpoints", address, "--vpp-socket", v.Socket(), "--vpp-stats-socket", v.StatsSocket(),
+		"--state-file", filepath.Join(t.TempDir(), "state"),
+	}, by.args...)
 	c.agent = startAgent(t, c.args...)
 	c.agent.ready()
 	c.wire = &traffic{t: t, pod: pod, outside: outside, flying: map[uint32]*request{}}

@@ -53,24 +53,56 @@ type vppNode struct {
 	agent  *process
 
 	workers int // of VPP
+	by      vppEnforcer
 
 	gateway net.HardwareAddr // of a pod that went past VPP, as it was
 }
 
-func newVPPNode(t testing.TB, options string) *vppNode { return newVPPNodeOf(t, 0, options) }
+// vppEnforcer is what enforces policy in a VPP.
+type vppEnforcer struct {
+	config  string   // of the VPP
+	plugins []string // of the VPP, besides those of interfaces
+	args    []string // of the agent
+	show    string   // a command of VPP
+	shows   string   // is in its output if an interface has policy
+}
 
-func newVPPNodeOf(t testing.TB, workers int, options string) *vppNode {
+// aclEnforcer is the default of agents.
+var aclEnforcer = vppEnforcer{show: "show acl-plugin interface", shows: "output acl"}
+
+// pluginEnforcer is Sluice's plugin, with memory of the test.
+func pluginEnforcer(t testing.TB) vppEnforcer {
+	t.Helper()
+	name, config := vpptest.Plugin(t)
+	memory := filepath.Join(t.TempDir(), "memory")
+	return vppEnforcer{
+		config + "sluice { directory " + memory + " }\n", []string{name}, []string{"--renderers", "vpp-plugin", "--vpp-plugin-memory", memory}, "show sluice", ": bound, tag sluice/pod/",
+	}
+}
+
+// eachEnforcer runs a test for everything that enforces policy in VPP.
+func eachEnforcer(t *testing.T, test func(t *testing.T, by vppEnforcer)) {
+	t.Run("acl", func(t *testing.T) { test(t, aclEnforcer) })
+	t.Run("vpp-plugin", func(t *testing.T) { test(t, pluginEnforcer(t)) })
+}
+
+func newVPPNode(t testing.TB, options string) *vppNode {
+	t.Helper()
+	return newVPPNodeOf(t, aclEnforcer, 0, options)
+}
+
+func newVPPNodeOf(t testing.TB, by vppEnforcer, workers int, options string) *vppNode {
 	t.Helper()
 	vpptest.Binary(t)
 	if _, err := os.Stat(filepath.Join(pluginsFolder, "host-local")); err != nil {
 		t.Skipf("no CNI plugins here (apt-get install containernetworking-plugins): %v", err)
 	}
-	n := &vppNode{Cable: wires.New(t), workers: workers, etcd: startEtcd(t), pins: filepath.Join(wires.BPFFS(t), "sluice"), ipam: t.TempDir()}
-	config := ""
+	n := &vppNode{Cable: wires.New(t), workers: workers, by: by, etcd: startEtcd(t), pins: filepath.Join(wires.BPFFS(t), "sluice"), ipam: t.TempDir()}
+	config := by.config
 	if workers > 0 {
-		config = fmt.Sprintf("cpu { workers %d }", workers)
+		config += fmt.Sprintf("cpu { workers %d }", workers)
 	}
-	n.vpp = vpptest.LaunchBy(t, n.starter(), config, "af_packet_plugin.so", "memif_plugin.so")
+	n.vpp = vpptest.LaunchBy(t, n.starter(), config, append(by.plugins, "af_packet_plugin.so", "memif_plugin.so")...)
 	n.memif = filepath.Join(socketDir(t), "memif")
 	n.socket = filepath.Join(socketDir(t), "agent.sock")
 	n.cni = libcni.NewCNIConfigWithCacheDir([]string{pluginsFolder, filepath.Dir(program("sluice-cni"))}, t.TempDir(), &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: os.Stderr}})
@@ -85,8 +117,10 @@ var unaddressed = regexp.MustCompile(`, podIPs: \[.*\]`).ReplaceAllString(vppDem
 // TestCNIPodsOfVPPStartEnforced although the API server has no addresses of them yet. An interface
 // that was made for another life of a pod is blocked. An agent that starts anew knows all that from
 // VPP.
-func TestCNIPodsOfVPPStartEnforced(t *testing.T) {
-	n := newVPPNode(t, `, "timeout": "1m", "onTimeout": "fail"`)
+func TestCNIPodsOfVPPStartEnforced(t *testing.T) { eachEnforcer(t, podsOfVPPStartEnforced) }
+
+func podsOfVPPStartEnforced(t *testing.T, by vppEnforcer) {
+	n := newVPPNodeOf(t, by, 0, `, "timeout": "1m", "onTimeout": "fail"`)
 	demo := strings.ReplaceAll(unaddressed, "{name: web, namespace: cni,", "{name: web, namespace: cni, uid: uid-web,")
 	store(t, n.etcd, demo)
 	n.up()
@@ -219,8 +253,10 @@ func (n *vppNode) check(rt *libcni.RuntimeConf) error {
 
 func (n *vppNode) up() {
 	n.T.Helper()
-	n.agent = startProgram(n.T, "sluice-agent", "run", "--node", "node-1", "--etcd-endpoints", n.etcd, "--vpp-socket", n.vpp.Socket(),
-		"--vpp-stats-socket", n.vpp.StatsSocket(), "--api-socket", n.socket, "--status-interval", "0")
+	n.agent = startProgram(n.T, "sluice-agent", append([]string{
+		"run", "--node", "node-1", "--etcd-endpoints", n.etcd, "--vpp-socket", n.vpp.Socket(),
+		"--vpp-stats-socket", n.vpp.StatsSocket(), "--api-socket", n.socket, "--status-interval", "0",
+	}, n.by.args...)...)
 	n.agent.socket = n.socket
 	n.agent.serves()
 }
@@ -392,8 +428,10 @@ func (n *vppNode) bulk(from, to string, family int) {
 	}
 }
 
-func TestCNIConnectsPodsToVPPWithPolicy(t *testing.T) {
-	n := newVPPNode(t, `, "timeout": "1m", "onTimeout": "fail"`)
+func TestCNIConnectsPodsToVPPWithPolicy(t *testing.T) { eachEnforcer(t, connectsPodsToVPPWithPolicy) }
+
+func connectsPodsToVPPWithPolicy(t *testing.T, by vppEnforcer) {
+	n := newVPPNodeOf(t, by, 0, `, "timeout": "1m", "onTimeout": "fail"`)
 	n.up()
 	pods := map[string]*libcni.RuntimeConf{}
 	for _, name := range []string{"web", "friend", "stranger"} {
@@ -440,7 +478,11 @@ func (n *vppNode) areDown() error {
 // TestCNIWithoutAgentLeavesPodsOfVPPDown: nothing passes, neither through VPP nor through the
 // kernel of the node, until an agent comes and sets the interfaces up with the rules of their pods.
 func TestCNIWithoutAgentLeavesPodsOfVPPDown(t *testing.T) {
-	n := newVPPNode(t, `, "timeout": "300ms"`)
+	eachEnforcer(t, withoutAgentLeavesPodsOfVPPDown)
+}
+
+func withoutAgentLeavesPodsOfVPPDown(t *testing.T, by vppEnforcer) {
+	n := newVPPNodeOf(t, by, 0, `, "timeout": "300ms"`)
 	pods := map[string]*libcni.RuntimeConf{}
 	for _, name := range []string{"web", "friend", "stranger"} {
 		pods[name] = n.sandbox(name)
@@ -624,7 +666,7 @@ func (n *vppNode) refusesAnotherHost() {
 func TestCNIPodsOfVPPSendingAtOnce(t *testing.T) {
 	for _, workers := range []int{0, 1} {
 		t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
-			n := newVPPNodeOf(t, workers, `, "wait": false`)
+			n := newVPPNodeOf(t, aclEnforcer, workers, `, "wait": false`)
 			n.Pods["nobody"] = &wires.Host{V4: netip.MustParseAddr("10.99.99.99")}
 			pods := make([]*libcni.RuntimeConf, mostHosts)
 			for i := range pods {
@@ -777,8 +819,10 @@ func TestCNIOfVPPErrorsNameCause(t *testing.T) {
 }
 
 // TestCNITagsForeignInterfaceOfVPP: it is never up before the agent has blocked it.
-func TestCNITagsForeignInterfaceOfVPP(t *testing.T) {
-	n := newVPPNode(t, `, "timeout": "1m", "onTimeout": "fail"`)
+func TestCNITagsForeignInterfaceOfVPP(t *testing.T) { eachEnforcer(t, tagsForeignInterfaceOfVPP) }
+
+func tagsForeignInterfaceOfVPP(t *testing.T, by vppEnforcer) {
+	n := newVPPNodeOf(t, by, 0, `, "timeout": "1m", "onTimeout": "fail"`)
 	web := n.sandbox("web")
 	n.Must(wires.Inside(n.Node, func() error {
 		attrs := netlink.NewLinkAttrs()
@@ -796,8 +840,8 @@ func TestCNITagsForeignInterfaceOfVPP(t *testing.T) {
 	if out, err := n.plugin("ADD", made, web); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if out := n.vpp.CLI("show acl-plugin interface") + n.vpp.CLI("show interface"); n.areDown() == nil || !strings.Contains(out, "output acl") {
-		t.Errorf("it is down, or has no ACLs: %s", out)
+	if out := n.vpp.CLI("%s", by.show) + n.vpp.CLI("show interface"); n.areDown() == nil || !strings.Contains(out, by.shows) {
+		t.Errorf("it is down, or has no policy: %s", out)
 	}
 	for _, command := range []string{"CHECK", "DEL", "DEL"} {
 		if out, err := n.plugin(command, made, web); err != nil {
@@ -812,8 +856,10 @@ func TestCNITagsForeignInterfaceOfVPP(t *testing.T) {
 }
 
 // TestCNIAfterRestartOfVPP: pods have no network then, and can be deleted and made again.
-func TestCNIAfterRestartOfVPP(t *testing.T) {
-	n := newVPPNode(t, `, "timeout": "1m", "onTimeout": "fail"`)
+func TestCNIAfterRestartOfVPP(t *testing.T) { eachEnforcer(t, afterRestartOfVPP) }
+
+func afterRestartOfVPP(t *testing.T, by vppEnforcer) {
+	n := newVPPNodeOf(t, by, 0, `, "timeout": "1m", "onTimeout": "fail"`)
 	n.up()
 	web, friend := n.sandbox("web"), n.sandbox("friend")
 	n.Must(n.add(web))

@@ -32,6 +32,19 @@ func guideCommand(t *testing.T, begin string) []string {
 	return nil
 }
 
+// here puts the addresses of a test in the place of those of the guide.
+func here(args []string, etcd, vpp string) []string {
+	for i, arg := range args {
+		switch arg {
+		case "10.0.0.1:2379":
+			args[i] = etcd
+		case "/run/vpp/api.sock":
+			args[i] = vpp
+		}
+	}
+	return args
+}
+
 // TestVPPIsEmptiedAsInGuide has an agent with an empty prefix take away what one before left.
 func TestVPPIsEmptiedAsInGuide(t *testing.T) {
 	t.Parallel()
@@ -50,19 +63,8 @@ func TestVPPIsEmptiedAsInGuide(t *testing.T) {
 	if acls, rules := v.sw.ACLs(), v.sw.SessionRules(); open() || len(acls) == 0 || len(rules) == 0 {
 		t.Fatalf("without an agent there are %v and %v", acls, rules)
 	}
-	here := func(args []string) []string {
-		for i, arg := range args {
-			switch arg {
-			case "10.0.0.1:2379":
-				args[i] = etcd
-			case "/run/vpp/api.sock":
-				args[i] = v.socket
-			}
-		}
-		return args
-	}
-	ctl(t, here(guideCommand(t, "sluicectl store accept --etcd-prefix"))...)
-	args := here(guideCommand(t, "sluice-agent run --node node-1 --etcd-prefix"))
+	ctl(t, here(guideCommand(t, "sluicectl store accept --etcd-prefix"), etcd, v.socket)...)
+	args := here(guideCommand(t, "sluice-agent run --node node-1 --etcd-prefix"), etcd, v.socket)
 	empty := startAgent(t, append(slices.Clone(args), "--metrics-address=")...)
 	eventually(t, func() error {
 		if !open() {

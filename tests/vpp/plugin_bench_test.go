@@ -2,101 +2,280 @@ package vpp
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/plugin"
+	"github.com/sluice-net/sluice/tests/bench/plot"
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
-// BenchmarkVPPPluginCost sends packets of UDP flows from a pod to one of so many addresses that its
-// policy permits. It reports what VPP's nodes of the plugin, or of ACLs, take for each packet, and
-// the median time of a commit that adds an address, or removes it.
+// planes are what enforces policy in VPP, and up to how many addresses it is measured.
+var planes = []struct {
+	name string
+	most int
+	open func(b *testing.B, workers string) measured
+}{
+	{"plugin", 100_000, func(b *testing.B, workers string) measured {
+		name, config := vpptest.Plugin(b)
+		v := newOnVPP(vpptest.LaunchWith(b, config+workers, name))
+		memory, err := os.MkdirTemp("/dev/shm", "sluice-") //nolint:usetesting // a tmpfs, like /run
+		if err != nil {
+			b.Fatal(err)
+		}
+		r, err := plugin.New(plugin.Options{Socket: v.Socket(), Memory: plugin.MemoryOptions{Directory: memory}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() {
+			_ = r.Close() // only disconnects
+			_ = os.RemoveAll(memory)
+		})
+		return measured{v, r, func() uint64 { return allocated(b, memory) }}
+	}},
+	{"acl", 100_000, func(b *testing.B, workers string) measured {
+		v := newOnVPP(vpptest.LaunchWith(b, workers))
+		r, err := acl.New(acl.Options{Socket: v.Socket()})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = r.Close() }) // only disconnects
+		return measured{v, r, v.NextHeap}
+	}},
+}
+
+// measured is a VPP with what enforces policy there.
+type measured struct {
+	*onVPP
+	renderer.Renderer
+	memory func() uint64 // in bytes, that is taken of VPP's heap, or of shared memory
+}
+
+// allocated returns how much memory the files of a folder take.
+func allocated(b *testing.B, dir string) (sum uint64) {
+	b.Helper()
+	for _, name := range []string{"policy", "state"} {
+		var s unix.Stat_t
+		if err := unix.Stat(filepath.Join(dir, name), &s); err != nil {
+			b.Fatal(err)
+		}
+		sum += uint64(s.Blocks) * 512
+	}
+	return sum
+}
+
+// costKnown is how many flows are established, each to an address of its own if there are so many.
+const costKnown = 4096
+
+// costRounds is how many packets each of them has in a measurement.
+const costRounds = 100
+
+// costNew is how many flows are new in a measurement.
+const costNew = 20_000
+
+// titles are those of plots, by what is reported.
+var titles = map[string]string{
+	"established-ip4": "clocks per packet of established flows, IPv4", "established-ip6": "clocks per packet of established flows, IPv6",
+	"new-ip4": "clocks per first packet of a flow, IPv4", "new-ip6": "clocks per first packet of a flow, IPv6",
+}
+
+// costs are clocks for a packet by plot, series, and number of addresses.
+type costs map[string]map[string][][2]float64
+
+// BenchmarkVPPPluginCost sends UDP from a pod to the addresses that its policy permits; nothing may
+// be sent to it, so that answers need a connection. It reports what VPP's nodes of the plugin, or
+// of ACLs, take for a packet of established flows and for the first one of a flow, and the median
+// time of 20 commits that add an address, or remove it. Of all rounds it reports the least: what
+// else the machine does, adds to it. It writes plots to the folder that SLUICE_PLOTS names.
 func BenchmarkVPPPluginCost(b *testing.B) {
-	for _, with := range []struct {
-		name string
-		most int
-		open func(b *testing.B) (*onVPP, renderer.Renderer)
-	}{
-		{"plugin", 100_000, func(b *testing.B) (*onVPP, renderer.Renderer) {
-			name, config := vpptest.Plugin(b)
-			v := newOnVPP(vpptest.LaunchWith(b, config, name))
-			memory, err := os.MkdirTemp("/dev/shm", "sluice-") //nolint:usetesting // a tmpfs, like /run
-			if err != nil {
-				b.Fatal(err)
-			}
-			r, err := plugin.New(plugin.Options{Socket: v.Socket(), Memory: plugin.MemoryOptions{Directory: memory}})
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.Cleanup(func() {
-				_ = r.Close() // only disconnects
-				_ = os.RemoveAll(memory)
-			})
-			return v, r
-		}},
-		{"acl", 10_000, func(b *testing.B) (*onVPP, renderer.Renderer) {
-			v := newOnVPP(vpptest.Launch(b))
-			r, err := acl.New(acl.Options{Socket: v.Socket()})
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.Cleanup(func() { _ = r.Close() }) // only disconnects
-			return v, r
-		}},
-	} {
-		for _, addresses := range []int{10, 1000, 10_000, 100_000} {
+	all := costs{}
+	for _, addresses := range []int{10, 1000, 10_000, 100_000} {
+		for _, with := range planes {
 			if addresses > with.most {
 				continue
 			}
 			b.Run(fmt.Sprintf("%s/addresses-%d", with.name, addresses), func(b *testing.B) {
-				v, r := with.open(b)
-				set := api.NewSetID("peers")
-				permits := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Dst: api.SetNet(set), Protocol: api.UDP, DstPort: api.Port(53)}, {}}, nil)
-				members := []netip.Prefix{netip.PrefixFrom(worldAddress[false], 32)}
-				for i := range addresses - 1 {
-					members = append(members, netip.PrefixFrom(netip.AddrFrom4([4]byte{172, byte(16 + i>>16), byte(i >> 8), byte(i)}), 32))
-				}
-				commit := func(txn renderer.Txn) time.Duration {
-					b.Helper()
-					began := time.Now()
-					if err := txn.Commit(b.Context()); err != nil {
-						b.Fatal(err)
+				costOf(b, with.open(b, ""), addresses, func(kind string, value float64) {
+					b.ReportMetric(value, kind)
+					if all[kind] == nil {
+						all[kind] = map[string][][2]float64{}
 					}
-					return time.Since(began)
-				}
-				txn := r.NewTxn(true)
-				txn.UpdateSet(set, members, nil)
-				renderPod(txn, "pod", podAddress, nil, permits)
-				commit(txn)
-				other := []netip.Prefix{netip.MustParsePrefix("10.99.1.1/32")}
-				v.flood(b, 1) // sessions are made
-				for b.Loop() {
-					v.Do("clear runtime")
-					v.flood(b, costPackets/costFlows)
-					clocks := v.clocks(b)
-					b.ReportMetric(clocks[0], "policy-clocks/packet")
-					b.ReportMetric(clocks[1], "all-clocks/packet")
-					var took []time.Duration
-					for i := range 20 {
-						txn := r.NewTxn(false)
-						if i%2 == 0 {
-							txn.UpdateSet(set, other, nil)
-						} else {
-							txn.UpdateSet(set, nil, other)
-						}
-						took = append(took, commit(txn))
-					}
-					slices.Sort(took)
-					b.ReportMetric(float64(took[len(took)/2].Microseconds()), "us/event")
-				}
+					all[kind][with.name] = append(all[kind][with.name], [2]float64{float64(addresses), value})
+				})
 			})
 		}
+	}
+	dir := os.Getenv("SLUICE_PLOTS")
+	if dir == "" {
+		return
+	}
+	pictures := map[string]string{}
+	for kind, series := range all {
+		var lines []plot.Series
+		for _, with := range planes {
+			lines = append(lines, plot.Series{Name: with.name, Points: series[with.name]})
+		}
+		if title, ok := titles[kind]; ok {
+			pictures["vpp-"+kind+".svg"] = plot.LogLog(title, "addresses", lines)
+		}
+	}
+	if err := plot.Write(dir, pictures); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkVPPPluginWorkers is the part of BenchmarkVPPPluginCost about established flows of IPv4,
+// to 1000 addresses, with workers, each of which has its own flows.
+func BenchmarkVPPPluginWorkers(b *testing.B) {
+	for _, workers := range []int{1, 2} {
+		for _, with := range planes {
+			b.Run(fmt.Sprintf("%s/workers-%d", with.name, workers), func(b *testing.B) {
+				if runtime.NumCPU() <= workers {
+					b.Skipf("%d processors are too few for a VPP with %d workers", runtime.NumCPU(), workers)
+				}
+				v := with.open(b, fmt.Sprintf("cpu { workers %d }\n", workers))
+				members := peersOf(b, v, 1000)
+				frames := udp(members[false], costKnown, 0)
+				v.floods(b, frames, 1, workers)
+				least := math.Inf(1)
+				for b.Loop() {
+					v.Do("clear runtime")
+					v.floods(b, frames, costRounds, workers)
+					least = min(least, v.clocks(b, costKnown*costRounds/2)[0])
+				}
+				b.ReportMetric(least, "policy-clocks/packet")
+			})
+		}
+	}
+}
+
+// peersOf has a pod send UDP to port 53 of so many addresses of each family, and receive nothing.
+func peersOf(b *testing.B, r renderer.Renderer, addresses int) (members map[bool][]netip.Addr) {
+	b.Helper()
+	set := api.NewSetID("peers")
+	members = map[bool][]netip.Addr{}
+	var prefixes []netip.Prefix
+	for i := range addresses {
+		for six, a := range map[bool]netip.Addr{
+			false: netip.AddrFrom4([4]byte{172, byte(16 + i>>16), byte(i >> 8), byte(i)}),
+			true:  netip.AddrFrom16([16]byte{0: 0xfd, 1: 1, 5: byte(i >> 16), 6: byte(i >> 8), 7: byte(i), 15: 1}),
+		} {
+			members[six] = append(members[six], a)
+			prefixes = append(prefixes, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	permits := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Dst: api.SetNet(set), Protocol: api.UDP, DstPort: api.Port(53)}, {}}, nil)
+	txn := r.NewTxn(true)
+	txn.UpdateSet(set, prefixes, nil)
+	renderPod(txn, "pod", podAddress, nothing(), permits)
+	if err := txn.Commit(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	return members
+}
+
+// costOf measures one renderer.
+func costOf(b *testing.B, v measured, addresses int, report func(kind string, value float64)) {
+	b.Helper()
+	before := v.memory()
+	members := peersOf(b, v, addresses)
+	fresh := 0
+	found := map[string][]float64{"memory-MB": {float64(v.memory()-before) / 1e6}}
+	for _, six := range []bool{false, true} {
+		v.floods(b, udp(members[six], costKnown, 0), 1, 0)
+	}
+	for b.Loop() {
+		for six, family := range map[bool]string{false: "ip4", true: "ip6"} {
+			v.Do("clear runtime")
+			v.floods(b, udp(members[six], costKnown, 0), costRounds, 0)
+			found["established-"+family] = append(found["established-"+family], v.clocks(b, costKnown*costRounds/2)[0])
+			fresh++
+			v.Do("clear runtime")
+			v.floods(b, udp(members[six], costNew, fresh*costNew), 1, 0)
+			found["new-"+family] = append(found["new-"+family], v.clocks(b, costNew/2)[0])
+		}
+		found["us/event"] = append(found["us/event"], eventOf(b, v))
+	}
+	for kind, list := range found {
+		report(kind, slices.Min(list))
+	}
+}
+
+// eventOf returns how long a commit takes that adds an address, or removes it, in µs.
+func eventOf(b *testing.B, r renderer.Renderer) float64 {
+	b.Helper()
+	other := []netip.Prefix{netip.MustParsePrefix("10.99.1.1/32")}
+	var took []time.Duration
+	for i := range 20 {
+		txn := r.NewTxn(false)
+		if i%2 == 0 {
+			txn.UpdateSet(api.NewSetID("peers"), other, nil)
+		} else {
+			txn.UpdateSet(api.NewSetID("peers"), nil, other)
+		}
+		began := time.Now()
+		if err := txn.Commit(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	return float64(took[len(took)/2].Nanoseconds()) / 1e3
+}
+
+// udp returns a packet of each of count flows of the pod to addresses, far from each other in turn.
+// Flows with another first number are others.
+func udp(to []netip.Addr, count, first int) (frames [][]byte) {
+	const stride = 7919
+	for i := range count {
+		n := first + i
+		dst := to[i*stride%len(to)]
+		f := api.Flow{Src: podAddress[dst.Is6()], Dst: dst, Protocol: api.UDP, SrcPort: uint16(1024 + n/len(to)%60_000), DstPort: 53}
+		if len(to) < count { // else flows differ by their addresses
+			f.SrcPort = uint16(1024 + n%60_000)
+		}
+		frames = append(frames, vpptest.First(f, 1).Frame())
+	}
+	return frames
+}
+
+// floods sends frames so many times, divided among workers; 0: by the main thread.
+func (v *onVPP) floods(b *testing.B, frames [][]byte, rounds, workers int) {
+	b.Helper()
+	node := "ip4-input"
+	if frames[0][0]>>4 == 6 {
+		node = "ip6-input"
+	}
+	parts := make([][][]byte, max(workers, 1))
+	for i, f := range frames {
+		parts[i%len(parts)] = append(parts[i%len(parts)], f)
+	}
+	for i, part := range parts {
+		file := filepath.Join(b.TempDir(), fmt.Sprint("flows", i, ".pcap"))
+		if err := os.WriteFile(file, vpptest.Capture(part), 0o600); err != nil {
+			b.Fatal(err)
+		}
+		worker := ""
+		if workers > 0 {
+			worker = "worker " + strconv.Itoa(i)
+		}
+		v.Do("packet-generator new { name cost%d limit %d pcap %s interface %s node %s %s }", i, rounds*len(part), file, v.Links[podTag].Name, node, worker)
+	}
+	v.Do("packet-generator enable-stream")
+	vpptest.Eventually(b, "the packets to be sent", func() bool { return v.Generated() == rounds*len(frames) })
+	for i := range parts {
+		v.Do("packet-generator delete cost%d", i)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	interfaces "go.fd.io/govpp/binapi/interface"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/vswitch"
@@ -55,9 +57,15 @@ var (
 
 func newPluginLab(t *testing.T) *pluginLab {
 	t.Helper()
+	return newPluginLabWith(t, "")
+}
+
+// newPluginLabWith is newPluginLab with settings of the plugin.
+func newPluginLabWith(t *testing.T, settings string, plugins ...string) *pluginLab {
+	t.Helper()
 	name, config := vpptest.Plugin(t)
 	memory := filepath.Join(t.TempDir(), "memory")
-	v := vpptest.LaunchWith(t, config+"sluice { directory "+memory+" }\n", name, "ping_plugin.so")
+	v := vpptest.LaunchWith(t, config+"sluice { directory "+memory+" "+settings+" }\n", append(plugins, name, "ping_plugin.so")...)
 	l := &pluginLab{TB: t, Network: vpptest.NewNetwork(v)}
 	l.options = plugin.Options{Socket: v.Socket(), Memory: plugin.MemoryOptions{Directory: memory, Lines: 1 << 18, Slots: 1 << 12, Flows: 1 << 12}}
 	l.plug()
@@ -167,6 +175,47 @@ func TestVPPPluginBlocksPodsUntilTheyAreBound(t *testing.T) {
 	}
 }
 
+// TestVPPPluginBlocksInterfaceThatIsTaggedWhileItIsUp: an interface is a pod's from the moment when
+// it has the tag, and a binding holds for one tag, by API and by command line.
+func TestVPPPluginBlocksInterfaceThatIsTaggedWhileItIsUp(t *testing.T) {
+	byAPI := func(l *pluginLab, link vpptest.Link, tag string) {
+		ctx, cancel := vpptest.Bounded(l.TB)
+		defer cancel()
+		m := &interfaces.SwInterfaceTagAddDel{IsAdd: tag != "", SwIfIndex: link.Index, Tag: tag}
+		if _, err := interfaces.NewServiceClient(l.Conn).SwInterfaceTagAddDel(ctx, m); err != nil {
+			l.Fatal(err)
+		}
+	}
+	byCLI := func(l *pluginLab, link vpptest.Link, tag string) {
+		if tag == "" {
+			l.Do("clear interface tag %s", link.Name)
+			return
+		}
+		l.Do("set interface tag %s %s", link.Name, tag)
+	}
+	for name, retag := range map[string]func(l *pluginLab, link vpptest.Link, tag string){"API": byAPI, "CLI": byCLI} {
+		t.Run(name, func(t *testing.T) {
+			l := newPluginLab(t)
+			l.start()
+			l.commit(labRules{})
+			l.want(true, "at first", 80)
+			link, tag := l.Links[vpp.PodTag(receiver.String())], vpp.PodTag(receiver.String())
+			retag(l, link, tag)
+			l.want(true, "with the same tag", 80)
+			retag(l, link, vpp.PodTag("lab/other"))
+			l.want(false, "with the tag of another pod", 80)
+			retag(l, link, "")
+			l.want(false, "without a tag", 80)
+			retag(l, link, acl.ReleasedTag)
+			l.want(true, "released", 80)
+			retag(l, link, vpp.PodTag("lab/other"))
+			l.want(false, "tagged while it is up", 80)
+			retag(l, link, tag)
+			l.want(false, "with its tag, not bound", 80)
+		})
+	}
+}
+
 // TestVPPPluginEnforcesAfterRestartOfVPP checks that a VPP that starts with the memory of the last
 // agent lets no packet of a pod pass before the pod is bound.
 func TestVPPPluginEnforcesAfterRestartOfVPP(t *testing.T) {
@@ -254,6 +303,76 @@ func TestVPPPluginJudgesWhatPodsSendToMany(t *testing.T) {
 		l.mark++
 		if got := l.Inject([]vpptest.Packet{{Packet: vswitch.FlowPacket(f), Mark: l.mark}}).Denied; got != 1 {
 			t.Errorf("to %s: %d packets are denied, want 1", dst, got)
+		}
+	}
+}
+
+// TestVPPPluginKnowsOwnNodeByOrigin: a rule for the own node permits what VPP makes itself, and
+// what comes from the node, but nothing that comes from other nodes with an address of the node.
+func TestVPPPluginKnowsOwnNodeByOrigin(t *testing.T) {
+	l := newPluginLabWith(t, "node-by-origin")
+	l.start()
+	host := []netip.Addr{netip.MustParseAddr("198.51.100.8"), netip.MustParseAddr("2001:db8::8")}
+	l.Add("host")
+	var node []netip.Prefix
+	for i, a := range host {
+		l.Route(a, "host")
+		node = append(node, netip.PrefixFrom(a, a.BitLen()), netip.PrefixFrom(stranger[i], a.BitLen()))
+	}
+	node = append(node, netip.MustParsePrefix(vpptest.Gateway4+"/32"))
+	txn := l.r.NewTxn(true)
+	txn.UpdateSet(api.NodeSet, node, nil)
+	rules := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.SetNet(api.NodeSet)}, {}}, nil)
+	txn.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Egress: rules})
+	if err := txn.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for from, want := range map[*[]netip.Addr]bool{&host: true, &stranger: false} {
+		for family := range 2 {
+			f := api.Flow{Src: (*from)[family], Dst: addressesOf[receiver][family], Protocol: api.TCP, SrcPort: 30000, DstPort: 80}
+			if got := l.passes(vswitch.FlowPacket(f)); got != want {
+				t.Errorf("%s passes: %t, want %t", f, got, want)
+			}
+		}
+	}
+	ping := func() (denied bool) {
+		l.CLI("clear errors")
+		out := l.CLI("ping %s source loop0 repeat 1 interval 0.1", addressesOf[receiver][0])
+		if !strings.Contains(out, "1 sent") {
+			t.Errorf("VPP sends %q", out)
+		}
+		return strings.Contains(l.CLI("show errors"), "policy")
+	}
+	if ping() {
+		t.Error("what VPP sends is denied")
+	}
+	l.commit(labRules{in: nobody})
+	if !ping() {
+		t.Error("what VPP sends is not judged")
+	}
+}
+
+// TestVPPPluginMeetsServicesOfCNAT: CNAT by routes translates behind what a pod sends, and before
+// what the pod behind the service receives.
+func TestVPPPluginMeetsServicesOfCNAT(t *testing.T) {
+	l := newPluginLabWith(t, "", "cnat_plugin.so")
+	l.Do("cnat translation add proto TCP vip %s 80 to ->%s 8080", toFriend, addressesOf[receiver][0])
+	l.start()
+	pod := []api.ContivRule{{Action: api.Permit, Protocol: api.TCP, DstPort: api.Port(8080)}}
+	service := []api.ContivRule{{Action: api.Permit, Dst: api.AddrNet(toFriend), Protocol: api.TCP, DstPort: api.Port(80)}}
+	for name, c := range map[string]struct {
+		labRules
+		permitted bool
+	}{
+		"egress names the pod":              {labRules{out: pod}, false},
+		"egress names the service":          {labRules{out: service}, true},
+		"ingress names the port of the pod": {labRules{in: pod}, true},
+		"ingress names that of the service": {labRules{in: web}, false},
+	} {
+		l.commit(c.labRules)
+		f := api.Flow{Src: addressesOf[sender][0], Dst: toFriend, Protocol: api.TCP, SrcPort: uint16(30000 + l.mark), DstPort: 80}
+		if got := l.passes(vswitch.FlowPacket(f)); got != c.permitted {
+			t.Errorf("%s: a packet to the service passes: %t, want %t", name, got, c.permitted)
 		}
 	}
 }

@@ -18,23 +18,20 @@ import (
 	"github.com/sluice-net/sluice/endpoints/gate"
 	"github.com/sluice-net/sluice/endpoints/keeper"
 	"github.com/sluice-net/sluice/endpoints/nodeaddr"
-	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/agent/metrics"
-	"github.com/sluice-net/sluice/internal/agent/verdicts"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/xdp"
-	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
 // Kernel is the backend in the kernel of the node: its renderer, and the keeper of interfaces.
 type Kernel struct {
 	node.Kernel
+	packetEvents
 	*keeper.Keeper // knows the owners of interfaces; made by Open, like the following fields
 
-	config    config.Config
 	log       *slog.Logger
 	kernel    *xdp.Kernel
 	gate      *gate.Gate
@@ -43,7 +40,7 @@ type Kernel struct {
 }
 
 func newKernel(d Deps) (node.Backend, error) {
-	return &Kernel{config: d.Config, log: d.Log, waited: metrics.Blocked()}, nil
+	return &Kernel{packetEvents: packetEvents{config: d.Config}, log: d.Log, waited: metrics.Blocked()}, nil
 }
 
 // Open implements node.Backend.
@@ -64,7 +61,9 @@ func (k *Kernel) Open(h node.Host) error {
 		Interfaces: k.Interfaces, Enforced: k.Enforced, Release: k.Release,
 		PolicyMemory: uint64(k.config.Kernel.PolicyMemory) << 20, Turn: 20 * time.Millisecond,
 	}
-	return k.Kernel.Open(h)
+	err = k.Kernel.Open(h)
+	k.classifier, k.explained = k.kernel, k.XDP
+	return err
 }
 
 // open loads the programs.
@@ -160,32 +159,4 @@ func (k *Kernel) Problems() (out []api.Problem) {
 // Collectors returns the metrics of the dataplane.
 func (k *Kernel) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{metrics.Drops(k.kernel.Drops), metrics.PolicyMemory(k.XDP.State), k.waited}
-}
-
-// Report implements verdicts.Source.
-func (k *Kernel) Report(w verdicts.Wanted) error {
-	if w == verdicts.Nothing {
-		return k.kernel.SetEventFilter(xdp.EventFilter{})
-	}
-	return k.kernel.SetEventFilter(xdp.EventFilter{PerSecond: k.config.Kernel.Events, OneIn: k.config.Kernel.Sample, Permitted: w == verdicts.All})
-}
-
-// Mute reports whether settings have the kernel report nothing.
-func (k *Kernel) Mute() bool { return k.config.Kernel.Events == 0 }
-
-// Events implements verdicts.Source.
-func (k *Kernel) Events(ctx context.Context, f func(verdicts.Event)) error {
-	return k.kernel.Events(ctx, func(e xdp.Event) {
-		out := verdicts.Event{
-			Time: e.Time, Interface: e.Interface, Direction: api.Ingress, Action: api.Permit, Reason: string(e.Reason), Flow: e.Flow, Bytes: e.Bytes, Missed: e.Missed,
-		}
-		if e.Direction == compile.FromPod {
-			out.Direction = api.Egress
-		}
-		if e.Reason != "" {
-			out.Action = api.Deny
-		}
-		out.Pod, out.Decision = k.XDP.Explained(e)
-		f(out)
-	})
 }

@@ -9,12 +9,17 @@ import (
 	"github.com/sluice-net/sluice/internal/agent/metrics"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/preflight"
+	"github.com/sluice-net/sluice/plugins/bindings"
 	"github.com/sluice-net/sluice/renderer/plugin"
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
 // VPPPlugin is a VPP with Sluice's plugin, behind a socket.
-type VPPPlugin struct{ node.VPPPlugin }
+type VPPPlugin struct {
+	node.VPPPlugin
+	vppPods
+	packetEvents
+}
 
 func newVPPPlugin(d Deps) (node.Backend, error) {
 	c := d.Config
@@ -25,14 +30,25 @@ func newVPPPlugin(d Deps) (node.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &VPPPlugin{node.VPPPlugin{Options: plugin.Options{
+	v := &VPPPlugin{packetEvents: packetEvents{config: c}, VPPPlugin: node.VPPPlugin{Options: plugin.Options{
 		Socket: c.VPP.Socket, Timeout: c.VPP.Timeout,
 		Memory: plugin.MemoryOptions{Directory: c.VPP.PluginMemory, AnySource: c.Kernel.AnySource, PodTunnels: c.Link.AllowsTunnels(), TunnelPorts: c.Link.Ports()},
 		XDP: xdp.Options{
 			Log: d.Log.With("plugin", "vpp-plugin"), Keep: c.Enforce.Keeps(), Learn: c.Kernel.Learn, Infra: infra,
 			PolicyMemory: uint64(c.Kernel.PolicyMemory) << 20, Turn: 20 * time.Millisecond,
 		},
-	}}}, nil
+	}}}
+	v.Watcher = watcher(d, bindings.Config{OnChange: v.interfacesChanged}, ".interfaces")
+	v.Options.Pods = plugin.Pods{Bindings: v.Watcher, Refuses: v.identities.Refuses}
+	return v, nil
+}
+
+// Open implements node.Backend.
+func (v *VPPPlugin) Open(h node.Host) error {
+	v.prompt = h.OnChange
+	err := v.VPPPlugin.Open(h)
+	v.renderer, v.classifier, v.explained = v.Plugin, v.Plugin, v.Plugin
+	return err
 }
 
 // Collectors returns the metrics of the dataplane.

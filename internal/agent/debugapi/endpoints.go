@@ -38,7 +38,7 @@ type Endpoints struct {
 // The answers of agents that do not handle such interfaces.
 const (
 	noEndpoints = "interfaces are registered with agents that enforce in the kernel (--renderers xdp); this one does not"
-	noVPP       = "this agent does not enforce in VPP (--renderers acl)"
+	noVPP       = "this agent does not enforce in VPP (--renderers acl or vpp-plugin)"
 )
 
 // routes returns the routes for CNI plugins, as package wire specifies.

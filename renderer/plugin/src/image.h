@@ -16,7 +16,7 @@
 #include "classifier.h"
 
 #define IMAGE_MAGIC 0x31656369756c73ULL
-#define IMAGE_VERSION 1
+#define IMAGE_VERSION 2
 #define MOST_THREADS 63
 
 /* The first page of the policy file. Numbers of the form at_ are offsets in a file. The agent writes
@@ -25,7 +25,8 @@ struct policy_header {
 	__u64 magic;
 	__u32 version, header_size;
 	__u64 at_lines[2], at_endpoints[2]; /* of both policy maps */
-	__u64 at_flows, at_recent, at_activity, at_shares, at_drops, at_counters[2]; /* in the state file */
+	__u64 at_flows, at_recent, at_activity, at_shares, at_drops, at_counters[2], at_events; /* in the state file */
+	__u64 at_names[2]; /* of rules, by counter, in the policy file */
 	__u64 policy_size, state_size;
 	__u32 lines, slots, buckets, zero;
 
@@ -33,7 +34,7 @@ struct policy_header {
 	__u32 in_force; /* which policy map */
 	__u32 conf, recent_threshold;
 	__u32 tunnel_ports[TUNNEL_PORTS];
-	__u64 unused;
+	__u64 unused[6];
 
 	struct history changes; /* in a cache line that begins here */
 	struct quota limits;
@@ -61,16 +62,25 @@ HAS_OFFSET(policy_header, at_lines, 16);
 HAS_OFFSET(policy_header, at_endpoints, 32);
 HAS_OFFSET(policy_header, at_flows, 48);
 HAS_OFFSET(policy_header, at_counters, 88);
-HAS_OFFSET(policy_header, policy_size, 104);
-HAS_OFFSET(policy_header, buckets, 128);
-HAS_OFFSET(policy_header, settings, 136);
-HAS_OFFSET(policy_header, tunnel_ports, 152);
-HAS_OFFSET(policy_header, changes, 192);
-HAS_OFFSET(policy_header, limits, 208);
-HAS_OFFSET(policy_header, evfilter, 216);
+HAS_OFFSET(policy_header, at_events, 104);
+HAS_OFFSET(policy_header, at_names, 112);
+HAS_OFFSET(policy_header, policy_size, 128);
+HAS_OFFSET(policy_header, buckets, 152);
+HAS_OFFSET(policy_header, settings, 160);
+HAS_OFFSET(policy_header, tunnel_ports, 176);
+HAS_OFFSET(policy_header, changes, 256);
+HAS_OFFSET(policy_header, limits, 272);
+HAS_OFFSET(policy_header, evfilter, 280);
 HAS_OFFSET(state_header, threads, 12);
 HAS_OFFSET(state_header, epochs, 64);
-_Static_assert(sizeof(struct policy_header) == 232 && sizeof(struct state_header) == 4096, "size of a header");
+_Static_assert(sizeof(struct policy_header) == 296 && sizeof(struct state_header) == 4096, "size of a header");
+
+/* What a rule is called: the first bytes, which end with 0. */
+#define NAME_BYTES 128
+
+/* The ring of events of a thread. */
+#define RING_BYTES (sizeof(struct ring) + RING_RECORDS * sizeof(struct event))
+_Static_assert(sizeof(struct ring) == 128 && sizeof(struct event) == 72 && RING_RECORDS == 2048, "size of a ring");
 
 struct image {
 	volatile struct policy_header *policy;
@@ -126,7 +136,7 @@ static const char *open_image(struct image *m, const char *directory, __u32 thre
 		usleep(1000);
 	}
 	__u64 counters = (__u64)threads * h.slots * sizeof(__u64);
-	if (posix_fallocate(m->state_file, 0, h.at_counters[0]) || posix_fallocate(m->state_file, h.at_counters[0], counters) || posix_fallocate(m->state_file, h.at_counters[1], counters))
+	if (posix_fallocate(m->state_file, 0, h.at_counters[0]) || posix_fallocate(m->state_file, h.at_counters[0], counters) || posix_fallocate(m->state_file, h.at_counters[1], counters) || posix_fallocate(m->state_file, h.at_events, threads * RING_BYTES))
 		return "there is no memory for the state file";
 	void *mapped = mmap(0, h.policy_size, PROT_READ, MAP_SHARED, m->policy_file, 0);
 	if (mapped == MAP_FAILED)
@@ -184,6 +194,7 @@ static void see_image(struct image *m, __u32 settings)
 	counters = (__u64 *)(s + h->at_counters[map]);
 	counter_slots = h->slots;
 	counter_places = counter_slots * (MOST_THREADS);
+	events = (struct ring *)(s + h->at_events + thread_index * RING_BYTES);
 	gateways = links;
 	seen_serial = m->serial;
 	seen_settings = settings;

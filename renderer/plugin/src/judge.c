@@ -38,11 +38,17 @@ int judge_begin(unsigned thread)
 
 void judge_end(unsigned thread) { end_frame(&current, thread); }
 
-inline_always int judge_to(const struct judged *j, const int to_pod)
+inline_always struct bytes bytes_of(const struct judged *j, const int v6)
 {
-	struct bytes b = {.data = j->data, .length = j->length, .whole = j->whole, .network = j->v6 ? ETH_IP6 : ETH_IP4};
-	struct packet p = {.hairpin = j->hairpin};
-	if (!to_pod && j->v6 && likely(j->length >= sizeof(struct ip6))) {
+	return (struct bytes){.data = j->data, .length = j->length, .whole = j->whole, .network = v6 ? ETH_IP6 : ETH_IP4};
+}
+
+inline_always void judge_one(struct judged *j, const int v6, const int to_pod)
+{
+	struct bytes b = bytes_of(j, v6);
+	struct packet p = {.hairpin = j->hairpin, .received = j->received};
+	decided_by = 0;
+	if (!to_pod && v6 && likely(j->length >= sizeof(struct ip6))) {
 		/* VPP routes no link-local address, so such a source is that of a pod about its link. The
 		 * agent does not know these addresses. */
 		const struct ip6 *ip = j->data;
@@ -51,10 +57,64 @@ inline_always int judge_to(const struct judged *j, const int to_pod)
 			*AT(gateways, j->endpoint & (PLACES - 1)) = (struct reach){
 				.gateway = (__u64)(j->endpoint / PLACES) << 48, .link_local = (__u64)from.w[2] << 32 | from.w[3]};
 	}
-	return classify(&b, &p, j->endpoint, to_pod, ENFORCE);
+	j->reason = classify(&b, &p, j->endpoint, to_pod, ENFORCE);
+	j->rule = decided_by;
 }
 
-int judge_packet(const struct judged *j) { return j->to_pod ? judge_to(j, 1) : judge_to(j, 0); }
+/* How many packets ahead the steps of ahead are. */
+#define AHEAD_FIRST 4
+#define AHEAD_SECOND 2
+
+inline_always void look_ahead(struct judged *all, unsigned count, unsigned i, const int v6, const int to_pod, const int step)
+{
+	if (likely(i < count)) {
+		struct bytes b = bytes_of(&all[i], v6);
+		ahead(&b, all[i].endpoint, to_pod, step);
+	}
+}
+
+inline_always void judge_each(struct judged *all, unsigned count, const int v6, const int to_pod)
+{
+	for (unsigned i = 0; i < AHEAD_FIRST; i++)
+		look_ahead(all, count, i, v6, to_pod, 0);
+	for (unsigned i = 0; i < AHEAD_SECOND; i++)
+		look_ahead(all, count, i, v6, to_pod, 1);
+	for (unsigned i = 0; i < count; i++) {
+		look_ahead(all, count, i + AHEAD_FIRST, v6, to_pod, 0);
+		look_ahead(all, count, i + AHEAD_SECOND, v6, to_pod, 1);
+		judge_one(&all[i], v6, to_pod);
+	}
+}
+
+void judge_packets(struct judged *all, unsigned count, int v6, int to_pod)
+{
+	if (to_pod)
+		v6 ? judge_each(all, count, 1, 1) : judge_each(all, count, 0, 1);
+	else
+		v6 ? judge_each(all, count, 1, 0) : judge_each(all, count, 0, 0);
+}
+
+unsigned judge_rules(void) { return current.policy ? current.policy->slots : 0; }
+
+/* in_force returns one of two offsets: that of the policy map in force. */
+static __u64 in_force(volatile __u64 *at) { return at[current.policy->in_force & 1]; }
+
+_Static_assert(RULE_NAME == NAME_BYTES, "length of names");
+void judge_rule_name(unsigned rule, char to[RULE_NAME])
+{
+	to[0] = 0;
+	if (rule < judge_rules())
+		memcpy(to, (char *)current.policy + in_force(current.policy->at_names) + (__u64)rule * NAME_BYTES, NAME_BYTES);
+	to[NAME_BYTES - 1] = 0;
+}
+
+unsigned long long judge_decided(unsigned rule, unsigned thread)
+{
+	if (rule >= judge_rules() || thread >= MOST_THREADS)
+		return 0;
+	__u64 *all = (__u64 *)((__u8 *)current.state + in_force(current.policy->at_counters));
+	return *(volatile __u64 *)&all[(__u64)thread * judge_rules() + rule];
+}
 
 unsigned long long judge_inode(void) { return current.policy ? current.inode : 0; }
 

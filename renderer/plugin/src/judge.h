@@ -25,8 +25,12 @@ struct judged {
 	const void *data;
 	unsigned length, whole; /* bytes at data, and of the whole packet */
 	unsigned endpoint;
-	int v6, to_pod;
-	int hairpin; /* it goes to the pod, and came from the same interface */
+	unsigned char hairpin;  /* it goes to the pod, and came from the same interface */
+	unsigned char received; /* it goes to the pod, and came from another node */
+	/* The outcome: why it is dropped, 0 if it passes, and the counter of the rule that decided, 0 if
+	 * none did. */
+	unsigned char reason;
+	unsigned rule;
 };
 
 /* judge_open maps the memory of an agent for a number of threads, in place of what was mapped
@@ -39,8 +43,15 @@ const char *judge_open(const char *directory, unsigned threads);
 int judge_begin(unsigned thread);
 void judge_end(unsigned thread);
 
-/* judge_packet returns the reason why a packet is dropped, 0 if it passes. */
-int judge_packet(const struct judged *j);
+/* judge_packets judges packets of one family in one direction. */
+void judge_packets(struct judged *all, unsigned count, int v6, int to_pod);
+
+/* judge_rules returns how many rules have counters. judge_rule_name sets to to the name of a rule,
+ * which is empty if it has none. judge_decided returns how many packets of a thread it decided. */
+unsigned judge_rules(void);
+#define RULE_NAME 128
+void judge_rule_name(unsigned rule, char to[RULE_NAME]);
+unsigned long long judge_decided(unsigned rule, unsigned thread);
 
 /* judge_inode identifies the policy file that is mapped, 0 for none. */
 unsigned long long judge_inode(void);

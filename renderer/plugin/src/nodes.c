@@ -18,7 +18,9 @@ enum { NEXT_DROP, NEXTS };
 /* trace is what a node adds to the trace of a packet. */
 struct trace {
   u32 sw_if_index;
+  u32 rule; /* that decided; 0: none */
   u8 reason, to_pod;
+  char name[RULE_NAME]; /* of the rule, as it was called then */
 };
 
 static u8 *
@@ -27,62 +29,74 @@ format_trace (u8 *s, va_list *args)
   CLIB_UNUSED (vlib_main_t * vm) = va_arg (*args, vlib_main_t *);
   CLIB_UNUSED (vlib_node_t * node) = va_arg (*args, vlib_node_t *);
   struct trace *t = va_arg (*args, struct trace *);
-  return format (s, "%s pod at %U: %s", t->to_pod ? "to" : "from", format_vnet_sw_if_index_name, vnet_get_main (), t->sw_if_index,
-		 t->reason < REASONS ? reasons[t->reason] : "");
+  s = format (s, "%s pod at %U: %s", t->to_pod ? "to" : "from", format_vnet_sw_if_index_name, vnet_get_main (), t->sw_if_index,
+	      t->reason < REASONS ? reasons[t->reason] : "");
+  return t->rule ? format (s, ", by rule %u: %s", t->rule, t->name) : s;
 }
 
-/* judge_buffer judges one packet. */
-static_always_inline int
-judge_buffer (vlib_main_t *vm, vlib_buffer_t *b, u32 sw_if_index, const int v6, const int to_pod)
+/* describe describes a packet for the classifier. */
+static_always_inline void
+describe (vlib_main_t *vm, struct judged *j, vlib_buffer_t *b, const int to_pod)
 {
   sluice_main_t *sm = &sluice_main;
-  struct judged j = { .v6 = v6, .to_pod = to_pod, .endpoint = ~0 };
+  u32 rx = vnet_buffer (b)->sw_if_index[VLIB_RX];
+  u32 sw_if_index = to_pod ? vnet_buffer (b)->sw_if_index[VLIB_TX] : rx;
   u32 rewritten = to_pod ? vnet_buffer (b)->ip.save_rewrite_length : 0;
   if (PREDICT_FALSE (rewritten > b->current_length))
-    return IS_MALFORMED;
-  j.data = vlib_buffer_get_current (b) + rewritten;
-  j.length = b->current_length - rewritten;
-  j.whole = vlib_buffer_length_in_chain (vm, b) - rewritten;
-  if (PREDICT_TRUE (clib_bitmap_get (sm->bound, sw_if_index)))
-    j.endpoint = sw_if_index; /* no endpoint has another number */
-  if (to_pod)
-    j.hairpin = vnet_buffer (b)->sw_if_index[VLIB_RX] == sw_if_index;
-  return judge_packet (&j);
+    rewritten = b->current_length; /* nothing is left, which is malformed */
+  j->data = vlib_buffer_get_current (b) + rewritten;
+  j->length = b->current_length - rewritten;
+  j->whole = vlib_buffer_length_in_chain (vm, b) - rewritten;
+  j->endpoint = PREDICT_TRUE (clib_bitmap_get (sm->bound, sw_if_index)) ? sw_if_index : ~0; /* of no endpoint */
+  j->hairpin = to_pod && rx == sw_if_index;
+  j->received = to_pod && clib_bitmap_get (sm->uplinks, rx);
 }
 
 static_always_inline uword
 judge_frame (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame, const int v6, const int to_pod)
 {
   vlib_buffer_t *buffers[VLIB_FRAME_SIZE], **b = buffers;
+  struct judged all[VLIB_FRAME_SIZE], *j = all;
   u16 nexts[VLIB_FRAME_SIZE], *next = nexts;
   u32 *from = vlib_frame_vector_args (frame), n = frame->n_vectors;
-  int open = judge_begin (vm->thread_index);
 
   vlib_get_buffers (vm, from, buffers, n);
-  for (u32 left = n; left; left--, b++, next++)
+  for (u32 left = n; left; left--, b++, j++)
     {
-      u32 sw_if_index = vnet_buffer (b[0])->sw_if_index[to_pod ? VLIB_TX : VLIB_RX];
-      int reason;
-      if (left > 4)
-	{
-	  vlib_prefetch_buffer_header (b[4], LOAD);
-	  CLIB_PREFETCH (b[2]->data + b[2]->current_data, CLIB_CACHE_LINE_BYTES, LOAD);
-	}
+      if (left > 8)
+	vlib_prefetch_buffer_header (b[8], LOAD);
+      describe (vm, j, b[0], to_pod);
+      clib_prefetch_load ((void *) j->data);
+    }
+  if (judge_begin (vm->thread_index))
+    {
+      judge_packets (all, n, v6, to_pod);
+      judge_end (vm->thread_index);
+    }
+  else
+    for (j = all; j < all + n; j++)
+      {
+	j->reason = NO_POLICY;
+	j->rule = 0;
+      }
+  for (b = buffers, j = all; j < all + n; b++, j++, next++)
+    {
       vnet_feature_next_u16 (next, b[0]);
-      reason = open ? judge_buffer (vm, b[0], sw_if_index, v6, to_pod) : NO_POLICY;
-      if (PREDICT_FALSE (reason))
+      if (PREDICT_FALSE (j->reason))
 	{
 	  next[0] = NEXT_DROP;
-	  b[0]->error = node->errors[reason];
+	  b[0]->error = node->errors[j->reason];
 	}
       if (PREDICT_FALSE (b[0]->flags & VLIB_BUFFER_IS_TRACED))
 	{
 	  struct trace *t = vlib_add_trace (vm, node, b[0], sizeof (*t));
-	  *t = (struct trace){ .sw_if_index = sw_if_index, .reason = reason, .to_pod = to_pod };
+	  t->sw_if_index = vnet_buffer (b[0])->sw_if_index[to_pod ? VLIB_TX : VLIB_RX];
+	  t->reason = j->reason;
+	  t->to_pod = to_pod;
+	  t->rule = j->reason == PERMITTED || j->reason == BY_POLICY ? j->rule : 0;
+	  judge_rule_name (t->rule, t->name);
 	}
     }
-  if (open)
-    judge_end (vm->thread_index);
   vlib_buffer_enqueue_to_next (vm, node, from, nexts, n);
   return n;
 }

@@ -7,8 +7,16 @@
 typedef struct
 {
   u16 msg_id_base;
+  u32 connections; /* the gauge in the statistics segment */
   uword *bound;   /* the interfaces that are bound to their endpoints */
   uword *enabled; /* the interfaces whose packets are judged */
+  uword *uplinks; /* with by_origin, the interfaces that lead to other nodes */
+  struct
+  {
+    char text[64];
+  } *tags; /* by which interfaces were bound */
+  int by_origin;  /* nothing that comes by an uplink is the node's */
+  int released;   /* interfaces are judged only from when an agent binds them */
   char directory[256];
   const char *problem; /* with the directory; 0: it is mapped */
 } sluice_main_t;

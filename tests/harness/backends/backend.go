@@ -21,6 +21,8 @@ var All = []Kind{
 	{Name: "xdp-kernel", New: newXDPKernel, Missing: xdptest.Missing, Slow: true},
 	{Name: "session", New: newSession},
 	{Name: "secgroup", New: newSecgroup, Alone: true},
+	{Name: "vpp", On: onVPPs, Slow: true, Alone: true},
+	{Name: "vpp-plugin", On: onPluginVPPs, Slow: true, Alone: true},
 }
 
 // Kind is how to make a backend of one kind.
@@ -29,6 +31,9 @@ type Kind struct {
 	// New returns an empty backend with its renderer. Whenever something in the backend
 	// changes that the renderer must look at, prompt is called.
 	New func(prompt func()) (Backend, error)
+	// On returns the kind for one test, with which the processes end that New needs, or skips the
+	// test. With nil, New needs none.
+	On func(t *testing.T) Kind
 	// Missing returns the reason why this machine cannot run the kind; nil: every machine can.
 	Missing func() error
 	// Slow backends need much more time for a verdict than others. They are asked about fewer
@@ -101,8 +106,8 @@ type (
 const only = "SLUICE_STACK"
 
 // Chosen lists what is to be tested: every renderer, or the kind alone that SLUICE_STACK names,
-// which is then asked as much as any. A name that no kind has ends the test, which would be about
-// others.
+// which is then asked as much as any, unless it needs processes. A name that no kind has ends the
+// test, which would be about others.
 func Chosen(t testing.TB) []Kind {
 	t.Helper()
 	kinds, err := chosen(os.Getenv(only))
@@ -125,7 +130,7 @@ func chosen(name string) ([]Kind, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", only, err)
 	}
-	kind.Slow = false
+	kind.Slow = kind.On != nil
 	return []Kind{kind}, nil
 }
 
@@ -147,6 +152,9 @@ func Each(t *testing.T, test func(t *testing.T, kind Kind)) {
 	for _, kind := range Chosen(t) {
 		t.Run(kind.Name, func(t *testing.T) {
 			kind.Need(t)
+			if kind.On != nil {
+				kind = kind.On(t)
+			}
 			test(t, kind)
 		})
 	}

@@ -12,8 +12,8 @@ func TestBackendIsChosenByName(t *testing.T) {
 	}
 	for _, k := range All {
 		kinds, err := chosen(k.Name)
-		if err != nil || len(kinds) != 1 || kinds[0].Name != k.Name || kinds[0].Slow {
-			t.Errorf("%s: tested is %+v (%v), want it alone and as much as any", k.Name, kinds, err)
+		if err != nil || len(kinds) != 1 || kinds[0].Name != k.Name || kinds[0].Slow != (k.On != nil) {
+			t.Errorf("%s: tested is %+v (%v), want it alone and as much as any, without processes", k.Name, kinds, err)
 		}
 	}
 }

@@ -9,7 +9,8 @@
 //     declares, and use type assertions for more.
 //   - Where a machine cannot run a kind, its tests skip and say why. SLUICE_STACK names the only
 //     kind that is tested; with a name that no kind has, tests fail.
-//   - All does not include a real VPP, since not every machine has one: NewVPPs makes its kind.
+//   - Kinds with a real VPP are tested only where SLUICE_STACK names them and the environment has a
+//     VPP. Its processes end with a test (Kind.On).
 //   - A verdict is that of the dataplane, by its own matching rules; no verdict is derived from the
 //     state that the renderer received.
 package backends

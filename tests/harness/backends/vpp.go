@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
+	"sync"
+	"testing"
 
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/renderer"
@@ -14,22 +15,32 @@ import (
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
-// VPPs makes backends of real VPPs. A process that a backend has done with is emptied and
-// used again.
+// VPPs makes backends of real VPPs, for any goroutine. A process that a backend has done with is
+// emptied and used again.
 type VPPs struct {
 	binary  string
 	dir     string
 	config  string   // further text of start-up files
 	plugins []string // in addition to that of ACLs
-	all     []*vpptest.Process
-	idle    []*vppPorts
+
+	mu   sync.Mutex
+	all  []*vpptest.Process
+	idle []*vppPorts
 }
 
 // NewVPPs takes the path of a vpp binary and a folder for the files of processes.
 func NewVPPs(binary, dir string) *VPPs { return &VPPs{binary: binary, dir: dir} }
 
 // Kind is that of the ACL renderer over a real VPP.
-func (v *VPPs) Kind() Kind { return Kind{Name: "vpp", New: v.newBackend} }
+func (v *VPPs) Kind() Kind { return Kind{Name: "vpp", New: v.newBackend, Slow: true} }
+
+// onVPPs returns the kind with VPPs that end with a test.
+func onVPPs(t *testing.T) Kind {
+	t.Helper()
+	v := NewVPPs(vpptest.Binary(t), t.TempDir())
+	t.Cleanup(v.Close)
+	return v.Kind()
+}
 
 // Close ends all processes.
 func (v *VPPs) Close() {
@@ -76,9 +87,7 @@ const enough = 100_000
 
 // take returns an empty VPP.
 func (v *VPPs) take() (*vppPorts, error) {
-	if n := len(v.idle); n > 0 {
-		p := v.idle[n-1]
-		v.idle = v.idle[:n-1]
+	if p := v.unused(); p != nil {
 		if p.Sent < enough {
 			return p, nil
 		}
@@ -86,13 +95,37 @@ func (v *VPPs) take() (*vppPorts, error) {
 		p.Start()
 		return newVPPPorts(p.Process), nil
 	}
-	dir := filepath.Join(v.dir, fmt.Sprint(len(v.all)))
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	dir, err := os.MkdirTemp(v.dir, "vpp")
+	if err != nil {
 		return nil, err
 	}
 	process := vpptest.New(loud{}, v.binary, dir, v.config, v.plugins...)
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	v.all = append(v.all, process)
 	return newVPPPorts(process), nil
+}
+
+// unused returns a process that no backend has any more; nil: there is none.
+func (v *VPPs) unused() *vppPorts {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n := len(v.idle)
+	if n == 0 {
+		return nil
+	}
+	p := v.idle[n-1]
+	v.idle = v.idle[:n-1]
+	return p
+}
+
+// giveBack empties a process of a backend.
+func (v *VPPs) giveBack(p *vppPorts) error {
+	err := p.empty()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.idle = append(v.idle, p)
+	return err
 }
 
 // loud panics after an error of a VPP: no backend can continue then.
@@ -127,9 +160,7 @@ func (s *vppBackend) Restart() error {
 
 // Close empties the VPP and gives it back.
 func (s *vppBackend) Close() error {
-	err := s.acl.Close()
-	s.from.idle = append(s.from.idle, s.ports)
-	return errors.Join(err, s.ports.empty())
+	return errors.Join(s.acl.Close(), s.from.giveBack(s.ports))
 }
 
 // Installed implements Backend.

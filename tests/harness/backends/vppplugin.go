@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 
 	govpp "go.fd.io/govpp/api"
 	interfaces "go.fd.io/govpp/binapi/interface"
@@ -29,7 +30,18 @@ func NewPluginVPPs(binary, name, config, dir string) *VPPs {
 }
 
 // PluginKind is that of the XDP renderer over VPPs with the plugin.
-func (v *VPPs) PluginKind() Kind { return Kind{Name: "vpp-plugin", New: v.newPluginBackend} }
+func (v *VPPs) PluginKind() Kind {
+	return Kind{Name: "vpp-plugin", New: v.newPluginBackend, Slow: true}
+}
+
+// onPluginVPPs is onVPPs for VPPs with the plugin.
+func onPluginVPPs(t *testing.T) Kind {
+	t.Helper()
+	name, config := vpptest.Plugin(t)
+	v := NewPluginVPPs(vpptest.Binary(t), name, config, t.TempDir())
+	t.Cleanup(v.Close)
+	return v.PluginKind()
+}
 
 // pluginMessages are those of the renderer that writes to the plugin's memory.
 var pluginMessages = messages{
@@ -120,9 +132,7 @@ func (s *pluginBackend) Restart() error {
 
 // Close empties the VPP and gives it back.
 func (s *pluginBackend) Close() error {
-	err := s.plugin.Close()
-	s.from.idle = append(s.from.idle, s.ports)
-	return errors.Join(err, s.ports.empty())
+	return errors.Join(s.plugin.Close(), s.from.giveBack(s.ports))
 }
 
 // Installed implements Backend. It names pods and not their interfaces, whose indexes, and so the
@@ -149,10 +159,18 @@ func (s *pluginBackend) Installed() (string, error) {
 	return strings.Join(lines, ""), nil
 }
 
-// Dangling implements Backend.
+// Dangling implements Backend: interfaces that are bound and are no endpoints.
 func (s *pluginBackend) Dangling() (out []string) {
-	for _, id := range s.plugin.Unruled() {
-		out = append(out, fmt.Sprintf("interface %d is bound and has no record", id))
+	ctx, cancel := vpptest.Bounded(s.ports.TB)
+	defer cancel()
+	got, err := sluice.NewServiceClient(s.ports.Conn).SluiceGet(ctx, &sluice.SluiceGet{})
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, n := range got.Interfaces {
+		if _, known := s.plugin.Endpoints()[uint32(n.SwIfIndex)]; n.Bound && !known {
+			out = append(out, fmt.Sprintf("interface %d is bound and is no endpoint", n.SwIfIndex))
+		}
 	}
 	return out
 }

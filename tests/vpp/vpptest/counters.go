@@ -1,6 +1,7 @@
 package vpptest
 
 import (
+	"errors"
 	"fmt"
 
 	"go.fd.io/govpp/adapter"
@@ -23,6 +24,26 @@ func (v *Process) Hits(index uint32) []uint64 {
 				out = append(out, 0)
 			}
 			out[i] += c.Packets()
+		}
+	}
+	return out
+}
+
+// Counts returns the sums, over all threads, of a vector of counters in the statistics segment.
+func (v *Process) Counts(name string) []uint64 {
+	v.TB.Helper()
+	data := v.statistic("^" + name + "$")
+	counters, ok := data.(adapter.SimpleCounterStat)
+	if !ok {
+		v.TB.Fatalf("%s is a %T", name, data)
+	}
+	var out []uint64
+	for _, thread := range counters {
+		for i, c := range thread {
+			if i == len(out) {
+				out = append(out, 0)
+			}
+			out[i] += uint64(c)
 		}
 	}
 	return out
@@ -71,7 +92,12 @@ func (v *Process) statistic(pattern string) adapter.Stat {
 			v.TB.Fatal(err)
 		}
 	}()
-	entries, err := client.DumpStats(pattern)
+	var entries []adapter.StatEntry
+	var err error
+	Eventually(v.TB, "the statistics segment to be at rest", func() bool {
+		entries, err = client.DumpStats(pattern)
+		return !errors.Is(err, adapter.ErrStatsDataBusy)
+	})
 	if err != nil || len(entries) != 1 {
 		v.TB.Fatalf("%d statistics match %s: %v", len(entries), pattern, err)
 	}

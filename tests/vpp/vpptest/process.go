@@ -83,15 +83,15 @@ func LaunchBy(tb testing.TB, start func(*exec.Cmd) error, config string, plugins
 	return v
 }
 
-// LaunchLarge is Launch with a main heap of 2 GB instead of 512 MB.
-func LaunchLarge(tb testing.TB, plugins ...string) *Process {
+// LaunchLarge is LaunchWith with a main heap of 2 GB instead of 512 MB.
+func LaunchLarge(tb testing.TB, config string, plugins ...string) *Process {
 	tb.Helper()
 	dir, err := scratch.New("vpp-")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = dir.Remove() })
-	v := &Process{TB: tb, binary: Binary(tb), dir: dir.Path, plugins: plugins, heap: "2G"}
+	v := &Process{TB: tb, binary: Binary(tb), dir: dir.Path, plugins: plugins, config: config, heap: "2G"}
 	v.Start()
 	tb.Cleanup(v.Stop)
 	return v

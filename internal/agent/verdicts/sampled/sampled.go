@@ -36,7 +36,7 @@ type Rules interface {
 	Counters() *renderer.State
 	Guarded() []renderer.Table
 	Source(aclIndex, rule uint32) (acl.Source, bool)
-	Endpoints() []acl.Bound
+	Endpoints() []vpp.Bound
 }
 
 // Source implements verdicts.Source.

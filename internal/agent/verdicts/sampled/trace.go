@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/agent/verdicts"
 	"github.com/sluice-net/sluice/renderer"
-	"github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // sighting is what the ACL node of VPP traced of a packet.
@@ -102,7 +102,7 @@ func (s *Source) events(all []sighting) (out []verdicts.Event) {
 	}
 	pods := map[uint32]api.PodID{}
 	for _, b := range s.Rules.Endpoints() {
-		if b.State == acl.BoundEnforced {
+		if b.State == vpp.BoundEnforced {
 			pods[b.Index] = b.Pod
 		}
 	}

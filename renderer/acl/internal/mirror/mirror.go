@@ -96,8 +96,16 @@ func (m *Mirror) ReadInterfaces(ctx context.Context) error {
 		}
 		n.Behind = Lists{In: m.behind(n.Bound.In, behind.In), Out: m.behind(n.Bound.Out, behind.Out)}
 	}
-	if err := m.link.readMade(ctx, ifs); err != nil {
+	named := make(map[uint32]vpp.Named, len(ifs))
+	for _, n := range ifs {
+		named[n.Index] = vpp.Named{Name: n.Name, Tag: n.Tag}
+	}
+	made, err := m.link.ReadMade(ctx, named)
+	if err != nil {
 		return err
+	}
+	for _, n := range ifs {
+		n.Made = made[n.Index]
 	}
 	slices.SortFunc(ifs, func(a, b *Interface) int { return cmp.Compare(a.Index, b.Index) })
 	m.Interfaces = ifs

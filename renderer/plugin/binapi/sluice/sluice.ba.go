@@ -7,7 +7,8 @@
 // Package sluice contains generated bindings for API file sluice.api.
 //
 // Contents:
-// -  6 messages
+// -  1 struct
+// -  8 messages
 package sluice
 
 import (
@@ -25,8 +26,14 @@ const _ = api.GoVppAPIPackageIsVersion2
 const (
 	APIFile    = "sluice"
 	APIVersion = "1.0.0"
-	VersionCrc = 0x9a004923
+	VersionCrc = 0xd3c86585
 )
+
+// SluiceInterface defines type 'sluice_interface'.
+type SluiceInterface struct {
+	SwIfIndex interface_types.InterfaceIndex `binapi:"interface_index,name=sw_if_index" json:"sw_if_index,omitempty"`
+	Bound     bool                           `binapi:"bool,name=bound" json:"bound,omitempty"`
+}
 
 // /* sluice_bind binds an interface to the endpoint with its index, or ends that. The tag must be that
 //   - of the interface, so that another one that got its index is not bound. An interface that was
@@ -106,8 +113,8 @@ func (m *SluiceBindReply) Unmarshal(b []byte) error {
 	return nil
 }
 
-// /* sluice_get returns which memory is mapped (the inode of its policy file, 0 for none), and the
-//   - interfaces that are bound.
+// /* sluice_get returns which memory is mapped (the inode of its policy file, 0 for none), whether the
+//   - plugin is released, and the interfaces whose packets are judged.
 //
 // SluiceGet defines message 'sluice_get'.
 type SluiceGet struct{}
@@ -138,16 +145,17 @@ func (m *SluiceGet) Unmarshal(b []byte) error {
 
 // SluiceGetReply defines message 'sluice_get_reply'.
 type SluiceGetReply struct {
-	Retval int32                            `binapi:"i32,name=retval" json:"retval,omitempty"`
-	Layout uint32                           `binapi:"u32,name=layout" json:"layout,omitempty"`
-	Inode  uint64                           `binapi:"u64,name=inode" json:"inode,omitempty"`
-	Count  uint32                           `binapi:"u32,name=count" json:"-"`
-	Bound  []interface_types.InterfaceIndex `binapi:"interface_index[count],name=bound" json:"bound,omitempty"`
+	Retval     int32             `binapi:"i32,name=retval" json:"retval,omitempty"`
+	Layout     uint32            `binapi:"u32,name=layout" json:"layout,omitempty"`
+	Inode      uint64            `binapi:"u64,name=inode" json:"inode,omitempty"`
+	Released   bool              `binapi:"bool,name=released" json:"released,omitempty"`
+	Count      uint32            `binapi:"u32,name=count" json:"-"`
+	Interfaces []SluiceInterface `binapi:"sluice_interface[count],name=interfaces" json:"interfaces,omitempty"`
 }
 
 func (m *SluiceGetReply) Reset()               { *m = SluiceGetReply{} }
 func (*SluiceGetReply) GetMessageName() string { return "sluice_get_reply" }
-func (*SluiceGetReply) GetCrcString() string   { return "31d151ef" }
+func (*SluiceGetReply) GetCrcString() string   { return "b82ce24a" }
 func (*SluiceGetReply) GetMessageType() api.MessageType {
 	return api.ReplyMessage
 }
@@ -159,14 +167,16 @@ func (m *SluiceGetReply) Size() (size int) {
 	size += 4 // m.Retval
 	size += 4 // m.Layout
 	size += 8 // m.Inode
+	size += 1 // m.Released
 	size += 4 // m.Count
-	for j1 := 0; j1 < len(m.Bound); j1++ {
-		var s1 interface_types.InterfaceIndex
+	for j1 := 0; j1 < len(m.Interfaces); j1++ {
+		var s1 SluiceInterface
 		_ = s1
-		if j1 < len(m.Bound) {
-			s1 = m.Bound[j1]
+		if j1 < len(m.Interfaces) {
+			s1 = m.Interfaces[j1]
 		}
-		size += 4 // s1
+		size += 4 // s1.SwIfIndex
+		size += 1 // s1.Bound
 	}
 	return size
 }
@@ -178,13 +188,15 @@ func (m *SluiceGetReply) Marshal(b []byte) ([]byte, error) {
 	buf.EncodeInt32(m.Retval)
 	buf.EncodeUint32(m.Layout)
 	buf.EncodeUint64(m.Inode)
-	buf.EncodeUint32(uint32(len(m.Bound)))
-	for j0 := 0; j0 < len(m.Bound); j0++ {
-		var v0 interface_types.InterfaceIndex // Bound
-		if j0 < len(m.Bound) {
-			v0 = m.Bound[j0]
+	buf.EncodeBool(m.Released)
+	buf.EncodeUint32(uint32(len(m.Interfaces)))
+	for j0 := 0; j0 < len(m.Interfaces); j0++ {
+		var v0 SluiceInterface // Interfaces
+		if j0 < len(m.Interfaces) {
+			v0 = m.Interfaces[j0]
 		}
-		buf.EncodeUint32(uint32(v0))
+		buf.EncodeUint32(uint32(v0.SwIfIndex))
+		buf.EncodeBool(v0.Bound)
 	}
 	return buf.Bytes(), nil
 }
@@ -193,10 +205,12 @@ func (m *SluiceGetReply) Unmarshal(b []byte) error {
 	m.Retval = buf.DecodeInt32()
 	m.Layout = buf.DecodeUint32()
 	m.Inode = buf.DecodeUint64()
+	m.Released = buf.DecodeBool()
 	m.Count = buf.DecodeUint32()
-	m.Bound = make([]interface_types.InterfaceIndex, m.Count)
-	for j0 := 0; j0 < len(m.Bound); j0++ {
-		m.Bound[j0] = interface_types.InterfaceIndex(buf.DecodeUint32())
+	m.Interfaces = make([]SluiceInterface, m.Count)
+	for j0 := 0; j0 < len(m.Interfaces); j0++ {
+		m.Interfaces[j0].SwIfIndex = interface_types.InterfaceIndex(buf.DecodeUint32())
+		m.Interfaces[j0].Bound = buf.DecodeBool()
 	}
 	return nil
 }
@@ -278,14 +292,86 @@ func (m *SluiceOpenReply) Unmarshal(b []byte) error {
 	return nil
 }
 
+// /* sluice_release ends that packets are judged, and all bindings. From then on, interfaces are judged
+//   - that an agent binds; others are open. Without release, that ends: interfaces of pods that are not
+//   - bound are blocked.
+//
+// SluiceRelease defines message 'sluice_release'.
+type SluiceRelease struct {
+	Release bool `binapi:"bool,name=release" json:"release,omitempty"`
+}
+
+func (m *SluiceRelease) Reset()               { *m = SluiceRelease{} }
+func (*SluiceRelease) GetMessageName() string { return "sluice_release" }
+func (*SluiceRelease) GetCrcString() string   { return "8d76b0c6" }
+func (*SluiceRelease) GetMessageType() api.MessageType {
+	return api.RequestMessage
+}
+
+func (m *SluiceRelease) Size() (size int) {
+	if m == nil {
+		return 0
+	}
+	size += 1 // m.Release
+	return size
+}
+func (m *SluiceRelease) Marshal(b []byte) ([]byte, error) {
+	if b == nil {
+		b = make([]byte, m.Size())
+	}
+	buf := codec.NewBuffer(b)
+	buf.EncodeBool(m.Release)
+	return buf.Bytes(), nil
+}
+func (m *SluiceRelease) Unmarshal(b []byte) error {
+	buf := codec.NewBuffer(b)
+	m.Release = buf.DecodeBool()
+	return nil
+}
+
+// SluiceReleaseReply defines message 'sluice_release_reply'.
+type SluiceReleaseReply struct {
+	Retval int32 `binapi:"i32,name=retval" json:"retval,omitempty"`
+}
+
+func (m *SluiceReleaseReply) Reset()               { *m = SluiceReleaseReply{} }
+func (*SluiceReleaseReply) GetMessageName() string { return "sluice_release_reply" }
+func (*SluiceReleaseReply) GetCrcString() string   { return "e8d4e804" }
+func (*SluiceReleaseReply) GetMessageType() api.MessageType {
+	return api.ReplyMessage
+}
+
+func (m *SluiceReleaseReply) Size() (size int) {
+	if m == nil {
+		return 0
+	}
+	size += 4 // m.Retval
+	return size
+}
+func (m *SluiceReleaseReply) Marshal(b []byte) ([]byte, error) {
+	if b == nil {
+		b = make([]byte, m.Size())
+	}
+	buf := codec.NewBuffer(b)
+	buf.EncodeInt32(m.Retval)
+	return buf.Bytes(), nil
+}
+func (m *SluiceReleaseReply) Unmarshal(b []byte) error {
+	buf := codec.NewBuffer(b)
+	m.Retval = buf.DecodeInt32()
+	return nil
+}
+
 func init() { file_sluice_binapi_init() }
 func file_sluice_binapi_init() {
 	api.RegisterMessage((*SluiceBind)(nil), "sluice_bind_1c61eb7b")
 	api.RegisterMessage((*SluiceBindReply)(nil), "sluice_bind_reply_e8d4e804")
 	api.RegisterMessage((*SluiceGet)(nil), "sluice_get_51077d14")
-	api.RegisterMessage((*SluiceGetReply)(nil), "sluice_get_reply_31d151ef")
+	api.RegisterMessage((*SluiceGetReply)(nil), "sluice_get_reply_b82ce24a")
 	api.RegisterMessage((*SluiceOpen)(nil), "sluice_open_889c4f75")
 	api.RegisterMessage((*SluiceOpenReply)(nil), "sluice_open_reply_d928ce5e")
+	api.RegisterMessage((*SluiceRelease)(nil), "sluice_release_8d76b0c6")
+	api.RegisterMessage((*SluiceReleaseReply)(nil), "sluice_release_reply_e8d4e804")
 }
 
 // Messages returns list of all messages in this module.
@@ -297,5 +383,7 @@ func AllMessages() []api.Message {
 		(*SluiceGetReply)(nil),
 		(*SluiceOpen)(nil),
 		(*SluiceOpenReply)(nil),
+		(*SluiceRelease)(nil),
+		(*SluiceReleaseReply)(nil),
 	}
 }

@@ -13,6 +13,7 @@ type RPCService interface {
 	SluiceBind(ctx context.Context, in *SluiceBind) (*SluiceBindReply, error)
 	SluiceGet(ctx context.Context, in *SluiceGet) (*SluiceGetReply, error)
 	SluiceOpen(ctx context.Context, in *SluiceOpen) (*SluiceOpenReply, error)
+	SluiceRelease(ctx context.Context, in *SluiceRelease) (*SluiceReleaseReply, error)
 }
 
 type serviceClient struct {
@@ -43,6 +44,15 @@ func (c *serviceClient) SluiceGet(ctx context.Context, in *SluiceGet) (*SluiceGe
 
 func (c *serviceClient) SluiceOpen(ctx context.Context, in *SluiceOpen) (*SluiceOpenReply, error) {
 	out := new(SluiceOpenReply)
+	err := c.conn.Invoke(ctx, in, out)
+	if err != nil {
+		return nil, err
+	}
+	return out, api.RetvalToVPPApiError(out.Retval)
+}
+
+func (c *serviceClient) SluiceRelease(ctx context.Context, in *SluiceRelease) (*SluiceReleaseReply, error) {
+	out := new(SluiceReleaseReply)
 	err := c.conn.Invoke(ctx, in, out)
 	if err != nil {
 		return nil, err
