@@ -104,7 +104,7 @@ func TestScenarioErrorsNameLine(t *testing.T) {
 		{"banp\nfor pods(*)\negress deny to pods(*) on http/TCP", "no protocol here"},
 		{"banp\nfor pods(*)\negress deny to pods(*) on 80/ICMP", "none of TCP, UDP, SCTP"},
 		{"notes of shop", "is not understood"},
-		{"operations vpp", "is no kind of dataplane"},
+		{"operations ovs", "is no kind of dataplane"},
 		{"tables", "want the name of a kind of dataplane"},
 		{"tables acl all", "is not understood"},
 		{"resync now", "is not understood"},
