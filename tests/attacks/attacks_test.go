@@ -112,14 +112,19 @@ func (s *street) attackClosed() {
 // all sends every kind, and returns the frames by their marks, and how often each arrived.
 func (s *street) all() (frames map[uint64]sent, got map[uint64]int) {
 	s.t.Helper()
-	frames = map[uint64]sent{}
+	return s.every(s.send), s.heard()
+}
+
+// every sends every kind, and returns the frames by their marks.
+func (w *world) every(send func([]byte)) map[uint64]sent {
+	frames := map[uint64]sent{}
 	for _, k := range kinds() {
-		for _, s.family = range k.families() {
-			s.mark++
-			frame := k.frame(s.world)
-			frames[s.mark] = sent{k, s.family}
-			s.send(frame)
+		for _, w.family = range k.families() {
+			w.mark++
+			frame := k.frame(w)
+			frames[w.mark] = sent{k, w.family}
+			send(frame)
 		}
 	}
-	return frames, s.heard()
+	return frames
 }

@@ -100,16 +100,10 @@ func (d *road) apply(name string, toPod, fromPod *renderer.RuleList) {
 // all is that of street.
 func (d *road) all() (frames map[uint64]sent, got map[uint64]int) {
 	d.t.Helper()
-	frames = map[uint64]sent{}
-	for _, k := range kinds() {
-		for _, d.family = range k.families() {
-			d.mark++
-			frame := k.frame(d.world)
-			frames[d.mark] = sent{k, d.family}
-			d.must(d.cables["a"].Write(frame))
-			d.sent++
-		}
-	}
+	frames = d.every(func(frame []byte) {
+		d.must(d.cables["a"].Write(frame))
+		d.sent++
+	})
 	return frames, d.heard()
 }
 

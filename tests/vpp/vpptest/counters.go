@@ -17,13 +17,17 @@ func (v *Process) Hits(index uint32) []uint64 {
 	if !ok {
 		v.TB.Fatalf("the counter of acl %d is a %T", index, data)
 	}
-	var out []uint64
-	for _, thread := range counters {
+	return summed(counters, func(c adapter.CombinedCounter) uint64 { return c.Packets() })
+}
+
+// summed returns the sums over all threads.
+func summed[C any](threads [][]C, of func(C) uint64) (out []uint64) {
+	for _, thread := range threads {
 		for i, c := range thread {
 			if i == len(out) {
 				out = append(out, 0)
 			}
-			out[i] += c.Packets()
+			out[i] += of(c)
 		}
 	}
 	return out
@@ -37,16 +41,7 @@ func (v *Process) Counts(name string) []uint64 {
 	if !ok {
 		v.TB.Fatalf("%s is a %T", name, data)
 	}
-	var out []uint64
-	for _, thread := range counters {
-		for i, c := range thread {
-			if i == len(out) {
-				out = append(out, 0)
-			}
-			out[i] += uint64(c)
-		}
-	}
-	return out
+	return summed(counters, func(c adapter.Counter) uint64 { return uint64(c) })
 }
 
 // Heap returns how much of VPP's main heap is used, in bytes, from the statistics segment. VPP
