@@ -129,7 +129,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 		return r.fail(err)
 	}
 	fresh = fresh || differs
-	idle := plan.Empty() && r.pace.turns.since.IsZero()
+	idle := plan.Empty() && r.slots.unsettled == nil && r.pace.turns.since.IsZero()
 	r.pace.compacting = r.pace.idle.Take() && idle
 	if idle && !fresh && len(r.interfaces.pending)+len(r.interfaces.natConflicts) == 0 && !r.flows.isOver() && !r.pace.compacting {
 		r.unenforced.Refused(r.cache.Refused()) // refused tables were reverted
@@ -149,8 +149,10 @@ func (r *Renderer) commit(ctx context.Context) error {
 		return r.fail(err)
 	}
 	r.unenforced.Refused(append(r.cache.Refused(), w.refusals.oversize...))
+	r.slots.unsettled = w.tables.changed
 	if len(w.refusals.errs) == 0 { // otherwise refused tables are retried with the next change
 		r.cache.Commit()
+		r.slots.unsettled = nil
 	}
 	errs := w.refusals.errs
 	if len(r.interfaces.natConflicts) > 0 {

@@ -317,6 +317,50 @@ func TestCommitKeepsRulesOfRefusedPodWhenOthersLeave(t *testing.T) {
 	}
 }
 
+// TestCommitRevertsWhatCameBesideRefusal: a change is made in a commit that refuses a table, and is
+// reverted together with that table. What came must not stay permitted.
+func TestCommitRevertsWhatCameBesideRefusal(t *testing.T) {
+	pods := []api.PodID{pod("a"), pod("b")}
+	render := func(x renderer.Txn, i int, l *renderer.RuleList) {
+		x.Render(pods[i], renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, Egress: l})
+	}
+	before, guest := list(from(api.SetNet(clients), 80)), []netip.Prefix{host("10.9.0.2")}
+	for name, change := range map[string][2]func(renderer.Txn){
+		"member": {
+			func(x renderer.Txn) { x.UpdateSet(clients, guest, nil) }, func(x renderer.Txn) { x.UpdateSet(clients, nil, guest) },
+		},
+		"table": {
+			func(x renderer.Txn) { render(x, 0, list(from(api.Net{}, 80))) }, func(x renderer.Txn) { render(x, 0, before) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, pods...)
+			var many []netip.Prefix
+			for i := range 2000 {
+				many = append(many, netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, byte(i >> 7), byte(i << 1)}), 32))
+			}
+			commit(t, s.Renderer(), true, func(x renderer.Txn) {
+				x.UpdateSet(clients, []netip.Prefix{host("10.9.0.1")}, nil)
+				x.UpdateSet(5, many, nil)
+				render(x, 0, before)
+				render(x, 1, nil)
+			})
+			if err := try(t, s.Renderer(), false, func(x renderer.Txn) {
+				change[0](x)
+				render(x, 1, list(api.ContivRule{Action: api.Permit, Src: api.SetNet(5), Dst: api.SetNet(5)}))
+			}); !errors.Is(err, sluiceacl.ErrTooLarge) {
+				t.Fatalf("commit: %v, want %v", err, sluiceacl.ErrTooLarge)
+			}
+			s.want(t, "10.9.0.2", "10.0.0.1", 80, api.Permit)
+			commit(t, s.Renderer(), false, func(x renderer.Txn) {
+				change[1](x)
+				render(x, 1, nil)
+			})
+			s.want(t, "10.9.0.2", "10.0.0.1", 80, api.Deny)
+		})
+	}
+}
+
 func TestCommitRetriesMissingInterfaceBesideRefusal(t *testing.T) {
 	s := open(t, shopPods...)
 	var many []netip.Prefix

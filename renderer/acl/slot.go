@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
@@ -71,6 +72,10 @@ type slots struct {
 	byName map[string]*slot                   // all except those of other owners
 	local  map[renderer.Digest]*slot          // by table
 	shares map[renderer.Digest]map[uint32]int // of large tables: the groups of interfaces that share ACLs
+
+	// unsettled are the sets that changed in plans that were carried out and not acknowledged, because
+	// tables were refused; nil without such plans. The next plan does not name what changes back.
+	unsettled map[api.SetID]bool
 }
 
 func newSlots() *slots {

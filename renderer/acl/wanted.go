@@ -1,6 +1,7 @@
 package acl
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
@@ -21,13 +22,14 @@ func (r *Renderer) want(p cache.Plan) *wanted {
 	w.bindings = &bindings{ownership: w.ownership, slots: r.slots, refusals: w.refusals}
 	w.tables = &contents{
 		layout: w.layout, ownership: w.ownership, slots: r.slots, refusals: w.refusals, bounds: &r.bounds, threads: int(r.memory.Sessions.Threads),
-		expand: expand.New(r.cache.Aggregated), changed: make(map[api.SetID]bool),
+		expand: expand.New(r.cache.Aggregated), changed: make(map[api.SetID]bool, len(p.Sets)+len(r.slots.unsettled)),
 		content: make(map[renderer.Digest]layout.Table), whole: make(map[renderer.Digest]*cache.Table),
 	}
 	if r.pace.compacting {
 		w.tables.how = layout.Compacting
 	}
 	w.tables.expand.Coarse = r.unenforced.Matters()
+	maps.Copy(w.tables.changed, r.slots.unsettled)
 	for _, id := range p.Sets {
 		w.tables.changed[id] = true
 	}
