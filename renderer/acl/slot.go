@@ -73,8 +73,9 @@ type slots struct {
 	local  map[renderer.Digest]*slot          // by table
 	shares map[renderer.Digest]map[uint32]int // of large tables: the groups of interfaces that share ACLs
 
-	// unsettled are the sets that changed in plans that were carried out and not acknowledged, because
-	// tables were refused; nil without such plans. The next plan does not name what changes back.
+	// unsettled are the sets that changed in plans that were carried out and not acknowledged,
+	// because tables were refused; nil without such plans. The next plan does not name what changes
+	// back.
 	unsettled map[api.SetID]bool
 }
 
