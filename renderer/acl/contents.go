@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
@@ -25,9 +26,15 @@ type contents struct {
 	expand  *expand.Expander
 	changed map[api.SetID]bool
 	how     layout.How                       // how slots take over tables
-	content map[renderer.Digest]layout.Table // local tables that may have changed
+	content map[renderer.Digest]expanded     // local tables that may have changed
 	local   []*cache.Table                   // tables to be held by slots; a large table has one for each group of interfaces
 	whole   map[renderer.Digest]*cache.Table // large tables, by the digests of their per-group copies
+}
+
+// expanded is an expanded table.
+type expanded struct {
+	layout.Table
+	lines *expand.Lines
 }
 
 // share splits large tables into one copy for each group of interfaces. VPP changes an ACL on all
@@ -101,7 +108,7 @@ func (c *contents) entriesOf(t *cache.Table) (n int) {
 		return len(x.Entries)
 	}
 	for _, s := range c.slots.ofLocal(t) {
-		n = max(n, countOf(s.want))
+		n = max(n, entries.CountOf(s.want))
 	}
 	return n
 }
@@ -117,7 +124,7 @@ func (c *contents) isLarge(t *cache.Table) bool {
 	case was:
 		return len(x.Entries) > c.bounds.Whole/2
 	}
-	return !c.bounds.IsWhole(x)
+	return !c.bounds.IsWhole(x.Table)
 }
 
 // groups returns the group number of each interface that gets a large table. Interfaces keep their
@@ -147,7 +154,7 @@ func (c *contents) groups(t *cache.Table, sharers int) map[uint32]int {
 		}
 	}
 	for _, n := range others {
-		place(n, groupToJoin(sizes, sharers))
+		place(n, layout.GroupToJoin(sizes, sharers))
 	}
 	return out
 }
@@ -233,7 +240,7 @@ func (c *contents) outvoted(s *slot, t *cache.Table, v votes) bool {
 	if !changed {
 		return false
 	}
-	if _, ok := c.bounds.Refit(s.content(c.ownership.m), x, c.how); !ok {
+	if _, ok := c.bounds.Refit(s.content(c.ownership.m), x.Table, c.how); !ok {
 		return false
 	}
 	if _, known := c.content[t.Digest]; !known {
@@ -272,10 +279,10 @@ func (c *contents) assign(tables []*cache.Table) {
 	}
 	for _, fits := range []func(*slot, *cache.Table) bool{
 		func(s *slot, t *cache.Table) bool {
-			return c.exclusively(s, t) && c.bounds.Holds(s.content(c.ownership.m), c.content[t.Digest])
+			return c.exclusively(s, t) && c.bounds.Holds(s.content(c.ownership.m), c.content[t.Digest].Table)
 		},
 		func(s *slot, t *cache.Table) bool {
-			return c.bounds.Holds(s.content(c.ownership.m), c.content[t.Digest]) && !c.outvoted(s, t, votes[s])
+			return c.bounds.Holds(s.content(c.ownership.m), c.content[t.Digest].Table) && !c.outvoted(s, t, votes[s])
 		},
 		c.exclusively,
 		func(s *slot, t *cache.Table) bool { return votes[s].first() == t },
@@ -325,13 +332,36 @@ func (c *contents) isExpanded(d renderer.Digest) bool {
 
 // expandTable expands a local table that may have changed. It refuses a table that is too large.
 func (c *contents) expandTable(t *cache.Table) {
-	x, err := c.expand.Expand(t, 0, len(t.Rules))
+	x, lines, err := c.expand.ExpandLocal(t)
 	if err != nil {
 		c.refusals.add(err, reasonTable, t.Origins, len(t.Pods))
 		c.refusals.tooBig[t.Digest] = true
 		return
 	}
-	c.content[t.Digest] = c.bounds.NewTable(x)
+	c.content[t.Digest] = expanded{c.bounds.NewTable(x), lines}
+}
+
+// patch changes the desired content of a table in several ACLs by what its sets changed. It returns
+// false when the table must be expanded.
+func (c *contents) patch(t *cache.Table) bool {
+	slots := c.slots.ofLocal(t)
+	if len(slots) == 0 || c.how != layout.Usual || slices.ContainsFunc(slots, func(s *slot) bool {
+		return s.lines == nil || s.lines != slots[0].lines || !s.isSettled(c.ownership.m)
+	}) {
+		return false
+	}
+	change, ok := c.expand.Change(slots[0].lines, t)
+	patched := make([]layout.Content, len(slots))
+	for n := 0; ok && n < len(slots); n++ {
+		patched[n], ok = c.bounds.Patch(slots[n].content(c.ownership.m), layout.Change{Around: change.Around, Blocks: change.Blocks, Within: change.Within})
+	}
+	if !ok {
+		return false
+	}
+	for n, s := range slots {
+		s.want, s.lines = patched[n].Pieces, change.Now
+	}
+	return true
 }
 
 // wants reports whether the list must have the slot.
@@ -371,24 +401,6 @@ func (v votes) first() (out *cache.Table) {
 		}
 	}
 	return out
-}
-
-// groupToJoin returns the group for an additional interface: the fullest group with room, so that
-// small groups end with their interfaces, or a new group.
-func groupToJoin(sizes map[int]int, most int) int {
-	best, free := -1, 0
-	for group, n := range sizes {
-		if n > 0 && n < most && (best < 0 || n > sizes[best] || n == sizes[best] && group < best) {
-			best = group
-		}
-	}
-	if best >= 0 {
-		return best
-	}
-	for sizes[free] > 0 {
-		free++
-	}
-	return free
 }
 
 // counterBytes is the use of VPP's statistics segment by one entry for each thread. VPP keeps

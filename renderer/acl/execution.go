@@ -240,7 +240,7 @@ func (x *execution) leave(left map[*slot]bool) {
 // vswitch. It makes no changing calls.
 func (w *wanted) prepare(ctx context.Context) error {
 	for _, t := range w.layout.Tables {
-		if !w.tables.isCurrent(t) {
+		if !w.tables.isCurrent(t) && !w.tables.patch(t) {
 			w.tables.expandTable(t)
 		}
 	}

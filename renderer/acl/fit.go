@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
+	"github.com/sluice-net/sluice/renderer/acl/internal/memory"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
@@ -64,21 +65,12 @@ func (w *wanted) refuseLargest(list []candidate, lacks uint64) {
 		return cmp.Or(cmp.Compare(b.adds, a.adds), strings.Compare(a.name, b.name))
 	})
 	for _, c := range list {
-		c.refuse(fmt.Errorf("%s: about %d entries take about %d MB, more than the vswitch has left: %w (%w)", c.name, about(c.entries), about(int(c.adds>>20)), ErrTooLarge, entries.ErrMayPass))
+		c.refuse(fmt.Errorf("%s: about %d entries take about %d MB, more than the vswitch has left: %w (%w)", c.name, memory.About(c.entries), memory.About(int(c.adds>>20)), ErrTooLarge, entries.ErrMayPass))
 		w.refusals.lacking++
 		if lacks -= min(lacks, c.adds); lacks == 0 {
 			break
 		}
 	}
-}
-
-// about rounds to one significant digit, so that a repeated refusal is not reported as a new one.
-func about(n int) int {
-	unit := 1
-	for n/unit >= 10 {
-		unit *= 10
-	}
-	return (n + unit/2) / unit * unit
 }
 
 // checkpoint returns a function that reverts a plan that was made but not started.
@@ -109,7 +101,7 @@ func (w *wanted) candidates(f *forecast) []candidate {
 		if !known {
 			n, at[whole] = len(out), len(out)
 			out = append(out, candidate{
-				name: "table " + whole.Name(), entries: countOf(s.want),
+				name: "table " + whole.Name(), entries: entries.CountOf(s.want),
 				refuse: func(err error) { w.refusals.add(err, reasonMemory, whole.Origins, len(whole.Pods)) },
 			})
 		}
@@ -130,7 +122,7 @@ func (w *wanted) candidates(f *forecast) []candidate {
 			continue
 		}
 		out = append(out, candidate{
-			name: "part " + s.name + " of table global", entries: countOf(s.want), adds: f.blame[s],
+			name: "part " + s.name + " of table global", entries: entries.CountOf(s.want), adds: f.blame[s],
 			refuse: func(err error) {
 				w.refusals.add(err, reasonMemory, originsIn(w.layout.Global, i), 0)
 				w.keepPart(s)

@@ -181,7 +181,7 @@ func (f *forecast) stay(x *chain, acls []uint32) (n int) {
 func (f *forecast) bind(w *wanted, n *mirror.Interface, at [2]*chain, most int) {
 	from, before, lists := f.appliedNow, f.keysChanged(), w.m.With(n, w.bindings.ours(n))
 	if _, _, ok := n.Bound.Exchange(lists); ok {
-		f.appliedNow += f.count(lists.Out) - f.count(intersection(lists.Out, at[1].acls))
+		f.appliedNow += f.count(lists.Out) - f.count(mirror.Common(lists.Out, at[1].acls))
 		f.step(most)
 		f.appliedNow = from
 	}
@@ -220,15 +220,6 @@ func (f *forecast) keysChanged() (n int) {
 		n += x.rehashed
 	}
 	return n
-}
-
-func intersection(a, b []uint32) (out []uint32) {
-	for _, x := range a {
-		if slices.Contains(b, x) {
-			out = append(out, x)
-		}
-	}
-	return out
 }
 
 // turns returns the interfaces that get other lists. Those whose lists become shorter come first,

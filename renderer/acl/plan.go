@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
@@ -50,6 +51,16 @@ func (s *slot) places() []place {
 		out[n] = place{s, n}
 	}
 	return out
+}
+
+// isSettled reports whether the ACLs of a slot hold what they should.
+func (s *slot) isSettled(m *mirror.Mirror) bool {
+	for n, p := range s.places() {
+		if h := m.ACLs[p.index()]; n >= len(s.want) || h == nil || p.differs(m) || len(h.Piece.Entries) != h.Piece.Count {
+			return false
+		}
+	}
+	return len(s.want) > 0 && s.table != renderer.Digest{}
 }
 
 // changesOf returns the messages that change ACLs in place to their desired content. sequence has

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/cache"
@@ -27,6 +28,7 @@ type slot struct {
 	want    []entries.Piece // desired content of the ACLs; nil when it must be expanded again
 
 	table  renderer.Digest       // table from which want was expanded
+	lines  *expand.Lines         // of that table, where want has several ACLs; nil when unknown
 	turn   turn                  // for a slot with long changes
 	owners map[entries.Entry]int // of the slot for recent entries: the part that each class of its entries belongs to
 }
@@ -73,9 +75,8 @@ type slots struct {
 	local  map[renderer.Digest]*slot          // by table
 	shares map[renderer.Digest]map[uint32]int // of large tables: the groups of interfaces that share ACLs
 
-	// unsettled are the sets that changed in plans that were carried out and not acknowledged,
-	// because tables were refused; nil without such plans. The next plan does not name what changes
-	// back.
+	// unsettled are the sets that changed in plans whose tables were refused in part; nil without
+	// such plans. The next plan does not name what changes back.
 	unsettled map[api.SetID]bool
 }
 
@@ -91,6 +92,14 @@ func (a *slots) get(name string) *slot {
 		a.byName[name] = s
 	}
 	return s
+}
+
+// hold sets the desired content to a local table.
+func (s *slot) hold(t *cache.Table, c layout.Content, lines *expand.Lines) {
+	s.want, s.roles, s.table, s.lines = c.Pieces, c.Roles, t.Digest, nil
+	if c.IsInOrder() {
+		s.lines = lines
+	}
 }
 
 // content returns what the ACLs of a slot hold, with rules where known.
@@ -236,14 +245,6 @@ func digestOfGroup(d renderer.Digest, group int) renderer.Digest {
 
 // isGuard reports whether the slot holds a guard.
 func (s *slot) isGuard() bool { return isNumbered(s.name, "i") }
-
-func countOf(pieces []entries.Piece) int {
-	n := 0
-	for _, p := range pieces {
-		n += p.Count
-	}
-	return n
-}
 
 // globalSlots returns the slots of the global table in the order of uplink lists.
 func (a *slots) globalSlots() []*slot {

@@ -23,7 +23,7 @@ func (r *Renderer) want(p cache.Plan) *wanted {
 	w.tables = &contents{
 		layout: w.layout, ownership: w.ownership, slots: r.slots, refusals: w.refusals, bounds: &r.bounds, threads: int(r.memory.Sessions.Threads),
 		expand: expand.New(r.cache.Aggregated), changed: make(map[api.SetID]bool, len(p.Sets)+len(r.slots.unsettled)),
-		content: make(map[renderer.Digest]layout.Table), whole: make(map[renderer.Digest]*cache.Table),
+		content: make(map[renderer.Digest]expanded), whole: make(map[renderer.Digest]*cache.Table),
 	}
 	if r.pace.compacting {
 		w.tables.how = layout.Compacting
@@ -92,10 +92,10 @@ func (w *wanted) fill(t *cache.Table) {
 	if x, changed := w.tables.content[t.Digest]; changed {
 		c, fits := layout.Content{}, len(s.indexes) > 0
 		if fits {
-			c, fits = w.r.bounds.Refit(s.content(w.m), x, w.tables.how)
+			c, fits = w.r.bounds.Refit(s.content(w.m), x.Table, w.tables.how)
 		}
 		if !fits {
-			c = w.r.bounds.New(x)
+			c = w.r.bounds.New(x.Table)
 			if len(s.indexes) > 0 {
 				s = w.slots.newLocal()
 				w.slots.local[t.Digest] = s
@@ -104,7 +104,7 @@ func (w *wanted) fill(t *cache.Table) {
 		if s.table != (renderer.Digest{}) {
 			s.turn.table = s.table
 		}
-		s.want, s.roles, s.table = c.Pieces, c.Roles, t.Digest
+		s.hold(t, c, x.lines)
 	}
 	w.plan.live[s] = true
 }
@@ -148,8 +148,11 @@ func (w *wanted) order(t *cache.Table) {
 // interfaces have been switched.
 func (w *wanted) renew(t *cache.Table) {
 	old, s := w.slots.local[t.Digest], w.slots.newLocal()
-	c := w.r.bounds.New(w.tables.content[t.Digest])
-	s.want, s.roles, s.table = c.Pieces, c.Roles, t.Digest
+	if _, known := w.tables.content[t.Digest]; !known {
+		w.tables.expandTable(t) // it was patched, so it is not too large
+	}
+	x := w.tables.content[t.Digest]
+	s.hold(t, w.r.bounds.New(x.Table), x.lines)
 	w.slots.local[t.Digest] = s
 	delete(w.plan.live, old)
 	w.plan.live[s] = true

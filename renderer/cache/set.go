@@ -24,8 +24,9 @@ type set struct {
 	before map[netip.Prefix]bool
 	isNew  bool
 
-	families *Families // memo of the fewest prefixes; nil when members have changed since
-	derived  bool      // computed by the cache, not set by UpdateSet
+	families *Families      // memo of the fewest prefixes, without later changes; nil when unknown
+	later    []netip.Prefix // addresses that have come or gone since families were made
+	derived  bool           // computed by the cache, not set by UpdateSet
 }
 
 func newSet() *set { return &set{isNew: true} }
@@ -67,7 +68,9 @@ func (s *set) put(p netip.Prefix, member bool) bool {
 		return false
 	}
 	s.note(p, member)
-	s.families = nil
+	if s.later = append(s.later, p); len(s.later) > maxLater || !prefixes.IsHost(p) {
+		s.families, s.later = nil, s.later[:0]
+	}
 	switch a := p.Addr(); {
 	case !prefixes.IsHost(p) && member:
 		s.nets.Insert(p)
@@ -107,7 +110,7 @@ func (s *set) fill(members []netip.Prefix) {
 	}
 	slices.SortFunc(s.hosts6, netip.Addr.Compare)
 	s.hosts4, s.hosts6 = slices.Compact(s.hosts4), slices.Compact(s.hosts6)
-	s.families = nil
+	s.families, s.later = nil, nil
 }
 
 // note records what a prefix was at the last Commit.
@@ -176,13 +179,46 @@ func (s *set) members() []netip.Prefix {
 	return out
 }
 
-// aggregated returns the fewest prefixes that contain exactly the members.
+// maxLater is how many addresses may change until the fewest prefixes are made anew.
+const maxLater = 32
+
+// aggregated returns the fewest prefixes that contain exactly the members. What it has returned
+// before does not change.
 func (s *set) aggregated() Families {
-	if s.families == nil {
+	switch {
+	case s.families == nil || len(s.later) > 0 && s.nets.Size() > 0:
 		f := byFamily(slices.Clip(slices.Clone(prefixes.Aggregate(s.members()))))
 		s.families = &f
+	case len(s.later) > 0:
+		s.families = s.families.with(s.later, s.hasHost)
 	}
+	s.later = s.later[:0]
 	return *s.families
+}
+
+// with returns the fewest prefixes after some addresses have come or gone. is reports whether an
+// address is a member now.
+func (f Families) with(changed []netip.Prefix, is func(netip.Addr) bool) *Families {
+	var cloned [len(f)]bool
+	for _, p := range changed {
+		family, a := 0, p.Addr()
+		if a.Is6() {
+			family = 1
+		}
+		if in := is(a); in != f.contains(family, a) {
+			if !cloned[family] {
+				f[family], cloned[family] = slices.Clone(f[family]), true
+			}
+			f[family] = prefixes.Put(f[family], p, in)
+		}
+	}
+	return &f
+}
+
+// contains reports whether a list of the fewest prefixes contains an address.
+func (f *Families) contains(family int, a netip.Addr) bool {
+	i, found := slices.BinarySearchFunc(f[family], prefixes.Host(a), prefixes.Compare)
+	return found || i > 0 && f[family][i-1].Contains(a)
 }
 
 // sets holds the staged address sets.

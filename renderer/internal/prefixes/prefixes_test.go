@@ -117,3 +117,29 @@ func TestHost(t *testing.T) {
 		}
 	}
 }
+
+// TestPutKeepsFewest: a list that changes step by step is the list of what it holds.
+func TestPutKeepsFewest(t *testing.T) {
+	for _, base := range bases {
+		t.Run(base.from.String(), rapid.MakeCheck(func(t *rapid.T) {
+			var list []netip.Prefix
+			bits := base.shift + 8
+			in := make(map[netip.Prefix]bool)
+			for range rapid.IntRange(1, 300).Draw(t, "steps") {
+				p := netip.PrefixFrom(at(base.from, base.shift, rapid.Byte().Draw(t, "address")), bits).Masked()
+				in[p] = !in[p]
+				list = Put(list, p, in[p])
+				var want []netip.Prefix
+				for p, in := range in {
+					if in {
+						want = append(want, p)
+					}
+				}
+				slices.SortFunc(want, Compare)
+				if want = Aggregate(want); !slices.Equal(list, want) {
+					t.Fatalf("with %v: %t: %v, want %v", p, in[p], list, want)
+				}
+			}
+		}))
+	}
+}

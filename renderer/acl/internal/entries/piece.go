@@ -31,6 +31,15 @@ func NewPiece(entries []Entry, rules []int32) Piece {
 	return Piece{Digest: DigestOf(entries), Count: len(entries), Entries: entries, Rules: rules}
 }
 
+// CountOf returns the number of entries of pieces.
+func CountOf(pieces []Piece) int {
+	n := 0
+	for _, p := range pieces {
+		n += p.Count
+	}
+	return n
+}
+
 // Cut splits a list into pieces that VPP can hold. The cuts depend only on the entries, so that an
 // entry that is added or removed changes only one piece.
 func Cut(x List) []Piece {
@@ -60,6 +69,12 @@ func isBoundary(e *Entry) bool {
 		h = (h ^ uint32(b)) * 16777619
 	}
 	return h%4001 == 0
+}
+
+// Run is a block of a list: a maximal run of entries with one verdict.
+type Run struct {
+	Verdict Verdict
+	Count   int
 }
 
 // List is a table, or a part of one, as VPP entries.

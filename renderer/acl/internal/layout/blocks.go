@@ -7,8 +7,11 @@ import (
 )
 
 // block is a maximal run of entries with one verdict, first..last-1. Order within it does not
-// matter.
-type block struct{ first, last int }
+// matter. The verdict is that of a whole block.
+type block struct {
+	first, last int
+	verdict     entries.Verdict
+}
 
 func (b block) size() int { return b.last - b.first }
 
@@ -17,7 +20,7 @@ func blocksOf(list []entries.Entry) []block {
 	var out []block
 	for i := range list {
 		if i == 0 || list[i].Verdict != list[i-1].Verdict {
-			out = append(out, block{i, i})
+			out = append(out, block{i, i, list[i].Verdict})
 		}
 		out[len(out)-1].last++
 	}
@@ -59,19 +62,21 @@ func cellsOf(roles []Role) ([]cell, bool) {
 // verdict, such that groups hold as many entries as possible; the cells between take the blocks
 // between. The result depends only on the cells and the table. It returns false when some entries
 // have no cell.
-func divide(cells []cell, list []entries.Entry) ([]block, bool) {
-	blocks := blocksOf(list)
-	groups := 0
+func divide(cells []cell, blocks []block) ([]block, bool) {
+	groups, size := 0, 0
 	for _, c := range cells {
 		if c.isGroup {
 			groups++
 		}
 	}
-	chosen := choose(cells, groups, list, blocks)
+	if n := len(blocks); n > 0 {
+		size = blocks[n-1].last
+	}
+	chosen := choose(cells, groups, blocks)
 	out := make([]block, len(cells))
 	at, group := 0, 0
 	for n, c := range cells {
-		out[n] = block{at, at}
+		out[n] = block{first: at, last: at}
 		if c.isGroup {
 			if chosen[group] >= 0 {
 				if b := blocks[chosen[group]]; b.first != at {
@@ -87,7 +92,7 @@ func divide(cells []cell, list []entries.Entry) ([]block, bool) {
 		for next := group; ; next++ {
 			if next == groups {
 				if n == len(cells)-1 { // it takes the rest: no block behind it could go to a group
-					at = len(list)
+					at = size
 				}
 			} else if chosen[next] >= 0 {
 				at = blocks[chosen[next]].first
@@ -98,12 +103,12 @@ func divide(cells []cell, list []entries.Entry) ([]block, bool) {
 		}
 		out[n].last = at
 	}
-	return out, at == len(list)
+	return out, at == size
 }
 
 // choose returns the block of every group, in order, or -1 for none, such that groups hold as many
 // entries as possible. Of several solutions it returns the one whose groups take the last blocks.
-func choose(cells []cell, groups int, list []entries.Entry, blocks []block) []int {
+func choose(cells []cell, groups int, blocks []block) []int {
 	// best[g][b] is the number of entries that the groups from g on can hold of the blocks from b
 	// on.
 	best := make([][]int, groups+1)
@@ -117,7 +122,7 @@ func choose(cells []cell, groups int, list []entries.Entry, blocks []block) []in
 		}
 	}
 	takes := func(g, b int) int {
-		if list[blocks[b].first].Verdict != verdicts[g] {
+		if blocks[b].verdict != verdicts[g] {
 			return -1
 		}
 		return blocks[b].size() + best[g+1][b+1]

@@ -81,11 +81,11 @@ func (z Sizes) New(x Table) Content {
 func (z Sizes) newGroups(x Table) (c Content) {
 	between := 0
 	for _, b := range z.largest(blocksOf(x.Entries)) {
-		z.addMixed(&c, x.List, block{between, b.first})
+		z.addMixed(&c, x.List, block{first: between, last: b.first})
 		z.addGroup(&c, x, b)
 		between = b.last
 	}
-	z.addMixed(&c, x.List, block{between, len(x.Entries)})
+	z.addMixed(&c, x.List, block{first: between, last: len(x.Entries)})
 	return c
 }
 
@@ -167,7 +167,7 @@ func (z Sizes) refitCells(held Content, x Table, how How) (Content, bool) {
 	if !ok {
 		return Content{}, false
 	}
-	of, ok := divide(cells, x.Entries)
+	of, ok := divide(cells, blocksOf(x.Entries))
 	if !ok {
 		return Content{}, false
 	}
@@ -205,21 +205,31 @@ func (z Sizes) refitMixed(old []entries.Piece, x entries.List, of block) (out []
 
 // refitGroup returns the new content of the segments of a group.
 func (z Sizes) refitGroup(old []entries.Piece, x Table, of block, how How) (out []entries.Piece, ok bool) {
+	g := z.groupOf(old, how)
+	if !g.fit(x.classesOf(of), how == Compacting) {
+		return nil, false
+	}
+	return g.pieces()
+}
+
+// groupOf returns a group with its current content.
+func (z Sizes) groupOf(old []entries.Piece, how How) group {
 	all := make([]*segment, len(old))
 	for n, p := range old {
 		all[n] = newSegment(p, p.Rules)
 		all[n].onlyEqual = how == OnlyEqual
 	}
 	last := len(all) - 1
-	g := group{max: z, colds: all[:last-1], warm: all[last-1], young: all[last], onlyEqual: how == OnlyEqual}
-	if !g.fit(x.classesOf(of), how == Compacting) {
-		return nil, false
-	}
-	for _, segment := range all {
-		if segment.size() > z.Most {
+	return group{max: z, colds: all[:last-1], warm: all[last-1], young: all[last], onlyEqual: how == OnlyEqual}
+}
+
+// pieces returns the new content of the segments. It returns false when one is too large.
+func (g *group) pieces() (out []entries.Piece, ok bool) {
+	for _, s := range g.segments() {
+		if s.size() > g.max.Most {
 			return nil, false
 		}
-		out = append(out, segment.piece())
+		out = append(out, s.piece())
 	}
 	return out, true
 }
@@ -246,3 +256,21 @@ func (z Sizes) IsDue(c Content) bool {
 
 // IsDueGlobally is IsDue for the ACL of recent entries of the global table.
 func (z Sizes) IsDueGlobally(young entries.Piece) bool { return young.Count > z.Peers/2 }
+
+// GroupToJoin returns the group for an additional interface: the fullest group with room, so that
+// small groups end with their interfaces, or a new group.
+func GroupToJoin(sizes map[int]int, most int) int {
+	best, free := -1, 0
+	for group, n := range sizes {
+		if n > 0 && n < most && (best < 0 || n > sizes[best] || n == sizes[best] && group < best) {
+			best = group
+		}
+	}
+	if best >= 0 {
+		return best
+	}
+	for sizes[free] > 0 {
+		free++
+	}
+	return free
+}

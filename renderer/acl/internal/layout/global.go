@@ -205,7 +205,7 @@ func ownersOf(changed []Part, before map[entries.Entry]int) ([][]class, map[entr
 	maps.Copy(owners, before)
 	classes := make([][]class, len(changed))
 	for i, p := range changed {
-		classes[i] = classesOf(p.permits, block{0, len(p.permits.Entries)})
+		classes[i] = classesOf(p.permits, block{last: len(p.permits.Entries)})
 		for _, c := range classes[i] {
 			owners[c.of] = p.Number
 		}

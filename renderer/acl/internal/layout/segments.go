@@ -164,7 +164,11 @@ func (g *group) segments() []*segment { return append(slices.Clone(g.colds), g.w
 // differ. Missing addresses go to the segment of recent entries. With compact it also compacts. It
 // returns false when the entries do not fit.
 func (g *group) fit(classes []class, compact bool) bool {
-	missing := g.compare(classes)
+	return g.settle(g.compare(classes), compact)
+}
+
+// settle is fit after the comparison.
+func (g *group) settle(missing []ruled, compact bool) bool {
 	if g.onlyEqual && (len(missing) > 0 || slices.ContainsFunc(g.segments(), (*segment).isEdited)) {
 		return false
 	}

@@ -268,3 +268,12 @@ func (h *Heap) Lacks(f Demand) uint64 {
 	}
 	return needs - min(needs, h.Budget)
 }
+
+// About rounds to one significant digit, so that a repeated refusal is not reported as a new one.
+func About(n int) int {
+	unit := 1
+	for n/unit >= 10 {
+		unit *= 10
+	}
+	return (n + unit/2) / unit * unit
+}
