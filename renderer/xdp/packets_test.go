@@ -229,6 +229,7 @@ func testFragmentsForgedDoNotPass(t *testing.T, newLab makeLab) {
 	l.want(true, "a first fragment", compile.ToPod, fragment(allowed, 3, 0, true, nil))
 	l.want(true, "its later fragment", compile.ToPod, fragment(allowed, 3, 1, false, []byte("hello wo")))
 	l.want(false, "a later fragment of another packet", compile.ToPod, fragment(allowed, 4, 1, false, []byte("hello wo")))
+	l.want(false, "a later fragment of another packet with the same entry", compile.ToPod, fragment(allowed, 3+64, 1, false, []byte("hello wo")))
 	l.want(false, "a later fragment from elsewhere", compile.ToPod, fragment(xdp.Frame(udpFlow(other4, own4, 4000, 53), false), 3, 1, false, []byte("hello wo")))
 }
 
