@@ -25,7 +25,7 @@ type set struct {
 	isNew  bool
 
 	families *Families      // memo of the fewest prefixes, without later changes; nil when unknown
-	later    []netip.Prefix // addresses that have come or gone since families were made
+	later    []netip.Prefix // addresses that have come or gone since families were made; at most maxLater
 	derived  bool           // computed by the cache, not set by UpdateSet
 }
 
@@ -68,8 +68,12 @@ func (s *set) put(p netip.Prefix, member bool) bool {
 		return false
 	}
 	s.note(p, member)
-	if s.later = append(s.later, p); len(s.later) > maxLater || !prefixes.IsHost(p) {
-		s.families, s.later = nil, s.later[:0]
+	switch {
+	case s.families == nil:
+	case len(s.later) == maxLater || !prefixes.IsHost(p):
+		s.families, s.later = nil, nil
+	default:
+		s.later = append(s.later, p)
 	}
 	switch a := p.Addr(); {
 	case !prefixes.IsHost(p) && member:

@@ -105,13 +105,13 @@ func (g *group) patch(b int, c Change, was, now entries.List) ([]entries.Piece, 
 	whole.last = len(now.Entries)
 	after := classesOf(now, whole)
 	changed := changedClasses(before, after)
-	around := make([][]entries.Net, len(changed))
+	around := make([][]member, len(changed))
 	region := entries.NetsOf(nil, c.Around)
 	all := slices.Clone(c.Around)
 	for i, of := range changed {
 		around[i] = g.around(of, region, before, after)
-		for _, n := range around[i] {
-			all = append(all, n.Prefix())
+		for _, m := range around[i] {
+			all = append(all, m.prefix.Prefix())
 		}
 	}
 	_, parts := c.Within(all)
@@ -151,31 +151,25 @@ func compareFirst(a, b []class) int {
 
 // around returns the prefixes around which a class must be compared: wide enough that every entry
 // and every member that overlaps one lies inside of it.
-func (g *group) around(of entries.Entry, region []entries.Net, members ...[]class) []entries.Net {
-	out := slices.Clone(region)
-	for i := range out {
+func (g *group) around(of entries.Entry, region []entries.Net, members ...[]class) []member {
+	out := make([]member, len(region))
+	for i, p := range region {
 		for _, classes := range members {
 			if n, ok := slices.BinarySearchFunc(classes, of, func(c class, of entries.Entry) int { return entries.CompareClasses(&c.of, &of) }); ok {
 				for _, m := range classes[n].members {
-					out[i] = wider(out[i], m.prefix)
+					p = wider(p, m.prefix)
 				}
 			}
 		}
 		for _, s := range g.segments() {
-			of.Src = out[i]
+			of.Src = p
 			if n, _ := s.find(&of); n > 0 && s.old.Entries[n-1].IsLike(&of) {
-				out[i] = wider(out[i], s.old.Entries[n-1].Src)
+				p = wider(p, s.old.Entries[n-1].Src)
 			}
 		}
+		out[i].prefix = p
 	}
-	slices.SortFunc(out, func(a, b entries.Net) int { return a.Compare(&b) })
-	kept := out[:0]
-	for _, p := range out {
-		if n := len(kept); n == 0 || !kept[n-1].Contains(&p) {
-			kept = append(kept, p)
-		}
-	}
-	return kept
+	return antichain(out)
 }
 
 // wider returns the one of two prefixes that contains the other; the first if none does.
@@ -193,7 +187,7 @@ func (s *segment) find(e *entries.Entry) (int, bool) {
 
 // patchClasses compares what the segments hold of some classes around some prefixes. All has at
 // least what these classes must have there.
-func (g *group) patchClasses(changed []entries.Entry, around [][]entries.Net, all []class) ([]entries.Piece, bool) {
+func (g *group) patchClasses(changed []entries.Entry, around [][]member, all []class) ([]entries.Piece, bool) {
 	var missing []ruled
 	for i, of := range changed {
 		c := class{of: of}
@@ -204,7 +198,8 @@ func (g *group) patchClasses(changed []entries.Entry, around [][]entries.Net, al
 		}
 		f := coverage{class: &c, covered: make([]bool, len(c.members))}
 		for _, s := range g.segments() {
-			for _, p := range around[i] {
+			for _, m := range around[i] {
+				p := m.prefix
 				of.Src = p
 				at := 0
 				for s.at, _ = s.find(&of); s.at < len(s.old.Entries) && s.old.Entries[s.at].IsLike(&of) && p.Contains(&s.old.Entries[s.at].Src); s.at++ {
@@ -222,10 +217,10 @@ func (g *group) patchClasses(changed []entries.Entry, around [][]entries.Net, al
 }
 
 // within returns the members inside of some prefixes.
-func within(members []member, around []entries.Net) (out []member) {
-	for _, p := range around {
-		at, _ := slices.BinarySearchFunc(members, &p, func(m member, p *entries.Net) int { return m.prefix.Compare(p) })
-		for ; at < len(members) && p.Contains(&members[at].prefix); at++ {
+func within(members, around []member) (out []member) {
+	for _, a := range around {
+		at, _ := slices.BinarySearchFunc(members, &a.prefix, func(m member, p *entries.Net) int { return m.prefix.Compare(p) })
+		for ; at < len(members) && a.prefix.Contains(&members[at].prefix); at++ {
 			out = append(out, members[at])
 		}
 	}
