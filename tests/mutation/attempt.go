@@ -65,7 +65,7 @@ func has(caught []Catch, c *contestant) bool {
 
 // concerns reports whether a suite can notice the fault at all.
 func (a attempt) concerns(c *contestant) bool {
-	return c.Kernel == a.fault.inKernel() && c.contents[a.packageOf(a.fault)] && (c.Only == "" || c.Only == a.fault.Area || a.fault.isOf(c.Only))
+	return c.Kernel == a.fault.ofPackets() && c.contents[a.packageOf(a.fault)] && (c.Only == "" || c.Only == a.fault.Area || a.fault.isOf(c.Only))
 }
 
 // ask builds a suite with the fault, unless that is done, and runs it.

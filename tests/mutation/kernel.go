@@ -17,10 +17,15 @@ import (
 const (
 	kernelPackage = "renderer/xdp/bpf"
 	kernelSources = kernelPackage + "/src"
+	kernelArea    = "kernel"
 )
 
 // inKernel reports whether the fault is in the program of the kernel.
 func (f Fault) inKernel() bool { return f.isOf(kernelSources) }
+
+// ofPackets reports whether only packets in the kernel show the fault. Those are the faults of one
+// area: all that are in the program, and some in the code that shares its maps.
+func (f Fault) ofPackets() bool { return f.Area == kernelArea }
 
 // program compiles the kernel's program with one of its sources changed, and returns what came out,
 // by what it is in the place of. It is done where nothing else of the module is, so that the tree

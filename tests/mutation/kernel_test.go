@@ -75,18 +75,22 @@ func TestFaultsOfKernelAreSkippedWithoutRoot(t *testing.T) {
 	}
 }
 
-func TestSuitesOfKernelAreForItsProgramOnly(t *testing.T) {
+func TestSuitesOfKernelAreForItsAreaOnly(t *testing.T) {
 	r := &runner{tree: tree{module: "example.test/m"}}
 	all := map[string]bool{"example.test/m/" + kernelPackage: true}
 	for _, tt := range []struct {
-		file   string
-		kernel bool
-	}{{kernelSources + "/packet.h", true}, {kernelPackage + "/inplace.go", false}} {
-		a := attempt{runner: r, fault: Fault{File: tt.file}}
+		area, file string
+		kernel     bool
+	}{
+		{"kernel", kernelSources + "/packet.h", true},
+		{"kernel", kernelPackage + "/inplace.go", true},
+		{"xdp", kernelPackage + "/inplace.go", false},
+	} {
+		a := attempt{runner: r, fault: Fault{Area: tt.area, File: tt.file}}
 		for _, kernel := range []bool{true, false} {
 			c := &contestant{Suite: Suite{Folder: "tests", Kernel: kernel}, contents: all}
 			if got := a.concerns(c); got != (kernel == tt.kernel) {
-				t.Errorf("%s concerns %s: %v", tt.file, c.name(), got)
+				t.Errorf("%s of %s concerns %s: %v", tt.file, tt.area, c.name(), got)
 			}
 			if env := strings.Join(r.invoke(c, "", short, 0).environment(), " "); strings.Contains(env, "SLUICE_NO_KERNEL=1") == kernel {
 				t.Errorf("%s runs with %s", c.name(), env)

@@ -109,7 +109,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 // report runs the faults and prints the progress.
 func (c command) report(ctx context.Context, t tree, faults []Fault, progress io.Writer) (out Report, err error) {
 	suites := slices.DeleteFunc(slices.Clone(harness), func(s Suite) bool {
-		return !c.suites.MatchString(s.name()) || !slices.ContainsFunc(faults, func(f Fault) bool { return f.inKernel() == s.Kernel })
+		return !c.suites.MatchString(s.name()) || !slices.ContainsFunc(faults, func(f Fault) bool { return f.ofPackets() == s.Kernel })
 	})
 	start := time.Now()
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(progress, format, args...) } // there is no way to report the error

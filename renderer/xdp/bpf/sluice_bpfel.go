@@ -57,13 +57,13 @@ type SluiceEventFilter struct {
 }
 
 type SluiceFragment struct {
-	_      structs.HostLayout
-	Ports  uint32
-	Last   uint32
-	Packet uint32
-	FromTo uint32
-	Remote [4]uint32
-	Local  [4]uint32
+	_        structs.HostLayout
+	Ports    uint32
+	Last     uint32
+	Packet   uint32
+	Protocol uint32
+	Remote   [4]uint32
+	Local    [4]uint32
 }
 
 type SluiceFragmentKey struct {

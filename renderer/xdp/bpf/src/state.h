@@ -11,7 +11,7 @@ struct fragment_key {
 };
 
 struct fragment {
-	__u32 ports, last, packet, from_to, remote[4], local[4];
+	__u32 ports, last, packet, protocol, remote[4], local[4];
 };
 
 HASH_MAP(frags, 65536, struct fragment_key, struct fragment);
@@ -267,8 +267,8 @@ global_function int is_answer(__u32 id, struct packet *p, int to_pod, int either
 /* fragment_key_of sets the identity of the packet of a fragment, and the key of its entry. */
 inline_always void fragment_key_of(struct fragment_key *k, struct fragment *f, __u32 id, struct packet *p)
 {
-	*f = (struct fragment){ .last = p->now, .packet = p->id, .from_to = (__u32)p->protocol << 8 | p->v6 << 1 | p->to_pod };
-	__u32 of = ntohl(p->id << (p->v6 ? 0 : 16)) ^ f->from_to;
+	*f = (struct fragment){ .last = p->now, .packet = p->id, .protocol = (__u32)p->protocol << 8 | p->v6 };
+	__u32 of = ntohl(p->id << (p->v6 ? 0 : 16)) ^ f->protocol;
 	for (int i = 0; i < 4; i++) {
 		f->remote[i] = p->remote.w[i];
 		f->local[i] = p->local.w[i];
@@ -300,7 +300,7 @@ global_function int find_fragment(__u32 id, struct packet *p)
 	struct fragment *f = map_lookup(&frags, &k);
 	if (!f || age(f->last, p->now) > UNITS(30))
 		return 0;
-	__u32 differs = (f->packet ^ want.packet) | (f->from_to ^ want.from_to);
+	__u32 differs = (f->packet ^ want.packet) | (f->protocol ^ want.protocol);
 	for (int i = 0; i < 4; i++)
 		differs |= (f->remote[i] ^ want.remote[i]) | (f->local[i] ^ want.local[i]);
 	if (differs)
