@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bridge has the pods of a cable be ports of one bridge, which is their gateway, also for frames
-// that netfilter shall see.
+// Bridge has the pods of a cable be ports of one bridge, which is their gateway. With filtered,
+// netfilter sees the frames in the bridge, too.
 func (c *Cable) Bridge(filtered bool) {
 	c.T.Helper()
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
@@ -42,9 +42,10 @@ func (c *Cable) Bridge(filtered bool) {
 				}
 			}
 		}
-		if filtered {
-			for _, file := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"} {
-				errs = append(errs, os.WriteFile("/proc/sys/net/bridge/"+file, []byte("1"), 0o600))
+		value := map[bool]string{true: "1", false: "0"}[filtered] // a new namespace has 1
+		for _, file := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"} {
+			if _, err := os.Stat("/proc/sys/net/bridge"); filtered || err == nil {
+				errs = append(errs, os.WriteFile("/proc/sys/net/bridge/"+file, []byte(value), 0o600))
 			}
 		}
 		return errors.Join(errs...)
