@@ -275,7 +275,7 @@ func TestServicesReachPermittedEndpoints(t *testing.T) {
 					w.iptables(family, "PREROUTING", "-d", service[family].String(), "-p", network, "--dport", "81", "-j", "DNAT", "--to-destination", strings.Replace(b, "8080", "8081", 1))
 					w.iptables(family, "PREROUTING", "-d", service[family].String(), "-p", network, "--dport", "80", "-j", "DNAT", "--to-destination", b)
 				}
-				w.translate("b", family) // to itself
+				w.translate("b", family)      // to itself
 				if c.bridged && !c.filtered { // else answers stay in the bridge, and are not translated back
 					w.translate("a", family)
 					w.translate("c", family)
