@@ -40,6 +40,7 @@ var harness = []Suite{
 	{Folder: "tests/differential"},
 	{Folder: "tests/conformance/replay"},
 	{Folder: "renderer/acl"},
+	{Folder: "renderer/acl/internal/memory", Only: "renderer/acl/internal/memory"},
 	{Folder: "renderer/session", Only: "renderer/session"},
 	{Folder: "renderer/xdp", Only: "renderer/xdp"},
 	{Folder: "renderer/xdp/compile", Only: "renderer/xdp/compile"},
