@@ -17,8 +17,8 @@ type Suite struct {
 	// Only is the folder or the area of the faults that the suite is for; empty is all. Every suite
 	// is besides skipped for faults in packages that it does not contain.
 	Only string
-	// Kernel says that packets run through the program in the kernel. Such a suite is for the faults
-	// that these show, and no other is.
+	// Kernel says that packets run through the program in the kernel. Such a suite is for the
+	// faults that these show, and no other is.
 	Kernel bool
 	// Long matches tests that a run with -short leaves out besides: they take long, and are about
 	// other things.
