@@ -29,7 +29,7 @@ func TestScoreCountsEverything(t *testing.T) {
 	for _, kind := range Chosen(t) {
 		for _, a := range conformance.Addressings {
 			t.Run(kind.Name+" "+a.Name, func(t *testing.T) {
-				kind.Need(t)
+				kind := kind.Need(t)
 				r := replayed(t, conformance.Hand(t), a, kind)
 				families := len(a.Pods)
 				want := Result{Cases: 3, Steps: 7, Asked: Asked{Probes: 18 * families, Loopbacks: families, Unstated: 12 * (families - 1)}}
@@ -181,7 +181,7 @@ func TestScoreCountsMismatches(t *testing.T) {
 			{"a pod cannot reach itself", wrapped{bend: func(f api.Flow, is bool) bool { return is && f.Src != f.Dst }}, 1, 1, "block"},
 		} {
 			t.Run(kind.Name+" "+tt.name, func(t *testing.T) {
-				kind.Need(t)
+				kind := kind.Need(t)
 				r, err := Run(t.Context(), "hand", conformance.Hand(t), conformance.Addressings[0], wrong(kind, tt.w), Options{})
 				if err != nil {
 					t.Fatal(err)
@@ -216,7 +216,7 @@ func TestRunNoticesWrongSuite(t *testing.T) {
 func TestRunNoticesDifferentResync(t *testing.T) {
 	for _, kind := range Chosen(t)[1:] {
 		t.Run(kind.Name, func(t *testing.T) {
-			kind.Need(t)
+			kind := kind.Need(t)
 			other := wrapped{fresh: func(s Subject) Subject {
 				return wrapped{Subject: s, bend: func(api.Flow, bool) bool { return true }}
 			}}

@@ -51,14 +51,19 @@ type Kind struct {
 	Name string
 	New  func(nodes []string) (Subject, error)
 	// As of backends.Kind.
+	On      func(t *testing.T) backends.Kind
 	Missing func() error
 	Slow    bool
 }
 
-// Need skips a test where this machine can have no subject of the kind.
-func (k Kind) Need(t *testing.T) {
+// Need returns the kind for one test. It skips the test where this machine can have no subject.
+func (k Kind) Need(t *testing.T) Kind {
 	t.Helper()
 	backends.Kind{Missing: k.Missing}.Need(t)
+	if k.On == nil {
+		return k
+	}
+	return Over(k.On(t))
 }
 
 // Kinds lists every subject that every machine has: the oracle, and a fleet over every such
@@ -85,7 +90,8 @@ func kinds(all []backends.Kind) []Kind {
 // Over returns how to make a fleet over a kind of backend as a subject.
 func Over(kind backends.Kind) Kind {
 	return Kind{
-		Name: kind.Name, Missing: kind.Missing, Slow: kind.Slow, New: func(nodes []string) (Subject, error) { return newFleet(kind, nodes) },
+		Name: kind.Name, On: kind.On, Missing: kind.Missing, Slow: kind.Slow,
+		New: func(nodes []string) (Subject, error) { return newFleet(kind, nodes) },
 	}
 }
 

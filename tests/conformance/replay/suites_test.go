@@ -23,7 +23,7 @@ func TestSuitesAreReplayed(t *testing.T) {
 		for _, kind := range Chosen(t) {
 			t.Run(file+" "+kind.Name, func(t *testing.T) {
 				t.Parallel()
-				kind.Need(t)
+				kind := kind.Need(t)
 				given, moved := share(kind)
 				for i, a := range conformance.Addressings {
 					options := moved
