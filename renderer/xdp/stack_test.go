@@ -65,9 +65,15 @@ func (w *wired) mac(ns netns.NsHandle, name string) (mac net.HardwareAddr) {
 // that last sends, which must arrive.
 func (w *wired) hears(pod string, port uint16, last func()) func() bool {
 	w.T.Helper()
+	return w.hearsAt(w.Pods[pod].NS, netip.AddrPortFrom(w.Pods[pod].V4, port), last)
+}
+
+// hearsAt is hears for an address of a namespace.
+func (w *wired) hearsAt(ns netns.NsHandle, at netip.AddrPort, last func()) func() bool {
+	w.T.Helper()
 	var l net.PacketConn
-	w.Must(wires.Inside(w.Pods[pod].NS, func() (err error) {
-		l, err = net.ListenPacket("udp4", netip.AddrPortFrom(w.Pods[pod].V4, port).String())
+	w.Must(wires.Inside(ns, func() (err error) {
+		l, err = net.ListenPacket("udp4", at.String())
 		return err
 	}))
 	return func() bool {
@@ -127,6 +133,32 @@ func TestFrameIsJudgedAtItsDestination(t *testing.T) {
 		w.send(w.Pods["a"], w.mac(w.Pods["c"].NS, "eth0"), slices.Clone(frame))
 		if got := heard(); got != c.want {
 			t.Errorf("%s: b has the packet %t, want %t", c.what, got, c.want)
+		}
+	}
+}
+
+// TestFrameToEverybodyIsJudgedAtItsDestination lets a pod send to a service by a broadcast frame,
+// which the node receives but does not forward. The service leads to the node.
+func TestFrameToEverybodyIsJudgedAtItsDestination(t *testing.T) {
+	t.Parallel()
+	w := newWired(t, xdp.ModeAuto, xdp.KernelOptions{}, "a", "c")
+	w.addOwn()
+	node := netip.AddrPortFrom(own[4], 9000)
+	w.iptables(4, "PREROUTING", "-d", service[4].String(), "-p", "udp", "--dport", "80", "-j", "DNAT", "--to-destination", node.String())
+	frame := xdp.Frame(api.Flow{Src: w.Pods["a"].V4, Dst: service[4], Protocol: api.UDP, SrcPort: 1, DstPort: 80}, false)
+	for _, c := range []struct {
+		what string
+		from []api.ContivRule
+		want bool
+	}{
+		{"it may send to everybody", []api.ContivRule{{Action: api.Permit}}, true},
+		{"it may send to everybody but the node", []api.ContivRule{{Action: api.Deny, Dst: api.AddrNet(own[4])}, {Action: api.Permit}}, false},
+	} {
+		w.apply(map[string]policy{"a": {fromPod: c.from}})
+		heard := w.hearsAt(w.Node, node, func() { w.says("c", node) })
+		w.send(w.Pods["a"], net.HardwareAddr{255, 255, 255, 255, 255, 255}, slices.Clone(frame))
+		if got := heard(); got != c.want {
+			t.Errorf("%s: the node has the packet %t, want %t", c.what, got, c.want)
 		}
 	}
 }
