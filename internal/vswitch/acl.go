@@ -6,10 +6,8 @@ import (
 
 	govpp "go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/acl"
-	"go.fd.io/govpp/binapi/acl_types"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/vswitch/internal/classify"
 	"github.com/sluice-net/sluice/internal/vswitch/internal/pool"
 	"github.com/sluice-net/sluice/internal/vswitch/internal/wire"
 )
@@ -17,11 +15,10 @@ import (
 // accessList is one version of an ACL. It is immutable except for the counters, which therefore
 // restart at zero with each replacement, as in VPP.
 type accessList struct {
-	index      uint32
-	tag        string
-	rules      []acl_types.ACLRule // without pointers, as there may be hundreds of thousands
-	classifier *classify.Classifier
-	hits       []atomic.Uint64 // by rule
+	index uint32
+	tag   string
+	*content
+	hits []atomic.Uint64 // by rule
 }
 
 // newACLIndex means "no index yet" in acl_add_replace and "all" in dumps.
@@ -31,18 +28,9 @@ const newACLIndex = ^uint32(0)
 // them in one byte.
 const maxACLs = 255
 
-func newACL(tag string, rules []Rule) *accessList {
-	return &accessList{tag: tag, rules: rulesToWire(rules), classifier: classify.New(rules), hits: make([]atomic.Uint64, len(rules))}
+func newACL(tag string, c *content) *accessList {
+	return &accessList{tag: tag, content: c, hits: make([]atomic.Uint64, len(c.rules))}
 }
-
-// rule returns a rule.
-func (a *accessList) rule(n int) Rule {
-	r, _ := ruleFromWire(&a.rules[n]) // it was checked before
-	return r
-}
-
-// action returns the action of a rule.
-func (a *accessList) action(n uint32) RuleAction { return RuleAction(a.rules[n].IsPermit) }
 
 // aclTable holds the ACLs of the ACL plugin.
 type aclTable struct {
@@ -54,6 +42,7 @@ type aclTable struct {
 
 	// The lock of ports guards the fields below.
 	lists      pool.Pool[accessList]
+	contents   contents
 	reclassify bool // changes make sessions stale, so that they are evaluated again
 }
 
@@ -82,7 +71,7 @@ func (t *aclTable) addReplace(m *acl.ACLAddReplace) (uint32, govpp.VPPApiError) 
 	if m.ACLIndex != newACLIndex && t.get(m.ACLIndex) == nil {
 		return m.ACLIndex, govpp.NO_SUCH_ENTRY
 	}
-	return t.putACL(m.ACLIndex, newACL(m.Tag, rules))
+	return t.putACL(m.ACLIndex, newACL(m.Tag, t.contents.of(rules)))
 }
 
 // putACL adds an ACL, or replaces an existing one atomically at all its bindings.

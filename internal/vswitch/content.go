@@ -1,0 +1,72 @@
+package vswitch
+
+import (
+	"hash/maphash"
+	"runtime"
+	"slices"
+	"sync"
+	"unsafe"
+	"weak"
+
+	"go.fd.io/govpp/binapi/acl_types"
+
+	"github.com/sluice-net/sluice/internal/vswitch/internal/classify"
+)
+
+// content is the rules of an ACL. It is immutable. ACLs with equal rules share it, as the ACLs of
+// pods with the same peers do.
+type content struct {
+	rules      []acl_types.ACLRule // without pointers, as there may be hundreds of thousands
+	classifier *classify.Classifier
+}
+
+// rule returns a rule.
+func (c *content) rule(n int) Rule {
+	r, _ := ruleFromWire(&c.rules[n]) // it was checked before
+	return r
+}
+
+// action returns the action of a rule.
+func (c *content) action(n uint32) RuleAction { return RuleAction(c.rules[n].IsPermit) }
+
+// contents finds what ACLs have, by a hash of the rules. What no ACL has any more is not kept. It
+// is safe for concurrent use.
+type contents struct {
+	mu sync.Mutex
+	by map[uint64]weak.Pointer[content]
+}
+
+var contentSeed = maphash.MakeSeed()
+
+// of returns the content with the given rules.
+func (s *contents) of(rules []Rule) *content {
+	wire := rulesToWire(rules)
+	var hash uint64
+	if len(wire) > 0 {
+		hash = maphash.Bytes(contentSeed, unsafe.Slice((*byte)(unsafe.Pointer(&wire[0])), len(wire)*int(unsafe.Sizeof(wire[0]))))
+	}
+	s.mu.Lock()
+	known := s.by[hash].Value()
+	s.mu.Unlock()
+	if known != nil && slices.Equal(known.rules, wire) {
+		return known
+	}
+	c := &content{wire, classify.New(rules)}
+	runtime.AddCleanup(c, s.forget, hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.by == nil {
+		s.by = make(map[uint64]weak.Pointer[content])
+	}
+	s.by[hash] = weak.Make(c)
+	return c
+}
+
+// forget removes the entry of content that no ACL has any more.
+func (s *contents) forget(hash uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.by[hash].Value() == nil {
+		delete(s.by, hash)
+	}
+}
