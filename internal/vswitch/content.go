@@ -2,14 +2,12 @@ package vswitch
 
 import (
 	"hash/maphash"
-	"runtime"
 	"slices"
-	"sync"
 	"unsafe"
-	"weak"
 
 	"go.fd.io/govpp/binapi/acl_types"
 
+	"github.com/sluice-net/sluice/internal/interned"
 	"github.com/sluice-net/sluice/internal/vswitch/internal/classify"
 )
 
@@ -29,11 +27,9 @@ func (c *content) rule(n int) Rule {
 // action returns the action of a rule.
 func (c *content) action(n uint32) RuleAction { return RuleAction(c.rules[n].IsPermit) }
 
-// contents finds what ACLs have, by a hash of the rules. What no ACL has any more is not kept. It
-// is safe for concurrent use.
+// contents are what ACLs have, by a hash of the rules.
 type contents struct {
-	mu sync.Mutex
-	by map[uint64]weak.Pointer[content]
+	interned.Values[uint64, content]
 }
 
 var contentSeed = maphash.MakeSeed()
@@ -45,28 +41,10 @@ func (s *contents) of(rules []Rule) *content {
 	if len(wire) > 0 {
 		hash = maphash.Bytes(contentSeed, unsafe.Slice((*byte)(unsafe.Pointer(&wire[0])), len(wire)*int(unsafe.Sizeof(wire[0]))))
 	}
-	s.mu.Lock()
-	known := s.by[hash].Value()
-	s.mu.Unlock()
-	if known != nil && slices.Equal(known.rules, wire) {
+	if known := s.Get(hash); known != nil && slices.Equal(known.rules, wire) {
 		return known
 	}
 	c := &content{wire, classify.New(rules)}
-	runtime.AddCleanup(c, s.forget, hash)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.by == nil {
-		s.by = make(map[uint64]weak.Pointer[content])
-	}
-	s.by[hash] = weak.Make(c)
+	s.Put(hash, c)
 	return c
-}
-
-// forget removes the entry of content that no ACL has any more.
-func (s *contents) forget(hash uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.by[hash].Value() == nil {
-		delete(s.by, hash)
-	}
 }

@@ -2,7 +2,9 @@ package entries
 
 import (
 	"errors"
+	"unsafe"
 
+	"github.com/sluice-net/sluice/internal/interned"
 	"github.com/sluice-net/sluice/renderer"
 )
 
@@ -29,6 +31,25 @@ type Piece struct {
 // NewPiece returns the piece with the given entries; rules may be nil. It keeps both slices.
 func NewPiece(entries []Entry, rules []int32) Piece {
 	return Piece{Digest: DigestOf(entries), Count: len(entries), Entries: entries, Rules: rules}
+}
+
+// Known are entries of pieces in use, of which equal ones are stored once: the tables of many pods
+// begin with the same peers.
+type Known struct {
+	first interned.Values[Digest, Entry]
+}
+
+// Share returns a piece with the entries that an equal one has. Nil shares nothing.
+func (k *Known) Share(p Piece) Piece {
+	if k == nil || p.Count == 0 {
+		return p
+	}
+	if first := k.first.Get(p.Digest); first != nil {
+		p.Entries = unsafe.Slice(first, p.Count)
+	} else {
+		k.first.Put(p.Digest, &p.Entries[0])
+	}
+	return p
 }
 
 // CountOf returns the number of entries of pieces.

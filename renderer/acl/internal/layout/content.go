@@ -15,8 +15,8 @@ const (
 	// maxMixed is the maximum number of ACLs that a new slot has between two groups, unless these
 	// would be too large.
 	maxMixed = 48
-	// maxColds is the maximum number of cold segments that a new group has, unless these would be too
-	// large.
+	// maxColds is the maximum number of cold segments that a new group has, unless these would be
+	// too large.
 	maxColds = 8
 )
 
@@ -142,7 +142,7 @@ func (z Sizes) addGroup(c *Content, x Table, b block) {
 	each := Ceil(len(all), count)
 	for i := range count {
 		s := segment{changed: true, next: merge(all[min(i*each, len(all)):min((i+1)*each, len(all))])}
-		c.add(s.piece(), Role{Cold, of})
+		c.add(s.piece(z.Known), Role{Cold, of})
 	}
 	c.add(entries.NewPiece(nil, nil), Role{Warm, of})
 	c.add(entries.NewPiece(nil, nil), Role{Young, of})
@@ -232,7 +232,7 @@ func (g *group) pieces() (out []entries.Piece, ok bool) {
 		if s.size() > g.max.Most {
 			return nil, false
 		}
-		out = append(out, s.piece())
+		out = append(out, s.piece(g.max.Known))
 	}
 	return out, true
 }

@@ -15,6 +15,8 @@ type Sizes struct {
 	Cold  int // of a cold segment of a new slot, which a change sends as a whole
 	Full  int // of any other ACL of a new slot, which leaves room for more
 	Most  int // of any ACL
+
+	Known *entries.Known // content of segments in use, which is stored once; nil: it is not known
 }
 
 // DefaultSizes returns the sizes for VPP. The pause for a change grows with the number of entries
@@ -22,7 +24,7 @@ type Sizes struct {
 // segment of recent entries is small and the last of its block, and the cold segments come first.
 // docs/reference/performance-appendix.md explains how they were chosen.
 func DefaultSizes() Sizes {
-	return Sizes{Whole: 256, Young: 128, Peers: 256, Warm: 2048, Cold: 2500, Full: 12_000, Most: entries.MaxEntries}
+	return Sizes{Whole: 256, Young: 128, Peers: 256, Warm: 2048, Cold: 2500, Full: 12_000, Most: entries.MaxEntries, Known: new(entries.Known)}
 }
 
 // segment is one of the ACLs that hold a block.
@@ -138,7 +140,7 @@ func (s *segment) apply() {
 }
 
 // piece returns the new content of the segment's ACL.
-func (s *segment) piece() entries.Piece {
+func (s *segment) piece(known *entries.Known) entries.Piece {
 	if !s.changed {
 		p := s.old
 		p.Rules = s.rules
@@ -148,7 +150,7 @@ func (s *segment) piece() entries.Piece {
 	for i, e := range s.next {
 		list[i], rules[i] = e.Entry, e.rule
 	}
-	return entries.NewPiece(list, rules)
+	return known.Share(entries.NewPiece(list, rules))
 }
 
 // group holds a block in segments, from the oldest to the youngest.
