@@ -191,7 +191,7 @@ vpp-plugin: ## Build Sluice's plugin for VPP 25.10 into bin/vpp-plugin (VPP_SRC=
 test-vpp: ## Run the suites on a real VPP 25.10 (SLUICE_VPP_BIN=/path/to/vpp; SLUICE_VPP_PLUGIN=bin/vpp-plugin/sluice_plugin.so for those on the plugin)
 	@test -n "$(SLUICE_VPP_BIN)" || { echo "set SLUICE_VPP_BIN to the vpp binary"; exit 1; }
 	SLUICE_VPP_BIN=$(SLUICE_VPP_BIN) SLUICE_LONG=usual go test -count 1 -timeout 60m -v -run VPP ./renderer/acl/... ./tests/...
-	test -z "$(SLUICE_VPP_PLUGIN)" || SLUICE_STACK=vpp-plugin go test -count 1 -timeout 60m ./tests/sequences ./tests/differential
+	test -z "$(SLUICE_VPP_PLUGIN)" || SLUICE_STACK=vpp-plugin go test -count 1 -timeout 60m ./tests/sequences ./tests/differential ./tests/conformance/replay
 
 churn-vpp: ## Have pods, policies and agents come and go under traffic on a real VPP for CHURN (1h; root; SLUICE_VPP_BIN names the vpp)
 	@test -n "$(SLUICE_VPP_BIN)" || { echo "set SLUICE_VPP_BIN to the vpp binary"; exit 1; }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
+	"github.com/sluice-net/sluice/renderer/plugin"
 	"github.com/sluice-net/sluice/tests/vpp/vpptest"
 )
 
@@ -22,10 +24,14 @@ const pausesFor = 20 * time.Second
 type load struct {
 	peers, sets int     // sets share the peers, each with a rule of its own
 	rate        int     // pods that come or go in a second
-	budget      float64 // of the renderer
+	budget      float64 // of the renderer for ACLs
+	plugin      bool    // Sluice's plugin enforces, instead of ACLs
 }
 
 func (l load) String() string {
+	if l.plugin {
+		return fmt.Sprintf("%d-peers-in-%d/%d-pods-a-second", l.peers, l.sets, l.rate)
+	}
 	return fmt.Sprintf("%d-peers-in-%d/%d-pods-a-second/budget-%.0f%%", l.peers, l.sets, l.rate, 100*l.budget)
 }
 
@@ -40,7 +46,7 @@ func BenchmarkVPPPauses(b *testing.B) {
 		for _, sets := range []int{1, peers / 500} {
 			for _, rate := range []int{10, 100} {
 				for _, budget := range []float64{1, 0.01} {
-					l := load{peers, sets, rate, budget}
+					l := load{peers, sets, rate, budget, false}
 					b.Run(l.String(), func(b *testing.B) {
 						for b.Loop() {
 							pauses(b, l)
@@ -52,10 +58,32 @@ func BenchmarkVPPPauses(b *testing.B) {
 	}
 }
 
+// BenchmarkVPPPluginPauses is the same with Sluice's plugin. One pod in a second shows how long
+// packets take on this machine without changes.
+func BenchmarkVPPPluginPauses(b *testing.B) {
+	for _, peers := range []int{1_000, 10_000} {
+		for _, rate := range []int{1, 100, 1_000} {
+			l := load{peers: peers, sets: 1, rate: rate, plugin: true}
+			b.Run(l.String(), func(b *testing.B) {
+				for b.Loop() {
+					pauses(b, l)
+				}
+			})
+		}
+	}
+}
+
+// enforcer is a renderer over VPP.
+type enforcer interface {
+	renderer.Renderer
+	renderer.Inspector
+	Close() error
+}
+
 // churn is a renderer with sets from which pods come and go.
 type churn struct {
 	load
-	r        *acl.Renderer
+	r        enforcer
 	s        *stream
 	prompted chan struct{}
 	born     int // members so far
@@ -77,7 +105,12 @@ type departures struct {
 func pauses(b *testing.B, l load) {
 	b.StopTimer()
 	defer b.StartTimer() // as b.Loop wants it
-	p := vpptest.NewNetwork(vpptest.LaunchLarge(b, "", "af_packet_plugin.so"))
+	config, plugins := "", []string{"af_packet_plugin.so"}
+	if l.plugin {
+		name, found := vpptest.Plugin(b)
+		config, plugins = found, append(plugins, name)
+	}
+	p := vpptest.NewNetwork(vpptest.LaunchLarge(b, config, plugins...))
 	ids := make([]api.PodID, 100)
 	for i := range ids {
 		ids[i] = api.PodID{Namespace: "shop", Name: fmt.Sprint("p", i)}
@@ -92,7 +125,7 @@ func pauses(b *testing.B, l load) {
 	c.s.allowed = []netip.Addr{c.old[0]}
 	c.old = c.old[1:]
 	stop, done := make(chan struct{}), make(chan struct{})
-	before := c.r.State().Pauses.Total
+	before := c.paused().Total
 	b.StartTimer()
 	began := time.Now()
 	go func() {
@@ -100,7 +133,7 @@ func pauses(b *testing.B, l load) {
 		c.s.run(b, outside, pod, stop)
 	}()
 	c.run(b)
-	paused, took := c.r.State().Pauses.Total-before, time.Since(began)
+	paused, took := c.paused().Total-before, time.Since(began)
 	b.StopTimer()
 	c.s.settle()
 	close(stop)
@@ -125,18 +158,22 @@ func podAddress(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 168, byt
 // start makes the renderer with pods that share a table, and its set.
 func (c *churn) start(b *testing.B, p *vpptest.Network, ids []api.PodID) {
 	var err error
-	c.r, err = acl.New(acl.Options{
-		Socket: p.Socket(),
-		Log:    slog.New(slog.DiscardHandler),
-		Memory: 1500 << 20,
-		Pacing: acl.Pacing{PauseBudget: c.budget},
-		OnChange: func() {
-			select {
-			case c.prompted <- struct{}{}:
-			default:
-			}
-		},
-	})
+	if c.plugin {
+		c.r, err = plugin.New(plugin.Options{Socket: p.Socket(), Memory: plugin.MemoryOptions{Directory: filepath.Join(b.TempDir(), "memory")}})
+	} else {
+		c.r, err = acl.New(acl.Options{
+			Socket: p.Socket(),
+			Log:    slog.New(slog.DiscardHandler),
+			Memory: 1500 << 20,
+			Pacing: acl.Pacing{PauseBudget: c.budget},
+			OnChange: func() {
+				select {
+				case c.prompted <- struct{}{}:
+				default:
+				}
+			},
+		})
+	}
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -164,6 +201,14 @@ func (c *churn) start(b *testing.B, p *vpptest.Network, ids []api.PodID) {
 	if err := txn.Commit(b.Context()); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// paused returns for how long VPP was paused, by changes.
+func (c *churn) paused() renderer.Pauses {
+	if p := c.r.State().Pauses; p != nil {
+		return *p
+	}
+	return renderer.Pauses{}
 }
 
 // bear returns a new address, which is to join a set.
@@ -236,7 +281,7 @@ func (c *churn) commit(b *testing.B, joins, leaves map[netip.Addr]time.Time) {
 	}
 	now := time.Now()
 	c.leaving = append(c.leaving, departures{now, leaves})
-	pauses := c.r.State().Pauses
+	pauses := c.paused()
 	for len(c.leaving) > 0 && (pauses.Behind.IsZero() || c.leaving[0].ended.Before(pauses.Behind)) {
 		for a, at := range c.leaving[0].at {
 			c.leaves = append(c.leaves, now.Sub(at))

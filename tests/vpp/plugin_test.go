@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -231,6 +232,55 @@ func TestVPPPluginEnforcesAfterRestartOfVPP(t *testing.T) {
 	l.commit(labRules{in: web})
 	l.want(true, "permitted", 80)
 	l.want(false, "not permitted", 81)
+}
+
+// TestVPPPluginTakesNoHeapForPolicy fills a set that the lists of 96 pods name with 10 000
+// addresses, and isolates one more pod. With ACLs that took a heap of 512 MB to its end.
+func TestVPPPluginTakesNoHeapForPolicy(t *testing.T) {
+	l := newPluginLab(t)
+	l.start()
+	set := api.NewSetID("peers")
+	fromSet := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.SetNet(set), Protocol: api.TCP, DstPort: api.Port(80)}, {}}, nil)
+	closed := renderer.NewRuleList([]api.ContivRule{{}}, nil)
+	pods := map[api.PodID][]netip.Addr{receiver: addressesOf[receiver], sender: addressesOf[sender]}
+	for i := range byte(94) {
+		pod := api.PodID{Namespace: "lab", Name: "pod-" + strconv.Itoa(int(i))}
+		pods[pod] = []netip.Addr{netip.AddrFrom4([4]byte{192, 168, 1, i})}
+		l.Add(vpp.PodTag(pod.String()))
+	}
+	commit := func(resync bool, change func(txn renderer.Txn)) {
+		t.Helper()
+		txn := l.r.NewTxn(resync)
+		change(txn)
+		if err := txn.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit(true, func(txn renderer.Txn) {
+		for pod, ips := range pods {
+			txn.Render(pod, renderer.PodConfig{IPs: ips, Egress: fromSet})
+		}
+	})
+	l.want(false, "before the sender is a member", 80)
+	before := l.NextHeap()
+	commit(false, func(txn renderer.Txn) {
+		var members []netip.Prefix
+		for _, a := range addressesOf[sender] {
+			members = append(members, netip.PrefixFrom(a, a.BitLen()))
+		}
+		for i := range 10_000 {
+			members = append(members, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 7}), 32))
+		}
+		txn.UpdateSet(set, members, nil)
+	})
+	other := api.PodID{Namespace: "lab", Name: "pod-0"}
+	commit(false, func(txn renderer.Txn) {
+		txn.Render(other, renderer.PodConfig{IPs: pods[other], Ingress: closed, Egress: fromSet})
+	})
+	l.want(true, "a member", 80)
+	if after := l.NextHeap(); after > before+1<<20 {
+		t.Errorf("the heap of VPP grew from %d to %d KiB", before>>10, after>>10)
+	}
 }
 
 // TestVPPPluginGivesIndexToNoOtherPod has an interface take the index of one that went.
