@@ -121,6 +121,9 @@ func pauses(b *testing.B, l load) {
 	}
 	p.Route(podAddress(0), acl.InterfaceTag(ids[0]))
 	c := &churn{load: l, of: map[netip.Addr]api.SetID{}, prompted: make(chan struct{}, 1), waiting: map[netip.Addr]time.Time{}, s: &stream{dst: podAddress(0), sent: map[uint32]probe{}, hopedAt: map[netip.Addr]time.Time{}}}
+	if l.plugin {
+		c.s.most = 4 // more come at once than there are packets
+	}
 	c.start(b, p, ids)
 	c.s.allowed = []netip.Addr{c.old[0]}
 	c.old = c.old[1:]

@@ -21,6 +21,7 @@ type stream struct {
 	denied  []netip.Addr // peers that must be denied
 	allowed []netip.Addr // peers that must be permitted
 	hoped   []netip.Addr // peers that must be permitted soon
+	most    int          // of these, others are not looked at; 0: no limit
 	hopedAt map[netip.Addr]time.Time
 	joins   []time.Duration // from then until the first packet got through
 	sent    map[uint32]probe
@@ -124,6 +125,9 @@ func (s *stream) receive(from vpptest.Cable, done <-chan struct{}) {
 func (s *stream) hope(a netip.Addr, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.most > 0 && len(s.hoped) >= s.most {
+		return
+	}
 	s.hoped = append(s.hoped, a)
 	s.hopedAt[a] = since
 }
