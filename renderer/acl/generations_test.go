@@ -93,7 +93,7 @@ func TestSegmentsChangeColdSegmentOnce(t *testing.T) {
 		s.want(t, peer(n-5000).Addr().String(), "10.0.0.1", 80, api.Permit)
 		return rules
 	}
-	if rules := leave(6000); rules < 1000 {
+	if rules := leave(6000); rules < 2000 {
 		t.Fatalf("the first one sends %d rules: it was in no cold segment", rules)
 	}
 	for n := 6001; n < 6100; n++ {

@@ -26,9 +26,9 @@ func TestSparesKeepLongListsFew(t *testing.T) {
 		}
 	}
 	look()
-	const colds = 2 * sharingPods / sharers
-	if len(long) != colds {
-		t.Fatalf("%d ACLs have long lists, want two for each group", len(long))
+	const groups = sharingPods / sharers
+	if len(long) != groups {
+		t.Fatalf("%d ACLs have long lists, want one for each group", len(long))
 	}
 	members := all
 	for round := range 6 {
@@ -67,7 +67,7 @@ func TestSparesKeepLongListsFew(t *testing.T) {
 			t.Errorf("a renderer that wants nothing leaves %v", a)
 		}
 	}
-	if len(long) > colds+1 {
-		t.Errorf("%d ACLs have had long lists, want no more than %d and a spare: %v", len(long), colds, long)
+	if len(long) > groups+1 {
+		t.Errorf("%d ACLs have had long lists, want no more than %d and a spare: %v", len(long), groups, long)
 	}
 }

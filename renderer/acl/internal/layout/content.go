@@ -15,9 +15,6 @@ const (
 	// maxMixed is the maximum number of ACLs that a new slot has between two groups, unless these
 	// would be too large.
 	maxMixed = 48
-	// maxColds is the maximum number of cold segments that a new group has, unless these would be
-	// too large.
-	maxColds = 8
 )
 
 // Content is the current or desired content of the ACLs of a slot, with their roles.
@@ -138,7 +135,7 @@ func (z Sizes) addGroup(c *Content, x Table, b block) {
 	// over few ACLs.
 	slices.SortStableFunc(all, func(a, b ruled) int { return cmp.Compare(a.rule, b.rule) })
 	of := x.Entries[b.first].Verdict
-	count := max(1, min(maxColds, Ceil(len(all), z.Cold)), Ceil(len(all), z.Full))
+	count := max(1, Ceil(len(all), z.Full))
 	each := Ceil(len(all), count)
 	for i := range count {
 		s := segment{changed: true, next: merge(all[min(i*each, len(all)):min((i+1)*each, len(all))])}

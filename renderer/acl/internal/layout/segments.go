@@ -12,7 +12,6 @@ type Sizes struct {
 	Young int // of the segment that changes with every address that joins
 	Peers int // of the global table's ACL of recent entries: few interfaces have it, and many entries are behind it
 	Warm  int // of the segment of older recent entries
-	Cold  int // of a cold segment of a new slot, which a change sends as a whole
 	Full  int // of any other ACL of a new slot, which leaves room for more
 	Most  int // of any ACL
 
@@ -24,7 +23,7 @@ type Sizes struct {
 // segment of recent entries is small and the last of its block, and the cold segments come first.
 // docs/reference/performance-appendix.md explains how they were chosen.
 func DefaultSizes() Sizes {
-	return Sizes{Whole: 256, Young: 128, Peers: 256, Warm: 2048, Cold: 2500, Full: 12_000, Most: entries.MaxEntries, Known: new(entries.Known)}
+	return Sizes{Whole: 256, Young: 128, Peers: 256, Warm: 2048, Full: 12_000, Most: entries.MaxEntries, Known: new(entries.Known)}
 }
 
 // segment is one of the ACLs that hold a block.

@@ -17,7 +17,7 @@ import (
 const SpareTag = OwnPrefix + "spare"
 
 // maxSpares is the maximum number of spares. An empty ACL takes some hundred bytes.
-const maxSpares = 512
+const maxSpares = 64
 
 // spares are ACLs without entries that are on no interface, by index, with the length of their
 // longest list so far.
