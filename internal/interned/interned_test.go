@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/internal/interned"
 )
 
-type value struct{ list [64]*int }
+type value [64]*int
 
 // TestValuesAreFoundWhileInUse puts values, of which one is a part of a larger one and one takes
 // the place of another.

@@ -93,10 +93,10 @@ func (w *wired) hearsAt(ns netns.NsHandle, at netip.AddrPort, last func()) func(
 	}
 }
 
-// says sends a datagram with something in it.
-func (w *wired) says(from string, to netip.AddrPort) {
+// says sends a datagram with something in it from pod c.
+func (w *wired) says(to netip.AddrPort) {
 	w.T.Helper()
-	w.Must(wires.Inside(w.Pods[from].NS, func() error {
+	w.Must(wires.Inside(w.Pods["c"].NS, func() error {
 		conn, err := net.Dial("udp", to.String())
 		if err != nil {
 			return err
@@ -129,7 +129,7 @@ func TestFrameIsJudgedAtItsDestination(t *testing.T) {
 		}}}, false},
 	} {
 		w.apply(c.p)
-		heard := w.hears("b", 9000, func() { w.says("c", b) })
+		heard := w.hears("b", 9000, func() { w.says(b) })
 		w.send(w.Pods["a"], w.mac(w.Pods["c"].NS, "eth0"), slices.Clone(frame))
 		if got := heard(); got != c.want {
 			t.Errorf("%s: b has the packet %t, want %t", c.what, got, c.want)
@@ -155,7 +155,7 @@ func TestFrameToEverybodyIsJudgedAtItsDestination(t *testing.T) {
 		{"it may send to everybody but the node", []api.ContivRule{{Action: api.Deny, Dst: api.AddrNet(own[4])}, {Action: api.Permit}}, false},
 	} {
 		w.apply(map[string]policy{"a": {fromPod: c.from}})
-		heard := w.hearsAt(w.Node, node, func() { w.says("c", node) })
+		heard := w.hearsAt(w.Node, node, func() { w.says(node) })
 		w.send(w.Pods["a"], net.HardwareAddr{255, 255, 255, 255, 255, 255}, slices.Clone(frame))
 		if got := heard(); got != c.want {
 			t.Errorf("%s: the node has the packet %t, want %t", c.what, got, c.want)
@@ -173,7 +173,7 @@ func TestConnectionsAreNotCreatedFromOutside(t *testing.T) {
 	w.apply(map[string]policy{"a": {toPod: closed}})
 	heard := w.hears("a", 9000, func() {
 		w.apply(nil)
-		w.says("c", netip.AddrPortFrom(w.Pods["a"].V4, 9000))
+		w.says(netip.AddrPortFrom(w.Pods["a"].V4, 9000))
 	})
 	forged := api.Flow{Src: w.Pods["a"].V4, Dst: outside.V4, Protocol: api.UDP, SrcPort: 9000, DstPort: 4000}
 	w.send(outside, gateway, xdp.Frame(forged, false))
@@ -234,7 +234,7 @@ func TestFrameTagsOfOtherNodesAreIgnored(t *testing.T) {
 		// A packet as of a, which must not open a way back to it.
 		heard := w.hears("a", 9000, func() {
 			w.apply(nil)
-			w.says("c", netip.AddrPortFrom(w.Pods["a"].V4, 9000))
+			w.says(netip.AddrPortFrom(w.Pods["a"].V4, 9000))
 		})
 		forged := api.Flow{Src: w.Pods["a"].V4, Dst: outside.V4, Protocol: api.UDP, SrcPort: 9000, DstPort: 4000}
 		w.send(outside, gateway, xdp.Frame(forged, false))

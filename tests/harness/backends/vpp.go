@@ -45,7 +45,7 @@ func onVPPs(t *testing.T) Kind {
 // shortDir is t.TempDir without the name of the test: paths of sockets have at most 107 bytes.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "vpp")
+	dir, err := os.MkdirTemp("", "vpp") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
 	}
