@@ -39,6 +39,7 @@ var harness = []Suite{
 	{Folder: "tests/sequences"},
 	{Folder: "tests/differential"},
 	{Folder: "tests/conformance/replay"},
+	{Folder: "plugins/policy", Only: "plugins/policy"},
 	{Folder: "renderer/acl"},
 	{Folder: "renderer/acl/internal/memory", Only: "renderer/acl/internal/memory"},
 	{Folder: "renderer/session", Only: "renderer/session"},
