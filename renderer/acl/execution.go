@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
-	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // execution carries out what is wanted. It changes the vswitch, the mirror and the slots, and makes
@@ -157,7 +156,7 @@ func (x *execution) forget(s *slot) {
 func (x *execution) raise(ctx context.Context) error {
 	for _, n := range x.m.Interfaces {
 		_, isPods := x.ownership.pods[n.Index]
-		if !n.Down || !vpp.MadeByCNI(n.Name) || n.Made == nil || !isPods && !x.ownership.blocked[n.Index] || !x.bindings.isBound(n) {
+		if !n.Down || n.Made == nil || !isPods && !x.ownership.blocked[n.Index] || !x.bindings.isBound(n) {
 			continue
 		}
 		if err := x.r.link.Raise(ctx, n); err != nil {

@@ -83,6 +83,7 @@ func TestRaiseSetsUpInterfacesOfCNIPlugin(t *testing.T) {
 			tap, memory := s.makes(t, "tap-slu4", sluiceacl.InterfaceTag(shopPods[1]), ""), s.makes(t, "memif-slu5", sluiceacl.InterfaceTag(shopPods[2]), "")
 			pods, stranger, other := s.makes(t, "host-slu1", sluiceacl.InterfaceTag(shopPods[0]), ""), s.makes(t, "host-slu2", sluiceacl.InterfaceTag(pod("stranger")), ""), s.down(t, "memif7", "")
 			theirs, unfinished := s.down(t, "host-eth7", sluiceacl.InterfaceTag(shopPods[0])), s.down(t, "host-slu3", sluiceacl.InterfaceTag(shopPods[0]))
+			listed := s.makes(t, "host-eth8", sluiceacl.InterfaceTag(shopPods[0]), "") // only its MACIP list is like the plugin's
 			ticket := s.r.Ask()
 			if b, known := s.r.Bound("host-slu1", ticket); known {
 				t.Errorf("before a commit it has %+v", b)
@@ -90,7 +91,7 @@ func TestRaiseSetsUpInterfacesOfCNIPlugin(t *testing.T) {
 			if err := try(t, s.r, true, shop); err != nil && !errors.Is(err, renderer.ErrNoInterface) {
 				t.Fatal(err)
 			}
-			want := map[uint32]bool{pods: true, tap: true, memory: true, stranger: hold, other: false, theirs: false, unfinished: false}
+			want := map[uint32]bool{pods: true, tap: true, memory: true, stranger: hold, other: false, theirs: false, listed: false, unfinished: false}
 			for index, up := range want {
 				all := s.sw.Interfaces()
 				i := slices.IndexFunc(all, func(n vswitch.Interface) bool { return n.Index == index })
