@@ -32,13 +32,6 @@ func (s *Values[K, V]) Put(key K, v *V) {
 	s.by[key] = weak.Make(v)
 }
 
-// Len returns the number of values.
-func (s *Values[K, V]) Len() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.by)
-}
-
 // forget removes a key whose value is no longer in use.
 func (s *Values[K, V]) forget(key K) {
 	s.mu.Lock()

@@ -21,10 +21,17 @@ func TestValuesAreFoundWhileInUse(t *testing.T) {
 	s.Put("a", a)
 	s.Put("part", &two[1])
 	s.Put("b", old)
+	forgotten := make(chan bool)
+	runtime.AddCleanup(old, func(c chan bool) { close(c) }, forgotten) // behind that of Put
 	s.Put("b", b)
-	for range 3 { // the first one forgets what b took the place of
+	old = nil
+	for gone := false; !gone; {
 		runtime.GC()
-		time.Sleep(time.Millisecond)
+		select {
+		case <-forgotten:
+			gone = true
+		case <-time.After(time.Millisecond):
+		}
 	}
 	if s.Get("a") != a || s.Get("part") != &two[1] || s.Get("b") != b || s.Len() != 3 {
 		t.Errorf("%d values: a is %t, the part %t, b %t", s.Len(), s.Get("a") == a, s.Get("part") == &two[1], s.Get("b") == b)

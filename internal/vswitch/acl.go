@@ -28,8 +28,8 @@ const newACLIndex = ^uint32(0)
 // them in one byte.
 const maxACLs = 255
 
-func newACL(tag string, c *content) *accessList {
-	return &accessList{tag: tag, content: c, hits: make([]atomic.Uint64, len(c.rules))}
+func newACL(tag string, rules []Rule) *accessList {
+	return &accessList{tag: tag, content: contentOf(rules), hits: make([]atomic.Uint64, len(rules))}
 }
 
 // aclTable holds the ACLs of the ACL plugin.
@@ -42,7 +42,6 @@ type aclTable struct {
 
 	// The lock of ports guards the fields below.
 	lists      pool.Pool[accessList]
-	contents   contents
 	reclassify bool // changes make sessions stale, so that they are evaluated again
 }
 
@@ -71,7 +70,7 @@ func (t *aclTable) addReplace(m *acl.ACLAddReplace) (uint32, govpp.VPPApiError) 
 	if m.ACLIndex != newACLIndex && t.get(m.ACLIndex) == nil {
 		return m.ACLIndex, govpp.NO_SUCH_ENTRY
 	}
-	return t.putACL(m.ACLIndex, newACL(m.Tag, t.contents.of(rules)))
+	return t.putACL(m.ACLIndex, newACL(m.Tag, rules))
 }
 
 // putACL adds an ACL, or replaces an existing one atomically at all its bindings.

@@ -28,23 +28,22 @@ func (c *content) rule(n int) Rule {
 func (c *content) action(n uint32) RuleAction { return RuleAction(c.rules[n].IsPermit) }
 
 // contents are what ACLs have, by a hash of the rules.
-type contents struct {
-	interned.Values[uint64, content]
-}
+var (
+	contents    interned.Values[uint64, content]
+	contentSeed = maphash.MakeSeed()
+)
 
-var contentSeed = maphash.MakeSeed()
-
-// of returns the content with the given rules.
-func (s *contents) of(rules []Rule) *content {
+// contentOf returns the content with the given rules.
+func contentOf(rules []Rule) *content {
 	wire := rulesToWire(rules)
 	var hash uint64
 	if len(wire) > 0 {
 		hash = maphash.Bytes(contentSeed, unsafe.Slice((*byte)(unsafe.Pointer(&wire[0])), len(wire)*int(unsafe.Sizeof(wire[0]))))
 	}
-	if known := s.Get(hash); known != nil && slices.Equal(known.rules, wire) {
+	if known := contents.Get(hash); known != nil && slices.Equal(known.rules, wire) {
 		return known
 	}
 	c := &content{wire, classify.New(rules)}
-	s.Put(hash, c)
+	contents.Put(hash, c)
 	return c
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
 	"github.com/sluice-net/sluice/renderer/acl/internal/memory"
@@ -17,7 +16,7 @@ const SpareTag = mirror.SpareTag
 // Shrink lowers the limits, so that tables with a few entries are treated as large and a Commit
 // changes one slot with long changes. It must be called before the first commit.
 func (r *Renderer) Shrink() {
-	r.bounds = bounds{Sizes: layout.Sizes{Whole: 2, Young: 2, Peers: 2, Warm: 4, Full: 5, Most: 7, Known: new(entries.Known)}, sharers: 2, pause: 4, statistics: 32 << 20,
+	r.bounds = bounds{Sizes: layout.Sizes{Whole: 2, Young: 2, Peers: 2, Warm: 4, Full: 5, Most: 7}, sharers: 2, pause: 4, statistics: 32 << 20,
 		guard: expand.GuardSizes{Entries: 2, Peers: 3, Blocks: 2}}
 }
 

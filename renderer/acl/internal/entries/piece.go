@@ -33,21 +33,20 @@ func NewPiece(entries []Entry, rules []int32) Piece {
 	return Piece{Digest: DigestOf(entries), Count: len(entries), Entries: entries, Rules: rules}
 }
 
-// Known are entries of pieces in use, of which equal ones are stored once: the tables of many pods
-// begin with the same peers.
-type Known struct {
-	first interned.Values[Digest, Entry]
-}
+// shared has the first entry of pieces in use, by digest.
+var shared interned.Values[Digest, Entry]
 
-// Share returns a piece with the entries that an equal one has. Nil shares nothing.
-func (k *Known) Share(p Piece) Piece {
-	if k == nil || p.Count == 0 {
+// Share returns a piece with the entries that an equal one in use has, so that they are stored
+// once: the tables of many pods begin with the same peers. The piece must have entries of its own,
+// which are not a part of a longer list.
+func Share(p Piece) Piece {
+	if p.Count == 0 {
 		return p
 	}
-	if first := k.first.Get(p.Digest); first != nil {
+	if first := shared.Get(p.Digest); first != nil {
 		p.Entries = unsafe.Slice(first, p.Count)
 	} else {
-		k.first.Put(p.Digest, &p.Entries[0])
+		shared.Put(p.Digest, &p.Entries[0])
 	}
 	return p
 }

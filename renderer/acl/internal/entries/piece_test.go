@@ -36,14 +36,13 @@ func TestCutChangesOnePieceForOneEntry(t *testing.T) {
 	}
 }
 
-// TestKnownSharesEntriesOfEqualPieces: the rules are those of each table.
-func TestKnownSharesEntriesOfEqualPieces(t *testing.T) {
-	var k entries.Known
+// TestShareIsOfEqualPieces: the rules are those of each table.
+func TestShareIsOfEqualPieces(t *testing.T) {
 	one := entries.Cut(entriestest.Many(100, -1))[0]
 	equal, other := entries.Cut(entriestest.Many(100, -1))[0], entries.Cut(entriestest.Many(100, 3))[0]
 	equal.Rules = []int32{7}
-	first := k.Share(one)
-	same, different, none := k.Share(equal), k.Share(other), k.Share(entries.NewPiece(nil, nil))
+	first := entries.Share(one)
+	same, different, none := entries.Share(equal), entries.Share(other), entries.Share(entries.NewPiece(nil, nil))
 	switch {
 	case &same.Entries[0] != &first.Entries[0] || len(same.Entries) != 100 || cap(same.Entries) != 100:
 		t.Errorf("equal pieces have entries of their own, %d of %d", len(same.Entries), cap(same.Entries))
@@ -51,8 +50,5 @@ func TestKnownSharesEntriesOfEqualPieces(t *testing.T) {
 		t.Errorf("a piece got the rules %v", same.Rules)
 	case entries.DigestOf(different.Entries) != other.Digest || none.Count != 0:
 		t.Error("another piece got other entries")
-	}
-	if alone := (*entries.Known)(nil).Share(equal); &alone.Entries[0] != &equal.Entries[0] {
-		t.Error("nobody shares, and a piece got the entries of another")
 	}
 }

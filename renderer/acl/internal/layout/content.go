@@ -139,7 +139,7 @@ func (z Sizes) addGroup(c *Content, x Table, b block) {
 	each := Ceil(len(all), count)
 	for i := range count {
 		s := segment{changed: true, next: merge(all[min(i*each, len(all)):min((i+1)*each, len(all))])}
-		c.add(s.piece(z.Known), Role{Cold, of})
+		c.add(s.piece(), Role{Cold, of})
 	}
 	c.add(entries.NewPiece(nil, nil), Role{Warm, of})
 	c.add(entries.NewPiece(nil, nil), Role{Young, of})
@@ -229,7 +229,7 @@ func (g *group) pieces() (out []entries.Piece, ok bool) {
 		if s.size() > g.max.Most {
 			return nil, false
 		}
-		out = append(out, s.piece(g.max.Known))
+		out = append(out, s.piece())
 	}
 	return out, true
 }

@@ -42,7 +42,7 @@ func TestPatchIsRefit(t *testing.T) {
 				table.Rules[i].Src = api.SetNet(api.SetID(1 + i%3))
 			}
 		}
-		sizes := Sizes{Whole: 2, Young: 3, Peers: 2, Warm: 6, Full: 8, Most: 14, Known: new(entries.Known)}
+		sizes := Sizes{Whole: 2, Young: 3, Peers: 2, Warm: 6, Full: 8, Most: 14}
 		x, lines, err := expand.New(sets.Aggregated).ExpandLocal(table)
 		if err != nil {
 			t.Fatal(err)

@@ -14,8 +14,6 @@ type Sizes struct {
 	Warm  int // of the segment of older recent entries
 	Full  int // of any other ACL of a new slot, which leaves room for more
 	Most  int // of any ACL
-
-	Known *entries.Known // content of segments in use, which is stored once; nil: it is not known
 }
 
 // DefaultSizes returns the sizes for VPP. The pause for a change grows with the number of entries
@@ -23,7 +21,7 @@ type Sizes struct {
 // segment of recent entries is small and the last of its block, and the cold segments come first.
 // docs/reference/performance-appendix.md explains how they were chosen.
 func DefaultSizes() Sizes {
-	return Sizes{Whole: 256, Young: 128, Peers: 256, Warm: 2048, Full: 12_000, Most: entries.MaxEntries, Known: new(entries.Known)}
+	return Sizes{Whole: 256, Young: 128, Peers: 256, Warm: 2048, Full: 12_000, Most: entries.MaxEntries}
 }
 
 // segment is one of the ACLs that hold a block.
@@ -139,7 +137,7 @@ func (s *segment) apply() {
 }
 
 // piece returns the new content of the segment's ACL.
-func (s *segment) piece(known *entries.Known) entries.Piece {
+func (s *segment) piece() entries.Piece {
 	if !s.changed {
 		p := s.old
 		p.Rules = s.rules
@@ -149,7 +147,7 @@ func (s *segment) piece(known *entries.Known) entries.Piece {
 	for i, e := range s.next {
 		list[i], rules[i] = e.Entry, e.rule
 	}
-	return known.Share(entries.NewPiece(list, rules))
+	return entries.Share(entries.NewPiece(list, rules))
 }
 
 // group holds a block in segments, from the oldest to the youngest.

@@ -15,7 +15,7 @@ import (
 )
 
 // tiny are sizes with which a few entries create all kinds of ACLs.
-var tiny = Sizes{Whole: 2, Young: 2, Peers: 2, Warm: 4, Full: 5, Most: 7, Known: new(entries.Known)}
+var tiny = Sizes{Whole: 2, Young: 2, Peers: 2, Warm: 4, Full: 5, Most: 7}
 
 // tables is a slot with changing content.
 type tables struct{ held Content }
