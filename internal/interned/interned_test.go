@@ -24,7 +24,6 @@ func TestValuesAreFoundWhileInUse(t *testing.T) {
 	forgotten := make(chan bool)
 	runtime.AddCleanup(old, func(c chan bool) { close(c) }, forgotten) // behind that of Put
 	s.Put("b", b)
-	old = nil
 	for gone := false; !gone; {
 		runtime.GC()
 		select {

@@ -353,7 +353,7 @@ func (c *contents) patch(t *cache.Table) bool {
 	change, ok := c.expand.Change(slots[0].lines, t)
 	patched := make([]layout.Content, len(slots))
 	for n := 0; ok && n < len(slots); n++ {
-		patched[n], ok = c.bounds.Patch(slots[n].content(c.ownership.m), layout.Change{Around: change.Around, Blocks: change.Blocks, Within: change.Within})
+		patched[n], ok = c.bounds.Patch(slots[n].content(c.ownership.m), change.Change)
 	}
 	if !ok {
 		return false

@@ -135,19 +135,11 @@ func TestVPPPluginHoldsNoWorkerForEvents(t *testing.T) {
 	l.plug()
 	l.start()
 	set := api.NewSetID("peers")
-	commit := func(resync bool, change func(txn renderer.Txn)) {
-		t.Helper()
-		txn := l.r.NewTxn(resync)
-		change(txn)
-		if err := txn.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
 	receives := func(txn renderer.Txn, port uint16) {
 		list := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.SetNet(set), Protocol: api.TCP, DstPort: api.Port(port)}, {}}, nil)
 		txn.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Egress: list})
 	}
-	commit(true, func(txn renderer.Txn) { receives(txn, 80) })
+	l.change(true, func(txn renderer.Txn) { receives(txn, 80) })
 	barriers := func() (last int) {
 		for _, m := range barrierLine.FindAllStringSubmatch(l.CLI("show event-logger 1000"), -1) {
 			n, err := strconv.Atoi(m[1])
@@ -166,9 +158,9 @@ func TestVPPPluginHoldsNoWorkerForEvents(t *testing.T) {
 	}
 	for i := range 1000 {
 		a := []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, byte(i >> 8), byte(i)}), 32)}
-		commit(false, func(txn renderer.Txn) { txn.UpdateSet(set, a, nil) })
+		l.change(false, func(txn renderer.Txn) { txn.UpdateSet(set, a, nil) })
 		if i%100 == 99 {
-			commit(false, func(txn renderer.Txn) { receives(txn, uint16(i)) })
+			l.change(false, func(txn renderer.Txn) { receives(txn, uint16(i)) })
 		}
 	}
 	if now := barriers(); now-after != after-before {

@@ -115,9 +115,17 @@ func (l *pluginLab) commit(c labRules) {
 		}
 		return renderer.NewRuleList(append(of, api.ContivRule{}), nil)
 	}
-	txn := l.r.NewTxn(true)
-	txn.Render(sender, renderer.PodConfig{IPs: addressesOf[sender], Ingress: list(c.out)})
-	txn.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Egress: list(c.in)})
+	l.change(true, func(txn renderer.Txn) {
+		txn.Render(sender, renderer.PodConfig{IPs: addressesOf[sender], Ingress: list(c.out)})
+		txn.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Egress: list(c.in)})
+	})
+}
+
+// change commits changes.
+func (l *pluginLab) change(resync bool, fill func(txn renderer.Txn)) {
+	l.Helper()
+	txn := l.r.NewTxn(resync)
+	fill(txn)
 	ctx, cancel := vpptest.Bounded(l.TB)
 	defer cancel()
 	if err := txn.Commit(ctx); err != nil {
@@ -235,7 +243,7 @@ func TestVPPPluginEnforcesAfterRestartOfVPP(t *testing.T) {
 }
 
 // TestVPPPluginTakesNoHeapForPolicy fills a set that the lists of 96 pods name with 10 000
-// addresses, and isolates one more pod. With ACLs that took a heap of 512 MB to its end.
+// addresses, and restricts what one of them may send. ACLs of that need most of a heap of 512 MB.
 func TestVPPPluginTakesNoHeapForPolicy(t *testing.T) {
 	l := newPluginLab(t)
 	l.start()
@@ -248,22 +256,14 @@ func TestVPPPluginTakesNoHeapForPolicy(t *testing.T) {
 		pods[pod] = []netip.Addr{netip.AddrFrom4([4]byte{192, 168, 1, i})}
 		l.Add(vpp.PodTag(pod.String()))
 	}
-	commit := func(resync bool, change func(txn renderer.Txn)) {
-		t.Helper()
-		txn := l.r.NewTxn(resync)
-		change(txn)
-		if err := txn.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	commit(true, func(txn renderer.Txn) {
+	l.change(true, func(txn renderer.Txn) {
 		for pod, ips := range pods {
 			txn.Render(pod, renderer.PodConfig{IPs: ips, Egress: fromSet})
 		}
 	})
 	l.want(false, "before the sender is a member", 80)
 	before := l.NextHeap()
-	commit(false, func(txn renderer.Txn) {
+	l.change(false, func(txn renderer.Txn) {
 		var members []netip.Prefix
 		for _, a := range addressesOf[sender] {
 			members = append(members, netip.PrefixFrom(a, a.BitLen()))
@@ -274,7 +274,7 @@ func TestVPPPluginTakesNoHeapForPolicy(t *testing.T) {
 		txn.UpdateSet(set, members, nil)
 	})
 	other := api.PodID{Namespace: "lab", Name: "pod-0"}
-	commit(false, func(txn renderer.Txn) {
+	l.change(false, func(txn renderer.Txn) {
 		txn.Render(other, renderer.PodConfig{IPs: pods[other], Ingress: closed, Egress: fromSet})
 	})
 	l.want(true, "a member", 80)

@@ -37,20 +37,9 @@ func (v *VPPs) Kind() Kind { return Kind{Name: "vpp", New: v.newBackend, Slow: t
 // onVPPs returns the kind with VPPs that end with a test.
 func onVPPs(t *testing.T) Kind {
 	t.Helper()
-	v := NewVPPs(vpptest.Binary(t), shortDir(t))
+	v := NewVPPs(vpptest.Binary(t), vpptest.ShortDir(t))
 	t.Cleanup(v.Close)
 	return v.Kind()
-}
-
-// shortDir is t.TempDir without the name of the test: paths of sockets have at most 107 bytes.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "vpp") //nolint:usetesting // see above
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
 }
 
 // Close ends all processes.

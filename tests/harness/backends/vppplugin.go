@@ -38,7 +38,7 @@ func (v *VPPs) PluginKind() Kind {
 func onPluginVPPs(t *testing.T) Kind {
 	t.Helper()
 	name, config := vpptest.Plugin(t)
-	v := NewPluginVPPs(vpptest.Binary(t), name, config, shortDir(t))
+	v := NewPluginVPPs(vpptest.Binary(t), name, config, vpptest.ShortDir(t))
 	t.Cleanup(v.Close)
 	return v.PluginKind()
 }

@@ -86,15 +86,21 @@ func LaunchBy(tb testing.TB, start func(*exec.Cmd) error, config string, plugins
 // LaunchLarge is LaunchWith with a main heap of 2 GB instead of 512 MB.
 func LaunchLarge(tb testing.TB, config string, plugins ...string) *Process {
 	tb.Helper()
+	v := &Process{TB: tb, binary: Binary(tb), dir: ShortDir(tb), plugins: plugins, config: config, heap: "2G"}
+	v.Start()
+	tb.Cleanup(v.Stop)
+	return v
+}
+
+// ShortDir is TempDir without the name of the test: paths of sockets have at most 107 bytes.
+func ShortDir(tb testing.TB) string {
+	tb.Helper()
 	dir, err := scratch.New("vpp-")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = dir.Remove() })
-	v := &Process{TB: tb, binary: Binary(tb), dir: dir.Path, plugins: plugins, config: config, heap: "2G"}
-	v.Start()
-	tb.Cleanup(v.Stop)
-	return v
+	return dir.Path
 }
 
 // Binary is the VPP that the environment names. A test is skipped where it names none.

@@ -16,12 +16,10 @@ type Lines struct {
 	counts []int // entries of each line
 }
 
-// Change is what a change of sets changes in a local table. Every entry whose source overlaps none
-// of the prefixes Around stays.
+// Change is what a change of sets changes in a local table.
 type Change struct {
-	Around []netip.Prefix // in order; none contains another
+	entries.Change
 	Now    *Lines
-	Blocks [2][]entries.Run // of the whole table: before and now; both have the same verdicts
 	was    *Lines
 	blocks []int // of each line
 }
@@ -56,7 +54,7 @@ func (x *Expander) Change(was *Lines, t *cache.Table) (*Change, bool) {
 		}
 		c.blocks[i] = max(c.blocks[i], blocks[i])
 	}
-	c.Blocks = [2][]entries.Run{was.runs(blocks), c.Now.runs(c.blocks)}
+	c.Blocks, c.Within = [2][]entries.Run{was.runs(blocks), c.Now.runs(c.blocks)}, c.inBlocks
 	return c, len(c.Blocks[0]) == len(c.Blocks[1])
 }
 
@@ -195,8 +193,8 @@ func overlapping(list, others []netip.Prefix) (out []netip.Prefix) {
 	return out
 }
 
-// Within returns the entries that each block had and has whose sources overlap some prefixes.
-func (c *Change) Within(around []netip.Prefix) (before, after []entries.List) {
+// inBlocks is Within.
+func (c *Change) inBlocks(around []netip.Prefix) (before, after []entries.List) {
 	was, now := c.within(widest(slices.Clone(around)))
 	return was.divided(c.blocks, len(c.Blocks[0])), now.divided(c.blocks, len(c.Blocks[0]))
 }

@@ -1,35 +1,16 @@
 package layout
 
 import (
-	"net/netip"
 	"slices"
 
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
-// Change is how a local table changes. Every entry whose source overlaps none of the prefixes
-// Around stays.
-type Change struct {
-	Around []netip.Prefix
-	Blocks [2][]entries.Run // of the table, before and now; both have the same verdicts
-
-	// Within returns the entries that each block had and has whose sources overlap some prefixes.
-	Within func(around []netip.Prefix) (before, after []entries.List)
-}
-
-// size returns the number of entries of the table.
-func (c *Change) size() (n int) {
-	for _, r := range c.Blocks[1] {
-		n += r.Count
-	}
-	return n
-}
-
 // Patch returns what Refit returns for a table of which the slot holds an earlier version. Its work
 // follows the change. It returns false where it cannot tell: then Refit must look at all entries.
-func (z Sizes) Patch(held Content, c Change) (Content, bool) {
+func (z Sizes) Patch(held Content, c entries.Change) (Content, bool) {
 	cells, ok := cellsOf(held.Roles)
-	if !ok || len(held.Roles) == 1 || c.size() <= z.Whole {
+	if !ok || len(held.Roles) == 1 || c.Count() <= z.Whole {
 		return Content{}, false
 	}
 	of, ok := sameCells(cells, c.Blocks)
@@ -99,7 +80,7 @@ func sameCells(cells []cell, blocks [2][]entries.Run) (of []int, ok bool) {
 }
 
 // patch changes the segments of a block in the classes that change.
-func (g *group) patch(b int, c Change, was, now entries.List) ([]entries.Piece, bool) {
+func (g *group) patch(b int, c entries.Change, was, now entries.List) ([]entries.Piece, bool) {
 	whole := block{last: len(was.Entries)}
 	before := classesOf(was, whole)
 	whole.last = len(now.Entries)

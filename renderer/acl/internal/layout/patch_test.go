@@ -60,7 +60,7 @@ func TestPatchIsRefit(t *testing.T) {
 			want, fits := sizes.Refit(held, sizes.NewTable(now), Usual)
 			tried++
 			if c, ok := e.Change(lines, table); ok && held.IsInOrder() {
-				got, ok := sizes.Patch(held, Change{c.Around, c.Blocks, c.Within})
+				got, ok := sizes.Patch(held, c.Change)
 				if ok {
 					patched++
 					same := func(a, b entries.Piece) bool { return a.Digest == b.Digest && slices.Equal(a.Rules, b.Rules) }
