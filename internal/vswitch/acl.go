@@ -28,8 +28,8 @@ const newACLIndex = ^uint32(0)
 // them in one byte.
 const maxACLs = 255
 
-func newACL(tag string, rules []Rule) *accessList {
-	return &accessList{tag: tag, content: contentOf(rules), hits: make([]atomic.Uint64, len(rules))}
+func newACL(tag string, c *content) *accessList {
+	return &accessList{tag: tag, content: c, hits: make([]atomic.Uint64, len(c.rules))}
 }
 
 // aclTable holds the ACLs of the ACL plugin.
@@ -63,14 +63,14 @@ func (t *aclTable) addReplace(m *acl.ACLAddReplace) (uint32, govpp.VPPApiError) 
 	if len(m.Tag) > wire.MaxName { // no NUL within the field
 		return m.ACLIndex, govpp.INVALID_VALUE
 	}
-	rules, rv := rulesFromWire(m.R, t.quirks)
+	c, rv := contentFromWire(m.R, t.quirks)
 	if rv != 0 {
 		return m.ACLIndex, rv
 	}
 	if m.ACLIndex != newACLIndex && t.get(m.ACLIndex) == nil {
 		return m.ACLIndex, govpp.NO_SUCH_ENTRY
 	}
-	return t.putACL(m.ACLIndex, newACL(m.Tag, rules))
+	return t.putACL(m.ACLIndex, newACL(m.Tag, c))
 }
 
 // putACL adds an ACL, or replaces an existing one atomically at all its bindings.

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"go.fd.io/govpp/adapter"
@@ -85,7 +84,7 @@ func (a *inProcess) GetMsgID(name, crc string) (uint16, error) {
 	return 0, &adapter.UnknownMsgError{MsgName: name, MsgCrc: crc}
 }
 
-// SendMsg queues a request. It blocks while the queue is full.
+// SendMsg queues a request, which it keeps and changes. It blocks while the queue is full.
 func (a *inProcess) SendMsg(context uint32, data []byte) error {
 	if len(data) < 10 {
 		return fmt.Errorf("request of %d bytes: %w", len(data), errTruncated)
@@ -96,7 +95,6 @@ func (a *inProcess) SendMsg(context uint32, data []byte) error {
 	if conn == nil {
 		return errNotConnected
 	}
-	data = slices.Clone(data)
 	binary.BigEndian.PutUint32(data[2:], conn.client.index)
 	binary.BigEndian.PutUint32(data[6:], context)
 	if conn.client.isClosed() {

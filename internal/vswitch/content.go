@@ -3,8 +3,10 @@ package vswitch
 import (
 	"hash/maphash"
 	"slices"
+	"sync"
 	"unsafe"
 
+	govpp "go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/acl_types"
 
 	"github.com/sluice-net/sluice/internal/interned"
@@ -16,6 +18,7 @@ import (
 type content struct {
 	rules      []acl_types.ACLRule // without pointers, as there may be hundreds of thousands
 	classifier *classify.Classifier
+	quirky     bool // some action is unknown
 }
 
 // rule returns a rule.
@@ -34,16 +37,52 @@ var (
 )
 
 // contentOf returns the content with the given rules.
-func contentOf(rules []Rule) *content {
-	wire := rulesToWire(rules)
-	var hash uint64
-	if len(wire) > 0 {
-		hash = maphash.Bytes(contentSeed, unsafe.Slice((*byte)(unsafe.Pointer(&wire[0])), len(wire)*int(unsafe.Sizeof(wire[0]))))
+func contentOf(rules []Rule) *content { return contentOfBoth(rules, rulesToWire(rules)) }
+
+// contentOfBoth is contentOf. It keeps the wire form of the rules, but not the rules.
+func contentOfBoth(rules []Rule, wire []acl_types.ACLRule) *content {
+	hash := hashOf(wire)
+	if known := contentWith(hash, wire); known != nil {
+		return known
 	}
+	c := &content{wire, classify.New(rules), slices.ContainsFunc(rules, func(r Rule) bool { return r.Action > RulePermitReflect })}
+	contents.Put(hash, c)
+	return c
+}
+
+// parsed are the rules of the last messages, for the next ones.
+var parsed = sync.Pool{New: func() any { return new([]Rule) }}
+
+// contentFromWire returns the content with the rules of a message, which it may change and keep. It
+// validates those that no ACL has; see rulesFromWire.
+func contentFromWire(list []acl_types.ACLRule, quirks bool) (*content, govpp.VPPApiError) {
+	if known := contentWith(hashOf(list), list); known != nil && (quirks || !known.quirky) {
+		return known, 0
+	}
+	rules := parsed.Get().(*[]Rule)
+	defer parsed.Put(rules)
+	var rv govpp.VPPApiError
+	if *rules, rv = rulesFromWire((*rules)[:0], list, quirks); rv != 0 {
+		return nil, rv
+	}
+	for i := range list {
+		list[i] = ruleToWire(&(*rules)[i])
+	}
+	return contentOfBoth(*rules, list), 0
+}
+
+// contentWith returns the content in use that has the given rules and their hash, nil if there is
+// none.
+func contentWith(hash uint64, wire []acl_types.ACLRule) *content {
 	if known := contents.Get(hash); known != nil && slices.Equal(known.rules, wire) {
 		return known
 	}
-	c := &content{wire, classify.New(rules)}
-	contents.Put(hash, c)
-	return c
+	return nil
+}
+
+func hashOf(wire []acl_types.ACLRule) uint64 {
+	if len(wire) == 0 {
+		return 0
+	}
+	return maphash.Bytes(contentSeed, unsafe.Slice((*byte)(unsafe.Pointer(&wire[0])), len(wire)*int(unsafe.Sizeof(wire[0]))))
 }

@@ -1,6 +1,8 @@
 package vswitch
 
 import (
+	"slices"
+
 	govpp "go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/acl_types"
 	"go.fd.io/govpp/binapi/ip_types"
@@ -29,19 +31,20 @@ type Rule = classify.Rule
 // tuple is what rules match.
 type tuple = classify.Tuple
 
-// rulesFromWire validates and converts the rules of a message. VPP accepts unknown actions and then
-// permits, which is a quirk; otherwise they are rejected, because an unknown action must not open
-// anything.
-func rulesFromWire(list []acl_types.ACLRule, quirks bool) ([]Rule, govpp.VPPApiError) {
-	rules := make([]Rule, len(list))
+// rulesFromWire validates and converts the rules of a message; it appends to rules. VPP accepts
+// unknown actions and then permits, which is a quirk; otherwise they are rejected, because an
+// unknown action must not open anything.
+func rulesFromWire(rules []Rule, list []acl_types.ACLRule, quirks bool) ([]Rule, govpp.VPPApiError) {
+	rules = slices.Grow(rules, len(list))
 	for i := range list {
-		var rv govpp.VPPApiError
-		if rules[i], rv = ruleFromWire(&list[i]); rv != 0 {
+		r, rv := ruleFromWire(&list[i])
+		if rv != 0 {
 			return nil, rv
 		}
-		if rules[i].Action > RulePermitReflect && !quirks {
+		if r.Action > RulePermitReflect && !quirks {
 			return nil, govpp.INVALID_VALUE
 		}
+		rules = append(rules, r)
 	}
 	return rules, 0
 }
@@ -74,19 +77,22 @@ func ruleFromWire(w *acl_types.ACLRule) (Rule, govpp.VPPApiError) {
 func rulesToWire(rules []Rule) []acl_types.ACLRule {
 	out := make([]acl_types.ACLRule, len(rules))
 	for i := range rules {
-		r := &rules[i]
-		out[i] = acl_types.ACLRule{
-			IsPermit:               acl_types.ACLAction(r.Action),
-			SrcPrefix:              wire.Prefix(r.Src),
-			DstPrefix:              wire.Prefix(r.Dst),
-			Proto:                  ip_types.IPProto(r.Protocol),
-			SrcportOrIcmptypeFirst: r.SrcPorts.First,
-			SrcportOrIcmptypeLast:  r.SrcPorts.Last,
-			DstportOrIcmpcodeFirst: r.DstPorts.First,
-			DstportOrIcmpcodeLast:  r.DstPorts.Last,
-			TCPFlagsMask:           r.FlagsMask,
-			TCPFlagsValue:          r.FlagsValue,
-		}
+		out[i] = ruleToWire(&rules[i])
 	}
 	return out
+}
+
+func ruleToWire(r *Rule) acl_types.ACLRule {
+	return acl_types.ACLRule{
+		IsPermit:               acl_types.ACLAction(r.Action),
+		SrcPrefix:              wire.Prefix(r.Src),
+		DstPrefix:              wire.Prefix(r.Dst),
+		Proto:                  ip_types.IPProto(r.Protocol),
+		SrcportOrIcmptypeFirst: r.SrcPorts.First,
+		SrcportOrIcmptypeLast:  r.SrcPorts.Last,
+		DstportOrIcmpcodeFirst: r.DstPorts.First,
+		DstportOrIcmpcodeLast:  r.DstPorts.Last,
+		TCPFlagsMask:           r.FlagsMask,
+		TCPFlagsValue:          r.FlagsValue,
+	}
 }

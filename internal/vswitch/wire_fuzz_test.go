@@ -33,7 +33,7 @@ func FuzzWireRules(f *testing.F) {
 		if known.check(b) != nil || codec.DecodeMsg(b, m) != nil || len(m.R) > 64 {
 			return
 		}
-		rules, rv := rulesFromWire(m.R, false)
+		rules, rv := rulesFromWire(nil, m.R, false)
 		if rv != 0 {
 			return
 		}
@@ -42,7 +42,7 @@ func FuzzWireRules(f *testing.F) {
 				t.Fatalf("rule %d is %s", i, r)
 			}
 		}
-		again, rv := rulesFromWire(rulesToWire(rules), false)
+		again, rv := rulesFromWire(nil, rulesToWire(rules), false)
 		if rv != 0 || len(again) != len(rules) {
 			t.Fatalf("the dump of %v is refused: %d", rules, rv)
 		}

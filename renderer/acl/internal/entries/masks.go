@@ -2,6 +2,8 @@ package entries
 
 import (
 	"slices"
+
+	"github.com/sluice-net/sluice/internal/interned"
 )
 
 // masks are the parts of a packet that VPP masks to look up an entry.
@@ -26,7 +28,19 @@ func (p Piece) HasMasksOf(o Piece) bool {
 	if len(p.Entries) != p.Count || len(o.Entries) != o.Count {
 		return false
 	}
-	return slices.Equal(masksOf(p.Entries), masksOf(o.Entries))
+	return p.Digest == o.Digest || slices.Equal(p.masks(), o.masks())
+}
+
+// maskLists are the masks of pieces, until the next garbage collection.
+var maskLists interned.Values[Digest, []masks]
+
+func (p Piece) masks() []masks {
+	if known := maskLists.Get(p.Digest); known != nil {
+		return *known
+	}
+	out := masksOf(p.Entries)
+	maskLists.Put(p.Digest, &out)
+	return out
 }
 
 func masksOf(entries []Entry) (out []masks) {

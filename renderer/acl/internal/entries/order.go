@@ -11,6 +11,9 @@ func (e *Entry) IsLike(o *Entry) bool {
 		e.Flags == o.Flags && e.Mask == o.Mask && e.Dst == o.Dst
 }
 
+// Includes reports whether an entry matches all that another one of its class matches.
+func (e *Entry) Includes(o *Entry) bool { return e.IsLike(o) && e.Src.Contains(&o.Src) }
+
 // CompareClasses orders entries by everything except their source.
 func CompareClasses(a, b *Entry) int {
 	if a.IsLike(b) {

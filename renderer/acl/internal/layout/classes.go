@@ -91,7 +91,7 @@ func merge(entries []ruled) []ruled {
 	out := entries[:0]
 	for _, e := range entries {
 		n := len(out)
-		if n > 0 && out[n-1].IsLike(&e.Entry) && out[n-1].Src.Contains(&e.Src) {
+		if n > 0 && out[n-1].Includes(&e.Entry) {
 			continue // it starts no earlier
 		}
 		for ; n > 0 && out[n-1].IsLike(&e.Entry); n = len(out) {

@@ -123,26 +123,53 @@ func (z Sizes) addMixed(c *Content, x entries.List, b block) {
 	}
 }
 
-// addGroup adds the segments of a block. All entries are cold.
+// addGroup adds the segments of a block: the large rules are cold, each in ACLs of its own, so that
+// tables that name the same large set have equal ACLs. A little that is left is warm.
 func (z Sizes) addGroup(c *Content, x Table, b block) {
-	all := make([]ruled, 0, b.size())
-	for _, k := range x.classesOf(b) {
-		for _, m := range k.members {
-			all = append(all, ruled{k.entry(m.prefix), m.rule})
+	of := x.Entries[b.first].Verdict
+	rest := make([]ruled, 0, b.size())
+	cold := func(all []ruled) {
+		for count := Ceil(len(all), z.Full); len(all) > 0; count-- {
+			n := Ceil(len(all), count)
+			s := segment{changed: true, next: merge(all[:n:n])}
+			c.add(s.piece(), Role{Cold, of})
+			all = all[n:]
 		}
 	}
-	// Members of a set often leave together, as in a rolling update. Therefore a rule is spread
-	// over few ACLs.
-	slices.SortStableFunc(all, func(a, b ruled) int { return cmp.Compare(a.rule, b.rule) })
-	of := x.Entries[b.first].Verdict
-	count := max(1, Ceil(len(all), z.Full))
-	each := Ceil(len(all), count)
-	for i := range count {
-		s := segment{changed: true, next: merge(all[min(i*each, len(all)):min((i+1)*each, len(all))])}
-		c.add(s.piece(), Role{Cold, of})
+	for _, k := range x.classesOf(b) {
+		from := len(rest)
+		for _, m := range k.members {
+			rest = append(rest, ruled{k.entry(m.prefix), m.rule})
+		}
+		// Members of a set often leave together, as in a rolling update. Therefore a rule is spread
+		// over few ACLs.
+		byRule(rest[from:])
+		for at := from; at < len(rest); {
+			end := at + 1
+			for end < len(rest) && rest[end].rule == rest[at].rule {
+				end++
+			}
+			if end-at > z.Full/2 {
+				cold(slices.Clone(rest[at:end]))
+				rest = slices.Delete(rest, at, end)
+			} else {
+				at = end
+			}
+		}
 	}
-	c.add(entries.NewPiece(nil, nil), Role{Warm, of})
+	byRule(rest)
+	warm := segment{changed: true}
+	if len(rest) <= z.Warm/2 && len(c.Pieces) > 0 && c.Roles[len(c.Roles)-1].Kind == Cold {
+		warm.hold(merge(rest))
+	} else {
+		cold(rest)
+	}
+	c.add(warm.piece(), Role{Warm, of})
 	c.add(entries.NewPiece(nil, nil), Role{Young, of})
+}
+
+func byRule(all []ruled) {
+	slices.SortStableFunc(all, func(a, b ruled) int { return cmp.Compare(a.rule, b.rule) })
 }
 
 // Ceil returns n/by, rounded up.

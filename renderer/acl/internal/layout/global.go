@@ -95,7 +95,7 @@ func (f *partFit) fit(classes []class) {
 		return
 	}
 	s := f.young
-	if f.older.changed || f.restChanges() || len(f.held) != 1 {
+	if f.older.isChanged() || f.restChanges() || len(f.held) != 1 {
 		s = f.older
 	}
 	s.hold(merge(append(s.entries(), missing...)))
@@ -126,7 +126,7 @@ func (f *partFit) pieces() []entries.Piece {
 		x.Entries, x.Rules = append(x.Entries, e.Flip()), append(x.Rules, e.rule)
 	}
 	x.Entries, x.Rules = append(x.Entries, f.rest.Entries...), append(x.Rules, f.rest.Rules...)
-	if len(f.held) == 1 && !f.older.changed && !f.restChanges() {
+	if len(f.held) == 1 && !f.older.isChanged() && !f.restChanges() {
 		old := f.old
 		old.Rules = x.Rules
 		return []entries.Piece{old}

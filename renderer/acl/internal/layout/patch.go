@@ -43,7 +43,7 @@ func (c Content) IsInOrder() bool {
 	for n, p := range c.Pieces {
 		for i := 1; i < len(p.Entries) && c.Roles[n].isSegment(); i++ {
 			a, b := &p.Entries[i-1], &p.Entries[i]
-			if entries.CompareEntries(a, b) >= 0 || a.IsLike(b) && a.Src.Contains(&b.Src) {
+			if entries.CompareEntries(a, b) >= 0 || a.Includes(b) {
 				return false
 			}
 		}

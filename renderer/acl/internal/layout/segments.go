@@ -1,8 +1,11 @@
 package layout
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"slices"
 
+	"github.com/sluice-net/sluice/internal/interned"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
@@ -32,7 +35,8 @@ type segment struct {
 
 	at      int // entries before at have been compared
 	edits   []edit
-	next    []ruled // new content, when it changes
+	leaving map[int32]bool // rules of the entries that edits replaced or deleted
+	next    []ruled        // new content, when it changes other than by edits
 	changed bool
 
 	onlyEqual bool // stop at the first edit: only whether there is one matters
@@ -85,17 +89,6 @@ func (s *segment) replace(with []ruled) {
 
 func (s *segment) isEdited() bool { return len(s.edits) > 0 }
 
-// editedRules returns the rules of the entries that are replaced or deleted.
-func (s *segment) editedRules() map[int32]bool {
-	out := make(map[int32]bool)
-	for _, e := range s.edits {
-		for _, rule := range s.rules[e.first:e.last] {
-			out[rule] = true
-		}
-	}
-	return out
-}
-
 // entries returns the new content.
 func (s *segment) entries() []ruled {
 	if s.changed {
@@ -111,29 +104,66 @@ func (s *segment) entries() []ruled {
 // hold replaces the whole content.
 func (s *segment) hold(entries []ruled) { s.next, s.changed = entries, true }
 
+// editions are what edits made of pieces, until the next garbage collection: the same edit follows
+// in other tables, and for other groups of interfaces.
+var editions interned.Values[entries.Digest, entries.Piece]
+
 // apply applies the edits, which are in the order of the entries.
 func (s *segment) apply() {
 	if len(s.edits) == 0 {
 		return
 	}
-	size := len(s.old.Entries)
+	s.leaving = make(map[int32]bool)
+	var with entries.List
 	for _, e := range s.edits {
-		size += len(e.with) - (e.last - e.first)
-	}
-	next := make([]ruled, 0, size)
-	from := 0
-	copyTo := func(to int) {
-		for ; from < to; from++ {
-			next = append(next, ruled{s.old.Entries[from], s.rules[from]})
+		for _, rule := range s.rules[e.first:e.last] {
+			s.leaving[rule] = true
+		}
+		for _, r := range e.with {
+			with.Add(r.rule, r.Entry)
 		}
 	}
-	for _, e := range s.edits {
-		copyTo(e.first)
-		next = append(next, e.with...)
-		from = e.last
+	s.old, s.rules, s.own = s.edition(with.Entries), splice(s.rules, s.edits, with.Rules), true
+	s.edits = nil
+}
+
+// edition returns the piece with the edits, without rules. with is what they insert.
+func (s *segment) edition(with []entries.Entry) entries.Piece {
+	if s.old.Digest == (entries.Digest{}) { // a part of an ACL
+		return entries.Piece{Entries: splice(s.old.Entries, s.edits, with)}
 	}
-	copyTo(len(s.old.Entries))
-	s.hold(next)
+	key := slices.Clone(s.old.Digest[:])
+	for _, e := range s.edits {
+		for _, n := range []int{e.first, e.last, len(e.with)} {
+			key = binary.BigEndian.AppendUint32(key, uint32(n))
+		}
+	}
+	of := entries.DigestOf(with)
+	sum := sha256.Sum256(append(key, of[:]...))
+	digest := entries.Digest(sum[:len(of)])
+	if known := editions.Get(digest); known != nil {
+		return *known
+	}
+	p := entries.Share(entries.NewPiece(splice(s.old.Entries, s.edits, with), nil))
+	editions.Put(digest, &p)
+	return p
+}
+
+// isChanged reports whether the new content differs from the old one.
+func (s *segment) isChanged() bool { return s.changed || s.leaving != nil }
+
+// splice returns a copy of a list with the edits. with is what they insert.
+func splice[T any](list []T, edits []edit, with []T) []T {
+	size := len(list) + len(with)
+	for _, e := range edits {
+		size -= e.last - e.first
+	}
+	out, from := make([]T, 0, size), 0
+	for _, e := range edits {
+		out = append(append(out, list[from:e.first]...), with[:len(e.with)]...)
+		from, with = e.last, with[len(e.with):]
+	}
+	return append(out, list[from:]...)
 }
 
 // piece returns the new content of the segment's ACL.
@@ -191,22 +221,21 @@ func (g *group) settle(missing []ruled, compact bool) bool {
 // the table.
 func (g *group) warmUp() {
 	for _, s := range g.colds {
-		leaving := s.editedRules()
-		if len(leaving) == 0 {
+		if len(s.leaving) == 0 {
 			continue
 		}
 		n := 0
-		for i := range s.next {
-			if leaving[s.next[i].rule] {
+		for _, rule := range s.rules {
+			if s.leaving[rule] {
 				n++
 			}
 		}
 		if n == 0 || n > g.max.Warm/2 || g.warm.size()+n > g.max.Warm {
 			continue
 		}
-		moved, rest := make([]ruled, 0, n), make([]ruled, 0, len(s.next)-n)
-		for _, e := range s.next {
-			if leaving[e.rule] {
+		moved, rest := make([]ruled, 0, n), make([]ruled, 0, s.size()-n)
+		for _, e := range s.entries() {
+			if s.leaving[e.rule] {
 				moved = append(moved, e)
 			} else {
 				rest = append(rest, e)

@@ -138,3 +138,41 @@ func (v *tables) check(t *rapid.T, x entries.List) {
 		}
 	}
 }
+
+// TestTablesWithOneLargeRuleShareItsACLs has tables with other rules about few addresses, which are
+// warm, or about so many that they are cold.
+func TestTablesWithOneLargeRuleShareItsACLs(t *testing.T) {
+	z := DefaultSizes()
+	tableWith := func(others int) Content {
+		var x entries.List
+		for i := range others + z.Full + 10 {
+			e := entries.Entry{Dst: entries.AnyIPv4, Verdict: entries.Reflect, Protocol: api.TCP, SrcPort: entries.AnyPorts, DstPort: entries.AnyPorts}
+			rule, at := 1, i-others
+			if i < others {
+				e.DstPort, rule, at = entries.Ports{First: 9, Last: 9}, 0, i
+			}
+			e.Src = entries.NetOf(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(at >> 8), byte(at), 1}), 32))
+			x.Add(int32(rule), e)
+		}
+		return z.New(z.NewTable(x))
+	}
+	alone := tableWith(0)
+	if n := len(alone.Pieces); n != 6 {
+		t.Fatalf("a rule of %d entries is in %d ACLs", z.Full+10, n)
+	}
+	for _, c := range []struct{ others, warm, acls int }{{3, 3, 6}, {z.Warm / 2, z.Warm / 2, 6}, {z.Warm/2 + 1, 0, 7}} {
+		got := tableWith(c.others)
+		young := got.Pieces[len(got.Pieces)-2]
+		if len(got.Pieces) != c.acls || got.Pieces[len(got.Pieces)-3].Count != c.warm || young.Count != 0 {
+			t.Errorf("with %d others: %v of %d entries", c.others, got.Roles, entries.CountOf(got.Pieces))
+		}
+		for n := range 2 {
+			if got.Pieces[1+n].Digest != alone.Pieces[1+n].Digest || &got.Pieces[1+n].Entries[0] != &alone.Pieces[1+n].Entries[0] {
+				t.Errorf("with %d others, ACL %d is not that of the other tables", c.others, n)
+			}
+		}
+		if entries.CountOf(got.Pieces) != z.Full+10+c.others {
+			t.Errorf("%d entries with %d others", entries.CountOf(got.Pieces), c.others)
+		}
+	}
+}

@@ -24,7 +24,7 @@ func (l *Link) put(ctx context.Context, index uint32, tag string, p entries.Piec
 	defer cancel()
 	defer l.pausing(ctx)()
 	r, err := acl.NewServiceClient(l.Conn).ACLAddReplace(ctx,
-		&acl.ACLAddReplace{ACLIndex: index, Tag: tag, Count: uint32(len(p.Entries)), R: toRules(p.Entries)})
+		&acl.ACLAddReplace{ACLIndex: index, Tag: tag, Count: uint32(len(p.Entries)), R: rulesOf(p)})
 	if err != nil {
 		return None, fmt.Errorf("put acl %s of %d entries: %w", tag, len(p.Entries), err)
 	}

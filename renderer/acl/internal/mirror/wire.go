@@ -5,6 +5,7 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/interned"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
@@ -32,6 +33,19 @@ func toPrefix(n *entries.Net) ip_types.Prefix {
 	} else {
 		out.Address.Un.SetIP4([4]byte(a[12:]))
 	}
+	return out
+}
+
+// messages are the rules of pieces, until the next garbage collection: many tables have the same.
+var messages interned.Values[entries.Digest, []acl_types.ACLRule]
+
+// rulesOf returns the rules of a piece, which must not change.
+func rulesOf(p entries.Piece) []acl_types.ACLRule {
+	if known := messages.Get(p.Digest); known != nil {
+		return *known
+	}
+	out := toRules(p.Entries)
+	messages.Put(p.Digest, &out)
 	return out
 }
 
