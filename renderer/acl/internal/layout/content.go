@@ -26,7 +26,8 @@ type Content struct {
 // Table is a local table as entries.
 type Table struct {
 	entries.List
-	whole   entries.Piece     // for a table in one ACL
+	whole   entries.Piece // for a table in one ACL
+	blocks  []block
 	classes map[block][]class // of its blocks; memoized
 	refits  map[string]refit  // memoized, by slot content: slots of a group of interfaces usually have the same content
 }
@@ -61,7 +62,7 @@ func (z Sizes) IsWhole(t Table) bool { return len(t.Entries) <= z.Whole }
 
 // NewTable prepares a table for layout.
 func (z Sizes) NewTable(x entries.List) Table {
-	t := Table{List: x, classes: make(map[block][]class), refits: make(map[string]refit)}
+	t := Table{List: x, blocks: blocksOf(x.Entries), classes: make(map[block][]class), refits: make(map[string]refit)}
 	if z.IsWhole(t) {
 		t.whole = entries.NewPiece(x.Entries, x.Rules)
 	}
@@ -80,7 +81,7 @@ func (z Sizes) New(x Table) Content {
 // newGroups lays out a table that needs several ACLs.
 func (z Sizes) newGroups(x Table) (c Content) {
 	between := 0
-	for _, b := range z.largest(blocksOf(x.Entries)) {
+	for _, b := range z.largest(slices.Clone(x.blocks)) {
 		z.addMixed(&c, x.List, block{first: between, last: b.first})
 		z.addGroup(&c, x, b)
 		between = b.last
@@ -194,7 +195,7 @@ func (z Sizes) refitCells(held Content, x Table, how How) (Content, bool) {
 	if !ok {
 		return Content{}, false
 	}
-	of, ok := divide(cells, blocksOf(x.Entries))
+	of, ok := divide(cells, x.blocks)
 	if !ok {
 		return Content{}, false
 	}
@@ -207,7 +208,7 @@ func (z Sizes) refitCells(held Content, x Table, how How) (Content, bool) {
 		} else {
 			pieces, ok = z.refitMixed(old, x.List, of[n])
 		}
-		if !ok {
+		if !ok || how == OnlyEqual && !areEqual(old, pieces) {
 			return Content{}, false
 		}
 		out.Pieces = append(out.Pieces, pieces...)
@@ -267,7 +268,11 @@ func (z Sizes) Holds(held Content, x Table) bool {
 		return false
 	}
 	c, ok := z.Refit(held, x, OnlyEqual)
-	return ok && slices.EqualFunc(held.Pieces, c.Pieces, func(a, b entries.Piece) bool { return a.Digest == b.Digest })
+	return ok && areEqual(held.Pieces, c.Pieces)
+}
+
+func areEqual(a, b []entries.Piece) bool {
+	return slices.EqualFunc(a, b, func(a, b entries.Piece) bool { return a.Digest == b.Digest })
 }
 
 // IsDue reports whether idle compaction has work to do: a segment of recent entries is more than

@@ -90,13 +90,16 @@ func (f *coverage) entry(s *segment, at int) {
 // present.
 const maxParts = 16
 
-// missing appends what no segment holds.
-func (f *coverage) missing(out []ruled) []ruled {
+// missing appends what no segment holds: all of it, or only something of it.
+func (f *coverage) missing(out []ruled, all bool) []ruled {
 	for i, m := range f.members {
 		if f.covered[i] {
 			continue
 		}
-		if len(out) == cap(out) {
+		if !all && len(out) > 0 {
+			break
+		}
+		if all && len(out) == cap(out) {
 			out = slices.Grow(out, len(f.members)-i)
 		}
 		if len(f.inside[i]) == 0 {

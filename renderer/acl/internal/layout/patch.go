@@ -189,7 +189,7 @@ func (g *group) patchClasses(changed []entries.Entry, around [][]member, all []c
 				}
 			}
 		}
-		missing = f.missing(missing)
+		missing = f.missing(missing, true)
 	}
 	if !g.settle(missing, false) {
 		return nil, false

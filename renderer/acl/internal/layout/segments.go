@@ -301,7 +301,7 @@ func (g *group) compare(classes []class) (missing []ruled) {
 		for _, s := range segments {
 			f.compare(s)
 		}
-		if missing = f.missing(missing); g.onlyEqual && (len(missing) > 0 || slices.ContainsFunc(segments, (*segment).isEdited)) {
+		if missing = f.missing(missing, !g.onlyEqual); g.onlyEqual && (len(missing) > 0 || slices.ContainsFunc(segments, (*segment).isEdited)) {
 			return missing
 		}
 	}
