@@ -25,7 +25,7 @@ func (d Digest) String() string { return hex.EncodeToString(d[:8]) }
 // RuleList is an immutable ordered list of rules. The first match decides. The list of
 // administrators' policies may have a million rules, so it takes 16 bytes for each.
 type RuleList struct {
-	rows    []row
+	rows    rows
 	sides   []sides        // of rows
 	origins [][]api.Origin // of rows; nil: rules have none
 	digest  Digest
@@ -40,6 +40,49 @@ type row struct {
 	protocol       api.Protocol
 	action         api.Action
 	audit          bool
+}
+
+// rows are the rows of a list, in parts: nothing needs memory for a million at once.
+type rows struct {
+	parts [][]row // full but for the last
+	count int
+}
+
+const rowsPart = 1 << 12
+
+func (x *rows) at(i int) *row { return &x.parts[i/rowsPart][i%rowsPart] }
+
+// reserve makes room for about n rows: for all if they are few.
+func (x *rows) reserve(n int) {
+	x.parts = make([][]row, 1, n/rowsPart+1)
+	x.parts[0] = make([]row, 0, min(n, rowsPart))
+}
+
+func (x *rows) add(r row) {
+	last := x.count / rowsPart
+	if last == len(x.parts) {
+		x.parts = append(x.parts, nil)
+		if last > 0 {
+			x.parts[last] = make([]row, 0, rowsPart)
+		}
+	}
+	x.parts[last] = append(x.parts[last], r)
+	x.count++
+}
+
+// fit frees most of the memory that no row takes.
+func (x *rows) fit() {
+	if last := len(x.parts) - 1; last >= 0 {
+		x.parts[last] = fitted(x.parts[last])
+	}
+}
+
+func (x *rows) clone() rows {
+	out := rows{make([][]row, len(x.parts)), x.count}
+	for i, p := range x.parts {
+		out.parts[i] = slices.Clone(p)
+	}
+	return out
 }
 
 // sides is what few rules distinguishes from many others: the two sides and the source port.
@@ -95,12 +138,12 @@ func (l *RuleList) Len() int {
 	if l == nil {
 		return 0
 	}
-	return len(l.rows)
+	return l.rows.count
 }
 
 // At returns the i-th rule.
 func (l *RuleList) At(i int) api.ContivRule {
-	r := &l.rows[i]
+	r := l.rows.at(i)
 	s := &l.sides[r.sides]
 	return api.ContivRule{
 		Action: r.action, Src: s.src, Dst: s.dst, Protocol: r.protocol, SrcPort: s.srcPort,
@@ -128,7 +171,7 @@ func (l *RuleList) Rules() []api.ContivRule {
 	if flat := l.flat.Load(); flat != nil {
 		return *flat
 	}
-	rules := make([]api.ContivRule, len(l.rows))
+	rules := make([]api.ContivRule, l.Len())
 	for i := range rules {
 		rules[i] = l.At(i)
 	}
@@ -141,7 +184,7 @@ func (l *RuleList) Origins(i int) []api.Origin {
 	if l == nil || l.origins == nil {
 		return nil
 	}
-	return l.origins[l.rows[i].origins]
+	return l.origins[l.rows.at(i).origins]
 }
 
 // Restricts reports whether the list can deny or audit anything. A nil list, or one that permits
@@ -170,18 +213,19 @@ func (l *RuleList) WithOrigins(o *RuleList) *RuleList {
 	if l == nil || o == nil || l == o {
 		return cmp.Or(l, o)
 	}
-	out := &RuleList{rows: slices.Clone(l.rows), sides: l.sides, digest: l.digest, summary: l.summary}
+	out := &RuleList{rows: l.rows.clone(), sides: l.sides, digest: l.digest, summary: l.summary}
 	out.flat.Store(l.flat.Load())
 	known := map[[2]uint32]uint32{} // merged origins, by those that were merged
-	for i := range out.rows {
-		of := [2]uint32{l.rows[i].origins, o.rows[i].origins}
+	for i := range out.Len() {
+		r := out.rows.at(i)
+		of := [2]uint32{r.origins, o.rows.at(i).origins}
 		at, ok := known[of]
 		if !ok {
 			at = uint32(len(out.origins))
 			known[of] = at
 			out.origins = append(out.origins, mergeOrigins(l.Origins(i), o.Origins(i)))
 		}
-		out.rows[i].origins = at
+		r.origins = at
 	}
 	return out
 }

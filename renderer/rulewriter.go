@@ -21,9 +21,10 @@ type originsKey struct {
 	len   int
 }
 
-// Reserve makes room for about so many rules, with so many different sides.
+// Reserve makes room for about so many rules, with so many different sides, in an empty writer.
 func (w *RuleWriter) Reserve(rules, sidesOf int) {
-	w.list.rows, w.list.sides = slices.Grow(w.list.rows, rules), slices.Grow(w.list.sides, sidesOf)
+	w.list.rows.reserve(rules)
+	w.list.sides = slices.Grow(w.list.sides, sidesOf)
 }
 
 // Sides returns a number for a source and a destination. The caller asks once for each pair.
@@ -37,7 +38,7 @@ func (w *RuleWriter) addSides(s sides) int {
 // Write appends a rule with sides that have a number; those in r do not count. Origins that are the
 // same slice are stored once.
 func (w *RuleWriter) Write(r api.ContivRule, sides int, of []api.Origin) {
-	w.list.rows = append(w.list.rows, row{
+	w.list.rows.add(row{
 		sides: uint32(sides), origins: w.numberOf(of), first: r.DstPort.First, last: r.DstPort.Last,
 		protocol: r.Protocol, action: r.Action, audit: r.Audit,
 	})
@@ -48,8 +49,8 @@ func (w *RuleWriter) numberOf(of []api.Origin) uint32 {
 	if len(of) > 0 {
 		key.first = &of[0]
 	}
-	if n := len(l.rows); n > 0 && key == w.newest { // the usual case
-		return l.rows[n-1].origins
+	if n := l.rows.count; n > 0 && key == w.newest { // the usual case
+		return l.rows.at(n - 1).origins
 	}
 	w.newest = key
 	number, known := w.numbers[key]
@@ -72,21 +73,22 @@ const digestPart = 1 << 12
 func (w *RuleWriter) Finish(pauses ...func(rules int)) *RuleList {
 	w.numbers = nil
 	l := &w.list
-	l.rows, l.sides, l.origins = fitted(l.rows), fitted(l.sides), fitted(l.origins)
+	l.rows.fit()
+	l.sides, l.origins = fitted(l.sides), fitted(l.origins)
 	texts, ends := []byte{}, make([]int, len(l.sides)+1) // of sides, as in digests
 	for i := range l.sides {
 		texts = l.sides[i].append(texts)
 		ends[i+1] = len(texts)
 	}
 	h := sha256.New()
-	b := make([]byte, 0, min(1<<12, 256+64*len(l.rows)))
-	for i := range l.rows {
+	b := make([]byte, 0, min(1<<12, 256+64*l.Len()))
+	for i := range l.Len() {
 		if i%digestPart == digestPart-1 {
 			for _, pause := range pauses {
 				pause(digestPart)
 			}
 		}
-		r := &l.rows[i]
+		r := l.rows.at(i)
 		l.summary.add(i, r, &l.sides[r.sides])
 		b = appendStart(b, r.action, r.audit, r.protocol)
 		b = append(b, texts[ends[r.sides]:ends[r.sides+1]]...)
@@ -118,13 +120,13 @@ func (l *RuleList) OriginsDigest(pause func(rules int)) Digest {
 		write(h, b)
 	}
 	b = b[:0]
-	for i := range l.rows {
+	for i := range l.Len() {
 		if i%digestPart == digestPart-1 {
 			pause(digestPart)
 			write(h, b)
 			b = b[:0]
 		}
-		b = binary.BigEndian.AppendUint32(b, l.rows[i].origins)
+		b = binary.BigEndian.AppendUint32(b, l.rows.at(i).origins)
 	}
 	write(h, b)
 	return sumOf(h)
