@@ -38,6 +38,19 @@ func (x *Nets) Of(n api.Net) Families {
 	return Everywhere
 }
 
+// Has reports in which families a net has addresses.
+func (x *Nets) Has(n api.Net) [2]bool {
+	switch {
+	case n.Set != 0:
+		all := x.aggregated(n.Set)
+		return [2]bool{len(all[0]) > 0, len(all[1]) > 0}
+	case n.Prefix.IsValid():
+		is4 := renderer.Unmapped(n.Prefix).Addr().Is4()
+		return [2]bool{is4, !is4}
+	}
+	return [2]bool{true, true}
+}
+
 // byFamily splits sorted prefixes by family.
 func byFamily(sorted []netip.Prefix) Families {
 	i := slices.IndexFunc(sorted, func(p netip.Prefix) bool { return !p.Addr().Is4() })

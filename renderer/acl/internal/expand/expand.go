@@ -79,12 +79,18 @@ func sum(lines []line) (n int) {
 // linesOf converts the rules first..last-1 to lines, in order. It leaves out rules without entries,
 // unless they begin a run.
 func (x *Expander) linesOf(rules []api.ContivRule, first, last int) []line {
-	var out []line
 	hasAddresses := func(n nets) bool {
-		l := line{src: x.nets.Of(n.src), dst: x.nets.Of(n.dst)}
-		return l.size() > 0
+		src, dst := x.nets.Has(n.src), x.nets.Has(n.dst)
+		return src[0] && dst[0] || src[1] && dst[1]
 	}
-	for i, m := range mergePorts(rules[first:last], hasAddresses) {
+	merged, count := mergePorts(rules[first:last], hasAddresses), 0
+	for i := range merged {
+		if merged[i].leader == i {
+			count++
+		}
+	}
+	out := make([]line, 0, count)
+	for i, m := range merged {
 		if m.leader != i {
 			continue
 		}

@@ -77,21 +77,20 @@ func shapesOf(rules []api.ContivRule) iter.Seq2[int, shape] {
 // leader, unless it begins a run.
 func mergePorts(rules []api.ContivRule, matters func(nets) bool) []mergedPorts {
 	out := make([]mergedPorts, len(rules))
-	byShape := make(map[shape][]int)
+	shapes := newRepeats[shape](len(rules))
 	runs := -1
 	for i, s := range shapesOf(rules) {
 		if out[i].leader = -1; s.run == runs && !matters(s.nets) {
+			shapes.skip()
 			continue
 		}
 		runs = s.run
 		out[i].leader = i
 		out[i].ports.First, out[i].ports.Last = rules[i].DstPort.Bounds()
-		byShape[s] = append(byShape[s], i)
+		shapes.add(s)
 	}
-	for _, same := range byShape {
-		if len(same) > 1 {
-			mergeSame(out, same)
-		}
+	for _, same := range shapes.all() {
+		mergeSame(out, same)
 	}
 	return out
 }

@@ -135,36 +135,36 @@ func productsOf(lines []line, start, end, last int) []*crossProduct {
 		nets     nets
 		protocol api.Protocol
 	}
-	var order []pair
-	members := map[pair][]int{}
+	pairs := newRepeats[pair](end - start)
 	for i := start; i < end; i++ {
 		l := &lines[i]
 		if l.sport != entries.AnyPorts || l.protocol != api.TCP && l.protocol != api.UDP && l.protocol != api.SCTP {
-			continue
+			pairs.skip()
+		} else {
+			pairs.add(pair{l.net, l.protocol})
 		}
-		k := pair{l.net, l.protocol}
-		if members[k] == nil {
-			order = append(order, k)
-		}
-		members[k] = append(members[k], i)
 	}
 	var out []*crossProduct
 	found := map[productKey]*crossProduct{}
-	for _, k := range order {
-		fence, ok := coveringDenyOf(lines, end, last, k.nets)
-		if !ok || len(members[k]) < 2 {
+	for _, members := range pairs.all() {
+		for n := range members {
+			members[n] += start
+		}
+		of := &lines[members[0]]
+		fence, ok := coveringDenyOf(lines, end, last, of.net)
+		if !ok {
 			continue
 		}
-		q := portsOf(lines, members[k])
-		key := productKey{k.protocol, portsText(q), fence}
+		q := portsOf(lines, members)
+		key := productKey{of.protocol, portsText(q), fence}
 		p := found[key]
 		if p == nil {
 			p = &crossProduct{key: key, ports: q}
 			found[key] = p
 			out = append(out, p)
 		}
-		p.lines = append(p.lines, members[k]...)
-		p.pairs += lines[members[k][0]].size()
+		p.lines = append(p.lines, members...)
+		p.pairs += of.size()
 	}
 	return out
 }
