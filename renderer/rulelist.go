@@ -187,6 +187,15 @@ func (l *RuleList) Origins(i int) []api.Origin {
 	return l.origins[l.rows.at(i).origins]
 }
 
+// AllOrigins returns the origins of all rules, once where several rules have them, as in one policy.
+// The caller must not change them.
+func (l *RuleList) AllOrigins() [][]api.Origin {
+	if l == nil {
+		return nil
+	}
+	return l.origins
+}
+
 // Restricts reports whether the list can deny or audit anything. A nil list, or one that permits
 // everything before it does, restricts nothing.
 func (l *RuleList) Restricts() bool {

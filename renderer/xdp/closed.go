@@ -85,36 +85,61 @@ func (c *closedLists) report(eps endpoints) []renderer.Unenforced {
 		return c.unenforced
 	}
 	c.reported = now
-	origins := make(map[*renderer.RuleList][]api.Origin, len(now))
-	pods := map[rule]map[api.PodID]bool{}
+	type closedFor struct {
+		list   *renderer.RuleList
+		reason string
+	}
+	pods, order := map[closedFor]map[api.PodID]bool{}, []closedFor{} // many pods may have one list
 	for _, x := range now {
-		if origins[x.list] == nil {
-			if origins[x.list] = c.origins[x.list]; origins[x.list] == nil {
-				origins[x.list] = originsOf(x.list)
+		of := closedFor{x.list, fmt.Sprintf("the rules of namespace %s take more than their share of the policy memory, %s (--policy-memory)", x.Owner, size(x.Share))}
+		if pods[of] == nil {
+			pods[of], order = map[api.PodID]bool{}, append(order, of)
+		}
+		pods[of][x.pod] = true
+	}
+	origins := make(map[*renderer.RuleList][]api.Origin, len(now))
+	rules := map[rule]*podsOfRule{}
+	for _, of := range order {
+		if origins[of.list] == nil {
+			if origins[of.list] = c.origins[of.list]; origins[of.list] == nil {
+				origins[of.list] = originsOf(of.list)
 			}
 		}
-		reason := fmt.Sprintf("the rules of namespace %s take more than their share of the policy memory, %s (--policy-memory)", x.Owner, size(x.Share))
-		for _, o := range origins[x.list] {
-			of := rule{o, reason}
-			if pods[of] == nil {
-				pods[of] = map[api.PodID]bool{}
+		for _, o := range origins[of.list] {
+			if r := rules[rule{o, of.reason}]; r != nil {
+				r.add(pods[of])
+			} else {
+				rules[rule{o, of.reason}] = &podsOfRule{of: pods[of]}
 			}
-			pods[of][x.pod] = true
 		}
 	}
 	var out []renderer.Unenforced
-	for of, at := range pods {
-		out = append(out, renderer.Unenforced{Origin: of.origin, Class: api.ClassLimit, Reason: of.reason, Pods: len(at)})
+	for of, r := range rules {
+		out = append(out, renderer.Unenforced{Origin: of.origin, Class: api.ClassLimit, Reason: of.reason, Pods: len(r.of)})
 	}
 	c.unenforced, c.origins = renderer.SortUnenforced(out), origins
 	return c.unenforced
 }
 
+// podsOfRule are the pods that a rule applies to: those of one list, or, once they are its own, of
+// several.
+type podsOfRule struct {
+	of  map[api.PodID]bool
+	own bool
+}
+
+func (r *podsOfRule) add(more map[api.PodID]bool) {
+	if !r.own {
+		r.of, r.own = maps.Clone(r.of), true
+	}
+	maps.Copy(r.of, more)
+}
+
 // originsOf returns the distinct origins of the rules of a list.
 func originsOf(l *renderer.RuleList) (out []api.Origin) {
 	seen := map[api.Origin]bool{}
-	for i := range l.Len() {
-		for _, o := range l.Origins(i) {
+	for _, of := range l.AllOrigins() {
+		for _, o := range of {
 			if !seen[o] {
 				seen[o] = true
 				out = append(out, o)
