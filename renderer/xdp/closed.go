@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/api"
@@ -30,8 +31,7 @@ type closedLists struct {
 	reconsidered time.Time // when the image evaluated them last
 
 	reported   []closedList // whose rules are in unenforced
-	unenforced []renderer.Unenforced
-	origins    map[*renderer.RuleList][]api.Origin // of lists in reported
+	unenforced func() []renderer.Unenforced
 }
 
 // reconsider makes the image evaluate the refused lists again, at most once per reconsiderAfter.
@@ -71,54 +71,50 @@ type closedList struct {
 	pod  api.PodID
 }
 
-// report returns the rules of the refused lists.
-func (c *closedLists) report(eps endpoints) []renderer.Unenforced {
-	type rule struct {
-		origin api.Origin
-		reason string
-	}
+// report returns what reports the rules of the refused lists. It does so once, when it is asked:
+// there may be thousands of rules, and the loop waits for none of them.
+func (c *closedLists) report(eps endpoints) func() []renderer.Unenforced {
 	var now []closedList
 	for _, x := range c.refused {
 		now = append(now, closedList{x, eps.lists[x.ID].List(x.Dir), eps.owner[x.ID]})
 	}
-	if slices.Equal(now, c.reported) {
-		return c.unenforced
+	if c.unenforced == nil || !slices.Equal(now, c.reported) {
+		c.reported, c.unenforced = now, sync.OnceValue(func() []renderer.Unenforced { return unenforced(now) })
 	}
-	c.reported = now
-	type closedFor struct {
-		list   *renderer.RuleList
-		reason string
+	return c.unenforced
+}
+
+// unenforced returns the rules of refused lists.
+func unenforced(closed []closedList) (out []renderer.Unenforced) {
+	type rule struct {
+		origin api.Origin
+		owner  string
+		share  int
 	}
-	pods, order := map[closedFor]map[api.PodID]bool{}, []closedFor{} // many pods may have one list
-	for _, x := range now {
-		of := closedFor{x.list, fmt.Sprintf("the rules of namespace %s take more than their share of the policy memory, %s (--policy-memory)", x.Owner, size(x.Share))}
+	rules, pods := map[rule]*podsOfRule{}, map[closedList]map[api.PodID]bool{} // many may have one list
+	for _, x := range closed {
+		of := closedList{Refusal: compile.Refusal{Owner: x.Owner, Share: x.Share}, list: x.list}
 		if pods[of] == nil {
-			pods[of], order = map[api.PodID]bool{}, append(order, of)
+			pods[of] = map[api.PodID]bool{}
 		}
 		pods[of][x.pod] = true
 	}
-	origins := make(map[*renderer.RuleList][]api.Origin, len(now))
-	rules := map[rule]*podsOfRule{}
-	for _, of := range order {
-		if origins[of.list] == nil {
-			if origins[of.list] = c.origins[of.list]; origins[of.list] == nil {
-				origins[of.list] = originsOf(of.list)
-			}
-		}
-		for _, o := range origins[of.list] {
-			if r := rules[rule{o, of.reason}]; r != nil {
-				r.add(pods[of])
-			} else {
-				rules[rule{o, of.reason}] = &podsOfRule{of: pods[of]}
+	for of, at := range pods {
+		for _, origins := range of.list.AllOrigins() {
+			for _, o := range origins {
+				if r := rules[rule{o, of.Owner, of.Share}]; r != nil {
+					r.add(at)
+				} else {
+					rules[rule{o, of.Owner, of.Share}] = &podsOfRule{of: at}
+				}
 			}
 		}
 	}
-	var out []renderer.Unenforced
 	for of, r := range rules {
-		out = append(out, renderer.Unenforced{Origin: of.origin, Class: api.ClassLimit, Reason: of.reason, Pods: len(r.of)})
+		reason := fmt.Sprintf("the rules of namespace %s take more than their share of the policy memory, %s (--policy-memory)", of.owner, size(of.share))
+		out = append(out, renderer.Unenforced{Origin: of.origin, Class: api.ClassLimit, Reason: reason, Pods: len(r.of)})
 	}
-	c.unenforced, c.origins = renderer.SortUnenforced(out), origins
-	return c.unenforced
+	return renderer.SortUnenforced(out)
 }
 
 // podsOfRule are the pods that a rule applies to: those of one list, or, once they are its own, of
@@ -152,9 +148,14 @@ func originsOf(l *renderer.RuleList) (out []api.Origin) {
 // reasonMemory is reported when no policy map is large enough for the new policy.
 const reasonMemory = "the policy memory of the kernel is full"
 
-// notInstalled reports all rules of pods as not enforced: only what was installed before stays in
-// force.
-func notInstalled(desired map[api.PodID]renderer.PodConfig) (out []renderer.Unenforced) {
+// notInstalled returns what reports all rules of pods as not enforced: only what was installed before
+// stays in force.
+func notInstalled(desired map[api.PodID]renderer.PodConfig) func() []renderer.Unenforced {
+	desired = maps.Clone(desired)
+	return sync.OnceValue(func() []renderer.Unenforced { return allOf(desired) })
+}
+
+func allOf(desired map[api.PodID]renderer.PodConfig) (out []renderer.Unenforced) {
 	pods := map[api.Origin]int{}
 	for _, cfg := range desired {
 		for _, l := range []*renderer.RuleList{cfg.Ingress, cfg.Egress} { // the rules of a list are of one direction

@@ -17,7 +17,7 @@ import (
 )
 
 // Unenforced implements renderer.Reporter.
-func (r *Renderer) Unenforced() []renderer.Unenforced { return r.view.Load().unenforced }
+func (r *Renderer) Unenforced() []renderer.Unenforced { return r.view.Load().unenforced() }
 
 // Has reports whether a pod with an interface on this node has the address.
 func (r *Renderer) Has(a netip.Addr) bool {

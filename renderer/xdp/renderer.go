@@ -37,9 +37,9 @@ type Renderer struct {
 	closed      closedLists
 	audits      audits
 	pending     []renderer.Pending
-	refused     []renderer.Unenforced
-	acked       endpoints // as the last Commit without an error installed them
-	behind      time.Time // when the first Commit began that is not completely in force; zero for none
+	refused     func() []renderer.Unenforced // see closedLists.report
+	acked       endpoints                    // as the last Commit without an error installed them
+	behind      time.Time                    // when the first Commit began that is not completely in force; zero for none
 }
 
 var (
@@ -78,6 +78,7 @@ func New(o Options) (*Renderer, error) {
 		options: o, log: o.Log, counters: newRuleCounters(o.Dataplane), desired: newDesired(o.Dataplane.Secret()),
 		learning: learning{period: o.Learn, until: map[uint32]time.Time{}, onChange: o.OnChange},
 		audits:   audits{last: time.Now(), drift: attach.Drift{}},
+		refused:  func() []renderer.Unenforced { return nil },
 	}
 	r.policy = newPolicy(o, r.counters, &r.desired)
 	r.attachments = newAttachments(o, r.audits.drift)

@@ -16,7 +16,7 @@ import (
 type view struct {
 	err        error
 	pending    []renderer.Pending
-	unenforced []renderer.Unenforced
+	unenforced func() []renderer.Unenforced
 	lines      int // of the policy map
 	drift      attach.Drift
 	foreign    []renderer.Foreign

@@ -22,6 +22,10 @@ type RendererStatus struct {
 	Failures uint64
 }
 
+// reportEvery is how often a renderer is asked what it cannot enforce while it is not finished: what
+// it refuses changes with every turn.
+const reportEvery = time.Second
+
 // target is a renderer and its status.
 type target struct {
 	renderer renderer.Renderer
@@ -32,7 +36,8 @@ type target struct {
 	unfinished bool // it can go on at once: renderer.Deferred
 	// waiting are the pods that wait meanwhile; nil: none. Dump reads it during a commit.
 	waiting    atomic.Pointer[[]api.PodID]
-	unenforced []renderer.Unenforced // as reported after its last Commit
+	unenforced []renderer.Unenforced // as reported after a Commit; see reportEvery
+	reported   time.Time
 }
 
 // commit runs in a goroutine of its own and accesses nothing but its target.
@@ -56,8 +61,11 @@ func (t *target) commit(ctx context.Context, txn renderer.Txn) {
 		t.status.Err = nil
 	}
 	t.status.InSync = err == nil
+	if t.unfinished && time.Since(t.reported) < reportEvery {
+		return
+	}
 	if r, ok := renderer.As[renderer.Reporter](t.renderer); ok {
-		t.unenforced = r.Unenforced()
+		t.unenforced, t.reported = r.Unenforced(), time.Now()
 	}
 }
 
