@@ -33,40 +33,64 @@ func (l line) any() bool { return l.others && len(l.ports) == 0 }
 //
 // It stops once there are more than most rules, or when it has looked at more than 64 times as many
 // lines; ok is then false.
-func compile(lines []line, family, most int) (out rules, ok bool) {
-	rest := lines[len(lines)-1].action
-	out = rules{}
-	if rest == api.Deny {
-		out[tops[family]] = api.Deny
+func compile(lines []line, family, most int) (out compiled, ok bool) {
+	out = compiled{family: family, rest: lines[len(lines)-1].action}
+	if out.rest == api.Deny {
+		out.count++
 	}
-	bulk := region(lines, matchingRest(lines), 0, family, rest)
-	for _, p := range bulk.Prefixes() {
-		if len(out) > most {
-			return out, false
-		}
-		out[place{p, 0}] = opposite(rest)
-	}
-	looked, unlisted := 0, matchingRest(lines)
+	unlisted := matchingRest(lines)
+	bulk := region(lines, unlisted, 0, family, out.rest)
+	out.bulk = bulk.Prefixes()
+	out.count += len(out.bulk)
+	looked := 0
 	for _, class := range portClasses(lines) {
 		matching := matchingClass(unlisted, class)
-		if looked += len(matching); len(out) > most || looked/64 > most {
+		if looked += len(matching); out.count > most || looked/64 > most {
 			return out, false
 		}
-		only := region(lines, matching, class.ports[0], family, rest)
-		exceptions, further := difference(bulk, only).Prefixes(), cover(only, bulk)
-		for _, port := range class.ports {
-			if len(out) > most {
-				return out, false
+		only := region(lines, matching, class.ports[0], family, out.rest)
+		c := compiledClass{class.ports, difference(bulk, only).Prefixes(), cover(only, bulk)}
+		out.classes = append(out.classes, c)
+		out.count += len(c.ports) * (len(c.exceptions) + len(c.further))
+	}
+	return out, out.count <= most
+}
+
+// compiled is what lines compile to.
+type compiled struct {
+	family  int
+	rest    api.Action
+	bulk    []netip.Prefix
+	classes []compiledClass
+	count   int // of rules, which all have different places
+}
+
+// compiledClass has the rules that some ports need.
+type compiledClass struct {
+	ports               []uint16
+	exceptions, further []netip.Prefix
+}
+
+// rules returns the rules.
+func (c *compiled) rules() rules {
+	out := make(rules, c.count)
+	if c.rest == api.Deny {
+		out[tops[c.family]] = api.Deny
+	}
+	for _, p := range c.bulk {
+		out[place{p, 0}] = opposite(c.rest)
+	}
+	for _, of := range c.classes {
+		for _, port := range of.ports {
+			for _, p := range of.exceptions {
+				out[place{p, port}] = c.rest
 			}
-			for _, p := range exceptions {
-				out[place{p, port}] = rest
-			}
-			for _, p := range further {
-				out[place{p, port}] = opposite(rest)
+			for _, p := range of.further {
+				out[place{p, port}] = opposite(c.rest)
 			}
 		}
 	}
-	return out, len(out) <= most
+	return out
 }
 
 // matchingRest returns the indexes of the lines that match the ports that no line lists.

@@ -11,7 +11,7 @@ import (
 // wanted are the desired rules of a section. Sections of pods with equal permissions share them.
 type wanted struct {
 	rules   rules
-	tooMany bool           // rules are only a part
+	tooMany bool           // they would be too many, so there are none
 	origin  string         // owner, for tags
 	origins [][]api.Origin // of the rules of the table
 }
@@ -47,10 +47,11 @@ func (c *compiler) wanted(key wantedKey, table []api.ContivRule, peer side, nets
 	w, ok := c.made[key]
 	if !ok {
 		lines := c.can.lines(table, peer, key.transport, key.family, nets, free)
-		rules, ok := compile(lines, key.family, c.most)
-		w = &wanted{rules: rules, tooMany: !ok, origin: origin, origins: origins}
-		if len(w.rules) == 0 && ok {
-			w = nil
+		switch rules, ok := compile(lines, key.family, c.most); {
+		case !ok:
+			w = &wanted{tooMany: true, origin: origin, origins: origins}
+		case rules.count > 0:
+			w = &wanted{rules: rules.rules(), origin: origin, origins: origins}
 		}
 		c.made[key] = w
 	}
@@ -71,7 +72,7 @@ func (c *compiler) count(rules []api.ContivRule, own bool, nets *cache.Nets) (n 
 				n += c.most + 1
 				continue
 			}
-			n += len(rules)
+			n += rules.count
 		}
 	}
 	return n

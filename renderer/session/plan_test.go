@@ -115,9 +115,10 @@ func TestPlanStepsDecideAsBeforeOrAfter(t *testing.T) {
 		tables := [][]line{{{peers: []netip.Prefix{tops[b.family].peer}, others: true, action: api.Permit}}}
 		for range rapid.IntRange(1, 4).Draw(t, "tables") {
 			lines := drawLines(t, b.family)
-			want, ok := compile(lines, b.family, math.MaxInt)
-			if !ok {
-				t.Fatal("there are too many rules")
+			compiled, ok := compile(lines, b.family, math.MaxInt)
+			want := compiled.rules()
+			if !ok || len(want) != compiled.count {
+				t.Fatalf("there are %d rules, %d are counted; %t", len(want), compiled.count, ok)
 			}
 			steps, result := plan(have, want, b.family)
 			stop := len(steps)
@@ -143,7 +144,7 @@ func TestPlanStepsDecideAsBeforeOrAfter(t *testing.T) {
 				}
 			}
 			again, _ := compile(lines, b.family, math.MaxInt)
-			if left, _ := plan(result, again, b.family); len(left) > 0 {
+			if left, _ := plan(result, again.rules(), b.family); len(left) > 0 {
 				t.Fatalf("the same again takes %v", left)
 			}
 			if got := b.read(); !equal(got, result) {
