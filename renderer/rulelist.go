@@ -187,8 +187,8 @@ func (l *RuleList) Origins(i int) []api.Origin {
 	return l.origins[l.rows.at(i).origins]
 }
 
-// AllOrigins returns the origins of all rules, once where several rules have them, as in one policy.
-// The caller must not change them.
+// AllOrigins returns the origins of all rules, once where several rules have the same. The caller
+// must not change them.
 func (l *RuleList) AllOrigins() [][]api.Origin {
 	if l == nil {
 		return nil

@@ -25,8 +25,8 @@ func TestContentsAreSharedByEqualACLsOnly(t *testing.T) {
 	}
 }
 
-// TestContentOfMessageIsValidated: a switch with VPP's quirks accepts an unknown action, others not,
-// although an ACL has it.
+// TestContentOfMessageIsValidated: a switch with VPP's quirks accepts an unknown action. Others do
+// not, although an ACL has it.
 func TestContentOfMessageIsValidated(t *testing.T) {
 	anybody := netip.MustParsePrefix("0.0.0.0/0")
 	wire := rulesToWire([]Rule{{Action: RulePermitReflect + 1, Src: anybody, Dst: anybody}})

@@ -148,7 +148,7 @@ func originsOf(l *renderer.RuleList) (out []api.Origin) {
 // reasonMemory is reported when no policy map is large enough for the new policy.
 const reasonMemory = "the policy memory of the kernel is full"
 
-// notInstalled returns what reports all rules of pods as not enforced: only what was installed before
+// notInstalled returns what reports all rules of pods as not enforced. What was installed before
 // stays in force.
 func notInstalled(desired map[api.PodID]renderer.PodConfig) func() []renderer.Unenforced {
 	desired = maps.Clone(desired)

@@ -22,8 +22,8 @@ type RendererStatus struct {
 	Failures uint64
 }
 
-// reportEvery is how often a renderer is asked what it cannot enforce while it is not finished: what
-// it refuses changes with every turn.
+// reportEvery is how often a renderer that is not finished is asked what it cannot enforce: that
+// changes with every turn.
 const reportEvery = time.Second
 
 // target is a renderer and its status.

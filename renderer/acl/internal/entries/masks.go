@@ -2,8 +2,6 @@ package entries
 
 import (
 	"slices"
-
-	"github.com/sluice-net/sluice/internal/interned"
 )
 
 // masks are the parts of a packet that VPP masks to look up an entry.
@@ -31,8 +29,8 @@ func (p Piece) HasMasksOf(o Piece) bool {
 	return p.Digest == o.Digest || slices.Equal(p.masks(), o.masks())
 }
 
-// maskLists are the masks of pieces, until the next garbage collection.
-var maskLists interned.Values[Digest, []masks]
+// maskLists are the masks of pieces.
+var maskLists Computed[[]masks]
 
 func (p Piece) masks() []masks {
 	if known := maskLists.Get(p.Digest); known != nil {

@@ -33,8 +33,12 @@ func NewPiece(entries []Entry, rules []int32) Piece {
 	return Piece{Digest: DigestOf(entries), Count: len(entries), Entries: entries, Rules: rules}
 }
 
+// Computed are values by a digest of what they were computed of. Each is found until a garbage
+// collection after its last use.
+type Computed[V any] = interned.Values[Digest, V]
+
 // shared has the first entry of pieces in use, by digest.
-var shared interned.Values[Digest, Entry]
+var shared Computed[Entry]
 
 // Share returns a piece with the entries that an equal one in use has, so that they are stored
 // once: the tables of many pods begin with the same peers. The piece must have entries of its own,

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/sluice-net/sluice/internal/interned"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
@@ -104,9 +103,9 @@ func (s *segment) entries() []ruled {
 // hold replaces the whole content.
 func (s *segment) hold(entries []ruled) { s.next, s.changed = entries, true }
 
-// editions are what edits made of pieces, until the next garbage collection: the same edit follows
-// in other tables, and for other groups of interfaces.
-var editions interned.Values[entries.Digest, entries.Piece]
+// editions are what edits made of pieces: the same edit follows in other tables, and for other
+// groups of interfaces.
+var editions entries.Computed[entries.Piece]
 
 // apply applies the edits, which are in the order of the entries.
 func (s *segment) apply() {

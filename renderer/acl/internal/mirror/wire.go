@@ -5,7 +5,6 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/interned"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
@@ -36,8 +35,8 @@ func toPrefix(n *entries.Net) ip_types.Prefix {
 	return out
 }
 
-// messages are the rules of pieces, until the next garbage collection: many tables have the same.
-var messages interned.Values[entries.Digest, []acl_types.ACLRule]
+// messages are the rules of pieces, of which many tables have the same.
+var messages entries.Computed[[]acl_types.ACLRule]
 
 // rulesOf returns the rules of a piece, which must not change.
 func rulesOf(p entries.Piece) []acl_types.ACLRule {
