@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -216,4 +217,56 @@ func (w *world) drawInto(t *rapid.T, txn *Txn, library [][]*api.ContivPolicy, re
 	if resync {
 		w.tell(txn)
 	}
+}
+
+// working is a renderer that says whether it is finished, and counts how often it is asked for a
+// report.
+type working struct {
+	*renderertest.Recorder
+	unfinished bool
+	asked      int
+}
+
+func (w *working) Unenforced() []renderer.Unenforced {
+	w.asked++
+	return nil
+}
+
+func (w *working) NewTxn(resync bool) renderer.Txn { return workingTxn{w.Recorder.NewTxn(resync), w} }
+
+type workingTxn struct {
+	renderer.Txn
+	w *working
+}
+
+func (t workingTxn) Commit(ctx context.Context) error {
+	if err := t.Txn.Commit(ctx); err != nil || !t.w.unfinished {
+		return err
+	}
+	return &renderer.Deferred{Unfinished: true}
+}
+
+func TestCommitAsksWhoIsNotFinishedOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &working{Recorder: renderertest.NewRecorder("working", t), unfinished: true}
+		c := New(Options{Renderers: []renderer.Renderer{w}})
+		commit := func(resync bool) {
+			if err := c.NewTxn(resync).Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		commit(true)
+		commit(false)
+		if commit(false); w.asked != 1 {
+			t.Errorf("asked %d times within a moment, want once", w.asked)
+		}
+		time.Sleep(reportEvery)
+		if commit(false); w.asked != 2 {
+			t.Errorf("asked %d times after a second, want twice", w.asked)
+		}
+		w.unfinished = false
+		if commit(false); w.asked != 3 {
+			t.Errorf("asked %d times at the end, want three times", w.asked)
+		}
+	})
 }
