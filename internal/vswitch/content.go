@@ -36,11 +36,8 @@ var (
 	contentSeed = maphash.MakeSeed()
 )
 
-// contentOf returns the content with the given rules.
-func contentOf(rules []Rule) *content { return contentOfBoth(rules, rulesToWire(rules)) }
-
-// contentOfBoth is contentOf. It keeps the wire form of the rules, but not the rules.
-func contentOfBoth(rules []Rule, wire []acl_types.ACLRule) *content {
+// contentOf returns the content with the given rules. It keeps their wire form only.
+func contentOf(rules []Rule, wire []acl_types.ACLRule) *content {
 	hash := hashOf(wire)
 	if known := contentWith(hash, wire); known != nil {
 		return known
@@ -68,7 +65,7 @@ func contentFromWire(list []acl_types.ACLRule, quirks bool) (*content, govpp.VPP
 	for i := range list {
 		list[i] = ruleToWire(&(*rules)[i])
 	}
-	return contentOfBoth(*rules, list), 0
+	return contentOf(*rules, list), 0
 }
 
 // contentWith returns the content in use that has the given rules and their hash, nil if there is

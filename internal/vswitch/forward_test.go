@@ -307,7 +307,7 @@ func TestTraceNamesWhatDecided(t *testing.T) {
 		{Interface: "uplink", SwIfIndex: l.world, Direction: api.Ingress, Matched: MatchOpen, Action: api.Permit, Rule: -1},
 		{
 			Interface: "pod1", SwIfIndex: l.pod, Tag: "shop/web", Direction: api.Egress, Matched: MatchACL, Action: api.Permit,
-			ACLIndex: out, ACLTag: "egress", SessionCreated: true, RuleText: RuleText{newACL("", contentOf([]Rule{web})), 0},
+			ACLIndex: out, ACLTag: "egress", SessionCreated: true, RuleText: RuleText{newACL("", contentWithRules([]Rule{web})), 0},
 		},
 	}
 	inWords := cmp.Transformer("words", RuleText.String)
@@ -366,7 +366,7 @@ func BenchmarkForward(b *testing.B) {
 
 func TestMatchDoesNotAllocate(t *testing.T) {
 	rules, packets := classifytest.PolicyRules(1000)
-	b := binding{acls: []*accessList{newACL("a", contentOf(rules[:500])), newACL("b", contentOf(rules[500:]))}}
+	b := binding{acls: []*accessList{newACL("a", contentWithRules(rules[:500])), newACL("b", contentWithRules(rules[500:]))}}
 	i := 0
 	if n := testing.AllocsPerRun(1000, func() {
 		if a, _ := b.classify(&packets[i%len(packets)]); a == nil {

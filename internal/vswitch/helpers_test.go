@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.fd.io/govpp/binapi/acl_types"
 	"go.fd.io/govpp/core"
 
 	"github.com/sluice-net/sluice/api"
@@ -148,3 +149,14 @@ func fragment(p Packet) Packet {
 
 // cmpEmpty makes nil and empty slices equal.
 var cmpEmpty = cmp.FilterValues(func(a, b []uint32) bool { return len(a) == 0 && len(b) == 0 }, cmp.Comparer(func([]uint32, []uint32) bool { return true }))
+
+// contentWithRules returns the content with the given rules.
+func contentWithRules(rules []Rule) *content { return contentOf(rules, rulesToWire(rules)) }
+
+func rulesToWire(rules []Rule) []acl_types.ACLRule {
+	out := make([]acl_types.ACLRule, len(rules))
+	for i := range rules {
+		out[i] = ruleToWire(&rules[i])
+	}
+	return out
+}

@@ -147,8 +147,8 @@ func TestRepliesPassWhileOpenerIsPermitted(t *testing.T) {
 		pod, world := sw.AddInterface("pod", ""), sw.AddInterface("world", "")
 		_ = sw.AddRoute(netip.MustParsePrefix(anyV4), world)
 		_ = sw.AddRoute(netip.MustParsePrefix(podV4+"/32"), pod)
-		in, _ := sw.putACL(newACLIndex, newACL("in", contentOf(both(RuleDeny))))
-		out, _ := sw.putACL(newACLIndex, newACL("out", contentOf(both(RuleDeny))))
+		in, _ := sw.putACL(newACLIndex, newACL("in", contentWithRules(both(RuleDeny))))
+		out, _ := sw.putACL(newACLIndex, newACL("out", contentWithRules(both(RuleDeny))))
 		if rv := sw.setList(pod, []uint32{in}, []uint32{out}); rv != 0 {
 			rt.Fatal(rv)
 		}
@@ -167,7 +167,7 @@ func TestRepliesPassWhileOpenerIsPermitted(t *testing.T) {
 						rules = append(rules, rule(RulePermitReflect, anyV4, anyV4, 17, Range{}, Range{First: q, Last: q}))
 					}
 				}
-				if _, rv := sw.putACL(in, newACL("in", contentOf(rules))); rv != 0 {
+				if _, rv := sw.putACL(in, newACL("in", contentWithRules(rules))); rv != 0 {
 					rt.Fatal(rv)
 				}
 			case "start":

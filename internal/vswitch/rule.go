@@ -74,14 +74,6 @@ func ruleFromWire(w *acl_types.ACLRule) (Rule, govpp.VPPApiError) {
 	return r, 0
 }
 
-func rulesToWire(rules []Rule) []acl_types.ACLRule {
-	out := make([]acl_types.ACLRule, len(rules))
-	for i := range rules {
-		out[i] = ruleToWire(&rules[i])
-	}
-	return out
-}
-
 func ruleToWire(r *Rule) acl_types.ACLRule {
 	return acl_types.ACLRule{
 		IsPermit:               acl_types.ACLAction(r.Action),

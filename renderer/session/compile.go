@@ -21,7 +21,7 @@ type line struct {
 // any reports whether the line matches all ports.
 func (l line) any() bool { return l.others && len(l.ports) == 0 }
 
-// compile returns rules whose most specific match decides in the same way as the first match of the
+// compile finds rules whose most specific match decides in the same way as the first match of the
 // lines. The last line must match everything. The result depends only on what the lines decide, not
 // on how they are written.
 //

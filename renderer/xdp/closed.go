@@ -72,7 +72,7 @@ type closedList struct {
 }
 
 // report returns what reports the rules of the refused lists. It does so once, when it is asked:
-// there may be thousands of rules, and the loop waits for none of them.
+// there may be thousands of rules, and they change with every turn.
 func (c *closedLists) report(eps endpoints) func() []renderer.Unenforced {
 	var now []closedList
 	for _, x := range c.refused {
@@ -99,13 +99,16 @@ func unenforced(closed []closedList) (out []renderer.Unenforced) {
 		}
 		pods[of][x.pod] = true
 	}
+	list := 0
 	for of, at := range pods {
+		list++
 		for _, origins := range of.list.AllOrigins() {
 			for _, o := range origins {
-				if r := rules[rule{o, of.Owner, of.Share}]; r != nil {
-					r.add(at)
-				} else {
-					rules[rule{o, of.Owner, of.Share}] = &podsOfRule{of: at}
+				switch r := rules[rule{o, of.Owner, of.Share}]; {
+				case r == nil:
+					rules[rule{o, of.Owner, of.Share}] = &podsOfRule{of: at, list: list}
+				case r.list != list: // a list may have a rule with many others
+					r.add(at, list)
 				}
 			}
 		}
@@ -120,15 +123,17 @@ func unenforced(closed []closedList) (out []renderer.Unenforced) {
 // podsOfRule are the pods that a rule applies to: those of one list, or, once they are its own, of
 // several.
 type podsOfRule struct {
-	of  map[api.PodID]bool
-	own bool
+	of   map[api.PodID]bool
+	own  bool
+	list int // number of the last one
 }
 
-func (r *podsOfRule) add(more map[api.PodID]bool) {
+func (r *podsOfRule) add(more map[api.PodID]bool, list int) {
 	if !r.own {
 		r.of, r.own = maps.Clone(r.of), true
 	}
 	maps.Copy(r.of, more)
+	r.list = list
 }
 
 // originsOf returns the distinct origins of the rules of a list.

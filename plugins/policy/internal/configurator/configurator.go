@@ -165,7 +165,7 @@ func (c *Configurator) Renderers() []RendererStatus {
 }
 
 // Unenforced returns what the configurator itself refuses, under its own name, and what the
-// renderers reported after their last Commit, in the order of Options.
+// renderers reported last, in the order of Options; see reportEvery.
 func (c *Configurator) Unenforced() []Unenforced {
 	out := []Unenforced{{OwnName, c.interner.unenforced()}}
 	for _, t := range c.targets {

@@ -219,8 +219,7 @@ func (w *world) drawInto(t *rapid.T, txn *Txn, library [][]*api.ContivPolicy, re
 	}
 }
 
-// working is a renderer that says whether it is finished, and counts how often it is asked for a
-// report.
+// working is a renderer that may have more work, and counts how often it is asked for a report.
 type working struct {
 	*renderertest.Recorder
 	unfinished bool

@@ -124,11 +124,13 @@ func (z Sizes) addMixed(c *Content, x entries.List, b block) {
 	}
 }
 
-// addGroup adds the segments of a block: the large rules are cold, each in ACLs of its own, so that
-// tables that name the same large set have equal ACLs. A little that is left is warm.
+// maxApart is how many rules of a block have ACLs of their own in a new slot.
+const maxApart = 8
+
+// addGroup adds the segments of a block. The largest rules are cold, each in ACLs of its own, so
+// that tables that name the same large sets have equal ACLs. A little that is left is warm.
 func (z Sizes) addGroup(c *Content, x Table, b block) {
 	of := x.Entries[b.first].Verdict
-	rest := make([]ruled, 0, b.size())
 	cold := func(all []ruled) {
 		for count := Ceil(len(all), z.Full); len(all) > 0; count-- {
 			n := Ceil(len(all), count)
@@ -137,25 +139,18 @@ func (z Sizes) addGroup(c *Content, x Table, b block) {
 			all = all[n:]
 		}
 	}
-	for _, k := range x.classesOf(b) {
-		from := len(rest)
-		for _, m := range k.members {
-			rest = append(rest, ruled{k.entry(m.prefix), m.rule})
-		}
-		// Members of a set often leave together, as in a rolling update. Therefore a rule is spread
-		// over few ACLs.
-		byRule(rest[from:])
-		for at := from; at < len(rest); {
-			end := at + 1
-			for end < len(rest) && rest[end].rule == rest[at].rule {
-				end++
-			}
-			if end-at > z.Full/2 {
-				cold(slices.Clone(rest[at:end]))
-				rest = slices.Delete(rest, at, end)
-			} else {
-				at = end
-			}
+	runs := runsOf(x.classesOf(b))
+	bySize := slices.SortedStableFunc(slices.Values(runs), func(a, b []ruled) int { return cmp.Compare(len(b), len(a)) })
+	least := z.Full / 2 // more than that is apart
+	if len(runs) > maxApart {
+		least = max(least, len(bySize[maxApart]))
+	}
+	rest := make([]ruled, 0, b.size())
+	for _, run := range runs {
+		if len(run) > least {
+			cold(run)
+		} else {
+			rest = append(rest, run...)
 		}
 	}
 	byRule(rest)
@@ -167,6 +162,26 @@ func (z Sizes) addGroup(c *Content, x Table, b block) {
 	}
 	c.add(warm.piece(), Role{Warm, of})
 	c.add(entries.NewPiece(nil, nil), Role{Young, of})
+}
+
+// runsOf returns the entries of each rule and class. Members of a set often leave together, as in a
+// rolling update, so a rule is spread over few ACLs.
+func runsOf(classes []class) (out [][]ruled) {
+	for _, k := range classes {
+		all := make([]ruled, len(k.members))
+		for i, m := range k.members {
+			all[i] = ruled{k.entry(m.prefix), m.rule}
+		}
+		byRule(all)
+		for len(all) > 0 {
+			n := 1
+			for n < len(all) && all[n].rule == all[0].rule {
+				n++
+			}
+			out, all = append(out, all[:n:n]), all[n:]
+		}
+	}
+	return out
 }
 
 func byRule(all []ruled) {
