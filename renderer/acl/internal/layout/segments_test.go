@@ -176,3 +176,41 @@ func TestTablesWithOneLargeRuleShareItsACLs(t *testing.T) {
 		}
 	}
 }
+
+// TestEditionsAreOfOneEdit edits equal segments of two tables in ways that have one size.
+func TestEditionsAreOfOneEdit(t *testing.T) {
+	old := entries.NewPiece(entriestest.Many(6, -1).Entries, nil)
+	other := entriestest.Many(9, -1).Entries
+	edited := func(edits ...edit) *segment {
+		s := newSegment(old, []int32{0, 1, 2, 3, 4, 5})
+		s.edits = edits
+		s.apply()
+		return s
+	}
+	with := func(n int) []ruled { return []ruled{{other[n], int32(n)}} }
+	first := edited(edit{1, 2, with(7)})
+	for _, c := range []struct {
+		edits []edit
+		want  []int // of other; the rules are the same
+	}{
+		{[]edit{{1, 2, with(7)}}, []int{0, 7, 2, 3, 4, 5}},
+		{[]edit{{2, 3, with(7)}}, []int{0, 1, 7, 3, 4, 5}},
+		{[]edit{{1, 3, with(7)}}, []int{0, 7, 3, 4, 5}},
+		{[]edit{{1, 2, with(8)}}, []int{0, 8, 2, 3, 4, 5}},
+		{[]edit{{1, 2, nil}, {4, 5, with(7)}}, []int{0, 2, 3, 7, 5}},
+		{[]edit{{1, 2, with(7)}, {4, 5, nil}}, []int{0, 7, 2, 3, 5}},
+	} {
+		s := edited(c.edits...)
+		for i, n := range c.want {
+			if s.size() != len(c.want) || s.old.Entries[i] != other[n] || s.rules[i] != int32(n) {
+				t.Fatalf("after %v: %q of rules %v, want entries %v", c.edits, entriestest.Text(s.old.Entries), s.rules, c.want)
+			}
+		}
+		if s.old.Digest != entries.DigestOf(s.old.Entries) {
+			t.Errorf("after %v the digest is another one", c.edits)
+		}
+	}
+	if again := edited(edit{1, 2, with(7)}); &again.old.Entries[0] != &first.old.Entries[0] {
+		t.Error("the same edit is stored twice")
+	}
+}
