@@ -41,6 +41,7 @@ func TestBlocksOfHoldWhatWasObserved(t *testing.T) {
 		})
 		addrs := rapid.SliceOfN(addr, 1, 80).Draw(t, "addresses")
 		inside := slices.DeleteFunc(rapid.SliceOfN(addr, 0, 3).Draw(t, "pods"), func(a netip.Addr) bool { return slices.Contains(addrs, a) })
+		inside = sortedAddrs(inside)
 		blocks := blocksOf(addrs, inside)
 		for _, a := range addrs {
 			n := 0
