@@ -89,7 +89,7 @@ func TestVPPSessionTableGetsFittingSize(t *testing.T) {
 		has     uint64
 		warning string
 	}{
-		{wanted: 3_000_000, has: 500_000, warning: "full, it takes"}, // of which nothing is bound yet
+		{wanted: 3_000_000, has: 500_000, warning: "a full table needs"}, // of which nothing is bound yet
 		{wanted: 600_000, has: 600_000},
 		{wanted: 1_000, has: 1_000},
 		{wanted: 600_000, has: 600_000},
