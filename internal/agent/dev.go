@@ -143,22 +143,22 @@ func (d *devSession) run(ctx context.Context) error {
 	if err := d.firstEnforced(ctx); err != nil {
 		return err
 	}
-	m, err := d.report(ctx)
-	switch {
-	case err != nil:
-		return err
-	case d.cfg.Dev.Once && m.Differ > 0:
-		return fmt.Errorf("%s not as specified: please report this", term.Count(m.Differ, "verdict"))
-	case d.cfg.Dev.Once:
-		return d.out.Err()
-	}
 	select {
 	case <-d.metrics.Happened(): // what the report shows already
 	default:
 	}
+	shown, err := d.report(ctx)
+	switch {
+	case err != nil:
+		return err
+	case d.cfg.Dev.Once && shown.matrix.Differ > 0:
+		return fmt.Errorf("%s not as specified: please report this", term.Count(shown.matrix.Differ, "verdict"))
+	case d.cfg.Dev.Once:
+		return d.out.Err()
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.directory.Run(ctx) })
-	g.Go(func() error { return d.follow(ctx, m) })
+	g.Go(func() error { return d.follow(ctx, shown) })
 	return g.Wait()
 }
 
@@ -180,24 +180,17 @@ func (d *devSession) firstEnforced(ctx context.Context) error {
 const progressEvery = 10 * time.Second
 
 // report prints what was started, what was rendered, and who can talk to whom.
-// It returns the last of these.
-func (d *devSession) report(ctx context.Context) (view.Matrix, error) {
-	m, err := d.api.Answers.Matrix(ctx, matrix.Selection{})
+// It returns the moment that it shows.
+func (d *devSession) report(ctx context.Context) (moment, error) {
+	now, err := d.moment(ctx)
 	if err != nil {
-		return m, err
+		return now, err
 	}
-	state, err := d.cluster.State(ctx)
-	if err != nil {
-		return m, err
-	}
-	status, err := d.api.Lists.Status(ctx)
-	if err != nil {
-		return m, err
-	}
+	status := now.status
 	w := d.out
 	w.Printf("%s\n", w.Styled(term.Bold, "Sluice, everything embedded in this process"))
 	t := &term.Table{Indent: "  "}
-	t.Row("manifests", fmt.Sprintf("%s: %s: %s", d.cfg.Dev.Manifests, term.Count(d.load.Files, "file"), state.Counts()))
+	t.Row("manifests", fmt.Sprintf("%s: %s: %s", d.cfg.Dev.Manifests, term.Count(d.load.Files, "file"), now.counts))
 	t.Row("etcd", "embedded, "+d.etcd)
 	t.Row("vswitch", fmt.Sprintf("embedded, %s, VPP binary API %s", term.Count(d.vswitch.Pods(), "interface"), d.vswitchDoor()))
 	t.Row("debug API", d.cfg.Listen.APISocket)
@@ -206,14 +199,14 @@ func (d *devSession) report(ctx context.Context) (view.Matrix, error) {
 	w.Printf("\n%s %s enforced in %s as %s, %s\n", w.Styled(term.Bold, "Rendered:"), term.Count(status.Policies, "policy"),
 		round(d.metrics.LastDuration()), term.Count(status.Sets, "address set"), installed(r))
 	w.Printf("\n%s\n", w.Styled(term.Bold, "Who can talk to whom"))
-	m.Write(w)
-	w.Printf("%s %s\n", w.Styled(term.Faint, term.Count(m.Probes, "packet")+" sent through the dataplane;"), d.agreement(m.Differ))
+	now.matrix.Write(w)
+	w.Printf("%s %s\n", w.Styled(term.Faint, term.Count(now.matrix.Probes, "packet")+" sent through the dataplane;"), d.agreement(now.matrix.Differ))
 	w.Printf("\n%s\n", w.Styled(term.Bold, "What is open"))
-	m.WriteOpen(w)
+	now.matrix.WriteOpen(w)
 	if !d.cfg.Dev.Once {
 		d.hints()
 	}
-	return m, nil
+	return now, nil
 }
 
 func (d *devSession) vswitchDoor() string {
@@ -240,48 +233,40 @@ func (d *devSession) hints() {
 	d.out.Printf("In another terminal: bin/sluicectl%s explain SRC DST:PORT/PROTO, or get pods|policies|sets|tables|rules.\n", socket)
 }
 
-// follow prints what changes, after every transaction that changed something: a
-// renderer also looks again when interfaces come and go.
-func (d *devSession) follow(ctx context.Context, last view.Matrix) error {
-	shown := d.node.Plugin.Status().Revision
-	before, err := d.moment(ctx)
-	if err != nil {
-		return err
-	}
+// follow prints what changes from the moment that was shown, after every transaction that changed
+// something: a renderer also looks again when interfaces come and go.
+func (d *devSession) follow(ctx context.Context, shown moment) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-d.metrics.Happened():
 		}
-		m, err := d.api.Answers.Matrix(ctx, matrix.Selection{})
+		now, err := d.moment(ctx)
 		if err != nil {
 			return err
 		}
-		status, err := d.api.Lists.Status(ctx)
-		if err != nil {
-			return err
+		changed := now.matrix.Diff(shown.matrix.Matrix)
+		if now.status.Revision != shown.status.Revision || len(changed) > 0 || now.matrix.Differ > 0 {
+			d.changes(now.status, now.matrix.Differ, changesBetween(shown, now, changed))
 		}
-		changed := m.Diff(last.Matrix)
-		if status.Revision != shown || len(changed) > 0 || m.Differ > 0 {
-			after, err := d.moment(ctx)
-			if err != nil {
-				return err
-			}
-			d.changes(status, m.Differ, changesBetween(before, after, changed))
-			before = after
-		}
-		last, shown = m, status.Revision
+		shown = now
 	}
 }
 
-// moment is the state that is enforced, or will be soon.
+// moment asks who can talk to whom, by the policies that are enforced or will be soon.
 func (d *devSession) moment(ctx context.Context) (moment, error) {
-	s, err := d.cluster.State(ctx)
+	m, state, err := d.api.Answers.Matrix(ctx, matrix.Selection{})
 	if err != nil {
 		return moment{}, err
 	}
-	return newMoment(s, d.api.Answers.Specification(s)), nil
+	status, err := d.api.Lists.Status(ctx)
+	if err != nil {
+		return moment{}, err
+	}
+	out := newMoment(state, d.api.Answers.Specification(state))
+	out.matrix, out.status, out.counts = m, status, state.Counts()
+	return out, nil
 }
 
 // changes prints what a transaction changed, by policy.

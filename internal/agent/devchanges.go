@@ -17,13 +17,18 @@ import (
 	"github.com/sluice-net/sluice/internal/matrix"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/view"
 )
 
-// moment is the state that a matrix was asked of.
+// moment is what a person was shown last: who can talk to whom, and the policies and endpoints that
+// say so. All of it is of one state, so that a change is never told by its flows alone.
 type moment struct {
 	policies  map[api.PolicyID]proto.Message
 	endpoints []matrix.Endpoint
 	spec      explain.Specification
+	matrix    view.Matrix
+	status    view.Status
+	counts    string // of the state's objects, in words
 }
 
 func newMoment(s cluster.State, spec explain.Specification) moment {

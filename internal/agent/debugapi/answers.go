@@ -189,16 +189,18 @@ func action(allowed bool) api.Action {
 	return api.Deny
 }
 
-// Matrix returns which pods can talk to which, and how often dataplane and specification differ.
-func (a *Answers) Matrix(ctx context.Context, s matrix.Selection) (m view.Matrix, err error) {
+// Matrix returns which pods can talk to which, how often dataplane and specification differ, and
+// the state that the specification judged.
+func (a *Answers) Matrix(ctx context.Context, s matrix.Selection) (m view.Matrix, judged cluster.State, err error) {
 	if err := a.probes(); err != nil {
-		return m, err
+		return m, judged, err
 	}
 	err = a.compare(ctx, func(state cluster.State, pending bool) (_ bool, err error) {
+		judged = state
 		m, err = a.asked(a.Specification(state), pending).Matrix(state.Cluster, s)
 		return m.Differ > 0, err
 	})
-	return m, err
+	return m, judged, err
 }
 
 // objects returns the state of the cluster, also when the store does not answer.

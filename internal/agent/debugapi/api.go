@@ -147,7 +147,8 @@ func (a *API) Owner() Routes {
 // matrix returns which pods can talk to which. The filter may name a namespace, sources and
 // destinations.
 func (a *API) matrix(ctx context.Context, f Filter) (view.Matrix, error) {
-	return a.Answers.Matrix(ctx, matrix.Selection{Namespace: f.namespace, From: f.from, To: f.to})
+	m, _, err := a.Answers.Matrix(ctx, matrix.Selection{Namespace: f.namespace, From: f.from, To: f.to})
+	return m, err
 }
 
 // nodes returns what other nodes enforce. Name and namespace of the filter are those of a policy.
