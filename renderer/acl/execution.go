@@ -14,27 +14,11 @@ import (
 // no decisions.
 type execution struct{ *wanted }
 
-// changeInputs changes the input ACLs in place, with reclassification of sessions turned off.
-// Otherwise VPP would treat all sessions that were created on input as outdated, and drop the flows
-// that pods have opened. Reclassification is not needed: outputs deny what these changes deny.
-//
-// After a failure, the next commit reads everything and sets reclassification again.
+// changeInputs changes the input ACLs in place, unseen by sessions. Otherwise VPP would treat all
+// sessions that were created on input as outdated, and drop the flows that pods have opened.
+// Sessions need not see it: outputs deny what these changes deny.
 func (x *execution) changeInputs(ctx context.Context) error {
-	changes := inputsOf(x.m, x.plan)
-	if len(changes) == 0 {
-		return nil
-	}
-	revoke := x.r.options.Flows.Established == Revoke
-	if revoke {
-		if _, err := x.r.flows.setting(ctx, reclassify(false)); err != nil {
-			return err
-		}
-	}
-	if err := x.change(ctx, changes); err != nil || !revoke {
-		return err
-	}
-	_, err := x.r.flows.setting(ctx, reclassify(true))
-	return err
+	return x.change(ctx, inputsOf(x.m, x.plan))
 }
 
 // create adds the ACLs of slots without ACLs.
@@ -80,7 +64,11 @@ func (x *execution) change(ctx context.Context, changes []change) error {
 			}
 			continue
 		}
-		if _, err := x.m.Put(ctx, index, c.slot.tag(c.n, c.piece), c.piece); err != nil {
+		put := x.m.Put
+		if c.slot.isInput() && x.r.options.Flows.Established == Revoke {
+			put = x.m.PutUnseen
+		}
+		if _, err := put(ctx, index, c.slot.tag(c.n, c.piece), c.piece); err != nil {
 			return err
 		}
 	}

@@ -79,17 +79,9 @@ func (x *openFlows) settle() (differs bool) {
 	return x.owned != was
 }
 
-// reclassify returns the command that sets whether sessions are evaluated again when rules change.
-func reclassify(on bool) string {
-	if on {
-		return "set acl-plugin reclassify-sessions 1"
-	}
-	return "set acl-plugin reclassify-sessions 0"
-}
-
 // configure configures the session handling of the vswitch.
 func (x *openFlows) configure(ctx context.Context) error {
-	commands := []string{reclassify(x.Established == Revoke)}
+	commands := []string{mirror.Reclassify(x.Established == Revoke)}
 	if x.UDPIdle > 0 {
 		seconds := (x.UDPIdle + time.Second - 1) / time.Second
 		commands = append(commands, fmt.Sprintf("set acl-plugin session timeout udp idle %d", seconds))

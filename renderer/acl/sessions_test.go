@@ -1,6 +1,7 @@
 package acl_test
 
 import (
+	"bytes"
 	"errors"
 	"net/netip"
 	"strings"
@@ -291,4 +292,34 @@ func TestFixedListInSeveralPartsBecomesOne(t *testing.T) {
 	if got := len(s.sw.ACLs()); got != len(acls) {
 		t.Errorf("%d acls, want %d", got, len(acls))
 	}
+}
+
+// TestRevokedFlowStaysCutWhateverFails: a flow that policy has ended, and that has sent nothing
+// since, is not let through by a failure of a change that sessions must not see.
+func TestRevokedFlowStaysCutWhateverFails(t *testing.T) {
+	eitherVswitch(t, func(t *testing.T, v vswitch.Options) {
+		for _, refused := range []bool{false, true} {
+			for n, failed := 1, true; failed; n++ {
+				s := openOver(t, v, sluiceacl.Options{})
+				commit(t, s.Renderer(), true, shop)
+				syn, ack, answer := tcp("10.9.0.1", "10.0.0.1", 80)
+				s.wantPacket(t, "the first packet", syn, api.Permit)
+				s.wantPacket(t, "the answer", answer, api.Permit)
+				commit(t, s.Renderer(), false, closedShop)
+				s.tap.retval = refused
+				s.FailNext(n)
+				failed = try(t, s.Renderer(), false, func(x renderer.Txn) {
+					x.Render(pod("web-1"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.2")}, Egress: list(), Ingress: list(to(api.Net{}, 53))})
+				}) != nil
+				s.FailNext(0)
+				if bytes.Contains(s.tap.failed, []byte("reclassify-sessions 1")) {
+					commit(t, s.Renderer(), false, nothing) // the connection broke: the next one turns it on
+				}
+				s.wantPacket(t, "the client's next packet", ack, api.Deny)
+				if t.Failed() {
+					t.Fatalf("after call %d (refused: %t)", n, refused)
+				}
+			}
+		}
+	})
 }

@@ -42,6 +42,7 @@ type tap struct {
 	changed func(data []byte) // called before a changing message is passed on, if not nil
 	failAt  int               // countdown to the call that fails, 0 for none
 	retval  bool              // fail with an error answer instead of a lost message
+	failed  []byte            // the message that failed last
 	pause   time.Duration     // before each change
 	looks   int               // session queries
 	long    time.Duration     // duration of each session query
@@ -81,6 +82,7 @@ func (t *tap) SendMsg(ctx uint32, data []byte) error {
 		t.calls++
 		if t.failAt > 0 {
 			if t.failAt--; t.failAt == 0 {
+				t.failed = bytes.Clone(data)
 				if !t.retval || !t.changes[id] {
 					return errInjected
 				}

@@ -23,12 +23,82 @@ func (l *Link) put(ctx context.Context, index uint32, tag string, p entries.Piec
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
 	defer l.pausing(ctx)()
-	r, err := acl.NewServiceClient(l.Conn).ACLAddReplace(ctx,
-		&acl.ACLAddReplace{ACLIndex: index, Tag: tag, Count: uint32(len(p.Entries)), R: rulesOf(p)})
+	r, err := acl.NewServiceClient(l.Conn).ACLAddReplace(ctx, putOf(index, tag, p))
 	if err != nil {
 		return None, fmt.Errorf("put acl %s of %d entries: %w", tag, len(p.Entries), err)
 	}
 	return r.ACLIndex, nil
+}
+
+func putOf(index uint32, tag string, p entries.Piece) *acl.ACLAddReplace {
+	return &acl.ACLAddReplace{ACLIndex: index, Tag: tag, Count: uint32(len(p.Entries)), R: rulesOf(p)}
+}
+
+// Reclassify returns the command that sets whether sessions are evaluated again when rules change.
+func Reclassify(on bool) string {
+	if on {
+		return "set acl-plugin reclassify-sessions 1"
+	}
+	return "set acl-plugin reclassify-sessions 0"
+}
+
+// putUnseen replaces the content of an ACL so that sessions do not see it. As long as
+// reclassification is off, packets pass by sessions that policy has ended. So VPP has the request
+// that turns it on again before it answers the one that turns it off: neither a failure between
+// them, nor the end of this process or of the connection, leaves it off.
+func (l *Link) putUnseen(ctx context.Context, index uint32, tag string, p entries.Piece) (uint32, error) {
+	off, on := &vlib.CliInband{Cmd: Reclassify(false)}, &vlib.CliInband{Cmd: Reclassify(true)}
+	if _, err := l.Conn.GetMessageID(off); err != nil {
+		return l.put(ctx, index, tag, p) // it has no command line, so that reclassification stays as it is
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+	defer cancel()
+	defer l.pausing(ctx)()
+	replies, errs := l.together(ctx, off, putOf(index, tag, p), on)
+	if err := errors.Join(errs...); err != nil {
+		return None, fmt.Errorf("put acl %s of %d entries while sessions are not evaluated: %w", tag, len(p.Entries), err)
+	}
+	retval := func(i int) error {
+		switch r := replies[i].(type) {
+		case *vlib.CliInbandReply:
+			return govpp.RetvalToVPPApiError(r.Retval)
+		case *acl.ACLAddReplaceReply:
+			return govpp.RetvalToVPPApiError(r.Retval)
+		}
+		return fmt.Errorf("the reply is a %s", replies[i].GetMessageName())
+	}
+	if err := retval(1); err != nil {
+		return None, fmt.Errorf("put acl %s of %d entries: %w", tag, len(p.Entries), err)
+	}
+	// If both commands were refused, nothing was turned off.
+	if err := retval(2); err != nil && retval(0) == nil {
+		return None, fmt.Errorf("%s: %w", on.Cmd, err)
+	}
+	return index, nil
+}
+
+// together sends requests one right after the other and awaits their replies after that, so that
+// the vswitch does as little as possible between them. A request is sent even if an earlier one
+// failed, or could not be sent. Replies and errors are in the order of the requests. An error of a
+// reply itself is in the reply.
+func (l *Link) together(ctx context.Context, requests ...govpp.Message) ([]govpp.Message, []error) {
+	streams, errs := make([]govpp.Stream, len(requests)), make([]error, len(requests))
+	for i, m := range requests {
+		if streams[i], errs[i] = l.Conn.NewStream(ctx); errs[i] == nil {
+			errs[i] = streams[i].SendMsg(m)
+		}
+	}
+	replies := make([]govpp.Message, len(requests))
+	for i, s := range streams {
+		if s == nil {
+			continue
+		}
+		if errs[i] == nil {
+			replies[i], errs[i] = s.RecvMsg()
+		}
+		_ = s.Close() // its reply has come, or will not
+	}
+	return replies, errs
 }
 
 // remove deletes an ACL that is not bound.

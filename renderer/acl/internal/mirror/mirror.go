@@ -161,14 +161,27 @@ func (m *Mirror) With(n *Interface, ours Lists) Lists {
 	return Lists{In: replace(n.Bound.In, n.Behind.In, ours.In), Out: replace(n.Bound.Out, n.Behind.Out, ours.Out)}
 }
 
+// putting is a way to write the content of an ACL; it returns the ACL's index.
+type putting func(ctx context.Context, index uint32, tag string, p entries.Piece) (uint32, error)
+
 // Put writes the content of an ACL, and records it once it is acknowledged.
 func (m *Mirror) Put(ctx context.Context, index uint32, tag string, p entries.Piece) (uint32, error) {
+	return m.putBy(ctx, m.link.put, index, tag, p)
+}
+
+// PutUnseen replaces the content of an ACL that exists. Sessions do not see the change, as far as
+// the vswitch has commands to that end.
+func (m *Mirror) PutUnseen(ctx context.Context, index uint32, tag string, p entries.Piece) (uint32, error) {
+	return m.putBy(ctx, m.link.putUnseen, index, tag, p)
+}
+
+func (m *Mirror) putBy(ctx context.Context, put putting, index uint32, tag string, p entries.Piece) (uint32, error) {
 	longest := m.longest(index)
 	if index == None {
 		index, longest = m.spareFor(p.Count)
 	}
 	lost := m.Losing(index)
-	index, err := m.link.put(ctx, index, tag, p)
+	index, err := put(ctx, index, tag, p)
 	lost(err == nil)
 	if err != nil {
 		return None, err
