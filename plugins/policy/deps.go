@@ -45,7 +45,7 @@ type Deps struct {
 	// MinBackoff and MaxBackoff bound the delay before a failed renderer is retried; zero means 100
 	// ms and 30 s.
 	MinBackoff, MaxBackoff time.Duration
-	// CommitTimeout bounds one commit of all renderers; zero means 30 s.
+	// CommitTimeout bounds one commit of a renderer; zero means 30 s.
 	CommitTimeout time.Duration
 	// SelectorWork bounds what one transaction does for selectors that are new or not used any
 	// more, in groups of equal pods examined and addresses found; zero means 16 384. A pod whose

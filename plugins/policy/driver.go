@@ -15,13 +15,14 @@ type driver struct {
 	do func(ctx context.Context, work func(context.Context) error) error
 }
 
-// newDriver returns a driver with a new engine.
-func newDriver(d *Deps, b *board, do func(context.Context, func(context.Context) error) error) (*driver, error) {
+// newDriver returns a driver with a new engine. With ended, steps do not wait for renderers that
+// need long: it is called when one has done its work.
+func newDriver(d *Deps, b *board, do func(context.Context, func(context.Context) error) error, ended func()) (*driver, error) {
 	if err := d.complete(); err != nil {
 		return nil, err
 	}
 	r := &driver{do: do, watch: stopwatch{tell: d.Observer.Stage}}
-	r.engine = newEngine(time.Now(), *d, b, r.watch.passed)
+	r.engine = newEngine(time.Now(), *d, b, r.watch.passed, ended)
 	return r, nil
 }
 
@@ -61,9 +62,7 @@ func (r *driver) work(ctx context.Context, s step) error {
 	if s.brief {
 		return s.work(ctx)
 	}
-	work, cancel := context.WithTimeout(ctx, r.engine.deps.CommitTimeout)
-	defer cancel()
-	return r.do(work, s.work)
+	return r.do(ctx, s.work)
 }
 
 // stopwatch measures the duration of stages.

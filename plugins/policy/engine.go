@@ -31,6 +31,7 @@ type engine struct {
 	retries   retries
 	revisions revisions
 
+	began time.Time // of the current step
 	draft Status
 	state uint64 // incremented with every change that snapshots can show
 	board *board
@@ -39,7 +40,7 @@ type engine struct {
 // step is work for the renderers; the zero step is no work.
 type step struct {
 	work func(context.Context) error
-	// brief work calls no renderer, so it needs no time limit and nothing is done meanwhile
+	// brief work calls no renderer, so nothing is done meanwhile
 	brief bool
 	// quarantined handles the outcome of the work. It is nil for a transaction, whose outcome
 	// finish handles.
@@ -53,12 +54,20 @@ type outcome struct {
 	closing bool // the plugin is closing; errors are expected
 }
 
-// newEngine returns an engine; its dependencies must be complete.
-func newEngine(now time.Time, d Deps, b *board, passed func(Stage)) *engine {
+// turn is how long a step may take before the event loop looks for changes again. Renderers that
+// need longer go on beside it.
+const turn = 40 * time.Millisecond
+
+// newEngine returns an engine; its dependencies must be complete. See newDriver for ended.
+func newEngine(now time.Time, d Deps, b *board, passed func(Stage), ended func()) *engine {
 	e := &engine{deps: d, passed: passed, board: b, problems: newProblemTracker(), retries: retries{min: d.MinBackoff, max: d.MaxBackoff}}
 	e.cache = cache.New()
 	e.processor = processor.New(e.cache, processor.Options{Node: d.Node, Turn: d.SelectorWork})
-	e.configurator = configurator.New(configurator.Options{DenyNode: d.DenyNode, Renderers: d.Renderers, Sets: e.processor})
+	pace := configurator.Pace{Timeout: d.CommitTimeout}
+	if ended != nil {
+		pace.Turn, pace.Ended = turn, ended
+	}
+	e.configurator = configurator.New(configurator.Options{DenyNode: d.DenyNode, Renderers: d.Renderers, Sets: e.processor, Pace: pace})
 	e.draft.Renderers = rendererStatus(nil, e.configurator.Renderers(), now)
 	e.publish()
 	return e
@@ -146,7 +155,10 @@ func (e *engine) renumber() bool {
 func (e *engine) commit(now time.Time, txn *configurator.Txn) step {
 	txn.Prepare() // includes every change that snapshots show
 	e.state++
-	e.draft.Committing = now
+	e.began = now
+	if !e.configurator.Running() {
+		e.draft.Committing = now
+	}
 	brief := txn.Idle()
 	if !brief {
 		e.publish()
@@ -156,9 +168,15 @@ func (e *engine) commit(now time.Time, txn *configurator.Txn) step {
 
 // finish publishes the outcome of a transaction.
 func (e *engine) finish(o outcome) {
-	e.configurator.Took(o.at.Sub(e.draft.Committing))
-	e.draft.Committing = time.Time{}
-	e.retries.schedule(o.at, o.err)
+	if e.configurator.Running() {
+		e.configurator.Took(o.at.Sub(e.draft.Committing))
+	} else {
+		e.configurator.Took(o.at.Sub(e.began))
+		e.draft.Committing = time.Time{}
+	}
+	if o.err != nil || !e.configurator.Running() {
+		e.retries.schedule(o.at, o.err)
+	}
 	e.passed(StageCommit)
 	e.draft.Transactions++
 	e.state++
@@ -186,6 +204,8 @@ func (e *engine) quarantine() step {
 	var outcomes []bool // of the renderers that could check
 	return step{
 		work: func(ctx context.Context) (err error) {
+			ctx, cancel := context.WithTimeout(ctx, e.deps.CommitTimeout)
+			defer cancel()
 			outcomes, err = quarantine(ctx, e.deps.Renderers)
 			return err
 		},
@@ -224,8 +244,15 @@ func quarantine(ctx context.Context, renderers []renderer.Renderer) (outcomes []
 	return outcomes, errors.Join(errs...)
 }
 
-// close ends what is in progress; no other method may be called afterwards.
-func (e *engine) close() { e.configurator.Abandon() }
+// close ends what is in progress; no other method may be called afterwards. The context of the
+// steps has ended, so what goes on ends soon.
+func (e *engine) close(now time.Time) {
+	e.configurator.Abandon()
+	if e.configurator.Running() {
+		e.configurator.Join()
+		e.finish(outcome{now, e.configurator.Err(), true})
+	}
+}
 
 // sourceEnded records that no more changes will come. Everything stays in force.
 func (e *engine) sourceEnded(err error) {

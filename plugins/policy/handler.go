@@ -50,7 +50,7 @@ func (h *Handler) Init() error {
 	case h.deps.Source != nil:
 		return fmt.Errorf("plugin %s: a host that delivers events has no source", h)
 	}
-	driver, err := newDriver(&h.deps, &h.board, inline)
+	driver, err := newDriver(&h.deps, &h.board, inline, nil)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (h *Handler) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.state == handlerRunning {
-		h.driver.engine.close()
+		h.driver.engine.close(time.Now())
 	}
 	h.state = handlerClosed
 	return nil

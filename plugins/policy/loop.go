@@ -13,7 +13,7 @@ import (
 // errInterrupted reports that there is other work than waiting for changes.
 var errInterrupted = errors.New("interrupted")
 
-// loop is the event loop. Any goroutine may call prompt, want and atWork.
+// loop is the event loop. Any goroutine may call prompt, wake, want and atWork.
 type loop struct {
 	source Source
 	driver *driver
@@ -32,7 +32,7 @@ func (l *loop) run(ctx context.Context) {
 	e, ended := l.driver.engine, false
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	defer e.close()
+	defer func() { e.close(time.Now()) }()
 	for {
 		l.busy.Store(nil)
 		changes, err := l.receive(ctx, ended)
@@ -75,8 +75,8 @@ const (
 func (l *loop) receive(ctx context.Context, ended bool) (model.Changes, error) {
 	wait, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// A requester sets prompted first and then calls interrupt. Here the order is reversed, so one
-	// of the two sees the other.
+	// A requester sets prompted first and then calls interrupt. So does a renderer that has done
+	// its work. Here the order is reversed, so one of the two sees the other.
 	l.interrupt.Store(&cancel)
 	if l.prompted.Load() {
 		cancel()
@@ -142,6 +142,11 @@ func (l *loop) want() {
 // prompt requests a commit of every renderer.
 func (l *loop) prompt() {
 	l.prompted.Store(true)
+	l.wake()
+}
+
+// wake makes the loop look at what there is besides changes, if it waits for changes.
+func (l *loop) wake() {
 	if interrupt := l.interrupt.Load(); interrupt != nil {
 		(*interrupt)()
 	}

@@ -49,7 +49,7 @@ func (p *Plugin) Init() error {
 	if p.done != nil {
 		return fmt.Errorf("plugin %s is initialised already", p)
 	}
-	driver, err := newDriver(&p.Deps, &p.board, p.loop.unlocked)
+	driver, err := newDriver(&p.Deps, &p.board, p.loop.unlocked, p.loop.wake)
 	if err != nil {
 		return err
 	}

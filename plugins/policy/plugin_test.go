@@ -356,3 +356,79 @@ func TestStatusCountsAppliedPoliciesAndPods(t *testing.T) {
 	mustApply(t, p, deletion(model.KindNetworkPolicy, "web"))
 	want("no policy any more", 2, 0, 0)
 }
+
+// TestPluginWaitsForNoSlowRenderer: while one dataplane takes a minute, what comes is enforced in
+// the others at once.
+func TestPluginWaitsForNoSlowRenderer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, rs := startRecorded(t, Deps{CommitTimeout: time.Hour}, "fast", "slow")
+		fast, slow := rs[0], rs[1]
+		slow.SetHook(func(ctx context.Context) error {
+			select {
+			case <-time.After(time.Minute):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		begin := time.Now()
+		first := p.feed.push(shop(t))
+		time.Sleep(time.Second)
+		if at := p.AtWork(); !at.IsZero() {
+			t.Errorf("the loop works since %s", at)
+		}
+		second := p.feed.push(changes(t, false, pod(3, "web", true)))
+		synctest.Wait()
+		s := p.Status()
+		if len(fast.Pods()) != 3 || len(slow.Pods()) != 0 || s.Seen != second || s.Revision != 0 || s.InSync() || !s.Committing.Equal(begin) {
+			t.Errorf("fast has %d pods, slow %d, %+v", len(fast.Pods()), len(slow.Pods()), s)
+		}
+		if err := p.WaitIdle(t.Context(), first); err != nil || time.Since(begin) != 2*time.Minute {
+			t.Errorf("%v: the second revision is enforced after %s, want two commits of the slow one", err, time.Since(begin))
+		}
+		if diff := cmp.Diff(fast.Dump(), slow.Dump()); diff != "" {
+			t.Error(diff)
+		}
+		if s := p.Status(); s.Revision != second || !s.InSync() || slow.Commits() != 2 {
+			t.Errorf("%d commits, %+v", slow.Commits(), s)
+		}
+		p.feed.push(changes(t, false, pod(4, "web", true)))
+		time.Sleep(time.Second)
+		begin = time.Now()
+		if err := p.Close(); err != nil || time.Since(begin) != 0 || !p.Status().Committing.IsZero() {
+			t.Errorf("close: %v after %s, status %+v", err, time.Since(begin), p.Status())
+		}
+	})
+}
+
+// TestPluginRetriesSlowFailuresLessOften: the delay doubles although turns are shorter.
+func TestPluginRetriesSlowFailuresLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, rs := startRecorded(t, Deps{MaxBackoff: 400 * time.Millisecond}, "good", "slow")
+		down := errors.New("the stack is down")
+		var begun []time.Duration
+		begin := time.Now()
+		rs[1].SetHook(func(context.Context) error {
+			begun = append(begun, time.Since(begin))
+			time.Sleep(time.Second)
+			return down
+		})
+		p.feed.push(shop(t))
+		time.Sleep(6 * time.Second)
+		want := []time.Duration{0, 1100, 2300, 3700, 5100} // each a second, then 100, 200 and 400 ms
+		for i := range want {
+			want[i] *= time.Millisecond
+		}
+		synctest.Wait()
+		if diff := cmp.Diff(want, begun); diff != "" {
+			t.Error(diff)
+		}
+		rs[1].SetHook(nil)
+		if err := p.WaitIdle(t.Context(), 1); err != nil {
+			t.Error(err)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -294,9 +294,9 @@ func TestFixedListInSeveralPartsBecomesOne(t *testing.T) {
 	}
 }
 
-// TestRevokedFlowStaysCutWhateverFails: a flow that policy has ended, and that has sent nothing
+// TestEstablishedFlowStaysCutWhateverFails: a flow that policy has ended, and that has sent nothing
 // since, is not let through by a failure of a change that sessions must not see.
-func TestRevokedFlowStaysCutWhateverFails(t *testing.T) {
+func TestEstablishedFlowStaysCutWhateverFails(t *testing.T) {
 	eitherVswitch(t, func(t *testing.T, v vswitch.Options) {
 		for _, refused := range []bool{false, true} {
 			for n, failed := 1, true; failed; n++ {

@@ -19,6 +19,8 @@ type Options struct {
 	// Sets answers queries about the sets of the current transaction. It is required for policies
 	// of the admin tier that pass; with nil, sets have no members.
 	Sets Sets
+	// Pace bounds transactions; zero: they wait for all renderers, as long as that takes.
+	Pace Pace
 }
 
 // Configurator keeps the rules of each pod and sends changes to the renderers. It is used by one
@@ -34,11 +36,17 @@ type Configurator struct {
 	waiting  map[api.PodID]waiting   // pods whose new rules the renderers do not have yet
 	awaited  map[api.PodID]time.Time // pods whose policies are not known yet, since when
 	shares   tenants
-	batch    int                            // BatchPairs
-	steps    int                            // draftSteps
-	releases int                            // releaseMembers
+	bounds
 	draft    *draft                         // of a pod that waits; nil for none
 	retained map[api.SetID][][]netip.Prefix // members of dropped sets that renderers still have
+}
+
+// bounds are how much one transaction does.
+type bounds struct {
+	batch    int // BatchPairs
+	steps    int // draftSteps
+	releases int // releaseMembers
+	pace     Pace
 }
 
 // podState is what renderers have of a pod, and the policies behind it.
@@ -70,9 +78,7 @@ func New(o Options) *Configurator {
 		refused:  map[api.SetID]struct{}{},
 		awaited:  map[api.PodID]time.Time{},
 		shares:   newTenants(),
-		batch:    firstBatch,
-		steps:    draftSteps,
-		releases: releaseMembers,
+		bounds:   bounds{firstBatch, draftSteps, releaseMembers, o.Pace},
 		retained: map[api.SetID][][]netip.Prefix{},
 	}
 	c.interner = newInterner(!o.DenyNode)
@@ -114,15 +120,30 @@ func (c *Configurator) Waiting() int {
 }
 
 // Unfinished reports whether the next transaction, even an empty one, continues with something:
-// pods wait, renderers have dropped sets, or one has not done all of its work.
+// pods wait, renderers have dropped sets, or one has not done all of its work or has ended a Commit
+// that went on.
 func (c *Configurator) Unfinished() bool {
-	return len(c.waiting)+len(c.retained) > 0 || slices.ContainsFunc(c.targets, func(t *target) bool { return t.unfinished })
+	return len(c.waiting)+len(c.retained) > 0 || slices.ContainsFunc(c.targets, func(t *target) bool { return t.unfinished || t.ended() })
 }
 
-// InSync reports whether no pod waits, and no renderer failed in its last Commit or deferred a part
-// of it. It is true before the first Commit.
+// Running reports whether the Commit of a renderer goes on, or its outcome was not taken yet.
+func (c *Configurator) Running() bool {
+	return slices.ContainsFunc(c.targets, func(t *target) bool { return t.running != nil })
+}
+
+// Join waits until no Commit goes on. The next transaction takes what came meanwhile.
+func (c *Configurator) Join() {
+	for _, t := range c.targets {
+		if t.running != nil {
+			t.settle(<-t.running)
+		}
+	}
+}
+
+// InSync reports whether no pod waits, and no renderer is at work, failed in its last Commit or
+// deferred a part of it. It is true before the first Commit.
 func (c *Configurator) InSync() bool {
-	return len(c.waiting)+len(c.awaited) == 0 && c.Err() == nil && !slices.ContainsFunc(c.targets, func(t *target) bool { return t.defers })
+	return len(c.waiting)+len(c.awaited) == 0 && c.Err() == nil && !slices.ContainsFunc(c.targets, func(t *target) bool { return t.defers || t.queue.isDue() })
 }
 
 // EnforcedUntil returns a time such that every Commit which ended before it is fully in force,

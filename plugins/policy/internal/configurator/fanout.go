@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,11 +25,23 @@ type RendererStatus struct {
 // changes with every turn.
 const reportEvery = time.Second
 
-// target is a renderer and its status.
+// Pace bounds how long transactions and renderers take.
+type Pace struct {
+	// Turn bounds a transaction, from NewTxn to the end of Txn.Commit: a renderer that needs longer
+	// goes on beside it. Zero: Commit waits for all renderers.
+	Turn time.Duration
+	// Timeout bounds the Commit of a renderer; zero: nothing does.
+	Timeout time.Duration
+	// Ended is called, from any goroutine, when the Commit of a renderer has ended. The next
+	// transaction, even an empty one, takes its outcome. It may be nil.
+	Ended func()
+}
+
+// target is a renderer, its status, and the commit that it is at.
 type target struct {
 	renderer renderer.Renderer
 	status   RendererStatus
-	defers   bool // it deferred a part of its last Commit: renderer.ErrDeferred
+	defers   bool // its last Commit is not over, or deferred a part: renderer.ErrDeferred
 	// start of the oldest Commit that it partly defers; zero if not known
 	since      time.Time
 	unfinished bool // it can go on at once: renderer.Deferred
@@ -38,12 +49,92 @@ type target struct {
 	waiting    atomic.Pointer[[]api.PodID]
 	unenforced []renderer.Unenforced // as reported after a Commit; see reportEvery
 	reported   time.Time
+
+	txn     renderer.Txn // open; nil while running
+	running chan result  // receives the result of the Commit that goes on; nil: none
+	fresh   bool         // the open transaction found the result of a Commit that went on
+	// queue has what came while a Commit went on, until the next one takes it; nil: nothing
+	queue *queue
 }
 
-// commit runs in a goroutine of its own and accesses nothing but its target.
-func (t *target) commit(ctx context.Context, txn renderer.Txn) {
-	err := txn.Commit(ctx)
-	t.since, t.unfinished = time.Time{}, false
+// result is what a Commit ended with.
+type result struct {
+	err        error
+	unenforced []renderer.Unenforced
+	reported   time.Time // zero: not asked
+}
+
+// begin opens a transaction and returns what takes its changes: a queue while a Commit goes on. A
+// resync waits for that Commit, since no other changes may be in its transaction.
+func (t *target) begin(resync bool) sink {
+	t.fresh = t.ended()
+	if t.fresh || resync && t.running != nil {
+		t.settle(<-t.running)
+	}
+	if t.running != nil {
+		if t.queue == nil {
+			t.queue = &queue{since: time.Now()}
+		}
+		return t.queue
+	}
+	t.txn = t.renderer.NewTxn(resync)
+	if t.queue != nil && !resync {
+		t.queue.passTo(t.txn)
+	}
+	return t.txn
+}
+
+// start begins to commit the open transaction. The returned function does the work: it may run in
+// any goroutine, and accesses nothing of the target that others do.
+func (t *target) start(ctx context.Context, began time.Time, p Pace) (work func()) {
+	if t.queue != nil && t.queue.since.Before(began) {
+		began = t.queue.since
+	}
+	if !t.defers || began.Before(t.since) {
+		t.since = began
+	}
+	txn, running, asked := t.txn, make(chan result, 1), t.reported
+	t.defers, t.unfinished, t.running, t.txn, t.queue = true, false, running, nil, nil
+	return func() {
+		running <- run(ctx, p.Timeout, t.renderer, txn, asked)
+		if p.Ended != nil {
+			p.Ended()
+		}
+	}
+}
+
+// run commits a transaction. asked is when the renderer was last asked what it cannot enforce. It
+// does not recover panics: a crash is better than a dataplane that is no longer updated.
+func run(ctx context.Context, timeout time.Duration, of renderer.Renderer, txn renderer.Txn, asked time.Time) result {
+	if timeout > 0 {
+		limited, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		ctx = limited
+	}
+	o := result{err: txn.Commit(ctx)}
+	if d, ok := errors.AsType[*renderer.Deferred](o.err); ok && d.Unfinished && time.Since(asked) < reportEvery {
+		return o
+	}
+	if r, ok := renderer.As[renderer.Reporter](of); ok {
+		o.unenforced, o.reported = r.Unenforced(), time.Now()
+	}
+	return o
+}
+
+// poll takes the result of a Commit that has ended.
+func (t *target) poll() {
+	if t.ended() {
+		t.settle(<-t.running)
+	}
+}
+
+// ended reports whether a Commit has ended whose result was not taken yet.
+func (t *target) ended() bool { return len(t.running) > 0 }
+
+// settle records the result of a Commit.
+func (t *target) settle(o result) {
+	err := o.err
+	t.running, t.since, t.unfinished = nil, time.Time{}, false
 	var waiting []api.PodID
 	if t.defers = errors.Is(err, renderer.ErrDeferred); t.defers {
 		if d, ok := errors.AsType[*renderer.Deferred](err); ok {
@@ -61,17 +152,15 @@ func (t *target) commit(ctx context.Context, txn renderer.Txn) {
 		t.status.Err = nil
 	}
 	t.status.InSync = err == nil
-	if t.unfinished && time.Since(t.reported) < reportEvery {
-		return
-	}
-	if r, ok := renderer.As[renderer.Reporter](t.renderer); ok {
-		t.unenforced, t.reported = r.Unenforced(), time.Now()
+	if !o.reported.IsZero() {
+		t.unenforced, t.reported = o.unenforced, o.reported
 	}
 }
 
-// isDue reports whether the renderer has work.
+// isDue reports whether the renderer has work that it can begin. One that has just failed has none
+// until it is retried.
 func (t *target) isDue(hasChanges bool) bool {
-	return hasChanges || t.status.Err != nil || t.unfinished
+	return t.running == nil && (hasChanges || t.queue.isDue() || t.status.Err != nil && !t.fresh || t.unfinished)
 }
 
 // held returns the pods that wait in the renderer.
@@ -101,25 +190,26 @@ func (ts targets) err() error {
 	return errors.Join(errs...)
 }
 
-// commit commits the transactions of the renderers that have work. It does not recover panics: a
-// crash is better than a dataplane that is no longer updated.
-func (ts targets) commit(ctx context.Context, txns []renderer.Txn, hasChanges bool) error {
-	var due []int
-	for i, t := range ts {
-		if t.isDue(hasChanges) {
-			due = append(due, i)
+// wait waits until a Commit of each of some renderers has ended, or a turn that began earlier is
+// over. A turn of zero has no end.
+func (ts targets) wait(turn time.Duration, began time.Time) {
+	var over <-chan time.Time
+	if turn > 0 && len(ts) > 0 {
+		timer := time.NewTimer(max(turn-time.Since(began), turn/8))
+		defer timer.Stop()
+		over = timer.C
+	}
+	for _, t := range ts {
+		select {
+		case o := <-t.running:
+			t.settle(o)
+		case <-over:
+			for _, t := range ts {
+				t.poll()
+			}
+			return
 		}
 	}
-	if len(due) == 0 {
-		return nil
-	}
-	var wg sync.WaitGroup
-	for _, i := range due[1:] {
-		wg.Go(func() { ts[i].commit(ctx, txns[i]) })
-	}
-	ts[due[0]].commit(ctx, txns[due[0]])
-	wg.Wait()
-	return ts.err() // renderers without work have not failed
 }
 
 // OwnName is the name of the configurator among the names of renderers.

@@ -133,11 +133,30 @@ func TestConfiguratorHasNoHistory(t *testing.T) {
 		c.steps = rapid.SampledFrom([]int{draftSteps, 1, 3}).Draw(t, "steps of a draft")
 		c.shares.share = rapid.SampledFrom([]int{NamespacePairs, 3, 8, 16}).Draw(t, "pairs of a namespace")
 		c.shares.node = rapid.SampledFrom([]int{NodePairs, 5, 20}).Draw(t, "pairs of the node")
+		c.pace.Turn = rapid.SampledFrom([]time.Duration{0, 1}).Draw(t, "turn")
+		release := make(chan struct{})
+		if c.pace.Turn > 0 { // commits go on until the next draw, or longer
+			hook := func(context.Context) error {
+				select {
+				case <-release:
+				case <-time.After(100 * time.Microsecond):
+				}
+				return nil
+			}
+			one.SetHook(hook)
+			two.SetHook(hook)
+		}
 		w := world{pods: map[int][]*api.ContivPolicy{}, sets: map[api.SetID]netip.Prefix{}}
 		library := [][]*api.ContivPolicy{nil, {spread("p", 1)}, {spread("p", 2)}, drawPolicies(t), drawPolicies(t)}
 		for range rapid.IntRange(1, 10).Draw(t, "transactions") {
 			one.FailNext(rapid.SampledFrom([]renderertest.Failure{renderertest.NoFailure, renderertest.FailBefore, renderertest.FailAfter}).Draw(t, "failure"))
 			resync := rapid.IntRange(0, 6).Draw(t, "resync when 0") == 0
+			for range rapid.IntRange(0, 2).Draw(t, "commits that end") {
+				select {
+				case release <- struct{}{}:
+				default:
+				}
+			}
 			txn := c.NewTxn(resync)
 			w.drawInto(t, txn, library, resync)
 			if err := txn.Commit(context.Background()); err != nil && !errors.Is(err, renderertest.ErrInjected) {
@@ -145,8 +164,11 @@ func TestConfiguratorHasNoHistory(t *testing.T) {
 			}
 		}
 		one.FailNext() // a queued failure makes the repair fail at most once
+		close(release)
 		for range 3000 {
-			if err := c.NewTxn(false).Commit(context.Background()); err == nil && c.Waiting() == 0 {
+			err := c.NewTxn(false).Commit(context.Background())
+			c.Join()
+			if err == nil && c.InSync() {
 				break
 			}
 		}
@@ -266,6 +288,177 @@ func TestCommitAsksWhoIsNotFinishedOnceASecond(t *testing.T) {
 		w.unfinished = false
 		if commit(false); w.asked != 3 {
 			t.Errorf("asked %d times at the end, want three times", w.asked)
+		}
+	})
+}
+
+// slowPair is a pair of which the second renderer needs an hour for a Commit, until its hook is
+// removed, and transactions have turns of 40 ms.
+func slowPair(t *testing.T) (*Configurator, *renderertest.Recorder, *renderertest.Recorder) {
+	one, two := renderertest.NewRecorder("one", t), renderertest.NewRecorder("two", t)
+	two.SetHook(func(ctx context.Context) error {
+		select {
+		case <-time.After(time.Hour):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	return New(Options{Renderers: []renderer.Renderer{one, two}, Pace: Pace{Turn: 40 * time.Millisecond}}), one, two
+}
+
+// commitPod commits a pod with one policy, and returns how long that took.
+func commitPod(t *testing.T, c *Configurator, i int) time.Duration {
+	t.Helper()
+	began := time.Now()
+	txn := c.NewTxn(false)
+	configure(i, spread("p", 1))(txn)
+	if err := txn.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return time.Since(began)
+}
+
+func TestTxnWaitsForNoSlowRenderer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, one, two := slowPair(t)
+		began := time.Now()
+		if took := commitPod(t, c, 0); took != 40*time.Millisecond {
+			t.Errorf("the first transaction took %s, want its turn of 40ms", took)
+		}
+		for i := 1; i < 100; i++ {
+			if took := commitPod(t, c, i); took != 0 {
+				t.Errorf("transaction %d took %s, want none of the time of the slow renderer", i, took)
+			}
+		}
+		if len(one.Pods()) != 100 || len(two.Pods()) != 0 || !c.Running() || c.InSync() {
+			t.Errorf("%d and %d pods, running %t, in sync %t", len(one.Pods()), len(two.Pods()), c.Running(), c.InSync())
+		}
+		if until, known := c.EnforcedUntil(); !known || !until.Equal(began) {
+			t.Errorf("enforced until %s (known: %t), want the start of the first transaction", until, known)
+		}
+		two.SetHook(nil)
+		time.Sleep(time.Until(began.Add(time.Hour - 1)))
+		if c.Unfinished() {
+			t.Error("there is an outcome of a Commit that has not ended")
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if !c.Unfinished() {
+			t.Error("a Commit that has ended has no outcome")
+		}
+		if err := c.NewTxn(false).Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(one.Dump(), two.Dump()); diff != "" {
+			t.Error(diff)
+		}
+		if n := two.Commits(); n != 2 || !c.InSync() || c.Running() {
+			t.Errorf("%d commits, want one more for all that came meanwhile; in sync %t, running %t", n, c.InSync(), c.Running())
+		}
+	})
+}
+
+func TestEnforcedUntilCountsWhatWaitsForRenderer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, _ := slowPair(t)
+		commitPod(t, c, 0)
+		time.Sleep(time.Minute)
+		second := time.Now()
+		commitPod(t, c, 1)
+		time.Sleep(time.Minute)
+		commitPod(t, c, 2)
+		time.Sleep(time.Hour)
+		if err := c.NewTxn(false).Commit(t.Context()); err != nil { // begins with the others
+			t.Fatal(err)
+		}
+		if until, known := c.EnforcedUntil(); !known || !until.Equal(second) {
+			t.Errorf("enforced until %s (known: %t), want the start of the oldest transaction that waited", until, known)
+		}
+		c.Join()
+	})
+}
+
+func TestTxnOfResyncReplacesWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, one, two := slowPair(t)
+		commitPod(t, c, 0)
+		commitPod(t, c, 1)
+		txn := c.NewTxn(true) // waits for the Commit
+		two.SetHook(nil)
+		configure(2, spread("p", 1))(txn)
+		configure(3, spread("p", 1))(txn)
+		if err := txn.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(one.Dump(), two.Dump()); diff != "" || len(two.Pods()) != 2 || !two.LastCommit().Resync {
+			t.Errorf("%d pods, want 2 of a resync; %s", len(two.Pods()), diff)
+		}
+	})
+}
+
+// TestTxnForAllIsRepeatedAfterRunningCommit: the Commit that goes on may have looked already.
+func TestTxnForAllIsRepeatedAfterRunningCommit(t *testing.T) {
+	for _, prompted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c, _, two := slowPair(t)
+			commitPod(t, c, 0)
+			txn := c.NewTxn(false)
+			if prompted {
+				txn.CommitAll()
+			}
+			if err := txn.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Hour)
+			if err := c.NewTxn(false).Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if c.Join(); (two.Commits() == 2) != prompted {
+				t.Errorf("prompted %t: %d commits", prompted, two.Commits())
+			}
+		})
+	}
+}
+
+func TestTxnDoesNotRetryWhatHasJustFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, two := slowPair(t)
+		commitPod(t, c, 0)
+		two.FailNext(renderertest.FailBefore)
+		time.Sleep(time.Hour)
+		if err := c.NewTxn(false).Commit(t.Context()); !errors.Is(err, renderertest.ErrInjected) || c.Running() {
+			t.Errorf("error %v, running %t; want the error of the Commit that has ended, and no other", err, c.Running())
+		}
+		two.SetHook(nil)
+		if err := c.NewTxn(false).Commit(t.Context()); err != nil || !c.InSync() {
+			t.Errorf("a retry: %v, in sync %t", err, c.InSync())
+		}
+	})
+}
+
+func TestTxnWaitsWhereTooMuchWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, one, two := slowPair(t)
+		began := time.Now()
+		commitPod(t, c, 0)
+		txn := c.NewTxn(false)
+		for i := range maxQueued {
+			id := api.SetID(1000 + i)
+			txn.UpdateSet(id, []netip.Prefix{pfx("10.0.0.1/32")}, nil)
+		}
+		if txn.Idle() {
+			t.Error("a transaction that waits for a renderer is idle")
+		}
+		if err := txn.Commit(t.Context()); err != nil || time.Since(began) != time.Hour {
+			t.Errorf("%v after %s, want to wait for the hour", err, time.Since(began))
+		}
+		two.SetHook(nil)
+		if err := c.NewTxn(false).Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(one.Dump(), two.Dump()); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

@@ -26,18 +26,49 @@ func (t *Txn) Prepare() {
 }
 
 // Commit sends the changes to the renderers and makes them all commit in parallel. It skips
-// renderers that have no changes and did not fail before.
+// renderers that have no changes and did not fail before. With Pace.Turn it does not wait for
+// renderers that need longer: their Commit goes on, and what comes meanwhile waits for it.
 //
-// The error joins those of the renderers, each with its name. A renderer keeps what it failed to
-// install: the next Commit, even of an empty transaction, tries again. Therefore Commit passes
-// changes to renderers and calls them even if ctx is done already.
+// The error joins those of the renderers that are not at work, each with its name. A renderer keeps
+// what it failed to install: the next Commit, even of an empty transaction, tries again. Therefore
+// Commit passes changes to renderers and calls them even if ctx is done already.
 func (t *Txn) Commit(ctx context.Context) error {
 	if t.committed {
 		return errCommitted
 	}
 	t.committed = true
 	t.Prepare()
-	return t.c.targets.commit(ctx, t.txns, t.hasChanges)
+	var started targets
+	var work []func()
+	turn := t.c.pace.Turn
+	for _, x := range t.c.targets {
+		if x.queue != nil {
+			x.queue.due = x.queue.due || t.hasChanges
+		}
+		switch {
+		case x.isDue(t.hasChanges):
+			work, started = append(work, x.start(ctx, t.began, t.c.pace)), append(started, x)
+		case x.running == nil:
+			x.txn, x.queue = nil, nil
+		case x.queue.isFull():
+			turn, started = 0, append(started, x)
+		}
+	}
+	for i, w := range work {
+		if turn == 0 && i == len(work)-1 {
+			w() // the others work in parallel
+		} else {
+			go w()
+		}
+	}
+	started.wait(turn, t.began)
+	var errs []error
+	for _, x := range t.c.targets {
+		if x.running == nil && x.status.Err != nil {
+			errs = append(errs, x.status.Err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // applyPods applies the changes of pods, in the order of their names. It releases profiles after it
@@ -104,8 +135,8 @@ func (t *Txn) removePod(pod api.PodID, old *podState) *profile {
 	t.c.setPod(pod, nil)
 	if !t.resync { // a resync removes the pods that it does not name
 		t.hasChanges = true
-		for _, txn := range t.txns {
-			txn.Remove(pod)
+		for _, to := range t.sinks {
+			to.Remove(pod)
 		}
 	}
 	return old.profile

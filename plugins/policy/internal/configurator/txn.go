@@ -3,6 +3,7 @@ package configurator
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -16,7 +17,8 @@ type Txn struct {
 	prepared   bool
 	committed  bool
 	hasChanges bool // renderers have changes
-	txns       []renderer.Txn
+	began      time.Time
+	sinks      []sink                     // one per renderer
 	pods       map[api.PodID]podChange    // the last change of each pod
 	awaited    map[api.PodID][]netip.Addr // pods that were awaited last
 	reclaimed  []api.SetID                // dropped sets that are back
@@ -25,9 +27,9 @@ type Txn struct {
 // NewTxn begins a transaction. With resync, whatever the transaction does not name is removed, here
 // and in the renderers.
 func (c *Configurator) NewTxn(resync bool) *Txn {
-	t := &Txn{c: c, resync: resync, hasChanges: resync, txns: make([]renderer.Txn, len(c.targets))}
+	t := &Txn{c: c, resync: resync, hasChanges: resync, began: time.Now(), sinks: make([]sink, len(c.targets))}
 	for i, target := range c.targets {
-		t.txns[i] = target.renderer.NewTxn(resync)
+		t.sinks[i] = target.begin(resync)
 	}
 	if resync {
 		clear(c.awaited)
@@ -41,8 +43,8 @@ func (c *Configurator) NewTxn(resync bool) *Txn {
 
 func (t *Txn) updateSet(id api.SetID, added, removed []netip.Prefix) {
 	t.hasChanges = true
-	for _, txn := range t.txns {
-		txn.UpdateSet(id, added, removed)
+	for _, to := range t.sinks {
+		to.UpdateSet(id, added, removed)
 	}
 }
 
@@ -85,9 +87,10 @@ func sortedAddrs(ips []netip.Addr) []netip.Addr {
 // dataplanes.
 func (t *Txn) CommitAll() { t.hasChanges = true }
 
-// Idle reports whether Commit will call no renderer. It may be called after Prepare.
+// Idle reports whether Commit will neither start a renderer nor wait for one. It may be called
+// after Prepare.
 func (t *Txn) Idle() bool {
-	return !slices.ContainsFunc(t.c.targets, func(x *target) bool { return x.isDue(t.hasChanges) })
+	return !slices.ContainsFunc(t.c.targets, func(x *target) bool { return x.isDue(t.hasChanges) || x.queue.isFull() })
 }
 
 // apply sends the state of a pod to renderers.
@@ -96,8 +99,8 @@ func (t *Txn) apply(pod api.PodID, state *podState) {
 	t.c.setPod(pod, state)
 	if old == nil || t.resync || !sameConfig(old.config, state.config) {
 		t.hasChanges = true
-		for _, txn := range t.txns {
-			txn.Render(pod, state.config)
+		for _, to := range t.sinks {
+			to.Render(pod, state.config)
 		}
 	}
 }
