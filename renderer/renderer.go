@@ -23,8 +23,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Renderer installs rules into one dataplane. One goroutine calls its methods. Different renderers
-// commit in parallel.
+// Renderer installs rules into one dataplane. Its methods and those of its transactions are called
+// one at a time, not always by the same goroutine. Different renderers commit in parallel.
 type Renderer interface {
 	// Name identifies the renderer in status, metrics and logs, for example "acl".
 	Name() string
@@ -33,8 +33,8 @@ type Renderer interface {
 	NewTxn(resync bool) Txn
 }
 
-// Txn collects changes. Only Commit touches the dataplane. One goroutine uses a transaction, and
-// does not use it after Commit.
+// Txn collects changes. Only Commit touches the dataplane. A transaction is not used after Commit.
+// It may name a set or a pod more than once; such calls apply in their order.
 type Txn interface {
 	// UpdateSet changes the members of an address set. In a resync, added lists all members of the
 	// set. A set may be updated before any rule names it. A rule may name a set that was never

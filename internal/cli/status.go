@@ -62,6 +62,9 @@ func writeStatus(w *term.Writer, s view.Status) {
 		if !r.InSync && !r.Since.IsZero() && r.Error != "" {
 			state.Text += lasting(r.Since, time.Now())
 		}
+		if long := time.Since(r.Committing); !r.Committing.IsZero() && long > time.Second {
+			state.Text += fmt.Sprintf("; at work on one change for %s, and later ones wait for it", long.Round(time.Second))
+		}
 		if n := len(r.Blocked); n > 0 {
 			state.Text += fmt.Sprintf("; %s of unknown pods blocked: %s", term.Count(n, "interface"), term.Few(r.Blocked, 5))
 		}

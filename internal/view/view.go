@@ -243,6 +243,9 @@ type RendererStatus struct {
 	Commits uint64    `json:"commits"`
 	Error   string    `json:"error,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
+	// Committing is when its change of the dataplane began that takes longer than a moment; what
+	// comes meanwhile waits for it, in this renderer alone.
+	Committing time.Time `json:"committing,omitzero"`
 	Installed
 	// Refused reports whether only a change of policies or of the dataplane can resolve Error: the
 	// commit is not retried before.

@@ -156,7 +156,7 @@ func (e *engine) commit(now time.Time, txn *configurator.Txn) step {
 	txn.Prepare() // includes every change that snapshots show
 	e.state++
 	e.began = now
-	if !e.configurator.Running() {
+	if e.draft.Committing = e.configurator.Committing(); e.draft.Committing.IsZero() {
 		e.draft.Committing = now
 	}
 	brief := txn.Idle()
@@ -168,13 +168,13 @@ func (e *engine) commit(now time.Time, txn *configurator.Txn) step {
 
 // finish publishes the outcome of a transaction.
 func (e *engine) finish(o outcome) {
-	if e.configurator.Running() {
-		e.configurator.Took(o.at.Sub(e.draft.Committing))
-	} else {
+	e.draft.Committing = e.configurator.Committing()
+	if e.draft.Committing.IsZero() {
 		e.configurator.Took(o.at.Sub(e.began))
-		e.draft.Committing = time.Time{}
+	} else {
+		e.configurator.Took(o.at.Sub(e.draft.Committing))
 	}
-	if o.err != nil || !e.configurator.Running() {
+	if o.err != nil || e.draft.Committing.IsZero() {
 		e.retries.schedule(o.at, o.err)
 	}
 	e.passed(StageCommit)
@@ -248,7 +248,7 @@ func quarantine(ctx context.Context, renderers []renderer.Renderer) (outcomes []
 // steps has ended, so what goes on ends soon.
 func (e *engine) close(now time.Time) {
 	e.configurator.Abandon()
-	if e.configurator.Running() {
+	if !e.configurator.Committing().IsZero() {
 		e.configurator.Join()
 		e.finish(outcome{now, e.configurator.Err(), true})
 	}

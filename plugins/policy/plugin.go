@@ -106,9 +106,15 @@ func (p *Plugin) Status() Status { return p.board.Status() }
 // Watch returns the current status, and a channel that is closed when the status has changed.
 func (p *Plugin) Watch() (Status, <-chan struct{}) { return p.board.Watch() }
 
-// AtWork returns how long the event loop has been working without looking for changes, as a start
-// time; it is zero while the loop waits for changes. It never blocks.
-func (p *Plugin) AtWork() time.Time { return p.loop.atWork() }
+// AtWork returns since when the event loop has been working without looking for changes, or the
+// oldest commit of a renderer goes on; it is zero while there is neither. It never blocks.
+func (p *Plugin) AtWork() time.Time {
+	at := p.loop.atWork()
+	if c := p.Status().Committing; !c.IsZero() && (at.IsZero() || c.Before(at)) {
+		return c
+	}
+	return at
+}
 
 // Apply passes changes down to the renderers and waits until all of them enforce the changes. It is
 // for plugins without a Source, such as tools without a store. The first changes should be a

@@ -374,8 +374,8 @@ func TestPluginWaitsForNoSlowRenderer(t *testing.T) {
 		begin := time.Now()
 		first := p.feed.push(shop(t))
 		time.Sleep(time.Second)
-		if at := p.AtWork(); !at.IsZero() {
-			t.Errorf("the loop works since %s", at)
+		if at := p.loop.atWork(); !at.IsZero() || !p.AtWork().Equal(begin) {
+			t.Errorf("the loop works since %s, the plugin since %s", at, p.AtWork())
 		}
 		second := p.feed.push(changes(t, false, pod(3, "web", true)))
 		synctest.Wait()

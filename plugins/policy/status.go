@@ -29,7 +29,7 @@ type Status struct {
 	Unenforced int            `json:"unenforced"`
 	// SourceError explains why no more changes will come; empty while they do.
 	SourceError string `json:"sourceError,omitempty"`
-	// Committing is when the renderers began to work on the seen state; zero if they are idle.
+	// Committing is when the oldest commit began that is not over; zero if renderers are idle.
 	Committing time.Time `json:"committing,omitzero"`
 }
 
@@ -50,6 +50,9 @@ type RendererStatus struct {
 	// Refused reports whether only a change can solve Error, see renderer.ErrRefused: no retry is
 	// scheduled.
 	Refused bool `json:"refused,omitempty"`
+	// Committing is when its commit began that takes longer than a turn of the event loop; zero if
+	// there is none. What comes meanwhile waits for it, in this renderer alone.
+	Committing time.Time `json:"committing,omitzero"`
 }
 
 // InSync reports whether every renderer enforces what was received.
@@ -80,7 +83,7 @@ func (s Status) failing() string {
 func rendererStatus(old []RendererStatus, now []configurator.RendererStatus, at time.Time) []RendererStatus {
 	status := make([]RendererStatus, len(now))
 	for i, r := range now {
-		s := RendererStatus{Name: r.Name, InSync: r.InSync, Since: at, Commits: r.Commits, Failures: r.Failures, Refused: renderer.IsRefused(r.Err)}
+		s := RendererStatus{Name: r.Name, InSync: r.InSync, Since: at, Commits: r.Commits, Failures: r.Failures, Refused: renderer.IsRefused(r.Err), Committing: r.Committing}
 		if r.Err != nil {
 			s.Error = r.Err.Error()
 		}

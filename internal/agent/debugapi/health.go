@@ -16,28 +16,27 @@ type Health struct {
 		Status() policy.Status
 		States() []*renderer.State
 	}
-	AtWork     func() time.Time // since when the event loop works without looking for changes
+	AtWork     func() time.Time // since when the event loop, or a renderer, is at one piece of work
 	Incomplete func() string    // why the store is not accepted
 }
 
 // SlowTurn and Standstill are limits of the time that the event loop works without looking for
-// changes.
+// changes, and of that of one commit.
 const (
 	SlowTurn   = 10 * time.Second // longer: not ready
 	Standstill = 3 * time.Minute  // longer: not alive, so that the kubelet restarts the agent
 )
 
-// AtWork reports that the event loop has worked for longer than some time since it last looked for
-// changes.
+// AtWork reports that one piece of work has taken longer than some time.
 func AtWork(since, now time.Time, most time.Duration) string {
 	if took := now.Sub(since); !since.IsZero() && took > most {
-		return fmt.Sprintf("the event loop has been at work for %s without looking for changes", took.Round(time.Second))
+		return fmt.Sprintf("the agent has been at work on one change for %s", took.Round(time.Second))
 	}
 	return ""
 }
 
-// Alive returns why the agent must be restarted: its event loop is stuck. It returns "" if it is
-// not.
+// Alive returns why the agent must be restarted: its event loop or a renderer is stuck. It returns
+// "" if neither is.
 func (h Health) Alive() string { return AtWork(h.AtWork(), time.Now(), Standstill) }
 
 func (h Health) alive(w http.ResponseWriter, _ *http.Request) {

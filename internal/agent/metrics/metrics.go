@@ -34,16 +34,18 @@ type Metrics struct {
 	problems     prometheus.Counter
 	panics       prometheus.Counter
 
-	received time.Time     // by the event loop only: when the present changes came
-	spent    time.Duration // by the event loop only: on the present transaction
-	last     atomic.Int64  // time.Duration of the newest transaction that had changes
-	happened chan struct{} // holds a token after a transaction
+	received time.Time            // by the event loop only: when the present changes came
+	spent    time.Duration        // by the event loop only: on the present transaction
+	underWay map[string]*onTheWay // by the event loop only: by renderer
+	last     atomic.Int64         // time.Duration of the newest transaction that had changes
+	happened chan struct{}        // holds a token after a transaction
 }
 
 // New returns metrics of which nothing is counted yet.
 func New() *Metrics {
 	m := &Metrics{
 		happened: make(chan struct{}, 1),
+		underWay: map[string]*onTheWay{},
 		registry: prometheus.NewRegistry(),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_events_total", Help: "Changes of objects that were received from the store.",
@@ -108,9 +110,7 @@ func (m *Metrics) Observer(known func(api.Problem) bool) policy.Observer {
 		Transaction: func(s policy.Status) {
 			m.transactions.Inc()
 			for _, r := range s.Renderers {
-				if r.Error == "" && !m.received.IsZero() {
-					m.propagation.WithLabelValues(r.Name).Observe(time.Since(m.received).Seconds())
-				}
+				m.propagate(r)
 			}
 			if !m.received.IsZero() {
 				m.last.Store(int64(m.spent))
@@ -121,6 +121,41 @@ func (m *Metrics) Observer(known func(api.Problem) bool) policy.Observer {
 			default: // a signal is pending already
 			}
 		},
+	}
+}
+
+// onTheWay is when the oldest changes came that a renderer does not enforce yet.
+type onTheWay struct {
+	committed, next time.Time // by the commit that goes on, and by the next one; zero: none
+	ended           uint64    // commits
+}
+
+// propagate measures how long changes took until a renderer enforced them.
+func (m *Metrics) propagate(r policy.RendererStatus) {
+	w := m.underWay[r.Name]
+	if w == nil {
+		w = &onTheWay{}
+		m.underWay[r.Name] = w
+	}
+	if w.next.IsZero() {
+		w.next = m.received
+	}
+	ended := r.Commits + r.Failures - w.ended
+	w.ended += ended
+	observe := func(since *time.Time) {
+		if r.Error == "" && !since.IsZero() {
+			m.propagation.WithLabelValues(r.Name).Observe(time.Since(*since).Seconds())
+		}
+		*since = time.Time{}
+	}
+	if ended > 0 {
+		observe(&w.committed)
+	}
+	switch {
+	case r.Committing.IsZero():
+		observe(&w.next) // also where nothing had to be committed
+	case !r.Committing.IsZero() && w.committed.IsZero():
+		w.committed, w.next = w.next, time.Time{}
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // turn is one transaction of the event loop: it looks for changes before and after, not within.
-// Times are processor times of the process, which other processes do not change.
+// Renderers that need longer go on beside it.
 type turn struct {
 	total  time.Duration
 	stages []string
@@ -20,16 +20,13 @@ type turn struct {
 type turns struct {
 	mu        sync.Mutex
 	now, most turn
-	last      time.Duration
 }
 
 func (t *turns) observer() policy.Observer {
 	return policy.Observer{
-		Stage: func(s policy.Stage, _ time.Duration) {
+		Stage: func(s policy.Stage, d time.Duration) {
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			d := used() - t.last
-			t.last += d
 			t.now.total += d
 			if d >= time.Millisecond {
 				t.now.stages = append(t.now.stages, fmt.Sprintf("%s %d", s, d.Milliseconds()))
@@ -50,7 +47,7 @@ func (t *turns) observer() policy.Observer {
 func (t *turns) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.now, t.most, t.last = turn{}, turn{}, used()
+	t.now, t.most = turn{}, turn{}
 }
 
 // longest returns the length of the longest turn, and the milliseconds of its stages.

@@ -126,9 +126,15 @@ func (c *Configurator) Unfinished() bool {
 	return len(c.waiting)+len(c.retained) > 0 || slices.ContainsFunc(c.targets, func(t *target) bool { return t.unfinished || t.ended() })
 }
 
-// Running reports whether the Commit of a renderer goes on, or its outcome was not taken yet.
-func (c *Configurator) Running() bool {
-	return slices.ContainsFunc(c.targets, func(t *target) bool { return t.running != nil })
+// Committing returns when the oldest Commit of a renderer began that goes on, or whose outcome was
+// not taken yet; zero: none.
+func (c *Configurator) Committing() (since time.Time) {
+	for _, t := range c.targets {
+		if at := t.status.Committing; !at.IsZero() && (since.IsZero() || at.Before(since)) {
+			since = at
+		}
+	}
+	return since
 }
 
 // Join waits until no Commit goes on. The next transaction takes what came meanwhile.

@@ -19,6 +19,8 @@ type RendererStatus struct {
 	Err      error  // of its last Commit
 	Commits  uint64 // number of successful ones
 	Failures uint64
+	// Committing is when the Commit began that goes on; zero: none.
+	Committing time.Time
 }
 
 // reportEvery is how often a renderer that is not finished is asked what it cannot enforce: that
@@ -95,6 +97,7 @@ func (t *target) start(ctx context.Context, began time.Time, p Pace) (work func(
 	}
 	txn, running, asked := t.txn, make(chan result, 1), t.reported
 	t.defers, t.unfinished, t.running, t.txn, t.queue = true, false, running, nil, nil
+	t.status.Committing = time.Now()
 	return func() {
 		running <- run(ctx, p.Timeout, t.renderer, txn, asked)
 		if p.Ended != nil {
@@ -134,7 +137,7 @@ func (t *target) ended() bool { return len(t.running) > 0 }
 // settle records the result of a Commit.
 func (t *target) settle(o result) {
 	err := o.err
-	t.running, t.since, t.unfinished = nil, time.Time{}, false
+	t.running, t.since, t.unfinished, t.status.Committing = nil, time.Time{}, false, time.Time{}
 	var waiting []api.PodID
 	if t.defers = errors.Is(err, renderer.ErrDeferred); t.defers {
 		if d, ok := errors.AsType[*renderer.Deferred](err); ok {

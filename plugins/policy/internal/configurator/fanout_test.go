@@ -331,8 +331,8 @@ func TestTxnWaitsForNoSlowRenderer(t *testing.T) {
 				t.Errorf("transaction %d took %s, want none of the time of the slow renderer", i, took)
 			}
 		}
-		if len(one.Pods()) != 100 || len(two.Pods()) != 0 || !c.Running() || c.InSync() {
-			t.Errorf("%d and %d pods, running %t, in sync %t", len(one.Pods()), len(two.Pods()), c.Running(), c.InSync())
+		if len(one.Pods()) != 100 || len(two.Pods()) != 0 || c.Committing().IsZero() || c.InSync() {
+			t.Errorf("%d and %d pods, running since %s, in sync %t", len(one.Pods()), len(two.Pods()), c.Committing(), c.InSync())
 		}
 		if until, known := c.EnforcedUntil(); !known || !until.Equal(began) {
 			t.Errorf("enforced until %s (known: %t), want the start of the first transaction", until, known)
@@ -353,8 +353,8 @@ func TestTxnWaitsForNoSlowRenderer(t *testing.T) {
 		if diff := cmp.Diff(one.Dump(), two.Dump()); diff != "" {
 			t.Error(diff)
 		}
-		if n := two.Commits(); n != 2 || !c.InSync() || c.Running() {
-			t.Errorf("%d commits, want one more for all that came meanwhile; in sync %t, running %t", n, c.InSync(), c.Running())
+		if n := two.Commits(); n != 2 || !c.InSync() || !c.Committing().IsZero() {
+			t.Errorf("%d commits, want one more for all that came meanwhile; in sync %t, running since %s", n, c.InSync(), c.Committing())
 		}
 	})
 }
@@ -427,8 +427,8 @@ func TestTxnDoesNotRetryWhatHasJustFailed(t *testing.T) {
 		commitPod(t, c, 0)
 		two.FailNext(renderertest.FailBefore)
 		time.Sleep(time.Hour)
-		if err := c.NewTxn(false).Commit(t.Context()); !errors.Is(err, renderertest.ErrInjected) || c.Running() {
-			t.Errorf("error %v, running %t; want the error of the Commit that has ended, and no other", err, c.Running())
+		if err := c.NewTxn(false).Commit(t.Context()); !errors.Is(err, renderertest.ErrInjected) || !c.Committing().IsZero() {
+			t.Errorf("error %v, running since %s; want the error of the Commit that has ended, and no other", err, c.Committing())
 		}
 		two.SetHook(nil)
 		if err := c.NewTxn(false).Commit(t.Context()); err != nil || !c.InSync() {

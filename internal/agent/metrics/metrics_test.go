@@ -1,0 +1,88 @@
+package metrics
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/policy"
+)
+
+// always is a source that always has changes.
+type always struct{}
+
+func (always) Next(context.Context) (model.Changes, error) { return model.Changes{}, nil }
+
+// measured returns how many measurements there are for a renderer, and their sum.
+func (m *Metrics) measured(t *testing.T, renderer string) (n uint64, sum time.Duration) {
+	t.Helper()
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, x := range f.GetMetric() {
+			if f.GetName() == "sluice_propagation_seconds" && x.GetLabel()[0].GetValue() == renderer {
+				n, sum = x.GetHistogram().GetSampleCount(), time.Duration(x.GetHistogram().GetSampleSum()*float64(time.Second))
+			}
+		}
+	}
+	return n, sum.Round(time.Millisecond)
+}
+
+// TestObserverMeasuresChangesUntilSlowRendererHasThem: a change is on the way while a commit goes
+// on, and what came meanwhile until the next one has ended.
+func TestObserverMeasuresChangesUntilSlowRendererHasThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New()
+		source, o := m.Source(always{}), m.Observer(func(api.Problem) bool { return false })
+		next := func() {
+			if _, err := source.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fast, slow := policy.RendererStatus{Name: "fast"}, policy.RendererStatus{Name: "slow"}
+		step := func() { o.Transaction(policy.Status{Renderers: []policy.RendererStatus{fast, slow}}) }
+		want := func(what string, n uint64, sum time.Duration) {
+			t.Helper()
+			if got, took := m.measured(t, "slow"); got != n || took != sum {
+				t.Errorf("%s: %d changes took %s, want %d in %s", what, got, took, n, sum)
+			}
+		}
+
+		next()
+		fast.Commits, slow.Committing = 1, time.Now()
+		step()
+		want("a commit that goes on", 0, 0)
+		time.Sleep(time.Second)
+		next() // waits for it
+		fast.Commits = 2
+		step()
+		time.Sleep(2 * time.Second)
+		slow.Commits, slow.Committing = 1, time.Now() // and the next one goes on
+		step()
+		want("the commit has ended", 1, 3*time.Second)
+		time.Sleep(3 * time.Second)
+		slow.Commits, slow.Committing = 2, time.Time{}
+		step()
+		want("what came meanwhile", 2, 8*time.Second)
+		next()
+		slow.Commits = 3
+		step()
+		want("a quick commit", 3, 8*time.Second)
+		next()
+		slow.Failures, slow.Error = 1, "the dataplane is down"
+		step()
+		want("a failure", 3, 8*time.Second)
+		time.Sleep(time.Hour)
+		slow.Commits, slow.Error = 4, ""
+		step()
+		want("its retry", 3, 8*time.Second)
+		if n, sum := m.measured(t, "fast"); n != 4 || sum != 0 {
+			t.Errorf("the other renderer: %d changes in %s", n, sum)
+		}
+	})
+}
