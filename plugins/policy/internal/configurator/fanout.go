@@ -52,12 +52,17 @@ type target struct {
 	unenforced []renderer.Unenforced // as reported after a Commit; see reportEvery
 	reported   time.Time
 
+	commits []commit     // those that may be partly deferred, and that which goes on
 	txn     renderer.Txn // open; nil while running
 	running chan result  // receives the result of the Commit that goes on; nil: none
 	fresh   bool         // the open transaction found the result of a Commit that went on
 	// queue has what came while a Commit went on, until the next one takes it; nil: nothing
 	queue *queue
 }
+
+// commit is when a Commit began, and when the oldest change came that had waited for it; zero: none
+// had.
+type commit struct{ began, waited time.Time }
 
 // result is what a Commit ended with.
 type result struct {
@@ -89,15 +94,17 @@ func (t *target) begin(resync bool) sink {
 // start begins to commit the open transaction. The returned function does the work: it may run in
 // any goroutine, and accesses nothing of the target that others do.
 func (t *target) start(ctx context.Context, began time.Time, p Pace) (work func()) {
-	if t.queue != nil && t.queue.since.Before(began) {
-		began = t.queue.since
+	c := commit{began: time.Now()}
+	if t.queue != nil {
+		c.waited, began = t.queue.since, t.queue.since
 	}
 	if !t.defers || began.Before(t.since) {
 		t.since = began
 	}
+	t.commits = append(t.commits, c)
 	txn, running, asked := t.txn, make(chan result, 1), t.reported
 	t.defers, t.unfinished, t.running, t.txn, t.queue = true, false, running, nil, nil
-	t.status.Committing = time.Now()
+	t.status.Committing = c.began
 	return func() {
 		running <- run(ctx, p.Timeout, t.renderer, txn, asked)
 		if p.Ended != nil {
@@ -141,10 +148,12 @@ func (t *target) settle(o result) {
 	var waiting []api.PodID
 	if t.defers = errors.Is(err, renderer.ErrDeferred); t.defers {
 		if d, ok := errors.AsType[*renderer.Deferred](err); ok {
-			t.since, t.unfinished = d.Since, d.Unfinished
+			t.since, t.unfinished = t.oldestOf(d.Since), d.Unfinished
 			waiting = d.Waiting
 		}
 		err = nil
+	} else {
+		t.commits = nil
 	}
 	t.waiting.Store(&waiting)
 	if err != nil {
@@ -158,6 +167,18 @@ func (t *target) settle(o result) {
 	if !o.reported.IsZero() {
 		t.unenforced, t.reported = o.unenforced, o.reported
 	}
+}
+
+// oldestOf returns when the oldest change came of the Commits that a renderer defers, given when
+// the first of them began for the renderer; zero if that is not known. It forgets earlier Commits.
+func (t *target) oldestOf(since time.Time) time.Time {
+	for len(t.commits) > 1 && (since.IsZero() || !t.commits[1].began.After(since)) {
+		t.commits = t.commits[1:]
+	}
+	if w := t.commits[0].waited; !w.IsZero() && w.Before(since) {
+		return w
+	}
+	return since
 }
 
 // isDue reports whether the renderer has work that it can begin. One that has just failed has none

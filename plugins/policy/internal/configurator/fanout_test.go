@@ -342,7 +342,7 @@ func TestTxnWaitsForNoSlowRenderer(t *testing.T) {
 		if c.Unfinished() {
 			t.Error("there is an outcome of a Commit that has not ended")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if !c.Unfinished() {
 			t.Error("a Commit that has ended has no outcome")
@@ -376,6 +376,48 @@ func TestEnforcedUntilCountsWhatWaitsForRenderer(t *testing.T) {
 			t.Errorf("enforced until %s (known: %t), want the start of the oldest transaction that waited", until, known)
 		}
 		c.Join()
+	})
+}
+
+// TestEnforcedUntilCountsWhatWaitedForDeferringCommit: a renderer knows when its Commits began, not
+// what had waited for them.
+func TestEnforcedUntilCountsWhatWaitedForDeferringCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, two := slowPair(t)
+		commitPod(t, c, 0)
+		time.Sleep(time.Minute)
+		second := time.Now()
+		commitPod(t, c, 1) // waits
+		time.Sleep(time.Hour)
+		var began time.Time
+		two.SetHook(func(context.Context) error {
+			if began.IsZero() {
+				began = time.Now()
+			}
+			return &renderer.Deferred{Since: began}
+		})
+		for range 3 {
+			txn := c.NewTxn(false)
+			txn.CommitAll()
+			if err := txn.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if until, known := c.EnforcedUntil(); !known || !until.Equal(second) {
+				t.Errorf("enforced until %s (known: %t), want %s, the start of what waited", until, known, second)
+			}
+			time.Sleep(time.Minute)
+		}
+		began = time.Now() // what waited is in force, and a later Commit is not
+		third := time.Now()
+		commitPod(t, c, 2)
+		if until, known := c.EnforcedUntil(); !known || !until.Equal(third) {
+			t.Errorf("enforced until %s (known: %t), want %s", until, known, third)
+		}
+		two.SetHook(nil)
+		commitPod(t, c, 3)
+		if until, known := c.EnforcedUntil(); known || !c.InSync() {
+			t.Errorf("in sync %t, until %s", c.InSync(), until)
+		}
 	})
 }
 
