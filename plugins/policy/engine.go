@@ -56,7 +56,7 @@ type outcome struct {
 
 // turn is how long a step may take before the event loop looks for changes again. Renderers that
 // need longer go on beside it.
-const turn = 40 * time.Millisecond
+const turn = 25 * time.Millisecond
 
 // newEngine returns an engine; its dependencies must be complete. See newDriver for ended.
 func newEngine(now time.Time, d Deps, b *board, passed func(Stage), ended func()) *engine {
