@@ -256,11 +256,11 @@ func (d *devSession) follow(ctx context.Context, shown moment) error {
 
 // moment asks who can talk to whom, by the policies that are enforced or will be soon.
 func (d *devSession) moment(ctx context.Context) (moment, error) {
-	m, state, err := d.api.Answers.Matrix(ctx, matrix.Selection{})
+	status, err := d.api.Lists.Status(ctx) // first: what comes after it has another revision
 	if err != nil {
 		return moment{}, err
 	}
-	status, err := d.api.Lists.Status(ctx)
+	m, state, err := d.api.Answers.Matrix(ctx, matrix.Selection{})
 	if err != nil {
 		return moment{}, err
 	}

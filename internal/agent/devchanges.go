@@ -21,7 +21,8 @@ import (
 )
 
 // moment is what a person was shown last: who can talk to whom, and the policies and endpoints that
-// say so. All of it is of one state, so that a change is never shown by its flows alone.
+// say so. They are of one state, so that a change is never shown by its flows alone. The status is
+// of the same state or of an earlier one.
 type moment struct {
 	policies  map[api.PolicyID]proto.Message
 	endpoints []matrix.Endpoint

@@ -157,7 +157,7 @@ func (e *engine) commit(now time.Time, txn *configurator.Txn) step {
 	e.state++
 	e.began = now
 	if e.draft.Committing = e.configurator.Committing(); e.draft.Committing.IsZero() {
-		e.draft.Committing = now
+		e.draft.Committing = txn.Began()
 	}
 	brief := txn.Idle()
 	if !brief {
@@ -174,7 +174,7 @@ func (e *engine) finish(o outcome) {
 	} else {
 		e.configurator.Took(o.at.Sub(e.draft.Committing))
 	}
-	if o.err != nil || e.draft.Committing.IsZero() {
+	if e.draft.Committing.IsZero() || o.err != nil && !renderer.IsRefused(o.err) {
 		e.retries.schedule(o.at, o.err)
 	}
 	e.passed(StageCommit)
@@ -244,15 +244,20 @@ func quarantine(ctx context.Context, renderers []renderer.Renderer) (outcomes []
 	return outcomes, errors.Join(errs...)
 }
 
-// close ends what is in progress; no other method may be called afterwards. The context of the
-// steps has ended, so what goes on ends soon.
-func (e *engine) close(now time.Time) {
-	e.configurator.Abandon()
-	if !e.configurator.Committing().IsZero() {
-		e.configurator.Join()
-		e.finish(outcome{now, e.configurator.Err(), true})
+// join waits until no renderer is at work. It is a step: the context of the others has ended, so
+// what goes on ends soon.
+func (e *engine) join() step {
+	if e.configurator.Committing().IsZero() {
+		return step{}
 	}
+	return step{work: func(context.Context) error {
+		e.configurator.Join()
+		return e.configurator.Err()
+	}}
 }
+
+// close ends what is in progress; no other method may be called afterwards.
+func (e *engine) close() { e.configurator.Abandon() }
 
 // sourceEnded records that no more changes will come. Everything stays in force.
 func (e *engine) sourceEnded(err error) {

@@ -70,7 +70,7 @@ func (h *Handler) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.state == handlerRunning {
-		h.driver.engine.close(time.Now())
+		h.driver.engine.close()
 	}
 	h.state = handlerClosed
 	return nil

@@ -32,13 +32,14 @@ func (l *loop) run(ctx context.Context) {
 	e, ended := l.driver.engine, false
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	defer func() { e.close(time.Now()) }()
+	defer e.close()
 	for {
 		l.busy.Store(nil)
 		changes, err := l.receive(ctx, ended)
 		l.busy.Store(new(time.Now()))
 		switch { // errors are in the status, and retried
 		case ctx.Err() != nil:
+			_ = l.driver.run(ctx, e.join())
 			return
 		case err == nil:
 			_ = l.apply(ctx, changes)

@@ -432,3 +432,65 @@ func TestPluginRetriesSlowFailuresLessOften(t *testing.T) {
 		}
 	})
 }
+
+// sending is a plugin with one renderer that enforces revision 1, and what sends it further ones.
+func sending(t *testing.T) (*renderertest.Recorder, *Plugin, func(revision int64)) {
+	r, source := renderertest.NewRecorder("one", t), newChannelSource()
+	p := start(t, Deps{Renderers: []renderer.Renderer{r}, Source: source})
+	send := func(revision int64) {
+		ch := changes(t, false, pod(int(10+revision), "web", true))
+		if revision == 1 {
+			ch = shop(t)
+		}
+		ch.Revision = revision
+		source.changes <- ch
+		synctest.Wait()
+	}
+	send(1)
+	return r, p, send
+}
+
+// TestPluginDoesNotCountFailureThatCommitFollows: the revision that failed is not enforced because
+// the next Commit, which began at once with what had waited, defers a part.
+func TestPluginDoesNotCountFailureThatCommitFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, p, send := sending(t)
+		commits := 0
+		r.SetHook(func(context.Context) error {
+			if commits++; commits == 1 {
+				time.Sleep(time.Second)
+				return errors.New("the stack is down")
+			}
+			return &renderer.Deferred{Since: time.Now()}
+		})
+		send(2)
+		time.Sleep(100 * time.Millisecond)
+		send(3)
+		time.Sleep(time.Minute)
+		if s := p.Status(); s.Revision != 1 || commits != 2 {
+			t.Errorf("revision %d is enforced after %d commits, want 1", s.Revision, commits)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestPluginDoesNotCountCommitThatWentOnAndDefers: the renderer looks at its clock after the turn.
+func TestPluginDoesNotCountCommitThatWentOnAndDefers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, p, send := sending(t)
+		r.SetHook(func(context.Context) error {
+			time.Sleep(time.Second)
+			return &renderer.Deferred{Since: time.Now()}
+		})
+		send(2)
+		time.Sleep(time.Minute)
+		if s := p.Status(); s.Revision != 1 {
+			t.Errorf("revision %d is enforced, want 1", s.Revision)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

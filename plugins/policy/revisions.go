@@ -34,6 +34,7 @@ func (r *retries) due(now time.Time) bool { return !r.at.IsZero() && !now.Before
 // revisions records when which revision was committed, while renderers defer something.
 type revisions struct {
 	attempts []attempt
+	failures uint64 // of all renderers, as seen last
 }
 
 // attempt is a revision whose changes were committed by a time.
@@ -46,12 +47,17 @@ type attempt struct {
 // or, while renderers defer something, the one that all of them enforce. It returns false if there
 // is no newer one.
 func (r *revisions) advance(now time.Time, c *configurator.Configurator, seen int64) (revision int64, newer bool) {
+	failures := r.failures
+	r.failures = 0
+	for _, x := range c.Renderers() {
+		r.failures += x.Failures
+	}
 	if c.InSync() {
 		r.attempts = nil
 		return seen, true
 	}
 	until, known := c.EnforcedUntil()
-	if !known {
+	if !known || failures != r.failures { // also one that a later commit has followed
 		r.attempts = nil // a failure may revert what was enforced
 		return 0, false
 	}

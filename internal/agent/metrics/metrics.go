@@ -127,6 +127,7 @@ func (m *Metrics) Observer(known func(api.Problem) bool) policy.Observer {
 // onTheWay is when the oldest changes came that a renderer does not enforce yet.
 type onTheWay struct {
 	committed, next time.Time // by the commit that goes on, and by the next one; zero: none
+	began           time.Time // of the commit that goes on
 	ended           uint64    // commits
 }
 
@@ -154,9 +155,10 @@ func (m *Metrics) propagate(r policy.RendererStatus) {
 	switch {
 	case r.Committing.IsZero():
 		observe(&w.next) // also where nothing had to be committed
-	case !r.Committing.IsZero() && w.committed.IsZero():
+	case !r.Committing.Equal(w.began): // it has all that came until it began
 		w.committed, w.next = w.next, time.Time{}
 	}
+	w.began = r.Committing
 }
 
 // LastDuration is how long the newest transaction with changes took.

@@ -86,3 +86,29 @@ func TestObserverMeasuresChangesUntilSlowRendererHasThem(t *testing.T) {
 		}
 	})
 }
+
+// TestObserverMeasuresChangesDuringCommitWithoutChanges: a prompted commit has no change that comes
+// while it goes on.
+func TestObserverMeasuresChangesDuringCommitWithoutChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New()
+		source, o := m.Source(always{}), m.Observer(func(api.Problem) bool { return false })
+		slow := policy.RendererStatus{Name: "slow", Committing: time.Now()}
+		step := func() { o.Transaction(policy.Status{Renderers: []policy.RendererStatus{slow}}) }
+		step()
+		time.Sleep(time.Second)
+		if _, err := source.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		step() // it waits
+		time.Sleep(time.Second)
+		slow.Commits, slow.Committing = 1, time.Now() // the next one has it
+		step()
+		time.Sleep(time.Hour)
+		slow.Commits, slow.Committing = 2, time.Time{}
+		step()
+		if n, took := m.measured(t, "slow"); n != 1 || took != time.Hour+time.Second {
+			t.Errorf("%d changes took %s, want 1 in an hour and a second", n, took)
+		}
+	})
+}

@@ -101,7 +101,7 @@ func (c *Configurator) Pods() int { return len(c.pods) }
 // even an empty one, continues with them. A waiting pod keeps its previous rules; a new one is
 // blocked.
 func (c *Configurator) Waiting() int {
-	if !c.Unfinished() && len(c.awaited) == 0 {
+	if len(c.awaited)+len(c.waiting) == 0 && !slices.ContainsFunc(c.targets, func(t *target) bool { return len(t.held()) > 0 }) {
 		return 0
 	}
 	waiting := map[api.PodID]bool{}
@@ -120,10 +120,10 @@ func (c *Configurator) Waiting() int {
 }
 
 // Unfinished reports whether the next transaction, even an empty one, continues with something:
-// pods wait, renderers have dropped sets, or one has not done all of its work or has ended a Commit
-// that went on.
+// pods wait, renderers have dropped sets, or one has not done all of its work. Or one has ended a
+// Commit that went on, or can take what had waited for it.
 func (c *Configurator) Unfinished() bool {
-	return len(c.waiting)+len(c.retained) > 0 || slices.ContainsFunc(c.targets, func(t *target) bool { return t.unfinished || t.ended() })
+	return len(c.waiting)+len(c.retained) > 0 || slices.ContainsFunc(c.targets, (*target).goesOn)
 }
 
 // Committing returns when the oldest Commit of a renderer began that goes on, or whose outcome was
@@ -169,6 +169,9 @@ func (c *Configurator) EnforcedUntil() (until time.Time, known bool) {
 		}
 	}
 	for _, t := range c.targets {
+		if t.queue.isDue() && (until.IsZero() || t.queue.since.Before(until)) {
+			until = t.queue.since
+		}
 		if t.defers && (until.IsZero() || t.since.Before(until)) {
 			until = t.since
 		}

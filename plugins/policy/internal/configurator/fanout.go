@@ -94,14 +94,14 @@ func (t *target) begin(resync bool) sink {
 // start begins to commit the open transaction. The returned function does the work: it may run in
 // any goroutine, and accesses nothing of the target that others do.
 func (t *target) start(ctx context.Context, began time.Time, p Pace) (work func()) {
-	c := commit{began: time.Now()}
+	c := commit{began: began}
 	if t.queue != nil {
 		c.waited, began = t.queue.since, t.queue.since
 	}
 	if !t.defers || began.Before(t.since) {
 		t.since = began
 	}
-	t.commits = append(t.commits, c)
+	t.note(c)
 	txn, running, asked := t.txn, make(chan result, 1), t.reported
 	t.defers, t.unfinished, t.running, t.txn, t.queue = true, false, running, nil, nil
 	t.status.Committing = c.began
@@ -150,6 +150,8 @@ func (t *target) settle(o result) {
 		if d, ok := errors.AsType[*renderer.Deferred](err); ok {
 			t.since, t.unfinished = t.oldestOf(d.Since), d.Unfinished
 			waiting = d.Waiting
+		} else {
+			t.commits = t.commits[len(t.commits)-1:] // since when is not known
 		}
 		err = nil
 	} else {
@@ -169,6 +171,29 @@ func (t *target) settle(o result) {
 	}
 }
 
+// maxNoted bounds the Commits that are noted. Further ones count as one with the oldest.
+const maxNoted = 64
+
+// note adds a Commit that begins.
+func (t *target) note(c commit) {
+	if t.commits = append(t.commits, c); len(t.commits) > maxNoted {
+		first, second := t.commits[0], t.commits[1]
+		if first.waited.IsZero() {
+			first.waited = second.waited
+		}
+		t.commits = t.commits[1:]
+		t.commits[0] = first
+	}
+}
+
+// leave lets a Commit go on beside the transactions. The renderer may look at its clock when the
+// first one is over, so the Commit counts from the begin of that.
+func (t *target) leave() {
+	if last := &t.commits[len(t.commits)-1]; last.waited.IsZero() {
+		last.waited = last.began
+	}
+}
+
 // oldestOf returns when the oldest change came of the Commits that a renderer defers, given when
 // the first of them began for the renderer; zero if that is not known. It forgets earlier Commits.
 func (t *target) oldestOf(since time.Time) time.Time {
@@ -179,6 +204,12 @@ func (t *target) oldestOf(since time.Time) time.Time {
 		return w
 	}
 	return since
+}
+
+// goesOn reports whether the next transaction has something to do for the renderer, even without
+// changes.
+func (t *target) goesOn() bool {
+	return t.unfinished || t.ended() || t.running == nil && t.queue.isDue()
 }
 
 // isDue reports whether the renderer has work that it can begin. One that has just failed has none
@@ -229,7 +260,9 @@ func (ts targets) wait(turn time.Duration, began time.Time) {
 			t.settle(o)
 		case <-over:
 			for _, t := range ts {
-				t.poll()
+				if t.poll(); t.running != nil {
+					t.leave()
+				}
 			}
 			return
 		}

@@ -479,21 +479,28 @@ func TestTxnDoesNotRetryWhatHasJustFailed(t *testing.T) {
 	})
 }
 
+// fill puts as much into a transaction as a queue may have.
+func fill(txn *Txn) {
+	for i := range maxQueued / 2 {
+		txn.UpdateSet(api.SetID(1000+i), []netip.Prefix{pfx("10.0.0.1/32")}, nil)
+	}
+}
+
 func TestTxnWaitsWhereTooMuchWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, one, two := slowPair(t)
 		began := time.Now()
 		commitPod(t, c, 0)
 		txn := c.NewTxn(false)
-		for i := range maxQueued {
-			id := api.SetID(1000 + i)
-			txn.UpdateSet(id, []netip.Prefix{pfx("10.0.0.1/32")}, nil)
-		}
+		fill(txn)
 		if txn.Idle() {
 			t.Error("a transaction that waits for a renderer is idle")
 		}
 		if err := txn.Commit(t.Context()); err != nil || time.Since(began) != time.Hour {
 			t.Errorf("%v after %s, want to wait for the hour", err, time.Since(began))
+		}
+		if !c.Unfinished() || c.InSync() || !c.Committing().IsZero() {
+			t.Errorf("what waits for a renderer that is free is not taken: unfinished %t, in sync %t", c.Unfinished(), c.InSync())
 		}
 		two.SetHook(nil)
 		if err := c.NewTxn(false).Commit(t.Context()); err != nil {
@@ -502,5 +509,138 @@ func TestTxnWaitsWhereTooMuchWaits(t *testing.T) {
 		if diff := cmp.Diff(one.Dump(), two.Dump()); diff != "" {
 			t.Error(diff)
 		}
+	})
+}
+
+// TestTxnWaitsForOneWhereTooMuchWaits, and not for another that is slow as well.
+func TestTxnWaitsForOneWhereTooMuchWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, one, _ := slowPair(t)
+		began := time.Now()
+		commitPod(t, c, 0)
+		one.SetHook(func(context.Context) error { time.Sleep(5 * time.Hour); return nil })
+		txn := c.NewTxn(false)
+		fill(txn)
+		if err := txn.Commit(t.Context()); err != nil || time.Since(began) != time.Hour {
+			t.Errorf("%v after %s, want to wait for the hour", err, time.Since(began))
+		}
+		c.Join()
+	})
+}
+
+// TestEnforcedUntilCountsFullQueue: nothing goes on in the renderer, which has not got it yet.
+func TestEnforcedUntilCountsFullQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, one, _ := slowPair(t)
+		commitPod(t, c, 0)
+		time.Sleep(time.Minute)
+		waits := time.Now()
+		commitPod(t, c, 1)
+		time.Sleep(time.Minute)
+		later := time.Now()
+		one.SetHook(func(context.Context) error { return &renderer.Deferred{Since: later} })
+		txn := c.NewTxn(false)
+		fill(txn)
+		if err := txn.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if until, known := c.EnforcedUntil(); !known || !until.Equal(waits) {
+			t.Errorf("enforced until %s (known: %t), want %s, when the oldest came that waits", until, known, waits)
+		}
+	})
+}
+
+// TestEnforcedUntilCountsFromTurn: a renderer may look at its clock when the turn is over.
+func TestEnforcedUntilCountsFromTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, two := slowPair(t)
+		two.SetHook(func(context.Context) error {
+			time.Sleep(time.Second) // it waits for its lock
+			return &renderer.Deferred{Since: time.Now()}
+		})
+		began := time.Now()
+		commitPod(t, c, 0)
+		time.Sleep(2 * time.Second)
+		if err := c.NewTxn(false).Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if until, known := c.EnforcedUntil(); !known || !until.Equal(began) {
+			t.Errorf("enforced until %s (known: %t), want %s, when the transaction began", until, known, began)
+		}
+	})
+}
+
+// TestWaitingCountsWhileCommitGoesOn: pods that wait in a renderer wait while it works.
+func TestWaitingCountsWhileCommitGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, two := slowPair(t)
+		two.SetHook(func(context.Context) error {
+			return &renderer.Deferred{Since: time.Now(), Unfinished: true, Waiting: []api.PodID{podID(0)}}
+		})
+		commitPod(t, c, 0)
+		two.SetHook(func(context.Context) error { time.Sleep(time.Second); return nil })
+		if err := c.NewTxn(false).Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := c.Waiting(); n != 1 || !c.Dump().Pods[0].Waiting {
+			t.Errorf("%d pods wait, the dump says %t", n, c.Dump().Pods[0].Waiting)
+		}
+		c.Join()
+	})
+}
+
+func TestTxnKeepsNewestStateOfPodsThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, one, two := slowPair(t)
+		commitPod(t, c, 0)
+		for i := range 1000 {
+			txn := c.NewTxn(false)
+			configure(1, spread("p", byte(1+i%2)))(txn)
+			if i%3 == 0 {
+				txn.Remove(podID(2))
+			} else {
+				configure(2, spread("p", byte(1+i%2)))(txn)
+			}
+			if err := txn.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if q := c.targets[1].queue; len(q.pods) != 2 {
+			t.Errorf("%d states of 2 pods wait", len(q.pods))
+		}
+		two.SetHook(nil)
+		c.Join()
+		if err := c.NewTxn(false).Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(one.Dump(), two.Dump()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestEnforcedUntilNeedsFewCommits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, two := slowPair(t)
+		first := time.Now()
+		for _, err := range []error{&renderer.Deferred{Since: first}, renderer.ErrDeferred} {
+			two.SetHook(func(context.Context) error { time.Sleep(time.Second); return err })
+			for range 3 * maxNoted {
+				commitPod(t, c, 0)
+				txn := c.NewTxn(false)
+				txn.CommitAll() // waits
+				if err := txn.Commit(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Second)
+			}
+			if n := len(c.targets[1].commits); n > maxNoted {
+				t.Errorf("%v: %d commits are noted", err, n)
+			}
+			if until, known := c.EnforcedUntil(); known != (err != renderer.ErrDeferred) || known && until.After(first) {
+				t.Errorf("%v: enforced until %s (known: %t), want %s", err, until, known, first)
+			}
+		}
+		c.Join()
 	})
 }

@@ -38,7 +38,7 @@ func (t *Txn) Commit(ctx context.Context) error {
 	}
 	t.committed = true
 	t.Prepare()
-	var started targets
+	var started, full targets
 	var work []func()
 	turn := t.c.pace.Turn
 	for _, x := range t.c.targets {
@@ -51,7 +51,7 @@ func (t *Txn) Commit(ctx context.Context) error {
 		case x.running == nil:
 			x.txn, x.queue = nil, nil
 		case x.queue.isFull():
-			turn, started = 0, append(started, x)
+			full = append(full, x)
 		}
 	}
 	for i, w := range work {
@@ -62,6 +62,7 @@ func (t *Txn) Commit(ctx context.Context) error {
 		}
 	}
 	started.wait(turn, t.began)
+	full.wait(0, t.began)
 	var errs []error
 	for _, x := range t.c.targets {
 		if x.running == nil && x.status.Err != nil {

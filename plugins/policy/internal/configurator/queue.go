@@ -1,7 +1,9 @@
 package configurator
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/api"
@@ -15,34 +17,54 @@ type sink interface {
 	Remove(pod api.PodID)
 }
 
-// queue keeps changes for a renderer, in their order, while its Commit goes on.
+// queue keeps changes for a renderer while its Commit goes on: of each pod the newest state, so
+// that a policy that changes all the time is kept once.
 type queue struct {
-	since   time.Time // of the oldest change
-	due     bool      // the next Commit is due, even without changes
-	changes []func(sink)
+	since time.Time                         // of the oldest change
+	due   bool                              // the next Commit is due, even without changes
+	pods  map[api.PodID]*renderer.PodConfig // nil: removed
+	sets  []setUpdate
+	size  int // of sets: updates and members
 }
 
-// maxQueued bounds the changes of a queue. With more, the event loop waits for the renderer.
-const maxQueued = 1 << 16
+// setUpdate are the arguments of UpdateSet.
+type setUpdate struct {
+	id             api.SetID
+	added, removed []netip.Prefix
+}
+
+// maxQueued bounds the size of a queue. With more, a transaction waits for the renderer.
+const maxQueued = 1 << 17
 
 func (q *queue) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
-	q.changes = append(q.changes, func(to sink) { to.UpdateSet(id, added, removed) })
+	q.sets = append(q.sets, setUpdate{id, added, removed})
+	q.size += 1 + len(added) + len(removed)
 }
 
-func (q *queue) Render(pod api.PodID, cfg renderer.PodConfig) {
-	q.changes = append(q.changes, func(to sink) { to.Render(pod, cfg) })
-}
+func (q *queue) Render(pod api.PodID, cfg renderer.PodConfig) { q.set(pod, &cfg) }
 
-func (q *queue) Remove(pod api.PodID) {
-	q.changes = append(q.changes, func(to sink) { to.Remove(pod) })
+func (q *queue) Remove(pod api.PodID) { q.set(pod, nil) }
+
+func (q *queue) set(pod api.PodID, cfg *renderer.PodConfig) {
+	if q.pods == nil {
+		q.pods = map[api.PodID]*renderer.PodConfig{}
+	}
+	q.pods[pod] = cfg
 }
 
 func (q *queue) isDue() bool { return q != nil && q.due }
 
-func (q *queue) isFull() bool { return q != nil && len(q.changes) >= maxQueued }
+func (q *queue) isFull() bool { return q != nil && q.size >= maxQueued }
 
 func (q *queue) passTo(to sink) {
-	for _, change := range q.changes {
-		change(to)
+	for _, u := range q.sets {
+		to.UpdateSet(u.id, u.added, u.removed)
+	}
+	for _, pod := range slices.SortedFunc(maps.Keys(q.pods), api.PodID.Compare) {
+		if cfg := q.pods[pod]; cfg != nil {
+			to.Render(pod, *cfg)
+		} else {
+			to.Remove(pod)
+		}
 	}
 }

@@ -41,6 +41,9 @@ func (c *Configurator) NewTxn(resync bool) *Txn {
 	return t
 }
 
+// Began returns when the transaction began, and with it the Commits of renderers that it starts.
+func (t *Txn) Began() time.Time { return t.began }
+
 func (t *Txn) updateSet(id api.SetID, added, removed []netip.Prefix) {
 	t.hasChanges = true
 	for _, to := range t.sinks {

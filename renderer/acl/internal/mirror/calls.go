@@ -58,20 +58,17 @@ func (l *Link) putUnseen(ctx context.Context, index uint32, tag string, p entrie
 	if err := errors.Join(errs...); err != nil {
 		return None, fmt.Errorf("put acl %s of %d entries while sessions are not evaluated: %w", tag, len(p.Entries), err)
 	}
-	retval := func(i int) error {
-		switch r := replies[i].(type) {
-		case *vlib.CliInbandReply:
-			return govpp.RetvalToVPPApiError(r.Retval)
-		case *acl.ACLAddReplaceReply:
-			return govpp.RetvalToVPPApiError(r.Retval)
-		}
-		return fmt.Errorf("the reply is a %s", replies[i].GetMessageName())
+	isOff, known := replies[0].(*vlib.CliInbandReply)
+	put, ours := replies[1].(*acl.ACLAddReplaceReply)
+	isOn, same := replies[2].(*vlib.CliInbandReply)
+	if !known || !ours || !same {
+		return None, fmt.Errorf("put acl %s: replies of other types: %T, %T, %T", tag, replies[0], replies[1], replies[2])
 	}
-	if err := retval(1); err != nil {
+	if err := govpp.RetvalToVPPApiError(put.Retval); err != nil {
 		return None, fmt.Errorf("put acl %s of %d entries: %w", tag, len(p.Entries), err)
 	}
 	// If both commands were refused, nothing was turned off.
-	if err := retval(2); err != nil && retval(0) == nil {
+	if err := govpp.RetvalToVPPApiError(isOn.Retval); err != nil && isOff.Retval == 0 {
 		return None, fmt.Errorf("%s: %w", on.Cmd, err)
 	}
 	return index, nil
