@@ -623,7 +623,11 @@ func TestEnforcedUntilNeedsFewCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, two := slowPair(t)
 		first := time.Now()
-		for _, err := range []error{&renderer.Deferred{Since: first}, renderer.ErrDeferred} {
+		for _, isKnown := range []bool{true, false} {
+			err := renderer.ErrDeferred
+			if isKnown {
+				err = &renderer.Deferred{Since: first}
+			}
 			two.SetHook(func(context.Context) error { time.Sleep(time.Second); return err })
 			for range 3 * maxNoted {
 				commitPod(t, c, 0)
@@ -637,7 +641,7 @@ func TestEnforcedUntilNeedsFewCommits(t *testing.T) {
 			if n := len(c.targets[1].commits); n > maxNoted {
 				t.Errorf("%v: %d commits are noted", err, n)
 			}
-			if until, known := c.EnforcedUntil(); known != (err != renderer.ErrDeferred) || known && until.After(first) {
+			if until, known := c.EnforcedUntil(); known != isKnown || known && until.After(first) {
 				t.Errorf("%v: enforced until %s (known: %t), want %s", err, until, known, first)
 			}
 		}
