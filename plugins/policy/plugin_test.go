@@ -289,35 +289,37 @@ func TestWaitIdleErrorNamesWhatItWaitsFor(t *testing.T) {
 }
 
 func TestObserverGetsStagesTransactionsProblems(t *testing.T) {
-	var stages []Stage
-	var transactions []Status
-	var problems []api.Problem
-	var log bytes.Buffer
-	p, _ := startRecorded(t, Deps{
-		Log: slog.New(slog.NewTextHandler(&log, nil)),
-		Observer: Observer{
-			Stage:       func(s Stage, _ time.Duration) { stages = append(stages, s) },
-			Transaction: func(s Status) { transactions = append(transactions, s) },
-			Problem:     func(p api.Problem) { problems = append(problems, p) },
-		},
-	}, "one")
-	broken := allow("broken", "front", "web", 80)
-	broken.Ingress[0].Peers[0] = &model.NetworkPolicy_Peer{IpBlock: &model.NetworkPolicy_IPBlock{Cidr: "nonsense"}}
-	ch := shop(t)
-	ch.Deltas = append(ch.Deltas, changes(t, false, broken).Deltas...)
-	mustApply(t, p, ch)
-	if err := p.Close(); err != nil { // so that the observer is done
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]Stage{StageCache, StageProcessor, StageConfigurator, StageCommit}, stages); diff != "" {
-		t.Error(diff)
-	}
-	if len(transactions) != 1 || transactions[0].Revision != 1 || !transactions[0].Synced {
-		t.Errorf("transactions %+v", transactions)
-	}
-	if len(problems) != 1 || problems[0].Object != "NetworkPolicy shop/broken" || !strings.Contains(log.String(), "shop/broken") {
-		t.Errorf("problems %v, log %s", problems, &log)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var stages []Stage
+		var transactions []Status
+		var problems []api.Problem
+		var log bytes.Buffer
+		p, _ := startRecorded(t, Deps{
+			Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Observer: Observer{
+				Stage:       func(s Stage, _ time.Duration) { stages = append(stages, s) },
+				Transaction: func(s Status) { transactions = append(transactions, s) },
+				Problem:     func(p api.Problem) { problems = append(problems, p) },
+			},
+		}, "one")
+		broken := allow("broken", "front", "web", 80)
+		broken.Ingress[0].Peers[0] = &model.NetworkPolicy_Peer{IpBlock: &model.NetworkPolicy_IPBlock{Cidr: "nonsense"}}
+		ch := shop(t)
+		ch.Deltas = append(ch.Deltas, changes(t, false, broken).Deltas...)
+		mustApply(t, p, ch)
+		if err := p.Close(); err != nil { // so that the observer is done
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]Stage{StageCache, StageProcessor, StageConfigurator, StageCommit}, stages); diff != "" {
+			t.Error(diff)
+		}
+		if len(transactions) != 1 || transactions[0].Revision != 1 || !transactions[0].Synced {
+			t.Errorf("transactions %+v", transactions)
+		}
+		if len(problems) != 1 || problems[0].Object != "NetworkPolicy shop/broken" || !strings.Contains(log.String(), "shop/broken") {
+			t.Errorf("problems %v, log %s", problems, &log)
+		}
+	})
 }
 
 func TestPluginLogsRendererFailureAndRecovery(t *testing.T) {
