@@ -35,9 +35,9 @@ type Metrics struct {
 	panics       prometheus.Counter
 
 	received time.Time            // by the event loop only: when the present changes came
-	spent    time.Duration        // by the event loop only: on the present transaction
+	open     time.Time            // by the event loop only: when the changes came that renderers are at
 	underWay map[string]*onTheWay // by the event loop only: by renderer
-	last     atomic.Int64         // time.Duration of the newest transaction that had changes
+	last     atomic.Int64         // time.Duration of the newest changes
 	happened chan struct{}        // holds a token after a transaction
 }
 
@@ -99,7 +99,6 @@ func (m *Metrics) Observer(known func(api.Problem) bool) policy.Observer {
 	return policy.Observer{
 		Stage: func(s policy.Stage, d time.Duration) {
 			m.stages.WithLabelValues(string(s)).Observe(d.Seconds())
-			m.spent += d
 		},
 		Problem: func(p api.Problem) { // kept by the plugin while it lasts
 			if !known(p) {
@@ -112,10 +111,14 @@ func (m *Metrics) Observer(known func(api.Problem) bool) policy.Observer {
 			for _, r := range s.Renderers {
 				m.propagate(r)
 			}
-			if !m.received.IsZero() {
-				m.last.Store(int64(m.spent))
+			if m.open.IsZero() {
+				m.open = m.received
 			}
-			m.received, m.spent = time.Time{}, 0
+			if s.Committing.IsZero() && !m.open.IsZero() {
+				m.last.Store(int64(time.Since(m.open)))
+				m.open = time.Time{}
+			}
+			m.received = time.Time{}
 			select {
 			case m.happened <- struct{}{}:
 			default: // a signal is pending already
@@ -161,7 +164,7 @@ func (m *Metrics) propagate(r policy.RendererStatus) {
 	w.began = r.Committing
 }
 
-// LastDuration is how long the newest transaction with changes took.
+// LastDuration is how long the newest changes took until every renderer was done with them.
 func (m *Metrics) LastDuration() time.Duration { return time.Duration(m.last.Load()) }
 
 // Source counts the changes that a source delivers.

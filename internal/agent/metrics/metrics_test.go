@@ -45,7 +45,9 @@ func TestObserverMeasuresChangesUntilSlowRendererHasThem(t *testing.T) {
 			}
 		}
 		fast, slow := policy.RendererStatus{Name: "fast"}, policy.RendererStatus{Name: "slow"}
-		step := func() { o.Transaction(policy.Status{Renderers: []policy.RendererStatus{fast, slow}}) }
+		step := func() {
+			o.Transaction(policy.Status{Renderers: []policy.RendererStatus{fast, slow}, Committing: slow.Committing})
+		}
 		want := func(what string, n uint64, sum time.Duration) {
 			t.Helper()
 			if got, took := m.measured(t, "slow"); got != n || took != sum {
@@ -65,10 +67,16 @@ func TestObserverMeasuresChangesUntilSlowRendererHasThem(t *testing.T) {
 		slow.Commits, slow.Committing = 1, time.Now() // and the next one goes on
 		step()
 		want("the commit has ended", 1, 3*time.Second)
+		if d := m.LastDuration(); d != 0 {
+			t.Errorf("changes took %s that renderers are still at", d)
+		}
 		time.Sleep(3 * time.Second)
 		slow.Commits, slow.Committing = 2, time.Time{}
 		step()
 		want("what came meanwhile", 2, 8*time.Second)
+		if d := m.LastDuration(); d != 6*time.Second {
+			t.Errorf("changes took %s, want 6s until the slow renderer was done", d)
+		}
 		next()
 		slow.Commits = 3
 		step()

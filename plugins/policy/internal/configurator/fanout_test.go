@@ -127,69 +127,58 @@ func TestCommitEndsWithContextAndLosesNothing(t *testing.T) {
 // TestConfiguratorHasNoHistory drives a Configurator through random transactions, with failing
 // renderers, and compares with one that receives the final state at once.
 func TestConfiguratorHasNoHistory(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c, one, two := pair(t)
-		c.batch = rapid.SampledFrom([]int{BatchPairs, 1, 4}).Draw(t, "pairs of a batch")
-		c.steps = rapid.SampledFrom([]int{draftSteps, 1, 3}).Draw(t, "steps of a draft")
-		c.shares.share = rapid.SampledFrom([]int{NamespacePairs, 3, 8, 16}).Draw(t, "pairs of a namespace")
-		c.shares.node = rapid.SampledFrom([]int{NodePairs, 5, 20}).Draw(t, "pairs of the node")
-		c.pace.Turn = rapid.SampledFrom([]time.Duration{0, 1}).Draw(t, "turn")
-		release := make(chan struct{})
-		if c.pace.Turn > 0 { // commits go on until the next draw, or longer
-			hook := func(context.Context) error {
-				select {
-				case <-release:
-				case <-time.After(100 * time.Microsecond):
-				}
-				return nil
+	synctest.Test(t, func(t *testing.T) {
+		rapid.Check(struct{ testing.TB }{t}, func(t *rapid.T) { // hides Deadline, which bubbles do not have
+			c, one, two := pair(t)
+			c.batch = rapid.SampledFrom([]int{BatchPairs, 1, 4}).Draw(t, "pairs of a batch")
+			c.steps = rapid.SampledFrom([]int{draftSteps, 1, 3}).Draw(t, "steps of a draft")
+			c.shares.share = rapid.SampledFrom([]int{NamespacePairs, 3, 8, 16}).Draw(t, "pairs of a namespace")
+			c.shares.node = rapid.SampledFrom([]int{NodePairs, 5, 20}).Draw(t, "pairs of the node")
+			c.pace.Turn = rapid.SampledFrom([]time.Duration{0, 1}).Draw(t, "turn")
+			if c.pace.Turn > 0 {
+				slow := func(context.Context) error { time.Sleep(2 * time.Microsecond); return nil }
+				one.SetHook(slow)
+				two.SetHook(slow)
 			}
-			one.SetHook(hook)
-			two.SetHook(hook)
-		}
-		w := world{pods: map[int][]*api.ContivPolicy{}, sets: map[api.SetID]netip.Prefix{}}
-		library := [][]*api.ContivPolicy{nil, {spread("p", 1)}, {spread("p", 2)}, drawPolicies(t), drawPolicies(t)}
-		for range rapid.IntRange(1, 10).Draw(t, "transactions") {
-			one.FailNext(rapid.SampledFrom([]renderertest.Failure{renderertest.NoFailure, renderertest.FailBefore, renderertest.FailAfter}).Draw(t, "failure"))
-			resync := rapid.IntRange(0, 6).Draw(t, "resync when 0") == 0
-			for range rapid.IntRange(0, 2).Draw(t, "commits that end") {
-				select {
-				case release <- struct{}{}:
-				default:
+			w := world{pods: map[int][]*api.ContivPolicy{}, sets: map[api.SetID]netip.Prefix{}}
+			library := [][]*api.ContivPolicy{nil, {spread("p", 1)}, {spread("p", 2)}, drawPolicies(t), drawPolicies(t)}
+			for range rapid.IntRange(1, 10).Draw(t, "transactions") {
+				one.FailNext(rapid.SampledFrom([]renderertest.Failure{renderertest.NoFailure, renderertest.FailBefore, renderertest.FailAfter}).Draw(t, "failure"))
+				resync := rapid.IntRange(0, 6).Draw(t, "resync when 0") == 0
+				time.Sleep(time.Duration(rapid.IntRange(0, 3).Draw(t, "µs since the last one")) * time.Microsecond)
+				txn := c.NewTxn(resync)
+				w.drawInto(t, txn, library, resync)
+				if err := txn.Commit(context.Background()); err != nil && !errors.Is(err, renderertest.ErrInjected) {
+					t.Fatal(err)
 				}
 			}
-			txn := c.NewTxn(resync)
-			w.drawInto(t, txn, library, resync)
-			if err := txn.Commit(context.Background()); err != nil && !errors.Is(err, renderertest.ErrInjected) {
+			one.FailNext() // a queued failure makes the repair fail at most once
+			for range 3000 {
+				err := c.NewTxn(false).Commit(context.Background())
+				c.Join()
+				if err == nil && c.InSync() {
+					break
+				}
+			}
+			fresh, want, _ := pair(t)
+			fresh.shares.share, fresh.shares.node = c.shares.share, c.shares.node
+			txn := fresh.NewTxn(true)
+			w.tell(txn)
+			if err := txn.Commit(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-		}
-		one.FailNext() // a queued failure makes the repair fail at most once
-		close(release)
-		for range 3000 {
-			err := c.NewTxn(false).Commit(context.Background())
-			c.Join()
-			if err == nil && c.InSync() {
-				break
+			for _, r := range []*renderertest.Recorder{one, two} {
+				if diff := cmp.Diff(want.Dump(), r.Dump()); diff != "" {
+					t.Fatalf("renderer %s: %s", r.Name(), diff)
+				}
 			}
-		}
-		fresh, want, _ := pair(t)
-		fresh.shares.share, fresh.shares.node = c.shares.share, c.shares.node
-		txn := fresh.NewTxn(true)
-		w.tell(txn)
-		if err := txn.Commit(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range []*renderertest.Recorder{one, two} {
-			if diff := cmp.Diff(want.Dump(), r.Dump()); diff != "" {
-				t.Fatalf("renderer %s: %s", r.Name(), diff)
+			if diff := cmp.Diff(footprint(fresh), footprint(c)); diff != "" {
+				t.Fatal(diff)
 			}
-		}
-		if diff := cmp.Diff(footprint(fresh), footprint(c)); diff != "" {
-			t.Fatal(diff)
-		}
-		if diff := cmp.Diff(fresh.Unenforced(), c.Unenforced()); diff != "" {
-			t.Fatal(diff)
-		}
+			if diff := cmp.Diff(fresh.Unenforced(), c.Unenforced()); diff != "" {
+				t.Fatal(diff)
+			}
+		})
 	})
 }
 
@@ -319,6 +308,30 @@ func commitPod(t *testing.T, c *Configurator, i int) time.Duration {
 	return time.Since(began)
 }
 
+// goOn commits an empty transaction.
+func goOn(t *testing.T, c *Configurator) {
+	t.Helper()
+	if err := c.NewTxn(false).Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantSame requires that two renderers have the same.
+func wantSame(t *testing.T, one, two *renderertest.Recorder) {
+	t.Helper()
+	if diff := cmp.Diff(one.Dump(), two.Dump()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// wantUntil requires that what ended before a time is enforced, and no more.
+func wantUntil(t *testing.T, c *Configurator, want time.Time) {
+	t.Helper()
+	if until, known := c.EnforcedUntil(); !known || !until.Equal(want) {
+		t.Errorf("enforced until %s (known: %t), want %s", until, known, want)
+	}
+}
+
 func TestTxnWaitsForNoSlowRenderer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, one, two := slowPair(t)
@@ -334,9 +347,7 @@ func TestTxnWaitsForNoSlowRenderer(t *testing.T) {
 		if len(one.Pods()) != 100 || len(two.Pods()) != 0 || c.Committing().IsZero() || c.InSync() {
 			t.Errorf("%d and %d pods, running since %s, in sync %t", len(one.Pods()), len(two.Pods()), c.Committing(), c.InSync())
 		}
-		if until, known := c.EnforcedUntil(); !known || !until.Equal(began) {
-			t.Errorf("enforced until %s (known: %t), want the start of the first transaction", until, known)
-		}
+		wantUntil(t, c, began)
 		two.SetHook(nil)
 		time.Sleep(time.Until(began.Add(time.Hour - 1)))
 		if c.Unfinished() {
@@ -347,12 +358,8 @@ func TestTxnWaitsForNoSlowRenderer(t *testing.T) {
 		if !c.Unfinished() {
 			t.Error("a Commit that has ended has no outcome")
 		}
-		if err := c.NewTxn(false).Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(one.Dump(), two.Dump()); diff != "" {
-			t.Error(diff)
-		}
+		goOn(t, c)
+		wantSame(t, one, two)
 		if n := two.Commits(); n != 2 || !c.InSync() || !c.Committing().IsZero() {
 			t.Errorf("%d commits, want one more for all that came meanwhile; in sync %t, running since %s", n, c.InSync(), c.Committing())
 		}
@@ -369,12 +376,8 @@ func TestEnforcedUntilCountsWhatWaitsForRenderer(t *testing.T) {
 		time.Sleep(time.Minute)
 		commitPod(t, c, 2)
 		time.Sleep(time.Hour)
-		if err := c.NewTxn(false).Commit(t.Context()); err != nil { // begins with the others
-			t.Fatal(err)
-		}
-		if until, known := c.EnforcedUntil(); !known || !until.Equal(second) {
-			t.Errorf("enforced until %s (known: %t), want the start of the oldest transaction that waited", until, known)
-		}
+		goOn(t, c) // begins with the others
+		wantUntil(t, c, second)
 		c.Join()
 	})
 }
@@ -402,17 +405,13 @@ func TestEnforcedUntilCountsWhatWaitedForDeferringCommit(t *testing.T) {
 			if err := txn.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if until, known := c.EnforcedUntil(); !known || !until.Equal(second) {
-				t.Errorf("enforced until %s (known: %t), want %s, the start of what waited", until, known, second)
-			}
+			wantUntil(t, c, second)
 			time.Sleep(time.Minute)
 		}
 		began = time.Now() // what waited is in force, and a later Commit is not
 		third := time.Now()
 		commitPod(t, c, 2)
-		if until, known := c.EnforcedUntil(); !known || !until.Equal(third) {
-			t.Errorf("enforced until %s (known: %t), want %s", until, known, third)
-		}
+		wantUntil(t, c, third)
 		two.SetHook(nil)
 		commitPod(t, c, 3)
 		if until, known := c.EnforcedUntil(); known || !c.InSync() {
@@ -453,9 +452,7 @@ func TestTxnForAllIsRepeatedAfterRunningCommit(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Hour)
-			if err := c.NewTxn(false).Commit(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			goOn(t, c)
 			if c.Join(); (two.Commits() == 2) != prompted {
 				t.Errorf("prompted %t: %d commits", prompted, two.Commits())
 			}
@@ -503,12 +500,8 @@ func TestTxnWaitsWhereTooMuchWaits(t *testing.T) {
 			t.Errorf("what waits for a renderer that is free is not taken: unfinished %t, in sync %t", c.Unfinished(), c.InSync())
 		}
 		two.SetHook(nil)
-		if err := c.NewTxn(false).Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(one.Dump(), two.Dump()); diff != "" {
-			t.Error(diff)
-		}
+		goOn(t, c)
+		wantSame(t, one, two)
 	})
 }
 
@@ -544,9 +537,7 @@ func TestEnforcedUntilCountsFullQueue(t *testing.T) {
 		if err := txn.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if until, known := c.EnforcedUntil(); !known || !until.Equal(waits) {
-			t.Errorf("enforced until %s (known: %t), want %s, when the oldest came that waits", until, known, waits)
-		}
+		wantUntil(t, c, waits)
 	})
 }
 
@@ -561,12 +552,8 @@ func TestEnforcedUntilCountsFromTurn(t *testing.T) {
 		began := time.Now()
 		commitPod(t, c, 0)
 		time.Sleep(2 * time.Second)
-		if err := c.NewTxn(false).Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if until, known := c.EnforcedUntil(); !known || !until.Equal(began) {
-			t.Errorf("enforced until %s (known: %t), want %s, when the transaction began", until, known, began)
-		}
+		goOn(t, c)
+		wantUntil(t, c, began)
 	})
 }
 
@@ -579,9 +566,7 @@ func TestWaitingCountsWhileCommitGoesOn(t *testing.T) {
 		})
 		commitPod(t, c, 0)
 		two.SetHook(func(context.Context) error { time.Sleep(time.Second); return nil })
-		if err := c.NewTxn(false).Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		goOn(t, c)
 		if n := c.Waiting(); n != 1 || !c.Dump().Pods[0].Waiting {
 			t.Errorf("%d pods wait, the dump says %t", n, c.Dump().Pods[0].Waiting)
 		}
@@ -610,12 +595,8 @@ func TestTxnKeepsNewestStateOfPodsThatWait(t *testing.T) {
 		}
 		two.SetHook(nil)
 		c.Join()
-		if err := c.NewTxn(false).Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(one.Dump(), two.Dump()); diff != "" {
-			t.Error(diff)
-		}
+		goOn(t, c)
+		wantSame(t, one, two)
 	})
 }
 
