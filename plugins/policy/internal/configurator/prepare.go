@@ -63,13 +63,7 @@ func (t *Txn) Commit(ctx context.Context) error {
 	}
 	started.wait(turn, t.began)
 	full.wait(0, t.began)
-	var errs []error
-	for _, x := range t.c.targets {
-		if x.running == nil && x.status.Err != nil {
-			errs = append(errs, x.status.Err)
-		}
-	}
-	return errors.Join(errs...)
+	return slices.DeleteFunc(slices.Clone(t.c.targets), func(x *target) bool { return x.running != nil }).err()
 }
 
 // applyPods applies the changes of pods, in the order of their names. It releases profiles after it
