@@ -31,6 +31,12 @@ func TestPageIsOnTheSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := running(t, func(c *config.Config) { c.Listen.UIAddress, c.Listen.UITokenFile = address, token })
+	for network, address := range map[string]string{"unix": a.cfg.Listen.APISocket, "tcp": address} {
+		a.eventually(t, "the agent to listen at "+address, func() bool {
+			c, err := net.Dial(network, address)
+			return err == nil && c.Close() == nil
+		})
+	}
 	local := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
 		return net.Dial("unix", a.cfg.Listen.APISocket)
 	}}}
