@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"regexp"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -19,32 +15,10 @@ import (
 	"github.com/sluice-net/sluice/tests/programs"
 )
 
-// watchersOf asks a member how many watches it serves.
-func watchersOf(t *testing.T, address string) int {
-	t.Helper()
-	resp, err := http.Get("http://" + address + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(resp.Body)
-	if err := errors.Join(err, resp.Body.Close()); err != nil {
-		t.Fatal(err)
-	}
-	m := regexp.MustCompile(`(?m)^etcd_debugging_mvcc_watcher_total (\S+)$`).FindSubmatch(body)
-	if m == nil {
-		t.Fatalf("no watchers in %s", body)
-	}
-	n, err := strconv.ParseFloat(string(m[1]), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return int(n)
-}
-
 func TestWatchesBehindProxyLoseNothing(t *testing.T) {
 	members := etcd.Start(t, etcd.Options{})
 	writer := dial(t, members.Endpoints()...)
-	proxy := members.Proxy(t)
+	proxy, _ := members.Proxy(t)
 	const readers, keys = 40, 300
 	_, revision := list(t, writer, "/w/")
 	type result struct {
@@ -86,7 +60,7 @@ func TestWatchesBehindProxyLoseNothing(t *testing.T) {
 	for range readers {
 		<-started
 	}
-	if n := watchersOf(t, members.Endpoints()[0]); n > readers/4 {
+	if n := members.Watches(t, 0); n > readers/4 {
 		t.Errorf("%d watches behind the proxy are %d of the store", readers, n)
 	} else {
 		t.Logf("%d watches behind the proxy are %d of the store", readers, n)
@@ -127,7 +101,8 @@ func TestWatchNoticesStoreSetBackBehindProxy(t *testing.T) {
 	for _, e := range entries("/w/", 20) {
 		write(t, direct, []model.Entry{e})
 	}
-	c := dial(t, members.Proxy(t))
+	proxy, _ := members.Proxy(t)
+	c := dial(t, proxy)
 	c.ProbeEvery(20 * time.Millisecond)
 	_, revision := list(t, c, "/w/")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
@@ -39,17 +40,20 @@ func BenchmarkStoreLoad(b *testing.B) {
 	}
 }
 
+// dialStore returns a client that ends with the benchmark.
+func dialStore(b *testing.B, endpoints ...string) *kvstore.Client {
+	c, err := kvstore.Dial(b.Context(), kvstore.Config{Endpoints: endpoints}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
 func storeLoad(b *testing.B, in model.Changes) {
 	dir, before := b.TempDir(), liveHeap()
 	server := inprocess.Start(b, embedded.Config{Dir: dir, ClientURL: inprocess.Loopback})
-	dial := func() *kvstore.Client {
-		c, err := kvstore.Dial(b.Context(), kvstore.Config{Endpoints: server.Endpoints()}, slog.New(slog.DiscardHandler))
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() { _ = c.Close() })
-		return c
-	}
+	dial := func() *kvstore.Client { return dialStore(b, server.Endpoints()...) }
 	client := dial()
 	start := cpuTime()
 	write(b, client, in)
@@ -70,36 +74,73 @@ func storeLoad(b *testing.B, in model.Changes) {
 	if file, err := os.Stat(filepath.Join(dir, "member", "snap", "db")); err == nil {
 		b.ReportMetric(float64(file.Size())/(1<<20), "file-MiB")
 	}
+	pods := podsOf(entries)
+	for _, n := range watchers {
+		w := watchState(b, n, revision(b, client), len(pods), dial)
+		start := cpuTime()
+		w.write(b, client, pods)
+		b.ReportMetric(perEvent(cpuTime()-start, pods), strconv.Itoa(n)+"-watches-cpu-us/event")
+		w.end()
+	}
+}
+
+// podsOf returns the pods to write again.
+func podsOf(entries []model.Entry) []model.Entry {
 	pods := slices.DeleteFunc(entries, func(e model.Entry) bool {
 		return !strings.HasPrefix(e.Key, model.KindRoot(model.DefaultPrefix, model.KindPod))
 	})
-	pods = pods[:min(len(pods), writtenAgain)]
-	for _, n := range watchers {
-		ctx, cancel := context.WithCancel(b.Context())
-		var watching, seeing sync.WaitGroup
-		from := revision(b, client)
-		for range n {
-			c, seen := dial(), 0
-			seeing.Add(1)
-			watching.Go(func() {
-				_ = c.Watch(ctx, model.Root(model.DefaultPrefix), from+1, func(entries []model.Entry, _ int64) {
-					if seen += len(entries); seen == len(pods) {
-						seeing.Done()
+	return pods[:min(len(pods), writtenAgain)]
+}
+
+func perEvent(d time.Duration, events []model.Entry) float64 {
+	return float64(d.Microseconds()) / float64(len(events))
+}
+
+// watching are watches of the state, until each has seen what it waits for.
+type watching struct {
+	cancel           context.CancelFunc
+	running, waiting sync.WaitGroup
+}
+
+// watchState starts watches that wait for so many events after a revision. A proxy now and then
+// ends a watch that it joins with another: it goes on behind what it has seen.
+func watchState(b *testing.B, watches int, after int64, events int, dial func() *kvstore.Client) *watching {
+	w := &watching{}
+	var ctx context.Context
+	ctx, w.cancel = context.WithCancel(b.Context())
+	w.waiting.Add(watches)
+	for range watches {
+		c, seen, last := dial(), 0, after
+		w.running.Go(func() {
+			for ctx.Err() == nil {
+				_ = c.Watch(ctx, model.Root(model.DefaultPrefix), last+1, func(entries []model.Entry, at int64) {
+					last = at
+					if before := seen; len(entries) > 0 {
+						if seen += len(entries); before < events && seen >= events {
+							w.waiting.Done()
+						}
 					}
 				})
-			})
-		}
-		start := cpuTime()
-		for _, e := range pods { // one by one, as events come
-			if err := client.Write(ctx, []model.Entry{e}, nil); err != nil {
-				b.Fatal(err)
 			}
-		}
-		seeing.Wait()
-		b.ReportMetric(float64((cpuTime()-start).Microseconds())/float64(len(pods)), strconv.Itoa(n)+"-watches-cpu-us/event")
-		cancel()
-		watching.Wait()
+		})
 	}
+	return w
+}
+
+// write writes entries one by one, as events come, until all watches have seen them.
+func (w *watching) write(b *testing.B, c *kvstore.Client, events []model.Entry) {
+	for _, e := range events {
+		if err := c.Write(b.Context(), []model.Entry{e}, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	w.waiting.Wait()
+}
+
+// end ends the watches.
+func (w *watching) end() {
+	w.cancel()
+	w.running.Wait()
 }
 
 // nodeNeeds counts the pods that a node's own pods and the sets of their policies have, the

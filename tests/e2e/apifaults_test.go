@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/tests/etcd"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 func TestFaultAPIServerLosesHistory(t *testing.T) {
@@ -80,6 +81,6 @@ func TestFaultBurstOfTenThousandPods(t *testing.T) {
 	if wrong := k.metric("sluice_ksr_pending") + k.metric("sluice_ksr_drift_total") + k.metric("sluice_ksr_store_errors_total"); wrong != "000" {
 		t.Errorf("pending, drifted, errors: %s", wrong)
 	}
-	t.Logf("sluice-ksr: %d MiB at most", usageOf(t, k.Cmd.Process.Pid).peak>>20)
+	t.Logf("sluice-ksr: %d MiB at most", programs.UsageOf(t, k.Cmd.Process.Pid).Peak>>20)
 	s.probes.check(t)
 }

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/tests/etcd"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 // scaleEnv is the size of TestScale: "pods=10000 agents=1000 rate=100 seconds=20", and with
@@ -56,32 +56,6 @@ func scaleOf(t *testing.T) *scale {
 // scaleCalm is how long changes come one by one: a hundredth of them should be some.
 const scaleCalm = time.Minute
 
-// usage is what a process has used.
-type usage struct {
-	cpu       time.Duration
-	rss, peak int64 // bytes
-}
-
-func usageOf(t testing.TB, pid int) (u usage) {
-	t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	status, err2 := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	f := strings.Fields(rest)
-	user, _ := strconv.Atoi(f[11])
-	system, _ := strconv.Atoi(f[12])
-	u.cpu = time.Duration(user+system) * 10 * time.Millisecond
-	for line := range strings.Lines(string(status)) {
-		_, _ = fmt.Sscanf(line, "VmRSS: %d kB", &u.rss) // other lines are not these
-		_, _ = fmt.Sscanf(line, "VmHWM: %d kB", &u.peak)
-	}
-	u.rss, u.peak = u.rss<<10, u.peak<<10
-	return u
-}
-
 // phase runs load and prints what was measured meanwhile. It begins when nothing is
 // under way.
 func (s *scale) phase(name string, k *ksr, load func()) {
@@ -92,9 +66,9 @@ func (s *scale) phase(name string, k *ksr, load func()) {
 	if s.others != 0 {
 		all["agents"] = s.others
 	}
-	used := map[string]usage{}
+	used := map[string]programs.Usage{}
 	for who, pid := range all {
-		used[who] = usageOf(s.t, pid)
+		used[who] = programs.UsageOf(s.t, pid)
 	}
 	waits, syncs := waitsOf(s.t), s.syncs()
 	start := time.Now()
@@ -105,8 +79,8 @@ func (s *scale) phase(name string, k *ksr, load func()) {
 	s.t.Logf("%s: %s", name, s.syncs().since(syncs))
 	s.t.Logf("%s: %s (%d events to %d agents)", name, s.report(), s.events.Load()-before, s.agents)
 	for who, pid := range all {
-		u := usageOf(s.t, pid)
-		s.t.Logf("%s: %s: %.2f cores, %d MiB", name, who, (u.cpu-used[who].cpu).Seconds()/took.Seconds(), u.rss>>20)
+		u := programs.UsageOf(s.t, pid)
+		s.t.Logf("%s: %s: %.2f cores, %d MiB", name, who, (u.CPU-used[who].CPU).Seconds()/took.Seconds(), u.RSS>>20)
 	}
 }
 

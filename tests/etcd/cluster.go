@@ -2,11 +2,15 @@ package etcd
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -117,6 +121,31 @@ func (c *Cluster) Restart(i int) {
 
 // PID returns the process of a member that runs.
 func (c *Cluster) PID(i int) int { return c.members[i].process.Process.Pid }
+
+// watches is the metric of a member that counts the watches it serves.
+var watches = regexp.MustCompile(`(?m)^etcd_debugging_mvcc_watcher_total (\S+)$`)
+
+// Watches asks a member how many watches it serves.
+func (c *Cluster) Watches(t testing.TB, i int) int {
+	t.Helper()
+	resp, err := http.Get("http://" + c.members[i].settings.Client + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	m := watches.FindSubmatch(body)
+	if m == nil {
+		t.Fatalf("no watches in %s", body)
+	}
+	n, err := strconv.ParseFloat(string(m[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(n)
+}
 
 // Save stops all members, copies their data, and starts them again. What it returns
 // puts that data back, as the restore of a snapshot does.

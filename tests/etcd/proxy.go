@@ -21,11 +21,11 @@ func serveProxy(addresses string) {
 	etcdmain.Main(os.Args)
 }
 
-// Proxy starts the gRPC proxy of etcd before the members, and returns where it listens.
-// It is killed with the test.
-func (c *Cluster) Proxy(t testing.TB) string {
+// Proxy starts the gRPC proxy of etcd before the members, and returns where it listens and its
+// process. It is killed with the test.
+func (c *Cluster) Proxy(t testing.TB) (address string, pid int) {
 	t.Helper()
-	address := programs.FreeAddress(t)
+	address = programs.FreeAddress(t)
 	p := exec.Command(os.Args[0])
 	p.Env = append(os.Environ(), proxyEnv+"="+address+" "+strings.Join(c.Endpoints(), ","))
 	if err := p.Start(); err != nil {
@@ -35,5 +35,5 @@ func (c *Cluster) Proxy(t testing.TB) string {
 		_ = p.Process.Kill() // it never ends by itself
 		_ = p.Wait()
 	})
-	return address
+	return address, p.Process.Pid
 }

@@ -302,14 +302,10 @@ func TestCNIAddOfUnknownPodStaysBlocked(t *testing.T) {
 	n.up()
 	late := n.sandbox("late")
 	n.Must(n.add(late))
-	e, err := n.endpoint("late")
-	n.Must(err)
-	if e.State != "pending" || !slices.Contains(n.blocked(), e.Index) {
-		t.Errorf("after ADD the interface is %+v, blocked are %v", e, n.blocked())
-	}
+	n.isBlocked("late", "policy does not know its pod yet")
 	n.Must(n.check(late))
 
-	n.configure("ptp", `"timeout": "300ms", "onTimeout": "fail"`)
+	n.configure("ptp", `"timeout": "3s", "onTimeout": "fail"`) // in which a busy agent answers
 	other := n.sandbox("other")
 	if err := n.add(other); codeOf(err) != types.ErrTryAgainLater || !strings.Contains(err.Error(), "policy is not enforced yet") {
 		t.Errorf("ADD of a pod that policy does not know: %v", err)

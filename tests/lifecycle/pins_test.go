@@ -20,6 +20,7 @@ func TestLifeWithForeignPins(t *testing.T) {
 	s.up()
 	s.listens()
 	s.Must(errors.Join(s.born("shut-1"), s.born("open-1")))
+	s.open("with an agent", "open-1") // ADD may have ended by its timeout
 
 	planted := s.plant(20)
 	s.agent.Kill()

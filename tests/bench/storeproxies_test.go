@@ -1,0 +1,90 @@
+package bench
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/kvstore"
+	"github.com/sluice-net/sluice/tests/etcd"
+	"github.com/sluice-net/sluice/tests/programs"
+)
+
+// behindProxy is how many agents have one gRPC proxy.
+const behindProxy = 100
+
+// BenchmarkStoreProxies measures what an event and a list cost an etcd, its gRPC proxies and the
+// agents behind them, each with the state of a workload. Etcd and every proxy are processes of
+// their own; the agents' watches are in this one.
+func BenchmarkStoreProxies(b *testing.B) {
+	for _, w := range workloads(b) {
+		b.Run(w.String(), func(b *testing.B) {
+			members := etcd.Start(b, etcd.Options{Quota: 8 << 30})
+			client := dialStore(b, members.Endpoints()...)
+			write(b, client, w.resync(b))
+			entries, _, err := client.List(b.Context(), model.Root(model.DefaultPrefix))
+			if err != nil {
+				b.Fatal(err)
+			}
+			pods := podsOf(entries)
+			for _, proxies := range []int{0, 1, 2, 5, 10} {
+				b.Run(fmt.Sprintf("proxies=%d", proxies), func(b *testing.B) {
+					for range b.N {
+						measureProxies(b, members, proxies, client, pods)
+					}
+				})
+			}
+		})
+	}
+}
+
+// measureProxies writes pods while all agents behind so many proxies watch; without proxies, those
+// of one. Before, one agent lists the state.
+func measureProxies(b *testing.B, members *etcd.Cluster, proxies int, client *kvstore.Client, pods []model.Entry) {
+	endpoints, processes := members.Endpoints(), []int{}
+	if proxies > 0 {
+		endpoints = nil
+	}
+	for range proxies {
+		address, pid := members.Proxy(b)
+		endpoints, processes = append(endpoints, address), append(processes, pid)
+	}
+	used := func() (etcd, proxy, agents time.Duration) {
+		for _, pid := range processes {
+			proxy += programs.UsageOf(b, pid).CPU
+		}
+		return programs.UsageOf(b, members.PID(0)).CPU, proxy, cpuTime()
+	}
+	etcdBefore, proxyBefore, _ := used()
+	lister := dialStore(b, endpoints[0])
+	if _, _, err := lister.List(b.Context(), model.Root(model.DefaultPrefix)); err != nil {
+		b.Fatal(err)
+	}
+	etcdThen, proxyThen, _ := used()
+	b.ReportMetric((etcdThen - etcdBefore).Seconds(), "list-etcd-cpu-s")
+	b.ReportMetric((proxyThen - proxyBefore).Seconds(), "list-proxies-cpu-s")
+
+	agents := max(1, proxies) * behindProxy
+	dialled := 0
+	w := watchState(b, agents, revision(b, client), len(pods), func() *kvstore.Client {
+		dialled++
+		return dialStore(b, endpoints[dialled%len(endpoints)])
+	})
+	defer w.end()
+	etcdBefore, proxyBefore, agentsBefore := used()
+	start := time.Now()
+	b.ReportMetric(float64(members.Watches(b, 0)), "etcd-watches")
+	w.write(b, client, pods)
+	took := time.Since(start)
+	etcdThen, proxyThen, agentsThen := used()
+	b.ReportMetric(perEvent(etcdThen-etcdBefore, pods), "etcd-cpu-us/event")
+	b.ReportMetric(perEvent(proxyThen-proxyBefore, pods)/float64(max(1, proxies)), "proxy-cpu-us/event")
+	b.ReportMetric(perEvent(agentsThen-agentsBefore, pods)/float64(agents), "agent-cpu-us/event")
+	b.ReportMetric(float64(len(pods)*agents)/took.Seconds(), "deliveries/s")
+	peak := int64(0)
+	for _, pid := range processes {
+		peak = max(peak, programs.UsageOf(b, pid).Peak)
+	}
+	b.ReportMetric(float64(peak)/(1<<20), "proxy-peak-MiB")
+}
