@@ -15,6 +15,9 @@ var (
 	heading  = regexp.MustCompile(`(?m)^#+ +(.*)$`)
 	testName = regexp.MustCompile(`\b(Test[A-Z]\w*)(\.\.\.)?`) // with dots, those that begin so
 	testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	goTest   = regexp.MustCompile(`go test (?:[^\n\x60\\]|\\\||\\\n)+`)
+	argument = regexp.MustCompile(`'[^']*'|[^\s']+`)
+	testable = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w*)\(`)
 	// notInAnchors is what a heading has and its anchor has not.
 	notInAnchors = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
@@ -102,6 +105,63 @@ func TestDocsNameExistingTests(t *testing.T) {
 				t.Errorf("%s names %s, which there is not", path, m[0])
 			}
 		}
+	}
+}
+
+// missing returns the patterns of a "go test" command that match no test of its packages. tests has
+// those of each folder.
+func missing(command string, tests map[string][]string) (bad []string) {
+	args := argument.FindAllString(strings.NewReplacer(`\|`, "|", "\\\n", " ").Replace(command), -1)
+	var packages, patterns []string
+	for i, arg := range args {
+		if strings.HasPrefix(arg, "./") {
+			packages = append(packages, arg)
+		}
+		if i > 0 && slices.Contains([]string{"-run", "-bench", "-fuzz"}, args[i-1]) {
+			if p, _, _ := strings.Cut(strings.Trim(arg, "'"), "/"); p != "^$" && p != "XXX" {
+				patterns = append(patterns, p)
+			}
+		}
+	}
+	for _, p := range patterns {
+		re, err := regexp.Compile(p)
+		found := err != nil || len(packages) == 0 // a part of a command
+		for folder, names := range tests {
+			in := slices.ContainsFunc(packages, func(pkg string) bool {
+				of, all := strings.CutSuffix(strings.TrimPrefix(pkg, "./"), "...")
+				return folder == of || all && strings.HasPrefix(folder+"/", of)
+			})
+			found = found || in && slices.ContainsFunc(names, re.MatchString)
+		}
+		if !found {
+			bad = append(bad, p)
+		}
+	}
+	return bad
+}
+
+func TestDocsCommandsFindTheirTests(t *testing.T) {
+	tests, commands := map[string][]string{}, 0
+	for path, text := range tree(t, ".go") {
+		if folder, err := filepath.Rel(filepath.Join("..", ".."), filepath.Dir(path)); err == nil && strings.HasSuffix(path, "_test.go") {
+			for _, m := range testable.FindAllStringSubmatch(text, -1) {
+				tests[folder] = append(tests[folder], m[1])
+			}
+		}
+	}
+	for path, text := range tree(t, ".md") {
+		for _, command := range goTest.FindAllString(text, -1) {
+			commands++
+			for _, pattern := range missing(command, tests) {
+				t.Errorf("%s: %s: there is no %s", path, command, pattern)
+			}
+		}
+	}
+	if commands < 50 {
+		t.Errorf("only %d commands were found", commands)
+	}
+	if bad := missing("go test -run '^$' -bench 'Xyz/x' ./tests/...", tests); !slices.Equal(bad, []string{"Xyz"}) {
+		t.Errorf("of an example, %q are missing", bad)
 	}
 }
 
