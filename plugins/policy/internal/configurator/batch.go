@@ -53,5 +53,5 @@ type podChange struct {
 // waiting is a pod whose change has not been applied yet.
 type waiting struct {
 	podChange
-	since time.Time
+	since time.Time // of the oldest change that has not been applied
 }

@@ -130,9 +130,7 @@ func (c *Configurator) Unfinished() bool {
 // not taken yet; zero: none.
 func (c *Configurator) Committing() (since time.Time) {
 	for _, t := range c.targets {
-		if at := t.status.Committing; !at.IsZero() && (since.IsZero() || at.Before(since)) {
-			since = at
-		}
+		since = earliest(since, t.status.Committing)
 	}
 	return since
 }
@@ -159,24 +157,20 @@ func (c *Configurator) EnforcedUntil() (until time.Time, known bool) {
 		return until, false
 	}
 	for _, w := range c.waiting {
-		if until.IsZero() || w.since.Before(until) {
-			until = w.since
-		}
+		until = earliest(until, w.since)
 	}
 	for _, since := range c.awaited {
-		if until.IsZero() || since.Before(until) {
-			until = since
-		}
+		until = earliest(until, since)
 	}
 	for _, t := range c.targets {
-		if t.queue.isDue() && (until.IsZero() || t.queue.since.Before(until)) {
-			until = t.queue.since
-		}
-		if t.defers && (until.IsZero() || t.since.Before(until)) {
-			until = t.since
+		if t.queue.isDue() {
+			until = earliest(until, t.queue.since)
 		}
 		if t.defers && t.since.IsZero() {
 			return until, false
+		}
+		if t.defers {
+			until = earliest(until, t.since)
 		}
 	}
 	return until, !until.IsZero()

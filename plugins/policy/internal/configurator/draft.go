@@ -3,6 +3,7 @@ package configurator
 import (
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -16,6 +17,7 @@ const draftSteps = BatchPairs
 type draft struct {
 	pod    api.PodID
 	change podChange
+	began  time.Time
 	steps  int // left in this transaction
 	next   func() (struct{}, bool)
 	stop   func()
@@ -28,7 +30,7 @@ type abandoned struct{}
 
 // newDraft begins to generate the lists of a pod, but for those that are to be closed.
 func newDraft(pod api.PodID, change podChange, closed reasons, allowNode bool) *draft {
-	d := &draft{pod: pod, change: change}
+	d := &draft{pod: pod, change: change, began: time.Now()}
 	policies := canonical(change.policies)
 	d.next, d.stop = iter.Pull(func(yield func(struct{}) bool) {
 		defer func() {

@@ -93,13 +93,12 @@ func (t *target) begin(resync bool) sink {
 
 // start begins to commit the open transaction. The returned function does the work: it may run in
 // any goroutine, and accesses nothing of the target that others do.
-func (t *target) start(ctx context.Context, began time.Time, p Pace) (work func()) {
-	c := commit{began: began}
+func (t *target) start(ctx context.Context, c commit, p Pace) (work func()) {
 	if t.queue != nil {
-		c.waited, began = t.queue.since, t.queue.since
+		c.waited = earliest(c.waited, t.queue.since)
 	}
-	if !t.defers || began.Before(t.since) {
-		t.since = began
+	if oldest := earliest(c.began, c.waited); !t.defers || oldest.Before(t.since) {
+		t.since = oldest
 	}
 	t.note(c)
 	txn, running, asked := t.txn, make(chan result, 1), t.reported
@@ -178,11 +177,8 @@ const maxNoted = 64
 func (t *target) note(c commit) {
 	if t.commits = append(t.commits, c); len(t.commits) > maxNoted {
 		first, second := t.commits[0], t.commits[1]
-		if first.waited.IsZero() {
-			first.waited = second.waited
-		}
 		t.commits = t.commits[1:]
-		t.commits[0] = first
+		t.commits[0] = commit{first.began, earliest(first.waited, second.waited)}
 	}
 }
 
@@ -200,8 +196,10 @@ func (t *target) oldestOf(since time.Time) time.Time {
 	for len(t.commits) > 1 && (since.IsZero() || !t.commits[1].began.After(since)) {
 		t.commits = t.commits[1:]
 	}
-	if w := t.commits[0].waited; !w.IsZero() && w.Before(since) {
-		return w
+	if !since.IsZero() {
+		for _, c := range t.commits {
+			since = earliest(since, c.waited)
+		}
 	}
 	return since
 }

@@ -44,10 +44,11 @@ func (t *Txn) Commit(ctx context.Context) error {
 	for _, x := range t.c.targets {
 		if x.queue != nil {
 			x.queue.due = x.queue.due || t.hasChanges
+			x.queue.since = earliest(x.queue.since, t.waited)
 		}
 		switch {
 		case x.isDue(t.hasChanges):
-			work, started = append(work, x.start(ctx, t.began, t.c.pace)), append(started, x)
+			work, started = append(work, x.start(ctx, commit{t.began, t.waited}, t.c.pace)), append(started, x)
 		case x.running == nil:
 			x.txn, x.queue = nil, nil
 		case x.queue.isFull():

@@ -22,6 +22,8 @@ type Txn struct {
 	pods       map[api.PodID]podChange    // the last change of each pod
 	awaited    map[api.PodID][]netip.Addr // pods that were awaited last
 	reclaimed  []api.SetID                // dropped sets that are back
+	freed      map[api.PodID]time.Time    // pods that were awaited until now, and since when
+	waited     time.Time                  // since when the oldest applied change had waited; zero: none had
 }
 
 // NewTxn begins a transaction. With resync, whatever the transaction does not name is removed, here
@@ -32,6 +34,9 @@ func (c *Configurator) NewTxn(resync bool) *Txn {
 		t.sinks[i] = target.begin(resync)
 	}
 	if resync {
+		for _, since := range c.awaited {
+			t.waited = earliest(t.waited, since)
+		}
 		clear(c.awaited)
 		clear(c.sizes)
 		clear(c.refused)

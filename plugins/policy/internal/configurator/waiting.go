@@ -14,6 +14,7 @@ import (
 // in addition the one that has waited longest. The others wait.
 func (t *Txn) selectBatch() map[api.PodID]podChange {
 	if t.resync || len(t.c.waiting) == 0 && t.fitsBatch() {
+		t.endWaits(nil)
 		clear(t.c.waiting)
 		t.c.Abandon()
 		return t.pods // the usual case
@@ -48,21 +49,48 @@ func (t *Txn) selectBatch() map[api.PodID]podChange {
 			first, ready := t.first(pod, change, pairs)
 			if ready {
 				now[pod] = first
-				waits = false
 			}
 			if ready && first.same(change) {
 				work.note(change)
 				continue
 			}
+			if ready { // what came after the draft had begun still waits
+				t.waited = earliest(t.waited, w.since)
+				w.since, waits = t.c.draft.began, true
+			}
 		}
 		if !waits {
-			w.since = time.Now()
+			w.since = earliest(t.freed[pod], time.Now())
 		}
 		w.podChange = change
 		waiting[pod] = w
 	}
+	t.endWaits(waiting)
 	t.c.waiting = waiting
 	return now
+}
+
+// endWaits records since when the changes had waited that this transaction applies: all but those
+// that wait further.
+func (t *Txn) endWaits(further map[api.PodID]waiting) {
+	for pod, w := range t.c.waiting {
+		if _, waits := further[pod]; !waits {
+			t.waited = earliest(t.waited, w.since)
+		}
+	}
+	for pod, since := range t.freed {
+		if _, waits := further[pod]; !waits {
+			t.waited = earliest(t.waited, since)
+		}
+	}
+}
+
+// earliest returns the earlier one of two times; a zero time is none.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // first returns the change of the pod that has waited longest which is to be applied now, if any. A
@@ -151,7 +179,14 @@ func (t *Txn) closeAwaited() (unused []*profile) {
 		return nil
 	}
 	for pod := range t.pods {
-		if _, again := t.awaited[pod]; !again {
+		if _, again := t.awaited[pod]; again {
+			continue
+		}
+		if since, was := t.c.awaited[pod]; was {
+			if t.freed == nil {
+				t.freed = map[api.PodID]time.Time{}
+			}
+			t.freed[pod] = since
 			delete(t.c.awaited, pod)
 		}
 	}
@@ -164,6 +199,7 @@ func (t *Txn) closeAwaited() (unused []*profile) {
 			continue // with earlier policies
 		}
 		if w, waits := t.c.waiting[pod]; waits && !slices.Equal(w.ips, ips) {
+			t.c.awaited[pod] = earliest(t.c.awaited[pod], w.since)
 			delete(t.c.waiting, pod)
 		}
 		if state := t.c.pods[pod]; state != nil && slices.Equal(state.ips, ips) {

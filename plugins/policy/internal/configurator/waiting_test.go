@@ -1,12 +1,15 @@
 package configurator
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 )
 
 // many returns a policy of n rules.
@@ -195,6 +198,85 @@ func TestTxnAwaitsPoliciesOfPods(t *testing.T) {
 	if f.c.Waiting() != 0 || !f.c.InSync() {
 		t.Errorf("%d pods wait in the end", f.c.Waiting())
 	}
+}
+
+// TestEnforcedUntilCountsPodsThatWaited: what had waited for a Commit that a renderer defers is as old
+// as the wait, since an earlier Commit ended without it.
+func TestEnforcedUntilCountsPodsThatWaited(t *testing.T) {
+	await := func(pod, addr int) func(*Txn) {
+		return func(x *Txn) { x.Await(podID(pod), podAddrs(addr)) }
+	}
+	a, b := configure(0, many("a", 20)), configure(1, many("b", 21))
+	for name, steps := range map[string][][]func(*Txn){
+		"waits":                  {{a, b}, {}},
+		"awaited":                {{await(1, 1)}, {configure(1, many("c", 2))}},
+		"awaited, then waits":    {{await(1, 1)}, {a, b}, {}},
+		"waits, then awaited":    {{a, b}, {await(1, 11)}, {configure(1, many("c", 2))}},
+		"waits, then goes":       {{a, b}, {func(x *Txn) { x.Remove(podID(1)) }}},
+		"waits twice":            {{a, b}, {a, configure(1, many("c", 2))}},
+		"waits for a resync":     {{a, b}, {a, b, nil}},
+		"awaited until resync":   {{await(1, 1)}, {a, configure(1, many("c", 2)), nil}},
+		"changes while it waits": {{a, b, configure(2, many("c", 22))}, {configure(2, many("d", 23))}, {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t)
+				f.c.batch = 10
+				f.commit(false, configure(0, many("old", 3)), configure(1, many("old", 3)), configure(2, many("old", 3)))
+				time.Sleep(time.Minute)
+				began := time.Now()
+				for i, step := range steps {
+					resync := len(step) > 0 && step[len(step)-1] == nil
+					if resync {
+						step = step[:len(step)-1]
+					}
+					if i == len(steps)-1 {
+						since := time.Now()
+						f.r.SetHook(func(context.Context) error { return &renderer.Deferred{Since: since} })
+					}
+					f.commit(resync, step...)
+					time.Sleep(time.Minute)
+				}
+				if n := len(f.c.waiting) + len(f.c.awaited); n > 0 {
+					t.Errorf("%d pods wait in the end", n)
+				}
+				wantUntil(t, f.c, began)
+				for range maxNoted + 1 { // Commits that are newer, and all are deferred since the first
+					f.commit(false, configure(3, many(fmt.Sprint(time.Now()), 2)))
+					time.Sleep(time.Minute)
+				}
+				wantUntil(t, f.c, began)
+				f.r.SetHook(nil)
+				f.commit(false, configure(3, many("last", 2)))
+				if !f.c.InSync() {
+					t.Error("not in sync in the end")
+				}
+			})
+		})
+	}
+}
+
+// TestEnforcedUntilCountsNewestOfPod: a pod gets a list that was begun before its newest change,
+// which waits further.
+func TestEnforcedUntilCountsNewestOfPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := slow(t)
+		f.commit(false, configure(1, many("old", 3)))
+		f.commit(false, configure(1, many("a", 60)))
+		time.Sleep(time.Minute)
+		newest := time.Now()
+		for i := 0; len(f.config(1).Egress.Rules()) == 5; i++ {
+			f.commit(false, configure(1, many("b", 70)))
+			time.Sleep(time.Minute)
+		}
+		if n := len(f.config(1).Egress.Rules()); n != 62 || f.c.Waiting() != 1 {
+			t.Fatalf("%d rules, and %d pods wait", n, f.c.Waiting())
+		}
+		if until, known := f.c.EnforcedUntil(); !known || until.After(newest) {
+			t.Errorf("enforced until %s, and a change of %s waits", until, newest)
+		}
+		f.c.Abandon()
+	})
 }
 
 // TestTxnReleasesSetsInTurns: the members of dropped sets go over several transactions.
