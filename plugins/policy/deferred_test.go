@@ -53,8 +53,8 @@ func TestPluginCountsDeferredAsNotEnforced(t *testing.T) {
 	})
 }
 
-// TestPluginCountsPodThatWaitedAsNotEnforced: the rules of a pod that had waited for its turn are in
-// a commit that goes on, or is deferred.
+// TestPluginCountsPodThatWaitedAsNotEnforced: the rules of a pod that had waited for its turn are
+// in a commit that goes on, or is deferred.
 func TestPluginCountsPodThatWaitedAsNotEnforced(t *testing.T) {
 	for _, defers := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

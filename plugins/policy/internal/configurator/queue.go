@@ -68,3 +68,11 @@ func (q *queue) passTo(to sink) {
 		}
 	}
 }
+
+// earliest returns the earlier one of two times; a zero time is none.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

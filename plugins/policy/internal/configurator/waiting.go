@@ -85,14 +85,6 @@ func (t *Txn) endWaits(further map[api.PodID]waiting) {
 	}
 }
 
-// earliest returns the earlier one of two times; a zero time is none.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
 // first returns the change of the pod that has waited longest which is to be applied now, if any. A
 // large list takes several transactions.
 func (t *Txn) first(pod api.PodID, change podChange, pairs int) (podChange, bool) {

@@ -200,8 +200,8 @@ func TestTxnAwaitsPoliciesOfPods(t *testing.T) {
 	}
 }
 
-// TestEnforcedUntilCountsPodsThatWaited: what had waited for a Commit that a renderer defers is as old
-// as the wait, since an earlier Commit ended without it.
+// TestEnforcedUntilCountsPodsThatWaited: what had waited for a Commit that a renderer defers is as
+// old as the wait, since an earlier Commit ended without it.
 func TestEnforcedUntilCountsPodsThatWaited(t *testing.T) {
 	await := func(pod, addr int) func(*Txn) {
 		return func(x *Txn) { x.Await(podID(pod), podAddrs(addr)) }
