@@ -79,6 +79,7 @@ func TestPluginCountsPodThatWaitedAsNotEnforced(t *testing.T) {
 			})
 			source.changes <- policies
 			time.Sleep(time.Second)
+			synctest.Wait()
 			if s := p.Status(); s.Revision != 1 || s.Seen != 2 || s.Waiting != 0 || commits < 3 {
 				t.Errorf("defers %t: revision %d is said to be enforced, want 1; %d was seen, %d pods wait, %d commits", defers, s.Revision, s.Seen, s.Waiting, commits)
 			}
