@@ -103,7 +103,7 @@ func TestReplicaStandsByLeadsAndEnds(t *testing.T) {
 	hear := manager(t)
 	server := inprocess.Start(t, embedded.Config{ClientURL: "http://127.0.0.1:0"})
 	key := model.LeaderKey(model.DefaultPrefix, "neutron")
-	other, err := server.Client().Lead(t.Context(), key, []byte("{}"), 2*time.Second)
+	other, err := server.Client().Lead(t.Context(), key, []byte("{}"), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
