@@ -35,35 +35,57 @@ func enforced(s cluster.State) cluster.State {
 	return s
 }
 
+// asked is a state, and what is asked of it.
+type asked struct {
+	state cluster.State
+	flows []api.Flow
+}
+
+// withAudit draws states with policies in audit mode.
+func withAudit() *rapid.Generator[asked] {
+	return rapid.Custom(func(t *rapid.T) asked {
+		s := uniqueTiers(cluster.Gen(cluster.SmallWithAudit()).Draw(t, "state"))
+		return asked{s, cluster.DrawFlows(t, s, 60)}
+	})
+}
+
+// testAudit counts the flows that would be denied, and those that are.
+func testAudit(t rapid.TB, a asked) (audited, denied int) {
+	inAudit := func(o metav1.Object) bool { return o.GetAnnotations()[oracle.ModeAnnotation] == "audit" }
+	o, less, all := oracle.New(a.state), oracle.New(without(a.state, inAudit)), oracle.New(enforced(a.state))
+	for _, f := range a.flows {
+		v, without := o.Verdict(f), less.Verdict(f)
+		want := without.Allowed
+		would := want && !all.Allowed(f)
+		for i, d := range []oracle.DirectionVerdict{v.Egress, v.Ingress} {
+			if w := []oracle.DirectionVerdict{without.Egress, without.Ingress}[i]; !slices.Equal(d.Deciding, w.Deciding) {
+				t.Fatalf("%s: %v decide, without the policies in audit mode %v", f, d.Deciding, w.Deciding)
+			}
+		}
+		if v.Allowed != want || (len(v.WouldDeny()) > 0) != would {
+			t.Fatalf("%s: allowed %t, want %t; would be denied by %v, want %t\n%s", f, v.Allowed, want, v.WouldDeny(), would, reason.Of(v))
+		}
+		if would {
+			audited++
+		}
+		if !want {
+			denied++
+		}
+	}
+	return audited, denied
+}
+
 // TestAuditIsTheStateWithoutThePolicies is the definition of audit mode: a flow is allowed as if
 // the policies in audit mode did not exist, and would be denied if it is allowed and the same
 // policies, enforced, deny it.
 func TestAuditIsTheStateWithoutThePolicies(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { testAudit(t, withAudit().Draw(t, "asked")) })
+	// The same states at each run: what is drawn above may have nothing to find.
 	audited, denied := 0, 0
-	rapid.Check(t, func(t *rapid.T) {
-		s := uniqueTiers(cluster.Gen(cluster.SmallWithAudit()).Draw(t, "state"))
-		inAudit := func(o metav1.Object) bool { return o.GetAnnotations()[oracle.ModeAnnotation] == "audit" }
-		o, less, all := oracle.New(s), oracle.New(without(s, inAudit)), oracle.New(enforced(s))
-		for _, f := range cluster.DrawFlows(t, s, 60) {
-			v, without := o.Verdict(f), less.Verdict(f)
-			want := without.Allowed
-			would := want && !all.Allowed(f)
-			for i, d := range []oracle.DirectionVerdict{v.Egress, v.Ingress} {
-				if w := []oracle.DirectionVerdict{without.Egress, without.Ingress}[i]; !slices.Equal(d.Deciding, w.Deciding) {
-					t.Fatalf("%s: %v decide, without the policies in audit mode %v", f, d.Deciding, w.Deciding)
-				}
-			}
-			if v.Allowed != want || (len(v.WouldDeny()) > 0) != would {
-				t.Fatalf("%s: allowed %t, want %t; would be denied by %v, want %t\n%s", f, v.Allowed, want, v.WouldDeny(), would, reason.Of(v))
-			}
-			if would {
-				audited++
-			}
-			if !want {
-				denied++
-			}
-		}
-	})
+	for seed := range 40 {
+		a, d := testAudit(t, withAudit().Example(seed))
+		audited, denied = audited+a, denied+d
+	}
 	if audited == 0 || denied == 0 {
 		t.Errorf("%d flows are audited, %d denied: nothing was tried", audited, denied)
 	}
