@@ -11,9 +11,6 @@ import (
 	"github.com/sluice-net/sluice/tests/programs"
 )
 
-// behindProxy is how many agents have one gRPC proxy.
-const behindProxy = 100
-
 // BenchmarkStoreProxies measures what an event and a list cost an etcd, its gRPC proxies and the
 // agents behind them, each with the state of a workload. Etcd and every proxy are processes of
 // their own; the agents' watches are in this one.
@@ -28,10 +25,11 @@ func BenchmarkStoreProxies(b *testing.B) {
 				b.Fatal(err)
 			}
 			pods := podsOf(entries)
-			for _, proxies := range []int{0, 1, 2, 5, 10} {
-				b.Run(fmt.Sprintf("proxies=%d", proxies), func(b *testing.B) {
+			// With ten agents each, a hundred proxies cost etcd what they would with more.
+			for _, n := range [][2]int{{0, 100}, {1, 100}, {2, 100}, {5, 100}, {10, 100}, {10, 10}, {30, 10}, {100, 10}} {
+				b.Run(fmt.Sprintf("proxies=%d/agents-each=%d", n[0], n[1]), func(b *testing.B) {
 					for range b.N {
-						measureProxies(b, members, proxies, client, pods)
+						measureProxies(b, members, n[0], n[1], client, pods)
 					}
 				})
 			}
@@ -39,9 +37,9 @@ func BenchmarkStoreProxies(b *testing.B) {
 	}
 }
 
-// measureProxies writes pods while all agents behind so many proxies watch; without proxies, those
-// of one. Before, one agent lists the state.
-func measureProxies(b *testing.B, members *etcd.Cluster, proxies int, client *kvstore.Client, pods []model.Entry) {
+// measureProxies writes pods while so many agents behind each proxy watch; without proxies, as many
+// in all. Before, one agent lists the state.
+func measureProxies(b *testing.B, members *etcd.Cluster, proxies, each int, client *kvstore.Client, pods []model.Entry) {
 	endpoints, processes := members.Endpoints(), []int{}
 	if proxies > 0 {
 		endpoints = nil
@@ -65,7 +63,7 @@ func measureProxies(b *testing.B, members *etcd.Cluster, proxies int, client *kv
 	b.ReportMetric((etcdThen - etcdBefore).Seconds(), "list-etcd-cpu-s")
 	b.ReportMetric((proxyThen - proxyBefore).Seconds(), "list-proxies-cpu-s")
 
-	agents := max(1, proxies) * behindProxy
+	agents := max(1, proxies) * each
 	dialled := 0
 	w := watchState(b, agents, revision(b, client), len(pods), func() *kvstore.Client {
 		dialled++
