@@ -48,10 +48,11 @@ const (
 	ReasonNonIP     Reason = "not IP"
 	ReasonRoute     Reason = "source route" // an option of IPv4, or a routing header of IPv6
 	ReasonTunnel    Reason = "tunnel"       // to a node, from a pod
+	ReasonUnjudged  Reason = "not judged"   // a frame for the node that a bridge switched to a pod
 )
 
 // reasons are the reasons in the order of enum reason of the program.
-var reasons = []Reason{"", ReasonPolicy, ReasonMalformed, ReasonSource, ReasonFragment, ReasonInterface, ReasonError, ReasonErrors, ReasonNeighbour, ReasonARP, ReasonNonIP, ReasonRoute, ReasonTunnel}
+var reasons = []Reason{"", ReasonPolicy, ReasonMalformed, ReasonSource, ReasonFragment, ReasonInterface, ReasonError, ReasonErrors, ReasonNeighbour, ReasonARP, ReasonNonIP, ReasonRoute, ReasonTunnel, ReasonUnjudged}
 
 // SetEventFilter changes which packets the program reports. One goroutine at a time may call it,
 // also while Events runs.

@@ -326,6 +326,69 @@ func TestServicesReachPermittedEndpoints(t *testing.T) {
 	}
 }
 
+// TestServicesAnswerTheirNode has processes of the node use a service that leads to a pod of the
+// node: the node gives the answers the address of the service again before they are judged.
+func TestServicesAnswerTheirNode(t *testing.T) {
+	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeXDP, xdp.ModeGeneric} {
+		for _, bridged := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, bridged %t", mode, bridged), func(t *testing.T) {
+				t.Parallel() // they wait most of the time
+				w := newWired(t, mode, xdp.KernelOptions{}, "a", "b")
+				if bridged {
+					w.Bridge(false)
+				}
+				w.addOwn()
+				w.Serve("b", 8080)
+				w.sets = map[api.SetID][]netip.Prefix{api.NodeSet: {netip.PrefixFrom(own[4], 32), netip.PrefixFrom(own[6], 128)}}
+				from, to := api.ContivRule{Action: api.Permit, Src: api.SetNet(api.NodeSet)}, api.ContivRule{Action: api.Permit, Dst: api.SetNet(api.NodeSet)}
+				for _, family := range []int{4, 6} {
+					w.route(service[family], own[family])
+					b := netip.AddrPortFrom(w.Pods["b"].Addr(family), 8080).String()
+					for _, network := range []string{"tcp", "udp"} {
+						w.iptables(family, "OUTPUT", "-d", service[family].String(), "-p", network, "--dport", "80", "-j", "DNAT", "--to-destination", b)
+						for name, p := range map[string]policy{
+							"no policy": {}, "nothing but the node": {toPod: []api.ContivRule{from}, fromPod: []api.ContivRule{to}},
+							"ingress": {toPod: []api.ContivRule{from}}, "egress": {fromPod: []api.ContivRule{to}}, "only to the pod": {toPod: []api.ContivRule{from}, fromPod: closed},
+						} {
+							w.apply(map[string]policy{"b": p})
+							if err := w.echoFrom(w.Node, network, netip.AddrPortFrom(service[family], 80), wires.Patience); err != nil {
+								t.Errorf("%s, IPv%d, %s: the node gets no answer by the service: %v", name, family, network, err)
+							}
+						}
+						w.apply(map[string]policy{"b": {toPod: closed, fromPod: closed}})
+						if err := w.echoFrom(w.Node, network, netip.AddrPortFrom(service[family], 80), wires.Impatience); err == nil {
+							t.Errorf("nothing is permitted, IPv%d, %s: the node gets an answer by the service", family, network)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// route has the node send to an address from one of its own.
+func (w *wired) route(to, from netip.Addr) {
+	w.T.Helper()
+	w.Must(wires.Inside(w.Node, func() error {
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		return netlink.RouteAdd(&netlink.Route{LinkIndex: lo.Attrs().Index, Dst: &net.IPNet{IP: to.AsSlice(), Mask: net.CIDRMask(to.BitLen(), to.BitLen())}, Src: from.AsSlice()})
+	}))
+}
+
+// echoFrom sends a few bytes from a network namespace and waits for them.
+func (w *wired) echoFrom(ns netns.NsHandle, network string, to netip.AddrPort, wait time.Duration) error {
+	return wires.Inside(ns, func() error {
+		conn, err := net.DialTimeout(network, to.String(), wait)
+		if err != nil {
+			return err
+		}
+		return errors.Join(wires.Echo(conn, wait), conn.Close())
+	})
+}
+
 // refused checks that a pod learns that a port is closed.
 func (w *wired) refused(from, network string, to netip.AddrPort) {
 	w.T.Helper()

@@ -44,7 +44,7 @@ var units = map[string]string{
 	"renderer/xdp/bpf":                     "Layout",
 	"tests/alerts":                         "Dashboard",
 	"tests/arch":                           "Docs Files Import Links Names Prose Sizes Surface Words",
-	"tests/attacks":                        "Address Frames HostilePods ICMP JumboFrames LargePackets NeighbourDiscovery Packet Settings Tunnels",
+	"tests/attacks":                        "Address Answers Checksums Fragments Frames HostilePods ICMP JumboFrames LargePackets LinkMessages NeighbourDiscovery Packet Settings Tunnels",
 	"tests/bench":                          "Check Workload",
 	"tests/bench/npgen":                    "Write",
 	"tests/charts":                         "Chart",

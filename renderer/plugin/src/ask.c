@@ -40,7 +40,7 @@ int main(int count, char **args)
 	reset_epoch(&m, thread);
 	while (read_all(&q, sizeof(q)) && q.length <= MOST_BYTES && read_all(frame, q.length)) {
 		struct timespec now;
-		struct packet p = {};
+		struct packet p = {.made_here = 1};
 		struct bytes b = {.data = frame, .length = q.length, .whole = q.length};
 		clock_gettime(CLOCK_MONOTONIC, &now);
 		begin_frame(&m, thread, (__u64)now.tv_sec * 1000000000 + now.tv_nsec + q.later);

@@ -96,7 +96,7 @@ inline_always void ahead(struct bytes *b, __u32 id, const int to_pod, const int 
 		__builtin_prefetch(AT(policy, node)->w + (key >> 8));
 }
 
-/* classify judges a packet of an endpoint. Of p, hairpin and received must be set. It returns the reason why the
+/* classify judges a packet of an endpoint. Of p, hairpin and made_here must be set. It returns the reason why the
  * packet is dropped, PERMITTED if it passes. */
 inline_always int classify(struct bytes *b, struct packet *p, __u32 id, const int to_pod, const int how)
 {

@@ -46,7 +46,7 @@ inline_always struct bytes bytes_of(const struct judged *j, const int v6)
 inline_always void judge_one(struct judged *j, const int v6, const int to_pod)
 {
 	struct bytes b = bytes_of(j, v6);
-	struct packet p = {.hairpin = j->hairpin, .received = j->received};
+	struct packet p = {.hairpin = j->hairpin, .made_here = j->made_here};
 	decided_by = 0;
 	if (!to_pod && v6 && likely(j->length >= sizeof(struct ip6))) {
 		/* VPP routes no link-local address, so such a source is that of a pod about its link. The

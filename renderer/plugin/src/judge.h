@@ -18,6 +18,7 @@
 	_(IS_NON_IP, "not IP") \
 	_(IS_ROUTED, "source route") \
 	_(IS_TUNNEL, "tunnel") \
+	_(IS_UNJUDGED, "not judged") \
 	_(NO_POLICY, "no policy: the agent has not opened its memory")
 
 /* A packet of IP in memory. */
@@ -26,7 +27,7 @@ struct judged {
 	unsigned length, whole; /* bytes at data, and of the whole packet */
 	unsigned endpoint;
 	unsigned char hairpin;  /* it goes to the pod, and came from the same interface */
-	unsigned char received; /* it goes to the pod, and came from another node */
+	unsigned char made_here; /* it came from no other node */
 	/* The outcome: why it is dropped, 0 if it passes, and the counter of the rule that decided, 0 if
 	 * none did. */
 	unsigned char reason;

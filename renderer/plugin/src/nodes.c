@@ -49,7 +49,7 @@ describe (vlib_main_t *vm, struct judged *j, vlib_buffer_t *b, const int to_pod)
   j->whole = vlib_buffer_length_in_chain (vm, b) - rewritten;
   j->endpoint = PREDICT_TRUE (clib_bitmap_get (sm->bound, sw_if_index)) ? sw_if_index : ~0; /* of no endpoint */
   j->hairpin = to_pod && rx == sw_if_index;
-  j->received = to_pod && clib_bitmap_get (sm->uplinks, rx);
+  j->made_here = !(to_pod && clib_bitmap_get (sm->uplinks, rx));
 }
 
 static_always_inline uword

@@ -98,7 +98,7 @@ type SluiceShare struct {
 	Flows    uint32
 	Reported uint32
 	Errors   [2]uint64
-	Zero     uint64
+	Links    uint64
 }
 
 // Names of all BPF objects in the ELF.
@@ -134,9 +134,14 @@ const (
 	SluiceVarPolicyParity     = "policy_parity"
 	SluiceVarRecentThreshold  = "recent_threshold"
 	SluiceVarReorders         = "reorders"
+	SluiceVarSkbChecksum      = "skb_checksum"
 	SluiceVarSkbConnection    = "skb_connection"
+	SluiceVarSkbData          = "skb_data"
+	SluiceVarSkbHead          = "skb_head"
 	SluiceVarSkbInterface     = "skb_interface"
 	SluiceVarSkbLength        = "skb_length"
+	SluiceVarSkbSummed        = "skb_summed"
+	SluiceVarSkbSummedShift   = "skb_summed_shift"
 	SluiceVarSkbTag           = "skb_tag"
 	SluiceVarTags             = "tags"
 	SluiceVarTickShift        = "tick_shift"
@@ -227,9 +232,14 @@ type SluiceVariableSpecs struct {
 	PolicyParity     *ebpf.VariableSpec `ebpf:"policy_parity"`
 	RecentThreshold  *ebpf.VariableSpec `ebpf:"recent_threshold"`
 	Reorders         *ebpf.VariableSpec `ebpf:"reorders"`
+	SkbChecksum      *ebpf.VariableSpec `ebpf:"skb_checksum"`
 	SkbConnection    *ebpf.VariableSpec `ebpf:"skb_connection"`
+	SkbData          *ebpf.VariableSpec `ebpf:"skb_data"`
+	SkbHead          *ebpf.VariableSpec `ebpf:"skb_head"`
 	SkbInterface     *ebpf.VariableSpec `ebpf:"skb_interface"`
 	SkbLength        *ebpf.VariableSpec `ebpf:"skb_length"`
+	SkbSummed        *ebpf.VariableSpec `ebpf:"skb_summed"`
+	SkbSummedShift   *ebpf.VariableSpec `ebpf:"skb_summed_shift"`
 	SkbTag           *ebpf.VariableSpec `ebpf:"skb_tag"`
 	Tags             *ebpf.VariableSpec `ebpf:"tags"`
 	TickShift        *ebpf.VariableSpec `ebpf:"tick_shift"`
@@ -292,9 +302,14 @@ type SluiceVariables struct {
 	PolicyParity     *ebpf.Variable `ebpf:"policy_parity"`
 	RecentThreshold  *ebpf.Variable `ebpf:"recent_threshold"`
 	Reorders         *ebpf.Variable `ebpf:"reorders"`
+	SkbChecksum      *ebpf.Variable `ebpf:"skb_checksum"`
 	SkbConnection    *ebpf.Variable `ebpf:"skb_connection"`
+	SkbData          *ebpf.Variable `ebpf:"skb_data"`
+	SkbHead          *ebpf.Variable `ebpf:"skb_head"`
 	SkbInterface     *ebpf.Variable `ebpf:"skb_interface"`
 	SkbLength        *ebpf.Variable `ebpf:"skb_length"`
+	SkbSummed        *ebpf.Variable `ebpf:"skb_summed"`
+	SkbSummedShift   *ebpf.Variable `ebpf:"skb_summed_shift"`
 	SkbTag           *ebpf.Variable `ebpf:"skb_tag"`
 	Tags             *ebpf.Variable `ebpf:"tags"`
 	TickShift        *ebpf.Variable `ebpf:"tick_shift"`

@@ -16,13 +16,17 @@ inline_always __u32 list_verdict(struct line *record, struct packet *p, __u32 cl
 	return verdict(record, to_pod, class, p->place, source, p->place == PLACE_OTHER ? p->protocol : port);
 }
 
-/* verdict_of returns the verdict of one direction's list. A rule for the own node does not permit a
- * packet that was not created here, whatever its source is. */
+/* verdict_of returns the verdict of one direction's list. A rule for the own node permits to a pod
+ * only packets that are known to be created here, whatever their source is. */
 inline_always __u32 verdict_of(struct line *record, struct packet *p, __u32 class, int to_pod)
 {
 	__u32 v = list_verdict(record, p, class, to_pod);
-	return to_pod && unlikely(v & OWN_NODE) && p->received ? 0 : v;
+	return to_pod && unlikely(v & OWN_NODE) && !p->made_here ? 0 : v;
 }
+
+/* answers_pass reports whether the other direction's list, by its verdict, permits all answers to a
+ * packet. The node answers pods also with packets that no socket creates. */
+inline_always int answers_pass(struct packet *p, __u32 v) { return v & ALLOW && (p->to_pod || !(v & OWN_NODE)); }
 
 inline_always __u32 class_of(struct line *record, struct packet *p)
 {
@@ -43,7 +47,7 @@ global_function __u32 without_ports(__u32 line, struct packet *p)
 	if (flags & (FLAG_PORTS_TO << dir) || class >= record->w[RECORD_CLASSES + dir])
 		return 0;
 	__u32 cell = word_at(row_of(record, dir, class), p->place & 3);
-	return cell & KIND_MASK || (cell & OWN_NODE && p->received) ? 0 : cell;
+	return cell & KIND_MASK || (p->to_pod && cell & OWN_NODE && !p->made_here) ? 0 : cell;
 }
 
 /* decide returns the verdict about a packet in its direction. With peek, it changes no state. */
@@ -67,7 +71,7 @@ global_function __u32 decide(__u32 line, struct packet *p, int peek)
 	 * answer to this packet. */
 	__u32 origin = verdict_of(record, p, class, !to_pod);
 	if (allowed) {
-		if (keep || !(origin & ALLOW)) /* the answer will need a tracked connection */
+		if (keep || !answers_pass(p, origin)) /* the answer will need a tracked connection */
 			p->tracked = track(id, p, to_pod, v, !!keep);
 		return v;
 	}
@@ -83,9 +87,10 @@ global_function __u32 decide(__u32 line, struct packet *p, int peek)
 	return v;
 }
 
-/* related reports whether the packet that an ICMP error quotes belongs to a tracked connection, or
- * needs none because the lists of both directions permit it. */
-global_function int related(__u32 line, struct packet *p)
+/* related reports whether the packet that an ICMP error quotes belongs to a tracked connection.
+ * Where the lists of both directions permit the packet no connection is tracked: then it reports
+ * proven, whether something else shows that the error is about a packet of the pod's. */
+global_function int related(__u32 line, struct packet *p, int proven)
 {
 	struct line *record = line_at(line);
 	if (!record || !p)
@@ -93,9 +98,11 @@ global_function int related(__u32 line, struct packet *p)
 	int to_pod = p->to_pod;
 	__u32 class = class_of(record, p), keep = record->w[RECORD_FLAGS] & FLAG_KEEP;
 	__u32 forth = verdict_of(record, p, class, to_pod) & ALLOW, back = verdict_of(record, p, class, !to_pod) & ALLOW;
-	if ((forth && back) || !(forth || back || keep))
-		return forth;
-	return is_answer(record->w[RECORD_ID], p, forth ? !to_pod : to_pod, keep, 1);
+	if (forth && back && proven)
+		return 1;
+	if (!(forth || back || keep))
+		return 0;
+	return is_answer(record->w[RECORD_ID], p, forth ? !to_pod : to_pod, keep || (forth && back), 1);
 }
 
 /* too_many_errors reports whether an endpoint has exceeded its rate of ICMP errors in a
@@ -103,7 +110,15 @@ global_function int related(__u32 line, struct packet *p)
 global_function int too_many_errors(__u32 line, struct packet *p)
 {
 	struct line *record = line_at(line);
-	return !record || !p || exceeds_error_rate(record->w[RECORD_ID], p->to_pod);
+	return !record || !p || exceeds_rate(&share_of(record->w[RECORD_ID])->errors[p->to_pod & 1], ERRORS_PER_SECOND);
+}
+
+/* too_many_links reports whether an endpoint has exceeded its rate of ARP and neighbour
+ * discovery. */
+global_function int too_many_links(__u32 line)
+{
+	struct line *record = line_at(line);
+	return !record || exceeds_rate(&share_of(record->w[RECORD_ID])->links, LINKS_PER_SECOND);
 }
 
 /* The modes of judge. */

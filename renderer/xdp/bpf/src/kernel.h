@@ -79,6 +79,22 @@ inline_always __u64 minus_one(__u64 x)
 /* bpf_cast_to_kern_ctx returns the kernel's struct sk_buff, since 6.2. */
 extern void *bpf_cast_to_kern_ctx(void *ctx) __attribute__((section(".ksyms"), weak));
 
+CONFIG(__u32, judge_in_stack) = 0; /* packets to the node are judged at its netfilter hooks */
+CONFIG(__u32, skb_connection) = 0; /* the offset of the connection in struct sk_buff; 0: unknown */
+
+/* sees_connections reports whether programs see to which connection of the node's connection
+ * tracking a packet belongs, or is related. */
+inline_always int sees_connections(void) { return judge_in_stack && skb_connection && bpf_cast_to_kern_ctx; }
+
+/* Offsets in struct sk_buff, of what says where the checksum is that a device or the node still has
+ * to complete. */
+CONFIG(__u32, skb_summed) = 0; /* 0: unknown */
+CONFIG(__u32, skb_summed_shift) = 0;
+CONFIG(__u32, skb_checksum) = 0;
+CONFIG(__u32, skb_head) = 0;
+CONFIG(__u32, skb_data) = 0;
+#define CHECKSUM_PARTIAL 3
+
 /* The context of a netfilter program, since 6.4. The verifier knows the types of both pointers, so
  * that members can be read at the offsets of the kernel's type information. */
 struct bpf_nf_ctx {
@@ -95,10 +111,14 @@ extern int bpf_dynptr_from_skb(struct __sk_buff *skb, __u64 flags, struct bpf_dy
 extern void *bpf_dynptr_slice(const struct bpf_dynptr *from, __u32 at, void *copy, __u32 copy__szk) __attribute__((section(".ksyms"), weak));
 static long (*dynptr_read)(void *to, __u32 len, const struct bpf_dynptr *from, __u32 at, __u64 flags) = (void *)201;
 
-/* The first fields of struct __sk_buff. */
+/* The fields of struct __sk_buff up to the socket. */
 struct __sk_buff {
 	__u32 len, pkt_type, mark, queue_mapping, protocol, vlan_present, vlan_tci, vlan_proto, priority;
 	__u32 ingress_ifindex, ifindex, tc_index, cb[5], hash, tc_classid, data, data_end;
+	__u32 napi_id, family, remote_ip4, local_ip4, remote_ip6[4], local_ip6[4], remote_port, local_port, data_meta;
+	__u64 flow_keys, tstamp;
+	__u32 wire_len, gso_segs;
+	void *sk; /* the socket that created the packet; 0 for a packet that arrived */
 };
 #define TC_NEXT (-1)
 #define TC_SHOT 2

@@ -29,9 +29,10 @@ struct packet {
 	__u8 to_pod;
 	__u8 tracked;   /* the packet created a tracked connection */
 	__u8 hairpin;  /* it came from the pod's own interface */
-	__u8 received; /* it goes to the pod, and was not created on this node */
+	__u8 made_here; /* a socket of this node created it, or it comes from the pod */
 	__u8 sender_known; /* remote is the sender by its connection, not its source address */
 	__u32 inner;
+	__u32 transport; /* the offset of the transport header; 0: that of a packet without options */
 	__u32 bytes;
 	__u32 generation; /* read before any list */
 	__u32 now;        /* in units of time */
@@ -76,10 +77,61 @@ inline_always __u32 place_of(__u32 protocol)
 	return protocol == P_TCP ? PLACE_TCP : protocol == P_UDP ? PLACE_UDP : protocol == P_SCTP ? PLACE_SCTP : PLACE_OTHER;
 }
 
+/* Who completes the checksum of a packet later writes two bytes at an offset that the packet's sender
+ * chose. may_complete reports whether that is the checksum of the header that was read, or in what
+ * UDP or a protocol without ports carries. Elsewhere it would change the packet after its verdict. */
+inline_always int may_complete(struct packet *p, __u32 start, __u32 offset, __u32 network)
+{
+	__u32 at = p->transport ? p->transport : network + (p->v6 ? sizeof(struct ip6) : sizeof(struct ip4));
+	if (p->fragment)
+		return 0;
+	switch (p->protocol) {
+	case P_TCP:
+		return start == at && offset == 16;
+	case P_UDP:
+		return start == at ? offset == 6 : start >= at + 8;
+	case P_SCTP:
+		return start == at && offset == 8;
+	case P_ICMP:
+	case P_ICMP6:
+		return start == at && offset == 2;
+	}
+	return start >= at;
+}
+
 /* is_error reports whether an ICMP message is an error about another packet. */
 inline_always int is_error(struct packet *p, __u8 type)
 {
 	return p->v6 ? type >= 1 && type <= 4 : type == 3 || type == 11 || type == 12;
+}
+
+/* The most bytes of ARP, with its padding to the shortest frame, and of neighbour discovery of a
+ * pod. */
+#define MOST_ARP 46
+#define MOST_DISCOVERY 128
+
+/* RFC 1812 and RFC 4443 limit the length of ICMP errors. What an error quotes must not carry data. */
+#define MOST_ERROR4 576
+#define MOST_ERROR6 1280
+
+inline_always int quotes_too_much(struct packet *p)
+{
+	return p->bytes - p->inner > (p->v6 ? MOST_ERROR6 - sizeof(struct ip6) : MOST_ERROR4 - sizeof(struct ip4)) - 8;
+}
+
+inline_always int is_same(struct address *a, struct address *b)
+{
+	return !((a->w[0] ^ b->w[0]) | (a->w[1] ^ b->w[1]) | (a->w[2] ^ b->w[2]) | (a->w[3] ^ b->w[3]));
+}
+
+/* other_icmp returns the key of the connection of an ICMP message that is no error and no echo, so
+ * that it is no answer to another type. Echoes have equal ports. The answers to timestamp,
+ * information and mask requests (13, 15, 17) and to node information queries (139) are the next
+ * type. */
+inline_always __u16 other_icmp(struct packet *p, __u8 type)
+{
+	int answer = p->v6 ? type == 140 : type == 14 || type == 16 || type == 18;
+	return 0x100 | (type - answer);
 }
 
 inline_always void ports(struct packet *p, __be16 from, __be16 to, int to_pod)

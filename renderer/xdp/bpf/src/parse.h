@@ -11,6 +11,7 @@ global_function int NAME(transport)(CTX *ctx, struct packet *p, __u32 at, __u32 
 	__u8 h[16] = {};
 	__u32 protocol = p->protocol;
 	p->place = place_of(protocol);
+	p->transport = at;
 	if (p->fragment == 2)
 		return PARSED;
 	__u32 icmp = protocol == P_ICMP || protocol == P_ICMP6;
@@ -37,6 +38,8 @@ global_function int NAME(transport)(CTX *ctx, struct packet *p, __u32 at, __u32 
 		if (type == ask || type == answer) {
 			p->remote_port = p->local_port = (__u16)h[4] << 8 | h[5]; /* identifier */
 			p->kind = type == ask ? FIRST_PACKET : LATER_PACKET;
+		} else {
+			p->remote_port = other_icmp(p, type);
 		}
 		return PARSED;
 	}
@@ -197,7 +200,7 @@ inline_always int NAME(own_arp)(CTX *ctx, struct packet *p, __u32 line)
 	__u32 operation = ntohs(arp.operation), differs = 0;
 	for (int i = 0; i < 6; i++)
 		differs |= arp.from_hardware[i] ^ eth.from[i];
-	if (arp.hardware != ntohs(1) || arp.network != ntohs(ETH_IP4) || arp.hardware_length != 6 || arp.network_length != 4 || differs || operation < 1 || operation > 2)
+	if (p->bytes - p->inner > MOST_ARP || arp.hardware != ntohs(1) || arp.network != ntohs(ETH_IP4) || arp.hardware_length != 6 || arp.network_length != 4 || differs || operation < 1 || operation > 2)
 		return 0;
 	p->local.w[0] = (__u32)ntohs(arp.from[0]) << 16 | ntohs(arp.from[1]);
 	p->remote.w[0] = (__u32)ntohs(arp.to[0]) << 16 | ntohs(arp.to[1]);
@@ -207,7 +210,7 @@ inline_always int NAME(own_arp)(CTX *ctx, struct packet *p, __u32 line)
 }
 
 /* judge_link judges ARP and neighbour discovery. Hosts believe both, so pods may send them about
- * themselves only. */
+ * themselves only, and few and short ones, because they pass between isolated pods. */
 global_function int NAME(judge_link)(CTX *ctx, struct packet *p, __u32 line, int how)
 {
 	if (!p)
@@ -215,7 +218,7 @@ global_function int NAME(judge_link)(CTX *ctx, struct packet *p, __u32 line, int
 	if (!p->v6)
 		return p->to_pod || NAME(own_arp)(ctx, p, line) ? PERMITTED : IS_ARP;
 	struct discovery d = {};
-	if (LOAD(ctx, p->inner, &d, 8) || p->hops != 255 || d.code)
+	if (LOAD(ctx, p->inner, &d, 8) || p->hops != 255 || d.code || (!p->to_pod && p->bytes - p->inner > MOST_DISCOVERY))
 		return IS_NEIGHBOUR;
 	if (d.type != ROUTER_SOLICITATION && LOAD(ctx, p->inner + 8, d.target, sizeof(d.target)))
 		return IS_NEIGHBOUR;
@@ -223,30 +226,38 @@ global_function int NAME(judge_link)(CTX *ctx, struct packet *p, __u32 line, int
 }
 
 /* judge_error judges an ICMP error by the packet that it quotes. That went in the other direction,
- * so its remote end is its destination. */
-global_function int NAME(judge_error)(CTX *ctx, struct packet *p, __u32 line)
+ * so its remote end is its destination. A pod sends errors to the source of that packet only. To a
+ * pod, also routers on the way send them: connection tracking knows which of these are true. */
+global_function int NAME(judge_error)(CTX *ctx, struct packet *p, __u32 line, int how)
 {
 	if (!p)
 		return IS_ERROR;
-	struct packet inner = { .v6 = p->v6, .to_pod = !p->to_pod, .generation = p->generation, .now = p->now };
+	struct packet inner = { .v6 = p->v6, .to_pod = !p->to_pod, .made_here = p->made_here | !p->to_pod, .generation = p->generation, .now = p->now };
 	int parsed = p->v6 ? NAME(network6)(ctx, &inner, p->inner, 1) : NAME(network4)(ctx, &inner, p->inner, 1);
-	if (parsed != PARSED || inner.fragment == 2 || !owns(line, p->v6, &inner.local))
+	if (parsed != PARSED || inner.fragment == 2 || !owns(line, p->v6, &inner.local) || quotes_too_much(p))
 		return IS_ERROR;
 	inner.kind = ANY_PACKET;
+	int by_peer = is_same(&inner.remote, &p->remote);
+	if (!p->to_pod && !by_peer)
+		return IS_ERROR;
 	if (p->sender_known) { /* the quoted packet has the address of a service; the connection has the sender of this error */
 		inner.remote = p->remote;
 		if (inner.place != PLACE_OTHER)
 			inner.remote_port = p->remote_port;
 	}
-	return !related(line, &inner) ? IS_ERROR : too_many_errors(line, p) ? IS_MANY : PERMITTED;
+	if (!related(line, &inner, by_peer || p->sender_known || !sees_connections() || how == EARLY))
+		return IS_ERROR;
+	return how == ENFORCE && too_many_errors(line, p) ? IS_MANY : PERMITTED;
 }
 
 /* finish handles the reasons of admit and judge for which the packet must be read further. */
 inline_always int NAME(finish)(CTX *ctx, struct packet *p, __u32 line, int reason, int how)
 {
 	if (reason == NEEDS_ERROR)
-		return NAME(judge_error)(ctx, p, line);
+		return NAME(judge_error)(ctx, p, line, how);
 	reason = NAME(judge_link)(ctx, p, line, how);
+	if (reason == PERMITTED && !p->to_pod && how == ENFORCE && too_many_links(line))
+		return p->v6 ? IS_NEIGHBOUR : IS_ARP;
 	return reason == PERMITTED && p->v6 && !(conf & CONF_NEIGHBOURS) ? judge(line, p, PARSED, how) : reason;
 }
 

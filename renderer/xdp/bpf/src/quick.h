@@ -60,7 +60,7 @@ global_function __u32 track_later_packet(__u32 line, struct packet *p, __u32 cla
 	int to_pod = p->to_pod;
 	__u32 id = record->w[RECORD_ID], now = p->now, origin = verdict_of(record, p, class, !to_pod);
 	flow_key(&k, id, p);
-	if (v & origin & ALLOW) { /* answers need no tracked connection; the cache saves the next look-up */
+	if (v & ALLOW && answers_pass(p, origin)) { /* answers need no tracked connection; the cache saves the next look-up */
 		count_active(&k, now);
 		add_recent(&k, p, to_pod, now);
 		return v;
@@ -125,7 +125,7 @@ inline_always int quick(__u32 line, struct packet *p, const int to_pod, const in
 			return -1;
 		if (!to_pod && !(v & ALLOW) && record->w[p->v6 ? RECORD_COUNT6 : RECORD_COUNT4] > 1)
 			return -1; /* it may go to another address of the pod itself */
-		if (v & ALLOW && flags & there && !(verdict_of(record, p, class, !to_pod) & ALLOW)) /* answers need a tracked connection */
+		if (v & ALLOW && flags & there && !answers_pass(p, verdict_of(record, p, class, !to_pod))) /* answers need a tracked connection */
 			track(record->w[RECORD_ID], p, to_pod, v, 0);
 	} else if (!(v & ALLOW) || (flags & there && known != FLOW_RECENT)) {
 		v = flags & there ? track_later_packet(line, p, class, v) : SLOW_PATH;

@@ -7,7 +7,7 @@
  * further. */
 enum reason {
 	PERMITTED = 0, BY_POLICY, IS_MALFORMED, IS_SPOOFED, IS_FRAGMENT, IS_UNKNOWN, IS_ERROR, IS_MANY,
-	IS_NEIGHBOUR, IS_ARP, IS_NON_IP, IS_ROUTED, IS_TUNNEL, REASONS, NEEDS_ERROR = 99, NEEDS_LINK
+	IS_NEIGHBOUR, IS_ARP, IS_NON_IP, IS_ROUTED, IS_TUNNEL, IS_UNJUDGED, REASONS, NEEDS_ERROR = 99, NEEDS_LINK
 };
 
 /* counters has the number of packets that each rule decided, by processor and slot. */

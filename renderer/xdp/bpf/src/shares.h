@@ -13,7 +13,7 @@ struct share {
 	/* rate limits of ICMP errors from and to the pod: the time, in ns, until which errors have
 	 * used the rate */
 	__u64 errors[2];
-	__u64 zero;
+	__u64 links; /* the same of its ARP and neighbour discovery */
 };
 
 IN_PLACE(struct share, shares);
@@ -43,17 +43,18 @@ inline_always void count_entry(__u32 id, __u32 from)
 }
 
 #define ERRORS_PER_SECOND 100
+#define LINKS_PER_SECOND 100
 
-/* exceeds_error_rate reports whether an endpoint has exceeded its rate of ICMP errors in a
- * direction. A burst of one second's errors is permitted. */
-inline_always int exceeds_error_rate(__u32 id, int to_pod)
+/* exceeds_rate reports whether more packets than a rate came by now, which paid has. A burst of one
+ * second's packets is permitted. */
+inline_always int exceeds_rate(__u64 *paid, __u32 per_second)
 {
-	__u64 *paid = &share_of(id)->errors[to_pod & 1], now = ktime_ns(), until = *paid;
+	__u64 now = ktime_ns(), until = *paid;
 	if ((long long)(until - now) > 1000000000LL)
 		return 1;
 	if ((long long)(until - now) < 0)
 		until = now;
-	*paid = until + 1000000000ULL / ERRORS_PER_SECOND;
+	*paid = until + 1000000000ULL / per_second;
 	return 0;
 }
 

@@ -14,19 +14,22 @@ inline_always int tc(struct __sk_buff *skb, __u32 id, const int to_pod, const in
 	if (unlikely(!line))
 		return settle(id, &p, conf & CONF_CLOSED ? IS_UNKNOWN : PERMITTED, as) ? TC_NEXT : TC_SHOT;
 	int parsed = PARSED, reason = -1, later = how == AT_POD && is_for_node(id, data, end);
+	if (to_pod && as == ENFORCE && unlikely(left_stack(skb->tc_index, skb->ingress_ifindex)))
+		return settle(id, &p, IS_UNJUDGED, as) ? TC_NEXT : TC_SHOT;
 	p.hairpin = to_pod && (skb->ingress_ifindex == id || is_of(own_tag(skb->tc_index, skb->ingress_ifindex), id));
-	p.received = to_pod && skb->ingress_ifindex;
+	p.made_here = !to_pod || (!skb->ingress_ifindex && skb->sk);
 	p.tagged = !!skb->vlan_present; /* the kernel moves VLAN tags out of the frame */
-	if (likely(!p.tagged && fast(&p, data, end, to_pod))) {
-		if (to_pod && as == ENFORCE)
-			set_sender(skb, &p);
-		reason = later ? is_source_valid(line, &p) : quick(line, &p, to_pod, as);
-	} else {
+	int plain = !p.tagged && fast(&p, data, end, to_pod);
+	if (unlikely(!plain)) {
 		parsed = parse_skb(skb, &p);
-		if (to_pod && as == ENFORCE)
-			set_sender(skb, &p);
 		later &= parsed != ON_LINK;
 	}
+	if (to_pod && as == ENFORCE)
+		set_sender(skb, &p);
+	if (as == ENFORCE && parsed == PARSED && bpf_cast_to_kern_ctx && is_changed_later(bpf_cast_to_kern_ctx(skb), &p, sizeof(struct ethernet)))
+		reason = IS_MALFORMED;
+	else if (likely(plain))
+		reason = later ? is_source_valid(line, &p) : quick(line, &p, to_pod, as);
 	if (reason < 0)
 		reason = later ? check_source(line, &p, parsed) : judge(line, &p, parsed, as);
 	if (unlikely(reason >= NEEDS_ERROR))
@@ -54,10 +57,10 @@ inline_always int xdp(struct xdp_md *ctx, __u32 id, const int to_pod, const int 
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct packet p = { .to_pod = to_pod, .bytes = end - data, .generation = generation(), .now = now_units() };
 	__u32 line = line_of(id, &p);
+	p.made_here = !to_pod;
 	if (unlikely(!line))
 		return settle(id, &p, conf & CONF_CLOSED && as == ENFORCE ? IS_UNKNOWN : PERMITTED, as) ? XDP_PASS : XDP_DROP;
 	int parsed = PARSED, reason = -1, later = how == AT_POD && is_for_node(id, data, end);
-	p.received = how == EARLY;
 	if (likely(fast(&p, data, end, to_pod)))
 		reason = later ? is_source_valid(line, &p) : quick(line, &p, to_pod, as);
 	else {

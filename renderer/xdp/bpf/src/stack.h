@@ -8,7 +8,6 @@
 #include "read.h"
 #include "quick.h"
 
-CONFIG(__u32, judge_in_stack) = 0; /* packets to the node are judged at its netfilter hooks */
 CONFIG(__u32, tags) = 0;   /* from_pod tags the packets that it checked */
 
 /* is_for_node reports whether a frame of an endpoint must be judged at netfilter hooks. Other
@@ -38,6 +37,31 @@ inline_always __u32 own_tag(__u32 tag, __u32 by)
 	return tag & (TAG_LATER | TAG_JUDGED) && by && AT(gateways, tag & (PLACES - 1))->arrives_by == by ? tag : 0;
 }
 
+/* left_stack reports whether a frame that was left to the stack comes from a bridge instead: the
+ * bridge changed its hardware address, so that the frame was switched, and nothing judged it. */
+inline_always int left_stack(__u32 tag, __u32 by)
+{
+	return tag & TAG_LATER && by && !((tag ^ by) & (PLACES - 1)) && AT(gateways, tag & (PLACES - 1))->arrives_by != by;
+}
+
+/* arrives_elsewhere reports whether a packet with an address of an endpoint came by another
+ * interface than its packets do, so that another host sent it. */
+inline_always int arrives_elsewhere(__u32 id, __u32 by)
+{
+	struct reach *r = AT(gateways, id & (PLACES - 1));
+	return r->gateway >> 48 == id / PLACES && r->arrives_by && r->arrives_by != by && by != id;
+}
+
+/* is_changed_later reports whether who completes the checksum of a packet would change what its
+ * verdict is about. skb is the kernel's; network is the offset of the IP header. */
+inline_always int is_changed_later(const void *skb, struct packet *p, const __u32 network)
+{
+	if (!skb_summed || (*(__u8 *)(skb + skb_summed) >> skb_summed_shift & 3) != CHECKSUM_PARTIAL)
+		return 0;
+	__u32 where = *(__u32 *)(skb + skb_checksum), headroom = *(__u64 *)(skb + skb_data) - *(__u64 *)(skb + skb_head);
+	return !may_complete(p, (where & 0xffff) - headroom, where >> 16, network);
+}
+
 /* is_source_valid returns PERMITTED for most packets with a source of their pod, else -1.
  * check_source checks all other packets that are judged later. */
 inline_always int is_source_valid(__u32 line, struct packet *p)
@@ -55,11 +79,10 @@ global_function int check_source(__u32 line, struct packet *p, int parsed)
 	return reason < 0 ? PERMITTED : reason;
 }
 
-/* Offsets, in bytes, in structs of the kernel: in struct sk_buff the connection, the tag, the
- * length, and the ingress interface; in struct nf_conn (include/net/netfilter) the source of the
+/* Offsets, in bytes, in structs of the kernel: in struct sk_buff the tag, the length, and the
+ * ingress interface; in struct nf_conn (include/net/netfilter) the source of the
  * original direction, and from there to the source of the reply direction. A source is an address
  * and a port; the destination follows it. 0: unknown. */
-CONFIG(__u32, skb_connection) = 0;
 CONFIG(__u32, skb_tag) = 0;
 CONFIG(__u32, skb_length) = 0;
 CONFIG(__u32, skb_interface) = 0;
@@ -100,7 +123,7 @@ global_function int sender_of_connection(__u64 connection, struct packet *p)
 
 inline_always void set_sender(struct __sk_buff *skb, struct packet *p)
 {
-	if (!judge_in_stack || !skb_connection || !bpf_cast_to_kern_ctx)
+	if (!sees_connections())
 		return;
 	__u64 connection = *(__u64 *)(bpf_cast_to_kern_ctx(skb) + skb_connection);
 	if (connection & ~7ULL)
@@ -119,6 +142,21 @@ global_function int translated(__u64 connection)
 	if ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3]))
 		return 1;
 	return to.port != goes.port && to.protocol != P_ICMP && to.protocol != P_ICMP6; /* these have no ports */
+}
+
+/* source_of_connection sets the local end of a packet of a pod to its source before all
+ * translations. The node's answers to clients of its own have the address of the service again when
+ * they are judged. */
+global_function int source_of_connection(__u64 connection, struct packet *p)
+{
+	struct conn_end e = {};
+	if (!p || !(connection & ~7ULL) || !read_end(connection, 0, 0, &e))
+		return 0;
+	for (int i = 0; i < 4; i++)
+		p->local.w[i] = ntohl(e.address.w[i]);
+	if (p->place != PLACE_OTHER)
+		p->local_port = ntohs(e.port);
+	return 1;
 }
 
 /* sender_line returns the line of the record of the local pod that sent a packet, 0 for none. */
@@ -170,16 +208,22 @@ inline_always int in_stack(struct bpf_nf_ctx *ctx, const int v6)
 	__u64 connection = skb_connection ? *(__u64 *)(skb + skb_connection) : 0;
 	if (tag & TAG_JUDGED && !translated(connection))
 		return NF_ACCEPT;
-	struct packet p = { .v6 = v6, .bytes = *(__u32 *)(skb + skb_length), .generation = generation(), .now = now_units() };
+	struct packet p = { .v6 = v6, .made_here = 1, .bytes = *(__u32 *)(skb + skb_length), .generation = generation(), .now = now_units() };
 	int parsed = PARSED, reason = -1, plain = v6 ? stack_fast6(ctx, &p) : stack_fast4(ctx, &p);
 	if (!plain)
 		parsed = v6 ? network6_stack(ctx, &p, 0, 0) : network4_stack(ctx, &p, 0, 0);
+	if (!tags && parsed == PARSED && is_changed_later(skb, &p, 0)) /* else from_pod checked it */
+		return settle(0, &p, IS_MALFORMED, ENFORCE) ? NF_ACCEPT : NF_DROP;
 	__u32 line = sender_line(&p, tag);
+	if (!line && tag && source_of_connection(connection, &p))
+		line = sender_line(&p, tag);
 	struct line *record = line_at(line);
 	if (!line || !record) /* of no local pod, or of one that was removed */
 		return tag & (TAG_LATER | TAG_JUDGED) && !settle(0, &p, IS_SPOOFED, ENFORCE) ? NF_DROP : NF_ACCEPT;
 	__u32 id = record->w[RECORD_ID];
 	int proven = !tags || by == id || is_of(tag, id);
+	if (!(conf & CONF_SPOOF) && arrives_elsewhere(id, by))
+		return settle(id, &p, IS_SPOOFED, ENFORCE) ? NF_ACCEPT : NF_DROP;
 	if (plain && proven)
 		reason = quick_in_stack(line, &p);
 	if (reason < 0)

@@ -15,6 +15,10 @@ type Layout struct {
 	Connection      uint32 // in struct sk_buff: the connection; zero while the kernel tracks none
 	source          uint32 // in struct nf_conn: the source of the original direction
 	step            uint32 // from there to the source of the reply direction
+
+	// In struct sk_buff: which checksum is still to be completed, and the position in its byte; and
+	// what says where that checksum is.
+	summed, summedShift, checksum, head, data uint32
 }
 
 // Tracker tracks the layout of this kernel, which can grow: the connection-tracking module may be
@@ -51,8 +55,11 @@ func LayoutOf() (l Layout) {
 	if err != nil {
 		return Layout{}
 	}
-	for member, to := range map[string]*uint32{"tc_index": &l.tag, "len": &l.length, "skb_iif": &l.by} {
+	for member, to := range map[string]*uint32{"tc_index": &l.tag, "len": &l.length, "skb_iif": &l.by, "csum": &l.checksum, "head": &l.head, "data": &l.data} {
 		*to, _ = offset(kernel, "sk_buff", member)
+	}
+	if bits, ok := bitOffset(kernel, "sk_buff", "ip_summed"); ok && l.checksum != 0 && l.head != 0 && l.data != 0 {
+		l.summed, l.summedShift = bits/8, bits%8
 	}
 	conns := kernel
 	if !has(kernel, "nf_conn") {
@@ -81,6 +88,12 @@ func has(spec *btf.Spec, name string) bool {
 // offset returns the offset of a member of a kernel struct. Members of anonymous structs and unions
 // count as its own.
 func offset(spec *btf.Spec, name, member string) (uint32, bool) {
+	bits, ok := bitOffset(spec, name, member)
+	return bits / 8, ok
+}
+
+// bitOffset does what offset does, in bits.
+func bitOffset(spec *btf.Spec, name, member string) (uint32, bool) {
 	var s *btf.Struct
 	if spec.TypeByName(name, &s) != nil {
 		return 0, false
@@ -91,7 +104,7 @@ func offset(spec *btf.Spec, name, member string) (uint32, bool) {
 func memberOf(members []btf.Member, name string) (uint32, bool) {
 	for _, m := range members {
 		if m.Name == name {
-			return m.Offset.Bytes(), true
+			return uint32(m.Offset), true
 		}
 		var inner []btf.Member
 		switch t := m.Type.(type) {
@@ -104,7 +117,7 @@ func memberOf(members []btf.Member, name string) (uint32, bool) {
 			continue
 		}
 		if at, ok := memberOf(inner, name); ok {
-			return m.Offset.Bytes() + at, true
+			return uint32(m.Offset) + at, true
 		}
 	}
 	return 0, false
