@@ -3,6 +3,7 @@ package cache
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -48,7 +49,8 @@ type pods struct {
 	byAddr  hashIndex // pods by address, one entry for each address
 	free    []uint32
 	extras  extraAddrs
-	given   map[uint32]struct{} // pods that have their registered addresses
+	given   map[uint32]struct{}     // pods that have their registered addresses
+	yielded map[uint32][]netip.Addr // addresses in the state of pods that have not all of them, because others own some
 	scratch scratch
 }
 
@@ -86,6 +88,7 @@ func (x *pods) apply(id model.ID, m *model.Pod, w update) []api.Problem {
 		addrs, problems = x.scratch.readAddrs(id, m, x.hosts.list[host].ips)
 	}
 	addrs = x.keeps(i, state, addrs)
+	delete(x.yielded, i)
 	group := noGroup
 	if state == podLive {
 		ports, bad := x.scratch.readPorts(m.GetNamedPorts())
@@ -212,6 +215,7 @@ func (x *pods) drop(i uint32, w update) {
 	}
 	x.setAddrs(i, nil)
 	delete(x.given, i)
+	delete(x.yielded, i)
 	x.index.remove(hashPod(x.ns.list[n].name, p.name), i)
 	*p = pod{}
 	x.free = append(x.free, i)
@@ -305,6 +309,23 @@ func (x *pods) has(i uint32, a netip.Addr) bool {
 	var buf [1]netip.Addr
 	_, found := slices.BinarySearchFunc(x.addrs(i, &buf), a, netip.Addr.Compare)
 	return found
+}
+
+// isStated reports whether a pod has addresses in the state.
+func (x *pods) isStated(i uint32) bool {
+	return *x.v4.at(i) != 0 || x.list.at(i).extra != 0 || x.yielded[i] != nil
+}
+
+// stated reports whether a pod has an address in the state.
+func (x *pods) stated(i uint32, a netip.Addr) bool {
+	return x.has(i, a) || slices.Contains(x.yielded[i], a)
+}
+
+// holders returns the pods that have an address.
+func (x *pods) holders(a netip.Addr) iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		x.byAddr.find(hashAddr(a), func(i uint32) bool { return x.has(i, a) && !yield(i) })
+	}
 }
 
 // indexAddrs indexes addresses that the pod already has, and reports whether another pod has one of

@@ -13,6 +13,9 @@ import (
 // A kubelet writes the addresses of a pod to the API server after the pod has its interface. Until
 // then the pod has the addresses that were registered for it at the node. Registered addresses
 // yield to the addresses of the pod in the state, and to other pods with these addresses.
+//
+// Once the state has the registered address of a pod, the address is that pod's alone at the node:
+// another pod that still lists it has no interface here, or has gone, and lends it no rights.
 
 // registered holds the registered addresses and what came of them.
 type registered struct {
@@ -26,11 +29,12 @@ type registered struct {
 
 // settle gives pods their registered addresses, or takes them back.
 func (r *registered) settle(problems *problems, w update) {
-	if len(r.addrs)+len(r.pods.given)+len(r.clashes) == 0 {
+	if len(r.addrs)+len(r.pods.given)+len(r.pods.yielded)+len(r.clashes) == 0 {
 		return
 	}
 	want, ids := r.wanted()
 	clashes := r.impossible(want, ids)
+	r.yield(clashes, w)
 	for i := range r.pods.given {
 		if want[i] == nil {
 			delete(r.pods.given, i)
@@ -66,14 +70,79 @@ func (r *registered) wanted() (want map[uint32][]netip.Addr, ids map[uint32]api.
 		if !known || len(addrs) == 0 {
 			continue
 		}
-		p := r.pods.list.at(i)
-		local := r.node == "" || r.pods.hosts.list[p.host].name == r.node
-		if _, given := r.pods.given[i]; p.group == noGroup || !local || !given && *r.pods.v4.at(i)|p.extra != 0 {
+		if _, given := r.pods.given[i]; !r.local(i) || !given && r.pods.isStated(i) {
 			continue
 		}
 		want[i], ids[i] = canonical(addrs), id
 	}
 	return want, ids
+}
+
+// owners returns the pods that have a registered address both in the state and at the node. An
+// address that is registered for two pods has no owner.
+func (r *registered) owners() map[netip.Addr]uint32 {
+	owners, twice := map[netip.Addr]uint32{}, map[netip.Addr]bool{}
+	for id, addrs := range r.addrs {
+		i, known := r.pods.find(id.Namespace, id.Name)
+		if !known || !r.local(i) {
+			continue
+		}
+		if _, given := r.pods.given[i]; given {
+			continue
+		}
+		for _, a := range canonical(addrs) {
+			if r.pods.stated(i, a) {
+				_, other := owners[a]
+				owners[a], twice[a] = i, twice[a] || other
+			}
+		}
+	}
+	maps.DeleteFunc(owners, func(a netip.Addr, _ uint32) bool { return twice[a] })
+	return owners
+}
+
+// local reports whether registered addresses of a pod count.
+func (r *registered) local(i uint32) bool {
+	p := r.pods.list.at(i)
+	return p.group != noGroup && (r.node == "" || r.pods.hosts.list[p.host].name == r.node)
+}
+
+// yield takes addresses that others own from the pods that list them, gives back those that are not
+// owned any more, and adds what was taken to the problems.
+func (r *registered) yield(problems map[model.ID]api.Problem, w update) {
+	owners, listed := r.owners(), map[uint32][]netip.Addr{}
+	for i, addrs := range r.pods.yielded {
+		listed[i] = addrs
+	}
+	for a, owner := range owners {
+		for i := range r.pods.holders(a) {
+			if _, given := r.pods.given[i]; i != owner && !given && listed[i] == nil {
+				listed[i] = slices.Clone(r.pods.addrs(i, &r.pods.scratch.oldV4))
+			}
+		}
+	}
+	for _, i := range slices.Sorted(maps.Keys(listed)) {
+		p := r.pods.list.at(i)
+		id := model.ID{Kind: model.KindPod, Namespace: r.pods.ns.list[p.ns].name, Name: p.name}
+		kept := slices.DeleteFunc(slices.Clone(listed[i]), func(a netip.Addr) bool {
+			owner, owned := owners[a]
+			if !owned || owner == i {
+				return false
+			}
+			o := r.pods.list.at(owner)
+			problems[id] = api.Problem{Object: id.String(), Field: "status.podIPs", Class: api.ClassObject,
+				Reason: fmt.Sprintf("the address %s is left out: at this node it is that of pod %s/%s", a, r.pods.ns.list[o.ns].name, o.name)}
+			return true
+		})
+		delete(r.pods.yielded, i)
+		r.pods.readdress(i, kept, w)
+		if len(kept) < len(listed[i]) {
+			if r.pods.yielded == nil {
+				r.pods.yielded = map[uint32][]netip.Addr{}
+			}
+			r.pods.yielded[i] = listed[i]
+		}
+	}
 }
 
 // canonical returns addresses in the form that pods have.

@@ -186,3 +186,32 @@ func naiveIPs(pods map[string]*model.Pod, given map[string][]string, name string
 	}
 	return slices.Sorted(slices.Values(given[name]))
 }
+
+// TestRegisteredAddressIsItsPodsAlone: a pod that has gone, or has no interface here, still lists
+// an address that a pod of the node has now.
+func TestRegisteredAddressIsItsPodsAlone(t *testing.T) {
+	c, d := New(), &diary{}
+	step := func(want string, problems int, ms ...proto.Message) {
+		t.Helper()
+		c.Update(changes(ms...), d)
+		if got := strings.Join(ipsOf(c), " "); got != want || len(c.Problems()) != problems {
+			t.Errorf("pods have %s, want %s; problems %v", got, want, c.Problems())
+		}
+	}
+	step("gone[10.0.0.1 fd00::1] stale[10.0.0.1]", 0, podIn("gone", "n1", "10.0.0.1", "fd00::1"), podIn("stale", "n2", "10.0.0.1"))
+	c.Register("n1", registeredAs("new=10.0.0.1", "new=fd00::2"))
+	step("gone[10.0.0.1 fd00::1] new[] stale[10.0.0.1]", 1, podIn("new", "n1")) // the state is older than the node
+	step("gone[fd00::1] new[10.0.0.1] stale[]", 2, podIn("new", "n1", "10.0.0.1"))
+	step("gone[fd00::1] new[10.0.0.1] stale[]", 2, podIn("stale", "n2", "10.0.0.1"))
+	step("gone[fd00::1] new[10.0.0.1] stale[10.0.0.9]", 1, podIn("stale", "n2", "10.0.0.1", "10.0.0.9"), podIn("stale", "n2", "10.0.0.9"))
+	d.take()
+	step("gone[fd00::1] new[10.0.0.1] stale[10.0.0.9]", 1)
+	if reported := d.take(); len(reported) > 0 {
+		t.Errorf("what changes nothing is reported: %v", reported)
+	}
+	step("gone[fd00::1] new[10.0.0.1] stale[]", 2, podIn("stale", "n2", "10.0.0.1"))
+	c.Register("n1", nil)
+	step("gone[10.0.0.1 fd00::1] new[10.0.0.1] stale[10.0.0.1]", 0)
+	c.Register("n1", registeredAs("new=10.0.0.1", "gone=10.0.0.1"))
+	step("gone[10.0.0.1 fd00::1] new[10.0.0.1] stale[10.0.0.1]", 0) // two interfaces: neither owns it
+}

@@ -57,7 +57,7 @@ func (p *Processor) flush(sink Sink, turn int) []api.Problem {
 	for _, r := range reports {
 		r.send(sink)
 	}
-	found := p.problems.settle(refreshed)
+	found := sorted(p.problems.settle(refreshed), p.sharing.found)
 	p.unfinished = p.sets.DropIdle(unused) // presence selectors that are no longer needed
 	return found
 }

@@ -10,11 +10,23 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// checkNames compares the named ports that match nothing with the result of scanning every pod.
-func (n *naive) checkNames(t tb, problems []api.Problem) {
+// checkProblems compares the problems with the result of scanning every pod: named ports that match
+// nothing, and addresses that pods share.
+func (n *naive) checkProblems(t tb, problems []api.Problem) {
 	t.Helper()
 	var got, want []string
+	for _, p := range n.localPods(n.isLocal) {
+		for _, q := range n.pods {
+			if p != q && overlap(p, q) {
+				want = append(want, fmt.Sprintf("Pod %s/%s: pod %s/%s", p.Namespace, p.Name, q.Namespace, q.Name))
+			}
+		}
+	}
 	for _, p := range problems {
+		if other, shared := strings.CutSuffix(p.Reason, " has one of its addresses, too: the policies of both apply, and a rule that permits either of them permits both"); shared {
+			got = append(got, p.Object+": "+other)
+			continue
+		}
 		got = append(got, fmt.Sprintf("%s %s %s", p.Object, p.Field, p.Reason[strings.Index(p.Reason, " has a ")+7:strings.Index(p.Reason, ": the port")]))
 	}
 	for _, np := range n.policies {

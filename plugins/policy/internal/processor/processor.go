@@ -3,6 +3,7 @@ package processor
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 
 	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
 
@@ -89,11 +90,21 @@ func (p *Processor) NodeChanged(old, now *intent.Node) {
 func (p *Processor) SetNodeAddresses(addrs []netip.Addr) bool { return p.node.SetFurther(addrs) }
 
 // Solved returns the problems that the last Flush ended, sorted.
-func (p *Processor) Solved() []api.Problem { return p.problems.solved }
+func (p *Processor) Solved() []api.Problem { return sorted(p.problems.solved, p.sharing.solved) }
 
-// Problems returns the current problems of policies, sorted, as Flush reported them. The cache has
-// the problems of single objects.
-func (p *Processor) Problems() []api.Problem { return p.problems.all() }
+// Problems returns the current problems of policies, and of pods that share an address, sorted, as
+// Flush reported them. The cache has the problems of single objects.
+func (p *Processor) Problems() []api.Problem { return sorted(p.problems.all(), p.sharing.problems) }
+
+// sorted returns problems of two kinds in one order.
+func sorted(a, b []api.Problem) []api.Problem {
+	if len(b) == 0 {
+		return a
+	}
+	out := slices.Concat(a, b)
+	slices.SortFunc(out, api.Problem.Compare)
+	return out
+}
 
 // Findings examines the pods of every policy that has named ports, and queries for every selector
 // of a peer whether it selects any pod. It is meant for snapshots; Flush reports events without

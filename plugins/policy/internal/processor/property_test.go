@@ -162,7 +162,7 @@ func check(t tb, w *world, opts processor.Options, seed uint64) {
 	n := newNaive(w.state, opts.Node)
 	n.addrs = w.addrs
 	n.check(t, w.sink)
-	n.checkNames(t, w.proc.Problems())
+	n.checkProblems(t, w.proc.Problems())
 }
 
 // listsAreShared checks that lists with equal content are one slice.
@@ -283,7 +283,7 @@ func TestStateOfLargeNamespacesHasNoHistory(t *testing.T) {
 			if got, want := fmt.Sprint(w.proc.Findings()), fmt.Sprint(f.proc.Findings()); got != want {
 				t.Fatalf("seed %d step %d: findings depend on history:\n%s\n%s", seed, step, got, want)
 			}
-			newNaive(w.state, opts.Node).checkNames(t, w.proc.Problems())
+			newNaive(w.state, opts.Node).checkProblems(t, w.proc.Problems())
 		}
 		w.drain()
 		listsAreShared(t, w.sink)

@@ -1,12 +1,14 @@
 package processor
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 
 	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
@@ -27,6 +29,9 @@ type sharing struct {
 
 	remotes map[api.PodID]*localPod   // pods of other nodes that share an address with a local one
 	of      map[*localPod][]*localPod // for each local pod, the pods that share an address with it
+
+	problems      []api.Problem // of local pods that share an address, sorted
+	found, solved []api.Problem // by the last settle
 }
 
 func newSharing(state PodState, sets *membership.Sets, local *localPods) *sharing {
@@ -37,6 +42,7 @@ func newSharing(state PodState, sets *membership.Sets, local *localPods) *sharin
 // last Flush.
 func (x *sharing) settle() {
 	was, shared := x.of, x.sets.Shared()
+	x.found, x.solved = nil, nil
 	if len(shared)+len(was) == 0 {
 		return
 	}
@@ -60,6 +66,22 @@ func (x *sharing) settle() {
 	for pod := range x.of {
 		x.local.markPod(pod)
 	}
+	before := x.problems
+	x.problems = x.judge()
+	x.found, x.solved = api.ProblemsWithout(x.problems, before), api.ProblemsWithout(before, x.problems)
+}
+
+// judge returns the problems of local pods: as a peer, an address that two pods claim has the rights
+// of both.
+func (x *sharing) judge() (out []api.Problem) {
+	for pod, others := range x.of {
+		for _, other := range others {
+			out = append(out, api.Problem{Object: model.ID{Kind: model.KindPod, Namespace: pod.id.Namespace, Name: pod.id.Name}.String(), Field: "status.podIPs", Class: api.ClassObject,
+				Reason: fmt.Sprintf("pod %s has one of its addresses, too: the policies of both apply, and a rule that permits either of them permits both", other.id)})
+		}
+	}
+	slices.SortFunc(out, api.Problem.Compare)
+	return out
 }
 
 // share records that some pods have one address. It adds those of other nodes to needed.
