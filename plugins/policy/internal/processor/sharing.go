@@ -71,8 +71,8 @@ func (x *sharing) settle() {
 	x.found, x.solved = api.ProblemsWithout(x.problems, before), api.ProblemsWithout(before, x.problems)
 }
 
-// judge returns the problems of local pods: as a peer, an address that two pods claim has the rights
-// of both.
+// judge returns the problems of local pods: as a peer, an address of two pods has the rights of
+// both.
 func (x *sharing) judge() (out []api.Problem) {
 	for pod, others := range x.of {
 		for _, other := range others {
