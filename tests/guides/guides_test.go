@@ -46,6 +46,7 @@ var elsewhere = map[string]string{
 	"skopeo copy ":                    "deploy/release TestImages",
 	"ssh -L 8417:/run/sluice/":        "internal/agent TestPageIsOnTheSocket",
 	"ssh -L 8417:127.0.0.1:8417 ":     "internal/cli TestUIShowsAnAgent",
+	"SLUICE_KUBE=":                    "make test-kube",
 	"SLUICE_VPP_BIN=":                 "make test-kube",
 	"sluice-agent check --config ":    "deploy/release TestSettingsFilesNameSettings",
 	"sluice-agent run --node node-1 --etcd-prefix /sluice/none ": "tests/e2e TestVPPIsEmptiedAsInGuide",

@@ -166,8 +166,9 @@ metadata: {name: free}
 spec: {type: NodePort, ipFamilyPolicy: PreferDualStack, selector: {app: stranger}, ports: [{port: 80, targetPort: 8080}]}
 `
 
-// TestClusterEnforcesBySender asks by addresses of pods, services and nodes, with all settings as
-// they are in deploy/.
+// TestClusterEnforcesBySender asks with all settings as they are in deploy/: kubelets and probes
+// and, on VPP, addresses of pods, services and nodes. TestClusterServesEveryKindOfService asks them
+// on the kernel dataplane.
 func TestClusterEnforcesBySender(t *testing.T) {
 	s := newSpace(t, "who-sends")
 	pinned := strings.ReplaceAll(server("server", "server", 1), "labels: {", `labels: {pinned: "true", `)
@@ -176,7 +177,10 @@ func TestClusterEnforcesBySender(t *testing.T) {
 	s.must(s.kube("", "-n", s.name, "wait", "--for=condition=Ready", "pods", "--all", "--timeout", patience.String()))
 	port, freePort := s.get("service/pinned", ".spec.ports[0].nodePort"), s.get("service/free", ".spec.ports[0].nodePort")
 	for i, f := range families[s.Family] {
-		s.askByWhoSends(i, f, port, freePort)
+		s.asksKubelets(f)
+		if s.onVPP() {
+			s.askByWhoSends(i, f, port, freePort)
+		}
 	}
 	if n := s.get("pods", ".items[*].status.containerStatuses[*].restartCount"); strings.Trim(n, "0 ") != "" {
 		t.Errorf("containers of probed pods were restarted: %s times", n)
@@ -196,7 +200,6 @@ func TestClusterEnforcesBySender(t *testing.T) {
 // askByWhoSends asks by the addresses of one family, which is the i-th of the cluster.
 func (s space) askByWhoSends(i int, f family, nodePort, freeNodePort string) {
 	s.t.Helper()
-	s.asksKubelets(f)
 	pod := func(name string) string {
 		return net.JoinHostPort(s.get("pod/"+name, fmt.Sprintf(".status.podIPs[%d].ip", i)), "8080")
 	}
@@ -240,9 +243,9 @@ func (s space) askByWhoSends(i int, f family, nodePort, freeNodePort string) {
 		{control, port(2), false},
 	} {
 		got := s.connects(c.from, c.to)
-		// On VPP a service does not lead a pod back to itself, and strangers are endpoints of free.
+		// There a service does not lead a pod back to itself, and strangers are endpoints of free.
 		for range 15 {
-			if s.onVPP() && c.from == "stranger" && c.want && !got {
+			if c.from == "stranger" && c.want && !got {
 				got = s.connects(c.from, c.to)
 			}
 		}
