@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/tests/wires"
 )
@@ -24,12 +27,26 @@ func TestConnectionEndsThoughAnAnswerIsOnItsWay(t *testing.T) {
 				t.Parallel() // they wait most of the time
 				w := newWired(t, mode, xdp.KernelOptions{}, "a", "b")
 				for _, family := range []int{4, 6} {
-					w.iptables(family, "PREROUTING", "-j", "ACCEPT") // the node tracks connections, as for kube-proxy
+					w.iptables(family, "POSTROUTING", "-o", "none", "-j", "MASQUERADE") // the node tracks connections, as for kube-proxy
 					w.answersLate(family, policies)
 				}
 			})
 		}
 	}
+}
+
+// assured reports whether the node's connection tracking has seen a flow to an address long enough to
+// expect more of it: its timeout is that of streams then, longer than the 30 s of others.
+func (w *wired) assured(family int, to netip.AddrPort) (ok bool) {
+	w.T.Helper()
+	w.Must(wires.Inside(w.Node, func() error {
+		flows, err := netlink.ConntrackTableList(netlink.ConntrackTable, map[int]netlink.InetFamily{4: unix.AF_INET, 6: unix.AF_INET6}[family])
+		for _, f := range flows {
+			ok = ok || f.Forward.DstIP.Equal(to.Addr().AsSlice()) && f.Forward.DstPort == to.Port() && f.TimeOut > 30
+		}
+		return err
+	}))
+	return ok
 }
 
 // answersLate has pod a and pod b talk, and b answer once more after policies came.
@@ -69,9 +86,12 @@ func (w *wired) answersLate(family int, policies map[string]policy) {
 		w.Must(err)
 	}
 	from, err := asks(wires.Patience)
-	w.Must(err)
-	answers(from)
-	_, err = asks(wires.Patience)
+	for end := time.Now().Add(wires.Patience); err == nil && !w.assured(family, at); _, err = asks(wires.Patience) {
+		if time.Now().After(end) {
+			w.T.Fatal("the node does not take the flow for one that both ends use")
+		}
+		answers(from)
+	}
 	w.Must(err)
 	w.apply(policies)
 	answers(from)

@@ -122,6 +122,7 @@ const (
 	SluiceProgXdpUplink       = "xdp_uplink"
 	SluiceVarConf             = "conf"
 	SluiceVarConnectionSource = "connection_source"
+	SluiceVarConnectionStatus = "connection_status"
 	SluiceVarConnectionStep   = "connection_step"
 	SluiceVarCounterPlaces    = "counter_places"
 	SluiceVarCounterSlots     = "counter_slots"
@@ -220,6 +221,7 @@ type SluiceMapSpecs struct {
 type SluiceVariableSpecs struct {
 	Conf             *ebpf.VariableSpec `ebpf:"conf"`
 	ConnectionSource *ebpf.VariableSpec `ebpf:"connection_source"`
+	ConnectionStatus *ebpf.VariableSpec `ebpf:"connection_status"`
 	ConnectionStep   *ebpf.VariableSpec `ebpf:"connection_step"`
 	CounterPlaces    *ebpf.VariableSpec `ebpf:"counter_places"`
 	CounterSlots     *ebpf.VariableSpec `ebpf:"counter_slots"`
@@ -290,6 +292,7 @@ func (m *SluiceMaps) Close() error {
 type SluiceVariables struct {
 	Conf             *ebpf.Variable `ebpf:"conf"`
 	ConnectionSource *ebpf.Variable `ebpf:"connection_source"`
+	ConnectionStatus *ebpf.Variable `ebpf:"connection_status"`
 	ConnectionStep   *ebpf.Variable `ebpf:"connection_step"`
 	CounterPlaces    *ebpf.Variable `ebpf:"counter_places"`
 	CounterSlots     *ebpf.Variable `ebpf:"counter_slots"`

@@ -71,7 +71,7 @@ global_function __u32 decide(__u32 line, struct packet *p, int peek)
 	 * answer to this packet. */
 	__u32 origin = verdict_of(record, p, class, !to_pod);
 	if (allowed) {
-		if (keep || !answers_pass(p, origin)) /* the answer will need a tracked connection */
+		if (keep || (!answers_pass(p, origin) && !is_late_answer(id, p, to_pod))) /* the answer will need a tracked connection */
 			p->tracked = track(id, p, to_pod, v, !!keep);
 		return v;
 	}

@@ -86,6 +86,19 @@ CONFIG(__u32, skb_connection) = 0; /* the offset of the connection in struct sk_
  * tracking a packet belongs, or is related. */
 inline_always int sees_connections(void) { return judge_in_stack && skb_connection && bpf_cast_to_kern_ctx; }
 
+CONFIG(__u32, connection_status) = 0; /* the offset of the status in struct nf_conn; 0: unknown */
+#define STATUS_ASSURED 4
+
+/* is_old_answer reports whether a packet is an answer in a connection of the node's connection
+ * tracking that both ends have used for some time: two seconds for UDP. */
+inline_always int is_old_answer(__u64 connection)
+{
+	__u64 status = 0;
+	if ((connection & 7) < 3 || !(connection & ~7ULL) || !connection_status)
+		return 0;
+	return !probe_read_kernel(&status, sizeof(status), (void *)((connection & ~7ULL) + connection_status)) && status & STATUS_ASSURED;
+}
+
 /* Offsets in struct sk_buff, of what says where the checksum is that a device or the node still has
  * to complete. */
 CONFIG(__u32, skb_summed) = 0; /* 0: unknown */

@@ -31,6 +31,7 @@ struct packet {
 	__u8 hairpin;  /* it came from the pod's own interface */
 	__u8 made_here; /* a socket of this node created it, or it comes from the pod */
 	__u8 sender_known; /* remote is the sender by its connection, not its source address */
+	__u8 late; /* an answer in a connection that both ends have used for some time */
 	__u32 inner;
 	__u32 transport; /* the offset of the transport header; 0: that of a packet without options */
 	__u32 bytes;

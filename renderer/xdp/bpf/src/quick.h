@@ -74,7 +74,7 @@ global_function __u32 track_later_packet(__u32 line, struct packet *p, __u32 cla
 	}
 	if (refresh_flow(&k, &in, p, to_pod, now, 1)) {
 		cache_verdict(&in, cached_verdict(p, v));
-	} else if (track(id, p, to_pod, v, 0)) {
+	} else if (!is_late_answer(id, p, to_pod) && track(id, p, to_pod, v, 0)) {
 		count_active(&k, now);
 		if (reporting(1))
 			report(id, p, v, PERMITTED);

@@ -14,8 +14,6 @@ inline_always int tc(struct __sk_buff *skb, __u32 id, const int to_pod, const in
 	if (unlikely(!line))
 		return settle(id, &p, conf & CONF_CLOSED ? IS_UNKNOWN : PERMITTED, as) ? TC_NEXT : TC_SHOT;
 	int parsed = PARSED, reason = -1, later = how == AT_POD && is_for_node(id, data, end);
-	if (to_pod && as == ENFORCE && unlikely(left_stack(skb->tc_index, skb->ingress_ifindex)))
-		return settle(id, &p, IS_UNJUDGED, as) ? TC_NEXT : TC_SHOT;
 	p.hairpin = to_pod && (skb->ingress_ifindex == id || is_of(own_tag(skb->tc_index, skb->ingress_ifindex), id));
 	p.made_here = !to_pod || (!skb->ingress_ifindex && skb->sk);
 	p.tagged = !!skb->vlan_present; /* the kernel moves VLAN tags out of the frame */
@@ -28,6 +26,8 @@ inline_always int tc(struct __sk_buff *skb, __u32 id, const int to_pod, const in
 		set_sender(skb, &p);
 	if (as == ENFORCE && parsed == PARSED && bpf_cast_to_kern_ctx && is_changed_later(bpf_cast_to_kern_ctx(skb), &p, sizeof(struct ethernet)))
 		reason = IS_MALFORMED;
+	else if (to_pod && as == ENFORCE && unlikely(left_stack(skb->tc_index, skb->ingress_ifindex)) && !p.sender_known)
+		reason = IS_UNJUDGED;
 	else if (likely(plain))
 		reason = later ? is_source_valid(line, &p) : quick(line, &p, to_pod, as);
 	if (reason < 0)

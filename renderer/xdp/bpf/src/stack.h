@@ -37,8 +37,9 @@ inline_always __u32 own_tag(__u32 tag, __u32 by)
 	return tag & (TAG_LATER | TAG_JUDGED) && by && AT(gateways, tag & (PLACES - 1))->arrives_by == by ? tag : 0;
 }
 
-/* left_stack reports whether a frame that was left to the stack comes from a bridge instead: the
- * bridge changed its hardware address, so that the frame was switched, and nothing judged it. */
+/* left_stack reports whether a frame that was left to the stack comes from a bridge instead. If it
+ * has a connection, the bridge passed it through the netfilter hooks. Else the bridge changed its
+ * hardware address, so that it switched the frame, and nothing judged it. */
 inline_always int left_stack(__u32 tag, __u32 by)
 {
 	return tag & TAG_LATER && by && !((tag ^ by) & (PLACES - 1)) && AT(gateways, tag & (PLACES - 1))->arrives_by != by;
@@ -126,8 +127,10 @@ inline_always void set_sender(struct __sk_buff *skb, struct packet *p)
 	if (!sees_connections())
 		return;
 	__u64 connection = *(__u64 *)(bpf_cast_to_kern_ctx(skb) + skb_connection);
-	if (connection & ~7ULL)
+	if (connection & ~7ULL) {
 		sender_of_connection(connection, p);
+		p->late = is_old_answer(connection);
+	}
 }
 
 /* translated reports whether the destination of a packet was translated. */
@@ -208,7 +211,7 @@ inline_always int in_stack(struct bpf_nf_ctx *ctx, const int v6)
 	__u64 connection = skb_connection ? *(__u64 *)(skb + skb_connection) : 0;
 	if (tag & TAG_JUDGED && !translated(connection))
 		return NF_ACCEPT;
-	struct packet p = { .v6 = v6, .made_here = 1, .bytes = *(__u32 *)(skb + skb_length), .generation = generation(), .now = now_units() };
+	struct packet p = { .v6 = v6, .made_here = 1, .late = is_old_answer(connection), .bytes = *(__u32 *)(skb + skb_length), .generation = generation(), .now = now_units() };
 	int parsed = PARSED, reason = -1, plain = v6 ? stack_fast6(ctx, &p) : stack_fast4(ctx, &p);
 	if (!plain)
 		parsed = v6 ? network6_stack(ctx, &p, 0, 0) : network4_stack(ctx, &p, 0, 0);

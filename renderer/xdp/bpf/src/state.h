@@ -253,6 +253,20 @@ inline_always int track(__u32 id, struct packet *p, int to_pod, __u32 v, int kee
 	return now == CREATED;
 }
 
+/* is_late_answer reports whether a packet is an answer of an older connection. Such a packet
+ * refreshes a tracked connection, and creates none: else an answer that was on its way when a policy
+ * came would open that connection again. */
+global_function int is_late_answer(__u32 id, struct packet *p, int to_pod)
+{
+	if (!p || p->kind == FIRST_PACKET || !p->late)
+		return 0;
+	struct flow_key k;
+	flow_key(&k, id, p);
+	struct found in = find(&k);
+	refresh(&in, p, to_pod, p->now);
+	return 1;
+}
+
 /* is_answer reports whether a packet is an answer in a tracked connection. */
 global_function int is_answer(__u32 id, struct packet *p, int to_pod, int either, int peek)
 {

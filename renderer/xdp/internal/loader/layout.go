@@ -15,6 +15,7 @@ type Layout struct {
 	Connection      uint32 // in struct sk_buff: the connection; zero while the kernel tracks none
 	source          uint32 // in struct nf_conn: the source of the original direction
 	step            uint32 // from there to the source of the reply direction
+	status          uint32 // in struct nf_conn: whether both ends have used the connection
 
 	// In struct sk_buff: which checksum is still to be completed, and the position in its byte; and
 	// what says where that checksum is.
@@ -72,6 +73,7 @@ func LayoutOf() (l Layout) {
 	tuple, ok3 := offset(conns, "nf_conntrack_tuple_hash", "tuple")
 	var hash *btf.Struct
 	if ok1 && ok2 && ok3 && conns.TypeByName("nf_conntrack_tuple_hash", &hash) == nil {
+		l.status, _ = offset(conns, "nf_conn", "status")
 		l.Connection, l.source, l.step = packet, hashes+tuple, hash.Size // a tuple starts with its source, and a source with its address
 	}
 	return l

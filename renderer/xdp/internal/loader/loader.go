@@ -233,7 +233,7 @@ func (l *Loader) spec(s Size) (*ebpf.CollectionSpec, error) {
 		bpf.SluiceVarSkbConnection: s.Layout.Connection, bpf.SluiceVarSkbTag: s.Layout.tag, bpf.SluiceVarSkbLength: s.Layout.length,
 		bpf.SluiceVarSkbSummed: s.Layout.summed, bpf.SluiceVarSkbSummedShift: s.Layout.summedShift, bpf.SluiceVarSkbChecksum: s.Layout.checksum,
 		bpf.SluiceVarSkbHead: s.Layout.head, bpf.SluiceVarSkbData: s.Layout.data,
-		bpf.SluiceVarSkbInterface: s.Layout.by, bpf.SluiceVarConnectionSource: s.Layout.source, bpf.SluiceVarConnectionStep: s.Layout.step,
+		bpf.SluiceVarSkbInterface: s.Layout.by, bpf.SluiceVarConnectionSource: s.Layout.source, bpf.SluiceVarConnectionStep: s.Layout.step, bpf.SluiceVarConnectionStatus: s.Layout.status,
 		bpf.SluiceVarJudgeInStack: bit(l.Behind()), bpf.SluiceVarTags: bit(l.config.Mode.tags()),
 		bpf.SluiceVarConf: l.conf(), bpf.SluiceVarTicksPerSecond: hz, bpf.SluiceVarTickShift: shift, bpf.SluiceVarPolicyParity: s.Parity,
 		bpf.SluiceVarRecentThreshold: l.threshold(), bpf.SluiceVarFlowSeed: l.seed, bpf.SluiceVarReorders: bit(runtime.GOARCH != "amd64"), // amd64 keeps loads and stores in order
