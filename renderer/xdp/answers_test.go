@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/renderer/xdp"
@@ -27,16 +28,18 @@ func TestConnectionEndsThoughAnAnswerIsOnItsWay(t *testing.T) {
 				t.Parallel() // they wait most of the time
 				w := newWired(t, mode, xdp.KernelOptions{}, "a", "b")
 				for _, family := range []int{4, 6} {
-					w.iptables(family, "POSTROUTING", "-o", "none", "-j", "MASQUERADE") // the node tracks connections, as for kube-proxy
-					w.answersLate(family, policies)
+					// With a translation the node tracks connections, as with kube-proxy.
+					w.iptables(family, "PREROUTING", "-d", service[family].String(), "-j", "DNAT", "--to-destination", w.Pods["b"].Addr(family).String())
+					w.answersLate("udp", family, policies)
+					w.answersLate("tcp", family, policies)
 				}
 			})
 		}
 	}
 }
 
-// assured reports whether the node's connection tracking has seen a flow to an address long enough to
-// expect more of it: its timeout is that of streams then, longer than the 30 s of others.
+// assured reports whether the node's connection tracking has seen both ends use a flow to an address
+// for some time: its timeout is longer then than the 30 s of other datagrams.
 func (w *wired) assured(family int, to netip.AddrPort) (ok bool) {
 	w.T.Helper()
 	w.Must(wires.Inside(w.Node, func() error {
@@ -50,52 +53,63 @@ func (w *wired) assured(family int, to netip.AddrPort) (ok bool) {
 }
 
 // answersLate has pod a and pod b talk, and b answer once more after policies came.
-func (w *wired) answersLate(family int, policies map[string]policy) {
+func (w *wired) answersLate(network string, family int, policies map[string]policy) {
 	w.T.Helper()
 	w.apply(nil)
-	at := netip.AddrPortFrom(w.Pods["b"].Addr(family), 9000)
-	var server net.PacketConn
-	w.Must(wires.Inside(w.Pods["b"].NS, func() (err error) {
-		server, err = net.ListenPacket("udp", at.String())
-		return err
-	}))
-	defer func() { _ = server.Close() }() // all was read
-	var client net.Conn
-	w.Must(wires.Inside(w.Pods["a"].NS, func() (err error) {
-		client, err = net.Dial("udp", at.String())
-		return err
-	}))
-	defer func() { _ = client.Close() }() // all was read
-	b := make([]byte, 64)
-	asks := func(wait time.Duration) (net.Addr, error) {
-		if _, err := client.Write([]byte("request")); err != nil {
-			return nil, err
+	client, server := w.connected(network, family)
+	defer func() { _, _ = client.Close(), server.Close() }() // all was read
+	says := func(from, to net.Conn, wait time.Duration) error {
+		if _, err := from.Write([]byte("something")); err != nil {
+			return err
 		}
-		if err := server.SetReadDeadline(time.Now().Add(wait)); err != nil {
-			return nil, err
+		if err := to.SetReadDeadline(time.Now().Add(wait)); err != nil {
+			return err
 		}
-		_, from, err := server.ReadFrom(b)
-		return from, err
+		_, err := to.Read(make([]byte, 64))
+		return err
 	}
-	answers := func(to net.Addr) {
-		w.T.Helper()
-		_, err := server.WriteTo([]byte("answer"), to)
-		w.Must(err)
-		w.Must(client.SetReadDeadline(time.Now().Add(wires.Patience)))
-		_, err = client.Read(b)
-		w.Must(err)
-	}
-	from, err := asks(wires.Patience)
-	for end := time.Now().Add(wires.Patience); err == nil && !w.assured(family, at); _, err = asks(wires.Patience) {
+	to := netip.AddrPortFrom(w.Pods["b"].Addr(family), 9000)
+	for end := time.Now().Add(wires.Patience); !w.assured(family, to); {
+		w.Must(says(client, server, wires.Patience))
+		w.Must(says(server, client, wires.Patience))
 		if time.Now().After(end) {
 			w.T.Fatal("the node does not take the flow for one that both ends use")
 		}
-		answers(from)
 	}
-	w.Must(err)
+	w.Must(says(client, server, wires.Patience))
 	w.apply(policies)
-	answers(from)
-	if _, err := asks(wires.Impatience); err == nil {
-		w.T.Errorf("family %d: a datagram that policy denies passes as a reply to the answer of the one before", family)
+	w.Must(says(server, client, wires.Patience))
+	if err := says(client, server, wires.Impatience); err == nil {
+		w.T.Errorf("%s, family %d: what policy denies passes as a reply to the answer before", network, family)
 	}
+}
+
+// connected returns both ends of a connection from pod a to pod b.
+func (w *wired) connected(network string, family int) (client, server net.Conn) {
+	w.T.Helper()
+	from, to := netip.AddrPortFrom(w.Pods["a"].Addr(family), 9001), netip.AddrPortFrom(w.Pods["b"].Addr(family), 9000)
+	dial := func(ns netns.NsHandle, from, to netip.AddrPort) (conn net.Conn) {
+		var local net.Addr = net.UDPAddrFromAddrPort(from)
+		if network == "tcp" {
+			local = net.TCPAddrFromAddrPort(from)
+		}
+		w.Must(wires.Inside(ns, func() (err error) {
+			conn, err = (&net.Dialer{LocalAddr: local, Timeout: wires.Patience}).Dial(network, to.String())
+			return err
+		}))
+		return conn
+	}
+	if network == "udp" {
+		return dial(w.Pods["a"].NS, from, to), dial(w.Pods["b"].NS, to, from)
+	}
+	var l net.Listener
+	w.Must(wires.Inside(w.Pods["b"].NS, func() (err error) {
+		l, err = net.Listen(network, to.String())
+		return err
+	}))
+	defer func() { _ = l.Close() }() // it took its connection
+	client = dial(w.Pods["a"].NS, from, to)
+	server, err := l.Accept()
+	w.Must(err)
+	return client, server
 }
