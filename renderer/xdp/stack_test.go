@@ -42,7 +42,7 @@ func (w *wired) send(from *wires.Host, to net.HardwareAddr, frame []byte) {
 		if err == nil {
 			copy(frame, to)
 			copy(frame[6:], l.Attrs().HardwareAddr)
-			err = unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: from.InPod})
+			err = wires.Send(fd, frame, &unix.SockaddrLinklayer{Ifindex: from.InPod})
 		}
 		return errors.Join(err, unix.Close(fd))
 	}))

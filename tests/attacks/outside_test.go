@@ -3,7 +3,6 @@ package attacks
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -116,11 +115,11 @@ func (s *street) next(w *world, family int) uint64 {
 func (s *street) attackFrom(fd int, frames [][]byte, control []byte, last uint64) map[uint64]int {
 	s.t.Helper()
 	for _, frame := range frames {
-		s.must(sendAll(fd, frame))
+		s.must(wires.Send(fd, frame, nil))
 	}
 	got := map[uint64]int{}
 	for end := time.Now().Add(wires.Patience); got[last] == 0; {
-		s.must(sendAll(fd, control))
+		s.must(wires.Send(fd, control, nil))
 		for mark, n := range s.heard() {
 			got[mark] += n
 		}
@@ -129,16 +128,6 @@ func (s *street) attackFrom(fd int, frames [][]byte, control []byte, last uint64
 		}
 	}
 	return got
-}
-
-// sendAll sends a frame, again while the kernel has no buffers for it.
-func sendAll(fd int, frame []byte) error {
-	for end := time.Now().Add(wires.Patience); ; {
-		err := unix.Send(fd, frame, 0)
-		if !errors.Is(err, unix.ENOBUFS) || time.Now().After(end) {
-			return err
-		}
-	}
 }
 
 func eachStreet(t *testing.T, f func(s *street)) {
@@ -267,7 +256,7 @@ func (s *street) completes() {
 		binary.NativeEndian.PutUint16(header[6:], uint16(network+c.start))
 		binary.NativeEndian.PutUint16(header[8:], uint16(c.offset))
 		mark := s.mark
-		s.must(sendAll(s.out, append(header, s.ip(packet{protocol: c.protocol, extensions: c.extensions, body: body})...)))
+		s.must(wires.Send(s.out, append(header, s.ip(packet{protocol: c.protocol, extensions: c.extensions, body: body})...), nil))
 		if got := s.heard()[mark] > 0; got != c.arrives {
 			s.t.Errorf("IPv%d, a checksum in the place of %s: it arrives %t, want %t", s.family, c.name, got, c.arrives)
 		}

@@ -245,7 +245,7 @@ func (s *street) socket(pod string, protocol uint16) (fd int) {
 
 func (s *street) send(frame []byte) {
 	s.t.Helper()
-	s.must(unix.Send(s.out, frame, 0))
+	s.must(wires.Send(s.out, frame, nil))
 }
 
 // settle waits until all that was sent is decided: behind it goes a packet that is dropped, and

@@ -296,7 +296,7 @@ func (n *kernelNode) frame(pod string, etherType uint16) {
 		if err != nil {
 			return err
 		}
-		return errors.Join(unix.Sendto(fd, content, 0, &unix.SockaddrLinklayer{Ifindex: h.InPod, Halen: 6}), unix.Close(fd))
+		return errors.Join(wires.Send(fd, content, &unix.SockaddrLinklayer{Ifindex: h.InPod, Halen: 6}), unix.Close(fd))
 	}))
 }
 

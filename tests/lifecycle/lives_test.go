@@ -209,7 +209,7 @@ func (n *node) forge(from, whose string, v6 bool) {
 		}
 		defer func() { _ = unix.Close(fd) }()
 		for range 3 {
-			if err := unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: h.InPod, Halen: 6}); err != nil {
+			if err := wires.Send(fd, frame, &unix.SockaddrLinklayer{Ifindex: h.InPod, Halen: 6}); err != nil {
 				return err
 			}
 		}

@@ -103,7 +103,7 @@ func TestOVNForwardsWhatPoliciesPermit(t *testing.T) {
 		c.plug(name, f.ports[at[0]], at[0], at[1])
 		names[at[0]], names[at[1]] = name, name
 	}
-	f.must(f.s.OVN.Sync(t.Context()))
+	f.must(f.s.OVN.Installed(t.Context()))
 	flows := probes()
 	served := map[string]bool{}
 	for fl := range flows {
@@ -114,7 +114,7 @@ func TestOVNForwardsWhatPoliciesPermit(t *testing.T) {
 	}
 	try := func(what string) {
 		t.Helper()
-		for _, permitted := range []bool{true, false} { // once what is permitted passes, the controller is done
+		for _, permitted := range []bool{true, false} {
 			for fl, want := range flows {
 				network := map[api.Protocol]string{api.TCP: "tcp", api.UDP: "udp", api.ICMP: "icmp", api.ICMPv6: "icmp"}[fl.Protocol]
 				if network == "" || want != permitted {
@@ -132,7 +132,7 @@ func TestOVNForwardsWhatPoliciesPermit(t *testing.T) {
 	txn := f.r.NewTxn(false)
 	txn.UpdateSet(clients, nil, members(clientAt...))
 	f.must(txn.Commit(t.Context()))
-	f.must(f.s.OVN.Sync(t.Context()))
+	f.must(f.s.OVN.Installed(t.Context()))
 	for i := range 2 {
 		flows[flow(clientAt[i], webAt[i], api.TCP, 22)] = true
 		flows[flow(clientAt[i], dbAt[i], api.TCP, 5432)] = false

@@ -50,8 +50,13 @@ func (s *Server) startOVN(ctx context.Context) (*OVN, error) {
 }
 
 // Sync waits until northd has compiled what Neutron wrote.
-func (o *OVN) Sync(ctx context.Context) error {
-	if out, err := exec.CommandContext(ctx, "ovn-nbctl", "--db="+o.NB, "--wait=sb", "sync").CombinedOutput(); err != nil {
+func (o *OVN) Sync(ctx context.Context) error { return o.wait(ctx, "sb") }
+
+// Installed waits until every chassis forwards as OVN says.
+func (o *OVN) Installed(ctx context.Context) error { return o.wait(ctx, "hv") }
+
+func (o *OVN) wait(ctx context.Context, until string) error {
+	if out, err := exec.CommandContext(ctx, "ovn-nbctl", "--db="+o.NB, "--timeout=120", "--wait="+until, "sync").CombinedOutput(); err != nil {
 		return fmt.Errorf("ovn-nbctl sync: %w: %s", err, out)
 	}
 	return nil

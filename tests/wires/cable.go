@@ -310,7 +310,7 @@ func (c *Cable) Ping(from, to string, family int, wait time.Duration) error {
 		m := []byte{request, 0, 0, 0, byte(id >> 8), byte(id), 0, 1}
 		binary.BigEndian.PutUint16(m[2:], checksum(m))
 		tv := unix.NsecToTimeval(int64(wait))
-		if err := errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv), unix.Sendto(fd, m, 0, at)); err != nil {
+		if err := errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv), Send(fd, m, at)); err != nil {
 			return err
 		}
 		b := make([]byte, 512)
