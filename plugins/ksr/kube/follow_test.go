@@ -28,6 +28,8 @@ func (s *sink) Put(v proto.Message) error {
 
 func (s *sink) Delete(id model.ID) { s.received = append(s.received, "delete "+id.String()) }
 
+func (s *sink) Leave(kind model.Kind) { s.received = append(s.received, "leave "+kind.String()) }
+
 func (s *sink) Replace(kind model.Kind, values []proto.Message, keep []model.ID) error {
 	text := "replace " + kind.String() + ":"
 	for _, v := range values {
@@ -153,16 +155,6 @@ func TestSourceReadsCustomResourcesStrictly(t *testing.T) {
 	strip(good)
 	if _, there := good.Object["status"]; there {
 		t.Error("the status is kept")
-	}
-}
-
-func TestSourceOfUnservedKindIsEmpty(t *testing.T) {
-	s, out, _ := newPassThroughStore(t, model.KindAdminNetworkPolicy)
-	s.absent(s.kind)
-	s.absent(s.kind)
-	out.want(t, "replace AdminNetworkPolicy:")
-	if k := s.Status().Kinds[s.kind]; !k.Synced || k.Served {
-		t.Errorf("the kind is %+v", k)
 	}
 }
 

@@ -20,6 +20,9 @@ import (
 type Sink interface {
 	Put(value proto.Message) error
 	Delete(id model.ID)
+	// Leave leaves the objects of a kind as they are, wherever they came from, until Replace. It
+	// changes nothing after Replace.
+	Leave(kind model.Kind)
 	// Replace makes the values the complete state of a kind, except that the objects in keep stay
 	// as they were.
 	Replace(kind model.Kind, values []proto.Message, keep []model.ID) error
@@ -45,6 +48,7 @@ type Source struct {
 	cfg     Config
 	clients clients
 	asks    func(context.Context) (string, error) // identifies the cluster: Cluster
+	now     func() time.Time
 
 	mu       sync.Mutex
 	kinds    map[model.Kind]*KindStatus

@@ -32,7 +32,8 @@ type Mirror struct {
 	marking marking
 	// kinds that no Replace has named yet, and without which nothing is written
 	missing map[model.Kind]bool
-	// the same for kinds that policy does not need: those in the store stay
+	// kinds without which everything else is written, and of which those in the store stay: those
+	// that policy does not need, and those of Leave
 	late   map[model.Kind]bool
 	counts MirrorCounts
 	swept  bool // the state of the store is known, and nothing failed since
@@ -62,7 +63,7 @@ type MirrorStatus struct {
 	MirrorCounts
 	// kinds whose first state is outstanding, without which nothing is written
 	Missing []model.Kind
-	Late    []model.Kind       // the same for kinds that policy does not need
+	Late    []model.Kind       // the same for kinds for which nothing waits
 	Objects map[model.Kind]int // number of objects of the source
 	Pending int                // number of objects to be written or deleted
 	// Synced reports whether the store was compared with the complete state, and nothing failed
@@ -173,6 +174,18 @@ func (m *Mirror) Replace(kind model.Kind, values []proto.Message, keep []model.I
 	delete(m.late, kind)
 	m.signal()
 	return nil
+}
+
+// Leave names a kind whose state the source does not know yet: what the store holds of it stays
+// until Replace, and nothing waits for that. It changes nothing after Replace.
+func (m *Mirror) Leave(kind model.Kind) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.missing[kind] {
+		delete(m.missing, kind)
+		m.late[kind] = true
+		m.signal()
+	}
 }
 
 // signal wakes Run.
