@@ -2,6 +2,7 @@ package datasync
 
 import (
 	"bytes"
+	"fmt"
 
 	"google.golang.org/protobuf/proto"
 
@@ -52,7 +53,7 @@ func (d *decoder) delta(e model.Entry) (model.Delta, bool) {
 		d.unchanged++
 		return model.Delta{}, false
 	}
-	id, m, err := d.decode(e)
+	id, m, err := d.newer(e, old)
 	if err != nil {
 		d.refuse(d.bad, e, err)
 		return model.Delta{}, false
@@ -100,7 +101,7 @@ func (d *decoder) snapshot(entries []model.Entry) []model.Delta {
 			continue
 		}
 		old, had := d.known[e.Key]
-		id, m, err := d.decode(e)
+		id, m, err := d.newer(e, old)
 		if err != nil {
 			d.refuse(bad, e, err)
 			if !had {
@@ -123,6 +124,18 @@ func (d *decoder) snapshot(entries []model.Entry) []model.Delta {
 	}
 	d.known, d.bad, d.aside = known, bad, aside
 	return out
+}
+
+// newer decodes an entry that may replace the value old, which is nil for none. It is an error if a
+// policy that cannot be read as a whole replaces one that can.
+func (d *decoder) newer(e model.Entry, old []byte) (model.ID, proto.Message, error) {
+	id, m, err := d.decode(e)
+	if why := model.Refused(m); err == nil && why != "" && old != nil {
+		if _, before, err := d.decode(model.Entry{Key: e.Key, Value: old}); err == nil && model.Refused(before) == "" {
+			return id, nil, fmt.Errorf("%s: the last one that can be read stays in force: %s", id, why)
+		}
+	}
+	return id, m, err
 }
 
 func (d *decoder) decode(e model.Entry) (model.ID, proto.Message, error) {
