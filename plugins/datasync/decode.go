@@ -91,6 +91,21 @@ func (d *decoder) holds(key string) bool {
 	return known || bad || d.aside[key]
 }
 
+// equals reports whether the entries are exactly what is in force of the objects that policy needs.
+func (d *decoder) equals(entries []model.Entry) bool {
+	n := 0
+	for _, e := range entries {
+		old, had := d.known[e.Key]
+		switch {
+		case had && bytes.Equal(old, e.Value):
+			n++
+		case e.Key != d.marker && !d.aside[e.Key]:
+			return false
+		}
+	}
+	return n == len(d.known)
+}
+
 // snapshot decodes a complete state.
 func (d *decoder) snapshot(entries []model.Entry) []model.Delta {
 	out := make([]model.Delta, 0, len(entries))

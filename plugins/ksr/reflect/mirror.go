@@ -346,9 +346,7 @@ func (m *Mirror) written(b writes, marker *model.Marker, why mark) {
 	}
 	m.counts.Put += uint64(len(b.puts))
 	m.counts.Deleted += uint64(len(b.deletes))
-	if marker != nil {
-		m.marking.written(marker, why, now)
-	}
+	m.marking.written(b, marker, why, now)
 }
 
 // readMarker takes over the marker in the store; it returns ErrOtherCluster for one of another
@@ -431,9 +429,7 @@ func (m *Mirror) compared(reason string, drift int, revision int64, start time.T
 	}
 	m.counts.Sweeps[reason]++
 	m.swept = true
-	if reason != sweepTimer || drift > 0 || m.marking.stored == nil {
-		m.marking.compared(revision, time.Now())
-	}
+	m.marking.compared(revision, time.Now())
 	return m.objects.left()
 }
 
