@@ -209,7 +209,8 @@ func Encode(m proto.Message) ([]byte, error) {
 }
 
 // Decode decodes a value. It returns an error if the value exceeds MaxValue or maxRules, or is not
-// the object that the key names.
+// the object that the key names. In place of a policy whose subject cannot be read it returns one
+// that closes what it may select, with Refused.
 func Decode(id ID, value []byte) (proto.Message, error) {
 	m := id.Kind.New()
 	if m == nil {
@@ -227,5 +228,5 @@ func Decode(id ID, value []byte) (proto.Message, error) {
 	if err := CheckLimits(m, len(value)); err != nil {
 		return nil, fmt.Errorf("%s: %w", id, err)
 	}
-	return m, nil
+	return Closed(m), nil
 }

@@ -88,7 +88,8 @@ func TestDecodeChecksObjectOfKey(t *testing.T) {
 func TestDecodeDistinguishesClusterScopedPolicies(t *testing.T) {
 	kinds := []model.Kind{model.KindAdminNetworkPolicy, model.KindBaselineAdminNetworkPolicy, model.KindClusterNetworkPolicy}
 	for said := range model.ClusterPolicy_Kind_name {
-		policy := &model.ClusterPolicy{Kind: model.ClusterPolicy_Kind(said), Name: "guard", Tier: model.ClusterPolicy_TIER_ADMIN}
+		all := &model.ClusterPolicy_Pods{Namespaces: &model.LabelSelector{}, Pods: &model.LabelSelector{}}
+		policy := &model.ClusterPolicy{Kind: model.ClusterPolicy_Kind(said), Name: "guard", Tier: model.ClusterPolicy_TIER_ADMIN, Subject: all}
 		b, err := model.Encode(policy)
 		if err != nil {
 			t.Fatal(err)

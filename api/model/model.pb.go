@@ -642,8 +642,11 @@ type NetworkPolicy struct {
 	Ingress         []*NetworkPolicy_Rule  `protobuf:"bytes,6,rep,name=ingress,proto3" json:"ingress,omitempty"`
 	Egress          []*NetworkPolicy_Rule  `protobuf:"bytes,7,rep,name=egress,proto3" json:"egress,omitempty"`
 	Audit           bool                   `protobuf:"varint,8,opt,name=audit,proto3" json:"audit,omitempty"` // what only this policy denies is permitted, and counted
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Why the policy cannot be read as a whole; empty where it can. It is then one that
+	// closes what it may select, for every reader; this is the reason for users.
+	Refused       string `protobuf:"bytes,9,opt,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NetworkPolicy) Reset() {
@@ -732,6 +735,13 @@ func (x *NetworkPolicy) GetAudit() bool {
 	return false
 }
 
+func (x *NetworkPolicy) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
+}
+
 // A node, with what policy needs of it.
 type Node struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -805,7 +815,8 @@ type ClusterPolicy struct {
 	Subject       *ClusterPolicy_Pods    `protobuf:"bytes,5,opt,name=subject,proto3" json:"subject,omitempty"`    // none: no pod
 	Ingress       []*ClusterPolicy_Rule  `protobuf:"bytes,6,rep,name=ingress,proto3" json:"ingress,omitempty"`
 	Egress        []*ClusterPolicy_Rule  `protobuf:"bytes,7,rep,name=egress,proto3" json:"egress,omitempty"`
-	Audit         bool                   `protobuf:"varint,8,opt,name=audit,proto3" json:"audit,omitempty"` // what only this policy denies is permitted, and counted
+	Audit         bool                   `protobuf:"varint,8,opt,name=audit,proto3" json:"audit,omitempty"`    // what only this policy denies is permitted, and counted
+	Refused       string                 `protobuf:"bytes,9,opt,name=refused,proto3" json:"refused,omitempty"` // as in NetworkPolicy
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -894,6 +905,13 @@ func (x *ClusterPolicy) GetAudit() bool {
 		return x.Audit
 	}
 	return false
+}
+
+func (x *ClusterPolicy) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
 }
 
 // A service, with what is needed to say where its packets go. No policy looks at it:
@@ -2110,7 +2128,7 @@ const file_api_model_model_proto_rawDesc = "" +
 	"\vOPERATOR_IN\x10\x01\x12\x13\n" +
 	"\x0fOPERATOR_NOT_IN\x10\x02\x12\x13\n" +
 	"\x0fOPERATOR_EXISTS\x10\x03\x12\x1b\n" +
-	"\x17OPERATOR_DOES_NOT_EXIST\x10\x04\"\xaa\a\n" +
+	"\x17OPERATOR_DOES_NOT_EXIST\x10\x04\"\xc4\a\n" +
 	"\rNetworkPolicy\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12A\n" +
@@ -2119,7 +2137,8 @@ const file_api_model_model_proto_rawDesc = "" +
 	"\x0fisolates_egress\x18\x05 \x01(\bR\x0eisolatesEgress\x12=\n" +
 	"\aingress\x18\x06 \x03(\v2#.sluice.model.v1.NetworkPolicy.RuleR\aingress\x12;\n" +
 	"\x06egress\x18\a \x03(\v2#.sluice.model.v1.NetworkPolicy.RuleR\x06egress\x12\x14\n" +
-	"\x05audit\x18\b \x01(\bR\x05audit\x1a5\n" +
+	"\x05audit\x18\b \x01(\bR\x05audit\x12\x18\n" +
+	"\arefused\x18\t \x01(\tR\arefused\x1a5\n" +
 	"\aIPBlock\x12\x12\n" +
 	"\x04cidr\x18\x01 \x01(\tR\x04cidr\x12\x16\n" +
 	"\x06except\x18\x02 \x03(\tR\x06except\x1a\xdb\x01\n" +
@@ -2140,8 +2159,7 @@ const file_api_model_model_proto_rawDesc = "" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
 	"\x06labels\x18\x02 \x03(\v2\x16.sluice.model.v1.LabelR\x06labels\x12\x1c\n" +
-	"\taddresses\x18\x03 \x03(\tR\taddresses\"\xf9\n" +
-	"\n" +
+	"\taddresses\x18\x03 \x03(\tR\taddresses\"\x93\v\n" +
 	"\rClusterPolicy\x127\n" +
 	"\x04kind\x18\x01 \x01(\x0e2#.sluice.model.v1.ClusterPolicy.KindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x127\n" +
@@ -2150,7 +2168,8 @@ const file_api_model_model_proto_rawDesc = "" +
 	"\asubject\x18\x05 \x01(\v2#.sluice.model.v1.ClusterPolicy.PodsR\asubject\x12=\n" +
 	"\aingress\x18\x06 \x03(\v2#.sluice.model.v1.ClusterPolicy.RuleR\aingress\x12;\n" +
 	"\x06egress\x18\a \x03(\v2#.sluice.model.v1.ClusterPolicy.RuleR\x06egress\x12\x14\n" +
-	"\x05audit\x18\b \x01(\bR\x05audit\x1az\n" +
+	"\x05audit\x18\b \x01(\bR\x05audit\x12\x18\n" +
+	"\arefused\x18\t \x01(\tR\arefused\x1az\n" +
 	"\x04Pods\x12>\n" +
 	"\n" +
 	"namespaces\x18\x01 \x01(\v2\x1e.sluice.model.v1.LabelSelectorR\n" +

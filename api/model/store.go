@@ -5,4 +5,6 @@ package model
 type Entry struct {
 	Key   string
 	Value []byte
+	// Revision is the revision at which the key was last written; 0 outside of lists of a store.
+	Revision int64
 }

@@ -19,7 +19,9 @@ import (
 // leading returns a replica that leads, of a cluster whose API server serves nothing.
 func leading(t *testing.T) *Reflector {
 	t.Helper()
-	server := httptest.NewServer(http.NotFoundHandler())
+	api := http.NewServeMux()
+	api.HandleFunc("GET /apis", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"kind":"APIGroupList"}`)) }) // the client reports an error
+	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
 	r := reflecting(t, server.URL)
 	r.cfg.Silence, r.cfg.Cluster = time.Minute, "test"

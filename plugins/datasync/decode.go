@@ -2,6 +2,7 @@ package datasync
 
 import (
 	"bytes"
+	"fmt"
 
 	"google.golang.org/protobuf/proto"
 
@@ -52,7 +53,7 @@ func (d *decoder) delta(e model.Entry) (model.Delta, bool) {
 		d.unchanged++
 		return model.Delta{}, false
 	}
-	id, m, err := d.decode(e)
+	id, m, err := d.newer(e, old)
 	if err != nil {
 		d.refuse(d.bad, e, err)
 		return model.Delta{}, false
@@ -90,6 +91,21 @@ func (d *decoder) holds(key string) bool {
 	return known || bad || d.aside[key]
 }
 
+// equals reports whether the entries are exactly what is in force of the objects that policy needs.
+func (d *decoder) equals(entries []model.Entry) bool {
+	n := 0
+	for _, e := range entries {
+		old, had := d.known[e.Key]
+		switch {
+		case had && bytes.Equal(old, e.Value):
+			n++
+		case e.Key != d.marker && !d.aside[e.Key]:
+			return false
+		}
+	}
+	return n == len(d.known)
+}
+
 // snapshot decodes a complete state.
 func (d *decoder) snapshot(entries []model.Entry) []model.Delta {
 	out := make([]model.Delta, 0, len(entries))
@@ -100,7 +116,7 @@ func (d *decoder) snapshot(entries []model.Entry) []model.Delta {
 			continue
 		}
 		old, had := d.known[e.Key]
-		id, m, err := d.decode(e)
+		id, m, err := d.newer(e, old)
 		if err != nil {
 			d.refuse(bad, e, err)
 			if !had {
@@ -123,6 +139,18 @@ func (d *decoder) snapshot(entries []model.Entry) []model.Delta {
 	}
 	d.known, d.bad, d.aside = known, bad, aside
 	return out
+}
+
+// newer decodes an entry that may replace the value old, which is nil for none. It is an error if a
+// policy that cannot be read as a whole replaces one that can.
+func (d *decoder) newer(e model.Entry, old []byte) (model.ID, proto.Message, error) {
+	id, m, err := d.decode(e)
+	if why := model.Refused(m); err == nil && why != "" && old != nil {
+		if _, before, err := d.decode(model.Entry{Key: e.Key, Value: old}); err == nil && model.Refused(before) == "" {
+			return id, nil, fmt.Errorf("%s: the last one that can be read stays in force: %s", id, why)
+		}
+	}
+	return id, m, err
 }
 
 func (d *decoder) decode(e model.Entry) (model.ID, proto.Message, error) {

@@ -12,11 +12,14 @@ type proof struct {
 	prefix string
 	// holds reports whether the store held a key when it was last believed.
 	holds func(key string) bool
+	// equals reports whether entries are what is in force.
+	equals func(entries []model.Entry) bool
 
 	// last is the marker of the state in force, with the counts of that state; nil if unknown. It
 	// is never modified in place.
 	last    *model.Marker
 	highest int64         // highest seen revision of the store
+	newest  int64         // revision of the newest change that is in force; 0 if unknown
 	marker  *model.Marker // of the store, when it was last believed
 	refused string        // why the store is not believed; empty if it is
 }
@@ -26,14 +29,22 @@ func (p *proof) Key() string { return model.MarkerKey(p.prefix) }
 
 // Snapshot implements follow.Proof.
 func (p *proof) Snapshot(entries []model.Entry, revision int64) error {
-	counts := model.CountsOf(model.Root(p.prefix), entries)
+	counts, newest := model.CountsOf(model.Root(p.prefix), entries), newestOf(entries)
 	m, err := model.DecodeMarker(model.FindMarker(p.prefix, entries))
 	if err != nil {
 		err = p.unmarked(err, counts)
 	} else if err = p.judge(m, counts); err == nil {
-		err = p.setBack(m, revision)
+		err = p.setBack(m, revision, newest, entries)
 	}
-	return p.decide(err, m, counts, revision)
+	return p.decide(err, m, counts, revision, newest)
+}
+
+// newestOf returns the revision at which the newest of some entries was written.
+func newestOf(entries []model.Entry) (newest int64) {
+	for _, e := range entries {
+		newest = max(newest, e.Revision)
+	}
+	return newest
 }
 
 // Changes implements follow.Proof.
@@ -61,18 +72,18 @@ func (p *proof) Changes(entries []model.Entry, revision int64) error {
 	} else {
 		err = p.judge(m, counts)
 	}
-	return p.decide(err, m, counts, revision)
+	return p.decide(err, m, counts, revision, revision)
 }
 
 // decide records whether the store is believed, and returns why not.
-func (p *proof) decide(err error, m *model.Marker, counts model.Counts, revision int64) error {
+func (p *proof) decide(err error, m *model.Marker, counts model.Counts, revision, newest int64) error {
 	if err != nil {
 		p.refused = err.Error()
 		return err
 	}
 	last := *m
 	last.Counts = counts
-	p.last, p.marker, p.highest, p.refused = &last, m, revision, ""
+	p.last, p.marker, p.highest, p.newest, p.refused = &last, m, revision, newest, ""
 	return nil
 }
 
@@ -111,13 +122,23 @@ func (p *proof) judge(m *model.Marker, counts model.Counts) error {
 }
 
 // setBack reports whether the store was restored from a backup and has not been compared with the
-// cluster since.
-func (p *proof) setBack(m *model.Marker, revision int64) error {
+// cluster since. A restored store may be at a raised revision. But what it holds was written before
+// the backup: the newest change that is in force is missing, and no later one came. The same is
+// seen where the newest object was deleted while nothing was received; then the marker follows some
+// seconds later.
+func (p *proof) setBack(m *model.Marker, revision, newest int64, entries []model.Entry) error {
 	known := p.last
-	if known == nil || m.Means(known.Generation) || m.Generation > known.Generation ||
-		m.Generation == known.Generation && revision >= p.highest {
+	if known == nil || m.Means(known.Generation) || m.Generation > known.Generation {
 		return nil
 	}
-	return fmt.Errorf("etcd was set back: revision %d of generation %d is there, and revision %d of generation %d is in force; "+
-		"wait until sluice-ksr has compared it with the cluster; %s", revision, m.Generation, p.highest, known.Generation, acceptHint)
+	why := "wait until sluice-ksr has compared it with the cluster; " + acceptHint
+	switch same := m.Generation == known.Generation; {
+	case same && revision >= p.highest && (newest >= p.newest || newest == 0 || p.equals(entries)):
+		return nil
+	case same && revision >= p.highest:
+		return fmt.Errorf("etcd was set back: it holds nothing that was written after revision %d, and changes up to revision %d are in force; %s",
+			newest, p.newest, why)
+	}
+	return fmt.Errorf("etcd was set back: revision %d of generation %d is there, and revision %d of generation %d is in force; %s",
+		revision, m.Generation, p.highest, known.Generation, why)
 }

@@ -16,7 +16,7 @@ func (w *Watcher) remember() {
 	h, entries, err := statefile.Load(w.cfg.File, model.Root(w.cfg.Prefix))
 	switch {
 	case h.Marker != nil:
-		w.proof.last, w.proof.highest = h.Marker, h.Revision
+		w.proof.last, w.proof.highest, w.proof.newest = h.Marker, h.Revision, h.Newest
 	case err == nil: // of a version without markers
 		w.proof.last = &model.Marker{Counts: model.CountsOf(model.Root(w.cfg.Prefix), entries)}
 	}
@@ -74,7 +74,7 @@ func (w *Watcher) save() {
 		return
 	}
 	s := w.Status()
-	if !w.file().Save(statefile.Header{Revision: s.Revision, Marker: s.Marker}, known) {
+	if !w.file().Save(statefile.Header{Revision: s.Revision, Newest: s.Newest, Marker: s.Marker}, known) {
 		w.state.Lock()
 		w.unsaved = true
 		w.state.Unlock()

@@ -15,6 +15,9 @@ type Status struct {
 	// it has not yet.
 	Changed int64 `json:"changed,omitzero"`
 	Handed  int64 `json:"handed,omitzero"` // revision of the newest changes for the consumer
+	// Newest is the revision of the newest change that is in force, of any key of the state; 0 if
+	// that is not known.
+	Newest int64 `json:"newest,omitzero"`
 	Values
 	// Incomplete explains why the store is not believed to hold the complete state of the cluster;
 	// it is empty if the store is believed. The previous state stays in force meanwhile.

@@ -82,7 +82,7 @@ func New(cfg Config) *Watcher {
 		bad:    map[string]unusual{},
 		aside:  map[string]bool{},
 	}
-	w.proof = proof{prefix: cfg.Prefix, holds: w.decoder.holds}
+	w.proof = proof{prefix: cfg.Prefix, holds: w.decoder.holds, equals: w.decoder.equals}
 	w.publish()
 	return w
 }
@@ -172,7 +172,7 @@ type published struct {
 func (w *Watcher) publish() {
 	s := w.draft
 	s.Values = w.decoder.values()
-	s.Marker, s.Incomplete = w.proof.last, w.proof.refused
+	s.Marker, s.Newest, s.Incomplete = w.proof.last, w.proof.newest, w.proof.refused
 	if old := w.status.Swap(&published{s, make(chan struct{})}); old != nil {
 		close(old.next)
 	}

@@ -74,11 +74,18 @@ func write(t testing.TB, c *kvstore.Client, puts []model.Entry, deletes ...strin
 	}
 }
 
+// list returns entries as they were written: without the revisions, of which it checks the bounds.
 func list(t testing.TB, c *kvstore.Client, prefix string) ([]model.Entry, int64) {
 	t.Helper()
 	got, revision, err := c.List(context.Background(), prefix)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for i, e := range got {
+		if e.Revision < 1 || e.Revision > revision {
+			t.Errorf("%s was written at revision %d, and read at %d", e.Key, e.Revision, revision)
+		}
+		got[i].Revision = 0
 	}
 	return got, revision
 }

@@ -39,7 +39,7 @@ func (c *Client) List(ctx context.Context, prefix string) ([]model.Entry, int64,
 			size = max(size, page.Count/mostPages)
 		}
 		for _, kv := range page.Kvs {
-			entries = append(entries, model.Entry{Key: string(kv.Key), Value: present(kv.Value)})
+			entries = append(entries, model.Entry{Key: string(kv.Key), Value: present(kv.Value), Revision: kv.ModRevision})
 		}
 		more = page.More && len(page.Kvs) > 0
 		if more {

@@ -103,16 +103,20 @@ func TestProblemNamesUnenforceablePolicy(t *testing.T) {
 		want   string // "field class", and a part of the reason
 		reason string
 	}{
-		"a peer without a field":  {peer(&model.NetworkPolicy_Peer{}), "spec.ingress[0].from[1] object", "the peer matches nothing"},
-		"a block and a selector":  {peer(&model.NetworkPolicy_Peer{IpBlock: ipBlock("10.0.0.0/8"), PodSelector: &model.LabelSelector{}}), "spec.ingress[0].from[1] object", "excludes selectors"},
-		"an unparsable block":     {peer(&model.NetworkPolicy_Peer{IpBlock: ipBlock("nonsense")}), "spec.ingress[0].from[1].ipBlock.cidr object", "the block matches nothing"},
-		"a hole outside":          {peer(&model.NetworkPolicy_Peer{IpBlock: ipBlock("10.0.0.0/8", "nonsense")}), "spec.ingress[0].from[1].ipBlock.except[0] object", "the block matches nothing"},
-		"an unknown operator":     {peer(&model.NetworkPolicy_Peer{PodSelector: &model.LabelSelector{MatchExpressions: []*model.LabelSelector_Requirement{{Key: "k"}}}}), "spec.ingress[0].from[1].podSelector object", "unknown operator"},
-		"an inverted range":       {port(&model.NetworkPolicy_Port{Protocol: tcp, Port: &model.NetworkPolicy_Port_Number{Number: 90}, EndPort: 80}), "spec.ingress[0].ports[1] object", "90 to 80"},
-		"a port that was invalid": {port(&model.NetworkPolicy_Port{Protocol: tcp, Invalid: true}), "spec.ingress[0].ports[1] object", "want a port name, or 1 to 65535"},
-		"an unknown protocol":     {port(&model.NetworkPolicy_Port{Protocol: 17}), "spec.ingress[0].ports[1] object", "unknown protocol"},
-		"a name of no subject":    {allowNamed("p", "front"), "spec.ingress[0].ports named-port", `no local pod that the policy selects has a tcp port named "http": the port matches nothing (1 pod, for example shop/pod-0)`},
-		"a name of no peer":       {outwards(allowNamed("p", "front")), "spec.egress[0].ports named-port", `no pod that the rule names has a tcp port named "http": the port matches nothing (1 pod, for example shop/pod-1)`},
+		"a peer without a field": {peer(&model.NetworkPolicy_Peer{}), "spec.ingress[0].from[1] object", "the peer matches nothing"},
+		"a block and a selector": {peer(&model.NetworkPolicy_Peer{IpBlock: ipBlock("10.0.0.0/8"), PodSelector: &model.LabelSelector{}}), "spec.ingress[0].from[1] object", "excludes selectors"},
+		"an unparsable block":    {peer(&model.NetworkPolicy_Peer{IpBlock: ipBlock("nonsense")}), "spec.ingress[0].from[1].ipBlock.cidr object", "the block matches nothing"},
+		"a hole outside":         {peer(&model.NetworkPolicy_Peer{IpBlock: ipBlock("10.0.0.0/8", "nonsense")}), "spec.ingress[0].from[1].ipBlock.except[0] object", "the block matches nothing"},
+		"an unknown operator":    {peer(&model.NetworkPolicy_Peer{PodSelector: &model.LabelSelector{MatchExpressions: []*model.LabelSelector_Requirement{{Key: "k"}}}}), "spec.ingress[0].from[1].podSelector object", "unknown operator"},
+		"an own selector that is unknown": {edit(base, func(np *model.NetworkPolicy) {
+			np.PodSelector = &model.LabelSelector{MatchExpressions: []*model.LabelSelector_Requirement{{Key: "k", Operator: 9}}}
+		}), " object", `the policy permits nothing, because it cannot be read: spec.podSelector: the requirement of "k" has no known operator: 9`},
+		"a policy that the reflector refused": {base.Refuse("has 100001 rules"), " object", "the policy permits nothing, because it cannot be read: has 100001 rules"},
+		"an inverted range":                   {port(&model.NetworkPolicy_Port{Protocol: tcp, Port: &model.NetworkPolicy_Port_Number{Number: 90}, EndPort: 80}), "spec.ingress[0].ports[1] object", "90 to 80"},
+		"a port that was invalid":             {port(&model.NetworkPolicy_Port{Protocol: tcp, Invalid: true}), "spec.ingress[0].ports[1] object", "want a port name, or 1 to 65535"},
+		"an unknown protocol":                 {port(&model.NetworkPolicy_Port{Protocol: 17}), "spec.ingress[0].ports[1] object", "unknown protocol"},
+		"a name of no subject":                {allowNamed("p", "front"), "spec.ingress[0].ports named-port", `no local pod that the policy selects has a tcp port named "http": the port matches nothing (1 pod, for example shop/pod-0)`},
+		"a name of no peer":                   {outwards(allowNamed("p", "front")), "spec.egress[0].ports named-port", `no pod that the rule names has a tcp port named "http": the port matches nothing (1 pod, for example shop/pod-1)`},
 		"a name and a block": {edit(outwards(allowNamed("p", "front")), func(np *model.NetworkPolicy) {
 			np.Egress[0].Peers = []*model.NetworkPolicy_Peer{{IpBlock: ipBlock("203.0.113.0/24")}}
 		}), "spec.egress[0].ports named-port", "no pod that the rule names"},

@@ -37,10 +37,12 @@ const maxFile = 2 << 30
 // Header describes the content of a file. It is the second line, as JSON.
 type Header struct {
 	// Root is the prefix of all keys. It distinguishes the files of different clusters and nodes.
-	Root     string    `json:"root"`
-	Revision int64     `json:"revision"` // of the store, that it was read at
-	Saved    time.Time `json:"saved"`
-	Entries  int       `json:"entries"` // how many there are; Save counts them
+	Root     string `json:"root"`
+	Revision int64  `json:"revision"` // of the store, that it was read at
+	// Newest is the revision of the newest change of the state.
+	Newest  int64     `json:"newest,omitempty"`
+	Saved   time.Time `json:"saved"`
+	Entries int       `json:"entries"` // how many there are; Save counts them
 	// Marker is the completeness marker of the state, if the store has one.
 	Marker *model.Marker `json:"marker,omitempty"`
 }

@@ -12,11 +12,14 @@ const baselineName = "default"
 
 // convertAdminPolicy converts an AdminNetworkPolicy of v1alpha1.
 func convertAdminPolicy(p *v1alpha1.AdminNetworkPolicy, at place) *model.ClusterPolicy {
-	known := validPriority(p.Spec.Priority, at)
+	return specOfAdmin(p).convert(validPriority(p.Spec.Priority, at), at)
+}
+
+func specOfAdmin(p *v1alpha1.AdminNetworkPolicy) clusterSpec {
 	return clusterSpec{
 		dialect: &adminDialect, name: p.Name, annotations: p.Annotations, tier: model.ClusterPolicy_TIER_ADMIN, priority: p.Spec.Priority,
 		subject: adminSubject(&p.Spec.Subject), ingress: adminIngress(p.Spec.Ingress), egress: adminEgress(p.Spec.Egress),
-	}.convert(known, at)
+	}
 }
 
 // convertBaselinePolicy converts a BaselineAdminNetworkPolicy of v1alpha1. It is evaluated after
@@ -26,10 +29,14 @@ func convertBaselinePolicy(p *v1alpha1.BaselineAdminNetworkPolicy, at place) *mo
 	if !known {
 		at.child("metadata", "name").errorf("%s is not the name of a BaselineAdminNetworkPolicy: there is one only, and its name is %s", model.Quoted(p.Name), baselineName)
 	}
+	return specOfBaseline(p).convert(known, at)
+}
+
+func specOfBaseline(p *v1alpha1.BaselineAdminNetworkPolicy) clusterSpec {
 	return clusterSpec{
 		dialect: &baselineDialect, name: p.Name, annotations: p.Annotations, tier: model.ClusterPolicy_TIER_BASELINE, priority: maxPriority + 1,
 		subject: adminSubject(&p.Spec.Subject), ingress: baselineIngress(p.Spec.Ingress), egress: baselineEgress(p.Spec.Egress),
-	}.convert(known, at)
+	}
 }
 
 func adminSubject(s *v1alpha1.AdminNetworkPolicySubject) clusterPeer {

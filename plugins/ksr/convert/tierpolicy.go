@@ -9,12 +9,16 @@ import (
 
 // convertTierPolicy converts a ClusterNetworkPolicy of v1alpha2.
 func convertTierPolicy(p *v1alpha2.ClusterNetworkPolicy, at place) *model.ClusterPolicy {
+	spec, known := specOfTier(p, at)
+	return spec.convert(validPriority(p.Spec.Priority, at) && known, at)
+}
+
+func specOfTier(p *v1alpha2.ClusterNetworkPolicy, at place) (spec clusterSpec, known bool) {
 	tier, known := readTier(p.Spec.Tier, at.child("spec", "tier"))
-	known = validPriority(p.Spec.Priority, at) && known
 	return clusterSpec{
 		dialect: &tierDialect, name: p.Name, annotations: p.Annotations, tier: tier, priority: p.Spec.Priority,
 		subject: tierSubject(&p.Spec.Subject), ingress: tierIngress(p.Spec.Ingress), egress: tierEgress(p.Spec.Egress),
-	}.convert(known, at)
+	}, known
 }
 
 func readTier(tier v1alpha2.Tier, at place) (model.ClusterPolicy_Tier, bool) {

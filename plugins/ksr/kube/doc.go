@@ -11,8 +11,8 @@
 //
 //   - Only what policy needs is kept of an object, from decoding on: lists of large
 //     clusters do not pile up.
-//   - A kind is empty only if the API server has said so: by a list, or by not
-//     serving the kind. A failure removes nothing.
+//   - A kind is empty only if the API server of this cluster has said so: by a list, or by
+//     not serving the kind, twice in 30 s. A failure removes nothing.
 //   - An object that cannot be converted keeps its last valid version, and is one
 //     problem; the others are followed.
 //   - The only required rights are list and watch on these kinds.

@@ -7,16 +7,12 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/ksr/convert"
-	"github.com/sluice-net/sluice/plugins/ksr/decode"
 )
 
 // Backoff of failed lists and watches: it is short, because policy is outdated meanwhile.
@@ -85,7 +81,7 @@ func (s *passThroughStore) Update(obj any) error {
 	msg, problems := messageOf(id, obj)
 	s.report(id, problems)
 	if msg == nil {
-		return nil // the previous version stays
+		return s.cfg.Sink.Keep(id, refused(id, obj, problems))
 	}
 	return s.cfg.Sink.Put(msg)
 }
@@ -109,7 +105,7 @@ func (s *passThroughStore) Replace(list []any, _ string) error {
 		return err
 	}
 	values := make([]proto.Message, 0, len(list))
-	var keep []model.ID
+	keep := map[model.ID]proto.Message{}
 	ids := make(map[model.ID]bool, len(list))
 	for i, obj := range list {
 		list[i] = nil // release the memory
@@ -121,7 +117,7 @@ func (s *passThroughStore) Replace(list []any, _ string) error {
 		msg, problems := messageOf(id, obj)
 		s.report(id, problems)
 		if msg == nil {
-			keep = append(keep, id)
+			keep[id] = refused(id, obj, problems)
 			continue
 		}
 		values = append(values, msg)
@@ -158,32 +154,4 @@ func (s *passThroughStore) idOf(obj any) (model.ID, bool) {
 		id.Namespace = meta.GetNamespace()
 	}
 	return id, true
-}
-
-// messageOf returns the message of an object, or nil if it is rejected. It reads textual objects
-// like manifests.
-func messageOf(id model.ID, obj any) (proto.Message, []api.Problem) {
-	u, text := obj.(*unstructured.Unstructured)
-	if !text {
-		return convert.ToModel(obj)
-	}
-	refused := func(reason string) (proto.Message, []api.Problem) {
-		return nil, []api.Problem{{Object: id.String(), Reason: reason}}
-	}
-	b, err := u.MarshalJSON()
-	if err != nil {
-		return refused(err.Error())
-	}
-	read := decode.Reading{}.Bytes(b, "")
-	var problems []api.Problem
-	for _, r := range read.Refusals {
-		problems = append(problems, r.Problem)
-	}
-	if len(problems) > 0 {
-		return nil, problems
-	}
-	if len(read.Objects) != 1 || read.Objects[0].ID() != id {
-		return refused("is not what its name says")
-	}
-	return convert.ToModel(read.Objects[0].Object)
 }

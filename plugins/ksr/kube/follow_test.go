@@ -28,7 +28,14 @@ func (s *sink) Put(v proto.Message) error {
 
 func (s *sink) Delete(id model.ID) { s.received = append(s.received, "delete "+id.String()) }
 
-func (s *sink) Replace(kind model.Kind, values []proto.Message, keep []model.ID) error {
+func (s *sink) Leave(kind model.Kind) { s.received = append(s.received, "leave "+kind.String()) }
+
+func (s *sink) Keep(id model.ID, instead proto.Message) error {
+	s.received = append(s.received, "keep "+id.String()+": "+model.Refused(instead))
+	return nil
+}
+
+func (s *sink) Replace(kind model.Kind, values []proto.Message, keep map[model.ID]proto.Message) error {
 	text := "replace " + kind.String() + ":"
 	for _, v := range values {
 		id, err := model.IDOf(v)
@@ -37,7 +44,7 @@ func (s *sink) Replace(kind model.Kind, values []proto.Message, keep []model.ID)
 		}
 		text += " " + id.Name
 	}
-	for _, id := range keep {
+	for id := range keep {
 		text += " (" + id.Name + " stays)"
 	}
 	s.received = append(s.received, text)
@@ -87,7 +94,8 @@ func TestSourceKeepsLastVersionOfRefusedObject(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	out.want(t)
+	const why = `spec.podSelector.matchExpressions[0].operator: "Sometimes" is not an operator: want In, NotIn, Exists or DoesNotExist`
+	out.want(t, "keep NetworkPolicy shop/a: "+why, "keep NetworkPolicy shop/a: "+why)
 	if len(*problems) != 2 || s.Status().Problems != 2 {
 		t.Errorf("problems are %v, %d objects have some", *problems, s.Status().Problems)
 	}
@@ -146,23 +154,13 @@ func TestSourceReadsCustomResourcesStrictly(t *testing.T) {
 	if err := s.Update(custom(func(spec map[string]any) { spec["schedule"] = "at night" })); err != nil {
 		t.Fatal(err)
 	}
-	out.want(t)
+	out.want(t, "keep AdminNetworkPolicy shut: "+(*problems)[0].Field+": "+(*problems)[0].Reason)
 	if len(*problems) != 1 || (*problems)[0].Field != "spec.schedule" {
 		t.Errorf("problems are %v", *problems)
 	}
 	strip(good)
 	if _, there := good.Object["status"]; there {
 		t.Error("the status is kept")
-	}
-}
-
-func TestSourceOfUnservedKindIsEmpty(t *testing.T) {
-	s, out, _ := newPassThroughStore(t, model.KindAdminNetworkPolicy)
-	s.absent(s.kind)
-	s.absent(s.kind)
-	out.want(t, "replace AdminNetworkPolicy:")
-	if k := s.Status().Kinds[s.kind]; !k.Synced || k.Served {
-		t.Errorf("the kind is %+v", k)
 	}
 }
 

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -139,22 +140,55 @@ func (r resource) expected() runtime.Object {
 	return u
 }
 
-// served asks the API server which of the plurals of a version it serves.
+// served asks the API server which plurals of a version it serves. Only a list of the groups that
+// lacks the version says that it serves none: a proxy in front of the API server answers 404, too.
 func (c clients) served(ctx context.Context, gv schema.GroupVersion) (map[string]bool, error) {
-	out := map[string]bool{}
-	body, err := c.core.Get().AbsPath("/apis", gv.Group, gv.Version).SetHeader("Accept", "application/json").DoRaw(ctx)
+	var resources metav1.APIResourceList
+	err := c.discover(ctx, &resources, "APIResourceList", gv.Group, gv.Version)
 	if isNotFound(err) {
-		return out, nil
+		return nil, c.lacks(ctx, gv)
+	}
+	if err == nil && resources.GroupVersion != gv.String() {
+		err = fmt.Errorf("the answer is of %s", model.Quoted(resources.GroupVersion))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ask for the kinds of %s: %w", gv, err)
 	}
-	list, err := decodeResources(body)
-	if err != nil {
-		return nil, fmt.Errorf("read the kinds of %s: %w", gv, err)
-	}
-	for _, r := range list.APIResources {
+	out := map[string]bool{}
+	for _, r := range resources.APIResources {
 		out[r.Name] = true
 	}
 	return out, nil
+}
+
+// lacks returns nil if the API server lists its groups, and the version is not among them.
+func (c clients) lacks(ctx context.Context, gv schema.GroupVersion) error {
+	var groups metav1.APIGroupList
+	if err := c.discover(ctx, &groups, "APIGroupList"); err != nil {
+		return fmt.Errorf("ask for the groups, because %s is not found: %w", gv, err)
+	}
+	for _, g := range groups.Groups {
+		for _, v := range g.Versions {
+			if v.GroupVersion == gv.String() {
+				return fmt.Errorf("%s is among the groups, and is not found", gv)
+			}
+		}
+	}
+	return nil
+}
+
+// discover reads an answer of a kind below /apis.
+func (c clients) discover(ctx context.Context, into any, kind string, path ...string) error {
+	body, err := c.core.Get().AbsPath(append([]string{"/apis"}, path...)...).SetHeader("Accept", "application/json").DoRaw(ctx)
+	if err != nil {
+		return err
+	}
+	var meta metav1.TypeMeta
+	if err := json.Unmarshal(body, &meta); err != nil {
+		return fmt.Errorf("the answer is no JSON: %w", err)
+	}
+	if meta.Kind != kind {
+		return fmt.Errorf("the answer is no %s: %s", kind, model.Quoted(meta.Kind))
+	}
+	return json.Unmarshal(body, into)
 }

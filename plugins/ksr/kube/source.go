@@ -3,6 +3,8 @@ package kube
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -15,7 +17,13 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-const defaultProbe = 3 * time.Second
+const (
+	defaultProbe = 3 * time.Second
+
+	// absentAfter is how long the API server must not have served a kind before its objects are
+	// removed. It lists fewer groups for a moment while it starts.
+	absentAfter = 30 * time.Second
+)
 
 // New returns a Source; it makes no requests before Run.
 func New(cfg Config) (*Source, error) {
@@ -24,7 +32,7 @@ func New(cfg Config) (*Source, error) {
 		return nil, err
 	}
 	cfg.Probe = cmp.Or(cfg.Probe, defaultProbe)
-	s := &Source{cfg: cfg, clients: c, kinds: map[model.Kind]*KindStatus{}, problems: map[model.ID][]api.Problem{}}
+	s := &Source{cfg: cfg, clients: c, kinds: map[model.Kind]*KindStatus{}, problems: map[model.ID][]api.Problem{}, now: time.Now}
 	s.asks = s.Cluster
 	for _, r := range resources() {
 		s.kinds[r.kind] = &KindStatus{}
@@ -36,44 +44,42 @@ func New(cfg Config) (*Source, error) {
 func (s *Source) Run(ctx context.Context) error {
 	logger := logr.FromSlogHandler(s.cfg.Log.Handler())
 	g, ctx := errgroup.WithContext(klog.NewContext(ctx, logger))
-	optional := map[schema.GroupVersion][]resource{}
+	kinds := map[schema.GroupVersion][]*optional{}
 	for _, r := range resources() {
 		if r.optional {
-			optional[r.version] = append(optional[r.version], r)
+			kinds[r.version] = append(kinds[r.version], &optional{resource: r})
 			continue
 		}
 		s.note(r.kind, func(k *KindStatus) { k.Served = true })
 		g.Go(func() error { s.follow(ctx, r); return ctx.Err() })
 	}
-	for gv, rs := range optional {
-		g.Go(func() error { return s.discover(ctx, gv, rs) })
+	for gv, kinds := range kinds {
+		g.Go(func() error { return s.discover(ctx, gv, kinds) })
 	}
 	return g.Wait()
 }
 
+// optional is a kind that need not be installed. It belongs to the goroutine of discover.
+type optional struct {
+	resource
+	stop  func()    // stops following it and waits for that; nil while it is not followed
+	since time.Time // when the API server first did not serve it; zero while it does
+	empty bool      // its objects were removed since
+}
+
 // discover follows the kinds of a version while the API server serves them.
-func (s *Source) discover(ctx context.Context, gv schema.GroupVersion, rs []resource) error {
-	running := map[string]func(){} // by plural; stops following and waits for that
+func (s *Source) discover(ctx context.Context, gv schema.GroupVersion, kinds []*optional) error {
 	defer func() {
-		for _, stop := range running {
-			stop()
+		for _, k := range kinds {
+			if k.stop != nil {
+				k.stop()
+			}
 		}
 	}()
 	tick := time.NewTicker(s.cfg.Probe)
 	defer tick.Stop()
 	for {
-		asked, cancel := context.WithTimeout(ctx, s.cfg.Probe)
-		served, err := s.clients.served(asked, gv)
-		cancel()
-		switch {
-		case err == nil:
-			s.hasAnswered()
-			for _, r := range rs {
-				s.serve(ctx, r, served[r.plural], running)
-			}
-		case ctx.Err() == nil:
-			s.cfg.Log.Warn("kinds served by the API server could not be discovered", "version", gv.String(), "error", err)
-		}
+		s.look(ctx, gv, kinds)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -82,38 +88,85 @@ func (s *Source) discover(ctx context.Context, gv schema.GroupVersion, rs []reso
 	}
 }
 
-// serve begins or stops to follow a kind. A kind that is not served has no objects.
-func (s *Source) serve(ctx context.Context, r resource, served bool, running map[string]func()) {
-	stop, runs := running[r.plural]
-	switch {
-	case served && !runs:
-		s.cfg.Log.Info("kind is served, following it", "kind", r.kind.String())
-		s.note(r.kind, func(k *KindStatus) { *k = KindStatus{Served: true} })
-		ctx, cancel := context.WithCancel(ctx)
-		var done sync.WaitGroup
-		done.Go(func() { s.follow(ctx, r) })
-		running[r.plural] = func() { cancel(); done.Wait() }
-	case !served && runs:
-		s.cfg.Log.Warn("kind is no longer served", "kind", r.kind.String())
-		stop()
-		delete(running, r.plural)
-		fallthrough
-	case !served:
-		s.absent(r.kind)
+// look asks once which kinds of a version are served.
+func (s *Source) look(ctx context.Context, gv schema.GroupVersion, kinds []*optional) {
+	asked, cancel := context.WithTimeout(ctx, s.cfg.Probe)
+	served, err := s.clients.served(asked, gv)
+	cancel()
+	if err == nil {
+		s.hasAnswered()
+		for _, k := range kinds {
+			err = errors.Join(err, s.serve(ctx, k, served[k.plural]))
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		s.cfg.Log.Warn("kinds served by the API server could not be discovered", "version", gv.String(), "error", err)
 	}
 }
 
-// absent records that the API server does not have a kind.
-func (s *Source) absent(kind model.Kind) {
-	s.mu.Lock()
-	known := s.kinds[kind].Synced && !s.kinds[kind].Served
-	*s.kinds[kind] = KindStatus{Synced: true}
-	s.mu.Unlock()
-	if known {
-		return
+// serve begins to follow a kind that is served. One that is not served has no objects, once that is
+// certain.
+func (s *Source) serve(ctx context.Context, k *optional, served bool) error {
+	switch {
+	case !served && k.empty:
+	case !served:
+		certain, err := s.isAbsent(k)
+		if !certain {
+			return err
+		}
+		if k.stop != nil {
+			s.cfg.Log.Warn("kind is no longer served", "kind", k.kind.String())
+			k.stop()
+		}
+		k.stop, k.empty = nil, true
+		return s.remove(k.kind)
+	default:
+		if !k.since.IsZero() {
+			s.heard(k.kind, nil)
+		}
+		k.since, k.empty = time.Time{}, false
+		if k.stop == nil {
+			s.cfg.Log.Info("kind is served, following it", "kind", k.kind.String())
+			k.stop = s.begin(ctx, k.resource)
+		}
 	}
+	return nil
+}
+
+// begin follows a kind until the returned function is called.
+func (s *Source) begin(ctx context.Context, r resource) (stop func()) {
+	s.note(r.kind, func(k *KindStatus) { *k = KindStatus{Served: true} })
+	ctx, cancel := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() { s.follow(ctx, r) })
+	return func() { cancel(); done.Wait() }
+}
+
+var errAbsent = fmt.Errorf("the API server does not serve it; it is asked again after %s, before anything is removed", absentAfter)
+
+// isAbsent reports whether it is certain that the API server does not have a kind which it does not
+// serve now: it is the API server of this cluster, and said the same absentAfter ago. Until then
+// the objects of the kind stay, also those that an earlier process has written to the store.
+func (s *Source) isAbsent(k *optional) (bool, error) {
+	first := k.since.IsZero()
+	if !first && s.now().Sub(k.since) < absentAfter {
+		return false, nil
+	}
+	if err := s.same(); err != nil {
+		s.heard(k.kind, err)
+		return false, err
+	}
+	if first {
+		k.since = s.now()
+		s.heard(k.kind, errAbsent)
+		s.cfg.Sink.Leave(k.kind)
+	}
+	return !first, nil
+}
+
+// remove removes the objects of a kind that the API server does not have.
+func (s *Source) remove(kind model.Kind) error {
+	s.note(kind, func(k *KindStatus) { *k = KindStatus{Synced: true} })
 	s.forget(kind, nil)
-	if err := s.cfg.Sink.Replace(kind, nil, nil); err != nil {
-		s.cfg.Log.Error("objects of a kind could not be removed", "kind", kind.String(), "error", err)
-	}
+	return s.cfg.Sink.Replace(kind, nil, nil)
 }

@@ -20,9 +20,15 @@ import (
 type Sink interface {
 	Put(value proto.Message) error
 	Delete(id model.ID)
+	// Leave leaves the objects of a kind as they are, wherever they came from, until Replace. It
+	// changes nothing after Replace.
+	Leave(kind model.Kind)
+	// Keep leaves an object as it is. If no version of it is known, it is the value instead, or
+	// none for nil.
+	Keep(id model.ID, instead proto.Message) error
 	// Replace makes the values the complete state of a kind, except that the objects in keep stay
-	// as they were.
-	Replace(kind model.Kind, values []proto.Message, keep []model.ID) error
+	// as they are, as with Keep.
+	Replace(kind model.Kind, values []proto.Message, keep map[model.ID]proto.Message) error
 }
 
 // Config of a Source. API, Sink and Log are needed.
@@ -45,6 +51,7 @@ type Source struct {
 	cfg     Config
 	clients clients
 	asks    func(context.Context) (string, error) // identifies the cluster: Cluster
+	now     func() time.Time
 
 	mu       sync.Mutex
 	kinds    map[model.Kind]*KindStatus

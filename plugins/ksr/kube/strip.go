@@ -1,8 +1,6 @@
 package kube
 
 import (
-	"encoding/json"
-
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -124,8 +122,3 @@ func stripItems[T any, P *T](items []T) {
 }
 
 func isNotFound(err error) bool { return apierrors.IsNotFound(err) }
-
-func decodeResources(body []byte) (list metav1.APIResourceList, err error) {
-	err = json.Unmarshal(body, &list)
-	return list, err
-}

@@ -38,6 +38,9 @@ type marking struct {
 	due      time.Time
 	revision int64
 	wrote    time.Time // when the marker was last written
+	// deleted reports whether objects were deleted since, or with it. A deletion leaves nothing in
+	// the store that is newer than what it deleted; the next marker does.
+	deleted bool
 }
 
 // identify sets the identity. A request to accept stays pending until it was written.
@@ -86,7 +89,7 @@ func (k *marking) wants(b writes, left int, after model.Counts, now time.Time) m
 		return markCompared
 	case k.stored == nil:
 		return markNothing
-	case after.Lacks(k.stored.Counts) != "", now.Sub(k.wrote) >= markerEvery && !after.Equal(k.stored.Counts):
+	case after.Lacks(k.stored.Counts) != "", now.Sub(k.wrote) >= markerEvery && (k.deleted || !after.Equal(k.stored.Counts)):
 		return markCounts
 	}
 	return markNothing
@@ -114,9 +117,13 @@ func (k *marking) next(b writes, after model.Counts, why mark, now time.Time) *m
 	return &next
 }
 
-// written records that the store holds a marker.
-func (k *marking) written(marker *model.Marker, why mark, now time.Time) {
-	if k.stored, k.wrote = marker, now; why == markCompared {
+// written records that the store holds what was written; marker is nil if it was not among that.
+func (k *marking) written(b writes, marker *model.Marker, why mark, now time.Time) {
+	if marker != nil {
+		k.stored, k.wrote, k.deleted = marker, now, false
+	}
+	k.deleted = k.deleted || len(b.deletes) > 0
+	if marker != nil && why == markCompared {
 		k.due, k.Accept = time.Time{}, false
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,8 +33,11 @@ type Mirror struct {
 	marking marking
 	// kinds that no Replace has named yet, and without which nothing is written
 	missing map[model.Kind]bool
-	// the same for kinds that policy does not need: those in the store stay
-	late   map[model.Kind]bool
+	// kinds without which everything else is written, and of which those in the store stay: those
+	// that policy does not need, and those of Leave
+	late map[model.Kind]bool
+	// keys of objects of which no version can be read: that of the store stays, if it has one
+	kept   map[string]bool
 	counts MirrorCounts
 	swept  bool // the state of the store is known, and nothing failed since
 }
@@ -62,7 +66,7 @@ type MirrorStatus struct {
 	MirrorCounts
 	// kinds whose first state is outstanding, without which nothing is written
 	Missing []model.Kind
-	Late    []model.Kind       // the same for kinds that policy does not need
+	Late    []model.Kind       // the same for kinds for which nothing waits
 	Objects map[model.Kind]int // number of objects of the source
 	Pending int                // number of objects to be written or deleted
 	// Synced reports whether the store was compared with the complete state, and nothing failed
@@ -76,7 +80,7 @@ type MirrorStatus struct {
 func NewMirror(prefix string, kinds []model.Kind, log *slog.Logger) *Mirror {
 	m := &Mirror{
 		log: log, wake: make(chan struct{}, 1), delays: func(time.Duration) {}, wrote: func(int, time.Time) {}, objects: newObjects(prefix),
-		missing: map[model.Kind]bool{}, late: map[model.Kind]bool{}, counts: MirrorCounts{Sweeps: map[string]uint64{}},
+		missing: map[model.Kind]bool{}, late: map[model.Kind]bool{}, kept: map[string]bool{}, counts: MirrorCounts{Sweeps: map[string]uint64{}},
 	}
 	for _, k := range kinds {
 		if k.IsOfServices() {
@@ -125,7 +129,62 @@ func (m *Mirror) Delete(id model.ID) { m.want(id, nil) }
 func (m *Mirror) want(id model.ID, value []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.wantKey(id.Kind, model.Key(m.objects.prefix, id), value)
+	key := model.Key(m.objects.prefix, id)
+	delete(m.kept, key)
+	m.wantKey(id.Kind, key, value)
+}
+
+// Keep has an object stay as it is, because its newest version cannot be read. Where no version of
+// it is known that can, also not to the store, the value instead is wanted; nil for none.
+func (m *Mirror) Keep(id model.ID, instead proto.Message) error {
+	b, err := m.encodeInstead(id, instead)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.keepKey(id.Kind, model.Key(m.objects.prefix, id), b)
+	return nil
+}
+
+func (m *Mirror) encodeInstead(id model.ID, instead proto.Message) ([]byte, error) {
+	if instead == nil {
+		return nil, nil
+	}
+	b, err := model.Encode(instead)
+	if err != nil {
+		return nil, fmt.Errorf("mirror %s: %w", id, err)
+	}
+	return b, nil
+}
+
+// keepKey is Keep of a key. mu is held.
+func (m *Mirror) keepKey(kind model.Kind, key string, instead []byte) {
+	if m.objects.byKey[key].want != nil && !m.kept[key] {
+		return // a version that can be read
+	}
+	m.kept[key] = true
+	m.wantKey(kind, key, instead)
+}
+
+// adopts reports whether the value of the store is wanted of an object: the source has not
+// delivered its kind yet, or cannot read it, and the store can. mu is held.
+func (m *Mirror) adopts(kind model.Kind, key string, o object, value []byte) bool {
+	if m.late[kind] {
+		return o.want == nil
+	}
+	if !m.kept[key] || o.have != nil {
+		return false
+	}
+	id, err := model.ParseKey(m.objects.prefix, key)
+	if err != nil {
+		return false
+	}
+	if v, err := model.Decode(id, value); err != nil || model.Refused(v) != "" {
+		return false
+	}
+	delete(m.kept, key)
+	return true
 }
 
 // wantKey sets the desired value of one object. mu is held.
@@ -138,8 +197,8 @@ func (m *Mirror) wantKey(kind model.Kind, key string, value []byte) {
 }
 
 // Replace makes the values the complete desired state of a kind, except that the objects in keep
-// stay as they were. An unknown object in keep changes nothing.
-func (m *Mirror) Replace(kind model.Kind, values []proto.Message, keep []model.ID) error {
+// stay as they are, as with Keep.
+func (m *Mirror) Replace(kind model.Kind, values []proto.Message, keep map[model.ID]proto.Message) error {
 	next := make(map[string][]byte, len(values))
 	for _, v := range values {
 		id, err := model.IDOf(v)
@@ -153,26 +212,55 @@ func (m *Mirror) Replace(kind model.Kind, values []proto.Message, keep []model.I
 			return fmt.Errorf("mirror %s: %w", id, err)
 		}
 	}
+	kept := make(map[string][]byte, len(keep))
+	for id, instead := range keep {
+		b, err := m.encodeInstead(id, instead)
+		if err != nil {
+			return err
+		}
+		kept[model.Key(m.objects.prefix, id)] = b
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, id := range keep {
-		key := model.Key(m.objects.prefix, id)
-		if old := m.objects.byKey[key].want; old != nil && next[key] == nil {
-			next[key] = old
-		}
-	}
-	for _, key := range m.objects.keysOf(kind) {
-		if _, ok := next[key]; !ok {
-			m.wantKey(kind, key, nil)
-		}
-	}
-	for key, value := range next {
-		m.wantKey(kind, key, value)
-	}
+	m.replace(kind, next, kept)
 	delete(m.missing, kind)
 	delete(m.late, kind)
 	m.signal()
 	return nil
+}
+
+// replace makes the values of some keys the desired state of a kind, without those to keep. mu is
+// held.
+func (m *Mirror) replace(kind model.Kind, next, kept map[string][]byte) {
+	for _, key := range m.objects.keysOf(kind) {
+		_, there := next[key]
+		if _, stays := kept[key]; !there && !stays {
+			m.wantKey(kind, key, nil)
+		}
+	}
+	root := model.KindRoot(m.objects.prefix, kind)
+	maps.DeleteFunc(m.kept, func(key string, _ bool) bool {
+		_, stays := kept[key]
+		return !stays && strings.HasPrefix(key, root)
+	})
+	for key, value := range next {
+		m.wantKey(kind, key, value)
+	}
+	for key, instead := range kept {
+		m.keepKey(kind, key, instead)
+	}
+}
+
+// Leave names a kind whose state the source does not know yet: what the store holds of it stays
+// until Replace, and nothing waits for that. It changes nothing after Replace.
+func (m *Mirror) Leave(kind model.Kind) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.missing[kind] {
+		delete(m.missing, kind)
+		m.late[kind] = true
+		m.signal()
+	}
 }
 
 // signal wakes Run.
@@ -258,9 +346,7 @@ func (m *Mirror) written(b writes, marker *model.Marker, why mark) {
 	}
 	m.counts.Put += uint64(len(b.puts))
 	m.counts.Deleted += uint64(len(b.deletes))
-	if marker != nil {
-		m.marking.written(marker, why, now)
-	}
+	m.marking.written(b, marker, why, now)
 }
 
 // readMarker takes over the marker in the store; it returns ErrOtherCluster for one of another
@@ -301,9 +387,9 @@ func (m *Mirror) compare(entries []model.Entry) (drift int) {
 	take := func(part []model.Entry) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		now, adopt := time.Now(), func(kind model.Kind) bool { return m.late[kind] }
+		now := time.Now()
 		for _, e := range part {
-			drift += m.objects.take(e.Key, e.Value, adopt, now)
+			drift += m.objects.take(e.Key, e.Value, m.adopts, now)
 		}
 	}
 	for part := range slices.Chunk(entries, maxBatch) {
@@ -343,9 +429,7 @@ func (m *Mirror) compared(reason string, drift int, revision int64, start time.T
 	}
 	m.counts.Sweeps[reason]++
 	m.swept = true
-	if reason != sweepTimer || drift > 0 || m.marking.stored == nil {
-		m.marking.compared(revision, time.Now())
-	}
+	m.marking.compared(revision, time.Now())
 	return m.objects.left()
 }
 

@@ -226,7 +226,7 @@ func TestMirrorKeepsLastVersionOfRefusedObject(t *testing.T) {
 		b.fill(t)
 		b.run(t)
 		b.did()
-		if err := b.Replace(model.KindPod, pods("c"), []model.ID{podID("a"), podID("never")}); err != nil {
+		if err := b.Replace(model.KindPod, pods("c"), map[model.ID]proto.Message{podID("a"): nil, podID("never"): nil}); err != nil {
 			t.Fatal(err)
 		}
 		b.wantOps(t, "put pod/shop/c", "delete pod/shop/b")
@@ -237,6 +237,64 @@ func TestMirrorKeepsLastVersionOfRefusedObject(t *testing.T) {
 			t.Error("a label is an object")
 		}
 		b.wantOps(t)
+	})
+}
+
+// TestMirrorLeavesStoreWhatCannotBeRead: a new process does not know the last version of an object
+// that can be read. The store does. What has no such version is what stands in for it.
+func TestMirrorLeavesStoreWhatCannotBeRead(t *testing.T) {
+	inBench(t, func(t *testing.T, b *mirrorBench) {
+		policy := func(name, why string) (model.ID, *model.NetworkPolicy) {
+			return model.ID{Kind: model.KindNetworkPolicy, Namespace: "shop", Name: name}, &model.NetworkPolicy{Namespace: "shop", Name: name, IsolatesIngress: true, Refused: why}
+		}
+		for _, why := range []string{"", "before"} {
+			id, m := policy("known"+why, why)
+			value, _ := model.Encode(m)
+			b.store.Values[model.Key(memstore.Prefix, id)] = value
+		}
+		b.store.Values[model.Key(memstore.Prefix, model.ID{Kind: model.KindNetworkPolicy, Namespace: "shop", Name: "nonsense"})] = []byte("x")
+		pod, _ := model.Encode(pods("kept")[0])
+		b.store.Values[model.Key(memstore.Prefix, podID("kept"))] = pod
+		keep := map[model.ID]proto.Message{}
+		for _, name := range []string{"known", "knownbefore", "new", "nonsense"} {
+			id, m := policy(name, "now")
+			keep[id] = m
+		}
+		b.replace(t, model.KindNamespace)
+		if err := b.Replace(model.KindPod, nil, map[model.ID]proto.Message{podID("kept"): nil, podID("never"): nil}); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Replace(model.KindNetworkPolicy, nil, keep); err != nil {
+			t.Fatal(err)
+		}
+		b.run(t)
+		b.wantOps(t, "put networkpolicy/shop/knownbefore", "put networkpolicy/shop/new", "put networkpolicy/shop/nonsense")
+		for _, name := range []string{"known", "new"} {
+			id, m := policy(name, "later")
+			if err := b.Keep(id, m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.wantOps(t, "put networkpolicy/shop/new")
+		id, m := policy("new", "")
+		b.put(t, m)
+		_, bad := policy("new", "again")
+		if err := b.Keep(id, bad); err != nil {
+			t.Fatal(err)
+		}
+		b.wantOps(t, "put networkpolicy/shop/new")
+		time.Sleep(2 * time.Minute) // sweeps by the timer
+		b.wantOps(t)
+		known, _ := policy("known", "")
+		b.Delete(known)
+		b.Delete(podID("kept"))
+		b.Delete(podID("never"))
+		b.replace(t, model.KindNetworkPolicy)
+		b.wantOps(t, "delete pod/shop/kept", "delete networkpolicy/shop/known", "delete networkpolicy/shop/knownbefore",
+			"delete networkpolicy/shop/new", "delete networkpolicy/shop/nonsense")
+		if len(b.kept) != 0 {
+			t.Errorf("it remembers %v", b.kept)
+		}
 	})
 }
 

@@ -95,14 +95,16 @@ func TestMirrorMarkerIsNotWrittenPerEvent(t *testing.T) {
 	})
 }
 
-func TestMirrorGenerationGrowsWithDifferences(t *testing.T) {
+// TestMirrorGenerationGrowsWithComparisons: so a backup that is older than the last comparison has
+// a lower one, although nothing differed.
+func TestMirrorGenerationGrowsWithComparisons(t *testing.T) {
 	inBench(t, func(t *testing.T, b *mirrorBench) {
 		b.fill(t)
 		b.run(t)
 		first := b.marker()
 		time.Sleep(2 * time.Minute) // a sweep by the timer
-		if m := b.marker(); m.Generation != first.Generation {
-			t.Errorf("nothing differed, and the marker went from %+v to %+v", first, m)
+		if m := b.marker(); m.Generation <= first.Generation || !m.Counts.Equal(first.Counts) {
+			t.Errorf("after a sweep by the timer the marker went from %+v to %+v", first, m)
 		}
 		first.Generation += time.Hour.Milliseconds() // of a replica whose clock is ahead
 		value, _ := model.EncodeMarker(first)
@@ -118,6 +120,31 @@ func TestMirrorGenerationGrowsWithDifferences(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if m := b.marker(); m == nil {
 			t.Error("the marker was deleted, and is not there again")
+		}
+	})
+}
+
+// TestMirrorMarkerFollowsDeletions: a deletion leaves nothing that is newer than what it deleted,
+// so that the store would look like a backup of before. The marker does, some seconds later.
+func TestMirrorMarkerFollowsDeletions(t *testing.T) {
+	inBench(t, func(t *testing.T, b *mirrorBench) {
+		b.fill(t)
+		b.run(t)
+		for _, name := range []string{"a", "b"} { // the second leaves no pod: the counts cannot fall further
+			b.Delete(podID(name))
+			synctest.Wait()
+			b.store.Marks = nil
+			time.Sleep(2 * markerEvery)
+			synctest.Wait()
+			if n := len(b.store.Marks); n != 1 {
+				t.Errorf("after the deletion of %s the marker was written %d times", name, n)
+			}
+		}
+		b.store.Marks = nil
+		time.Sleep(markerEvery) // before the next sweep
+		synctest.Wait()
+		if len(b.store.Marks) != 0 {
+			t.Errorf("nothing changed, and the marker was written: %q", b.store.Marks)
 		}
 	})
 }

@@ -216,9 +216,8 @@ func (s *objects) acknowledge(key string, value []byte, now time.Time) (since ti
 }
 
 // take takes over what a sweep found of one object, and returns 1 if that was not known, else 0.
-// With adopt, an object without a desired value gets that of the store: the source has not
-// delivered the kind yet.
-func (s *objects) take(key string, value []byte, adopt func(model.Kind) bool, now time.Time) (drift int) {
+// The value of the store is wanted if adopts says so.
+func (s *objects) take(key string, value []byte, adopts func(model.Kind, string, object, []byte) bool, now time.Time) (drift int) {
 	if _, later := s.touched[key]; later || key == model.MarkerKey(s.prefix) {
 		return 0
 	}
@@ -226,9 +225,11 @@ func (s *objects) take(key string, value []byte, adopt func(model.Kind) bool, no
 	if old := (object{want: value, have: o.have}); !old.same() {
 		drift = 1
 	}
-	if adopt(kind) && o.want == nil && value != nil {
+	if value != nil && adopts(kind, key, o, value) {
+		if o.want == nil {
+			s.wanted[kind]++
+		}
 		o.want = value
-		s.wanted[kind]++
 	}
 	s.has(kind, key, o, value, now)
 	return drift

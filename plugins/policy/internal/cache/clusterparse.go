@@ -22,6 +22,7 @@ const maxPriority = 1000
 // Rules with invalid parts fail closed, see clusterRule.
 func (t *selectorTable) parseClusterPolicy(id model.ID, m *model.ClusterPolicy) (*intent.Policy, []api.Problem) {
 	p := parser{selectors: t}
+	m, _ = model.Closed(m).(*model.ClusterPolicy)
 	spec := &intent.Policy{ID: clusterPolicyID(id), Tier: api.TierAdmin, Priority: int(m.GetPriority()), Audit: m.GetAudit()}
 	if m.GetTier() == model.ClusterPolicy_TIER_BASELINE {
 		spec.Tier = api.TierBaseline
@@ -31,8 +32,11 @@ func (t *selectorTable) parseClusterPolicy(id model.ID, m *model.ClusterPolicy) 
 		return nil, p.problemsOf(id)
 	}
 	spec.SubjectNamespaces, spec.Subject = p.podsIn(m.GetSubject())
-	if spec.Subject == nil {
-		p.problem("spec.subject", "it is not valid, so the policy is for no pod")
+	switch why := model.Refused(m); {
+	case spec.Subject == nil:
+		p.problem("spec.subject", "it is not valid, so the policy is for no pod: %s", why)
+	case why != "":
+		p.problem("", "the policy permits nothing, and denies everything in a direction that did not only allow, because it cannot be read: %s", why)
 	}
 	spec.Ingress = p.clusterRules(asked{api.Ingress, id.Kind}, m.GetIngress(), nil, "spec.ingress")
 	spec.Egress = p.clusterRules(asked{api.Egress, id.Kind}, m.GetEgress(), m.OverFamilies(), "spec.egress")

@@ -21,6 +21,10 @@ type parser struct {
 
 func (t *selectorTable) parsePolicy(id model.ID, m *model.NetworkPolicy) (*intent.Policy, []api.Problem) {
 	p := parser{selectors: t}
+	m, _ = model.Closed(m).(*model.NetworkPolicy) // what has not been in a store may be unreadable, too
+	if why := model.Refused(m); why != "" {
+		p.problem("", "the policy permits nothing, because it cannot be read: %s", why)
+	}
 	spec := &intent.Policy{
 		ID:              api.PolicyID{Kind: api.NetworkPolicy, Namespace: id.Namespace, Name: id.Name},
 		Tier:            api.TierNetworkPolicy,

@@ -145,7 +145,14 @@ func (n *naive) allows(p *model.Pod, d api.Direction, peer netip.Addr, proto api
 		if d == api.Egress {
 			rules, isolates = np.Egress, np.IsolatesEgress
 		}
-		if np.Namespace != p.Namespace || !isolates || !selects(np.PodSelector, toMap(p.Labels)) {
+		if np.Namespace != p.Namespace || !isolates {
+			continue
+		}
+		if !valid(np.PodSelector) { // it isolates whom it may select, and permits nothing
+			isolated = true
+			continue
+		}
+		if !selects(np.PodSelector, toMap(p.Labels)) {
 			continue
 		}
 		isolated = true

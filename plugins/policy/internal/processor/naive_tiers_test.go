@@ -26,7 +26,7 @@ const (
 func (n *naive) tier(tier model.ClusterPolicy_Tier, p *model.Pod, d api.Direction, peer netip.Addr, proto api.Protocol, port uint16) decision {
 	var policies []*model.ClusterPolicy
 	for _, cp := range n.cluster {
-		if cp.Tier == tier && n.inPods(cp.Subject, p) {
+		if cp.Tier == tier && n.inPods(subjectOf(cp), p) {
 			policies = append(policies, cp)
 		}
 	}
@@ -37,6 +37,12 @@ func (n *naive) tier(tier model.ClusterPolicy_Tier, p *model.Pod, d api.Directio
 		rules := cp.Ingress
 		if d == api.Egress {
 			rules = cp.Egress
+		}
+		if !valid(cp.GetSubject().GetPods()) { // it denies everything, unless it only allows
+			if slices.ContainsFunc(rules, func(r *model.ClusterPolicy_Rule) bool { return r.Action != model.ClusterPolicy_ACTION_ALLOW }) {
+				return denied
+			}
+			continue
 		}
 		for _, r := range rules {
 			if !n.clusterRuleMatches(r, p, d, peer, proto, port) {
@@ -54,6 +60,16 @@ func (n *naive) tier(tier model.ClusterPolicy_Tier, p *model.Pod, d api.Directio
 		}
 	}
 	return undecided
+}
+
+// subjectOf returns the subject of a policy: all pods of its namespaces if only these can be read.
+// All namespaces are too many for that.
+func subjectOf(cp *model.ClusterPolicy) *model.ClusterPolicy_Pods {
+	s := cp.GetSubject()
+	if valid(s.GetPods()) || len(s.GetNamespaces().GetMatchLabels())+len(s.GetNamespaces().GetMatchExpressions()) == 0 {
+		return s
+	}
+	return &model.ClusterPolicy_Pods{Namespaces: s.GetNamespaces(), Pods: &model.LabelSelector{}}
 }
 
 // riddle reports whether a rule that does not allow has an unknown part.

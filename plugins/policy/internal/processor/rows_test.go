@@ -74,6 +74,9 @@ var rows = []struct {
 	{"15 an invalid selector matches nothing", shop(ingress("shop/p", subject, rule(peers(&model.NetworkPolicy_Peer{PodSelector: &model.LabelSelector{
 		MatchExpressions: []*model.LabelSelector_Requirement{{Key: "app"}}}})))),
 		[]string{"shop/a in 10.0.0.2 tcp/80 no"}},
+	{"15b a policy whose own selector is invalid isolates its namespace", shop(ingress("shop/p", &model.LabelSelector{
+		MatchExpressions: []*model.LabelSelector_Requirement{{Key: "app"}}}, rule(nil))),
+		[]string{"shop/a in 10.0.0.2 tcp/80 no", "shop/b in 10.0.1.4 tcp/80 no", "shop/b out 10.0.1.4 tcp/80 yes"}},
 	{"16 the name label is always there", []proto.Message{&model.Namespace{Name: "shop"}, &model.Namespace{Name: "other"},
 		pod("shop/a", "app=a", "10.0.0.1"), pod("other/d", "", "10.0.1.4"),
 		ingress("shop/p", subject, rule(peers(namespaces("kubernetes.io/metadata.name=other"))))},
@@ -243,16 +246,17 @@ func TestProblemsOfInvalidFieldsAreReportedOnce(t *testing.T) {
 		rule(peers(&model.NetworkPolicy_Peer{}, block("10.0.0.0/33"), block("10.0.0.0/24", "10.1.0.0/16"))),
 		rule(nil, "tcp/none-0"))
 	bad.Ingress[1].Ports[0].Invalid = true
-	bad.PodSelector.MatchExpressions = []*model.LabelSelector_Requirement{{Key: "x", Operator: model.LabelSelector_OPERATOR_IN}}
+	worse := ingress("shop/q", sel("app=a"))
+	worse.PodSelector.MatchExpressions = []*model.LabelSelector_Requirement{{Key: "x", Operator: model.LabelSelector_OPERATOR_IN}}
 	want := []string{
 		"NetworkPolicy shop/p spec.ingress[0].from[0]",
 		"NetworkPolicy shop/p spec.ingress[0].from[1].ipBlock.cidr",
 		"NetworkPolicy shop/p spec.ingress[0].from[2].ipBlock.except[0]",
 		"NetworkPolicy shop/p spec.ingress[1].ports[0]",
-		"NetworkPolicy shop/p spec.podSelector",
+		"NetworkPolicy shop/q ",
 	}
 	w := newWorld(t, n1)
-	w.apply(shop(bad)...)
+	w.apply(shop(bad, worse)...)
 	if got := w.problems(); !slices.Equal(got, want) || len(w.found) != len(want) {
 		t.Errorf("got %q", got)
 	}
@@ -261,6 +265,7 @@ func TestProblemsOfInvalidFieldsAreReportedOnce(t *testing.T) {
 		t.Errorf("reported again: %v", w.found)
 	}
 	w.remove(bad)
+	w.remove(worse)
 	if got := w.problems(); len(got) != 0 {
 		t.Errorf("left over: %q", got)
 	}
