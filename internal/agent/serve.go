@@ -22,7 +22,7 @@ import (
 func (a *Agent) newAPI(source string) *debugapi.API {
 	api := &debugapi.API{
 		Metrics: a.metrics.Handler(),
-		Health:  debugapi.Health{Node: a.node, AtWork: a.node.Plugin.AtWork, Incomplete: func() string { return a.watcher.Status().Incomplete }},
+		Health:  debugapi.Health{Node: a.node, AtWork: a.node.Plugin.AtWork, Incomplete: func() string { return a.watcher.Status().Incomplete }, Unserved: a.unserved},
 		Lists: &debugapi.Lists{
 			Name: a.cfg.Node.Name, Source: source, Node: a.node, Problems: a.problems, Store: a.storeStatus, Blocked: a.backends.blocked,
 		},
@@ -37,6 +37,14 @@ func (a *Agent) newAPI(source string) *debugapi.API {
 	}
 	api.UI = ui.Handler(api.Page(), ui.Guard{})
 	return api
+}
+
+// unserved returns why the socket is not served; "" when it is, or before.
+func (a *Agent) unserved() string {
+	if l := a.socket.Load(); l != nil {
+		return l.Gone()
+	}
+	return ""
 }
 
 // verdicts returns what shares verdicts of packets.
@@ -65,15 +73,17 @@ func (a *Agent) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l, err := socket.Listen(ctx, a.cfg.Listen.APISocket, group)
+	l, err := socket.ListenLasting(ctx, a.cfg.Listen.APISocket, group, a.log)
 	if err != nil {
 		return fmt.Errorf("--api-socket: %w", err)
 	}
+	a.socket.Store(l)
 	page, err := a.page(ctx)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
 	g, serving := errgroup.WithContext(ctx)
+	g.Go(func() error { return ended(l.Run(serving)) })
 	if page.listener != nil {
 		g.Go(func() error { return page.server.Serve(serving, page.listener) })
 	}
