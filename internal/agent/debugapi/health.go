@@ -37,8 +37,8 @@ func AtWork(since, now time.Time, most time.Duration) string {
 	return ""
 }
 
-// Alive returns why the agent must be restarted: its event loop or a renderer is stuck, or its socket
-// is gone. It returns "" if nothing is.
+// Alive returns why the agent must be restarted: its event loop or a renderer is stuck, or its
+// socket is gone. It returns "" if neither is so.
 func (h Health) Alive() string {
 	return cmp.Or(AtWork(h.AtWork(), time.Now(), Standstill), h.Unserved())
 }
