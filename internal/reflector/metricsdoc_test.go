@@ -17,7 +17,10 @@ import (
 )
 
 // leading returns a replica that leads, of a cluster whose API server serves nothing.
-func leading(t *testing.T) *Reflector {
+func leading(t *testing.T) *Reflector { return ledBy(t, func(*Reflector) {}) }
+
+// ledBy returns a replica that leads, after it was prepared.
+func ledBy(t *testing.T, prepare func(*Reflector)) *Reflector {
 	t.Helper()
 	server := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(server.Close)
@@ -28,6 +31,7 @@ func leading(t *testing.T) *Reflector {
 			t.Fatal(err)
 		}
 	}
+	prepare(r)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- r.Run(ctx) }()
