@@ -31,7 +31,7 @@ func (a *Agent) newAPI(source string) *debugapi.API {
 			Cluster: a.cluster, Snapshot: a.node.Snapshot, Pipeline: a.node.Plugin.Status, Renderers: a.node.Renderers, Dataplane: find[debugapi.Dataplane](a.backends),
 		},
 		Endpoints: debugapi.Endpoints{Registrars: able[debugapi.Registrar](a.backends), VPPs: able[debugapi.VPP](a.backends), List: a.backends.endpoints},
-		Nodes:     &nodestatus.Nodes{Store: a.store, Prefix: a.cfg.Store.Prefix, Watcher: a.watcher},
+		Nodes:     &nodestatus.Nodes{Store: a.store, Prefix: a.cfg.Store.Prefix, Watcher: a.watcher, Unwritten: a.unwritten},
 		Verdicts:  a.verdicts(),
 		About:     debugapi.About{Settings: a.cfg.Shown},
 	}
@@ -60,10 +60,19 @@ func (a *Agent) register() {
 	a.metrics.Node(a.node, a.cfg.Listen.RuleMetrics)
 	a.metrics.Endpoints(a.backends.endpoints)
 	a.metrics.Register(a.backends.collectors()...)
-	a.metrics.Store(a.watcher.Status, func() bool {
-		leader, _ := a.heartbeat.get()
-		return leader != nil || !a.cfg.Reflected()
-	})
+	a.metrics.Store(a.watcher.Status, func() bool { return a.unwritten() == "" })
+}
+
+// unwritten returns why the state in the store may be stale: no reflector writes it.
+func (a *Agent) unwritten() string {
+	leader, since := a.heartbeat.get()
+	switch {
+	case leader != nil || !a.cfg.Reflected():
+		return ""
+	case since.IsZero():
+		return "it is not known yet whether a reflector is active"
+	}
+	return "no active reflector for " + time.Since(since).Round(time.Second).String() + ": the state may be stale"
 }
 
 // serve serves the debug API and, when asked to, metrics and health over TCP,

@@ -34,6 +34,8 @@ type Nodes struct {
 	Prefix string
 	// Watcher is asked for the newest change that was seen.
 	Watcher interface{ Status() datasync.Status }
+	// Unwritten returns why the state in the store may be stale; "" while a reflector writes it.
+	Unwritten func() string
 }
 
 // List says of every node whether it enforces a policy, or the whole state when none
@@ -55,6 +57,10 @@ func (n *Nodes) List(ctx context.Context, of Policy) ([]view.NodeEnforcement, er
 			v.Enforced, v.Why = view.EnforcedUnknown, "its report is invalid: "+err.Error()
 		} else {
 			v.Enforced, v.Why = enforcedThere(v.NodeStatus, wanted, of)
+		}
+		// A node enforces what is in the store; what changed since then is not there.
+		if why := n.Unwritten(); why != "" && v.Enforced == view.EnforcedFully {
+			v.Enforced, v.Why = view.EnforcedUnknown, why
 		}
 		out = append(out, v)
 	}
