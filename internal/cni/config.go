@@ -22,8 +22,8 @@ import (
 const (
 	onTimeoutContinue = "continue" // ADD returns, and the interface is blocked until policy is enforced
 	onTimeoutFail     = "fail"
-	agentAbsentBlock  = "block" // the plugin blocks the interface by itself
-	agentAbsentFail   = "fail"  // as without the setting, and STATUS fails, too
+	agentAbsentBlock  = "block"  // the plugin blocks the interface by itself
+	agentAbsentFail   = "fail"   // as without the setting, and STATUS fails, too
 	dataplaneKernel   = "kernel" // the node's end of a pair is enforced at
 	dataplaneVPP      = "vpp"
 )
