@@ -132,7 +132,7 @@ func (c *config) previous() (*current.Result, error) {
 func (c *config) kind() vppport.Kind { return vppport.Kind(c.Interface) }
 
 // waits reports whether ADD waits for enforcement. Behind a plugin that made an interface of VPP it
-// does so only if asked to: there policy knows a pod by the addresses that the API server gets after
+// does so only if asked to: there policy knows a pod by addresses that the API server gets after
 // ADD.
 func (c *config) waits() bool {
 	if c.Wait == nil {
