@@ -206,3 +206,23 @@ func TestUnwrittenNamesMissingReflector(t *testing.T) {
 		t.Errorf("without a reflector: %q", why)
 	}
 }
+
+// TestNodeStatusIgnoresMarker: sluice-ksr writes the completeness marker also alone, some seconds
+// after a change.
+func TestNodeStatusIgnoresMarker(t *testing.T) {
+	a := telling(t)
+	a.nodesAre(t, "node-1 yes")
+	key := model.MarkerKey(a.cfg.Store.Prefix)
+	entries, _, err := a.store.List(t.Context(), key)
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("the marker is %v, %v", entries, err)
+	}
+	if err := a.store.Write(t.Context(), entries, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range get[[]view.NodeEnforcement](t, a, "GET", "/v1/nodes", "") {
+		if n.Enforced != view.EnforcedFully {
+			t.Errorf("%s is %s: %s", n.Node, n.Enforced, n.Why)
+		}
+	}
+}

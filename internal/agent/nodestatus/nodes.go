@@ -122,12 +122,19 @@ func (n *Nodes) missing(ctx context.Context, reporting []view.NodeEnforcement) (
 	return out, nil
 }
 
-// wanted returns the revision at which a policy, or anything, changed last. What was
-// deleted is nowhere in the store: this agent's watch knows it.
+// wanted returns the revision at which a policy, or any object, changed last. The completeness
+// marker is no object: agents have nothing to enforce when it is written alone.
 func (n *Nodes) wanted(ctx context.Context, of Policy) (int64, error) {
 	if of.Name == "" {
-		newest, err := n.Store.Newest(ctx, model.Root(n.Prefix))
-		return max(newest, n.Watcher.Status().Changed), err
+		wanted := n.Watcher.Status().Changed // knows what was deleted, which is nowhere in the store
+		for _, kind := range model.Kinds {
+			newest, err := n.Store.Newest(ctx, model.KindRoot(n.Prefix, kind))
+			if err != nil {
+				return 0, err
+			}
+			wanted = max(wanted, newest)
+		}
+		return wanted, nil
 	}
 	kinds := []model.Kind{model.KindAdminNetworkPolicy, model.KindBaselineAdminNetworkPolicy, model.KindClusterNetworkPolicy}
 	if of.Namespace != "" {

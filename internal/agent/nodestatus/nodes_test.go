@@ -35,7 +35,7 @@ func TestNodesAreUnknownWhileNoReflectorWrites(t *testing.T) {
 		}
 		reports = append(reports, model.Entry{Key: root + node, Value: text})
 	}
-	namespace := model.Entry{Key: model.Root(model.DefaultPrefix) + "namespace/_/shop", Value: []byte("x")}
+	namespace := model.Entry{Key: model.KindRoot(model.DefaultPrefix, model.KindNamespace) + "_/shop", Value: []byte("x")}
 	for _, e := range append([]model.Entry{namespace}, reports...) {
 		if err := store.Write(t.Context(), []model.Entry{e}, nil); err != nil {
 			t.Fatal(err)
