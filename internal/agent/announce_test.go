@@ -178,6 +178,8 @@ func TestNodeStatusCountsRevisionsOfNewStore(t *testing.T) {
 	}
 	a.run(t)
 	a.nodesAre(t, "node-1 yes")
+	write(t, reflect.NewReflector(first.Client(), model.DefaultPrefix, discard), "{apiVersion: v1, kind: Namespace, metadata: {name: more}}")
+	a.eventually(t, "a change", func() bool { return a.watcher.Status().Changed > 500 })
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
