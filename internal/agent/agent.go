@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/sluice-net/sluice/internal/agent/metrics"
 	"github.com/sluice-net/sluice/internal/agent/nodestatus"
 	"github.com/sluice-net/sluice/internal/agent/problems"
+	"github.com/sluice-net/sluice/internal/agent/socket"
 	"github.com/sluice-net/sluice/internal/cniinstall"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/tracing"
@@ -41,6 +43,7 @@ type Agent struct {
 	problems  *problems.Known
 	cluster   *cluster.Reader
 	api       *debugapi.API
+	socket    atomic.Pointer[socket.Lasting] // nil before it is served
 	own       nodestatus.Own
 	tracer    *tracing.Tracer // nil: none
 	committed chan struct{}   // holds a token after a transaction

@@ -10,7 +10,12 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/agent/config"
+	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/plugins/ksr/reflect"
+	"github.com/sluice-net/sluice/plugins/kvstore"
+	"github.com/sluice-net/sluice/tests/etcd/inprocess"
+	"github.com/sluice-net/sluice/tests/programs"
 )
 
 // telling is an agent of node-1 that enforces the demo, and tells so.
@@ -135,4 +140,91 @@ func (a *Agent) reportIs(t *testing.T, node, want string) {
 		return
 	}
 	t.Errorf("node %q is not there", node)
+}
+
+// TestNodeStatusCountsRevisionsOfNewStore: an embedded etcd in an emptyDir begins anew with its
+// pod, with lower revisions.
+func TestNodeStatusCountsRevisionsOfNewStore(t *testing.T) {
+	address := programs.FreeAddress(t)
+	// begin starts a store with the demo, after some revisions.
+	begin := func(revisions int) *embedded.Server {
+		t.Helper()
+		server := inprocess.Start(t, embedded.Config{ClientURL: "http://" + address})
+		client := server.Client()
+		for range revisions {
+			if err := client.Write(t.Context(), []model.Entry{{Key: "/other", Value: []byte("x")}}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(t, reflect.NewReflector(client, model.DefaultPrefix, discard), demo)
+		return server
+	}
+	first := begin(500)
+	store, err := kvstore.Open(kvstore.Config{Endpoints: []string{address}, CallTimeout: time.Second}, discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	a, err := newAgent(config.Config{
+		Node: config.Node{Name: "node-1"}, Store: config.Store{Prefix: model.DefaultPrefix, StatusInterval: 10 * time.Millisecond},
+		VPP: config.VPP{Timeout: time.Minute}, Listen: config.Listen{APISocket: socketPath(t)},
+	}, discard, store, "a test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.run(t)
+	a.nodesAre(t, "node-1 yes")
+	write(t, reflect.NewReflector(first.Client(), model.DefaultPrefix, discard), "{apiVersion: v1, kind: Namespace, metadata: {name: more}}")
+	a.eventually(t, "a change", func() bool { return a.watcher.Status().Changed > 500 })
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	begin(0)
+	a.nodesAre(t, "node-1 yes")
+	if s := a.node.Plugin.Status(); s.Revision > 100 {
+		t.Errorf("revision %d is enforced", s.Revision)
+	}
+}
+
+func TestUnwrittenNamesMissingReflector(t *testing.T) {
+	var a Agent
+	if why := a.unwritten(); why != "" {
+		t.Errorf("in development: %s", why)
+	}
+	a.cfg.VPP.Socket = "/run/vpp/api.sock"
+	if why := a.unwritten(); !strings.Contains(why, "not known yet") {
+		t.Errorf("before the store has answered: %q", why)
+	}
+	a.heartbeat.set([]byte("{}"))
+	if why := a.unwritten(); why != "" {
+		t.Errorf("with a reflector: %s", why)
+	}
+	a.heartbeat.set(nil)
+	if why := a.unwritten(); !strings.HasPrefix(why, "no active reflector for ") {
+		t.Errorf("without a reflector: %q", why)
+	}
+}
+
+// TestNodeStatusIgnoresMarker: sluice-ksr writes the completeness marker also alone, some seconds
+// after a change.
+func TestNodeStatusIgnoresMarker(t *testing.T) {
+	a := telling(t)
+	a.nodesAre(t, "node-1 yes")
+	key := model.MarkerKey(a.cfg.Store.Prefix)
+	entries, _, err := a.store.List(t.Context(), key)
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("the marker is %v, %v", entries, err)
+	}
+	if err := a.store.Write(t.Context(), entries, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range get[[]view.NodeEnforcement](t, a, "GET", "/v1/nodes", "") {
+		if n.Enforced != view.EnforcedFully {
+			t.Errorf("%s is %s: %s", n.Node, n.Enforced, n.Why)
+		}
+	}
 }

@@ -22,7 +22,7 @@ import (
 func (a *Agent) newAPI(source string) *debugapi.API {
 	api := &debugapi.API{
 		Metrics: a.metrics.Handler(),
-		Health:  debugapi.Health{Node: a.node, AtWork: a.node.Plugin.AtWork, Incomplete: func() string { return a.watcher.Status().Incomplete }},
+		Health:  debugapi.Health{Node: a.node, AtWork: a.node.Plugin.AtWork, Incomplete: func() string { return a.watcher.Status().Incomplete }, Unserved: a.unserved},
 		Lists: &debugapi.Lists{
 			Name: a.cfg.Node.Name, Source: source, Node: a.node, Problems: a.problems, Store: a.storeStatus, Blocked: a.backends.blocked,
 		},
@@ -31,12 +31,20 @@ func (a *Agent) newAPI(source string) *debugapi.API {
 			Cluster: a.cluster, Snapshot: a.node.Snapshot, Pipeline: a.node.Plugin.Status, Renderers: a.node.Renderers, Dataplane: find[debugapi.Dataplane](a.backends),
 		},
 		Endpoints: debugapi.Endpoints{Registrars: able[debugapi.Registrar](a.backends), VPPs: able[debugapi.VPP](a.backends), List: a.backends.endpoints},
-		Nodes:     &nodestatus.Nodes{Store: a.store, Prefix: a.cfg.Store.Prefix, Watcher: a.watcher},
+		Nodes:     &nodestatus.Nodes{Store: a.store, Prefix: a.cfg.Store.Prefix, Watcher: a.watcher, Unwritten: a.unwritten},
 		Verdicts:  a.verdicts(),
 		About:     debugapi.About{Settings: a.cfg.Shown},
 	}
 	api.UI = ui.Handler(api.Page(), ui.Guard{})
 	return api
+}
+
+// unserved returns why the socket is not served; "" when it is, or before.
+func (a *Agent) unserved() string {
+	if l := a.socket.Load(); l != nil {
+		return l.Gone()
+	}
+	return ""
 }
 
 // verdicts returns what shares verdicts of packets.
@@ -52,10 +60,19 @@ func (a *Agent) register() {
 	a.metrics.Node(a.node, a.cfg.Listen.RuleMetrics)
 	a.metrics.Endpoints(a.backends.endpoints)
 	a.metrics.Register(a.backends.collectors()...)
-	a.metrics.Store(a.watcher.Status, func() bool {
-		leader, _ := a.heartbeat.get()
-		return leader != nil || !a.cfg.Reflected()
-	})
+	a.metrics.Store(a.watcher.Status, func() bool { return a.unwritten() == "" })
+}
+
+// unwritten returns why the state in the store may be stale: no reflector writes it.
+func (a *Agent) unwritten() string {
+	leader, since := a.heartbeat.get()
+	switch {
+	case leader != nil || !a.cfg.Reflected():
+		return ""
+	case since.IsZero():
+		return "it is not known yet whether a reflector is active"
+	}
+	return "no active reflector for " + time.Since(since).Round(time.Second).String() + ": the state may be stale"
 }
 
 // serve serves the debug API and, when asked to, metrics and health over TCP,
@@ -65,15 +82,17 @@ func (a *Agent) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l, err := socket.Listen(ctx, a.cfg.Listen.APISocket, group)
+	l, err := socket.ListenLasting(ctx, a.cfg.Listen.APISocket, group, a.log)
 	if err != nil {
 		return fmt.Errorf("--api-socket: %w", err)
 	}
+	a.socket.Store(l)
 	page, err := a.page(ctx)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
 	g, serving := errgroup.WithContext(ctx)
+	g.Go(func() error { return ended(l.Run(serving)) })
 	if page.listener != nil {
 		g.Go(func() error { return page.server.Serve(serving, page.listener) })
 	}

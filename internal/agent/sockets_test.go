@@ -181,3 +181,38 @@ func setGroups(n int, first *uint32) error {
 	}
 	return nil
 }
+
+// TestSocketComesBackWhenItIsRemoved: what cleans /run must not leave the CNI plugin and sluicectl
+// without an agent.
+func TestSocketComesBackWhenItIsRemoved(t *testing.T) {
+	a := running(t, nil)
+	path := a.cfg.Listen.APISocket
+	answers := func() bool {
+		c, err := net.Dial("unix", path)
+		return err == nil && c.Close() == nil
+	}
+	a.eventually(t, "a socket", answers)
+	for what, path := range map[string]string{"the socket": path, "its folder": filepath.Dir(path)} {
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+		a.eventually(t, "a socket again after "+what+" was removed", answers)
+	}
+	if status, text := a.ask("GET", "/livez", ""); status != http.StatusOK {
+		t.Errorf("livez: %d, %s", status, text)
+	}
+	if err := errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	a.eventually(t, "livez that fails while a file is in the way", func() bool {
+		status, text := a.ask("GET", "/livez", "")
+		return status == http.StatusServiceUnavailable && strings.Contains(text, path+" exists and is not a socket")
+	})
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	a.eventually(t, "livez that works again", func() bool {
+		status, _ := a.ask("GET", "/livez", "")
+		return status == http.StatusOK && answers()
+	})
+}

@@ -34,18 +34,15 @@ type attaching struct {
 func (a *attaching) run(ctx context.Context) error {
 	e, err := a.register(ctx)
 	for ; err != nil; e, err = a.register(ctx) {
-		switch {
-		case refused(err):
+		if refused(err) {
 			return types.NewError(types.ErrInternal, "the agent refuses the interface", err.Error())
-		case a.AgentAbsent == agentAbsentFail:
-			return types.NewError(types.ErrTryAgainLater, "the agent does not answer", err.Error())
 		}
 		if blockErr := a.block(); blockErr != nil {
 			return blockErr
 		}
 		// An agent that is there, but busy, has to learn of the interface: nothing else opens it.
 		if !a.waits() && isAbsent(err) || time.Until(a.until) < retryEvery || !pause(ctx, retryEvery) {
-			return a.late("the agent does not answer", err.Error())
+			return a.late(a.AgentAbsent != agentAbsentBlock, "the agent does not answer", err.Error())
 		}
 	}
 	if !a.waits() || e.State == wire.Enforced {
@@ -88,16 +85,17 @@ func (a *attaching) await(ctx context.Context) error {
 	e, err := a.client.Wait(ctx, a.registration.Attachment, max(0, time.Until(a.until)))
 	switch {
 	case err != nil:
-		return a.late("policy is not enforced yet", err.Error())
+		return a.late(false, "policy is not enforced yet", err.Error())
 	case e.State != wire.Enforced:
-		return a.late("policy is not enforced yet", fmt.Sprintf("interface %s is %s: %s", e.Interface, e.State, e.Reason))
+		return a.late(false, "policy is not enforced yet", fmt.Sprintf("interface %s is %s: %s", e.Interface, e.State, e.Reason))
 	}
 	return nil
 }
 
-// late ends an ADD whose time is over. The interface is blocked.
-func (a *attaching) late(what, why string) error {
-	if a.waits() && a.OnTimeout == onTimeoutFail {
+// late ends an ADD whose time is over. The interface is blocked: a pod that starts nevertheless has
+// no network, without a sign of why.
+func (a *attaching) late(fails bool, what, why string) error {
+	if fails || a.waits() && a.OnTimeout == onTimeoutFail {
 		return types.NewError(types.ErrTryAgainLater, what, why)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package cni
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -21,15 +22,15 @@ import (
 const (
 	onTimeoutContinue = "continue" // ADD returns, and the interface is blocked until policy is enforced
 	onTimeoutFail     = "fail"
-	agentAbsentBlock  = "block" // the plugin blocks the interface by itself
-	agentAbsentFail   = "fail"
+	agentAbsentBlock  = "block"  // the plugin blocks the interface by itself
+	agentAbsentFail   = "fail"   // as without the setting, and STATUS fails, too
 	dataplaneKernel   = "kernel" // the node's end of a pair is enforced at
 	dataplaneVPP      = "vpp"
 )
 
 const (
 	defaultPins    = "/sys/fs/bpf/sluice"
-	defaultTimeout = 5 * time.Second
+	defaultTimeout = 30 * time.Second
 	defaultVPP     = "/run/vpp/api.sock"
 	defaultMemif   = "/run/vpp/memif"
 	maxConfig      = 1 << 20 // bytes of a configuration with its prevResult
@@ -42,10 +43,10 @@ type config struct {
 	types.PluginConf
 	Socket      string `json:"socket"`      // of the agent
 	Pins        string `json:"pins"`        // folder of the agent's --xdp-pins
-	Wait        *bool  `json:"wait"`        // for policy to be enforced; true when absent
+	Wait        *bool  `json:"wait"`        // for policy to be enforced; see waits
 	Timeout     string `json:"timeout"`     // for the agent and for policy together
 	OnTimeout   string `json:"onTimeout"`   // continue or fail
-	AgentAbsent string `json:"agentAbsent"` // block or fail
+	AgentAbsent string `json:"agentAbsent"` // block or fail; empty: ADD fails
 	Dataplane   string `json:"dataplane"`   // kernel or vpp
 	VPPSocket   string `json:"vppSocket"`   // of VPP's binary API
 	MTU         int    `json:"mtu"`         // of the interfaces that are made for VPP; 0: that of the kernel
@@ -62,7 +63,7 @@ func readConfig(stdin []byte) (*config, error) {
 		return nil, types.NewError(types.ErrDecodingFailure, fmt.Sprintf("configuration has %d bytes: want %d at most", len(stdin), maxConfig), "")
 	}
 	c := &config{
-		Socket: wire.DefaultSocket, Pins: defaultPins, Timeout: defaultTimeout.String(), OnTimeout: onTimeoutContinue, AgentAbsent: agentAbsentBlock,
+		Socket: wire.DefaultSocket, Pins: defaultPins, Timeout: defaultTimeout.String(), OnTimeout: onTimeoutFail,
 		Dataplane: dataplaneKernel, VPPSocket: defaultVPP, Interface: string(vppport.Host), MemifFolder: defaultMemif,
 	}
 	if err := json.Unmarshal(stdin, c); err != nil {
@@ -84,7 +85,7 @@ func (c *config) check() (err error) {
 		want        []string
 	}{
 		{"onTimeout", c.OnTimeout, []string{onTimeoutContinue, onTimeoutFail}},
-		{"agentAbsent", c.AgentAbsent, []string{agentAbsentBlock, agentAbsentFail}},
+		{"agentAbsent", cmp.Or(c.AgentAbsent, agentAbsentFail), []string{agentAbsentBlock, agentAbsentFail}},
 		{"dataplane", c.Dataplane, []string{dataplaneKernel, dataplaneVPP}},
 		{"interface", c.Interface, []string{string(vppport.Host), string(vppport.Tap), string(vppport.Memif)}},
 	} {
@@ -130,8 +131,15 @@ func (c *config) previous() (*current.Result, error) {
 // kind is what is made for VPP.
 func (c *config) kind() vppport.Kind { return vppport.Kind(c.Interface) }
 
-// waits reports whether ADD waits for enforcement.
-func (c *config) waits() bool { return c.Wait == nil || *c.Wait }
+// waits reports whether ADD waits for enforcement. Behind a plugin that made an interface of VPP it
+// does so only if asked to: there policy knows a pod by addresses that the API server gets after
+// ADD.
+func (c *config) waits() bool {
+	if c.Wait == nil {
+		return c.Dataplane != dataplaneVPP || c.prev == nil
+	}
+	return *c.Wait
+}
 
 // invalid names a field that has a value which it cannot have.
 func invalid(field, value, want string) error {

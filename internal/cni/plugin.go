@@ -156,14 +156,14 @@ func gc(args *skel.CmdArgs) error {
 	return nil
 }
 
-// status reports whether ADD can be served: without an agent only where the plugin may block by
-// itself.
+// status reports whether ADD can be served. Without an agent it fails only if it was asked to: a
+// node whose runtime is not ready loses its pods, on which policy is still enforced.
 func status(args *skel.CmdArgs) error {
 	c, err := readConfig(args.StdinData)
 	if err == nil && c.Dataplane == dataplaneVPP {
 		err = statusVPP(c)
 	}
-	if err != nil || c.AgentAbsent == agentAbsentBlock {
+	if err != nil || c.AgentAbsent != agentAbsentFail {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)

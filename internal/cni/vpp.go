@@ -316,9 +316,12 @@ func (a *vppAttaching) await(name string) error {
 			continue
 		case err == nil:
 			return a.late(fmt.Sprintf("interface %s is %s: %s", e.Interface, e.State, e.Reason))
-		case a.AgentAbsent == agentAbsentFail || isRefusal(err):
+		case isRefusal(err):
 			return err
-		case time.Until(deadline) < retryEvery:
+		case time.Until(deadline) >= retryEvery:
+		case a.AgentAbsent != agentAbsentBlock:
+			return err
+		default:
 			return a.late(err.Error())
 		}
 		time.Sleep(retryEvery)

@@ -67,6 +67,7 @@ var (
 	syncedDesc    = desc("synced", "1 if etcd was compared with the complete state and nothing has failed since.")
 	pendingDesc   = desc("pending", "Objects that differ between etcd and the cluster; of the leader only.")
 	silenceDesc   = desc("api_silence_seconds", "Time since the last answer of the API server.")
+	agentlessDesc = desc("nodes_without_agent", "Nodes of the cluster on which no agent reports; of the leader only.")
 	faultyDesc    = desc("objects_with_problems", "Objects of the cluster with problems.")
 	objectsDesc   = desc("objects", "Objects of the cluster, by kind.", "kind")
 	servedDesc    = desc("kind_served", "1 for kinds that the API server serves.", "kind")
@@ -84,7 +85,7 @@ type collector struct{ r *Reflector }
 // Describe implements prometheus.Collector.
 func (collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		leaderDesc, syncedDesc, pendingDesc, silenceDesc, faultyDesc, objectsDesc, servedDesc, knownDesc,
+		leaderDesc, syncedDesc, pendingDesc, silenceDesc, agentlessDesc, faultyDesc, objectsDesc, servedDesc, knownDesc,
 		writesDesc, unchangedDesc, driftDesc, errorsDesc, sweepsDesc,
 	} {
 		ch <- d
@@ -104,6 +105,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(syncedDesc, number(m.Synced))
 	if c.r.leads.Load() { // a standby does not know the content of etcd
 		gauge(pendingDesc, float64(m.Pending))
+		gauge(agentlessDesc, float64(c.r.unreported.Load()))
 	}
 	if !s.Answered.IsZero() {
 		gauge(silenceDesc, time.Since(s.Answered).Seconds())

@@ -17,7 +17,10 @@ import (
 )
 
 // leading returns a replica that leads, of a cluster whose API server serves nothing.
-func leading(t *testing.T) *Reflector {
+func leading(t *testing.T) *Reflector { return ledBy(t, func(*Reflector) {}) }
+
+// ledBy returns a replica that leads, after it was prepared.
+func ledBy(t *testing.T, prepare func(*Reflector)) *Reflector {
 	t.Helper()
 	api := http.NewServeMux()
 	api.HandleFunc("GET /apis", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"kind":"APIGroupList"}`)) }) // the client reports an error
@@ -30,6 +33,7 @@ func leading(t *testing.T) *Reflector {
 			t.Fatal(err)
 		}
 	}
+	prepare(r)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- r.Run(ctx) }()

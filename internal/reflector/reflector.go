@@ -32,8 +32,10 @@ type Reflector struct {
 	term    atomic.Pointer[kvstore.Term] // that this replica leads in, or led in last
 	cluster atomic.Pointer[string]       // which it is; nil before that is known
 	leads   atomic.Bool
-	level   int                    // of the state that it writes: model.Level
-	old     atomic.Pointer[string] // why agents keep it from leading; nil when none does
+	// unreported is how many nodes had no agent when the leader looked last.
+	unreported atomic.Int64
+	level      int                    // of the state that it writes: model.Level
+	old        atomic.Pointer[string] // why agents keep it from leading; nil when none does
 	// accepted reports whether --accept-cluster was used; it belongs to the goroutine of lead.
 	accepted bool
 }
@@ -212,6 +214,7 @@ func (r *Reflector) writeDuring(ctx context.Context, term *kvstore.Term) error {
 		}
 		return err
 	})
+	g.Go(func() error { return r.countAgents(ctx) })
 	err := g.Wait()
 	cancel(nil)
 	return err

@@ -30,10 +30,16 @@ func checkFile(k *koanf.Koanf, flags *pflag.FlagSet) error {
 	return errors.Join(errs...)
 }
 
+// mostKeys is how many keys an error lists.
+const mostKeys = 10
+
 func unknownKey(name string, flags *pflag.FlagSet) error {
 	names := flagNames(flags)
 	if likely, ok := strict.Nearest(name, names); ok {
 		return fmt.Errorf("unknown key %q: did you mean %s?", name, likely)
+	}
+	if len(names) > mostKeys {
+		return fmt.Errorf("unknown key %q: it is like none of the %d keys, which --help lists", name, len(names))
 	}
 	return fmt.Errorf("unknown key %q; the keys are %s", name, strings.Join(names, ", "))
 }

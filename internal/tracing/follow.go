@@ -35,6 +35,9 @@ func (t *Tracer) Follow(ctx context.Context, node string, cluster func() string,
 			return ctx.Err()
 		}
 		s, changed = watch()
+		if s.Seen < last {
+			open = nil // of a store that began anew
+		}
 		if s.Seen > last && last > 0 {
 			open = append(open, received{s.Seen, time.Now()})
 			open = open[max(0, len(open)-maxOpen):]

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -75,7 +76,7 @@ func TestTracerNamesChangeByRevision(t *testing.T) {
 }
 
 // TestTracerFollowsEnforcement: a span for each revision that came after the first state,
-// once it is enforced and not before.
+// once it is enforced and not before, also of a store that began anew.
 func TestTracerFollowsEnforcement(t *testing.T) {
 	r := otlp.Start(t)
 	tracer, n := start(t, r.Endpoint, "sluice-agent"), &node{changed: make(chan struct{})}
@@ -86,7 +87,7 @@ func TestTracerFollowsEnforcement(t *testing.T) {
 		done <- tracer.Follow(ctx, "node-1", func() string { return "c" }, func() (policy.Status, <-chan struct{}) { s, c := n.watch(); looked <- struct{}{}; return s, c })
 	}()
 	<-looked
-	for _, s := range [][2]int64{{5, 0}, {5, 5}, {6, 5}, {8, 5}, {8, 6}, {9, 8}} { // 9 is never enforced
+	for _, s := range [][2]int64{{5, 0}, {5, 5}, {6, 5}, {8, 5}, {8, 6}, {9, 8}, {3, 0}, {4, 3}, {4, 4}} { // 9 is never enforced
 		n.set(s[0], s[1])
 		<-looked
 	}
@@ -102,8 +103,8 @@ func TestTracerFollowsEnforcement(t *testing.T) {
 			}
 		}
 	}
-	if len(got) != 2 || got[0] != 6 || got[1] != 8 {
-		t.Errorf("revisions %v have spans, want 6 and 8", got)
+	if !slices.Equal(got, []int64{6, 8, 4}) {
+		t.Errorf("revisions %v have spans, want 6, 8 and 4", got)
 	}
 }
 

@@ -35,7 +35,8 @@ func (w *Watcher) snapshot(s follow.Snapshot) {
 	w.draft.Snapshots = w.draft.withOne(s.Reason, now)
 	w.draft.Following, w.draft.Since, w.draft.Revision, w.draft.Handed = true, now, s.Revision, s.Revision
 	w.draft.Saved, w.draft.Heard = time.Time{}, now
-	w.publish() // before the consumer sees the state
+	w.draft.Changed = min(w.draft.Changed, s.Revision) // another store may have begun anew
+	w.publish()                                        // before the consumer sees the state
 	w.hand(func(p *pending) { p.replace(deltas, s.Revision) })
 }
 

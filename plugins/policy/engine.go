@@ -112,8 +112,19 @@ func (e *engine) apply(now time.Time, changes model.Changes, prompted bool) step
 		e.retries.pause = 0
 		txn.CommitAll()
 	}
-	e.draft.Seen = max(e.draft.Seen, changes.Revision)
+	e.see(changes)
 	return e.commit(now, txn)
+}
+
+// see records the revision of changes. A whole state of a lower one is that of another store: none
+// of its revisions is enforced yet.
+func (e *engine) see(changes model.Changes) {
+	if changes.Resync && changes.Revision < e.draft.Seen {
+		e.draft.Seen, e.draft.Revision = changes.Revision, 0
+		e.revisions.attempts = nil
+		return
+	}
+	e.draft.Seen = max(e.draft.Seen, changes.Revision)
 }
 
 // retry lets the failed renderers try again.

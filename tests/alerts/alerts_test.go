@@ -171,6 +171,8 @@ var said = []struct {
 	{agentJob, "# TYPE sluice_dataplane_drift_total counter\nsluice_dataplane_drift_total{renderer=\"acl\",kind=\"content\"} %d", []string{"SluiceDataplaneDrift"}},
 	{ksrJob, "sluice_ksr_leader 1\nsluice_ksr_synced 0", []string{"SluiceReflectorNotSynced"}},
 	{ksrJob, "sluice_ksr_leader 1\nsluice_ksr_synced 1\nsluice_ksr_pending 3", []string{"SluiceReflectorPending"}},
+	{ksrJob, "sluice_ksr_leader 1\nsluice_ksr_synced 1\nsluice_ksr_nodes_without_agent 1", []string{"SluiceNodeWithoutAgent"}},
+	{ksrJob, "sluice_ksr_leader 1\nsluice_ksr_synced 1\nsluice_ksr_nodes_without_agent 0", nil},
 	{ksrJob, "sluice_ksr_leader 2\nsluice_ksr_synced 1", []string{"SluiceReflectorsWithoutLeader"}},
 	{ksrJob, "# TYPE sluice_ksr_drift_total counter\nsluice_ksr_drift_total %d\nsluice_ksr_leader 1\nsluice_ksr_synced 1", []string{"SluiceReflectorDrift"}},
 	{ksrJob, "", []string{"SluiceReflectorDown"}},

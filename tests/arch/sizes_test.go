@@ -17,7 +17,7 @@ import (
 // What is larger than this is taken apart: a reader keeps it in mind no longer.
 const (
 	maxMethods          = 30
-	maxFields           = 15
+	maxFields           = 16
 	maxInterfaceMethods = 7
 	maxPackageLines     = 4000
 )

@@ -189,7 +189,8 @@ func (n *vppNode) starter() func(*exec.Cmd) error {
 func (n *vppNode) configure(options string) {
 	n.T.Helper()
 	text := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "sluice-cni", "dataplane": "vpp", "vppSocket": %q, "socket": %q, "pins": %q, "memifFolder": %q,
-		"ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": "10.88.0.0/24"}], [{"subnet": "fd88::/64"}]]}%s}]}`,
+		"ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": "10.88.0.0/24"}], [{"subnet": "fd88::/64"}]]},
+		"onTimeout": "continue", "agentAbsent": "block"%s}]}`, // the last of equal members counts
 		n.vpp.Socket(), n.socket, n.pins, n.memif, n.ipam, options)
 	list, err := libcni.NetworkConfFromBytes([]byte(text))
 	n.Must(err)

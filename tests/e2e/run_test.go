@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/kvstore"
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
@@ -184,6 +186,8 @@ func TestAgentReportsEnforcementOfNodes(t *testing.T) {
 	v.attachDemo()
 	etcd := startEtcd(t)
 	store(t, etcd, demo)
+	leader := model.Entry{Key: model.LeaderKey(model.DefaultPrefix, "ksr"), Value: []byte("{}")}
+	change(t, etcd, func(c *kvstore.Client) error { return c.Write(t.Context(), []model.Entry{leader}, nil) })
 	a := startAgent(t, "run", "--node", "node-1", "--etcd-endpoints", etcd, "--vpp-socket", v.socket, "--status-interval", "100ms")
 	a.ready()
 	// A second node, whose vswitch is not there.
@@ -199,10 +203,16 @@ func TestAgentReportsEnforcementOfNodes(t *testing.T) {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	b.stop(syscall.SIGTERM)
-	eventually(t, func() error {
-		if out, code := a.ctl("get", "nodes"); code != 0 || strings.Contains(out, "node-2") {
-			return fmt.Errorf("exit code %d:\n%s", code, out)
-		}
-		return nil
-	})
+	becomes := func(want int, text string) {
+		t.Helper()
+		eventually(t, func() error {
+			if out, code := a.ctl("get", "nodes"); code != want || strings.Contains(out, "node-2") || !strings.Contains(out, text) {
+				return fmt.Errorf("exit code %d:\n%s", code, out)
+			}
+			return nil
+		})
+	}
+	becomes(0, "yes")
+	change(t, etcd, func(c *kvstore.Client) error { return c.Write(t.Context(), nil, []string{leader.Key}) })
+	becomes(1, "no active reflector")
 }

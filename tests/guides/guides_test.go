@@ -82,6 +82,9 @@ var negative = map[string]string{
 	"sluice-agent bundle --config /etc/sluice/agent.yaml node-8.tgz": "node-8.tgz written",
 	"sluice-agent cleanup --all --xdp-pins /sys/fs/bpf/other":        "there is no folder with pins",
 
+	// No sluice-ksr runs on the stage.
+	"sluicectl get nodes --policy shop/web": "no active reflector",
+
 	"sluice-agent check --node node-l --etcd-endpoints 10.0.0.1:2379 --vpp-socket /run/vpp/cli.sock":              "^vpp socket        error",
 	"sluice-agent check --node node-1 --etcd-endpoints 10.0.0.1:2379 --renderers xdp --xdp-pins /run/sluice/pins": "^bpf file system  error",
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,11 @@ func main() {
 	}
 }
 
+// dirVariable is the environment variable that names the folder of a cluster.
+const dirVariable = "SLUICE_KUBE"
+
+func defaultDir() string { return filepath.Join(os.TempDir(), "sluice-kube") }
+
 // command returns the command line.
 func command() *cobra.Command {
 	l := &lab{}
@@ -59,11 +65,7 @@ func command() *cobra.Command {
 			return l.load()
 		},
 	}
-	dir := os.Getenv("SLUICE_KUBE")
-	if dir == "" {
-		dir = filepath.Join(os.TempDir(), "sluice-kube")
-	}
-	c.PersistentFlags().StringVar(&l.dir, "dir", dir, "folder for everything that is written; its default is in SLUICE_KUBE, too")
+	c.PersistentFlags().StringVar(&l.dir, "dir", cmp.Or(os.Getenv(dirVariable), defaultDir()), "folder for everything that is written; its default is in SLUICE_KUBE, too")
 	up := &cobra.Command{
 		Use: "up", Short: "Start what is not running, and install Sluice", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return l.up(c.Context()) },

@@ -115,6 +115,16 @@ func TestPageKeepsOtherParts(t *testing.T) {
 }
 
 // TestPageKeepsSuitesThatWereNotRun keeps rows and lists of suites that were left out this time.
+func TestHintNamesFolderOfCluster(t *testing.T) {
+	for dir, want := range map[string]string{"/x": "SLUICE_KUBE=/x go run ./tests/kube kubectl ", defaultDir(): "go run ./tests/kube kubectl "} {
+		var l lab
+		l.dir = dir
+		if got := l.hint(); !strings.HasPrefix(got, want) {
+			t.Errorf("the hint of a cluster in %s is %q", dir, got)
+		}
+	}
+}
+
 func TestPageKeepsSuitesThatWereNotRun(t *testing.T) {
 	of := func(name string, results ...result) outcome {
 		return outcome{suite: all()[slices.IndexFunc(all(), func(s suite) bool { return s.name == name })], version: "v1", results: results}

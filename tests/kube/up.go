@@ -57,8 +57,17 @@ func (l *lab) up(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\n%s\ngo run ./tests/kube kubectl --help  talks with this cluster\n", out)
+	fmt.Printf("\n%s\n%s\n", out, l.hint())
 	return nil
+}
+
+// hint is the command that talks with this cluster.
+func (l *lab) hint() string {
+	where := ""
+	if l.dir != defaultDir() {
+		where = dirVariable + "=" + l.dir + " "
+	}
+	return where + "go run ./tests/kube kubectl --help  talks with this cluster"
 }
 
 func (l *lab) startControl() error {

@@ -38,6 +38,9 @@ type cniNode struct {
 	options string // of sluice-cni, as members of JSON
 }
 
+// lenient are options with which ADD succeeds although the pod has no network yet.
+const lenient = `"onTimeout": "continue", "agentAbsent": "block", `
+
 // newCNINode returns one without an agent. The first plugin makes interfaces, with host-local.
 func newCNINode(t testing.TB, first, options string) *cniNode {
 	t.Helper()
@@ -275,7 +278,7 @@ metadata: {name: victim, namespace: cni, labels: {app: victim}}
 spec: {nodeName: node-2, containers: [{name: c, image: i}]}
 status: {phase: Running, podIPs: [{ip: 10.88.0.2}]}
 `
-	n := newCNINode(t, "ptp", `"timeout": "300ms"`)
+	n := newCNINode(t, "ptp", lenient+`"timeout": "300ms"`)
 	n.store(cniPods + victim)
 	n.up()
 	n.Must(n.add(n.sandbox("web")))
@@ -298,23 +301,42 @@ func (n *cniNode) isBlocked(name, reason string) {
 }
 
 func TestCNIAddOfUnknownPodStaysBlocked(t *testing.T) {
-	n := newCNINode(t, "ptp", `"timeout": "300ms"`)
+	n := newCNINode(t, "ptp", lenient+`"timeout": "300ms"`)
 	n.up()
 	late := n.sandbox("late")
 	n.Must(n.add(late))
 	n.isBlocked("late", "policy does not know its pod yet")
 	n.Must(n.check(late))
+}
 
-	n.configure("ptp", `"timeout": "3s", "onTimeout": "fail"`) // in which a busy agent answers
-	other := n.sandbox("other")
-	if err := n.add(other); codeOf(err) != types.ErrTryAgainLater || !strings.Contains(err.Error(), "policy is not enforced yet") {
-		t.Errorf("ADD of a pod that policy does not know: %v", err)
+// TestCNIAddFailsWhilePodWouldHaveNoNetwork has the options that are the default: a pod that starts
+// blocked looks healthy. Its runtime tries again.
+func TestCNIAddFailsWhilePodWouldHaveNoNetwork(t *testing.T) {
+	n := newCNINode(t, "ptp", `"timeout": "3s"`) // in which a busy agent answers
+	add := func(name, want string) {
+		t.Helper()
+		rt := n.sandbox(name)
+		if err := n.add(rt); codeOf(err) != types.ErrTryAgainLater || !strings.Contains(err.Error(), want) {
+			t.Errorf("ADD of %s: %v; want %q", name, err, want)
+		}
+		n.Must(n.del(rt))
 	}
-	n.Must(n.del(other))
+	add("web", "the agent does not answer")
+	if b := n.blocked(); len(b) != 0 {
+		t.Errorf("after an ADD that failed blocked are %v", b)
+	}
+	n.up()
+	add("late", "policy is not enforced yet")
+	n.configure("ptp", `"timeout": "1m"`)
+	n.Must(n.add(n.sandbox("web")))
+	eventually(t, func() error { return n.isEnforced("web") })
+	n.agent.Kill()
+	n.configure("ptp", `"timeout": "200ms", "wait": false`)
+	add("other", "the agent does not answer")
 }
 
 func TestCNIBlocksUntilAgentStarts(t *testing.T) {
-	n := newCNINode(t, "bridge", `"timeout": "200ms"`)
+	n := newCNINode(t, "bridge", lenient+`"timeout": "200ms"`)
 	web := n.sandbox("web")
 	n.Must(n.add(web))
 	if b := n.blocked(); len(b) != 1 {
@@ -325,13 +347,6 @@ func TestCNIBlocksUntilAgentStarts(t *testing.T) {
 	eventually(t, func() error { return n.isEnforced("web") })
 	n.agent.Kill()
 	n.Must(n.del(web))
-
-	n.configure("bridge", `"timeout": "200ms", "agentAbsent": "fail"`)
-	other := n.sandbox("other")
-	if err := n.add(other); codeOf(err) != types.ErrTryAgainLater || !strings.Contains(err.Error(), "the agent does not answer") {
-		t.Errorf("ADD without an agent: %v", err)
-	}
-	n.Must(n.del(other))
 }
 
 // TestCNIFindsAgentThatStartsLater: the plugin blocks first, and the agent opens.
@@ -406,17 +421,18 @@ func TestCNIErrorsNameCause(t *testing.T) {
 			types.ErrUnknownContainer, "CNI_NETNS cannot be opened"},
 		"prevResult that is none": {"ADD", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "prevResult": {"cniVersion": "1.1.0", "ips": 7}}`,
 			types.ErrDecodingFailure, "prevResult cannot be read"},
-		"a timeout that is none":    {"DEL", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "timeout": "soon"}`, types.ErrInvalidNetworkConfig, `invalid timeout "soon": want 0s to 1m0s`},
-		"a timeout that is too big": {"DEL", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "timeout": "100h"}`, types.ErrInvalidNetworkConfig, "invalid timeout"},
-		"a choice that is none":     {"DEL", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "onTimeout": "open"}`, types.ErrInvalidNetworkConfig, `want continue or fail`},
-		"a huge value":              {"DEL", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "agentAbsent": "` + strings.Repeat("x", 1<<16) + `"}`, types.ErrInvalidNetworkConfig, `xxx...": want block or fail`},
-		"a huge configuration":      {"DEL", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "x": "` + strings.Repeat("x", 1<<20) + `"}`, types.ErrDecodingFailure, "bytes: want 1048576 at most"},
-		"a path that is none":       {"GC", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "pins": "here", "cni.dev/valid-attachments": []}`, types.ErrInvalidNetworkConfig, `invalid pins "here": want an absolute path`},
-		"GC of nothing":             {"GC", "", good, types.ErrInvalidNetworkConfig, "cni.dev/valid-attachments is missing"},
-		"no agent, and it must be":  {"STATUS", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "socket": "/nowhere.sock", "agentAbsent": "fail"}`, types.ErrPluginNotAvailable, "the agent does not answer"},
-		"no agent":                  {"STATUS", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "socket": "/nowhere.sock"}`, 0, ""},
-		"DEL without anything":      {"DEL", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "socket": "/nowhere.sock"}`, 0, ""},
-		"versions":                  {"VERSION", "", `{"cniVersion": "1.1.0"}`, 0, `"1.1.0"]`},
+		"a timeout that is none":             {"DEL", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "timeout": "soon"}`, types.ErrInvalidNetworkConfig, `invalid timeout "soon": want 0s to 1m0s`},
+		"a timeout that is too big":          {"DEL", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "timeout": "100h"}`, types.ErrInvalidNetworkConfig, "invalid timeout"},
+		"a choice that is none":              {"DEL", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "onTimeout": "open"}`, types.ErrInvalidNetworkConfig, `want continue or fail`},
+		"a huge value":                       {"DEL", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "agentAbsent": "` + strings.Repeat("x", 1<<16) + `"}`, types.ErrInvalidNetworkConfig, `xxx...": want block or fail`},
+		"a huge configuration":               {"DEL", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "x": "` + strings.Repeat("x", 1<<20) + `"}`, types.ErrDecodingFailure, "bytes: want 1048576 at most"},
+		"a path that is none":                {"GC", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "pins": "here", "cni.dev/valid-attachments": []}`, types.ErrInvalidNetworkConfig, `invalid pins "here": want an absolute path`},
+		"GC of nothing":                      {"GC", "", good, types.ErrInvalidNetworkConfig, "cni.dev/valid-attachments is missing"},
+		"no agent, and it must be":           {"STATUS", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "socket": "/nowhere.sock", "agentAbsent": "fail"}`, types.ErrPluginNotAvailable, "the agent does not answer"},
+		"no agent, and the node stays ready": {"STATUS", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "socket": "/nowhere.sock"}`, 0, ""},
+		"no agent":                           {"STATUS", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "socket": "/nowhere.sock"}`, 0, ""},
+		"DEL without anything":               {"DEL", "", `{"cniVersion": "1.1.0", "name": "n", "type": "sluice-cni", "socket": "/nowhere.sock"}`, 0, ""},
+		"versions":                           {"VERSION", "", `{"cniVersion": "1.1.0"}`, 0, `"1.1.0"]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), programs.Path("sluice-cni"))

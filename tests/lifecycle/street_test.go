@@ -45,7 +45,7 @@ type resident struct {
 func newStreet(t testing.TB, options string, known ...string) *street {
 	t.Helper()
 	s := &street{pods: map[string]*resident{}, lives: map[string]int{}, known: append(known, "listener")}
-	s.cniNode = newCNINodeWith(t, "bridge", options, s.manifests())
+	s.cniNode = newCNINodeWith(t, "bridge", lenient+options, s.manifests())               // the last of equal members counts
 	s.Must(os.WriteFile(filepath.Join(s.state, "10-pods.conflist"), s.list.Bytes, 0o600)) // says which bridge is that of pods
 	return s
 }

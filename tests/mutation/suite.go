@@ -58,6 +58,8 @@ var harness = []Suite{
 	{Folder: "plugins/kvstore", Only: "state"},
 	{Folder: "internal/reflector", Only: "state"},
 	{Folder: "internal/agent", Only: "state"},
+	{Folder: "internal/agent/nodestatus", Only: "internal/agent/nodestatus"},
+	{Folder: "internal/kvstore/embedded", Only: "internal/kvstore/embedded"},
 	{Folder: "internal/serve", Only: "surfaces"},
 	{Folder: "internal/preflight", Only: "surfaces"},
 	{Folder: "internal/term", Only: "surfaces"},

@@ -80,7 +80,8 @@ func TestCheckNamesWrongSettings(t *testing.T) {
 		file string
 		want string
 	}{
-		"unknown key":    {"nodee: x\n", `unknown key "nodee"`},
+		"unknown key":    {"nodee: x\n", `unknown key "nodee": did you mean node?`},
+		"unlike any key": {"firewall-backend: x\n", `unknown key "firewall-backend": it is like none of the `},
 		"not YAML":       {"node: [\n", "agent.yaml"},
 		"wrong type":     {"vpp-timeout: soon\n", "vpp-timeout"},
 		"not a sequence": {"node: {a: b}\n", "node"},

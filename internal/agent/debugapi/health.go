@@ -1,6 +1,7 @@
 package debugapi
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"time"
@@ -18,6 +19,7 @@ type Health struct {
 	}
 	AtWork     func() time.Time // since when the event loop, or a renderer, is at one piece of work
 	Incomplete func() string    // why the store is not accepted
+	Unserved   func() string    // why the local socket cannot be served
 }
 
 // SlowTurn and Standstill are limits of the time that the event loop works without looking for
@@ -35,9 +37,11 @@ func AtWork(since, now time.Time, most time.Duration) string {
 	return ""
 }
 
-// Alive returns why the agent must be restarted: its event loop or a renderer is stuck. It returns
-// "" if neither is.
-func (h Health) Alive() string { return AtWork(h.AtWork(), time.Now(), Standstill) }
+// Alive returns why the agent must be restarted: its event loop or a renderer is stuck, or its
+// socket is gone. It returns "" if neither is so.
+func (h Health) Alive() string {
+	return cmp.Or(AtWork(h.AtWork(), time.Now(), Standstill), h.Unserved())
+}
 
 func (h Health) alive(w http.ResponseWriter, _ *http.Request) {
 	if why := h.Alive(); why != "" {

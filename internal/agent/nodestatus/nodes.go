@@ -34,6 +34,8 @@ type Nodes struct {
 	Prefix string
 	// Watcher is asked for the newest change that was seen.
 	Watcher interface{ Status() datasync.Status }
+	// Unwritten returns why the state in the store may be stale; "" while a reflector writes it.
+	Unwritten func() string
 }
 
 // List says of every node whether it enforces a policy, or the whole state when none
@@ -55,6 +57,10 @@ func (n *Nodes) List(ctx context.Context, of Policy) ([]view.NodeEnforcement, er
 			v.Enforced, v.Why = view.EnforcedUnknown, "its report is invalid: "+err.Error()
 		} else {
 			v.Enforced, v.Why = enforcedThere(v.NodeStatus, wanted, of)
+		}
+		// A node enforces what is in the store; what changed since then is not there.
+		if why := n.Unwritten(); why != "" && v.Enforced == view.EnforcedFully {
+			v.Enforced, v.Why = view.EnforcedUnknown, why
 		}
 		out = append(out, v)
 	}
@@ -116,12 +122,19 @@ func (n *Nodes) missing(ctx context.Context, reporting []view.NodeEnforcement) (
 	return out, nil
 }
 
-// wanted returns the revision at which a policy, or anything, changed last. What was
-// deleted is nowhere in the store: this agent's watch knows it.
+// wanted returns the revision at which a policy, or any object, changed last. The completeness
+// marker is no object: agents have nothing to enforce when it is written alone.
 func (n *Nodes) wanted(ctx context.Context, of Policy) (int64, error) {
 	if of.Name == "" {
-		newest, err := n.Store.Newest(ctx, model.Root(n.Prefix))
-		return max(newest, n.Watcher.Status().Changed), err
+		wanted := n.Watcher.Status().Changed // knows what was deleted, which is nowhere in the store
+		for _, kind := range model.Kinds {
+			newest, err := n.Store.Newest(ctx, model.KindRoot(n.Prefix, kind))
+			if err != nil {
+				return 0, err
+			}
+			wanted = max(wanted, newest)
+		}
+		return wanted, nil
 	}
 	kinds := []model.Kind{model.KindAdminNetworkPolicy, model.KindBaselineAdminNetworkPolicy, model.KindClusterNetworkPolicy}
 	if of.Namespace != "" {

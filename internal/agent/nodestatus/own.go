@@ -4,6 +4,8 @@ package nodestatus
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -13,8 +15,12 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy"
 )
 
-// maxNamed bounds how many policies a node names to the others.
-const maxNamed = 100
+// How many policies a node names to the others, and the bytes that they take: the embedded etcd
+// takes no report of more than 64 KiB.
+const (
+	maxNamed      = 100
+	maxNamedBytes = 32 << 10
+)
 
 // Own is this node, which reports.
 type Own struct {
@@ -64,19 +70,25 @@ func (o *Own) report(ctx context.Context) (view.NodeStatus, error) {
 	if err != nil {
 		return v, err
 	}
+	bytes := 0
 	for _, p := range policies {
 		if p.Enforced == view.EnforcedFully {
-			continue
-		}
-		if len(v.Policies) == maxNamed {
-			v.More++
 			continue
 		}
 		why := p.Pending
 		if len(p.Problems) > 0 {
 			why = p.Problems[0].Field + ": " + p.Problems[0].Reason
 		}
-		v.Policies = append(v.Policies, view.UnenforcedPolicy{Policy: p.Policy, Enforced: p.Enforced, Why: why})
+		named := view.UnenforcedPolicy{Policy: p.Policy, Enforced: p.Enforced, Why: why}
+		text, err := json.Marshal(named)
+		if err != nil {
+			return v, fmt.Errorf("encode the status of a policy: %w", err)
+		}
+		if bytes += len(text); len(v.Policies) == maxNamed || bytes > maxNamedBytes {
+			v.More++
+			continue
+		}
+		v.Policies = append(v.Policies, named)
 	}
 	return v, nil
 }

@@ -26,9 +26,11 @@ type Config struct {
 	ClientURL string
 	// TLS configures TLS for remote clients. Without it ClientURL must be loopback.
 	TLS TLS
-	// Writable lists the prefixes of the keys that remote clients may write; nil: all keys. Client
-	// may always write everything.
+	// Writable lists the prefixes of the keys that remote clients may write, a bounded number of
+	// bytes of them; nil: all keys. Client may always write everything.
 	Writable []string
+	// Quota is how many bytes the store may take on disk; zero means 1 GiB.
+	Quota int64
 	// PeerURL is where the server would listen for other members. There are none, so it is normally
 	// empty, which means no listener.
 	PeerURL string
@@ -40,7 +42,8 @@ type Config struct {
 type Server struct {
 	etcd    *embed.Etcd
 	log     *slog.Logger
-	release context.CancelFunc // ends the streams of remote clients
+	release context.CancelFunc // ends the streams of remote clients, and the care for space
+	space   sync.WaitGroup
 
 	temporary *scratch.Folder // nil: the data stays
 
@@ -64,7 +67,8 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	streams, release := context.WithCancel(context.Background())
 	s.release = release
-	etcd, err := settings(streams, cfg, temporary)
+	d := &door{prefixes: cfg.Writable}
+	etcd, err := settings(streams, cfg, temporary, d)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -72,6 +76,8 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		err = fmt.Errorf("embedded etcd in %s: start: %w", cfg.Dir, err)
 		return nil, errors.Join(err, s.Close())
 	}
+	d.server.Store(s.etcd.Server)
+	s.space.Go(func() { s.keepSpace(streams) })
 	cfg.Log.Debug("embedded etcd serves", "dir", cfg.Dir, "endpoints", s.Endpoints())
 	return s, nil
 }
@@ -142,6 +148,7 @@ func (s *Server) stop() error {
 		errs = append(errs, c.Close())
 	}
 	s.release()
+	s.space.Wait()
 	if s.etcd != nil {
 		s.etcd.Close()
 	}

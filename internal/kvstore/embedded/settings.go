@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -32,9 +33,9 @@ const (
 	identity = "http://127.0.0.1:2380"
 )
 
-// settings returns the configuration of etcd. Streams of remote clients end with
-// the context.
-func settings(streams context.Context, cfg Config, temporary bool) (*embed.Config, error) {
+// settings returns the configuration of etcd. Remote clients come by the door, and their streams
+// end with the context.
+func settings(streams context.Context, cfg Config, temporary bool, d *door) (*embed.Config, error) {
 	clients, err := listeners("client", cfg.ClientURL, cfg.TLS)
 	if err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func settings(streams context.Context, cfg Config, temporary bool) (*embed.Confi
 	ec.ListenPeerUrls, ec.AdvertisePeerUrls = peers, []url.URL{*self}
 	ec.InitialCluster = ec.InitialClusterFromName(memberName)
 	ec.TickMs, ec.ElectionMs = tickMs, electionMs
-	ec.QuotaBackendBytes = quotaBytes
+	ec.QuotaBackendBytes = cmp.Or(cfg.Quota, quotaBytes)
 	ec.AutoCompactionMode, ec.AutoCompactionRetention = embed.CompactorModePeriodic, historyKept
 	ec.WatchProgressNotifyInterval = progressInterval
 	ec.EnableGRPCGateway = false
@@ -61,7 +62,7 @@ func settings(streams context.Context, cfg Config, temporary bool) (*embed.Confi
 	ec.ZapLoggerBuilder = embed.NewZapLoggerBuilder(kvstore.ZapLogger(cfg.Log))
 	ec.ClientTLSInfo = cfg.TLS.info()
 	ec.GRPCAdditionalServerOptions = []grpc.ServerOption{
-		grpc.ChainStreamInterceptor(endWith(streams)), grpc.ChainUnaryInterceptor(onlyWrites(cfg.Writable)),
+		grpc.ChainStreamInterceptor(endWith(streams), d.stream), grpc.ChainUnaryInterceptor(d.unary),
 	}
 	return ec, nil
 }
