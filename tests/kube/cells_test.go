@@ -139,7 +139,7 @@ type cell struct {
 
 var tableProtocols = map[string]policyapi.Protocol{"tcp": policyapi.TCP, "udp": policyapi.UDP}
 
-// name is client/service/endpoint/family/protocol/policy.
+// nameOf returns client/service/endpoint/family/protocol/policy.
 func (w *table) nameOf(c cell, policy string) string {
 	endpoint := "remote"
 	switch {
@@ -157,7 +157,7 @@ func (w *table) want(o *oracle.Oracle, c cell) bool {
 		(c.way.kind != named || w.dns.allowed(o, c.client, w.machines, 0, policyapi.UDP))
 }
 
-// each calls f for all cells at the same time, of which a few are under way.
+// eachCell calls f for all cells, for some of them at the same time.
 func (w *table) eachCell(f func(cell)) {
 	var g errgroup.Group
 	g.SetLimit(64)
