@@ -68,34 +68,17 @@ type parser struct {
 // is one Refusal; the result does not contain rejected objects. source names the stream in
 // messages.
 func (rd Reading) Read(r io.Reader, source string) Parsed {
-	if info, err := statOf(r); err == nil && info.Mode().IsRegular() && info.Size() > MaxStream {
-		return tooLong(source) // without reading it
-	}
-	stream, err := io.ReadAll(io.LimitReader(r, MaxStream+1))
+	stream, err := Bounded(r)
 	if err != nil {
 		return Parsed{Refusals: []Refusal{{Problem: Unreadable(source, err)}}}
 	}
 	return rd.Bytes(stream, source)
 }
 
-// statOf returns the file info of a file; it returns an error for other readers.
-func statOf(r io.Reader) (fs.FileInfo, error) {
-	f, ok := r.(fs.File)
-	if !ok {
-		return nil, fs.ErrInvalid
-	}
-	return f.Stat()
-}
-
-func tooLong(source string) Parsed {
-	return Parsed{Refusals: []Refusal{{Problem: api.Problem{Source: source,
-		Reason: fmt.Sprintf("is larger than the limit of %d bytes: split it", MaxStream)}}}}
-}
-
 // Bytes is Read for a stream in memory.
 func (rd Reading) Bytes(stream []byte, source string) Parsed {
 	if len(stream) > MaxStream {
-		return tooLong(source)
+		return Parsed{Refusals: []Refusal{{Problem: Unreadable(source, errTooLarge)}}}
 	}
 	p := parser{Reading: rd, decoder: strict.NewDecoder()}
 	p.stream(stream, source)
