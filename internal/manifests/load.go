@@ -30,6 +30,8 @@ type Load struct {
 	Notes    []api.Problem  // of Modernise, with AcceptLegacy; nothing is wrong there
 	Skipped  []string       // objects of kinds that policy does not need, as Reference names them
 	Files    int            // that were read
+	// Controllers are those among what was skipped that find pods by labels.
+	Controllers []decode.Controller
 }
 
 // Decode reads the objects of one stream, see decode.Reading. Of several objects with one ID the
@@ -171,6 +173,7 @@ func readRegular(path string) ([]byte, error) {
 func (m *merger) add(p decode.Parsed) {
 	m.load.Files++
 	m.load.Skipped = append(m.load.Skipped, p.Skipped...)
+	m.load.Controllers = append(m.load.Controllers, p.Controllers...)
 	for _, r := range p.Refusals {
 		m.load.Problems = append(m.load.Problems, r.Problem)
 	}

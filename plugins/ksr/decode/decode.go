@@ -2,6 +2,7 @@ package decode
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -47,6 +48,14 @@ type Parsed struct {
 	Trees    []map[string]any // of the objects, if Rest is set
 	Refusals []Refusal        // one per invalid document or object
 	Skipped  []string         // objects of irrelevant kinds, as kinds.Reference names them
+	// Controllers are those among them that find pods by labels.
+	Controllers []Controller
+}
+
+// Controller is what is read of a Deployment and its like.
+type Controller struct {
+	Namespace   string
+	MatchLabels map[string]string
 }
 
 // Refusal is a rejected document or object. The ID is zero if the intended object is unknown.
@@ -221,8 +230,14 @@ func (p *parser) manifest(raw []byte, at place, inherited envelope) {
 
 // skip records an object that is not read.
 func (p *parser) skip(top map[string]json.RawMessage, env envelope) {
-	var meta struct{ Name string }
+	var meta struct{ Name, Namespace string }
 	_ = json.Unmarshal(top["metadata"], &meta) // an unreadable object has no name
+	var spec struct {
+		Selector struct{ MatchLabels map[string]string }
+	}
+	if json.Unmarshal(top["spec"], &spec) == nil && len(spec.Selector.MatchLabels) > 0 {
+		p.Controllers = append(p.Controllers, Controller{cmp.Or(meta.Namespace, defaultNamespace), spec.Selector.MatchLabels})
+	}
 	p.Skipped = append(p.Skipped, kinds.ReferenceTo(env.kind, env.version, meta.Name))
 }
 
