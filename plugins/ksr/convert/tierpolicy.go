@@ -5,14 +5,20 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
-// convertTierPolicy converts a ClusterNetworkPolicy of v1alpha2.
+// convertTierPolicy converts a ClusterNetworkPolicy. That of v1beta1 has the same fields as the one
+// of v1alpha2, in whose type both are read.
 func convertTierPolicy(p *v1alpha2.ClusterNetworkPolicy, at place) *model.ClusterPolicy {
 	tier, known := readTier(p.Spec.Tier, at.child("spec", "tier"))
 	known = validPriority(p.Spec.Priority, at) && known
+	terms := &tierDialect
+	if p.APIVersion == kinds.ByName[model.KindClusterNetworkPolicy.String()].Version {
+		terms = &maskedDialect
+	}
 	return clusterSpec{
-		dialect: &tierDialect, name: p.Name, annotations: p.Annotations, tier: tier, priority: p.Spec.Priority,
+		dialect: terms, name: p.Name, annotations: p.Annotations, tier: tier, priority: p.Spec.Priority,
 		subject: tierSubject(&p.Spec.Subject), ingress: tierIngress(p.Spec.Ingress), egress: tierEgress(p.Spec.Egress),
 	}.convert(known, at)
 }

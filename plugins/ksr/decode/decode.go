@@ -309,9 +309,9 @@ func (p *parser) version(env envelope) *strict.FieldError {
 	case legacy.Is(env.version, env.kind):
 		return &strict.FieldError{Path: "apiVersion", Reason: legacy.Refusal()}
 	}
-	if want := versionOf(env.kind); env.version != want {
+	if want := kindOf(env.kind); !want.Reads(env.version) {
 		return &strict.FieldError{Path: "apiVersion", Reason: fmt.Sprintf("%s is not the version in which %s is read: write %s",
-			model.Quoted(env.version), kinds.Article(env.kind), want)}
+			model.Quoted(env.version), kinds.Article(env.kind), want.Version)}
 	}
 	return nil
 }

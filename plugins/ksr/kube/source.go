@@ -54,6 +54,7 @@ func (s *Source) Run(ctx context.Context) error {
 // discover follows the kinds of a version while the API server serves them.
 func (s *Source) discover(ctx context.Context, gv schema.GroupVersion, rs []resource) error {
 	running := map[string]func(){} // by plural; stops following and waits for that
+	followed := gv                 // the version in which they are
 	defer func() {
 		for _, stop := range running {
 			stop()
@@ -63,14 +64,20 @@ func (s *Source) discover(ctx context.Context, gv schema.GroupVersion, rs []reso
 	defer tick.Stop()
 	for {
 		asked, cancel := context.WithTimeout(ctx, s.cfg.Probe)
-		served, err := s.clients.served(asked, gv)
+		version, served, err := s.clients.newest(asked, gv)
 		cancel()
 		switch {
 		case err == nil:
 			s.hasAnswered()
 			for _, r := range rs {
+				if stop, runs := running[r.plural]; runs && served[r.plural] && version != followed {
+					stop() // to follow it in the other version; its objects are the same
+					delete(running, r.plural)
+				}
+				r.version = version
 				s.serve(ctx, r, served[r.plural], running)
 			}
+			followed = version
 		case ctx.Err() == nil:
 			s.cfg.Log.Warn("kinds served by the API server could not be discovered", "version", gv.String(), "error", err)
 		}
