@@ -47,7 +47,7 @@ const (
 	NetworkPolicy              PolicyKind = iota // networking.k8s.io/v1
 	AdminNetworkPolicy                           // policy.networking.k8s.io/v1alpha1
 	BaselineAdminNetworkPolicy                   // policy.networking.k8s.io/v1alpha1
-	ClusterNetworkPolicy                         // policy.networking.k8s.io/v1alpha2
+	ClusterNetworkPolicy                         // policy.networking.k8s.io/v1beta1
 )
 
 var policyKindNames = [...]string{

@@ -119,7 +119,7 @@ func TestKubectlPluginIsCalledAsKubectlDoes(t *testing.T) {
 			each(c)
 		}
 	}
-	each(newCommand(program.Plugin, strings.NewReader(""), io.Discard, io.Discard))
+	each((&options{output: formatTable, in: strings.NewReader(""), out: io.Discard}).command(program.Plugin, io.Discard))
 }
 
 func TestIsPlainRefusesShellCharacters(t *testing.T) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -61,7 +62,7 @@ func (o *options) convert(errOut io.Writer, files []string, cluster legacy.Clust
 	if o.output == formatJSON {
 		err = o.output.print(o.out, oneOrList(m.Trees), nil)
 	} else {
-		err = decode.WriteYAML(o.out, m.Trees)
+		err = writeManifests(o.out, m.Trees)
 	}
 	if err != nil {
 		return err
@@ -75,6 +76,33 @@ func (o *options) convert(errOut io.Writer, files []string, cluster legacy.Clust
 		return fmt.Errorf("%s in the manifests; the rest was converted", term.Count(len(m.Problems), "problem"))
 	}
 	return w.Err()
+}
+
+// writeManifests writes a stream of YAML. A manifest that has characters which YAML does not escape
+// is written as JSON, which is YAML as well.
+func writeManifests(w io.Writer, trees []map[string]any) error {
+	for i := range trees {
+		var b bytes.Buffer
+		if i > 0 {
+			b.WriteString("---\n")
+		}
+		before := b.Len()
+		if err := decode.WriteYAML(&b, trees[i:i+1]); err != nil {
+			return err
+		}
+		if isObeyed(b.Bytes()) {
+			b.Truncate(before)
+			text, err := toJSON(trees[i])
+			if err != nil {
+				return err
+			}
+			_, _ = b.Write(text) // a bytes.Buffer accepts every write
+		}
+		if _, err := w.Write(b.Bytes()); err != nil {
+			return fmt.Errorf("write the manifests: %w", err)
+		}
+	}
+	return nil
 }
 
 // oneOrList returns the only manifest as it is, and several as a list.

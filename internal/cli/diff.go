@@ -66,7 +66,7 @@ Exit codes: 0 nothing differs, 1 something does (of what --fail-on names), 2 err
 	f := cmd.Flags()
 	f.StringSliceVarP(&d.files, "filename", "f", nil, "manifest, directory of manifests, or - for the standard input, with the objects that change (repeatable)")
 	f.StringSliceVar(&d.gone, "delete", nil, "manifest, or directory of manifests, with the objects that are deleted (repeatable)")
-	manifestsFlag(cmd, &d.base)
+	o.manifestsFlag(cmd, &d.base)
 	f.StringSliceVar(&d.options.Renderers, "renderers", preview.Renderers, "dataplanes to try the change in: acl, xdp; empty: none")
 	f.StringSliceVar(&d.failOn, "fail-on", d.failOn, "what makes the exit code 1: opened, closed, memory (rules that do not fit)")
 	f.Uint32Var(&d.aclMemory, "acl-memory", 0, "MiB that rules may take in VPP; 0: no limit")
@@ -191,9 +191,7 @@ func (o *options) directories(errOut io.Writer, args []string) (before, after ex
 	isKnown := func(p api.Problem) bool {
 		return slices.ContainsFunc(known, func(k api.Problem) bool { return k.Object == p.Object && k.Field == p.Field && k.Reason == p.Reason })
 	}
-	w := term.NewWriter(errOut)
-	writeProblems(w, known)
-	return before, after, errors.Join(w.Err(), problemsError(slices.DeleteFunc(problems, isKnown)))
+	return before, after, errors.Join(o.leaveOut(errOut, known), problemsError(slices.DeleteFunc(problems, isKnown)))
 }
 
 // changed reads the objects of a change, which must be right.

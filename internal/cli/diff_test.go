@@ -76,8 +76,10 @@ func TestDiffReportsNewProblems(t *testing.T) {
 	}
 	known := policyOf("known", "{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: x}}]}]}")
 	before, after := write(known), write(known, policyOf("new", "{podSelector: {}, ingress: [{ports: [{port: 0}]}]}"))
-	if code, out, errOut := sluicectl("/nowhere", "", "diff", before, before); code != ExitOK || !strings.Contains(errOut, "problem: ") {
-		t.Errorf("a known mistake: exit code %d, %s%s", code, out, errOut)
+	for flag, want := range map[string]int{"--allow-problems": ExitOK, "--allow-problems=false": ExitError} {
+		if code, out, errOut := sluicectl("/nowhere", "", "diff", before, before, flag); code != want || !strings.Contains(errOut, "problem: ") {
+			t.Errorf("a known mistake, %s: exit code %d, %s%s", flag, code, out, errOut)
+		}
 	}
 	if code, _, errOut := sluicectl("/nowhere", "", "diff", before, after); code != ExitError || !strings.Contains(errOut, "NetworkPolicy shop/new: spec.ingress[0].ports[0]") {
 		t.Errorf("a new mistake: exit code %d, %s", code, errOut)

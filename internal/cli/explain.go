@@ -30,7 +30,8 @@ pipeline with the embedded dataplane. Problems of the manifests go to the standa
 
 ` + flowHelp + `
 
-Exit codes: 0 every flow is allowed, 1 some are denied or a service has no endpoint, 2 error.`,
+Exit codes: 0 every flow is allowed, 1 some are denied or a service has no endpoint, 2 error, or
+manifests with problems.`,
 		Example: `  sluicectl explain shop/web-0 data/postgres-0:5432/tcp
   sluicectl explain 198.51.100.7 platform/app=gateway:https
   sluicectl explain shop/app=cart [fd00:10::10]:8443 -o json
@@ -64,7 +65,7 @@ Exit codes: 0 every flow is allowed, 1 some are denied or a service has no endpo
 			return nil
 		},
 	}
-	manifestsFlag(cmd, &manifests)
+	o.manifestsFlag(cmd, &manifests)
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "every policy, rule and change")
 	return cmd
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/bundle"
 	"github.com/sluice-net/sluice/internal/explain"
 	"github.com/sluice-net/sluice/internal/term"
@@ -22,16 +23,17 @@ func noManifest(paths []string) error {
 }
 
 // manifestsFlag has a command ask what manifests describe.
-func manifestsFlag(cmd *cobra.Command, paths *[]string) {
-	onlyManifestsFlag(cmd, paths)
+func (o *options) manifestsFlag(cmd *cobra.Command, paths *[]string) {
+	cmd.Flags().StringSliceVar(paths, "manifests", nil,
+		"manifest, directory of manifests, or - for the standard input, to judge instead of asking an agent (repeatable)")
+	o.problemsFlag(cmd)
 	cmd.Flags().Var((*fromFlag)(paths), "from", "whose state it is: that of the agent, or of a bundle (see sluicectl bundle)")
 	cmd.MarkFlagsMutuallyExclusive("manifests", "from")
 }
 
-// onlyManifestsFlag is manifestsFlag for a command whose --from has another meaning, too.
-func onlyManifestsFlag(cmd *cobra.Command, paths *[]string) {
-	cmd.Flags().StringSliceVar(paths, "manifests", nil,
-		"manifest, directory of manifests, or - for the standard input, to judge instead of asking an agent (repeatable)")
+// problemsFlag has a command answer without what is wrong in the manifests of a state.
+func (o *options) problemsFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.allowProblems, "allow-problems", false, "what is wrong in the manifests of the state is no error: the exit code is that of the answer")
 }
 
 // fromFlag is the source of a state: the paths of --manifests, none for an agent.
@@ -73,7 +75,21 @@ func (o *options) described(errOut io.Writer, paths []string) (explain.Manifests
 	if err != nil {
 		return m, err
 	}
+	return m, o.leaveOut(errOut, problems)
+}
+
+// leaveOut writes problems to errOut. An answer goes without the objects that have them.
+func (o *options) leaveOut(errOut io.Writer, problems []api.Problem) error {
+	o.leftOut += len(problems)
 	w := term.NewWriter(errOut)
 	writeProblems(w, problems)
-	return m, w.Err()
+	return w.Err()
+}
+
+// whole is the error of a command after an answer that goes without something, whatever it is.
+func (o *options) whole(err error) error {
+	if o.leftOut == 0 || o.allowProblems || err != nil && !errors.Is(err, errNegative) {
+		return err
+	}
+	return fmt.Errorf("%s in the manifests, and the answer is without what they are about: --allow-problems accepts that", term.Count(o.leftOut, "problem"))
 }

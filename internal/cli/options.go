@@ -25,6 +25,9 @@ type options struct {
 	output   format
 	in       io.Reader
 	out      io.Writer
+
+	allowProblems bool // in the manifests of a state
+	leftOut       int  // problems of these, see whole
 }
 
 func (o *options) client() *client { return newClient(o.socket, o.patience) }

@@ -76,28 +76,41 @@ func (f *format) isForPeople() bool { return *f == formatTable || *f == formatWi
 // toYAML encodes a value. Where its texts have characters that the encoder of YAML does not escape,
 // it is JSON, which is YAML as well.
 func toYAML(value any) ([]byte, error) {
+	asJSON, err := toJSON(value)
+	if err != nil {
+		return nil, err
+	}
+	text, err := yaml.JSONToYAML(asJSON)
+	if err == nil && isObeyed(text) {
+		return asJSON, nil
+	}
+	return text, err
+}
+
+// isObeyed reports whether a text has characters that a terminal obeys instead of showing them.
+func isObeyed(text []byte) bool {
+	return bytes.ContainsFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) })
+}
+
+// toJSON encodes a value for people.
+func toJSON(value any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(term.JSON(&b))
 	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(value); err != nil {
-		return nil, err
-	}
-	text, err := yaml.JSONToYAML(b.Bytes())
-	if err == nil && bytes.IndexFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) >= 0 {
-		return b.Bytes(), nil
-	}
-	return text, err
+	enc.SetEscapeHTML(false) // the output is not HTML, and "->" must stay readable
+	err := enc.Encode(value)
+	return b.Bytes(), err
 }
 
 // print writes the value as the format asks; table writes it for people.
 func (f *format) print(w io.Writer, value any, table func(*term.Writer)) error {
 	switch *f {
 	case formatJSON:
-		enc := json.NewEncoder(term.JSON(w))
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false) // the output is not HTML, and "->" must stay readable
-		if err := enc.Encode(value); err != nil {
+		b, err := toJSON(value)
+		if err == nil {
+			_, err = w.Write(b)
+		}
+		if err != nil {
 			return fmt.Errorf("write the answer: %w", err)
 		}
 		return nil

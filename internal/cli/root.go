@@ -19,9 +19,10 @@ import (
 // Run runs sluicectl and returns the exit code.
 func Run(args []string, in io.Reader, out, errOut io.Writer) int {
 	name := program.CalledAs(os.Args[0])
-	cmd := newCommand(name, in, out, errOut)
+	o := &options{output: formatTable, in: in, out: out}
+	cmd := o.command(name, errOut)
 	cmd.SetArgs(args)
-	switch err := cmd.Execute(); {
+	switch err := o.whole(cmd.Execute()); {
 	case err == nil:
 		return ExitOK
 	case errors.Is(err, errNegative):
@@ -34,12 +35,7 @@ func Run(args []string, in io.Reader, out, errOut io.Writer) int {
 
 // NewCommand returns the command tree of sluicectl.
 func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
-	return newCommand(program.Own, in, out, errOut)
-}
-
-func newCommand(name string, in io.Reader, out, errOut io.Writer) *cobra.Command {
-	o := &options{output: formatTable, in: in, out: out}
-	return o.command(name, errOut)
+	return (&options{output: formatTable, in: in, out: out}).command(program.Own, errOut)
 }
 
 // command returns the command tree, which sets o.
@@ -50,7 +46,8 @@ func (o *options) command(name string, errOut io.Writer) *cobra.Command {
 		Long: `sluicectl asks a Sluice agent which policies, sets, tables and rules it enforces, explains
 verdicts, sends packets through the embedded dataplane, and runs policy unit tests.
 
-Exit codes: 0 done or allowed, 1 denied, a failed test or not found, 2 error.`,
+Exit codes: 0 done or allowed, 1 denied, a failed test or not found, 2 error, or manifests with
+problems.`,
 		Example: `  sluicectl get pods -n shop
   sluicectl describe pod shop/web-0
   sluicectl explain shop/web-0 data/postgres-0:5432/tcp

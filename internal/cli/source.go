@@ -17,7 +17,7 @@ import (
 // host is what the commands of package connectivity need.
 func (o *options) host() connectivity.Host {
 	return connectivity.Host{
-		In: o.in, Out: o.out, Negative: errNegative, Output: &o.output, Cluster: o.cluster, Patient: o.patient,
+		In: o.in, Out: o.out, Negative: errNegative, Output: &o.output, Cluster: o.cluster, Patient: o.patient, AllowProblems: o.problemsFlag,
 		Print:   func(value any, table func(*term.Writer)) error { return o.output.print(o.out, value, table) },
 		Changed: o.withChange,
 		Get:     func(ctx context.Context, path string, out any) error { return o.client().get(ctx, path, out) },

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/explain/suggest"
 	"github.com/sluice-net/sluice/internal/expr"
 	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/internal/services"
@@ -27,6 +28,8 @@ type Cluster struct {
 	// Services and Slices say where packets to services go; no policy depends on them.
 	Services []*model.Service
 	Slices   []*model.EndpointSlice
+	// Controllers are the selectors of controllers, as far as manifests have these.
+	Controllers []suggest.Selector
 }
 
 // Add takes a message of a kind that a cluster has; it leaves out any other.
@@ -106,6 +109,15 @@ func appendMessages[M proto.Message](out []proto.Message, list []M) []proto.Mess
 // services returns what is known of services.
 func (c Cluster) services() services.Cluster {
 	return services.Cluster{Services: c.Services, Slices: c.Slices, Pods: c.Pods}
+}
+
+// Selectors returns the selectors of services, and of what else is known to select pods.
+func (c Cluster) Selectors() []suggest.Selector {
+	out := slices.Clone(c.Controllers)
+	for _, s := range c.Services {
+		out = append(out, suggest.Selector{Namespace: s.GetNamespace(), Labels: labelMap(s.GetSelector())})
+	}
+	return out
 }
 
 // State returns the Kubernetes objects that the oracle works on, see the function.

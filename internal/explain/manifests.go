@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/explain/suggest"
 	"github.com/sluice-net/sluice/internal/manifests"
 	"github.com/sluice-net/sluice/internal/matrix"
 	"github.com/sluice-net/sluice/internal/node"
@@ -63,7 +64,11 @@ func FromManifests(load manifests.Load, log *slog.Logger) (Manifests, []api.Prob
 		}
 		all = append(all, resource{o.ID(), msg, o.Object, i < len(implied)})
 	}
-	return describe(all, log), problems
+	m := describe(all, log)
+	for _, c := range load.Controllers {
+		m.Controllers = append(m.Controllers, suggest.Selector{Namespace: c.Namespace, Labels: c.MatchLabels})
+	}
+	return m, problems
 }
 
 // FromCluster is a cluster of which the reflected state is at hand.
@@ -125,7 +130,7 @@ func (m Manifests) With(change Manifests, gone []model.ID) Manifests {
 		}
 	}
 	out := describe(all, m.log)
-	out.Beside, out.DenyNode = m.Beside, m.DenyNode
+	out.Beside, out.DenyNode, out.Controllers = m.Beside, m.DenyNode, m.Controllers
 	return out
 }
 
@@ -195,7 +200,7 @@ func (m Manifests) Explain(ctx context.Context, question view.Question) (out []v
 		nodes[name] = n
 	}
 	for _, q := range questions {
-		v := Specification{Oracle: spec}.Explain(q)
+		v := Specification{Oracle: spec, Selectors: m.Selectors()}.Explain(q)
 		var asked []Node
 		for _, name := range m.nodesOf([]Question{q}) {
 			asked = append(asked, nodes[name])

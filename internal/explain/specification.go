@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/explain/reason"
+	"github.com/sluice-net/sluice/internal/explain/suggest"
 	"github.com/sluice-net/sluice/internal/oracle"
 )
 
@@ -14,6 +15,9 @@ type Specification struct {
 	*oracle.Oracle
 	// Local holds the pods of the node; nil when all pods are.
 	Local map[api.PodID]bool
+	// Selectors are those of services and controllers, which a change of labels had better leave
+	// alone.
+	Selectors []suggest.Selector
 }
 
 // Here returns what the node does with a flow, and the directions (the pod's) that it decides. It
@@ -58,7 +62,7 @@ func (s Specification) Explain(q Question) reason.Verdict {
 	if q.leadsNowhere() {
 		return reason.Verdict{}
 	}
-	v := reason.Explain(s.Oracle, s.endpoint(q, true), s.endpoint(q, false), q.Flow.Protocol, q.Flow.DstPort)
+	v := reason.Explain(s.Oracle, s.endpoint(q, true), s.endpoint(q, false), q.Flow.Protocol, q.Flow.DstPort, s.Selectors...)
 	v.Flow = q.Flow
 	return v
 }

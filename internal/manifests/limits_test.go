@@ -55,5 +55,5 @@ func TestLoadRefusesTooLargeFile(t *testing.T) {
 	if err := os.Truncate(filepath.Join(dt.dir, "web.yaml"), 1<<30+1); err != nil {
 		t.Fatal(err)
 	}
-	dt.sync([]string{"web.yaml: cannot be read: it has 1073741825 bytes, the limit is 1073741824: split it; the last good version of the object stays in force"})
+	dt.sync([]string{"web.yaml: cannot be read: it is larger than the limit of 1073741824 bytes: split it; the last good version of the object stays in force"})
 }

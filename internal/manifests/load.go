@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
@@ -28,6 +30,8 @@ type Load struct {
 	Notes    []api.Problem  // of Modernise, with AcceptLegacy; nothing is wrong there
 	Skipped  []string       // objects of kinds that policy does not need, as Reference names them
 	Files    int            // that were read
+	// Controllers are those among what was skipped that find pods by labels.
+	Controllers []decode.Controller
 }
 
 // Decode reads the objects of one stream, see decode.Reading. Of several objects with one ID the
@@ -117,12 +121,7 @@ func (m *merger) addPath(path string, stdin io.Reader) error {
 		return fmt.Errorf("load manifests: %w", err)
 	}
 	if !info.IsDir() {
-		p, err := parseFile(m.reading, path)
-		if err != nil {
-			return fmt.Errorf("load manifests: %w", err)
-		}
-		m.add(p)
-		return nil
+		return m.addNamed(path)
 	}
 	tree, err := listManifests(path)
 	if err != nil {
@@ -130,19 +129,51 @@ func (m *merger) addPath(path string, stdin io.Reader) error {
 	}
 	m.load.Problems = append(m.load.Problems, tree.problems()...)
 	for _, file := range tree.files {
-		p, err := parseFile(m.reading, file)
+		content, err := readRegular(file)
 		if err != nil {
 			m.load.Problems = append(m.load.Problems, decode.Unreadable(file, err))
 			continue
 		}
-		m.add(p)
+		m.add(m.reading.Bytes(content, file))
 	}
 	return nil
+}
+
+// addNamed adds a file that the user named, which may also be a pipe, as of <(...) in a shell.
+func (m *merger) addNamed(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("load manifests: %w", err)
+	}
+	if info, statErr := f.Stat(); statErr == nil && !info.Mode().IsRegular() && info.Mode().Type() != fs.ModeNamedPipe {
+		return errors.Join(fmt.Errorf("load manifests: %s: %w, and no pipe", path, errNotRegular), f.Close())
+	}
+	m.add(m.reading.Read(f, path))
+	return f.Close()
+}
+
+// readRegular reads a file of a directory. What has taken the place of the file that was listed is
+// not waited for.
+func readRegular(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	var content []byte
+	info, err := f.Stat()
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		err = errNotRegular
+	case err == nil:
+		content, err = decode.Bounded(f)
+	}
+	return content, errors.Join(err, f.Close())
 }
 
 func (m *merger) add(p decode.Parsed) {
 	m.load.Files++
 	m.load.Skipped = append(m.load.Skipped, p.Skipped...)
+	m.load.Controllers = append(m.load.Controllers, p.Controllers...)
 	for _, r := range p.Refusals {
 		m.load.Problems = append(m.load.Problems, r.Problem)
 	}
@@ -165,15 +196,6 @@ func (m *merger) object(o kinds.Object) bool {
 	m.seen[id] = o.Source
 	m.load.Objects = append(m.load.Objects, o)
 	return true
-}
-
-func parseFile(rd decode.Reading, path string) (decode.Parsed, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return decode.Parsed{}, err
-	}
-	p := rd.Read(f, path)
-	return p, f.Close()
 }
 
 // manifestTree is what a directory of manifests holds. Paths begin with that of

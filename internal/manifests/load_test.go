@@ -1,10 +1,12 @@
 package manifests
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -97,12 +99,32 @@ func TestLoadReportsUnreadablePaths(t *testing.T) {
 		want  string
 	}{
 		"missing":     {[]string{"/nowhere/x.yaml"}, "load manifests: stat /nowhere/x.yaml: no such file or directory"},
+		"a device":    {[]string{"/dev/zero"}, "load manifests: /dev/zero: it is not a regular file, and no pipe"},
 		"stdin twice": {[]string{Stdin, Stdin}, "the standard input can be read once only"},
 	} {
 		got, err := LoadFiles(c.paths, strings.NewReader(samples.Namespace("a")))
 		if err == nil || err.Error() != c.want || len(got.Objects) > 0 {
 			t.Errorf("%s: %v, %v; want %s", name, got, err, c.want)
 		}
+	}
+}
+
+// TestLoadReadsNamedPipe: only where the user named it; one in a directory may have no writer.
+func TestLoadReadsNamedPipe(t *testing.T) {
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe.yaml")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- os.WriteFile(pipe, []byte(samples.Namespace("a")), 0o600) }()
+	got, err := LoadFiles([]string{pipe}, nil)
+	if err := errors.Join(err, <-done); err != nil {
+		t.Fatal(err)
+	}
+	checkLoad(t, dir, got, []string{"a DIR/pipe.yaml"}, nil, 1, 0)
+	if _, err := readRegular(pipe); !errors.Is(err, errNotRegular) {
+		t.Errorf("where no pipe was listed: %v", err)
 	}
 }
 

@@ -3,9 +3,7 @@ package manifests
 import (
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"maps"
-	"os"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -24,7 +22,7 @@ var errEmptied = errors.New("it has become empty: remove the file to delete its 
 
 // read returns the state of the file after it was read again. It does not change f.
 func (f manifestFile) read(path string, rd decode.Reading) manifestFile {
-	content, err := readLimited(path)
+	content, err := readRegular(path)
 	if err == nil && len(content) == 0 && len(f.inForce()) > 0 {
 		err = errEmptied
 	}
@@ -42,18 +40,6 @@ func (f manifestFile) read(path string, rd decode.Reading) manifestFile {
 	next := manifestFile{sum: sum, parsed: true}
 	next.parse(content, path, rd, f.inForce())
 	return next
-}
-
-// readLimited reads a file up to a byte more than parse takes.
-func readLimited(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > decode.MaxStream {
-		return nil, fmt.Errorf("it has %d bytes, the limit is %d: split it", info.Size(), decode.MaxStream)
-	}
-	return os.ReadFile(path)
 }
 
 // parse fills the state from the content. What is refused holds its object of

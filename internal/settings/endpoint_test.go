@@ -116,6 +116,7 @@ func TestLoadNamesVariableOfEnvironment(t *testing.T) {
 		{"SLUICE_SWITCH_IT=perhaps", `SLUICE_SWITCH_IT: "perhaps": want true or false`},
 		{"SLUICE_WAIT_FOR=soon", `SLUICE_WAIT_FOR: "soon": want a duration`},
 		{"SLUICE_NUMBER_OF=1", ""},
+		{"SLUICE_SWITCH_IT=", ""},
 		{"SLUICE_SOME_LIST=a,b", ""},
 	} {
 		_, err := Load[daemon](daemonFlags(), []string{tc.variable})

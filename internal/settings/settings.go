@@ -23,7 +23,8 @@ const EnvPrefix = "SLUICE_"
 // takes precedence over the environment, that over the file, that over the default of the flag.
 // Each setting is a flag, an environment variable (--api-socket is SLUICE_API_SOCKET)
 // and a key in the file of --config, or of SLUICE_CONFIG. An unknown key in the file is
-// an error; unknown variables are ignored, since they may belong to other programs.
+// an error; unknown variables are ignored, since they may belong to other programs. Empty ones
+// are ignored, too.
 func Load[T any](flags *pflag.FlagSet, environ []string) (T, error) {
 	var none T
 	k, _, err := given(flags, environ)
@@ -110,8 +111,8 @@ func fromEnvironment(flags *pflag.FlagSet, environ []string) (*koanf.Koanf, []De
 			name := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(key, EnvPrefix)), "_", "-")
 			f := flags.Lookup(name)
 			switch {
-			case f == nil:
-				return "", nil // another program's variable
+			case f == nil || value == "":
+				return "", nil // another program's variable, or no setting
 			case f.Value.Type() == "stringSlice":
 				return name, splitList(value)
 			}

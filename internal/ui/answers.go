@@ -38,9 +38,7 @@ func writeJSON(w http.ResponseWriter, v any) error {
 }
 
 func decode[T any](r *http.Request) (v T, err error) {
-	dec := json.NewDecoder(r.Body)
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&v); err != nil {
+	if err := json.NewDecoder(r.Body).Decode(&v); err != nil {
 		return v, problem{http.StatusBadRequest, fmt.Errorf("invalid request: %w", err)}
 	}
 	return v, nil

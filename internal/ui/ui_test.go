@@ -247,7 +247,7 @@ func TestHandlerRefusesBadQuestions(t *testing.T) {
 		{"GET", "verdicts", "", 422, "the state is from files"},
 		{"POST", "explain", "", 400, "invalid request"},
 		{"POST", "explain", `{"src":1}`, 400, "invalid request"},
-		{"POST", "explain", `{"unknown":1}`, 400, "unknown field"},
+		{"POST", "explain", `{"newer":1,"src":"shop/none","dst":"shop/web-0","port":"80","protocol":"tcp"}`, 422, "shop/none"},
 		{"POST", "explain", `{"src":"shop/none","dst":"shop/web-0","port":"80","protocol":"tcp"}`, 422, "shop/none"},
 		{"POST", "preview", `{"yaml":""}`, 422, "paste manifests"},
 		{"POST", "preview", `{"yaml":"{]"}`, 422, "stdin"},

@@ -19,10 +19,13 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sluice-net/sluice/api/model"
@@ -53,7 +56,12 @@ var ErrBroken = errors.New("is not a complete state file")
 // Save replaces a file by one with the entries, by key. A reader finds the old file or the new one,
 // even after a crash.
 func Save(path string, h Header, known map[string][]byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	unfinished := path + ".new"
+	err = removeUnfinished(path, unfinished)
+	var f *os.File
+	if err == nil {
+		f, err = os.OpenFile(unfinished, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	}
 	if err != nil {
 		return fmt.Errorf("save the state: %w", err)
 	}
@@ -90,6 +98,24 @@ func Save(path string, h Header, known map[string][]byte) (err error) {
 		return err
 	}
 	return os.Rename(f.Name(), path)
+}
+
+// removeUnfinished removes what a killed process left of a file: one file, and those with random
+// names of earlier versions.
+func removeUnfinished(path, name string) error {
+	err := os.Remove(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	dir, base := filepath.Split(path)
+	there, listErr := os.ReadDir(filepath.Clean(dir))
+	for _, e := range there {
+		number, is := strings.CutPrefix(e.Name(), base+".")
+		if _, numErr := strconv.ParseUint(number, 10, 64); is && numErr == nil {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	return errors.Join(err, listErr)
 }
 
 // Load reads what Save wrote for the same root, sorted by key; no value is nil. It returns an error

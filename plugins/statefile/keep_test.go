@@ -54,6 +54,25 @@ func TestLoadReturnsSavedState(t *testing.T) {
 	}
 }
 
+func TestSaveRemovesWhatKilledProcessLeft(t *testing.T) {
+	path, h := save(t, nil)
+	for _, name := range []string{path + ".new", path + ".123456789", path + ".4294967295", path + ".interfaces", path + ".1x"} {
+		if err := os.WriteFile(name, []byte("unfinished"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := statefile.Save(path, h, map[string][]byte{"/a/1": []byte("one")}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(path + "*")
+	if d := cmp.Diff([]string{path, path + ".1x", path + ".interfaces"}, left); d != "" || err != nil {
+		t.Errorf("%v, the directory holds (-want +got):\n%s", err, d)
+	}
+	if _, entries, err := statefile.Load(path, "/a/"); len(entries) != 1 || err != nil {
+		t.Errorf("loaded %v, %v", entries, err)
+	}
+}
+
 func TestLoadRefusesBrokenFile(t *testing.T) {
 	path, _ := save(t, map[string][]byte{"/a/1": []byte("one"), "/a/2": []byte("two")})
 	text, err := os.ReadFile(path)

@@ -304,7 +304,7 @@ func TestManifestsAboveLimitAreNotRead(t *testing.T) {
 		if err != nil || len(load.Objects) != 1 {
 			t.Fatalf("objects %v, %v", load.Objects, err)
 		}
-		checkTexts(t, load.Problems, []string{"large.yaml: is larger than the limit of 1073741824 bytes: split it"})
+		checkTexts(t, load.Problems, []string{"large.yaml: cannot be read: it is larger than the limit of 1073741824 bytes: split it"})
 	})
 }
 

@@ -114,6 +114,14 @@ func TestLoadTakesFileNameFromEnvironment(t *testing.T) {
 	}
 }
 
+func TestLoadTakesEmptyVariableForNone(t *testing.T) {
+	path := settingsFile(t, "node: from-file\n")
+	c, err := Load(flagsOf(t, "--config", path), []string{"SLUICE_XDP_MODE=", "SLUICE_NODE=", "SLUICE_ETCD_ENDPOINTS=", "SLUICE_VPP_TIMEOUT="})
+	if err != nil || c.IsDev() || c.Node.Name != "from-file" || len(c.Store.Etcd.Endpoints) == 0 || c.VPP.Timeout == 0 {
+		t.Errorf("%v: %+v", err, c)
+	}
+}
+
 func TestLoadReadsListsAndSwitchesOfEnvironment(t *testing.T) {
 	env := []string{"SLUICE_ETCD_ENDPOINTS= a:1 , b:2,", "SLUICE_UPLINK=", "SLUICE_ALLOW_NODE_TRAFFIC=false", "SLUICE_VPP_TIMEOUT=1m"}
 	c, err := Load(flagsOf(t), env)

@@ -59,10 +59,9 @@ func answer(w http.ResponseWriter, v any, err error) {
 	_, _ = w.Write(b) // the client may be gone
 }
 
-// decodeQuestion decodes a request in JSON.
+// decodeQuestion decodes a request in JSON. A newer client may ask with fields that are not known.
 func decodeQuestion[Q any](w http.ResponseWriter, r *http.Request) (q Q, err error) {
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxQuestion))
-	dec.DisallowUnknownFields()
 	if err = dec.Decode(&q); err == nil && dec.More() {
 		err = errMore
 	}

@@ -22,7 +22,7 @@ func (a *Answers) Specification(s cluster.State) explain.Specification {
 		}
 		return p.Spec.NodeName, p.Spec.NodeName != ""
 	}, map[string][]string{a.Name: slices.Concat(a.Addresses, a.ownAddresses(), a.hostAddresses(s))})
-	spec := explain.Specification{Oracle: oracle.New(state, oracle.AllowNodeTraffic(a.AllowNode))}
+	spec := explain.Specification{Oracle: oracle.New(state, oracle.AllowNodeTraffic(a.AllowNode)), Selectors: s.Selectors()}
 	if a.Name != "" {
 		spec.Local = s.LocalTo(a.Name)
 	}

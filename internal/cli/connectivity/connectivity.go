@@ -47,6 +47,9 @@ type Host struct {
 	// Patient has a command wait so long for an answer, unless the command line says how long; 0 is
 	// any time.
 	Patient func(cmd *cobra.Command, d time.Duration)
+	// AllowProblems adds the flag with which problems of the manifests that Cluster reads are no
+	// error.
+	AllowProblems func(cmd *cobra.Command)
 }
 
 // Commands returns the commands.
@@ -108,6 +111,7 @@ func (r *run) flags(cmd *cobra.Command) {
 	f.StringSliceVar(&r.selection.From, "from", nil, "only these sources (repeatable): NAMESPACE, NAMESPACE/GROUP, internet or a block; the file of a bundle: its state instead of the agent's")
 	f.StringSliceVar(&r.selection.To, "to", nil, "only these destinations (repeatable)")
 	f.StringSliceVar(&r.manifests, "manifests", nil, "manifest, directory of manifests, or - for the standard input, to judge instead of asking an agent (repeatable)")
+	r.AllowProblems(cmd)
 	f.StringSliceVar(&r.diff, "diff", nil, "manifest, or directory of manifests, with the objects of a change: shows what it opens and closes (repeatable)")
 	f.StringSliceVar(&r.gone, "delete", nil, "manifest, or directory of manifests, with objects that the change deletes (repeatable)")
 	f.VarP(&r.output, "output", "o", "output format")

@@ -75,6 +75,7 @@ Exit codes: 0 every observed flow is permitted, 1 some are not (they are named),
 	f.BoolVar(&s.matrix, "matrix", false, "also print the matrix after the policies, as comments, with the cells that change marked")
 	f.DurationVar(&s.timeout, "timeout", 2*time.Minute, "how long the comparison with today may take")
 	f.VarP(&s.format, "output", "o", "output format")
+	s.AllowProblems(cmd)
 	cmd.MarkFlagsMutuallyExclusive("manifests", "from")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"yaml", "json"}, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	return cmd

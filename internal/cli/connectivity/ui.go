@@ -61,6 +61,7 @@ without encryption.`,
 	f.StringSliceVar(&p.hosts, "host", nil, "name by which browsers may reach the page, besides localhost and addresses (repeatable)")
 	f.StringSliceVar(&p.manifests, "manifests", nil, "manifest, or directory of manifests, to show instead of an agent (repeatable)")
 	f.StringVar(&p.from, "from", "agent", "whose state it is: that of the agent, or of a bundle (see sluicectl bundle)")
+	p.AllowProblems(cmd)
 	cmd.MarkFlagsMutuallyExclusive("manifests", "from")
 	return cmd
 }

@@ -42,8 +42,8 @@ func Of(v oracle.Verdict) Verdict {
 
 // Explain asks an oracle about the first packet between two endpoints, and returns the verdict with
 // its reasons. It adds what would be without each admin rule that decides, and the changes that
-// would reverse the verdict.
-func Explain(o *oracle.Oracle, src, dst oracle.Endpoint, protocol api.Protocol, dstPort uint16) Verdict {
+// would reverse the verdict. selectors are those of services and controllers.
+func Explain(o *oracle.Oracle, src, dst oracle.Endpoint, protocol api.Protocol, dstPort uint16, selectors ...suggest.Selector) Verdict {
 	v := Of(o.VerdictPods(src, dst, protocol, dstPort))
 	for _, d := range []*oracle.DirectionVerdict{&v.Egress, &v.Ingress} {
 		for i := range d.Subjects {
@@ -53,7 +53,7 @@ func Explain(o *oracle.Oracle, src, dst oracle.Endpoint, protocol api.Protocol, 
 			}
 		}
 	}
-	v.Changes = suggest.Changes(o, v.Verdict)
+	v.Changes = suggest.Changes(o, v.Verdict, selectors...)
 	if v.Allowed && len(v.Changes) == 0 {
 		v.Notes = append(v.Notes, "no change of policies or labels would deny it")
 	}

@@ -15,13 +15,14 @@ const (
 )
 
 // Changes returns what would turn a verdict of an oracle around, the smallest first. Each
-// was made in a copy of the state, and the question was asked again.
-func Changes(o *oracle.Oracle, v oracle.Verdict) []Change {
+// was made in a copy of the state, and the question was asked again. Labels of pods by which
+// something else than a policy finds them come last, see trials.redirects.
+func Changes(o *oracle.Oracle, v oracle.Verdict, selectors ...Selector) []Change {
 	if enforced := o.Enforced(); enforced != o { // a change of what does not decide changes nothing
 		o, v = enforced, enforced.VerdictPods(v.Src, v.Dst, v.Flow.Protocol, v.Flow.DstPort)
 	}
 	o = o.Around(v.Src, v.Dst)
-	t := trials{oracle: o, verdict: v}
+	t := trials{oracle: o, verdict: v, selectors: selectors}
 	if v.Allowed {
 		return t.flipping(closings(o, v))
 	}
@@ -32,18 +33,19 @@ func Changes(o *oracle.Oracle, v oracle.Verdict) []Change {
 		if len(needs) > 1 { // several pods share the address
 			out = append(out, t.flipping(t.combinations(needs, out))...)
 		}
-		return smallestFirst(o, out)
+		return t.smallestFirst(out)
 	}
 	// What edits a policy opens one direction only.
 	out := t.flipping(slices.DeleteFunc(slices.Clone(all), Change.edits))
-	out = smallestFirst(o, append(out, t.flipping(t.combinations(needs, out))...))
+	out = t.smallestFirst(append(out, t.flipping(t.combinations(needs, out))...))
 	return append(out, t.halves(all)...)
 }
 
 // trials makes changes in copies of a state.
 type trials struct {
-	oracle  *oracle.Oracle
-	verdict oracle.Verdict
+	oracle    *oracle.Oracle
+	verdict   oracle.Verdict
+	selectors []Selector
 }
 
 // after asks the question of the verdict again, after a change.
@@ -64,7 +66,7 @@ func (t trials) flipping(list []Change) []Change {
 // offered returns those of a list, the smallest first, that have an effect. How many are
 // tried is bounded, because each trial asks about a copy of the state.
 func (t trials) offered(list []Change, effect func(Change) bool) (out []Change) {
-	for tried, c := range smallestFirst(t.oracle, list) {
+	for tried, c := range t.smallestFirst(list) {
 		if tried == maxTried || len(out) == maxOffered {
 			break
 		}
@@ -149,7 +151,7 @@ func (t trials) combinations(needs [][]Change, enough []Change) []Change {
 	}
 	all := [][]Change{nil}
 	for _, need := range needs {
-		need = slices.DeleteFunc(smallestFirst(t.oracle, slices.Clone(need)), func(c Change) bool {
+		need = slices.DeleteFunc(t.smallestFirst(slices.Clone(need)), func(c Change) bool {
 			return slices.ContainsFunc(enough, func(e Change) bool { return e.Text == c.Text })
 		})
 		var longer [][]Change

@@ -27,7 +27,7 @@ func (d *dialect) peers(peers []clusterPeer, list string, at place) (out []*mode
 		wants = d.egressPeers
 	}
 	for i := range peers {
-		out = append(out, peers[i].convert(wants, at.index(i))...)
+		out = append(out, peers[i].convert(wants, d.masked, at.index(i))...)
 	}
 	return out, !slices.ContainsFunc(out, isUnknown)
 }
@@ -47,7 +47,7 @@ func isUnknown(p *model.ClusterPolicy_Peer) bool {
 
 // convert returns one peer per network or domain name, and one peer for anything else; it returns
 // an unknown peer for invalid parts.
-func (s *clusterPeer) convert(wants string, at place) []*model.ClusterPolicy_Peer {
+func (s *clusterPeer) convert(wants string, masked bool, at place) []*model.ClusterPolicy_Peer {
 	fields := 0
 	for _, has := range []bool{s.namespaces != nil, s.pods != nil, s.nodes != nil, len(s.networks) > 0, len(s.domainNames) > 0} {
 		if has {
@@ -61,7 +61,7 @@ func (s *clusterPeer) convert(wants string, at place) []*model.ClusterPolicy_Pee
 	case s.nodes != nil:
 		return []*model.ClusterPolicy_Peer{{Peer: &model.ClusterPolicy_Peer_Nodes{Nodes: readSelector(s.nodes, at.child("nodes"))}}}
 	case len(s.networks) > 0:
-		return readNetworks(s.networks, at.child("networks"))
+		return readNetworks(s.networks, masked, at.child("networks"))
 	case len(s.domainNames) > 0:
 		return readDomainNames(s.domainNames, at.child("domainNames"))
 	}
@@ -69,8 +69,9 @@ func (s *clusterPeer) convert(wants string, at place) []*model.ClusterPolicy_Pee
 }
 
 // readNetworks returns the networks sorted and without duplicates, because they form a set,
-// preceded by an unknown peer for each invalid one.
-func readNetworks(list []string, at place) []*model.ClusterPolicy_Peer {
+// preceded by an unknown peer for each invalid one. masked reports host bits, which do not make the
+// meaning ambiguous: the API server may have stored them in an earlier version.
+func readNetworks(list []string, masked bool, at place) []*model.ClusterPolicy_Peer {
 	reportRepeated(list, at)
 	var out []*model.ClusterPolicy_Peer
 	var networks []netip.Prefix
@@ -83,6 +84,8 @@ func readNetworks(list []string, at place) []*model.ClusterPolicy_Peer {
 			continue
 		case len(text) > maxNetwork:
 			at.index(i).errorf("has %d characters, the limit is %d: write %s", len(text), maxNetwork, network)
+		case masked && netip.MustParsePrefix(text) != network:
+			at.index(i).errorf("%s has bits behind its prefix: write %s", model.Quoted(text), network)
 		}
 		networks = append(networks, network)
 	}

@@ -72,6 +72,18 @@ func TestToModelOfClusterPolicies(t *testing.T) {
 	}
 }
 
+// TestToModelReportsBitsBehindPrefix: the CRD of v1beta1 refuses them. What was stored in v1alpha2
+// is served in v1beta1 as it is, and stays in force.
+func TestToModelReportsBitsBehindPrefix(t *testing.T) {
+	const spec = "{tier: Admin, priority: 1, subject: {namespaces: {}}, egress: [{action: Deny, to: [{networks: [10.1.2.3/8, 'fd00::1/8', 10.0.0.0/16]}]}]}"
+	const want = tierHead + "priority: 1 " + ofEveryPod + `egress {action: ACTION_DENY any_port: true peers {network: "10.0.0.0/8"} peers {network: "10.0.0.0/16"} peers {network: "fd00::/8"}}`
+	checkConversion(t, decodeOne(t, tierYAML(spec)), model.KindClusterNetworkPolicy, want, nil)
+	checkConversion(t, decodeOne(t, clusterYAML("v1beta1", "ClusterNetworkPolicy", "web", spec)), model.KindClusterNetworkPolicy, want, []string{
+		`spec.egress[0].to[0].networks[0]: "10.1.2.3/8" has bits behind its prefix: write 10.0.0.0/8`,
+		`spec.egress[0].to[0].networks[1]: "fd00::1/8" has bits behind its prefix: write fd00::/8`,
+	})
+}
+
 func TestToModelIgnoresStatusOfClusterPolicy(t *testing.T) {
 	for _, in := range []string{
 		adminYAML("{priority: 1, subject: {namespaces: {}}}"), baselineYAML("{subject: {namespaces: {}}}"), tierYAML("{tier: Admin, priority: 1, subject: {namespaces: {}}}"),
@@ -158,9 +170,9 @@ func TestToModelRefusesMissingPriorityOrSelector(t *testing.T) {
 		"a priority in quotes":                 {adminYAML("{priority: '1', subject: {namespaces: {}}}"), `AdminNetworkPolicy web: spec.priority: must be a whole number, not the string "1"`},
 		"a priority of more than 32 bits":      {adminYAML("{priority: 4294967297, subject: {namespaces: {}}}"), "AdminNetworkPolicy web: spec.priority: must be a whole number of 32 bits, not the number 4294967297"},
 		"a namespace of an AdminNetworkPolicy": {"apiVersion: policy.networking.k8s.io/v1alpha1\nkind: AdminNetworkPolicy\nmetadata: {name: web, namespace: shop}", "AdminNetworkPolicy web: metadata.namespace: must not be there: an AdminNetworkPolicy is in no namespace"},
-		"a ClusterNetworkPolicy of v1alpha1":   {clusterYAML("v1alpha1", "ClusterNetworkPolicy", "web", "{}"), `ClusterNetworkPolicy web: apiVersion: "policy.networking.k8s.io/v1alpha1" is not the version in which a ClusterNetworkPolicy is read: write policy.networking.k8s.io/v1alpha2`},
+		"a ClusterNetworkPolicy of v1alpha1":   {clusterYAML("v1alpha1", "ClusterNetworkPolicy", "web", "{}"), `ClusterNetworkPolicy web: apiVersion: "policy.networking.k8s.io/v1alpha1" is not the version in which a ClusterNetworkPolicy is read: write policy.networking.k8s.io/v1beta1`},
 		"an AdminNetworkPolicy of v1alpha2":    {clusterYAML("v1alpha2", "AdminNetworkPolicy", "web", "{}"), `AdminNetworkPolicy web: apiVersion: "policy.networking.k8s.io/v1alpha2" is not the version in which an AdminNetworkPolicy is read: write policy.networking.k8s.io/v1alpha1`},
-		"a policy of somebody else":            {"apiVersion: crd.antrea.io/v1beta1\nkind: ClusterNetworkPolicy\nmetadata: {name: web}", `ClusterNetworkPolicy web: apiVersion: "crd.antrea.io/v1beta1" is not the version in which a ClusterNetworkPolicy is read: write policy.networking.k8s.io/v1alpha2`},
+		"a policy of somebody else":            {"apiVersion: crd.antrea.io/v1beta1\nkind: ClusterNetworkPolicy\nmetadata: {name: web}", `ClusterNetworkPolicy web: apiVersion: "crd.antrea.io/v1beta1" is not the version in which a ClusterNetworkPolicy is read: write policy.networking.k8s.io/v1beta1`},
 		"a misspelt kind":                      {clusterYAML("v1alpha1", "AdminNetworkPolicies", "web", "{}"), `AdminNetworkPolicies web: kind: "AdminNetworkPolicies" is not a kind of Kubernetes`},
 		"a kind in another case":               {clusterYAML("v1alpha2", "clusterNetworkPolicy", "web", "{}"), `clusterNetworkPolicy web: kind: "clusterNetworkPolicy" is not a kind of Kubernetes: did you mean ClusterNetworkPolicy?`},
 	} {

@@ -2,10 +2,12 @@ package convert
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
@@ -13,6 +15,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 
 	"github.com/sluice-net/sluice/plugins/ksr/kinds"
@@ -26,7 +29,28 @@ func decodeOne(t *testing.T, manifest string) kinds.Object {
 	if len(objs) != 1 || len(problems) > 0 {
 		t.Fatalf("want one object, got %d and %v of:\n%s", len(objs), problems, manifest)
 	}
+	checkLaterVersion(t, manifest, objs[0])
 	return objs[0]
+}
+
+// checkLaterVersion: what is written for v1alpha2 means the same in v1beta1, where all fields are
+// the same. Only bits behind a prefix are wrong there.
+func checkLaterVersion(t *testing.T, manifest string, alpha kinds.Object) {
+	t.Helper()
+	beta := strings.Replace(manifest, "apiVersion: policy.networking.k8s.io/v1alpha2", "apiVersion: policy.networking.k8s.io/v1beta1", 1)
+	if beta == manifest {
+		return
+	}
+	objs, problems := decodeText(strings.NewReader(beta), "f")
+	if len(objs) != 1 || len(problems) > 0 {
+		t.Fatalf("in v1beta1 there are %d objects and %v of:\n%s", len(objs), problems, beta)
+	}
+	want, reported := ToModel(alpha)
+	got, found := ToModel(objs[0])
+	found = slices.DeleteFunc(found, func(p api.Problem) bool { return strings.Contains(p.Reason, "behind its prefix") })
+	if diff := cmp.Diff(want, got, protocmp.Transform()) + cmp.Diff(reported, found, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("v1beta1 differs (-v1alpha2 +v1beta1):\n%s", diff)
+	}
 }
 
 // checkConversion compares a conversion with protobuf text ("" for refused) and

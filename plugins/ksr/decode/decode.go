@@ -2,6 +2,7 @@ package decode
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -47,6 +48,14 @@ type Parsed struct {
 	Trees    []map[string]any // of the objects, if Rest is set
 	Refusals []Refusal        // one per invalid document or object
 	Skipped  []string         // objects of irrelevant kinds, as kinds.Reference names them
+	// Controllers are those among them that find pods by labels.
+	Controllers []Controller
+}
+
+// Controller is what is read of a Deployment and its like.
+type Controller struct {
+	Namespace   string
+	MatchLabels map[string]string
 }
 
 // Refusal is a rejected document or object. The ID is zero if the intended object is unknown.
@@ -68,34 +77,17 @@ type parser struct {
 // is one Refusal; the result does not contain rejected objects. source names the stream in
 // messages.
 func (rd Reading) Read(r io.Reader, source string) Parsed {
-	if info, err := statOf(r); err == nil && info.Mode().IsRegular() && info.Size() > MaxStream {
-		return tooLong(source) // without reading it
-	}
-	stream, err := io.ReadAll(io.LimitReader(r, MaxStream+1))
+	stream, err := Bounded(r)
 	if err != nil {
 		return Parsed{Refusals: []Refusal{{Problem: Unreadable(source, err)}}}
 	}
 	return rd.Bytes(stream, source)
 }
 
-// statOf returns the file info of a file; it returns an error for other readers.
-func statOf(r io.Reader) (fs.FileInfo, error) {
-	f, ok := r.(fs.File)
-	if !ok {
-		return nil, fs.ErrInvalid
-	}
-	return f.Stat()
-}
-
-func tooLong(source string) Parsed {
-	return Parsed{Refusals: []Refusal{{Problem: api.Problem{Source: source,
-		Reason: fmt.Sprintf("is larger than the limit of %d bytes: split it", MaxStream)}}}}
-}
-
 // Bytes is Read for a stream in memory.
 func (rd Reading) Bytes(stream []byte, source string) Parsed {
 	if len(stream) > MaxStream {
-		return tooLong(source)
+		return Parsed{Refusals: []Refusal{{Problem: Unreadable(source, errTooLarge)}}}
 	}
 	p := parser{Reading: rd, decoder: strict.NewDecoder()}
 	p.stream(stream, source)
@@ -238,8 +230,14 @@ func (p *parser) manifest(raw []byte, at place, inherited envelope) {
 
 // skip records an object that is not read.
 func (p *parser) skip(top map[string]json.RawMessage, env envelope) {
-	var meta struct{ Name string }
+	var meta struct{ Name, Namespace string }
 	_ = json.Unmarshal(top["metadata"], &meta) // an unreadable object has no name
+	var spec struct {
+		Selector struct{ MatchLabels map[string]string }
+	}
+	if json.Unmarshal(top["spec"], &spec) == nil && len(spec.Selector.MatchLabels) > 0 {
+		p.Controllers = append(p.Controllers, Controller{cmp.Or(meta.Namespace, defaultNamespace), spec.Selector.MatchLabels})
+	}
 	p.Skipped = append(p.Skipped, kinds.ReferenceTo(env.kind, env.version, meta.Name))
 }
 
@@ -311,9 +309,9 @@ func (p *parser) version(env envelope) *strict.FieldError {
 	case legacy.Is(env.version, env.kind):
 		return &strict.FieldError{Path: "apiVersion", Reason: legacy.Refusal()}
 	}
-	if want := versionOf(env.kind); env.version != want {
+	if want := kindOf(env.kind); !want.Reads(env.version) {
 		return &strict.FieldError{Path: "apiVersion", Reason: fmt.Sprintf("%s is not the version in which %s is read: write %s",
-			model.Quoted(env.version), kinds.Article(env.kind), want)}
+			model.Quoted(env.version), kinds.Article(env.kind), want.Version)}
 	}
 	return nil
 }

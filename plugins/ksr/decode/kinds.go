@@ -73,15 +73,15 @@ func listOf(kind string) (items string, ok bool) {
 	return items, ok && (items == "" || read)
 }
 
-// versionOf returns the apiVersion in which a kind, or a list, is read.
-func versionOf(kind string) string {
-	if k, ok := kinds.ByName[kind]; ok {
-		return k.Version
+// kindOf returns the kind that is read of objects, or lists, of this name.
+func kindOf(name string) kinds.Kind {
+	if k, ok := kinds.ByName[name]; ok {
+		return k
 	}
-	if items, ok := listOf(kind); ok && items != "" {
-		return kinds.ByName[items].Version
+	if items, ok := listOf(name); ok && items != "" {
+		return kinds.ByName[items]
 	}
-	return "v1"
+	return kinds.Kind{Version: "v1"}
 }
 
 // The known kinds, in the order in which a misspelt kind is looked up.

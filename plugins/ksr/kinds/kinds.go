@@ -17,7 +17,7 @@ import (
 // Kind describes how the objects of one kind are read.
 type Kind struct {
 	Kind    model.Kind
-	Version string // the only supported apiVersion
+	Version string // the apiVersion, see Reads
 	// Lenient lists the top-level fields below which unknown fields are ignored: newer clusters
 	// have more of them.
 	Lenient []string
@@ -27,12 +27,19 @@ type Kind struct {
 // New returns an empty object of the kind.
 func (k Kind) New() any { return reflect.New(k.Type.Elem()).Interface() }
 
+// Reads reports whether objects of an apiVersion are read: that of the kind, or an earlier one with
+// the same fields.
+func (k Kind) Reads(version string) bool {
+	return version == k.Version || k.Version == policyBeta1 && version == policyAlpha2
+}
+
 // The supported apiVersions.
 const (
 	coreV1       = "v1"
 	NetworkingV1 = "networking.k8s.io/v1"
 	policyAlpha1 = "policy.networking.k8s.io/v1alpha1"
 	policyAlpha2 = "policy.networking.k8s.io/v1alpha2"
+	policyBeta1  = "policy.networking.k8s.io/v1beta1"
 	DiscoveryV1  = "discovery.k8s.io/v1"
 )
 
@@ -56,7 +63,7 @@ var all = []Kind{
 	{model.KindNetworkPolicy, NetworkingV1, Written, reflect.TypeFor[*networkingv1.NetworkPolicy]()},
 	{model.KindAdminNetworkPolicy, policyAlpha1, Written, reflect.TypeFor[*v1alpha1.AdminNetworkPolicy]()},
 	{model.KindBaselineAdminNetworkPolicy, policyAlpha1, Written, reflect.TypeFor[*v1alpha1.BaselineAdminNetworkPolicy]()},
-	{model.KindClusterNetworkPolicy, policyAlpha2, Written, reflect.TypeFor[*v1alpha2.ClusterNetworkPolicy]()},
+	{model.KindClusterNetworkPolicy, policyBeta1, Written, reflect.TypeFor[*v1alpha2.ClusterNetworkPolicy]()},
 	{model.KindService, coreV1, growing, reflect.TypeFor[*corev1.Service]()},
 	{model.KindEndpointSlice, DiscoveryV1, endpointParts, reflect.TypeFor[*discoveryv1.EndpointSlice]()},
 }

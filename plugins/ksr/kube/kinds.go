@@ -35,7 +35,11 @@ type resource struct {
 var (
 	policyAlpha1 = schema.GroupVersion{Group: "policy.networking.k8s.io", Version: "v1alpha1"}
 	policyAlpha2 = schema.GroupVersion{Group: "policy.networking.k8s.io", Version: "v1alpha2"}
+	policyBeta1  = schema.GroupVersion{Group: "policy.networking.k8s.io", Version: "v1beta1"}
 )
+
+// older are versions with the same fields, for API servers that do not serve the others.
+var older = map[schema.GroupVersion]schema.GroupVersion{policyBeta1: policyAlpha2}
 
 // byHand selects the slices that no controller derives from the selector of a service: pods supply
 // the same information as the others.
@@ -50,7 +54,7 @@ func resources() []resource {
 		{model.KindNetworkPolicy, networkingv1.SchemeGroupVersion, "networkpolicies", &networkingv1.NetworkPolicy{}, false, ""},
 		{model.KindAdminNetworkPolicy, policyAlpha1, "adminnetworkpolicies", nil, true, ""},
 		{model.KindBaselineAdminNetworkPolicy, policyAlpha1, "baselineadminnetworkpolicies", nil, true, ""},
-		{model.KindClusterNetworkPolicy, policyAlpha2, "clusternetworkpolicies", nil, true, ""},
+		{model.KindClusterNetworkPolicy, policyBeta1, "clusternetworkpolicies", nil, true, ""},
 		{model.KindService, corev1.SchemeGroupVersion, "services", &corev1.Service{}, false, ""},
 		{model.KindEndpointSlice, discoveryv1.SchemeGroupVersion, "endpointslices", &discoveryv1.EndpointSlice{}, false, byHand},
 	}
@@ -138,6 +142,17 @@ func (r resource) expected() runtime.Object {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(r.version.WithKind(r.kind.String()))
 	return u
+}
+
+// newest returns what is served of a version, or of the older one where the API server has nothing
+// of it.
+func (c clients) newest(ctx context.Context, gv schema.GroupVersion) (schema.GroupVersion, map[string]bool, error) {
+	served, err := c.served(ctx, gv)
+	if old, has := older[gv]; has && err == nil && len(served) == 0 {
+		served, err = c.served(ctx, old)
+		gv = old
+	}
+	return gv, served, err
 }
 
 // served asks the API server which plurals of a version it serves. Only a list of the groups that

@@ -91,11 +91,18 @@ func (s *Source) discover(ctx context.Context, gv schema.GroupVersion, kinds []*
 // look asks once which kinds of a version are served.
 func (s *Source) look(ctx context.Context, gv schema.GroupVersion, kinds []*optional) {
 	asked, cancel := context.WithTimeout(ctx, s.cfg.Probe)
-	served, err := s.clients.served(asked, gv)
+	version, served, err := s.clients.newest(asked, gv)
 	cancel()
 	if err == nil {
 		s.hasAnswered()
 		for _, k := range kinds {
+			if k.stop != nil && served[k.plural] && k.version != version {
+				k.stop() // to follow it in the other version; its objects are the same
+				k.stop = nil
+			}
+			if served[k.plural] {
+				k.version = version
+			}
 			err = errors.Join(err, s.serve(ctx, k, served[k.plural]))
 		}
 	}
