@@ -307,3 +307,6 @@ var errMoved = errors.New("another process changed it")
 
 // rescan is the interval at which everything is read again, in case a notification was missed.
 const rescan = 30 * time.Second
+
+// lookEvery is the interval at which the gates that must be closed are read.
+const lookEvery = time.Second

@@ -53,8 +53,9 @@ func (f *follower) follow(ctx context.Context) error {
 	if err := f.lookAround(true); err != nil {
 		return err
 	}
-	tick := time.NewTicker(rescan)
+	tick, look := time.NewTicker(rescan), time.NewTicker(lookEvery)
 	defer tick.Stop()
+	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -65,6 +66,8 @@ func (f *follower) follow(ctx context.Context) error {
 			f.remember() // again, if that failed
 			err = f.lookAround(true)
 			f.cfg.OnChange() // the renderer also reads back what is in the kernel
+		case <-look.C:
+			err = f.Recheck()
 		case <-f.files.Events:
 			err = f.lookAround(false)
 		case lost := <-f.files.Errors:

@@ -133,23 +133,42 @@ func (k *Kernel) Reset() error {
 	return k.maps.Reset(k.attached.Uplinks() == 0)
 }
 
+// look implements auditor.
+func (k *Kernel) look() (string, error) {
+	if what, err := k.attached.Look(k.maps.Programs()); err != nil || what != "" {
+		return what, err
+	}
+	return k.folder.Look(k.attached.Pins(), k.pinned()), nil
+}
+
+// pinned returns the maps that have pins, by the names of these.
+func (k *Kernel) pinned() map[string]*ebpf.Map {
+	if !k.folder.Pins() || k.StateDigest() == (StateDigest{}) { // a Commit will pin them
+		return nil
+	}
+	pinned := maps.Clone(k.shared)
+	pinned[digestPin] = k.stored
+	for _, name := range loader.MapNames {
+		pinned[name] = k.maps.All()[name]
+	}
+	return pinned
+}
+
 // audit compares the state of the kernel with what this process created, and repairs differences.
 func (k *Kernel) audit() (f finding, err error) {
 	f.drift = attach.Drift{}
-	errs := []error{k.attached.Audit(k.maps.Programs(), f.drift)}
+	restored, err := k.folder.Restore()
+	errs := []error{err, k.attached.Audit(k.maps.Programs(), f.drift)}
 	f.foreign = k.attached.ForeignPrograms()
-	if k.folder.Pins() && k.StateDigest() != (StateDigest{}) { // else a Commit will pin them
-		pinned := maps.Clone(k.shared)
-		pinned[digestPin] = k.stored
-		for _, name := range loader.MapNames {
-			pinned[name] = k.maps.All()[name]
-		}
-		lost, err := k.folder.Repin(pinned)
-		errs = append(errs, err)
-		if lost > 0 {
-			f.drift[attach.DriftPin] += lost
-		}
+	lost, err := k.folder.Repin(k.pinned())
+	errs = append(errs, err)
+	if lost > 0 {
+		f.drift[attach.DriftPin] += lost
 	}
+	if restored && k.moved != nil {
+		errs = append(errs, k.moved())
+	}
+	errs = append(errs, k.folder.Leave())
 	if f.policyMap = k.maps.Changed(); f.policyMap {
 		f.drift[attach.DriftPolicyMap]++
 	}

@@ -273,3 +273,6 @@ func (k *Kernel) FragmentCount() (n int, err error) {
 	}
 	return n, it.Err()
 }
+
+// Look looks once, as Watch does every second.
+func (r *Renderer) Look() { r.lookOnce() }

@@ -30,7 +30,8 @@ type Kernel struct {
 	grace       *policymap.Grace
 	maps        *policymap.Maps
 	attached    *attach.Attachments
-	digests     // of what is enforced
+	moved       func() error // of KernelOptions
+	digests                  // of what is enforced
 }
 
 // NewKernel adopts what is pinned, or starts empty. It changes no verdict. A pin folder has one
@@ -63,7 +64,7 @@ func NewKernel(o KernelOptions) (*Kernel, error) {
 	if o.layouts == nil {
 		o.layouts = loader.NewTracker(loader.LayoutOf)
 	}
-	k := &Kernel{log: o.Log, uplinks: o.Uplinks, shared: map[string]*ebpf.Map{}}
+	k := &Kernel{log: o.Log, uplinks: o.Uplinks, shared: map[string]*ebpf.Map{}, moved: o.Moved}
 	if err := k.open(o); err != nil {
 		return nil, errors.Join(permitted(err), k.Close())
 	}

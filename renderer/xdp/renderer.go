@@ -269,6 +269,9 @@ func (r *Renderer) audit() error {
 	}
 	r.audits.last = time.Now()
 	f, err := a.audit()
+	if r.audits.failed = err != nil; !r.audits.failed {
+		r.audits.seen = ""
+	}
 	r.audits.add(f.drift, r.log)
 	if f.policyMap {
 		r.policy.on(policyChanged)

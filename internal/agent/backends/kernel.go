@@ -75,7 +75,7 @@ func (k *Kernel) open(infra renderer.Infra, log *slog.Logger) error {
 	}
 	link := k.config.Link
 	k.kernel, err = xdp.NewKernel(xdp.KernelOptions{
-		Log: log, Mode: xdp.Mode(c.Mode), PinPath: c.Pins, TakeOver: c.TakeOver,
+		Log: log, Mode: xdp.Mode(c.Mode), PinPath: c.Pins, TakeOver: c.TakeOver, Moved: func() error { return k.Keeper.Recheck() },
 		Owner: xdp.Owner{Node: k.config.Node.Name, Version: version.Get().Version}, Infra: infra, AnySource: c.AnySource,
 		NonIP: link.AllowsNonIP(), PodTunnels: link.AllowsTunnels(), TunnelPorts: link.Ports(),
 		Flows: int(c.Flows), Uplinks: uplinks,
@@ -119,6 +119,7 @@ func (k *Kernel) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return k.Keeper.Run(ctx) })
 	g.Go(func() error { return k.addresses.Run(ctx) })
+	g.Go(func() error { return k.XDP.Watch(ctx) })
 	return g.Wait()
 }
 

@@ -17,12 +17,13 @@ type Attachments struct {
 	stack    *Stack
 	gateways *Gateways
 	loader   *loader.Loader
+	ids      map[*ebpf.Program]ebpf.ProgramID // of the last Look
 }
 
 // New returns Attachments without any attachment.
 func New(folder *pins.Folder, mode loader.Mode, l *loader.Loader, shared map[string]*ebpf.Map) (*Attachments, error) {
 	gateways, err := OpenGateways(shared)
-	return &Attachments{NewInterfaces(folder, mode), NewStack(folder), gateways, l}, err
+	return &Attachments{Interfaces: NewInterfaces(folder, mode), stack: NewStack(folder), gateways: gateways, loader: l}, err
 }
 
 // Adopt takes over the attachments of an earlier process.

@@ -30,12 +30,15 @@ type Folder struct {
 	path string   // empty: nothing is pinned
 	lock *os.File // the folder itself; nil without pins
 	log  *slog.Logger
+
+	owner Owner
+	left  *os.File // the folder before Restore, until Leave
 }
 
 // Open creates a folder if it does not exist, and makes this process its owner. With an empty path
 // nothing is pinned.
 func Open(path string, o Owner, takeOver bool, log *slog.Logger) (*Folder, error) {
-	f := &Folder{path: path, log: log}
+	f := &Folder{path: path, log: log, owner: o}
 	if path == "" {
 		return f, nil
 	}
@@ -186,7 +189,7 @@ func (f *Folder) Close() error {
 	if f == nil || f.lock == nil {
 		return nil
 	}
-	err := f.lock.Close()
+	err := errors.Join(f.Leave(), f.lock.Close())
 	f.lock = nil
 	return err
 }
