@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -132,6 +133,10 @@ func (k *Kernel) Reset() error {
 	}
 	return k.maps.Reset(k.attached.Uplinks() == 0)
 }
+
+// FollowLinks follows the devices of the node, by which packets of pods reach it, until the context
+// ends. It may run concurrently with all other methods.
+func (k *Kernel) FollowLinks(ctx context.Context) error { return k.attached.FollowLinks(ctx) }
 
 // look implements auditor.
 func (k *Kernel) look() (string, error) {

@@ -39,6 +39,7 @@ type Renderer struct {
 	pending     []renderer.Pending
 	refused     func() []renderer.Unenforced // see closedLists.report
 	acked       endpoints                    // as the last Commit without an error installed them
+	ended       bool                         // by Close
 	behind      time.Time                    // when the first Commit began that is not completely in force; zero for none
 }
 
@@ -93,6 +94,7 @@ func (r *Renderer) Name() string { return r.options.Name }
 func (r *Renderer) Close() error {
 	r.mu.Lock()
 	r.learning.stop()
+	r.ended = true
 	r.mu.Unlock()
 	r.policy.reclaimer.close()
 	return nil

@@ -35,7 +35,7 @@ func (r *Renderer) lookOnce() {
 // look reports whether a change is found that was not found before. r.mu is held.
 func (r *Renderer) look() bool {
 	a, ok := r.options.Dataplane.(auditor)
-	if !ok || len(r.attachments.states) == 0 {
+	if !ok || r.ended || len(r.attachments.states) == 0 {
 		return false
 	}
 	what, err := a.look()

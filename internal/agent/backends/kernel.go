@@ -120,6 +120,7 @@ func (k *Kernel) Run(ctx context.Context) error {
 	g.Go(func() error { return k.Keeper.Run(ctx) })
 	g.Go(func() error { return k.addresses.Run(ctx) })
 	g.Go(func() error { return k.XDP.Watch(ctx) })
+	g.Go(func() error { return k.kernel.FollowLinks(ctx) })
 	return g.Wait()
 }
 
