@@ -74,8 +74,12 @@ func (k *Kernel) Detach(id uint32) error {
 	if err := k.attached.Detach(id); err != nil {
 		return err
 	}
+	delete(k.elders, id)
 	return errors.Join(k.connections.Divide(k.attached.Count()), k.connections.ForgetFragments(id), k.maps.Name(id, nil))
 }
+
+// older implements elder. Without attachments, programs answer queries only.
+func (k *Kernel) older(id uint32) bool { return !k.loader.Runs() || k.elders[id] }
 
 // Attached implements Dataplane. An endpoint is attached if its device exists and it has exactly
 // the attachments of the mode.

@@ -31,7 +31,8 @@ type Kernel struct {
 	maps        *policymap.Maps
 	attached    *attach.Attachments
 	moved       func() error // of KernelOptions
-	digests                  // of what is enforced
+	elders      elders
+	digests     // of what is enforced
 }
 
 // NewKernel adopts what is pinned, or starts empty. It changes no verdict. A pin folder has one
@@ -85,6 +86,9 @@ func (k *Kernel) open(o KernelOptions) (err error) {
 		return err
 	}
 	if err := k.openShared(); err != nil {
+		return err
+	}
+	if k.elders, err = findElders(k.folder); err != nil {
 		return err
 	}
 	if o.Mode.Runs() && !k.loader.Behind() {

@@ -81,6 +81,9 @@ func New(o Options) (*Renderer, error) {
 		audits:   audits{last: time.Now(), drift: attach.Drift{}},
 		refused:  func() []renderer.Unenforced { return nil },
 	}
+	if e, ok := o.Dataplane.(elder); ok {
+		r.learning.older = e.older
+	}
 	r.policy = newPolicy(o, r.counters, &r.desired)
 	r.attachments = newAttachments(o, r.audits.drift)
 	_ = r.publish(nil)
@@ -215,7 +218,7 @@ func (d *desired) digestOf(eps map[uint32]compile.Endpoint, infra renderer.Infra
 	m := d.digest
 	for id, e := range eps {
 		var b bytes.Buffer
-		fmt.Fprintf(&b, "e%d %v %s %t %s %t %d", id, e.IPs, e.ToPod.Digest(), e.ToPod == nil, e.FromPod.Digest(), e.FromPod == nil, e.Flags&compile.FlagKeep)
+		fmt.Fprintf(&b, "e%d %v %s %t %s %t %d", id, e.IPs, e.ToPod.Digest(), e.ToPod == nil, e.FromPod.Digest(), e.FromPod == nil, e.Flags&(compile.FlagKeep|compile.FlagLearn))
 		m.toggle(d.digester.text(b.Bytes()))
 	}
 	m.toggle(d.digester.text(fmt.Append(nil, "i", infra)))

@@ -50,8 +50,8 @@ func (g *Gateways) Close() error {
 	return bpf.Unmap(&g.raw)
 }
 
-// Changed finds anew what interfaces reach by a device that may have changed. A bridge whose address
-// is not fixed has the lowest one of its ports, so it changes as pods come and go.
+// Changed finds anew what interfaces reach by a device that may have changed. A bridge whose
+// address is not fixed has the lowest one of its ports, so it changes as pods come and go.
 func (g *Gateways) Changed(l netlink.Link) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

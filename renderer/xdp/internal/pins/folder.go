@@ -31,6 +31,7 @@ type Folder struct {
 	lock *os.File // the folder itself; nil without pins
 	log  *slog.Logger
 
+	made  map[string]bool // maps that Map created
 	owner Owner
 	left  *os.File // the folder before Restore, until Leave
 }
@@ -122,7 +123,7 @@ func (f *Folder) Map(m *ebpf.MapSpec) (*ebpf.Map, error) {
 	m = m.Copy()
 	m.Name = bpf.KernelName(m.Name)
 	if !f.Pins() {
-		return ebpf.NewMap(m)
+		return f.create(m)
 	}
 	if old, err := ebpf.LoadPinnedMap(path, nil); err == nil {
 		if m.Compatible(old) == nil {
@@ -133,12 +134,23 @@ func (f *Folder) Map(m *ebpf.MapSpec) (*ebpf.Map, error) {
 			return nil, err
 		}
 	}
-	fresh, err := ebpf.NewMap(m)
+	fresh, err := f.create(m)
 	if err != nil {
 		return nil, err
 	}
 	return fresh, fresh.Pin(path)
 }
+
+func (f *Folder) create(m *ebpf.MapSpec) (*ebpf.Map, error) {
+	if f.made == nil {
+		f.made = map[string]bool{}
+	}
+	f.made[m.Name] = true
+	return ebpf.NewMap(m)
+}
+
+// Made reports whether Map created a map, instead of opening one that an earlier process left.
+func (f *Folder) Made(name string) bool { return f.made[bpf.KernelName(name)] }
 
 // Replace pins a map, in place of another one if there is one.
 func (f *Folder) Replace(name string, m *ebpf.Map) error {
