@@ -147,6 +147,9 @@ func (k *Kernel) look() (string, error) {
 	if what, err := k.attached.Look(k.maps.Programs()); err != nil || what != "" {
 		return what, err
 	}
+	if port := k.loader.NewTunnel(k.attached.Ports()); port != 0 {
+		return fmt.Sprintf("the node has a tunnel at UDP port %d, to which pods may send", port), nil
+	}
 	return k.folder.Look(k.attached.Pins(), k.pinned()), nil
 }
 
@@ -182,8 +185,9 @@ func (k *Kernel) audit() (f finding, err error) {
 		f.drift[attach.DriftPolicyMap]++
 	}
 	renewed, err := k.loader.Renew(k.maps.Layout())
-	f.policyMap = f.policyMap || renewed
-	return f, errors.Join(append(errs, err)...)
+	tunnels, errTunnels := k.loader.Tunnels(k.attached.Ports())
+	f.policyMap = f.policyMap || renewed || tunnels
+	return f, errors.Join(append(errs, err, errTunnels)...)
 }
 
 // altered implements auditor.

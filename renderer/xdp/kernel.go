@@ -85,6 +85,15 @@ func (k *Kernel) open(o KernelOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	if o.Mode.Runs() {
+		ports, err := attach.TunnelPorts()
+		if err != nil {
+			return fmt.Errorf("ports of tunnels: %w", err)
+		}
+		if _, err := k.loader.Tunnels(ports); err != nil {
+			return err
+		}
+	}
 	if err := k.openShared(); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package attach
 
 import (
 	"errors"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 
@@ -18,6 +19,7 @@ type Attachments struct {
 	gateways *Gateways
 	loader   *loader.Loader
 	ids      map[*ebpf.Program]ebpf.ProgramID // of the last Look
+	ports    atomic.Pointer[[]uint16]         // of tunnels of the node, found so far
 }
 
 // New returns Attachments without any attachment.

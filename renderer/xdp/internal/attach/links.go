@@ -3,6 +3,7 @@ package attach
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -35,10 +36,28 @@ func (a *Attachments) followLinks(ctx context.Context) error {
 		return fmt.Errorf("follow interfaces: %w", err)
 	}
 	a.gateways.Refresh()
+	ports, err := TunnelPorts()
+	if err != nil {
+		return err
+	}
+	a.ports.Store(&ports)
 	for u := range updates {
-		if u.Family != unix.AF_BRIDGE && u.Header.Type == unix.RTM_NEWLINK {
-			a.gateways.Changed(u.Link)
+		if u.Family == unix.AF_BRIDGE || u.Header.Type != unix.RTM_NEWLINK {
+			continue
 		}
+		a.gateways.Changed(u.Link)
+		if port := portOf(u.Link); port != 0 && !slices.Contains(*a.ports.Load(), port) {
+			more := append(slices.Clone(*a.ports.Load()), port)
+			a.ports.Store(&more)
+		}
+	}
+	return nil
+}
+
+// Ports returns the ports of tunnels that FollowLinks has found.
+func (a *Attachments) Ports() []uint16 {
+	if found := a.ports.Load(); found != nil {
+		return *found
 	}
 	return nil
 }
