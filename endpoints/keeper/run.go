@@ -68,6 +68,7 @@ func (f *follower) follow(ctx context.Context) error {
 			f.cfg.OnChange() // the renderer also reads back what is in the kernel
 		case <-look.C:
 			err = f.Recheck()
+			f.inspectPods()
 		case <-f.files.Events:
 			err = f.lookAround(false)
 		case lost := <-f.files.Errors:
@@ -108,7 +109,7 @@ func (f *follower) isNewborn(u netlink.LinkUpdate) bool {
 	defer f.mu.Unlock()
 	d := deviceOf(u.Link)
 	_, known := f.devices[d.Index]
-	return !known && u.Header.Type == unix.RTM_NEWLINK && u.Family != unix.AF_BRIDGE && d.veth && f.cfg.BlockNew && f.scope.has(d, f.devices[d.master].Name)
+	return !known && u.Header.Type == unix.RTM_NEWLINK && u.Family != unix.AF_BRIDGE && d.pair && f.cfg.BlockNew && f.scope.has(d, f.devices[d.master].Name)
 }
 
 // lookAround reads the files and, if messages may have been lost, the interfaces.

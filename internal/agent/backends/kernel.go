@@ -149,16 +149,31 @@ func (k *Kernel) Blocked() (out []string) {
 	return out
 }
 
-// Problems returns the records of interfaces' owners that cannot be read.
+// Uncovered returns the interfaces of pods to which no policy applies.
+func (k *Kernel) Uncovered() (out []string) {
+	for _, u := range k.Keeper.Uncovered() {
+		out = append(out, u.String())
+	}
+	return out
+}
+
+// Problems returns the records of interfaces' owners that cannot be read, and what no policy
+// applies to.
 func (k *Kernel) Problems() (out []api.Problem) {
 	problems := k.Keeper.Problems()
 	for _, what := range slices.Sorted(maps.Keys(problems)) {
 		out = append(out, api.Problem{Source: "endpoints", Object: what, Reason: problems[what] + "; pods of some interfaces may be unknown"})
+	}
+	for _, u := range k.Keeper.Uncovered() {
+		out = append(out, api.Problem{
+			Source: "endpoints", Object: "Pod " + u.Pod.String(), Class: api.ClassDataplane,
+			Reason: fmt.Sprintf("no policy applies to its interface %s, of kind %s: use a veth or netkit pair", u.Interface, u.Kind),
+		})
 	}
 	return out
 }
 
 // Collectors returns the metrics of the dataplane.
 func (k *Kernel) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{metrics.Drops(k.kernel.Drops), metrics.PolicyMemory(k.XDP.State), k.waited}
+	return []prometheus.Collector{metrics.Drops(k.kernel.Drops), metrics.PolicyMemory(k.XDP.State), metrics.Uncovered(func() int { return len(k.Keeper.Uncovered()) }), k.waited}
 }

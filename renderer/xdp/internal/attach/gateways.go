@@ -113,10 +113,10 @@ func (g *Gateways) find(id uint32) {
 	g.set(id, r)
 }
 
-// podHardware returns the hardware address of the pod's end of a veth pair, nil if it is not known.
+// podHardware returns the hardware address of the pod's end of a pair, nil if it is not known.
 func podHardware(l netlink.Link) net.HardwareAddr {
 	a := l.Attrs()
-	if l.Type() != "veth" || a.NetNsID < 0 || a.ParentIndex == 0 {
+	if l.Type() != "veth" && l.Type() != "netkit" || a.NetNsID < 0 || a.ParentIndex == 0 {
 		return nil
 	}
 	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
