@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,7 @@ import (
 	"github.com/sluice-net/sluice/endpoints/gate"
 	"github.com/sluice-net/sluice/endpoints/keeper"
 	"github.com/sluice-net/sluice/endpoints/nodeaddr"
+	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/agent/metrics"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/version"
@@ -37,6 +39,7 @@ type Kernel struct {
 	gate      *gate.Gate
 	addresses *nodeaddr.Addresses // of the node
 	waited    prometheus.Histogram
+	tables    atomic.Pointer[[]string] // flow tables of netfilter
 }
 
 func newKernel(d Deps) (node.Backend, error) {
@@ -121,7 +124,31 @@ func (k *Kernel) Run(ctx context.Context) error {
 	g.Go(func() error { return k.addresses.Run(ctx) })
 	g.Go(func() error { return k.XDP.Watch(ctx) })
 	g.Go(func() error { return k.kernel.FollowLinks(ctx) })
+	g.Go(func() error { return k.findFlowTables(ctx) })
 	return g.Wait()
+}
+
+// flowTablesEvery is how often flow tables are looked for.
+const flowTablesEvery = 30 * time.Second
+
+// findFlowTables looks for flow tables of netfilter until the context ends.
+func (k *Kernel) findFlowTables(ctx context.Context) error {
+	tick := time.NewTicker(flowTablesEvery)
+	defer tick.Stop()
+	for {
+		now, err := xdp.FlowTables()
+		if err == nil {
+			before := k.tables.Swap(&now)
+			if len(now) > 0 && (before == nil || !slices.Equal(*before, now)) {
+				k.log.Warn("flow tables of netfilter forward packets of pods past policy", "tables", now)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
 }
 
 // Addresses returns the addresses of the node.
@@ -163,6 +190,11 @@ func (k *Kernel) Problems() (out []api.Problem) {
 	problems := k.Keeper.Problems()
 	for _, what := range slices.Sorted(maps.Keys(problems)) {
 		out = append(out, api.Problem{Source: "endpoints", Object: what, Reason: problems[what] + "; pods of some interfaces may be unknown"})
+	}
+	if tables := k.tables.Load(); tables != nil {
+		for _, t := range *tables {
+			out = append(out, api.Problem{Source: "netfilter", Object: "flow table " + t, Class: api.ClassDataplane, Reason: config.FlowTables})
+		}
 	}
 	for _, u := range k.Keeper.Uncovered() {
 		out = append(out, api.Problem{
