@@ -34,6 +34,7 @@ type Gate struct {
 	drop   *ebpf.Program // nil until needed
 	next   *ebpf.Program // passes packets on to the next programs; nil until needed
 	clsact bool          // the kernel has no TCX
+	tcx    bool          // the kernel is known to have TCX
 }
 
 // programName is the name of the program in the kernel, and of pins and filters.
@@ -203,12 +204,14 @@ func (g *Gate) Blocked() ([]uint32, error) {
 			count[index]++
 		}
 	}
-	filters, err := allFilters()
-	if err != nil {
-		return nil, err
-	}
-	for _, index := range filters {
-		count[index]++
+	if !g.hasTCX() {
+		filters, err := allFilters()
+		if err != nil {
+			return nil, err
+		}
+		for _, index := range filters {
+			count[index]++
+		}
 	}
 	var out []uint32
 	for index, n := range count {
@@ -218,6 +221,18 @@ func (g *Gate) Blocked() ([]uint32, error) {
 	}
 	slices.Sort(out)
 	return out, nil
+}
+
+// hasTCX reports whether the kernel has TCX, so that no gate is a filter.
+func (g *Gate) hasTCX() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.tcx && !g.clsact {
+		const loopback = 1 // its index in every network namespace
+		_, err := link.QueryPrograms(link.QueryOptions{Target: loopback, Attach: ebpf.AttachTCXIngress})
+		g.tcx = err == nil
+	}
+	return g.tcx
 }
 
 // Cleanup opens all interfaces, and returns how many programs it removed.

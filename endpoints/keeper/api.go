@@ -57,7 +57,7 @@ func (k *Keeper) claim(c endpoints.Claim) (wire.Endpoint, error) {
 		return wire.Endpoint{}, errors.Join(ErrLater, err)
 	}
 	if err == nil {
-		if d := deviceOf(l); d.veth && d.MAC == c.Link.MAC {
+		if d := deviceOf(l); d.pair && d.MAC == c.Link.MAC {
 			k.discover(d)
 			k.held[d.Index] = true
 			k.see(d)
@@ -81,7 +81,7 @@ func (k *Keeper) blockFirst(l endpoints.Link) {
 	k.mu.Lock()
 	_, known := k.reg.Endpoint(l.Index)
 	k.mu.Unlock()
-	if d, err := netlink.LinkByIndex(int(l.Index)); !known && err == nil && deviceOf(d).veth && deviceOf(d).MAC == l.MAC {
+	if d, err := netlink.LinkByIndex(int(l.Index)); !known && err == nil && deviceOf(d).pair && deviceOf(d).MAC == l.MAC {
 		_ = k.cfg.Gate.Block(l.Index) // claim reports the error
 	}
 }

@@ -14,7 +14,7 @@ import (
 // device is an interface of the node, as the kernel describes it.
 type device struct {
 	endpoints.Link
-	veth   bool
+	pair   bool   // an end of a pair at which programs can judge
 	master uint32 // index of the bridge of which it is a port, or 0
 	netns  int    // id of the network namespace of its peer; -1 for none
 }
@@ -23,8 +23,17 @@ func deviceOf(l netlink.Link) device {
 	a := l.Attrs()
 	return device{
 		Link: endpoints.Link{Index: uint32(a.Index), Name: a.Name, MAC: a.HardwareAddr.String()},
-		veth: l.Type() == "veth", master: uint32(a.MasterIndex), netns: a.NetNsID,
+		pair: isPair(l), master: uint32(a.MasterIndex), netns: a.NetNsID,
 	}
+}
+
+// isPair reports whether an interface is an end of a pair at which programs can judge both
+// directions: of veth either one, of netkit the primary one.
+func isPair(l netlink.Link) bool {
+	if n, ok := l.(*netlink.Netkit); ok {
+		return n.IsPrimary()
+	}
+	return l.Type() == "veth"
 }
 
 // devices returns the interfaces of the node.
@@ -85,7 +94,7 @@ func (k *Keeper) update(u netlink.LinkUpdate) {
 	d := deviceOf(u.Link)
 	old, known := k.devices[d.Index]
 	k.see(d)
-	if known && old.Name != d.Name && !d.veth { // a bridge: its ports change
+	if known && old.Name != d.Name && !d.pair { // a bridge: its ports change
 		for _, port := range k.devices {
 			if port.master == d.Index {
 				k.see(port)

@@ -8,3 +8,6 @@ func (k *Keeper) LookAround() error {
 	k.settle()
 	return err
 }
+
+// InspectPods looks into the network namespaces of pods, as a keeper does every second.
+func (k *Keeper) InspectPods() { k.inspectPods() }

@@ -77,6 +77,20 @@ func (g *gates) inspect(all []endpoints.Endpoint) error {
 	return nil
 }
 
+// Recheck closes the gates again that another process opened.
+func (k *Keeper) Recheck() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.gates.closed) == 0 {
+		return nil
+	}
+	if err := k.gates.inspect(k.reg.Endpoints()); err != nil {
+		return err
+	}
+	k.settle()
+	return nil
+}
+
 // enforcementTimer measures the time from a pod's claim to its enforcement.
 type enforcementTimer struct {
 	pending map[uint32]time.Time // when the claim was made

@@ -70,8 +70,10 @@ type Keeper struct {
 	scope     Scope // Config.Scope, and the interfaces that CNI configurations name
 	gates     gates
 	births    enforcementTimer
-	held      map[uint32]bool // managed interfaces that Scope does not name
-	inherited map[uint32]bool // where the classifier of the previous process is still attached
+	held      map[uint32]bool   // managed interfaces that Scope does not name
+	inherited map[uint32]bool   // where the classifier of the previous process is still attached
+	sandboxes map[int]api.PodID // pods of CNI's results, by the id of their network namespaces
+	uncovered []Uncovered
 	problems  problems
 	file      claimsFile
 	changed   chan struct{} // closed after a change
@@ -92,7 +94,7 @@ func New(cfg Config) (*Keeper, error) {
 	return &Keeper{
 		cfg: cfg, log: cfg.Log, reg: endpoints.NewRegistry(nil), devices: map[uint32]device{}, scope: cfg.Scope,
 		gates: newGates(cfg.Gate, cfg.Log), births: enforcementTimer{pending: map[uint32]time.Time{}, waited: cfg.Waited},
-		held: map[uint32]bool{}, inherited: map[uint32]bool{}, problems: problems{why: map[string]string{}, log: cfg.Log},
+		held: map[uint32]bool{}, inherited: map[uint32]bool{}, sandboxes: map[int]api.PodID{}, problems: problems{why: map[string]string{}, log: cfg.Log},
 		file:    claimsFile{cfg.File, cfg.Node},
 		changed: make(chan struct{}), unsaved: make(chan struct{}, 1),
 	}, nil
@@ -139,7 +141,7 @@ func (k *Keeper) see(d device) {
 	_, known := k.reg.Endpoint(d.Index)
 	bridge := k.devices[d.master].Name
 	switch inScope := k.cfg.BlockNew && k.scope.has(d, bridge); {
-	case !d.veth:
+	case !d.pair:
 	case k.held[d.Index] || inScope || known && (d.master == 0 || k.reg.Claimed(d.Index)):
 		k.reg.Link(d.Link)
 	case known && bridge != "": // a port of another bridge, which Sluice does not manage
@@ -307,3 +309,6 @@ var errMoved = errors.New("another process changed it")
 
 // rescan is the interval at which everything is read again, in case a notification was missed.
 const rescan = 30 * time.Second
+
+// lookEvery is the interval at which the gates that must be closed are read.
+const lookEvery = time.Second

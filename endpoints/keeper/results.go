@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/api"
@@ -200,11 +199,13 @@ func (k *Keeper) find() {
 	}
 	k.problems.note("interfaces", nil)
 	found := map[uint32][]endpoints.Claim{}
+	clear(k.sandboxes)
 	for i, f := range spaces {
-		id, err := netlink.GetNetNsIdByFd(int(f.Fd()))
-		if err != nil || id < 0 {
-			continue // no pair has its peer there
+		id, ok := idOf(f)
+		if !ok {
+			continue
 		}
+		k.sandboxes[id] = results[i].pod
 		for n, d := range results[i].pairs(all, id) {
 			found[d.Index] = append(found[d.Index], results[i].claim(n, d.Link))
 		}
@@ -225,7 +226,7 @@ func (k *Keeper) find() {
 // pairs returns the interfaces of the node whose peers are in the namespace of a result; id is the
 // node's id of the namespace. If there are several, the result selects one.
 func (r result) pairs(all []device, id int) []device {
-	in := slices.DeleteFunc(slices.Clone(all), func(d device) bool { return !d.veth || d.netns != id })
+	in := slices.DeleteFunc(slices.Clone(all), func(d device) bool { return !d.pair || d.netns != id })
 	named := slices.DeleteFunc(slices.Clone(in), func(d device) bool {
 		for _, i := range r.Result.Interfaces {
 			if i.Sandbox == "" && (i.Name == d.Name || i.MAC != "" && strings.EqualFold(i.MAC, d.MAC)) {

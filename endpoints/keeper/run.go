@@ -53,8 +53,9 @@ func (f *follower) follow(ctx context.Context) error {
 	if err := f.lookAround(true); err != nil {
 		return err
 	}
-	tick := time.NewTicker(rescan)
+	tick, look := time.NewTicker(rescan), time.NewTicker(lookEvery)
 	defer tick.Stop()
+	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -65,6 +66,9 @@ func (f *follower) follow(ctx context.Context) error {
 			f.remember() // again, if that failed
 			err = f.lookAround(true)
 			f.cfg.OnChange() // the renderer also reads back what is in the kernel
+		case <-look.C:
+			err = f.Recheck()
+			f.inspectPods()
 		case <-f.files.Events:
 			err = f.lookAround(false)
 		case lost := <-f.files.Errors:
@@ -105,7 +109,7 @@ func (f *follower) isNewborn(u netlink.LinkUpdate) bool {
 	defer f.mu.Unlock()
 	d := deviceOf(u.Link)
 	_, known := f.devices[d.Index]
-	return !known && u.Header.Type == unix.RTM_NEWLINK && u.Family != unix.AF_BRIDGE && d.veth && f.cfg.BlockNew && f.scope.has(d, f.devices[d.master].Name)
+	return !known && u.Header.Type == unix.RTM_NEWLINK && u.Family != unix.AF_BRIDGE && d.pair && f.cfg.BlockNew && f.scope.has(d, f.devices[d.master].Name)
 }
 
 // lookAround reads the files and, if messages may have been lost, the interfaces.

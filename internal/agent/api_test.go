@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/http/httptest"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -392,5 +393,20 @@ func TestAPIListsAreThoseOfEachRenderer(t *testing.T) {
 	}
 	if len(counts) != 2 || counts[config.RendererACL] == counts[config.RendererSession] {
 		t.Errorf("tables, rules and entries are %v", counts)
+	}
+}
+
+// TestAgentIsNotReadyWithInterfacesPastPolicy, and names them on the socket only.
+func TestAgentIsNotReadyWithInterfacesPastPolicy(t *testing.T) {
+	a := running(t, nil)
+	a.api.Health.Uncovered = func() []string { return []string{"interface net1 (macvlan) of pod demo/server"} }
+	const brief = "no policy applies to some interfaces of pods"
+	if code, text := a.ask("GET", "/readyz", ""); code != 503 || text != brief+": interface net1 (macvlan) of pod demo/server\n" {
+		t.Errorf("on the socket: %d, %s", code, text)
+	}
+	rec := httptest.NewRecorder()
+	a.api.Public().Mux().ServeHTTP(rec, httptest.NewRequest("GET", "/readyz", nil))
+	if text := rec.Body.String(); rec.Code != 503 || !strings.HasPrefix(text, brief+";") || strings.Contains(text, "net1") {
+		t.Errorf("on the network: %d, %s", rec.Code, text)
 	}
 }

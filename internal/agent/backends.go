@@ -92,7 +92,13 @@ func (all backendList) addresses() (out []netip.Addr) {
 	return out
 }
 
-// problems returns what backends cannot read.
+// uncovered returns the interfaces of pods to which no policy applies.
+func (all backendList) uncovered() (names []string) {
+	each(all, func(u interface{ Uncovered() []string }) { names = append(names, u.Uncovered()...) })
+	return names
+}
+
+// problems returns what backends cannot read, or cannot enforce.
 func (all backendList) problems() (out []api.Problem) {
 	each(all, func(p interface{ Problems() []api.Problem }) { out = append(out, p.Problems()...) })
 	return out

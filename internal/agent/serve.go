@@ -22,7 +22,10 @@ import (
 func (a *Agent) newAPI(source string) *debugapi.API {
 	api := &debugapi.API{
 		Metrics: a.metrics.Handler(),
-		Health:  debugapi.Health{Node: a.node, AtWork: a.node.Plugin.AtWork, Incomplete: func() string { return a.watcher.Status().Incomplete }, Unserved: a.unserved},
+		Health: debugapi.Health{
+			Node: a.node, AtWork: a.node.Plugin.AtWork, Incomplete: func() string { return a.watcher.Status().Incomplete }, Unserved: a.unserved,
+			Uncovered: a.backends.uncovered,
+		},
 		Lists: &debugapi.Lists{
 			Name: a.cfg.Node.Name, Source: source, Node: a.node, Problems: a.problems, Store: a.storeStatus, Blocked: a.backends.blocked,
 		},

@@ -16,8 +16,7 @@ import (
 // retryEvery is how often an agent is asked again that is not there.
 const retryEvery = 100 * time.Millisecond
 
-// answerTimeout is how long the agent has for an answer before the plugin blocks the interface
-// itself.
+// answerTimeout is how long the agent has for an answer before it is asked again.
 const answerTimeout = time.Second
 
 // attaching is an ADD under way.
@@ -26,19 +25,19 @@ type attaching struct {
 	registration wire.Registration
 	client       *wire.Client
 	until        time.Time // the end of its time
-	blocked      bool      // by this plugin, because the agent was not there
 }
 
-// run returns when the interface is blocked or enforced, and, where it is to wait, when policy is
-// enforced or the time is over. The runtime undoes an ADD that fails: it deletes the interface.
+// run blocks the interface, and returns when the agent knows of it, and, where it is to wait, when
+// policy is enforced or the time is over. The runtime undoes an ADD that fails: it deletes the
+// interface.
 func (a *attaching) run(ctx context.Context) error {
+	if err := a.block(); err != nil {
+		return err
+	}
 	e, err := a.register(ctx)
 	for ; err != nil; e, err = a.register(ctx) {
 		if refused(err) {
 			return types.NewError(types.ErrInternal, "the agent refuses the interface", err.Error())
-		}
-		if blockErr := a.block(); blockErr != nil {
-			return blockErr
 		}
 		// An agent that is there, but busy, has to learn of the interface: nothing else opens it.
 		if !a.waits() && isAbsent(err) || time.Until(a.until) < retryEvery || !pause(ctx, retryEvery) {
@@ -51,13 +50,13 @@ func (a *attaching) run(ctx context.Context) error {
 	return a.await(ctx)
 }
 
-// register tells the agent. Who was blocked by this plugin, while the agent had the registration
-// already, begins anew: the agent opens what it blocks.
+// register tells the agent. An interface that the agent enforces already, and that this plugin
+// blocked, begins anew: the agent opens what it blocks.
 func (a *attaching) register(ctx context.Context) (wire.Endpoint, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	e, err := a.client.Register(ctx, a.registration)
-	if err != nil || !a.blocked || e.State != wire.Enforced {
+	if err != nil || e.State != wire.Enforced {
 		return e, err
 	}
 	if err := a.client.Remove(ctx, a.registration.Attachment); err != nil {
@@ -66,17 +65,14 @@ func (a *attaching) register(ctx context.Context) (wire.Endpoint, error) {
 	return a.client.Register(ctx, a.registration)
 }
 
-// block blocks the interface without an agent.
+// block blocks the interface before anybody else is asked: an agent that answers late, or never,
+// opens nothing.
 func (a *attaching) block() error {
-	if a.blocked {
-		return nil
-	}
 	g := gate.New(a.Pins)
 	_, _ = g.Blocked() // which removes pins of interfaces that are gone; others are harmless
 	if err := errors.Join(g.Block(a.registration.HostIndex), g.Close()); err != nil {
-		return types.NewError(types.ErrInternal, "the agent does not answer, and the interface cannot be blocked", err.Error())
+		return types.NewError(types.ErrInternal, "the interface cannot be blocked", err.Error())
 	}
-	a.blocked = true
 	return nil
 }
 

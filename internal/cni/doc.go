@@ -1,7 +1,7 @@
 // Package cni implements sluice-cni, a chained CNI plugin (specification 1.1.0). It follows the
-// plugin that makes a pod's veth pair, and reports to the agent of the node which pod has the
-// interface. It returns once the interface is blocked or the pod's policy is enforced there. For
-// VPP it also makes the interface.
+// plugin that makes a pod's veth pair, blocks the node's end, and reports to the agent of the node
+// which pod has it. It returns while the plugin or the agent blocks the interface, or once the
+// pod's policy is enforced there. For VPP it also makes the interface.
 //
 // # Invariants
 //

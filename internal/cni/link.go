@@ -35,9 +35,9 @@ func nodeEnd(namespace, ifName string) (*netlink.LinkAttrs, error) {
 // outerOf returns the other end of a pair, and makes sure of both directions.
 func outerOf(inner netlink.Link, ns netns.NsHandle) (*netlink.LinkAttrs, error) {
 	name := inner.Attrs().Name
-	if inner.Type() != "veth" {
+	if inner.Type() != "veth" && inner.Type() != "netkit" {
 		return nil, types.NewError(types.ErrInvalidNetworkConfig,
-			fmt.Sprintf("interface %s is of type %s: want veth, as bridge and ptp make it", name, inner.Type()), "")
+			fmt.Sprintf("interface %s is of type %s: want veth, as bridge and ptp make it, or netkit", name, inner.Type()), "")
 	}
 	outer, err := netlink.LinkByIndex(inner.Attrs().ParentIndex)
 	if err != nil {
@@ -47,7 +47,10 @@ func outerOf(inner netlink.Link, ns netns.NsHandle) (*netlink.LinkAttrs, error) 
 	if err != nil {
 		return nil, types.NewError(types.ErrIOFailure, "the network namespace has no id", err.Error())
 	}
-	if o := outer.Attrs(); outer.Type() != "veth" || o.ParentIndex != inner.Attrs().Index || o.NetNsID != id {
+	if n, ok := outer.(*netlink.Netkit); ok && !n.IsPrimary() {
+		return nil, types.NewError(types.ErrInvalidNetworkConfig, fmt.Sprintf("the node's end of interface %s is not the primary one of its pair", name), "")
+	}
+	if o := outer.Attrs(); outer.Type() != inner.Type() || o.ParentIndex != inner.Attrs().Index || o.NetNsID != id {
 		return nil, types.NewError(types.ErrInvalidNetworkConfig, fmt.Sprintf("the other end of interface %s is not in the network namespace of the node", name), "")
 	}
 	return outer.Attrs(), nil

@@ -136,12 +136,6 @@ func TestAuditNamesProgramsOfOtherPins(t *testing.T) {
 		}))
 		return l
 	}
-	other := attach("other", link.Head())
-	a.Must(a.commit())
-	if f := a.r.State().Foreign; len(f) != 1 || !f[0].First || f[0].Tag != "other" || len(f[0].Pods) != 1 {
-		t.Errorf("a program that runs first is %+v", f)
-	}
-	a.Must(other.Close())
 	behind := attach("behind", link.Tail())
 	a.Must(a.commit())
 	if f := a.r.State().Foreign; len(f) > 0 {

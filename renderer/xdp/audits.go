@@ -15,8 +15,16 @@ import (
 // pods. Their verdicts are not those of this agent's policy.
 var ErrForeign = errors.New("programs of another Sluice agent are attached")
 
-// auditEvery is the shortest time between two audits of the kernel's state.
-const auditEvery = 30 * time.Second
+// ErrBefore is returned by Commit while a program of others runs before Sluice's, and is put back
+// there again and again.
+var ErrBefore = errors.New("programs of others may permit what policy denies")
+
+// auditEvery is the shortest time between two audits of the kernel's state, unless a look finds
+// something. lookEvery is the time between two looks.
+const (
+	auditEvery = 30 * time.Second
+	lookEvery  = time.Second
+)
 
 // auditor is a dataplane that others can change.
 type auditor interface {
@@ -24,6 +32,9 @@ type auditor interface {
 	// altered describes how an attached endpoint differs from what this process wrote, empty if it
 	// does not. It repairs nothing.
 	altered(id uint32) (string, error)
+	// look describes a change by others that can be found at little cost, empty if there is none.
+	// It repairs nothing.
+	look() (string, error)
 }
 
 // finding is the result of an audit. The audit has repaired all drift that it counts, except that
@@ -39,12 +50,14 @@ type audits struct {
 	last    time.Time
 	drift   attach.Drift       // of all audits
 	foreign []renderer.Foreign // programs of others that the last audit found
+	seen    string             // by the last look, and not repaired yet
+	failed  bool               // the last audit could not repair everything
 }
 
-// due reports whether the next Commit must audit: after auditEvery, and while foreign programs are
-// attached.
+// due reports whether the next Commit must audit: after auditEvery, after a look that found
+// something, and while foreign programs are attached.
 func (a *audits) due() bool {
-	return len(a.foreign) > 0 || time.Since(a.last) >= auditEvery
+	return a.seen != "" || a.failed || len(a.foreign) > 0 || time.Since(a.last) >= auditEvery
 }
 
 // add counts and logs drift.
@@ -55,10 +68,11 @@ func (a *audits) add(drift attach.Drift, log *slog.Logger) {
 	}
 }
 
-// setForeign records the programs of others. It returns ErrForeign if some of them are Sluice's.
+// setForeign records the programs of others. It returns ErrForeign if some of them are Sluice's,
+// and ErrBefore if others run before Sluice's.
 func (a *audits) setForeign(all []attach.ForeignProgram, owner map[uint32]api.PodID) error {
 	a.foreign = nil
-	var sluices []string
+	var sluices, before []string
 	for _, x := range all {
 		f := renderer.Foreign{
 			Object: fmt.Sprintf("program %d", x.Program), Tag: x.Name, At: fmt.Sprintf("interface %d", x.ID), Direction: api.Ingress, First: x.First,
@@ -74,12 +88,19 @@ func (a *audits) setForeign(all []attach.ForeignProgram, owner map[uint32]api.Po
 			f.Pods = []api.PodID{pod}
 		}
 		a.foreign = append(a.foreign, f)
-		if x.IsSluice() {
-			sluices = append(sluices, fmt.Sprintf("%s (%s) at %s", f.Object, x.Name, f.At))
+		name := fmt.Sprintf("%s (%s) at %s", f.Object, x.Name, f.At)
+		switch {
+		case x.IsSluice():
+			sluices = append(sluices, name)
+		case x.First:
+			before = append(before, name)
 		}
 	}
-	if len(sluices) == 0 {
-		return nil
+	switch {
+	case len(sluices) > 0:
+		return fmt.Errorf("%w: %s; stop the other agent and run sluice-agent cleanup --all --xdp-pins with its pin folder", ErrForeign, renderer.Summary(sluices))
+	case len(before) > 0:
+		return fmt.Errorf("%w: they are attached before Sluice's again and again: %s; end what attaches them", ErrBefore, renderer.Summary(before))
 	}
-	return fmt.Errorf("%w: %s; stop the other agent and run sluice-agent cleanup --all --xdp-pins with its pin folder", ErrForeign, renderer.Summary(sluices))
+	return nil
 }

@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -73,8 +74,12 @@ func (k *Kernel) Detach(id uint32) error {
 	if err := k.attached.Detach(id); err != nil {
 		return err
 	}
+	delete(k.elders, id)
 	return errors.Join(k.connections.Divide(k.attached.Count()), k.connections.ForgetFragments(id), k.maps.Name(id, nil))
 }
+
+// older implements elder. Without attachments, programs answer queries only.
+func (k *Kernel) older(id uint32) bool { return !k.loader.Runs() || k.elders[id] }
 
 // Attached implements Dataplane. An endpoint is attached if its device exists and it has exactly
 // the attachments of the mode.
@@ -133,29 +138,56 @@ func (k *Kernel) Reset() error {
 	return k.maps.Reset(k.attached.Uplinks() == 0)
 }
 
+// FollowLinks follows the devices of the node, by which packets of pods reach it, until the context
+// ends. It may run concurrently with all other methods.
+func (k *Kernel) FollowLinks(ctx context.Context) error { return k.attached.FollowLinks(ctx) }
+
+// look implements auditor.
+func (k *Kernel) look() (string, error) {
+	if what, err := k.attached.Look(k.maps.Programs()); err != nil || what != "" {
+		return what, err
+	}
+	if port := k.loader.NewTunnel(k.attached.Ports()); port != 0 {
+		return fmt.Sprintf("the node has a tunnel at UDP port %d, to which pods may send", port), nil
+	}
+	return k.folder.Look(k.attached.Pins(), k.pinned()), nil
+}
+
+// pinned returns the maps that have pins, by the names of these.
+func (k *Kernel) pinned() map[string]*ebpf.Map {
+	if !k.folder.Pins() || k.StateDigest() == (StateDigest{}) { // a Commit will pin them
+		return nil
+	}
+	pinned := maps.Clone(k.shared)
+	pinned[digestPin] = k.stored
+	for _, name := range loader.MapNames {
+		pinned[name] = k.maps.All()[name]
+	}
+	return pinned
+}
+
 // audit compares the state of the kernel with what this process created, and repairs differences.
 func (k *Kernel) audit() (f finding, err error) {
 	f.drift = attach.Drift{}
-	errs := []error{k.attached.Audit(k.maps.Programs(), f.drift)}
+	restored, err := k.folder.Restore()
+	errs := []error{err, k.attached.Audit(k.maps.Programs(), f.drift)}
 	f.foreign = k.attached.ForeignPrograms()
-	if k.folder.Pins() && k.StateDigest() != (StateDigest{}) { // else a Commit will pin them
-		pinned := maps.Clone(k.shared)
-		pinned[digestPin] = k.stored
-		for _, name := range loader.MapNames {
-			pinned[name] = k.maps.All()[name]
-		}
-		lost, err := k.folder.Repin(pinned)
-		errs = append(errs, err)
-		if lost > 0 {
-			f.drift[attach.DriftPin] += lost
-		}
+	lost, err := k.folder.Repin(k.pinned())
+	errs = append(errs, err)
+	if lost > 0 {
+		f.drift[attach.DriftPin] += lost
 	}
+	if restored && k.moved != nil {
+		errs = append(errs, k.moved())
+	}
+	errs = append(errs, k.folder.Leave())
 	if f.policyMap = k.maps.Changed(); f.policyMap {
 		f.drift[attach.DriftPolicyMap]++
 	}
 	renewed, err := k.loader.Renew(k.maps.Layout())
-	f.policyMap = f.policyMap || renewed
-	return f, errors.Join(append(errs, err)...)
+	tunnels, errTunnels := k.loader.Tunnels(k.attached.Ports())
+	f.policyMap = f.policyMap || renewed || tunnels
+	return f, errors.Join(append(errs, err, errTunnels)...)
 }
 
 // altered implements auditor.

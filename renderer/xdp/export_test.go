@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
@@ -272,4 +273,19 @@ func (k *Kernel) FragmentCount() (n int, err error) {
 		n++
 	}
 	return n, it.Err()
+}
+
+// Look looks once, as Watch does every second.
+func (r *Renderer) Look() { r.lookOnce() }
+
+// Reaches returns the hardware address that an endpoint reaches, as programs read it.
+func (k *Kernel) Reaches(id uint32) (mac [6]byte, err error) {
+	all := make([]byte, k.shared[bpf.SluiceMapGateways].ValueSize())
+	if err = k.shared[bpf.SluiceMapGateways].Lookup(uint32(0), &all); err == nil {
+		r := (*bpf.SluiceReach)(unsafe.Pointer(&all[uintptr(id)*unsafe.Sizeof(bpf.SluiceReach{})]))
+		for i := range mac {
+			mac[i] = byte(r.Gateway >> (8 * i))
+		}
+	}
+	return mac, err
 }

@@ -30,6 +30,8 @@ type Kernel struct {
 	grace       *policymap.Grace
 	maps        *policymap.Maps
 	attached    *attach.Attachments
+	moved       func() error // of KernelOptions
+	elders      elders
 	digests     // of what is enforced
 }
 
@@ -63,7 +65,7 @@ func NewKernel(o KernelOptions) (*Kernel, error) {
 	if o.layouts == nil {
 		o.layouts = loader.NewTracker(loader.LayoutOf)
 	}
-	k := &Kernel{log: o.Log, uplinks: o.Uplinks, shared: map[string]*ebpf.Map{}}
+	k := &Kernel{log: o.Log, uplinks: o.Uplinks, shared: map[string]*ebpf.Map{}, moved: o.Moved}
 	if err := k.open(o); err != nil {
 		return nil, errors.Join(permitted(err), k.Close())
 	}
@@ -83,7 +85,19 @@ func (k *Kernel) open(o KernelOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	if o.Mode.Runs() {
+		ports, err := attach.TunnelPorts()
+		if err != nil {
+			return fmt.Errorf("ports of tunnels: %w", err)
+		}
+		if _, err := k.loader.Tunnels(ports); err != nil {
+			return err
+		}
+	}
 	if err := k.openShared(); err != nil {
+		return err
+	}
+	if k.elders, err = findElders(k.folder); err != nil {
 		return err
 	}
 	if o.Mode.Runs() && !k.loader.Behind() {

@@ -55,6 +55,9 @@ type KernelOptions struct {
 	// PinPath is a folder in a bpf file system. What is pinned there outlives the process, and the
 	// next process adopts it. Empty: nothing is pinned.
 	PinPath string
+	// Moved is called when the folder had to be made anew: what others pinned in it before ends
+	// when it returns. It may be nil.
+	Moved func() error
 	// Owner is recorded with the pins. Pins of another node are adopted only with TakeOver.
 	Owner    Owner
 	TakeOver bool

@@ -1,11 +1,23 @@
 package xdp
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/sluice-net/sluice/endpoints/gate"
+	"github.com/sluice-net/sluice/renderer/xdp/bpf"
+	"github.com/sluice-net/sluice/renderer/xdp/internal/pins"
+)
 
 // learning tracks the endpoints at which mid-stream TCP packets still create a tracked connection:
-// for a period after the first attach.
+// for a period after the first attach, where connections may be older than the connection table.
 type learning struct {
-	period   time.Duration // zero: never
+	period   time.Duration        // zero: never
+	older    func(id uint32) bool // whether an endpoint may have such connections; nil: each
 	until    map[uint32]time.Time
 	onChange func() // called by another goroutine when a period ends; may be nil
 	timer    *time.Timer
@@ -14,7 +26,7 @@ type learning struct {
 // learns reports whether an endpoint still learns. For a new endpoint it starts the period, and a
 // timer that calls onChange at its end.
 func (l *learning) learns(id uint32) bool {
-	if l.period <= 0 {
+	if l.period <= 0 || l.older != nil && !l.older(id) {
 		return false
 	}
 	until, known := l.until[id]
@@ -31,7 +43,7 @@ func (l *learning) learns(id uint32) bool {
 	return time.Now().Before(until)
 }
 
-// forget makes an endpoint learn again when it is attached again.
+// forget forgets an endpoint that is detached.
 func (l *learning) forget(id uint32) { delete(l.until, id) }
 
 // stop stops the timer.
@@ -39,4 +51,37 @@ func (l *learning) stop() {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
+}
+
+// elder is a dataplane that knows which endpoints may have connections that its connection table
+// does not have, because they are older.
+type elder interface{ older(id uint32) bool }
+
+// elders are the interfaces that were up, and not blocked, when the connection table was created.
+// An interface that comes later, or that a CNI plugin blocked from its beginning, has no connection
+// that was not judged.
+type elders map[uint32]bool
+
+// findElders finds them, if this process created the connection table.
+func findElders(folder *pins.Folder) (elders, error) {
+	out := elders{}
+	if !folder.Made(bpf.SluiceMapConns) {
+		return out, nil
+	}
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("interfaces with older connections: %w", err)
+	}
+	for _, l := range links {
+		out[uint32(l.Attrs().Index)] = l.Attrs().Flags&net.FlagUp != 0
+	}
+	if !folder.Pins() {
+		return out, nil
+	}
+	g := gate.New(folder.Path(""))
+	blocked, err := g.Blocked()
+	for _, id := range blocked {
+		delete(out, id)
+	}
+	return out, errors.Join(err, g.Close())
 }

@@ -44,7 +44,8 @@ type Options struct {
 	// Keep lets established connections continue when a change of policy denies them.
 	Keep bool
 	// Learn is how long after the first attach of a pod mid-stream TCP packets that its lists
-	// permit create a tracked connection. Zero: never.
+	// permit create a tracked connection. In the kernel only interfaces learn that are older than
+	// the connection table. Zero: never.
 	Learn time.Duration
 	// OnChange is called when the renderer needs a Commit without a change of policy. A Commit of
 	// an empty transaction is enough. Any goroutine may call it.

@@ -39,6 +39,7 @@ type Renderer struct {
 	pending     []renderer.Pending
 	refused     func() []renderer.Unenforced // see closedLists.report
 	acked       endpoints                    // as the last Commit without an error installed them
+	ended       bool                         // by Close
 	behind      time.Time                    // when the first Commit began that is not completely in force; zero for none
 }
 
@@ -80,6 +81,9 @@ func New(o Options) (*Renderer, error) {
 		audits:   audits{last: time.Now(), drift: attach.Drift{}},
 		refused:  func() []renderer.Unenforced { return nil },
 	}
+	if e, ok := o.Dataplane.(elder); ok {
+		r.learning.older = e.older
+	}
 	r.policy = newPolicy(o, r.counters, &r.desired)
 	r.attachments = newAttachments(o, r.audits.drift)
 	_ = r.publish(nil)
@@ -93,6 +97,7 @@ func (r *Renderer) Name() string { return r.options.Name }
 func (r *Renderer) Close() error {
 	r.mu.Lock()
 	r.learning.stop()
+	r.ended = true
 	r.mu.Unlock()
 	r.policy.reclaimer.close()
 	return nil
@@ -213,7 +218,7 @@ func (d *desired) digestOf(eps map[uint32]compile.Endpoint, infra renderer.Infra
 	m := d.digest
 	for id, e := range eps {
 		var b bytes.Buffer
-		fmt.Fprintf(&b, "e%d %v %s %t %s %t %d", id, e.IPs, e.ToPod.Digest(), e.ToPod == nil, e.FromPod.Digest(), e.FromPod == nil, e.Flags&compile.FlagKeep)
+		fmt.Fprintf(&b, "e%d %v %s %t %s %t %d", id, e.IPs, e.ToPod.Digest(), e.ToPod == nil, e.FromPod.Digest(), e.FromPod == nil, e.Flags&(compile.FlagKeep|compile.FlagLearn))
 		m.toggle(d.digester.text(b.Bytes()))
 	}
 	m.toggle(d.digester.text(fmt.Append(nil, "i", infra)))
@@ -269,6 +274,9 @@ func (r *Renderer) audit() error {
 	}
 	r.audits.last = time.Now()
 	f, err := a.audit()
+	if r.audits.failed = err != nil; !r.audits.failed {
+		r.audits.seen = ""
+	}
 	r.audits.add(f.drift, r.log)
 	if f.policyMap {
 		r.policy.on(policyChanged)

@@ -167,6 +167,7 @@ var said = []struct {
 	{agentJob, "sluice_store_silence_seconds 61", []string{"SluiceStoreSilent"}},
 	{agentJob, "sluice_pods_waiting 1", []string{"SluicePodsWaiting"}},
 	{agentJob, "sluice_endpoints{state=\"unknown\"} 1\nsluice_endpoints{state=\"pending\"} 0\nsluice_endpoints{state=\"conflicting\"} 0", []string{"SluiceEndpointsBlocked"}},
+	{agentJob, "sluice_unenforced_interfaces 1", []string{"SluiceInterfacesNotEnforced"}},
 	{agentJob, "sluice_endpoints{state=\"orphaned\"} 1\nsluice_endpoints{state=\"enforced\"} 1", nil},
 	{agentJob, "# TYPE sluice_dataplane_drift_total counter\nsluice_dataplane_drift_total{renderer=\"acl\",kind=\"content\"} %d", []string{"SluiceDataplaneDrift"}},
 	{ksrJob, "sluice_ksr_leader 1\nsluice_ksr_synced 0", []string{"SluiceReflectorNotSynced"}},

@@ -16,9 +16,9 @@ import (
 
 // What is larger than this is taken apart: a reader keeps it in mind no longer.
 const (
-	maxMethods          = 30
-	maxFields           = 16
-	maxInterfaceMethods = 7
+	maxMethods          = 40
+	maxFields           = 20
+	maxInterfaceMethods = 8
 	maxPackageLines     = 4000
 )
 

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -347,6 +349,30 @@ func TestCNIBlocksUntilAgentStarts(t *testing.T) {
 	eventually(t, func() error { return n.isEnforced("web") })
 	n.agent.Kill()
 	n.Must(n.del(web))
+}
+
+// TestCNIBlocksBeforeItAsks has an agent that looks at the interface before it answers.
+func TestCNIBlocksBeforeItAsks(t *testing.T) {
+	n := newCNINode(t, "ptp", `"wait": false`)
+	l, err := net.Listen("unix", n.socket)
+	n.Must(err)
+	asked := make(chan bool, 8)
+	agent := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		var r wire.Registration
+		if err := json.NewDecoder(q.Body).Decode(&r); err != nil {
+			t.Error(err)
+		}
+		asked <- slices.Contains(n.blocked(), r.HostIndex)
+		if err := json.NewEncoder(w).Encode(wire.Endpoint{Index: r.HostIndex, State: wire.Pending}); err != nil {
+			t.Error(err)
+		}
+	})}
+	go func() { _ = agent.Serve(l) }()
+	t.Cleanup(func() { _ = agent.Close() })
+	n.Must(n.add(n.sandbox("web")))
+	if !<-asked {
+		t.Error("the agent is asked about an interface that is open")
+	}
 }
 
 // TestCNIFindsAgentThatStartsLater: the plugin blocks first, and the agent opens.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,7 @@ import (
 	"github.com/sluice-net/sluice/endpoints/gate"
 	"github.com/sluice-net/sluice/endpoints/keeper"
 	"github.com/sluice-net/sluice/endpoints/nodeaddr"
+	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/agent/metrics"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/version"
@@ -37,6 +39,7 @@ type Kernel struct {
 	gate      *gate.Gate
 	addresses *nodeaddr.Addresses // of the node
 	waited    prometheus.Histogram
+	tables    atomic.Pointer[[]string] // flow tables of netfilter
 }
 
 func newKernel(d Deps) (node.Backend, error) {
@@ -75,7 +78,7 @@ func (k *Kernel) open(infra renderer.Infra, log *slog.Logger) error {
 	}
 	link := k.config.Link
 	k.kernel, err = xdp.NewKernel(xdp.KernelOptions{
-		Log: log, Mode: xdp.Mode(c.Mode), PinPath: c.Pins, TakeOver: c.TakeOver,
+		Log: log, Mode: xdp.Mode(c.Mode), PinPath: c.Pins, TakeOver: c.TakeOver, Moved: func() error { return k.Keeper.Recheck() },
 		Owner: xdp.Owner{Node: k.config.Node.Name, Version: version.Get().Version}, Infra: infra, AnySource: c.AnySource,
 		NonIP: link.AllowsNonIP(), PodTunnels: link.AllowsTunnels(), TunnelPorts: link.Ports(),
 		Flows: int(c.Flows), Uplinks: uplinks,
@@ -119,7 +122,33 @@ func (k *Kernel) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return k.Keeper.Run(ctx) })
 	g.Go(func() error { return k.addresses.Run(ctx) })
+	g.Go(func() error { return k.XDP.Watch(ctx) })
+	g.Go(func() error { return k.kernel.FollowLinks(ctx) })
+	g.Go(func() error { return k.findFlowTables(ctx) })
 	return g.Wait()
+}
+
+// flowTablesEvery is how often flow tables are looked for.
+const flowTablesEvery = 30 * time.Second
+
+// findFlowTables looks for flow tables of netfilter until the context ends.
+func (k *Kernel) findFlowTables(ctx context.Context) error {
+	tick := time.NewTicker(flowTablesEvery)
+	defer tick.Stop()
+	for {
+		now, err := xdp.FlowTables()
+		if err == nil {
+			before := k.tables.Swap(&now)
+			if len(now) > 0 && (before == nil || !slices.Equal(*before, now)) {
+				k.log.Warn("flow tables of netfilter forward packets of pods past policy", "tables", now)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
 }
 
 // Addresses returns the addresses of the node.
@@ -147,16 +176,36 @@ func (k *Kernel) Blocked() (out []string) {
 	return out
 }
 
-// Problems returns the records of interfaces' owners that cannot be read.
+// Uncovered returns the interfaces of pods to which no policy applies.
+func (k *Kernel) Uncovered() (out []string) {
+	for _, u := range k.Keeper.Uncovered() {
+		out = append(out, u.String())
+	}
+	return out
+}
+
+// Problems returns the records of interfaces' owners that cannot be read, and what no policy
+// applies to.
 func (k *Kernel) Problems() (out []api.Problem) {
 	problems := k.Keeper.Problems()
 	for _, what := range slices.Sorted(maps.Keys(problems)) {
 		out = append(out, api.Problem{Source: "endpoints", Object: what, Reason: problems[what] + "; pods of some interfaces may be unknown"})
+	}
+	if tables := k.tables.Load(); tables != nil {
+		for _, t := range *tables {
+			out = append(out, api.Problem{Source: "netfilter", Object: "flow table " + t, Class: api.ClassDataplane, Reason: config.FlowTables})
+		}
+	}
+	for _, u := range k.Keeper.Uncovered() {
+		out = append(out, api.Problem{
+			Source: "endpoints", Object: "Pod " + u.Pod.String(), Class: api.ClassDataplane,
+			Reason: fmt.Sprintf("no policy applies to its interface %s, of kind %s: use a veth or netkit pair", u.Interface, u.Kind),
+		})
 	}
 	return out
 }
 
 // Collectors returns the metrics of the dataplane.
 func (k *Kernel) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{metrics.Drops(k.kernel.Drops), metrics.PolicyMemory(k.XDP.State), k.waited}
+	return []prometheus.Collector{metrics.Drops(k.kernel.Drops), metrics.PolicyMemory(k.XDP.State), metrics.Uncovered(func() int { return len(k.Keeper.Uncovered()) }), k.waited}
 }

@@ -60,7 +60,21 @@ func (k Kernel) preflight(h Host, node string) []preflight.Check {
 		check("capabilities", true, func(context.Context) preflight.Finding { return checkRights(h.Status()) }),
 		check("bpf file system", true, k.checkPins),
 		check("xdp pins", true, func(context.Context) preflight.Finding { return k.checkOwner(node) }),
+		check("flow tables", false, checkFlowTables),
 	}
+}
+
+// FlowTables is what is wrong with a flow table of netfilter, and the remedy.
+const FlowTables = "what it forwards is not judged as traffic of the pod that sends it: remove it, or leave interfaces of pods out of it"
+
+func checkFlowTables(context.Context) preflight.Finding {
+	switch tables, err := xdp.FlowTables(); {
+	case err != nil:
+		return preflight.Warn(err, "")
+	case len(tables) > 0:
+		return preflight.Warn(fmt.Errorf("netfilter has the flow table %s", strings.Join(tables, ", ")), FlowTables)
+	}
+	return preflight.Fine("none")
 }
 
 func (k Kernel) preflightUplinks() []preflight.Check {

@@ -20,6 +20,8 @@ type Health struct {
 	AtWork     func() time.Time // since when the event loop, or a renderer, is at one piece of work
 	Incomplete func() string    // why the store is not accepted
 	Unserved   func() string    // why the local socket cannot be served
+	// Uncovered returns the interfaces of pods to which no policy applies; nil: there is none.
+	Uncovered func() []string
 }
 
 // SlowTurn and Standstill are limits of the time that the event loop works without looking for
@@ -90,6 +92,12 @@ func (h Health) notReady() (brief, why string) {
 	for _, state := range h.Node.States() {
 		if err := state.Alive(time.Now()); err != nil {
 			return "a dataplane does not answer", err.Error()
+		}
+	}
+	if h.Uncovered != nil {
+		if all := h.Uncovered(); len(all) > 0 {
+			brief = "no policy applies to some interfaces of pods"
+			return brief, brief + ": " + renderer.Summary(all)
 		}
 	}
 	why = AtWork(h.AtWork(), time.Now(), SlowTurn)

@@ -10,6 +10,13 @@ import (
 // Endpoints registers a count of interfaces of pods.
 func (m *Metrics) Endpoints(list func() []wire.Endpoint) { m.Register(endpointCollector{list}) }
 
+// Uncovered returns a metric of interfaces of pods to which no policy applies.
+func Uncovered(count func() int) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "sluice_unenforced_interfaces", Help: "Interfaces of pods to which no policy applies, because their kind cannot be enforced at.",
+	}, func() float64 { return float64(count()) })
+}
+
 var endpointsDesc = prometheus.NewDesc("sluice_endpoints", "Interfaces of pods, by state; all but the enforced ones are blocked.", []string{"state"}, nil)
 
 // endpointCollector counts interfaces by state.

@@ -28,6 +28,9 @@ type attachment interface {
 	detach() error
 	close() error                  // releases what does not outlive the process
 	runs(want ebpf.ProgramID) bool // a program; true where that cannot be read
+	// look describes how the attachment differs from what was made; it is empty if the program runs
+	// there, or the device does not exist any more.
+	look(want ebpf.ProgramID) string
 	// repair restores the program and its pin if another program changed them, and counts that.
 	repair(p *ebpf.Program, found Drift) error
 	at() place
@@ -44,6 +47,14 @@ type place struct {
 // isTC reports whether the program is for TC or TCX.
 func (p place) isTC() bool {
 	return p.program == bpf.SluiceProgToPod || p.program == bpf.SluiceProgFromPod
+}
+
+// tcx returns the attach point of a program for TCX.
+func (p place) tcx() ebpf.AttachType {
+	if p.program == bpf.SluiceProgFromPod {
+		return ebpf.AttachTCXIngress
+	}
+	return ebpf.AttachTCXEgress
 }
 
 // hooks are the attachments of one endpoint, in the order in which they were created.
@@ -79,8 +90,18 @@ func (h *hooks) close() error {
 // linked is an attachment by a bpf link.
 type linked struct {
 	link.Link
+	id    link.ID
 	place place
 	pin   string // empty: none
+}
+
+// newLinked returns an attachment by a link.
+func newLinked(l link.Link, at place, pin string) (linked, error) {
+	info, err := l.Info()
+	if err != nil {
+		return linked{}, fmt.Errorf("link of interface %d: %w", at.index, err)
+	}
+	return linked{l, info.ID, at, pin}, nil
 }
 
 func (l linked) update(programs Programs) error {

@@ -2,6 +2,7 @@ package attach
 
 import (
 	"errors"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 
@@ -17,12 +18,14 @@ type Attachments struct {
 	stack    *Stack
 	gateways *Gateways
 	loader   *loader.Loader
+	ids      map[*ebpf.Program]ebpf.ProgramID // of the last Look
+	ports    atomic.Pointer[[]uint16]         // of tunnels of the node, found so far
 }
 
 // New returns Attachments without any attachment.
 func New(folder *pins.Folder, mode loader.Mode, l *loader.Loader, shared map[string]*ebpf.Map) (*Attachments, error) {
 	gateways, err := OpenGateways(shared)
-	return &Attachments{NewInterfaces(folder, mode), NewStack(folder), gateways, l}, err
+	return &Attachments{Interfaces: NewInterfaces(folder, mode), stack: NewStack(folder), gateways: gateways, loader: l}, err
 }
 
 // Adopt takes over the attachments of an earlier process.

@@ -7,6 +7,7 @@ type Drift map[string]uint64
 const (
 	DriftAttachment = "attachment" // a program was detached
 	DriftProgram    = "program"    // a program was replaced
+	DriftOrder      = "order"      // another program was put before ours
 	DriftPin        = "pin"        // a pin was removed
 	DriftPolicyMap  = "policy map" // the content of the policy map was changed
 )

@@ -22,8 +22,10 @@ type ForeignProgram struct {
 }
 
 // IsSluice reports whether the program is a Sluice program of other pins.
-func (a ForeignProgram) IsSluice() bool {
-	return strings.HasPrefix(a.Name, bpf.KernelNames) || slices.Contains([]string{bpf.SluiceProgToPod, bpf.SluiceProgFromPod}, a.Name) // names in early versions
+func (a ForeignProgram) IsSluice() bool { return isSluice(a.Name) }
+
+func isSluice(name string) bool {
+	return strings.HasPrefix(name, bpf.KernelNames) || slices.Contains([]string{bpf.SluiceProgToPod, bpf.SluiceProgFromPod}, name) // names in early versions
 }
 
 // ForeignPrograms returns the foreign TCX programs of endpoints that run before ours, and all

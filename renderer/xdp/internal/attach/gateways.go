@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -16,13 +17,27 @@ import (
 )
 
 // Gateways has the hardware address that each pod's interface reaches, in memory that programs
-// read.
-type Gateways struct{ raw []byte }
+// read. It is safe for concurrent use.
+type Gateways struct {
+	mu    sync.Mutex
+	raw   []byte
+	found map[uint32]map[int]above // of each endpoint: its device and those above it, by index
+}
+
+// above is what Find reads of a device, on which its result depends.
+type above struct {
+	hardware string
+	master   int
+}
+
+func aboveOf(l netlink.Link) above {
+	return above{string(l.Attrs().HardwareAddr), l.Attrs().MasterIndex}
+}
 
 // OpenGateways takes the map from the shared maps.
 func OpenGateways(shared map[string]*ebpf.Map) (*Gateways, error) {
 	b, err := bpf.Map(shared[bpf.SluiceMapGateways])
-	return &Gateways{b}, err
+	return &Gateways{raw: b, found: map[uint32]map[int]above{}}, err
 }
 
 // Close unmaps the memory.
@@ -30,7 +45,30 @@ func (g *Gateways) Close() error {
 	if g == nil {
 		return nil
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	return bpf.Unmap(&g.raw)
+}
+
+// Changed finds anew what interfaces reach by a device that may have changed. A bridge whose
+// address is not fixed has the lowest one of its ports, so it changes as pods come and go.
+func (g *Gateways) Changed(l netlink.Link) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for id, devices := range g.found {
+		if was, depends := devices[l.Attrs().Index]; depends && was != aboveOf(l) {
+			g.find(id)
+		}
+	}
+}
+
+// Refresh finds everything anew, after notifications may have been lost.
+func (g *Gateways) Refresh() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for id := range g.found {
+		g.find(id)
+	}
 }
 
 // Find records the hardware address of the node that an interface reaches: that of its bridge, or
@@ -39,9 +77,18 @@ func (g *Gateways) Close() error {
 // before translation. Find also records the link-local address of the pod. While that is not known,
 // neighbour discovery of the pod may use its other addresses only.
 func (g *Gateways) Find(id uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.find(id)
+}
+
+func (g *Gateways) find(id uint32) {
 	var r bpf.SluiceReach
+	found := map[int]above{}
+	g.found[id] = found
 	if l, err := netlink.LinkByIndex(int(id)); err == nil {
 		own, by := podHardware(l), l
+		found[l.Attrs().Index] = aboveOf(l)
 		for range 3 { // the pair may be in a bridge, and that in a VRF
 			above, err := netlink.LinkByIndex(by.Attrs().MasterIndex)
 			if by.Attrs().MasterIndex == 0 || err != nil {
@@ -50,6 +97,7 @@ func (g *Gateways) Find(id uint32) {
 			if by = above; above.Type() == "bridge" {
 				l = above
 			}
+			found[above.Attrs().Index] = aboveOf(above)
 		}
 		if len(l.Attrs().HardwareAddr) == 6 {
 			for i, b := range l.Attrs().HardwareAddr {
@@ -65,10 +113,10 @@ func (g *Gateways) Find(id uint32) {
 	g.set(id, r)
 }
 
-// podHardware returns the hardware address of the pod's end of a veth pair, nil if it is not known.
+// podHardware returns the hardware address of the pod's end of a pair, nil if it is not known.
 func podHardware(l netlink.Link) net.HardwareAddr {
 	a := l.Attrs()
-	if l.Type() != "veth" || a.NetNsID < 0 || a.ParentIndex == 0 {
+	if l.Type() != "veth" && l.Type() != "netkit" || a.NetNsID < 0 || a.ParentIndex == 0 {
 		return nil
 	}
 	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
@@ -97,11 +145,19 @@ func linkLocal(mac net.HardwareAddr) uint64 {
 }
 
 // Forget removes what is known of an interface.
-func (g *Gateways) Forget(id uint32) { g.set(id, bpf.SluiceReach{}) }
+func (g *Gateways) Forget(id uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.found, id)
+	g.set(id, bpf.SluiceReach{})
+}
 
 // set records what an interface reaches; the zero value means unknown. If two interfaces share a
 // place, the last one counts.
 func (g *Gateways) set(id uint32, r bpf.SluiceReach) {
+	if g.raw == nil { // closed
+		return
+	}
 	place := (*bpf.SluiceReach)(unsafe.Pointer(&g.raw[uint64(id%bpf.Places)*uint64(unsafe.Sizeof(r))]))
 	if r.Gateway != 0 || atomic.LoadUint64(&place.Gateway)>>48 == uint64(id/bpf.Places) {
 		atomic.StoreUint64(&place.LinkLocal, 0) // so that no packet reads the address of another interface

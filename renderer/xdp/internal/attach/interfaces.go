@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -30,12 +31,15 @@ type Interfaces struct {
 	noTCX   bool // the kernel is known to have no TCX
 	pods    map[uint32]*hooks
 	uplinks map[uint32]attachment
+	ahead   map[place]ebpf.ProgramID // programs before ours that an audit left there
+	moved   map[place]time.Time      // when ours was put in front of others
+	block   *ebpf.Program            // drops everything; nil until needed
 }
 
 // NewInterfaces returns Interfaces without any attachment. It attaches by the mode, and adopts
 // attachments of any mode.
 func NewInterfaces(folder *pins.Folder, mode loader.Mode) *Interfaces {
-	return &Interfaces{folder: folder, mode: mode, pods: map[uint32]*hooks{}, uplinks: map[uint32]attachment{}}
+	return &Interfaces{folder: folder, mode: mode, pods: map[uint32]*hooks{}, uplinks: map[uint32]attachment{}, ahead: map[place]ebpf.ProgramID{}, moved: map[place]time.Time{}}
 }
 
 // Adopt takes over the attachments of an earlier process. It removes links of missing devices, and
@@ -57,7 +61,10 @@ func (s *Interfaces) adoptLinks(uplinks []uint32) error {
 			return err
 		}
 		index, isUplink := uint32(id), program == bpf.SluiceProgXdpUplink
-		x := linked{l, place{index: index, program: program}, path}
+		x, err := newLinked(l, place{index: index, program: program}, path)
+		if err != nil {
+			return err
+		}
 		switch {
 		case x.gone() || isUplink && !slices.Contains(uplinks, index):
 			return x.detach()
@@ -157,11 +164,7 @@ func (s *Interfaces) hook(old *hooks, index uint32, program string, programs Pro
 // tc attaches to a device by TCX, or by clsact if the kernel has no TCX.
 func (s *Interfaces) tc(index uint32, program string, programs Programs) (attachment, error) {
 	if s.mode != loader.ModeClsact {
-		at := ebpf.AttachTCXEgress
-		if program == bpf.SluiceProgFromPod {
-			at = ebpf.AttachTCXIngress
-		}
-		l, err := link.AttachTCX(link.TCXOptions{Interface: int(index), Program: programs[program], Attach: at, Anchor: link.Head()})
+		l, err := link.AttachTCX(link.TCXOptions{Interface: int(index), Program: programs[program], Attach: place{program: program}.tcx(), Anchor: link.Head()})
 		if err == nil {
 			return s.pin(index, program, l)
 		}
@@ -192,7 +195,10 @@ func (s *Interfaces) xdp(index uint32, program string, programs Programs) (attac
 
 // pin pins a link, so that it outlives the process.
 func (s *Interfaces) pin(index uint32, program string, l link.Link) (attachment, error) {
-	x := linked{Link: l, place: place{index: index, program: program}}
+	x, err := newLinked(l, place{index: index, program: program}, "")
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
 	if s.folder.Pins() {
 		x.pin = s.folder.Path(fmt.Sprintf("%s%d_%s", linkPins, index, program))
 		if err := l.Pin(x.pin); err != nil {
@@ -319,12 +325,13 @@ func (s *Interfaces) Programs() (names []string) {
 // It leaves attachments of missing devices to Attach.
 func (s *Interfaces) Audit(programs Programs, found Drift) error {
 	var errs []error
-	for _, h := range s.pods {
+	for id, h := range s.pods {
 		for _, a := range h.list {
 			if p := programs[a.at().program]; p != nil && !a.gone() { // a program of another version runs until it is replaced
 				errs = append(errs, a.repair(p, found))
 			}
 		}
+		errs = append(errs, s.order(id, h, programs, found))
 	}
 	return errors.Join(errs...)
 }
@@ -351,7 +358,7 @@ func (s *Interfaces) Altered(id uint32, programs Programs) (string, error) {
 
 // Close releases what does not outlive the process.
 func (s *Interfaces) Close() error {
-	var errs []error
+	errs := []error{s.block.Close()}
 	for _, h := range s.pods {
 		errs = append(errs, h.close())
 	}

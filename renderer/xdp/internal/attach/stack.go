@@ -3,7 +3,9 @@ package attach
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -84,7 +86,13 @@ func (s *Stack) Attach(programs Programs) error {
 		old := s.attached[p.name]
 		s.attached[p.name] = []stackProgram{j}
 		for i, o := range old {
-			if err := o.detach(); err != nil {
+			var err error
+			if o.pin != "" && o.pin == j.pin { // others detached it; the new one has its place and its pin
+				err = o.Close()
+			} else {
+				err = o.detach()
+			}
+			if err != nil {
 				s.attached[p.name] = append(s.attached[p.name], old[i:]...)
 				return fmt.Errorf("attach to netfilter hook %s: %w", p.name, err)
 			}
@@ -105,6 +113,9 @@ func (s *Stack) attachPoint(p point, program *ebpf.Program) (stackProgram, error
 			return stackProgram{Link: l}, err
 		}
 		j := stackProgram{l, s.folder.Path(fmt.Sprintf("%s%s_%d", stackPins, p.name, p.priority+n))}
+		if err := os.Remove(j.pin); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a link that others detached
+			return stackProgram{}, errors.Join(err, l.Close())
+		}
 		if err := l.Pin(j.pin); err != nil {
 			return stackProgram{}, errors.Join(err, l.Close())
 		}
@@ -126,14 +137,13 @@ func (s *Stack) Audit(programs Programs, found Drift) error {
 // complete reports whether these programs are attached at all points, and pinned.
 func (s *Stack) complete(programs Programs) bool {
 	for _, p := range points {
-		info, err := programs[p.program].Info()
-		if err != nil || len(s.attached[p.name]) != 1 {
+		if len(s.attached[p.name]) != 1 {
 			return false
 		}
 		j := s.attached[p.name][0]
-		want, _ := info.ID()
-		now, err := j.Info()
-		if err != nil || now.Program != want || j.pin != "" && !isPinned(j.pin, now.ID) {
+		now, errNow := j.Info()
+		want, errWant := idOf(programs[p.program], p.program)
+		if errors.Join(errNow, errWant) != nil || !j.runs(p, programs[p.program], want) || j.pin != "" && !isPinned(j.pin, now.ID) {
 			return false
 		}
 	}

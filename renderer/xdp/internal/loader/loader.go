@@ -53,6 +53,7 @@ type Loader struct {
 	shared  map[string]*ebpf.Map
 	seed    uint64
 	version [16]byte
+	left    []uint16 // ports of tunnels that programs have no place for
 }
 
 // New returns a loader. It detects the limits of the kernel.
@@ -61,6 +62,7 @@ func New(c Config, layouts *Tracker) (*Loader, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.TunnelPorts = slices.Sorted(slices.Values(c.TunnelPorts))
 	if c.Flows > limits.flows {
 		c.Log.Warn("the connection table is smaller than configured: this kernel limits the size of map values", "flows", limits.flows, "wanted", c.Flows)
 	} else {
@@ -112,6 +114,54 @@ func (l *Loader) CPUs() int { return l.limits.cpus }
 
 // Runs reports whether the mode attaches programs to interfaces.
 func (l *Loader) Runs() bool { return l.config.Mode.Runs() }
+
+// Tunnels adds ports of tunnels that the node has, and reports whether programs must be loaded
+// again. Ports stay until the process ends: a device that is made anew costs nothing. It warns of
+// ports that programs have no place for.
+func (l *Loader) Tunnels(ports []uint16) (bool, error) {
+	all, left := l.tunnels(ports)
+	if left = slices.DeleteFunc(left, func(p uint16) bool { return slices.Contains(l.left, p) }); len(left) > 0 {
+		l.left = append(l.left, left...)
+		l.config.Log.Warn("pods may send tunnel packets to ports of this node: programs know no more", "ports", left, "known", all)
+	}
+	if len(all) == len(l.config.TunnelPorts) {
+		return false, nil
+	}
+	if l.config.TunnelPorts = all; l.shared == nil { // Share identifies
+		return true, nil
+	}
+	return true, l.identify()
+}
+
+// NewTunnel returns a port of the node's tunnels that Tunnels would add, 0 for none.
+func (l *Loader) NewTunnel(ports []uint16) uint16 {
+	all, _ := l.tunnels(ports)
+	for _, p := range all {
+		if !slices.Contains(l.config.TunnelPorts, p) {
+			return p
+		}
+	}
+	return 0
+}
+
+// tunnels returns the ports of tunnels with more of them, and those that have no place, sorted.
+func (l *Loader) tunnels(more []uint16) (all, left []uint16) {
+	all = slices.Clone(l.config.TunnelPorts)
+	if l.config.PodTunnels {
+		return all, nil
+	}
+	for _, p := range more {
+		switch {
+		case slices.Contains(all, p):
+		case len(all) == MaxTunnelPorts:
+			left = append(left, p)
+		default:
+			all = append(all, p)
+		}
+	}
+	slices.Sort(all)
+	return all, left
+}
 
 // Layout returns what is known of the kernel's layout now.
 func (l *Loader) Layout() Layout { return l.layouts.Now() }

@@ -30,12 +30,16 @@ type Folder struct {
 	path string   // empty: nothing is pinned
 	lock *os.File // the folder itself; nil without pins
 	log  *slog.Logger
+
+	made  map[string]bool // maps that Map created
+	owner Owner
+	left  *os.File // the folder before Restore, until Leave
 }
 
 // Open creates a folder if it does not exist, and makes this process its owner. With an empty path
 // nothing is pinned.
 func Open(path string, o Owner, takeOver bool, log *slog.Logger) (*Folder, error) {
-	f := &Folder{path: path, log: log}
+	f := &Folder{path: path, log: log, owner: o}
 	if path == "" {
 		return f, nil
 	}
@@ -119,7 +123,7 @@ func (f *Folder) Map(m *ebpf.MapSpec) (*ebpf.Map, error) {
 	m = m.Copy()
 	m.Name = bpf.KernelName(m.Name)
 	if !f.Pins() {
-		return ebpf.NewMap(m)
+		return f.create(m)
 	}
 	if old, err := ebpf.LoadPinnedMap(path, nil); err == nil {
 		if m.Compatible(old) == nil {
@@ -130,12 +134,23 @@ func (f *Folder) Map(m *ebpf.MapSpec) (*ebpf.Map, error) {
 			return nil, err
 		}
 	}
-	fresh, err := ebpf.NewMap(m)
+	fresh, err := f.create(m)
 	if err != nil {
 		return nil, err
 	}
 	return fresh, fresh.Pin(path)
 }
+
+func (f *Folder) create(m *ebpf.MapSpec) (*ebpf.Map, error) {
+	if f.made == nil {
+		f.made = map[string]bool{}
+	}
+	f.made[m.Name] = true
+	return ebpf.NewMap(m)
+}
+
+// Made reports whether Map created a map, instead of opening one that an earlier process left.
+func (f *Folder) Made(name string) bool { return f.made[bpf.KernelName(name)] }
 
 // Replace pins a map, in place of another one if there is one.
 func (f *Folder) Replace(name string, m *ebpf.Map) error {
@@ -186,7 +201,7 @@ func (f *Folder) Close() error {
 	if f == nil || f.lock == nil {
 		return nil
 	}
-	err := f.lock.Close()
+	err := errors.Join(f.Leave(), f.lock.Close())
 	f.lock = nil
 	return err
 }
