@@ -12,6 +12,7 @@ import (
 	"go.fd.io/govpp/binapi/interface_types"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer/plugin/binapi/sluice"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
@@ -34,10 +35,15 @@ type Bindings interface {
 	IsPodInterface(name string) bool
 }
 
+// isBridged is why an interface that switches frames has no rules.
+const isBridged = "is bridged or cross-connected, and blocked: pods are judged at routed interfaces only"
+
 // port is an interface of VPP that is a pod's, or is judged as one.
 type port struct {
 	name, tag string
 	isUp      bool
+	isBridged bool
+	super     string    // the name of the interface that it is a sub-interface of; empty: of none
 	made      *vpp.Made // nil: not by sluice-cni
 }
 
@@ -108,13 +114,24 @@ func (p *ports) isNamed(n port) bool {
 }
 
 // read takes the interfaces of VPP. Those that are judged belong to it whatever their tag is.
-func (p *ports) read(seen uint64, found []*interfaces.SwInterfaceDetails, made map[uint32]*vpp.Made, judged map[uint32]bool) {
+func (p *ports) read(seen uint64, found []*interfaces.SwInterfaceDetails, made map[uint32]*vpp.Made, judged map[uint32]sluice.SluiceState) {
 	p.seen, p.all, p.byTag, p.byName = seen, map[uint32]port{}, map[string][]uint32{}, map[string]uint32{}
+	names := make(map[uint32]string, len(found))
+	for _, d := range found {
+		names[uint32(d.SwIfIndex)] = d.InterfaceName
+	}
 	for _, d := range found {
 		index := uint32(d.SwIfIndex)
-		n := port{d.InterfaceName, d.Tag, d.Flags&interface_types.IF_STATUS_API_FLAG_ADMIN_UP != 0, made[index]}
-		if _, isJudged := judged[index]; !isJudged && !p.isPods(n) {
+		state, isJudged := judged[index]
+		n := port{
+			name: d.InterfaceName, tag: d.Tag, isUp: d.Flags&interface_types.IF_STATUS_API_FLAG_ADMIN_UP != 0,
+			isBridged: state == sluice.SLUICE_API_BRIDGED, made: made[index],
+		}
+		if !isJudged && !p.isPods(n) {
 			continue
+		}
+		if d.SupSwIfIndex != index {
+			n.super = names[d.SupSwIfIndex]
 		}
 		p.all[index], p.byName[n.name] = n, index
 		if n.tag != "" {
@@ -144,9 +161,12 @@ func (p *ports) of(pod api.PodID) (out []uint32) {
 	}
 	for _, index := range out {
 		p.owners[index] = append(p.owners[index], pod)
+		if p.all[index].isBridged {
+			p.refused[index] = "it " + isBridged
+		}
 	}
 	slices.Sort(out)
-	return out
+	return slices.DeleteFunc(out, func(index uint32) bool { return p.all[index].isBridged })
 }
 
 // refuses returns the reason why an interface is not that of a pod, "" if it is.
@@ -199,9 +219,12 @@ func (p *ports) stateOf(index uint32, n port, enforce map[uint32]api.PodID) (sta
 	case enforces:
 		return vpp.BoundEnforced, ""
 	case len(owners) == 1:
-		return vpp.BoundPending, "the rules of its pod are not in force"
+		return vpp.BoundPending, cmp.Or(p.refused[index], "the rules of its pod are not in force")
 	case p.isPods(n):
 		return vpp.BoundPending, cmp.Or(p.refused[index], p.refusedUnknown(n), "its pod is not known yet")
+	}
+	if n.super != "" && n.tag == "" {
+		return vpp.BoundPending, "it is a sub-interface of " + n.super + ", and names no pod"
 	}
 	return vpp.BoundOrphaned, "its tag or its key is gone"
 }

@@ -26,31 +26,41 @@ type plane struct {
 	link      *vpp.Link
 	directory string
 
-	calls  context.Context //nolint:containedctx // of the running Commit: xdp.Dataplane passes none
-	epoch  int             // the connection that the following was read by; 0: none
-	since  time.Time       // when it was read
-	judged map[uint32]bool // the interfaces whose packets are judged, and whether they are bound
-	open   bool            // the plugin lets packets of interfaces pass that are not bound
+	calls  context.Context               //nolint:containedctx // of the running Commit: xdp.Dataplane passes none
+	epoch  int                           // the connection that the following was read by; 0: none
+	asked  time.Time                     // when the plugin was asked for its interfaces
+	since  time.Time                     // when the interfaces of VPP were read
+	judged map[uint32]sluice.SluiceState // the interfaces whose packets are judged
+	open   bool                          // the plugin lets packets of interfaces pass that are not bound
+	shared int                           // the connection by which the plugin had the memory of this agent
+	drift  drift
 }
 
-// lookEvery is how often a Commit looks for changes in VPP without events, such as tags.
-const lookEvery = 10 * time.Second
+const (
+	// askEvery is how often a Commit asks the plugin for the state of its interfaces.
+	askEvery = time.Second
+	// lookEvery is how often a Commit looks for changes in VPP without events, such as tags.
+	lookEvery = 10 * time.Second
+)
 
 var _ xdp.Dataplane = (*plane)(nil)
 
 // needed are the requests that the plane cannot work without.
 var needed = []govpp.Message{
-	&sluice.SluiceGet{}, &sluice.SluiceOpen{}, &sluice.SluiceBind{}, &sluice.SluiceRelease{},
+	&sluice.SluiceGet{}, &sluice.SluiceGetReply{}, &sluice.SluiceOpen{}, &sluice.SluiceBind{}, &sluice.SluiceRelease{},
 	&interfaces.SwInterfaceDump{}, &interfaces.SwInterfaceDetails{}, &interfaces.SwInterfaceSetFlags{},
 }
 
 // ErrMemory is returned if VPP does not read the memory of this agent.
 var ErrMemory = errors.New("the plugin does not read the policy memory")
 
-// refresh is refreshed, and drops a connection that cannot be used.
+// refresh is refreshed, and drops a connection that cannot be used. What the plugin refuses leaves
+// it usable.
 func (p *plane) refresh(ctx context.Context) error {
 	err := p.refreshed(ctx)
-	p.link.Failed(err)
+	if !errors.Is(err, ErrMemory) {
+		p.link.Failed(err)
+	}
 	return err
 }
 
@@ -63,7 +73,8 @@ func (p *plane) refreshed(ctx context.Context) error {
 	}
 	p.begin()
 	asks, known := p.asks.Load(), p.epoch == epoch
-	if known && !stale && asks == p.seen && time.Since(p.since) < lookEvery {
+	same := known && !stale && asks == p.seen
+	if same && time.Since(p.asked) < askEvery {
 		return nil
 	}
 	p.epoch = 0
@@ -72,18 +83,26 @@ func (p *plane) refreshed(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, step := range []func(context.Context) error{p.share, func(ctx context.Context) error { return p.readInterfaces(ctx, asks) }, p.blockNamed} {
-		if err := step(ctx); err != nil {
-			return err
-		}
+	before := p.judged
+	if err := p.share(ctx, epoch); err != nil {
+		return err
 	}
-	p.epoch, p.since = epoch, time.Now()
-	p.link.WakeAt(p.since.Add(lookEvery))
+	p.asked = time.Now()
+	if !same || !maps.Equal(before, p.judged) || time.Since(p.since) >= lookEvery {
+		for _, step := range []func(context.Context) error{func(ctx context.Context) error { return p.readInterfaces(ctx, asks) }, p.blockNamed} {
+			if err := step(ctx); err != nil {
+				return err
+			}
+		}
+		p.since = p.asked
+	}
+	p.epoch = epoch
+	p.link.WakeAt(p.asked.Add(askEvery))
 	return nil
 }
 
 // share reads the bindings, and has the plugin map the memory unless it has.
-func (p *plane) share(ctx context.Context) error {
+func (p *plane) share(ctx context.Context, epoch int) error {
 	ctx, cancel := context.WithTimeout(ctx, p.link.Timeout)
 	defer cancel()
 	client := sluice.NewServiceClient(p.link.Conn)
@@ -94,14 +113,20 @@ func (p *plane) share(ctx context.Context) error {
 	if got.Layout != version {
 		return fmt.Errorf("%w: it has layout %d, this agent %d; build the plugin from the sources of this version", ErrMemory, got.Layout, version)
 	}
-	p.judged, p.open = map[uint32]bool{}, got.Released
+	p.judged, p.open = map[uint32]sluice.SluiceState{}, got.Released
 	for _, n := range got.Interfaces {
-		p.judged[uint32(n.SwIfIndex)] = n.Bound
+		p.judged[uint32(n.SwIfIndex)] = n.State
 	}
 	p.divide()
+	p.drift.counted(got.Repaired)
 	inode, err := p.inode()
 	if err != nil || got.Inode == inode {
+		p.shared = epoch
 		return err
+	}
+	if p.shared == epoch {
+		p.shared = 0
+		return fmt.Errorf("%w of %s any more, another agent had it open other memory: end one of them", ErrMemory, p.directory)
 	}
 	reply, err := client.SluiceOpen(ctx, &sluice.SluiceOpen{Directory: p.directory})
 	if reply != nil && reply.Problem != "" {
@@ -110,6 +135,7 @@ func (p *plane) share(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("have the plugin open %s: %w", p.directory, err)
 	}
+	p.shared = epoch
 	return nil
 }
 
@@ -132,8 +158,8 @@ func (p *plane) hold() error {
 // divide divides the connection table among the endpoints that are bound.
 func (p *plane) divide() {
 	n := 0
-	for _, bound := range p.judged {
-		if bound {
+	for _, state := range p.judged {
+		if state == sluice.SLUICE_API_BOUND {
 			n++
 		}
 	}
@@ -202,7 +228,7 @@ func (p *plane) Attach(e compile.Endpoint) error {
 // Detach implements xdp.Dataplane. The plugin blocks an interface that is not bound any more.
 func (p *plane) Detach(id uint32) error {
 	n, known := p.all[id]
-	if !known || !p.judged[id] {
+	if !known || p.judged[id] != sluice.SLUICE_API_BOUND {
 		return nil
 	}
 	if err := p.bind(id, n.tag, false); !errors.Is(err, xdp.ErrGone) {
@@ -216,25 +242,33 @@ func (p *plane) bind(id uint32, tag string, bind bool) error {
 	ctx, cancel := context.WithTimeout(p.calls, p.link.Timeout)
 	defer cancel()
 	_, err := sluice.NewServiceClient(p.link.Conn).SluiceBind(ctx, &sluice.SluiceBind{SwIfIndex: interface_types.InterfaceIndex(id), Bind: bind, Tag: tag})
+	state := sluice.SLUICE_API_BLOCKED
 	switch {
 	case errors.Is(err, govpp.INVALID_INTERFACE):
-		return fmt.Errorf("interface %d is bridged: its packets do not pass the plugin: %w", id, err)
+		state, err = sluice.SLUICE_API_BRIDGED, xdp.ErrGone
+	case errors.Is(err, govpp.FEATURE_DISABLED):
+		state, err = sluice.SLUICE_API_OPEN, xdp.ErrGone
 	case errors.Is(err, govpp.INVALID_SW_IF_INDEX):
 		return xdp.ErrGone
 	case err != nil:
 		p.epoch = 0
 		p.link.Failed(err)
 		return err
+	case bind:
+		state = sluice.SLUICE_API_BOUND
 	}
-	p.judged[id] = bind
+	if err != nil {
+		p.since = time.Time{} // the next Commit reads all interfaces
+	}
+	p.judged[id] = state
 	p.divide()
-	return nil
+	return err
 }
 
 // Attached implements xdp.Dataplane.
 func (p *plane) Attached() (ids []uint32, err error) {
 	for _, id := range slices.Sorted(maps.Keys(p.judged)) {
-		if _, known := p.all[id]; known && p.judged[id] {
+		if _, known := p.all[id]; known && p.judged[id] == sluice.SLUICE_API_BOUND {
 			ids = append(ids, id)
 		}
 	}

@@ -1,8 +1,10 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
 	"time"
 
@@ -52,6 +54,7 @@ func New(o Options) (*Renderer, error) {
 		return nil, errors.Join(err, m.Close())
 	}
 	p := &plane{Memory: m, ports: newPorts(o.Pods, link.Prompt), link: link, directory: o.Memory.Directory}
+	p.drift.log = cmp.Or(o.XDP.Log, slog.New(slog.DiscardHandler))
 	o.XDP.Name, o.XDP.Dataplane, o.XDP.Begin = "vpp-plugin", p, p.refresh
 	o.XDP.Interfaces = func(pod api.PodID, _ []netip.Addr) []uint32 { return p.of(pod) }
 	o.XDP.Enforced = func(_ map[api.PodID]bool, enforce map[uint32]api.PodID) { p.publish(enforce) }
@@ -84,6 +87,7 @@ func (r *Renderer) Events(ctx context.Context, f func(xdp.Event)) error {
 // connected adds the state of the connection to VPP.
 func (r *Renderer) connected(s *renderer.State) *renderer.State {
 	s.Connected, s.Waiting = r.plane.link.Connected(), r.plane.link.Waiting()
+	r.plane.drift.in(s)
 	return s
 }
 
@@ -110,7 +114,7 @@ func (t *txn) Commit(ctx context.Context) error {
 	defer release()
 	t.plane.calls = ctx
 	err := t.Txn.Commit(ctx)
-	if held := t.plane.hold(); held != nil {
+	if held := errors.Join(t.plane.hold(), t.plane.unjudged()); held != nil {
 		err = errors.Join(err, held)
 	}
 	return vpp.Ended(ctx, err)

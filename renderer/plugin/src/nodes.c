@@ -120,6 +120,37 @@ NODE (sluice_from_pod6, "sluice-from-pod-ip6", 1, 0);
 NODE (sluice_to_pod4, "sluice-to-pod-ip4", 0, 1);
 NODE (sluice_to_pod6, "sluice-to-pod-ip6", 1, 1);
 
+/* No node for IP sees the frames of an interface in a bridge domain, or of one that is
+ * cross-connected: all of them are dropped. */
+static char *bridged[] = { "bridged or cross-connected: pods are judged at routed interfaces" };
+
+static uword
+drop_frame (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame)
+{
+  vlib_buffer_t *buffers[VLIB_FRAME_SIZE], **b = buffers;
+  u32 *from = vlib_frame_vector_args (frame), n = frame->n_vectors;
+  vlib_get_buffers (vm, from, buffers, n);
+  for (; b < buffers + n; b++)
+    b[0]->error = node->errors[0];
+  vlib_buffer_enqueue_to_single_next (vm, node, from, NEXT_DROP, n);
+  return n;
+}
+
+#define BRIDGED_NODE(id, node_name) \
+  VLIB_REGISTER_NODE (id) = { \
+    .name = node_name, \
+    .function = drop_frame, \
+    .vector_size = sizeof (u32), \
+    .type = VLIB_NODE_TYPE_INTERNAL, \
+    .n_errors = ARRAY_LEN (bridged), \
+    .error_strings = bridged, \
+    .n_next_nodes = NEXTS, \
+    .next_nodes = { [NEXT_DROP] = "error-drop" }, \
+  }
+
+BRIDGED_NODE (sluice_bridged_input, "sluice-bridged-input");
+BRIDGED_NODE (sluice_bridged_output, "sluice-bridged-output");
+
 /* From a pod: after the translation of a service's address, and before that of sources. */
 VNET_FEATURE_INIT (sluice_ip4_unicast, static) = {
   .arc_name = "ip4-unicast",
@@ -159,13 +190,16 @@ VNET_FEATURE_INIT (sluice_ip6_output, static) = {
   .runs_before = VNET_FEATURES ("acl-plugin-out-ip6-fa", "cnat-output-ip6", "interface-output"),
 };
 
-void
-sluice_enable (u32 sw_if_index, int enable)
-{
-  vnet_feature_enable_disable ("ip4-unicast", "sluice-from-pod-ip4", sw_if_index, enable, 0, 0);
-  vnet_feature_enable_disable ("ip6-unicast", "sluice-from-pod-ip6", sw_if_index, enable, 0, 0);
-  vnet_feature_enable_disable ("ip4-multicast", "sluice-from-pod-ip4", sw_if_index, enable, 0, 0);
-  vnet_feature_enable_disable ("ip6-multicast", "sluice-from-pod-ip6", sw_if_index, enable, 0, 0);
-  vnet_feature_enable_disable ("ip4-output", "sluice-to-pod-ip4", sw_if_index, enable, 0, 0);
-  vnet_feature_enable_disable ("ip6-output", "sluice-to-pod-ip6", sw_if_index, enable, 0, 0);
-}
+#define BRIDGED(id, arc, node, end, acl) \
+  VNET_FEATURE_INIT (id, static) = { \
+    .arc_name = arc, \
+    .node_name = node, \
+    .runs_before = VNET_FEATURES (acl, end), \
+  }
+
+BRIDGED (sluice_l2_input_ip4, "l2-input-ip4", "sluice-bridged-input", "l2-input-feat-arc-end", "acl-plugin-in-ip4-l2");
+BRIDGED (sluice_l2_input_ip6, "l2-input-ip6", "sluice-bridged-input", "l2-input-feat-arc-end", "acl-plugin-in-ip6-l2");
+BRIDGED (sluice_l2_input_nonip, "l2-input-nonip", "sluice-bridged-input", "l2-input-feat-arc-end", "acl-plugin-in-nonip-l2");
+BRIDGED (sluice_l2_output_ip4, "l2-output-ip4", "sluice-bridged-output", "l2-output-feat-arc-end", "acl-plugin-out-ip4-l2");
+BRIDGED (sluice_l2_output_ip6, "l2-output-ip6", "sluice-bridged-output", "l2-output-feat-arc-end", "acl-plugin-out-ip6-l2");
+BRIDGED (sluice_l2_output_nonip, "l2-output-nonip", "sluice-bridged-output", "l2-output-feat-arc-end", "acl-plugin-out-nonip-l2");

@@ -4,8 +4,6 @@
 #include <vlib/unix/unix.h>
 #include <vlibapi/api.h>
 #include <vlibmemory/api.h>
-#include <vnet/interface.api_types.h>
-#include <vnet/l2/l2_input.h>
 #include <vnet/plugin/plugin.h>
 
 #include "plugin.h"
@@ -52,6 +50,7 @@ judged (u32 sw_if_index, int enable)
   sluice_main_t *sm = &sluice_main;
   if (clib_bitmap_get (sm->enabled, sw_if_index) == enable)
     return;
+  sm->enabled = clib_bitmap_set (sm->enabled, sw_if_index, 0); /* so that feature_changed puts nothing back */
   sluice_enable (sw_if_index, enable);
   sm->enabled = clib_bitmap_set (sm->enabled, sw_if_index, enable);
 }
@@ -68,54 +67,104 @@ is_pods (const char *tag)
   return !strncmp (tag, POD_TAG, strlen (POD_TAG));
 }
 
-/* retagged does what follows from the tag of an interface, which may have changed. An interface with
- * the tag of a pod is blocked from the moment when it is up until it is bound. A binding holds for
- * one tag. An interface that was judged stays so without a tag. */
-static void
-retagged (u32 sw_if_index, int is_up)
+/* look_at returns how much of what the plugin does at an interface differs from what follows from its
+ * state, and changes it if it shall act. An interface with the tag of a pod is blocked from the
+ * moment when it is up until it is bound; so are its sub-interfaces, unless they have a tag. A binding
+ * holds for one tag, and while the interface is routed. One that was judged stays so without a tag. */
+static int
+look_at (vnet_sw_interface_t *si, int act)
 {
   sluice_main_t *sm = &sluice_main;
-  u8 *now = tag_of (sw_if_index);
-  char *tag = now ? (char *) now : "";
-  if (clib_bitmap_get (sm->bound, sw_if_index) && strcmp (sm->tags[sw_if_index].text, tag))
-    sm->bound = clib_bitmap_set (sm->bound, sw_if_index, 0);
+  u32 i = si->sw_if_index;
+  u8 *own = tag_of (i), *now = own ? own : tag_of (si->sup_sw_if_index);
+  const char *tag = now ? (char *) now : "";
+  int was_bound = clib_bitmap_get (sm->bound, i), was_judged = clib_bitmap_get (sm->enabled, i), was_uplink = clib_bitmap_get (sm->uplinks, i);
+  int is_bound = was_bound && !strcmp (sm->tags[i].text, own ? (char *) own : "") && !sluice_is_bridged (i);
+  int is_judged = was_judged, is_uplink = sm->by_origin && own && !strcmp (tag, UPLINK_TAG);
   if (!strcmp (tag, RELEASED_TAG))
-    judged (sw_if_index, 0);
-  else if (is_pods (tag) && is_up && !sm->released)
-    judged (sw_if_index, 1);
-  sm->uplinks = clib_bitmap_set (sm->uplinks, sw_if_index, sm->by_origin && !strcmp (tag, UPLINK_TAG));
+    is_judged = 0;
+  else if (is_pods (tag) && si->flags & VNET_SW_INTERFACE_FLAG_ADMIN_UP && !sm->released)
+    is_judged = 1;
+  if (act)
+    {
+      sm->bound = clib_bitmap_set (sm->bound, i, is_bound);
+      sm->uplinks = clib_bitmap_set (sm->uplinks, i, is_uplink);
+      judged (i, is_judged);
+      if (is_judged)
+	sluice_close (i);
+    }
+  return (is_bound != was_bound) + (is_judged != was_judged) + (is_uplink != was_uplink);
+}
+
+static walk_rc_t
+look_at_one (vnet_main_t *vnm, u32 sw_if_index, void *nothing)
+{
+  look_at (vnet_get_sw_interface (vnm, sw_if_index), 1);
+  return WALK_CONTINUE;
+}
+
+void
+sluice_look (u32 sw_if_index)
+{
+  vnet_main_t *vnm = vnet_get_main ();
+  vnet_hw_interface_walk_sw (vnm, vnet_get_sup_hw_interface (vnm, sw_if_index)->hw_if_index, look_at_one, 0);
+}
+
+static walk_rc_t
+look_at_each (vnet_main_t *vnm, vnet_sw_interface_t *si, void *nothing)
+{
+  look_at (si, 1);
+  return WALK_CONTINUE;
+}
+
+void
+sluice_look_at_all (void)
+{
+  vnet_sw_interface_walk (vnet_get_main (), look_at_each, 0);
 }
 
 static clib_error_t *
 admin_up_down (vnet_main_t *vnm, u32 sw_if_index, u32 flags)
 {
-  retagged (sw_if_index, !!(flags & VNET_SW_INTERFACE_FLAG_ADMIN_UP));
+  look_at (vnet_get_sw_interface (vnm, sw_if_index), 1);
   return 0;
 }
 
 VNET_SW_INTERFACE_ADMIN_UP_DOWN_FUNCTION (admin_up_down);
 
-/* VPP sends no event when a tag changes. So the plugin calls the handlers that change tags, in
- * their place, while all workers stand still. */
-static void (*change_tag) (void *);
-static vlib_cli_command_function_t *set_tag, *clear_tag;
-
-static void
-change_tag_and_judge (void *message)
-{
-  vl_api_sw_interface_tag_add_del_t *mp = message;
-  u32 sw_if_index = ntohl (mp->sw_if_index);
-  change_tag (message);
-  if (vnet_sw_interface_is_api_valid (vnet_get_main (), sw_if_index))
-    retagged (sw_if_index, vnet_sw_interface_is_admin_up (vnet_get_main (), sw_if_index));
-}
-
 static walk_rc_t
-retagged_one (vnet_main_t *vnm, vnet_sw_interface_t *si, void *nothing)
+count_differences (vnet_main_t *vnm, vnet_sw_interface_t *si, void *count)
 {
-  retagged (si->sw_if_index, !!(si->flags & VNET_SW_INTERFACE_FLAG_ADMIN_UP));
+  *(int *) count += look_at (si, 0);
+  if (clib_bitmap_get (sluice_main.enabled, si->sw_if_index))
+    *(int *) count += sluice_gaps (si->sw_if_index);
   return WALK_CONTINUE;
 }
+
+/* What changes interfaces without a message or command that the plugin watches is found once a
+ * second. Workers wait only if something was. */
+static uword
+look_each_second (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame)
+{
+  while (1)
+    {
+      int differences = 0;
+      vlib_process_suspend (vm, 1.0);
+      vnet_sw_interface_walk (vnet_get_main (), count_differences, &differences);
+      if (!differences)
+	continue;
+      vlib_worker_thread_barrier_sync (vm);
+      sluice_look_at_all ();
+      vlib_worker_thread_barrier_release (vm);
+    }
+  return 0;
+}
+
+VLIB_REGISTER_NODE (sluice_process) = {
+  .function = look_each_second,
+  .type = VLIB_NODE_TYPE_PROCESS,
+  .name = "sluice-process",
+};
 
 /* release ends that the plugin judges packets. From then on it judges those of interfaces that an
  * agent binds, until all are held again. */
@@ -125,65 +174,12 @@ release (int released)
   sluice_main_t *sm = &sluice_main;
   sm->released = released;
   if (!released)
-    vnet_sw_interface_walk (vnet_get_main (), retagged_one, 0);
+    sluice_look_at_all ();
   for (uword i = clib_bitmap_first_set (sm->enabled); released && i != ~0; i = clib_bitmap_next_set (sm->enabled, i))
     {
       sm->bound = clib_bitmap_set (sm->bound, i, 0);
       judged (i, 0);
     }
-}
-
-static clib_error_t *
-set_tag_and_judge (vlib_main_t *vm, unformat_input_t *input, vlib_cli_command_t *command)
-{
-  clib_error_t *error = set_tag (vm, input, command);
-  vnet_sw_interface_walk (vnet_get_main (), retagged_one, 0);
-  return error;
-}
-
-static clib_error_t *
-clear_tag_and_judge (vlib_main_t *vm, unformat_input_t *input, vlib_cli_command_t *command)
-{
-  clib_error_t *error = clear_tag (vm, input, command);
-  vnet_sw_interface_walk (vnet_get_main (), retagged_one, 0);
-  return error;
-}
-
-static clib_error_t *
-watch_tags_of_api (vlib_main_t *vm)
-{
-  api_main_t *am = vlibapi_get_main ();
-  vl_api_msg_data_t *data = vl_api_get_msg_data (am, vl_msg_api_get_msg_index ((u8 *) VL_API_SW_INTERFACE_TAG_ADD_DEL_CRC));
-  if (!data || !data->handler)
-    return clib_error_return (0, "sluice: this VPP sets tags of interfaces in another way");
-  change_tag = data->handler;
-  data->handler = change_tag_and_judge;
-  data->is_mp_safe = 0;
-  return 0;
-}
-
-VLIB_API_INIT_FUNCTION (watch_tags_of_api) = {
-  .runs_after = VLIB_INITS ("interface_api_hookup"),
-};
-
-static clib_error_t *
-watch_tags_of_cli (void)
-{
-  vlib_cli_command_t *c;
-  vec_foreach (c, vlib_global_main.cli_main.commands)
-    {
-      if (c->path && !strcmp (c->path, "set interface tag"))
-	{
-	  set_tag = c->function;
-	  c->function = set_tag_and_judge;
-	}
-      else if (c->path && !strcmp (c->path, "clear interface tag"))
-	{
-	  clear_tag = c->function;
-	  c->function = clear_tag_and_judge;
-	}
-    }
-  return set_tag && clear_tag ? 0 : clib_error_return (0, "sluice: this VPP has no commands for tags");
 }
 
 /* The index of an interface that is gone is given to another one. */
@@ -217,6 +213,17 @@ vl_api_sluice_open_t_handler (vl_api_sluice_open_t *mp)
 		}));
 }
 
+/* state_of returns what becomes of the packets of an interface that is judged. */
+static vl_api_sluice_state_t
+state_of (u32 sw_if_index)
+{
+  if (sluice_gaps (sw_if_index))
+    return SLUICE_API_OPEN;
+  if (sluice_is_bridged (sw_if_index))
+    return SLUICE_API_BRIDGED;
+  return clib_bitmap_get (sluice_main.bound, sw_if_index) ? SLUICE_API_BOUND : SLUICE_API_BLOCKED;
+}
+
 static void
 vl_api_sluice_get_t_handler (vl_api_sluice_get_t *mp)
 {
@@ -230,18 +237,11 @@ vl_api_sluice_get_t_handler (vl_api_sluice_get_t *mp)
 		  rmp->layout = htonl (judge_version ());
 		  rmp->inode = clib_host_to_net_u64 (judge_inode ());
 		  rmp->released = sm->released;
+		  rmp->repaired = clib_host_to_net_u64 (sm->repaired);
 		  rmp->count = htonl (count);
 		  clib_bitmap_foreach (i, sm->enabled)
-		    rmp->interfaces[n++] = (vl_api_sluice_interface_t){ .sw_if_index = htonl (i), .bound = clib_bitmap_get (sm->bound, i) };
+		    rmp->interfaces[n++] = (vl_api_sluice_interface_t){ .sw_if_index = htonl (i), .state = state_of (i) };
 		}));
-}
-
-/* is_bridged reports whether an interface switches frames, so that no node for IP sees them. */
-static int
-is_bridged (u32 sw_if_index)
-{
-  l2_input_config_t *c = l2input_intf_config (sw_if_index);
-  return l2_input_is_bridge (c) || l2_input_is_xconnect (c);
 }
 
 static int
@@ -254,13 +254,12 @@ bind_interface (u32 sw_if_index, int bind, const char *want)
   tag = tag_of (sw_if_index);
   if (strncmp (tag ? (char *) tag : "", want, 63))
     return VNET_API_ERROR_INVALID_SW_IF_INDEX;
-  if (bind && is_bridged (sw_if_index))
-    return VNET_API_ERROR_INVALID_INTERFACE;
   vec_validate (sm->tags, sw_if_index);
   strncpy (sm->tags[sw_if_index].text, tag ? (char *) tag : "", sizeof (sm->tags[0].text) - 1);
-  sm->bound = clib_bitmap_set (sm->bound, sw_if_index, bind);
+  sm->bound = clib_bitmap_set (sm->bound, sw_if_index, bind && !sluice_is_bridged (sw_if_index));
   judged (sw_if_index, 1);
-  return 0;
+  sluice_close (sw_if_index);
+  return bind && sluice_is_bridged (sw_if_index) ? VNET_API_ERROR_INVALID_INTERFACE : sluice_gaps (sw_if_index) ? VNET_API_ERROR_FEATURE_DISABLED : 0;
 }
 
 static void
@@ -299,6 +298,13 @@ VLIB_CLI_COMMAND (sluice_release_command, static) = {
 #define REASON_TEXT(name, text) text,
 static const char *reason_texts[] = { FOREACH_REASON (REASON_TEXT) };
 
+static const char *states[] = {
+  [SLUICE_API_BLOCKED] = "blocked",
+  [SLUICE_API_BOUND] = "bound",
+  [SLUICE_API_BRIDGED] = "blocked (bridged or cross-connected)",
+  [SLUICE_API_OPEN] = "open (an arc has lost its node)",
+};
+
 static clib_error_t *
 show_sluice (vlib_main_t *vm, unformat_input_t *input, vlib_cli_command_t *command)
 {
@@ -308,6 +314,8 @@ show_sluice (vlib_main_t *vm, unformat_input_t *input, vlib_cli_command_t *comma
   if (sm->released)
     vlib_cli_output (vm, "released: interfaces that no agent has bound are open");
   vlib_cli_output (vm, "connections: %u", judge_connections ());
+  if (sm->repaired)
+    vlib_cli_output (vm, "taken away by others, and put back: %llu", sm->repaired);
   for (i = 1; i < ARRAY_LEN (reason_texts); i++)
     if (judge_dropped (i))
       vlib_cli_output (vm, "dropped, %s: %llu", reason_texts[i], judge_dropped (i));
@@ -315,7 +323,7 @@ show_sluice (vlib_main_t *vm, unformat_input_t *input, vlib_cli_command_t *comma
     {
       u8 *tag = tag_of (i);
       vlib_cli_output (vm, "interface %U: %s, tag %s", format_vnet_sw_if_index_name, vnet_get_main (), i,
-		       clib_bitmap_get (sm->bound, i) ? "bound" : "blocked", tag ? (char *) tag : "none");
+		       states[state_of (i)], tag ? (char *) tag : "none");
     }
   return 0;
 }
@@ -420,8 +428,9 @@ enter_main_loop (vlib_main_t *vm)
   sluice_main_t *sm = &sluice_main;
   if (sm->directory[0])
     map_memory (vm, sm->directory);
-  vnet_sw_interface_walk (vnet_get_main (), retagged_one, 0);
-  return watch_tags_of_cli ();
+  sluice_watch_arcs ();
+  sluice_look_at_all ();
+  return sluice_watch_commands ();
 }
 
 VLIB_MAIN_LOOP_ENTER_FUNCTION (enter_main_loop);

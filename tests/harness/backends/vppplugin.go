@@ -168,7 +168,7 @@ func (s *pluginBackend) Dangling() (out []string) {
 		return []string{err.Error()}
 	}
 	for _, n := range got.Interfaces {
-		if _, known := s.plugin.Endpoints()[uint32(n.SwIfIndex)]; n.Bound && !known {
+		if _, known := s.plugin.Endpoints()[uint32(n.SwIfIndex)]; n.State == sluice.SLUICE_API_BOUND && !known {
 			out = append(out, fmt.Sprintf("interface %d is bound and is no endpoint", n.SwIfIndex))
 		}
 	}

@@ -25,6 +25,7 @@ type Packet struct {
 	To   MAC
 	From MAC    // of a frame; zero for one that nothing has
 	Type uint16 // of a frame that says to hold something else than IP
+	VLAN uint16 // of a frame with a tag; 0: without
 }
 
 // This sender is for frames whose sender does not matter.
@@ -60,8 +61,15 @@ func (p Packet) Frame() []byte {
 	if from == (MAC{}) {
 		from = unknownMAC
 	}
-	return slices.Concat(p.To[:], from[:], binary.BigEndian.AppendUint16(nil, kind), p.bytes())
+	head := slices.Concat(p.To[:], from[:])
+	if p.VLAN != 0 {
+		head = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(head, tagged), p.VLAN)
+	}
+	return append(binary.BigEndian.AppendUint16(head, kind), p.bytes()...)
 }
+
+// tagged is the type of a frame with a tag of 802.1Q.
+const tagged = 0x8100
 
 // First returns the first packet of a flow.
 func First(f api.Flow, mark uint32) Packet { return Packet{Packet: vswitch.FlowPacket(f), Mark: mark} }
@@ -197,8 +205,12 @@ func captured(tb TB, b []byte) (packets [][]byte) {
 			tb.Fatal("the capture is cut")
 		}
 		n := packetHead + int(binary.LittleEndian.Uint32(b[8:]))
-		if n >= packetHead+frameHead {
-			packets = append(packets, b[packetHead+frameHead:n])
+		if frame := b[packetHead:n]; len(frame) >= frameHead {
+			at := frameHead
+			if binary.BigEndian.Uint16(frame[frameHead-2:]) == tagged {
+				at += 4
+			}
+			packets = append(packets, frame[min(at, len(frame)):])
 		}
 		b = b[n:]
 	}

@@ -112,8 +112,8 @@ func (p *Network) arrived(dir string) Outcome {
 			p.TB.Fatal(err)
 		}
 		for _, raw := range captured(p.TB, b) {
-			src, dst, mark, ok := marked(raw)
-			if !ok || src.IsLinkLocalUnicast() || dst.IsMulticast() || fmt.Sprint(src) == Gateway6 {
+			src, _, mark, ok := marked(raw)
+			if !ok || src.IsLinkLocalUnicast() || src.IsUnspecified() || fmt.Sprint(src) == Gateway6 {
 				continue // VPP's own
 			}
 			if before, twice := out.Left[mark]; twice {

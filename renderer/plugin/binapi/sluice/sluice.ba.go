@@ -7,11 +7,14 @@
 // Package sluice contains generated bindings for API file sluice.api.
 //
 // Contents:
+// -  1 enum
 // -  1 struct
 // -  8 messages
 package sluice
 
 import (
+	"strconv"
+
 	api "go.fd.io/govpp/api"
 	interface_types "go.fd.io/govpp/binapi/interface_types"
 	codec "go.fd.io/govpp/codec"
@@ -25,14 +28,47 @@ const _ = api.GoVppAPIPackageIsVersion2
 
 const (
 	APIFile    = "sluice"
-	APIVersion = "1.0.0"
-	VersionCrc = 0xd3c86585
+	APIVersion = "1.1.0"
+	VersionCrc = 0x6e8c4831
 )
+
+// SluiceState defines enum 'sluice_state'.
+type SluiceState uint8
+
+const (
+	SLUICE_API_BLOCKED SluiceState = 0
+	SLUICE_API_BOUND   SluiceState = 1
+	SLUICE_API_BRIDGED SluiceState = 2
+	SLUICE_API_OPEN    SluiceState = 3
+)
+
+var (
+	SluiceState_name = map[uint8]string{
+		0: "SLUICE_API_BLOCKED",
+		1: "SLUICE_API_BOUND",
+		2: "SLUICE_API_BRIDGED",
+		3: "SLUICE_API_OPEN",
+	}
+	SluiceState_value = map[string]uint8{
+		"SLUICE_API_BLOCKED": 0,
+		"SLUICE_API_BOUND":   1,
+		"SLUICE_API_BRIDGED": 2,
+		"SLUICE_API_OPEN":    3,
+	}
+)
+
+func (x SluiceState) String() string {
+	s, ok := SluiceState_name[uint8(x)]
+	if ok {
+		return s
+	}
+	return "SluiceState(" + strconv.Itoa(int(x)) + ")"
+}
 
 // SluiceInterface defines type 'sluice_interface'.
 type SluiceInterface struct {
 	SwIfIndex interface_types.InterfaceIndex `binapi:"interface_index,name=sw_if_index" json:"sw_if_index,omitempty"`
-	Bound     bool                           `binapi:"bool,name=bound" json:"bound,omitempty"`
+	State     SluiceState                    `binapi:"sluice_state,name=state" json:"state,omitempty"`
 }
 
 // /* sluice_bind binds an interface to the endpoint with its index, or ends that. The tag must be that
@@ -114,7 +150,8 @@ func (m *SluiceBindReply) Unmarshal(b []byte) error {
 }
 
 // /* sluice_get returns which memory is mapped (the inode of its policy file, 0 for none), whether the
-//   - plugin is released, and the interfaces whose packets are judged.
+//   - plugin is released, the interfaces whose packets are judged, and how many nodes others took away
+//   - from them since the start of VPP, all of which are back.
 //
 // SluiceGet defines message 'sluice_get'.
 type SluiceGet struct{}
@@ -149,13 +186,14 @@ type SluiceGetReply struct {
 	Layout     uint32            `binapi:"u32,name=layout" json:"layout,omitempty"`
 	Inode      uint64            `binapi:"u64,name=inode" json:"inode,omitempty"`
 	Released   bool              `binapi:"bool,name=released" json:"released,omitempty"`
+	Repaired   uint64            `binapi:"u64,name=repaired" json:"repaired,omitempty"`
 	Count      uint32            `binapi:"u32,name=count" json:"-"`
 	Interfaces []SluiceInterface `binapi:"sluice_interface[count],name=interfaces" json:"interfaces,omitempty"`
 }
 
 func (m *SluiceGetReply) Reset()               { *m = SluiceGetReply{} }
 func (*SluiceGetReply) GetMessageName() string { return "sluice_get_reply" }
-func (*SluiceGetReply) GetCrcString() string   { return "b82ce24a" }
+func (*SluiceGetReply) GetCrcString() string   { return "24df484a" }
 func (*SluiceGetReply) GetMessageType() api.MessageType {
 	return api.ReplyMessage
 }
@@ -168,6 +206,7 @@ func (m *SluiceGetReply) Size() (size int) {
 	size += 4 // m.Layout
 	size += 8 // m.Inode
 	size += 1 // m.Released
+	size += 8 // m.Repaired
 	size += 4 // m.Count
 	for j1 := 0; j1 < len(m.Interfaces); j1++ {
 		var s1 SluiceInterface
@@ -176,7 +215,7 @@ func (m *SluiceGetReply) Size() (size int) {
 			s1 = m.Interfaces[j1]
 		}
 		size += 4 // s1.SwIfIndex
-		size += 1 // s1.Bound
+		size += 1 // s1.State
 	}
 	return size
 }
@@ -189,6 +228,7 @@ func (m *SluiceGetReply) Marshal(b []byte) ([]byte, error) {
 	buf.EncodeUint32(m.Layout)
 	buf.EncodeUint64(m.Inode)
 	buf.EncodeBool(m.Released)
+	buf.EncodeUint64(m.Repaired)
 	buf.EncodeUint32(uint32(len(m.Interfaces)))
 	for j0 := 0; j0 < len(m.Interfaces); j0++ {
 		var v0 SluiceInterface // Interfaces
@@ -196,7 +236,7 @@ func (m *SluiceGetReply) Marshal(b []byte) ([]byte, error) {
 			v0 = m.Interfaces[j0]
 		}
 		buf.EncodeUint32(uint32(v0.SwIfIndex))
-		buf.EncodeBool(v0.Bound)
+		buf.EncodeUint8(uint8(v0.State))
 	}
 	return buf.Bytes(), nil
 }
@@ -206,11 +246,12 @@ func (m *SluiceGetReply) Unmarshal(b []byte) error {
 	m.Layout = buf.DecodeUint32()
 	m.Inode = buf.DecodeUint64()
 	m.Released = buf.DecodeBool()
+	m.Repaired = buf.DecodeUint64()
 	m.Count = buf.DecodeUint32()
 	m.Interfaces = make([]SluiceInterface, m.Count)
 	for j0 := 0; j0 < len(m.Interfaces); j0++ {
 		m.Interfaces[j0].SwIfIndex = interface_types.InterfaceIndex(buf.DecodeUint32())
-		m.Interfaces[j0].Bound = buf.DecodeBool()
+		m.Interfaces[j0].State = SluiceState(buf.DecodeUint8())
 	}
 	return nil
 }
@@ -367,7 +408,7 @@ func file_sluice_binapi_init() {
 	api.RegisterMessage((*SluiceBind)(nil), "sluice_bind_1c61eb7b")
 	api.RegisterMessage((*SluiceBindReply)(nil), "sluice_bind_reply_e8d4e804")
 	api.RegisterMessage((*SluiceGet)(nil), "sluice_get_51077d14")
-	api.RegisterMessage((*SluiceGetReply)(nil), "sluice_get_reply_b82ce24a")
+	api.RegisterMessage((*SluiceGetReply)(nil), "sluice_get_reply_24df484a")
 	api.RegisterMessage((*SluiceOpen)(nil), "sluice_open_889c4f75")
 	api.RegisterMessage((*SluiceOpenReply)(nil), "sluice_open_reply_d928ce5e")
 	api.RegisterMessage((*SluiceRelease)(nil), "sluice_release_8d76b0c6")
