@@ -38,7 +38,7 @@ func TestConnectionEndsThoughAnAnswerIsOnItsWay(t *testing.T) {
 	}
 }
 
-// assured reports whether the node's connection tracking has seen both ends use a flow to an address
+// assured reports whether the node's connection tracking has seen both ends use a flow to a host
 // for some time: its timeout is longer then than the 30 s of other datagrams.
 func (w *wired) assured(family int, to netip.AddrPort) (ok bool) {
 	w.T.Helper()

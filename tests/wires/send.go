@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Send sends a frame or a packet by a raw socket. A busy machine may have no buffers for it: then it
-// is sent again, because what was not sent is no verdict.
+// Send sends a frame or a packet by a raw socket. A busy machine may have no buffers for it: then
+// it is sent again, because what was not sent is no verdict.
 func Send(fd int, frame []byte, to unix.Sockaddr) error {
 	for end := time.Now().Add(Patience); ; runtime.Gosched() {
 		var err error
