@@ -49,6 +49,13 @@ func TestKeeperNamesInterfacesThatPassBy(t *testing.T) {
 	s.Result(s.cfg.Results, s.netns, "a", "c1")
 	s.becomes("a", endpoints.StatePending)
 	s.uncovered("[]")
+	nested := wires.Namespace(t) // the pod may make one, and move what is based there
+	s.Must(wires.Inside(nested, func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = "d0"
+		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "d1"})
+	}))
+	s.macvlan(nested, "d0", "own1", a.NS)
 	s.macvlan(s.Node, "h-b", "net1", a.NS)
 	s.uncovered("[interface net1 (macvlan) of pod demo/a]")
 

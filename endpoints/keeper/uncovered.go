@@ -46,10 +46,15 @@ func (k *Keeper) inspectPods() {
 		}
 	}
 	k.mu.Unlock()
-	var now []Uncovered
+	links := map[api.PodID][]netlink.Link{}
 	for id, pod := range spaces {
-		for _, l := range linksIn(id) {
-			if passesBy(l) {
+		links[pod] = append(links[pod], linksIn(id)...)
+	}
+	var now []Uncovered
+	own := ownID() // the kernel may have given it with the links
+	for pod, all := range links {
+		for _, l := range all {
+			if passesBy(l, own) {
 				now = append(now, Uncovered{pod, l.Attrs().Name, l.Type()})
 			}
 		}
@@ -68,9 +73,10 @@ func (k *Keeper) inspectPods() {
 }
 
 // passesBy reports whether an interface of a pod leads out of it other than by a pair: it is a
-// device of its own, or is based on a device or a socket in another network namespace. What a pod
-// makes by itself is based on its own interfaces, or leads nowhere.
-func passesBy(l netlink.Link) bool {
+// device of its own, or is based on a device or a socket in the node's network namespace, which has
+// an id. What a pod makes by itself is based on its own interfaces, also in namespaces that it made,
+// or leads nowhere.
+func passesBy(l netlink.Link, node int) bool {
 	a := l.Attrs()
 	switch l.Type() {
 	case "veth", "netkit":
@@ -78,7 +84,7 @@ func passesBy(l netlink.Link) bool {
 	case "device":
 		return a.Flags&net.FlagLoopback == 0
 	}
-	return a.NetNsID >= 0
+	return a.NetNsID >= 0 && a.NetNsID == node
 }
 
 // skipStatistics is RTEXT_FILTER_SKIP_STATS of the kernel.
@@ -101,6 +107,21 @@ func linksIn(id int) (out []netlink.Link) {
 		}
 	}
 	return out
+}
+
+// ownID returns the id that the node's network namespace has in itself, which the kernel gives it
+// when it lists a device elsewhere that is based on one of the node; negative: there is none.
+func ownID() int {
+	f, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return -1
+	}
+	defer func() { _ = f.Close() }() // it was read
+	id, err := netlink.GetNetNsIdByFd(int(f.Fd()))
+	if err != nil {
+		return -1
+	}
+	return id
 }
 
 // idOf returns the node's id of a network namespace, which it makes if there is none. The node's

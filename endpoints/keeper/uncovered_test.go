@@ -20,14 +20,15 @@ func TestDevicePassesByPairUnlessPodCouldMakeIt(t *testing.T) {
 		{"a device of the node, such as a virtual function", &netlink.Device{LinkAttrs: at(-1, 0)}, true},
 		{"a pair", &netlink.Veth{LinkAttrs: at(0, 0)}, false},
 		{"a netkit pair", &netlink.Netkit{LinkAttrs: at(0, 0)}, false},
-		{"macvlan of the node", &netlink.Macvlan{LinkAttrs: at(0, 0)}, true},
-		{"ipvlan of the node", &netlink.IPVlan{LinkAttrs: at(0, 0)}, true},
+		{"macvlan of the node", &netlink.Macvlan{LinkAttrs: at(3, 0)}, true},
+		{"ipvlan of the node", &netlink.IPVlan{LinkAttrs: at(3, 0)}, true},
 		{"a VLAN of the node", &netlink.Vlan{LinkAttrs: at(3, 0)}, true},
+		{"macvlan of a namespace that the pod made", &netlink.Macvlan{LinkAttrs: at(4, 0)}, false},
 		{"macvlan of its own", &netlink.Macvlan{LinkAttrs: at(-1, 0)}, false},
 		{"dummy, which leads nowhere", &netlink.Dummy{LinkAttrs: at(-1, 0)}, false},
 		{"the device of a tunnel that each namespace has", &netlink.Sittun{LinkAttrs: at(-1, 0)}, false},
 	} {
-		if got := passesBy(c.l); got != c.want {
+		if got := passesBy(c.l, 3); got != c.want {
 			t.Errorf("%s passes by: %t, want %t", c.what, got, c.want)
 		}
 	}
