@@ -32,9 +32,9 @@ func (r *registered) settle(problems *problems, w update) {
 	if len(r.addrs)+len(r.pods.given)+len(r.pods.yielded)+len(r.clashes) == 0 {
 		return
 	}
+	clashes := r.yield(w)
 	want, ids := r.wanted()
-	clashes := r.impossible(want, ids)
-	r.yield(clashes, w)
+	r.impossible(want, ids, clashes)
 	for i := range r.pods.given {
 		if want[i] == nil {
 			delete(r.pods.given, i)
@@ -107,9 +107,10 @@ func (r *registered) local(i uint32) bool {
 	return p.group != noGroup && (r.node == "" || r.pods.hosts.list[p.host].name == r.node)
 }
 
-// yield takes addresses that others own from the pods that list them, gives back those that are not
-// owned any more, and adds what was taken to the problems.
-func (r *registered) yield(problems map[model.ID]api.Problem, w update) {
+// yield takes addresses that others own from the pods that list them, and gives back those that are
+// not owned any more. It returns the problems of what was taken.
+func (r *registered) yield(w update) map[model.ID]api.Problem {
+	problems := map[model.ID]api.Problem{}
 	owners, listed := r.owners(), map[uint32][]netip.Addr{}
 	for i, addrs := range r.pods.yielded {
 		listed[i] = addrs
@@ -143,6 +144,7 @@ func (r *registered) yield(problems map[model.ID]api.Problem, w update) {
 			r.pods.yielded[i] = listed[i]
 		}
 	}
+	return problems
 }
 
 // canonical returns addresses in the form that pods have.
@@ -154,15 +156,14 @@ func canonical(addrs []netip.Addr) (out []netip.Addr) {
 	return slices.Compact(out)
 }
 
-// impossible removes impossible addresses from want, and explains why.
-func (r *registered) impossible(want map[uint32][]netip.Addr, ids map[uint32]api.PodID) map[model.ID]api.Problem {
+// impossible removes impossible addresses from want, and adds why to the problems.
+func (r *registered) impossible(want map[uint32][]netip.Addr, ids map[uint32]api.PodID, problems map[model.ID]api.Problem) {
 	claimants := map[netip.Addr]int{}
 	for _, addrs := range want {
 		for _, a := range addrs {
 			claimants[a]++
 		}
 	}
-	out := map[model.ID]api.Problem{}
 	for i, addrs := range want {
 		var why string
 		for _, a := range addrs {
@@ -178,9 +179,8 @@ func (r *registered) impossible(want map[uint32][]netip.Addr, ids map[uint32]api
 		}
 		delete(want, i)
 		id := model.ID{Kind: model.KindPod, Namespace: ids[i].Namespace, Name: ids[i].Name}
-		out[id] = api.Problem{Object: id.String(), Field: "status.podIPs", Reason: why, Class: api.ClassObject}
+		problems[id] = api.Problem{Object: id.String(), Field: "status.podIPs", Reason: why, Class: api.ClassObject}
 	}
-	return out
 }
 
 // clash explains why a pod cannot have an address; it returns "" if it can.
