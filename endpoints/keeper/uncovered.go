@@ -3,6 +3,7 @@ package keeper
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -36,10 +37,7 @@ func (k *Keeper) Uncovered() []Uncovered {
 // inspectPods looks for interfaces of pods that cannot be enforced at.
 func (k *Keeper) inspectPods() {
 	k.mu.Lock()
-	spaces := map[int]api.PodID{}
-	for id, pod := range k.sandboxes {
-		spaces[id] = pod
-	}
+	spaces := maps.Clone(k.sandboxes)
 	for _, e := range k.reg.Endpoints() {
 		if id := k.devices[e.Link.Index].netns; e.Pod != (api.PodID{}) && id >= 0 {
 			spaces[id] = e.Pod

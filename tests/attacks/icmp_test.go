@@ -84,9 +84,9 @@ func TestICMPErrorsAboutPeersAreTrue(t *testing.T) {
 			about := func(port uint16) []byte { // a packet of b to a
 				return x.ip(packet{src: x.addr(s.peer), dst: x.addr(s.pod), protocol: 17, body: slices.Concat(be16(53), be16(port), x.udp(7)[4:])})
 			}
-			s.world.family = family
+			s.family = family
 			s.mark++
-			asked, port := s.mark, s.world.port()
+			asked, port := s.mark, s.port()
 			for question := s.ip(packet{protocol: 17, body: s.udp(53)}); ; { // the node tracks it
 				s.send(question)
 				if s.heard()[asked] > 0 {

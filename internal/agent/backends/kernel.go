@@ -78,7 +78,7 @@ func (k *Kernel) open(infra renderer.Infra, log *slog.Logger) error {
 	}
 	link := k.config.Link
 	k.kernel, err = xdp.NewKernel(xdp.KernelOptions{
-		Log: log, Mode: xdp.Mode(c.Mode), PinPath: c.Pins, TakeOver: c.TakeOver, Moved: func() error { return k.Keeper.Recheck() },
+		Log: log, Mode: xdp.Mode(c.Mode), PinPath: c.Pins, TakeOver: c.TakeOver, Moved: func() error { return k.Recheck() },
 		Owner: xdp.Owner{Node: k.config.Node.Name, Version: version.Get().Version}, Infra: infra, AnySource: c.AnySource,
 		NonIP: link.AllowsNonIP(), PodTunnels: link.AllowsTunnels(), TunnelPorts: link.Ports(),
 		Flows: int(c.Flows), Uplinks: uplinks,

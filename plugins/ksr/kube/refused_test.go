@@ -107,11 +107,11 @@ func textOf(p *model.ClusterPolicy) string {
 }
 
 // reflecting runs a mirror of NetworkPolicies over etcd, as a new process does.
-func reflecting(t *testing.T, client *kvstore.Client, policies ...*networkingv1.NetworkPolicy) (s *passThroughStore, stop func()) {
+func reflecting(t *testing.T, client *kvstore.Client, policies ...*networkingv1.NetworkPolicy) (stop func()) {
 	t.Helper()
 	mirror := reflect.NewMirror(model.DefaultPrefix, []model.Kind{model.KindNetworkPolicy}, slog.New(slog.DiscardHandler))
 	mirror.Identify(reflect.Identity{Cluster: "c", Level: model.Level})
-	s, _, _ = newPassThroughStore(t, model.KindNetworkPolicy)
+	s, _, _ := newPassThroughStore(t, model.KindNetworkPolicy)
 	s.cfg.Sink = mirror
 	var list []any
 	for _, p := range policies {
@@ -129,7 +129,7 @@ func reflecting(t *testing.T, client *kvstore.Client, policies ...*networkingv1.
 		}
 		return nil
 	})
-	return s, func() {
+	return func() {
 		t.Helper()
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -142,9 +142,9 @@ func reflecting(t *testing.T, client *kvstore.Client, policies ...*networkingv1.
 // although its newest version is refused; a new one that is refused closes its namespace.
 func TestSourceRestartKeepsPolicyThatItRefuses(t *testing.T) {
 	client := inprocess.Start(t, embedded.Config{}).Client()
-	_, stop := reflecting(t, client, policyOf("a", "Exists"))
+	stop := reflecting(t, client, policyOf("a", "Exists"))
 	stop()
-	_, stop = reflecting(t, client, policyOf("a", "Sometimes"), policyOf("b", "Sometimes"))
+	stop = reflecting(t, client, policyOf("a", "Sometimes"), policyOf("b", "Sometimes"))
 	defer stop()
 	entries, _, err := client.List(t.Context(), model.KindRoot(model.DefaultPrefix, model.KindNetworkPolicy))
 	if err != nil || len(entries) != 2 {

@@ -112,9 +112,7 @@ func (r *registered) local(i uint32) bool {
 func (r *registered) yield(w update) map[model.ID]api.Problem {
 	problems := map[model.ID]api.Problem{}
 	owners, listed := r.owners(), map[uint32][]netip.Addr{}
-	for i, addrs := range r.pods.yielded {
-		listed[i] = addrs
-	}
+	maps.Copy(listed, r.pods.yielded)
 	for a, owner := range owners {
 		for i := range r.pods.holders(a) {
 			if _, given := r.pods.given[i]; i != owner && !given && listed[i] == nil {
