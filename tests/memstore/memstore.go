@@ -131,6 +131,15 @@ func (s *Store) TakeOps() []string {
 	return ops
 }
 
+// TakeMarks returns the operations on the marker since the last call.
+func (s *Store) TakeMarks() []string {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	marks := s.Marks
+	s.Marks = nil
+	return marks
+}
+
 // Put stores a value, as another client would.
 func (s *Store) Put(key string, value []byte) {
 	s.Mu.Lock()

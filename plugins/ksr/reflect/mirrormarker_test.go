@@ -133,18 +133,17 @@ func TestMirrorMarkerFollowsDeletions(t *testing.T) {
 		for _, name := range []string{"a", "b"} { // the second leaves no pod: the counts cannot fall further
 			b.Delete(podID(name))
 			synctest.Wait()
-			b.store.Marks = nil
+			b.store.TakeMarks()
 			time.Sleep(2 * markerEvery)
 			synctest.Wait()
-			if n := len(b.store.Marks); n != 1 {
+			if n := len(b.store.TakeMarks()); n != 1 {
 				t.Errorf("after the deletion of %s the marker was written %d times", name, n)
 			}
 		}
-		b.store.Marks = nil
 		time.Sleep(markerEvery) // before the next sweep
 		synctest.Wait()
-		if len(b.store.Marks) != 0 {
-			t.Errorf("nothing changed, and the marker was written: %q", b.store.Marks)
+		if marks := b.store.TakeMarks(); len(marks) != 0 {
+			t.Errorf("nothing changed, and the marker was written: %q", marks)
 		}
 	})
 }
