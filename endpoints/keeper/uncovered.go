@@ -72,7 +72,7 @@ func (k *Keeper) inspectPods() {
 
 // passesBy reports whether an interface of a pod leads out of it other than by a pair: it is a
 // device of its own, or is based on a device or a socket in the node's network namespace, which has
-// an id. What a pod makes by itself is based on its own interfaces, also in namespaces that it made,
+// an id. What a pod makes by itself is based on its own interfaces, or on namespaces that it made,
 // or leads nowhere.
 func passesBy(l netlink.Link, node int) bool {
 	a := l.Attrs()
