@@ -1,4 +1,3 @@
-// Package arch checks rules of the source tree: directions of import, sizes, public names, names of
-// tests, words, links and widths of lines. It has no code of its own: the rules are tables in its
-// tests.
+// Package arch checks rules of the source tree: directions of import, public names and links. It has
+// no code of its own: the rules are tables in its tests.
 package arch
