@@ -366,6 +366,57 @@ func TestServicesAnswerTheirNode(t *testing.T) {
 	}
 }
 
+// TestServicesStopAnsweringTheirNode has a pod send to a process of the node that asked it by a
+// service, after policy closed the pod: the datagram has the address of the service when it is
+// judged, and is the pod's all the same.
+func TestServicesStopAnsweringTheirNode(t *testing.T) {
+	for _, mode := range []xdp.Mode{xdp.ModeAuto, xdp.ModeClsact, xdp.ModeXDP, xdp.ModeGeneric} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel() // they wait most of the time
+			w := newWired(t, mode, xdp.KernelOptions{}, "b")
+			w.addOwn()
+			for _, family := range []int{4, 6} {
+				w.route(service[family], own[family])
+				to := netip.AddrPortFrom(w.Pods["b"].Addr(family), 8080)
+				w.iptables(family, "OUTPUT", "-d", service[family].String(), "-p", "udp", "--dport", "80", "-j", "DNAT", "--to-destination", to.String())
+				w.apply(nil)
+				var server net.PacketConn
+				w.Must(wires.Inside(w.Pods["b"].NS, func() (err error) {
+					server, err = net.ListenPacket("udp", to.String())
+					return err
+				}))
+				defer func() { _ = server.Close() }() // all was read
+				var client net.Conn
+				w.Must(wires.Inside(w.Node, func() (err error) {
+					client, err = net.DialTimeout("udp", netip.AddrPortFrom(service[family], 80).String(), wires.Patience)
+					return err
+				}))
+				defer func() { _ = client.Close() }()
+				answers := func(to net.Addr, wait time.Duration) error {
+					if _, err := server.WriteTo([]byte("something"), to); err != nil {
+						return err
+					}
+					if err := client.SetReadDeadline(time.Now().Add(wait)); err != nil {
+						return err
+					}
+					_, err := client.Read(make([]byte, 64))
+					return err
+				}
+				_, err := client.Write([]byte("something"))
+				w.Must(err)
+				w.Must(server.SetReadDeadline(time.Now().Add(wires.Patience)))
+				_, from, err := server.ReadFrom(make([]byte, 64))
+				w.Must(err)
+				w.Must(answers(from, wires.Patience))
+				w.apply(map[string]policy{"b": {toPod: closed, fromPod: closed}})
+				if err := answers(from, wires.Impatience); err == nil {
+					t.Errorf("IPv%d: the pod that may send nothing answers by the service", family)
+				}
+			}
+		})
+	}
+}
+
 // route has the node send to an address from one of its own.
 func (w *wired) route(to, from netip.Addr) {
 	w.T.Helper()

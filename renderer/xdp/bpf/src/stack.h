@@ -218,7 +218,7 @@ inline_always int in_stack(struct bpf_nf_ctx *ctx, const int v6)
 	if (!tags && parsed == PARSED && is_changed_later(skb, &p, 0)) /* else from_pod checked it */
 		return settle(0, &p, IS_MALFORMED, ENFORCE) ? NF_ACCEPT : NF_DROP;
 	__u32 line = sender_line(&p, tag);
-	if (!line && tag && source_of_connection(connection, &p))
+	if (!line && (tag || !tags) && source_of_connection(connection, &p))
 		line = sender_line(&p, tag);
 	struct line *record = line_at(line);
 	if (!line || !record) /* of no local pod, or of one that was removed */
