@@ -116,7 +116,26 @@ type traffic struct {
 	answered atomic.Int64
 	lastErr  atomic.Value
 	slowest  atomic.Int64 // nanoseconds
+	stalled  atomic.Int64 // requests that failed while the machine stalled: they say nothing
 	stop     func()
+}
+
+// stall is for how long a machine does not run a process that is ready when it stalls: it also
+// holds up the node and the server, so that requests end without an answer.
+const stall = time.Second
+
+// pauses measure for how long this process did not run.
+type pauses struct{ longest atomic.Int64 } // nanoseconds
+
+// watch measures until ctx ends.
+func (p *pauses) watch(ctx context.Context) {
+	const interval = 20 * time.Millisecond
+	for last := time.Now(); ctx.Err() == nil; {
+		time.Sleep(interval)
+		now := time.Now()
+		p.longest.Store(max(p.longest.Load(), int64(now.Sub(last)-interval)))
+		last = now
+	}
 }
 
 // Waits for an answer: a request that is permitted has time, since packets that are lost are sent
@@ -137,10 +156,17 @@ func (s space) keepAsking(from, network, to string, want bool) *traffic {
 	}
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var running sync.WaitGroup
+	var paused pauses
+	running.Go(func() { paused.watch(ctx) })
 	running.Go(func() {
 		for ctx.Err() == nil {
 			begin := time.Now()
+			paused.longest.Store(0)
 			_, err := ask(ns, network, to, wait)
+			if err != nil && paused.longest.Load() > int64(stall) {
+				t.stalled.Add(1)
+				continue
+			}
 			t.asked.Add(1)
 			if err == nil {
 				t.answered.Add(1)
@@ -163,7 +189,7 @@ func (t *traffic) check(test testing.TB) {
 	test.Helper()
 	t.stop()
 	asked, answered := t.asked.Load(), t.answered.Load()
-	test.Logf("%s: %d of %d requests were answered, the slowest after %s", t.what, answered, asked, time.Duration(t.slowest.Load()).Round(time.Millisecond))
+	test.Logf("%s: %d of %d requests were answered, the slowest after %s; %d failed while the machine stalled", t.what, answered, asked, time.Duration(t.slowest.Load()).Round(time.Millisecond), t.stalled.Load())
 	wrong := answered
 	if t.want {
 		wrong = asked - answered
