@@ -51,7 +51,7 @@ EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 BUDGET := sluicectl:31.8 sluice-agent:35.3 sluice-ksr:36 sluice-neutron:33 sluice-cni:10.6
 SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 
-.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak soak-scale mutation lint generate verify e2e e2e-faults kube test-kube test-install bench-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle vpp-plugin test-vpp churn-vpp test-page test-neutron test-ligato images release test-release test-alerts test-charts test-arm64 size
+.PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak soak-scale mutation lint generate verify nightly soak-short e2e e2e-faults kube test-kube test-install bench-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle vpp-plugin test-vpp churn-vpp test-page test-neutron test-ligato images release test-release test-alerts test-charts test-arm64 size
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -114,10 +114,15 @@ generate: ## Regenerate protobuf code and BPF objects (needs protoc 3.21 and cla
 	go generate ./...
 	cd tests/bench/xdp && go generate ./...
 
-verify: generate lint race ## What CI checks besides the tests: generated files, go.mod, formatting, lint, races (needs what generate and race need)
+verify: generate lint ## What CI checks besides the tests: generated files, go.mod, formatting, lint (needs what generate needs)
 	go mod tidy -diff
 	set -e; for m in $(MODULES); do go list -C $$m -test -deps ./... > /dev/null; done
 	git diff --exit-code -- "*.pb.go" "*_bpfel.*" go.mod go.sum
+
+nightly: race soak-short e2e ## What takes too long for CI: races, random sequences, the end-to-end tests on the static binaries (an hour)
+
+soak-short:
+	$(MAKE) soak SEQUENCES=300 SEARCHES=
 
 $(KUBE):
 	@echo "building a kube-apiserver, once: some minutes"
