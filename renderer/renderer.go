@@ -11,7 +11,7 @@
 //   - Never fewer: while a change is applied no packet is allowed that neither the
 //     old nor the new rules allow, and none is dropped that both allow.
 //   - State advances only after the dataplane has acknowledged a change. After a
-//     failed Commit, the next Commit retries the rest, even for an empty transaction.
+//     failed Apply, the next one retries the rest, even without changes.
 //   - Equal input causes no operation in the dataplane.
 //   - A renderer changes only objects that carry its own mark.
 package renderer
@@ -23,33 +23,22 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Renderer installs rules into one dataplane. Its methods and those of its transactions are called
-// one at a time, not always by the same goroutine. Different renderers commit in parallel.
+// Renderer installs rules into one dataplane. Its methods are called one at a time, not always by
+// the same goroutine. Different renderers apply changes in parallel.
 type Renderer interface {
 	// Name identifies the renderer in status, metrics and logs, for example "acl".
 	Name() string
-	// NewTxn starts a transaction. If resync is true, Commit removes the pods and sets that the
-	// transaction does not name.
-	NewTxn(resync bool) Txn
-}
-
-// Txn collects changes. Only Commit touches the dataplane. A transaction is not used after Commit.
-// It may name a set or a pod more than once; such calls apply in their order.
-type Txn interface {
-	// UpdateSet changes the members of an address set. In a resync, added lists all members of the
-	// set. A set may be updated before any rule names it. A rule may name a set that was never
-	// updated; the set is then empty. The caller adds only prefixes that are not members, and
-	// removes only members. Members of one set do not overlap. The caller may forget a set once its
-	// last member is removed.
-	UpdateSet(id api.SetID, added, removed []netip.Prefix)
-	// Render replaces the configuration of a pod that is attached to this vswitch.
-	Render(pod api.PodID, cfg PodConfig)
-	// Remove removes a pod. It ignores unknown pods.
-	Remove(pod api.PodID)
-	// Commit installs the difference. After an error, the dataplane still enforces either the old
-	// or the new rules of every pod, never fewer, and the next Commit of this renderer retries the
-	// rest. ErrDeferred is not a failure.
-	Commit(ctx context.Context) error
+	// Apply takes changes over and makes the dataplane enforce them.
+	//
+	// It takes them over first: before any call to the dataplane, and with a context that has ended,
+	// too, the changes become a part of the state that the renderer wants. So they are never passed
+	// again, and Apply(ctx, Changes{}) is a retry. After an error the dataplane still enforces either
+	// the old or the new rules of every pod, never fewer, and the next Apply installs the rest.
+	// ErrDeferred is not a failure.
+	//
+	// A list may name a set that was never in any changes: it has no members. The caller may forget a
+	// set once its last member was removed.
+	Apply(ctx context.Context, c Changes) error
 }
 
 // PodConfig is what a dataplane must enforce for one pod. The lists are shared and must not be

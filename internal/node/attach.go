@@ -34,7 +34,7 @@ var _ Ports = (*vswitch.Switch)(nil)
 // the same pods. An interface is there before the renderer looks for it. Its routes only come when
 // policy is enforced, so no packet reaches a pod unprotected.
 //
-// Its transactions are used by one goroutine; At may be called by any.
+// One goroutine at a time calls Apply; At may be called by any.
 type Attacher struct {
 	renderer.Renderer
 	dataplane Ports
@@ -60,8 +60,8 @@ type port struct {
 	ips       []netip.Addr
 }
 
-// NewAttacher returns a renderer that attaches the pods of its transactions to the dataplane, and
-// passes the transactions to r.
+// NewAttacher returns a renderer that attaches the pods of changes to the dataplane, and passes the
+// changes to r.
 func NewAttacher(r renderer.Renderer, dataplane Ports) *Attacher {
 	return &Attacher{
 		Renderer: r, dataplane: dataplane, ports: map[api.PodID]*port{}, claims: map[netip.Addr][]api.PodID{},
@@ -69,15 +69,27 @@ func NewAttacher(r renderer.Renderer, dataplane Ports) *Attacher {
 	}
 }
 
-// NewTxn wraps a transaction of the renderer.
-func (a *Attacher) NewTxn(resync bool) renderer.Txn {
-	t := &attachTxn{Txn: a.Renderer.NewTxn(resync), a: a}
-	if resync {
+// Apply attaches new pods and takes away the routes of addresses that pods lost, has the renderer
+// apply the changes, and then routes new addresses and removes the interfaces of pods that are gone.
+// After an error the rest waits for the next Apply.
+func (a *Attacher) Apply(ctx context.Context, c renderer.Changes) error {
+	if c.Resync {
 		for pod := range a.ports {
-			a.detach(pod) // unless it is rendered again
+			a.detach(pod) // unless it is named
 		}
 	}
-	return t
+	for pod, cfg := range c.AllPods() {
+		if cfg == nil {
+			a.detach(pod)
+		} else {
+			a.attach(pod, cfg.IPs)
+		}
+	}
+	a.unroute()
+	if err := a.Renderer.Apply(ctx, c); err != nil {
+		return err
+	}
+	return a.settle()
 }
 
 // Unwrap returns the renderer, whose abilities are those of the Attacher.
@@ -89,35 +101,6 @@ func (a *Attacher) At(ip netip.Addr) (uint32, bool) {
 	defer a.mu.Unlock()
 	index, ok := a.routes[ip]
 	return index, ok
-}
-
-// attachTxn changes interfaces around the renderer's transaction.
-type attachTxn struct {
-	renderer.Txn
-	a *Attacher
-}
-
-// Render attaches the pod if it is new.
-func (t *attachTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.a.attach(pod, cfg.IPs)
-	t.Txn.Render(pod, cfg)
-}
-
-// Remove detaches the pod once the renderer has let go of it.
-func (t *attachTxn) Remove(pod api.PodID) {
-	t.a.detach(pod)
-	t.Txn.Remove(pod)
-}
-
-// Commit takes away the routes of addresses that pods lost, commits, and then
-// routes new addresses and removes interfaces. After an error the rest waits for
-// the next Commit.
-func (t *attachTxn) Commit(ctx context.Context) error {
-	t.a.unroute()
-	if err := t.Txn.Commit(ctx); err != nil {
-		return err
-	}
-	return t.a.settle()
 }
 
 func (a *Attacher) attach(pod api.PodID, ips []netip.Addr) {

@@ -42,13 +42,13 @@ func ips(texts ...string) (out []netip.Addr) {
 }
 
 // commit runs one transaction and returns the error of its Commit.
-func (r *rig) commit(t testing.TB, resync bool, tell func(renderer.Txn)) error {
-	txn := r.a.NewTxn(resync)
-	tell(txn)
-	return txn.Commit(t.Context())
+func (r *rig) commit(t testing.TB, resync bool, tell func(*renderer.Changes)) error {
+	txn := renderer.Changes{Resync: resync}
+	tell(&txn)
+	return r.a.Apply(t.Context(), txn)
 }
 
-func render(t renderer.Txn, name string, addrs ...string) {
+func render(t *renderer.Changes, name string, addrs ...string) {
 	t.Render(pod(name), renderer.PodConfig{IPs: ips(addrs...)})
 }
 
@@ -89,7 +89,7 @@ func want(t testing.TB, what string, got, want any) {
 
 func TestAttacherAddsTaggedInterfaceAndRoutes(t *testing.T) {
 	r := newRig(t)
-	if err := r.commit(t, true, func(x renderer.Txn) { render(x, "a", "10.0.0.1", "fd00::1"); render(x, "b", "10.0.0.2") }); err != nil {
+	if err := r.commit(t, true, func(x *renderer.Changes) { render(x, "a", "10.0.0.1", "fd00::1"); render(x, "b", "10.0.0.2") }); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "interfaces", r.pods(), []string{acl.InterfaceTag(pod("a")), acl.InterfaceTag(pod("b"))})
@@ -97,15 +97,15 @@ func TestAttacherAddsTaggedInterfaceAndRoutes(t *testing.T) {
 }
 
 func TestAttacherMovesAddressBetweenPods(t *testing.T) {
-	for name, step := range map[string]func(renderer.Txn){
-		"the old pod goes":                 func(x renderer.Txn) { x.Remove(pod("a")); render(x, "b", "10.0.0.1") },
-		"the old pod gets another":         func(x renderer.Txn) { render(x, "a", "10.0.0.9"); render(x, "b", "10.0.0.1") },
-		"the new pod comes first":          func(x renderer.Txn) { render(x, "b", "10.0.0.1"); x.Remove(pod("a")) },
-		"the new pod comes before in name": func(x renderer.Txn) { render(x, "0", "10.0.0.1") },
+	for name, step := range map[string]func(*renderer.Changes){
+		"the old pod goes":                 func(x *renderer.Changes) { x.Remove(pod("a")); render(x, "b", "10.0.0.1") },
+		"the old pod gets another":         func(x *renderer.Changes) { render(x, "a", "10.0.0.9"); render(x, "b", "10.0.0.1") },
+		"the new pod comes first":          func(x *renderer.Changes) { render(x, "b", "10.0.0.1"); x.Remove(pod("a")) },
+		"the new pod comes before in name": func(x *renderer.Changes) { render(x, "0", "10.0.0.1") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			if err := r.commit(t, true, func(x renderer.Txn) { render(x, "a", "10.0.0.1") }); err != nil {
+			if err := r.commit(t, true, func(x *renderer.Changes) { render(x, "a", "10.0.0.1") }); err != nil {
 				t.Fatal(err)
 			}
 			if err := r.commit(t, false, step); err != nil {
@@ -120,11 +120,11 @@ func TestAttacherMovesAddressBetweenPods(t *testing.T) {
 
 func TestAttacherOfSharedAddressServesOnePod(t *testing.T) {
 	r := newRig(t)
-	if err := r.commit(t, true, func(x renderer.Txn) { render(x, "b", "10.0.0.1"); render(x, "a", "10.0.0.1") }); err != nil {
+	if err := r.commit(t, true, func(x *renderer.Changes) { render(x, "b", "10.0.0.1"); render(x, "a", "10.0.0.1") }); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "both claim it", r.routes(), map[string]string{"10.0.0.1": "pod/demo/a"})
-	if err := r.commit(t, false, func(x renderer.Txn) { x.Remove(pod("a")) }); err != nil {
+	if err := r.commit(t, false, func(x *renderer.Changes) { x.Remove(pod("a")) }); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "one has left", r.routes(), map[string]string{"10.0.0.1": "pod/demo/b"})
@@ -132,11 +132,11 @@ func TestAttacherOfSharedAddressServesOnePod(t *testing.T) {
 
 func TestAttacherResyncDetachesOtherPods(t *testing.T) {
 	r := newRig(t)
-	if err := r.commit(t, true, func(x renderer.Txn) { render(x, "a", "10.0.0.1"); render(x, "b", "10.0.0.2") }); err != nil {
+	if err := r.commit(t, true, func(x *renderer.Changes) { render(x, "a", "10.0.0.1"); render(x, "b", "10.0.0.2") }); err != nil {
 		t.Fatal(err)
 	}
 	before, _ := r.a.At(ips("10.0.0.2")[0])
-	if err := r.commit(t, true, func(x renderer.Txn) { render(x, "b", "10.0.0.2") }); err != nil {
+	if err := r.commit(t, true, func(x *renderer.Changes) { render(x, "b", "10.0.0.2") }); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "interfaces", r.pods(), []string{acl.InterfaceTag(pod("b"))})
@@ -149,11 +149,11 @@ func TestAttacherResyncDetachesOtherPods(t *testing.T) {
 func TestAttacherRestoresAddressesOfReturningPod(t *testing.T) {
 	r := newRig(t)
 	for range 3 {
-		if err := r.commit(t, false, func(x renderer.Txn) { render(x, "a", "10.0.0.1") }); err != nil {
+		if err := r.commit(t, false, func(x *renderer.Changes) { render(x, "a", "10.0.0.1") }); err != nil {
 			t.Fatal(err)
 		}
 		want(t, "routes", r.routes(), map[string]string{"10.0.0.1": "pod/demo/a"})
-		if err := r.commit(t, false, func(x renderer.Txn) { x.Remove(pod("a")) }); err != nil {
+		if err := r.commit(t, false, func(x *renderer.Changes) { x.Remove(pod("a")) }); err != nil {
 			t.Fatal(err)
 		}
 		want(t, "interfaces", r.pods(), []string(nil))
@@ -164,11 +164,11 @@ func TestAttacherRestoresAddressesOfReturningPod(t *testing.T) {
 // one that lost the address; interfaces stay as long as the renderer may bind to them.
 func TestAttacherAddsNothingAfterFailedCommit(t *testing.T) {
 	r := newRig(t)
-	if err := r.commit(t, true, func(x renderer.Txn) { render(x, "a", "10.0.0.1"); render(x, "b", "10.0.0.2") }); err != nil {
+	if err := r.commit(t, true, func(x *renderer.Changes) { render(x, "a", "10.0.0.1"); render(x, "b", "10.0.0.2") }); err != nil {
 		t.Fatal(err)
 	}
 	r.recorder.FailNext(renderertest.FailBefore)
-	err := r.commit(t, false, func(x renderer.Txn) {
+	err := r.commit(t, false, func(x *renderer.Changes) {
 		x.Remove(pod("a"))
 		render(x, "b", "10.0.0.1")
 		render(x, "c", "10.0.0.3")
@@ -178,7 +178,7 @@ func TestAttacherAddsNothingAfterFailedCommit(t *testing.T) {
 	}
 	want(t, "routes after the failure", r.routes(), map[string]string{})
 	want(t, "interfaces after the failure", r.pods(), []string{acl.InterfaceTag(pod("a")), acl.InterfaceTag(pod("b")), acl.InterfaceTag(pod("c"))})
-	if err := r.commit(t, false, func(renderer.Txn) {}); err != nil {
+	if err := r.commit(t, false, func(*renderer.Changes) {}); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "routes after the retry", r.routes(), map[string]string{"10.0.0.1": "pod/demo/b", "10.0.0.3": "pod/demo/c"})
@@ -201,7 +201,7 @@ func TestAttacherRoutesDependOnStateOnly(t *testing.T) {
 				clear(state)
 			}
 			maps.Copy(state, change)
-			err := r.commit(t, resync, func(x renderer.Txn) {
+			err := r.commit(t, resync, func(x *renderer.Changes) {
 				for _, name := range slices.Sorted(maps.Keys(change)) {
 					if len(change[name]) == 0 {
 						delete(state, name)

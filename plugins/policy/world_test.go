@@ -145,15 +145,14 @@ func (s *channelSource) Next(ctx context.Context) (model.Changes, error) {
 
 var _ renderer.Renderer = stubborn{}
 
-// stubborn is a renderer whose Commit ignores its context until it is released.
+// stubborn is a renderer whose Apply ignores its context until it is released.
 type stubborn struct{ release chan struct{} }
 
-func (stubborn) Name() string                                        { return "stubborn" }
-func (s stubborn) NewTxn(bool) renderer.Txn                          { return s }
-func (stubborn) UpdateSet(api.SetID, []netip.Prefix, []netip.Prefix) {}
-func (stubborn) Render(api.PodID, renderer.PodConfig)                {}
-func (stubborn) Remove(api.PodID)                                    {}
-func (s stubborn) Commit(context.Context) error                      { <-s.release; return nil }
+func (stubborn) Name() string { return "stubborn" }
+func (s stubborn) Apply(context.Context, renderer.Changes) error {
+	<-s.release
+	return nil
+}
 
 func sortedPods(pods map[api.PodID]renderer.PodConfig) []api.PodID {
 	return slices.SortedFunc(maps.Keys(pods), api.PodID.Compare)

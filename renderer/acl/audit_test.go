@@ -176,7 +176,7 @@ func TestBindLeavesForeignACLsInPlace(t *testing.T) {
 		port := s.ports[pod("web-0")]
 		ours := s.outputs(port)
 		theirs := foreign(t, s, port)
-		other := func(x renderer.Txn) {
+		other := func(x *renderer.Changes) {
 			x.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list(from(api.Net{}, 81))})
 		}
 		commit(t, s.Renderer(), false, other)

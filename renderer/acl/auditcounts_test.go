@@ -32,7 +32,7 @@ func TestCountersOfAuditedPermitsAreTheirOwn(t *testing.T) {
 		}
 		return renderer.NewRuleList(rules, origins)
 	}
-	commit(t, c.Renderer(), true, func(x renderer.Txn) {
+	commit(t, c.Renderer(), true, func(x *renderer.Changes) {
 		x.UpdateSet(clients, []netip.Prefix{host("10.9.0.1")}, nil)
 		x.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list([]api.ContivRule{port81, from(api.SetNet(clients), 80), all}, deny, permit, rest)})
 		x.Render(pod("db-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.2")}, Ingress: list([]api.ContivRule{all}, sent)})

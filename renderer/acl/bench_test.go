@@ -15,7 +15,7 @@ func benchPod(i int) api.PodID { return pod(fmt.Sprint("p", i)) }
 
 // node is a state with 110 pods of 20 kinds. Each kind has its own list for each direction; the
 // lists name three of 20 sets with 1 000 members.
-func node(t renderer.Txn) {
+func node(t *renderer.Changes) {
 	const kinds = 20
 	set := func(k, i int) api.Net { return api.SetNet(api.SetID(1000 + (k+i)%kinds)) }
 	for k := range kinds {
@@ -55,7 +55,7 @@ func BenchmarkOneMemberOfASetWith110Pods(b *testing.B) {
 		if n%2 == 1 {
 			added, removed = removed, added
 		}
-		commit(b, s.r, false, func(t renderer.Txn) { t.UpdateSet(1000, added, removed) })
+		commit(b, s.r, false, func(t *renderer.Changes) { t.UpdateSet(1000, added, removed) })
 		n++
 	}
 	calls := float64(s.Operations()-before) / float64(n)

@@ -22,7 +22,7 @@ func inIdleBubble(t *testing.T, test func(t *testing.T, s *subject, wakes func()
 			}
 		}()
 		out := list(to(api.SetNet(7), 443))
-		commit(t, s.Renderer(), true, func(x renderer.Txn) {
+		commit(t, s.Renderer(), true, func(x *renderer.Changes) {
 			manyPeers(peerPods, 1000)(x)
 			in := list(from(api.SetNet(7), 80))
 			x.Render(peerPods[0], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: in, Ingress: out})

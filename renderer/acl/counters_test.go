@@ -39,10 +39,10 @@ func decision(policy string, rule int, action api.Action) renderer.CounterKey {
 }
 
 // counted renders pod web-0 with a policy that permits clients one port.
-func counted(policy string, port uint16) func(renderer.Txn) {
+func counted(policy string, port uint16) func(*renderer.Changes) {
 	origin := func(rule int) []api.Origin { return []api.Origin{decision(policy, rule, 0).Origin} }
 	l := renderer.NewRuleList([]api.ContivRule{from(api.SetNet(clients), port), {}}, [][]api.Origin{origin(0), origin(api.IsolationRule)})
-	return func(t renderer.Txn) {
+	return func(t *renderer.Changes) {
 		t.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: l})
 	}
 }
@@ -57,7 +57,7 @@ func (c counting) want(d renderer.CounterKey, want uint64) {
 func TestCountersOutliveTheirACLs(t *testing.T) {
 	c := newCounting(t)
 	permitted, denied := decision("p", 0, api.Permit), decision("p", api.IsolationRule, api.Deny)
-	commit(t, c.Renderer(), true, func(x renderer.Txn) {
+	commit(t, c.Renderer(), true, func(x *renderer.Changes) {
 		counted("p", 80)(x)
 		x.UpdateSet(clients, []netip.Prefix{host("10.9.0.1")}, nil)
 	})
@@ -66,7 +66,7 @@ func TestCountersOutliveTheirACLs(t *testing.T) {
 	c.want(permitted, 3)
 	c.want(denied, 2)
 	t.Run("an address joins: the ACL is replaced", func(t *testing.T) {
-		commit(t, c.Renderer(), false, func(x renderer.Txn) { x.UpdateSet(clients, []netip.Prefix{host("10.9.0.7")}, nil) })
+		commit(t, c.Renderer(), false, func(x *renderer.Changes) { x.UpdateSet(clients, []netip.Prefix{host("10.9.0.7")}, nil) })
 		c.send(1, 80)
 		c.want(permitted, 4)
 		c.want(denied, 2)
@@ -82,7 +82,7 @@ func TestCountersOutliveTheirACLs(t *testing.T) {
 		c.want(decision("q", 0, api.Permit), 5)
 	})
 	t.Run("the pod goes: the ACL is removed", func(t *testing.T) {
-		commit(t, c.Renderer(), false, func(x renderer.Txn) { x.Remove(pod("web-0")) })
+		commit(t, c.Renderer(), false, func(x *renderer.Changes) { x.Remove(pod("web-0")) })
 		c.want(permitted, 4)
 		c.want(decision("q", 0, api.Permit), 5)
 	})
@@ -95,13 +95,13 @@ func TestCountersAfterFailedReplacement(t *testing.T) {
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	commit(t, s.Renderer(), true, func(x renderer.Txn) {
+	commit(t, s.Renderer(), true, func(x *renderer.Changes) {
 		counted("p", 80)(x)
 		x.UpdateSet(clients, []netip.Prefix{host("10.9.0.1")}, nil)
 	})
 	s.want(t, "10.9.0.1", "10.0.0.1", 80, api.Permit)
 	s.FailNext(1)
-	join := func(x renderer.Txn) { x.UpdateSet(clients, []netip.Prefix{host("10.9.0.7")}, nil) }
+	join := func(x *renderer.Changes) { x.UpdateSet(clients, []netip.Prefix{host("10.9.0.7")}, nil) }
 	if err := try(t, s.Renderer(), false, join); err == nil || count == 0 {
 		t.Fatalf("error %v, counters were read %d times", err, count)
 	}

@@ -154,24 +154,21 @@ func (w *faultyRun) settle() {
 }
 
 // commit applies a change to the renderer and the recorder.
-func (w *faultyRun) commit(resync bool, change func(renderer.Txn)) error {
-	truth := w.truth.NewTxn(resync)
-	txn := w.r.NewTxn(resync)
-	for _, x := range []renderer.Txn{truth, txn} {
-		if resync {
-			w.everything(x)
-		} else {
-			change(x)
-		}
+func (w *faultyRun) commit(resync bool, change func(*renderer.Changes)) error {
+	c := renderer.Changes{Resync: resync}
+	if resync {
+		w.everything(&c)
+	} else {
+		change(&c)
 	}
-	if err := truth.Commit(w.t.Context()); err != nil {
+	if err := w.truth.Apply(w.t.Context(), c); err != nil {
 		w.t.Fatal(err)
 	}
 	w.recordDesired()
-	return txn.Commit(w.t.Context())
+	return w.r.Apply(w.t.Context(), c)
 }
 
-func (w *faultyRun) everything(x renderer.Txn) {
+func (w *faultyRun) everything(x *renderer.Changes) {
 	for id, cfg := range w.pods {
 		x.Render(id, cfg)
 	}
@@ -181,7 +178,7 @@ func (w *faultyRun) everything(x renderer.Txn) {
 }
 
 // draw generates and records a change of a pod or of a set.
-func (w *faultyRun) draw() func(renderer.Txn) {
+func (w *faultyRun) draw() func(*renderer.Changes) {
 	if w.rand.IntN(2) == 0 {
 		return w.drawMembers(api.SetID(1 + w.rand.IntN(weatherSets)))
 	}
@@ -189,14 +186,14 @@ func (w *faultyRun) draw() func(renderer.Txn) {
 	id := weatherPod(n)
 	if w.rand.IntN(8) == 0 {
 		delete(w.pods, id)
-		return func(x renderer.Txn) { x.Remove(id) }
+		return func(x *renderer.Changes) { x.Remove(id) }
 	}
 	cfg := renderer.PodConfig{IPs: []netip.Addr{weatherAddr(n)}, Ingress: w.drawList(true), Egress: w.drawList(false)}
 	w.pods[id] = cfg
-	return func(x renderer.Txn) { x.Render(id, cfg) }
+	return func(x *renderer.Changes) { x.Render(id, cfg) }
 }
 
-func (w *faultyRun) drawMembers(id api.SetID) func(renderer.Txn) {
+func (w *faultyRun) drawMembers(id api.SetID) func(*renderer.Changes) {
 	if w.members[id] == nil {
 		w.members[id] = make(map[netip.Prefix]bool)
 	}
@@ -214,7 +211,7 @@ func (w *faultyRun) drawMembers(id api.SetID) func(renderer.Txn) {
 			added = append(added, p)
 		}
 	}
-	return func(x renderer.Txn) { x.UpdateSet(id, added, removed) }
+	return func(x *renderer.Changes) { x.UpdateSet(id, added, removed) }
 }
 
 // drawList generates a list that names the peer: the destination for ingress, the source otherwise.

@@ -23,7 +23,7 @@ func scattered(n int) []netip.Prefix {
 const throng = api.SetID(77)
 
 // withManyPeers renders a pod with a policy about many peers.
-func withManyPeers(t renderer.Txn, name, ip string) {
+func withManyPeers(t *renderer.Changes, name, ip string) {
 	rule := from(api.SetNet(throng), 80)
 	t.Render(pod(name), renderer.PodConfig{IPs: []netip.Addr{addr(ip)}, Egress: renderer.NewRuleList([]api.ContivRule{rule, {}},
 		[][]api.Origin{{{Policy: api.PolicyID{Namespace: "shop", Name: "many"}}}, nil})})
@@ -43,11 +43,11 @@ func limited(t *testing.T) *subject {
 
 func TestFitRefusesTooMuchAndInstallsRest(t *testing.T) {
 	s := limited(t)
-	commit(t, s.Renderer(), true, func(x renderer.Txn) {
+	commit(t, s.Renderer(), true, func(x *renderer.Changes) {
 		shop(x)
 		x.Render(pod("db"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.3")}, Egress: list(from(api.Net{}, 5432))})
 	})
-	err := try(t, s.Renderer(), false, func(x renderer.Txn) {
+	err := try(t, s.Renderer(), false, func(x *renderer.Changes) {
 		x.UpdateSet(throng, scattered(5000), nil)
 		x.UpdateSet(clients, []netip.Prefix{host("10.9.0.2")}, nil)
 		withManyPeers(x, "db", "10.0.0.3")   // has an older table
@@ -75,7 +75,7 @@ func TestFitRefusesTooMuchAndInstallsRest(t *testing.T) {
 		}
 	})
 	t.Run("there is room again", func(t *testing.T) {
-		commit(t, s.Renderer(), false, func(x renderer.Txn) { x.UpdateSet(throng, nil, scattered(5000)[100:]) })
+		commit(t, s.Renderer(), false, func(x *renderer.Changes) { x.UpdateSet(throng, nil, scattered(5000)[100:]) })
 		s.want(t, "172.16.0.2", "10.0.0.3", 80, api.Permit)
 		s.want(t, "172.16.0.2", "10.0.0.4", 80, api.Permit)
 		if got := s.r.Unenforced(); len(got) > 0 {
@@ -87,7 +87,7 @@ func TestFitRefusesTooMuchAndInstallsRest(t *testing.T) {
 func TestFitBlocksPartsOfGlobalTable(t *testing.T) {
 	s := limited(t)
 	s.router.Attached[addr("10.0.0.3")] = pod("db")
-	if err := try(t, s.Renderer(), true, func(x renderer.Txn) {
+	if err := try(t, s.Renderer(), true, func(x *renderer.Changes) {
 		shop(x)
 		x.UpdateSet(throng, scattered(5000), nil)
 		x.Render(pod("db"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.3")}, Ingress: list(to(api.SetNet(throng), 80))})
@@ -95,7 +95,7 @@ func TestFitBlocksPartsOfGlobalTable(t *testing.T) {
 		t.Fatalf("error %v, want %v", err, sluiceacl.ErrTooLarge)
 	}
 	s.want(t, "10.0.0.3", "172.16.0.2", 80, api.Deny)
-	commit(t, s.Renderer(), false, func(x renderer.Txn) { x.UpdateSet(throng, nil, scattered(5000)[100:]) })
+	commit(t, s.Renderer(), false, func(x *renderer.Changes) { x.UpdateSet(throng, nil, scattered(5000)[100:]) })
 	s.want(t, "10.0.0.3", "172.16.0.2", 80, api.Permit)
 	s.want(t, "10.0.0.3", "172.17.0.2", 80, api.Deny)
 }
@@ -103,7 +103,7 @@ func TestFitBlocksPartsOfGlobalTable(t *testing.T) {
 func TestFitRefusesLargestTables(t *testing.T) {
 	s := limited(t)
 	sizes := map[string]int{"web-0": 1200, "web-1": 1300, "db": 600, "open": 700}
-	err := try(t, s.Renderer(), true, func(x renderer.Txn) {
+	err := try(t, s.Renderer(), true, func(x *renderer.Changes) {
 		for i, p := range shopPods {
 			id := api.SetID(100 + i)
 			x.UpdateSet(id, scattered(sizes[p.Name]), nil)

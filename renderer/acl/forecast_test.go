@@ -43,7 +43,7 @@ func (g *gauge) look() {
 }
 
 // withPeerSets gives every pod a table about a set, except pods without a set.
-func withPeerSets(x renderer.Txn, sets []api.SetID, port uint16) {
+func withPeerSets(x *renderer.Changes, sets []api.SetID, port uint16) {
 	for i, id := range sets {
 		c := renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}}
 		if id != 0 {
@@ -59,13 +59,13 @@ func TestForecastSplitsWhatFitsOnlyInSteps(t *testing.T) {
 	for _, ids := range [][2]api.SetID{{101, 102}, {102, 101}} {
 		s := limited(t)
 		first, second := ids[0], ids[1]
-		commit(t, s.Renderer(), true, func(x renderer.Txn) {
+		commit(t, s.Renderer(), true, func(x *renderer.Changes) {
 			x.UpdateSet(first, scattered(2000), nil)
 			x.UpdateSet(second, scattered(300), nil)
 			withPeerSets(x, []api.SetID{101, 102, 0, 0}, 80)
 		})
 		g := newGauge(s)
-		commit(t, s.Renderer(), false, func(x renderer.Txn) {
+		commit(t, s.Renderer(), false, func(x *renderer.Changes) {
 			x.UpdateSet(first, nil, scattered(2000)[300:])
 			x.UpdateSet(second, scattered(2000)[300:], nil)
 		})
@@ -97,7 +97,7 @@ func TestForecastKnowsEveryMoment(t *testing.T) {
 		held := make(map[api.SetID][]netip.Prefix)
 		refused := 0
 		for step := range rapid.IntRange(2, 8).Draw(rt, "steps") {
-			fill := func(x renderer.Txn) {
+			fill := func(x *renderer.Changes) {
 				var sets []api.SetID
 				for range shopPods {
 					sets = append(sets, rapid.SampledFrom([]api.SetID{0, 101, 102, 103}).Draw(rt, "set"))

@@ -17,10 +17,10 @@ func peer(n int) netip.Prefix {
 
 // manyPeers is a state in which pods share a table about a set of many addresses, some of them
 // denied, and another table for what they send.
-func manyPeers(pods []api.PodID, members int) func(renderer.Txn) {
+func manyPeers(pods []api.PodID, members int) func(*renderer.Changes) {
 	in := list(api.ContivRule{Src: api.SetNet(8)}, from(api.SetNet(7), 80))
 	out := list(api.ContivRule{Dst: api.PrefixNet(host("10.200.0.1"))}, to(api.SetNet(7), 443))
-	return func(x renderer.Txn) {
+	return func(x *renderer.Changes) {
 		var all []netip.Prefix
 		for i := range members {
 			all = append(all, peer(i))
@@ -42,17 +42,17 @@ func (s *subject) sent(step func()) int {
 	return s.tap.rules - before
 }
 
-func joins(n int) func(renderer.Txn) {
-	return func(x renderer.Txn) { x.UpdateSet(7, []netip.Prefix{peer(n)}, nil) }
+func joins(n int) func(*renderer.Changes) {
+	return func(x *renderer.Changes) { x.UpdateSet(7, []netip.Prefix{peer(n)}, nil) }
 }
 
-func leaves(n int) func(renderer.Txn) {
-	return func(x renderer.Txn) { x.UpdateSet(7, nil, []netip.Prefix{peer(n)}) }
+func leaves(n int) func(*renderer.Changes) {
+	return func(x *renderer.Changes) { x.UpdateSet(7, nil, []netip.Prefix{peer(n)}) }
 }
 
 func TestSegmentsSendFewRulesForJoiningAddress(t *testing.T) {
 	s := open(t, peerPods[0])
-	commit(t, s.Renderer(), true, func(x renderer.Txn) {
+	commit(t, s.Renderer(), true, func(x *renderer.Changes) {
 		manyPeers(peerPods[:1], 5000)(x)
 		x.Render(peerPods[0], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list(from(api.SetNet(7), 80))})
 	})
@@ -75,7 +75,7 @@ func TestSegmentsSendFewRulesForJoiningAddress(t *testing.T) {
 // ones do not change it.
 func TestSegmentsChangeColdSegmentOnce(t *testing.T) {
 	s := open(t, peerPods[0])
-	commit(t, s.Renderer(), true, func(x renderer.Txn) {
+	commit(t, s.Renderer(), true, func(x *renderer.Changes) {
 		manyPeers(peerPods[:1], 5000)(x)
 		var others []netip.Prefix
 		for n := 6000; n < 6300; n++ {
@@ -86,7 +86,7 @@ func TestSegmentsChangeColdSegmentOnce(t *testing.T) {
 	})
 	leave := func(n int) (rules int) {
 		rules = s.sent(func() {
-			commit(t, s.Renderer(), false, func(x renderer.Txn) { x.UpdateSet(9, nil, []netip.Prefix{peer(n)}) })
+			commit(t, s.Renderer(), false, func(x *renderer.Changes) { x.UpdateSet(9, nil, []netip.Prefix{peer(n)}) })
 		})
 		s.want(t, peer(n).Addr().String(), "10.0.0.1", 80, api.Deny)
 		s.want(t, peer(n+1).Addr().String(), "10.0.0.1", 80, api.Permit)
@@ -118,7 +118,7 @@ func TestSegmentsAreUnchangedByRestart(t *testing.T) {
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	state := func(x renderer.Txn) {
+	state := func(x *renderer.Changes) {
 		manyPeers(peerPods, members)(x)
 		x.UpdateSet(7, nil, []netip.Prefix{peer(17)})
 	}
@@ -139,9 +139,9 @@ func TestSegmentsAreUnchangedByRestart(t *testing.T) {
 // Whichever call fails, addresses that are members before and after pass, and addresses that never
 // are do not.
 func TestSegmentsKeepRulesInForceWhenCallsFail(t *testing.T) {
-	atEveryCall(t, peerPods, func(x renderer.Txn) {
+	atEveryCall(t, peerPods, func(x *renderer.Changes) {
 		manyPeers(peerPods, 600)(x)
-	}, func(x renderer.Txn) {
+	}, func(x *renderer.Changes) {
 		var more, fewer []netip.Prefix
 		for i := range 100 {
 			more, fewer = append(more, peer(1000+i)), append(fewer, peer(2*i+100))
@@ -185,8 +185,8 @@ func TestSegmentsMapEntriesToRules(t *testing.T) {
 
 func TestGlobalTableSendsFewRulesForJoiningPeer(t *testing.T) {
 	s := open(t, peerPods...)
-	state := func(members int) func(renderer.Txn) {
-		return func(x renderer.Txn) {
+	state := func(members int) func(*renderer.Changes) {
+		return func(x *renderer.Changes) {
 			manyPeers(peerPods, members)(x)
 			out := list(to(api.SetNet(7), 443), api.ContivRule{Dst: api.SetNet(8)}, to(api.SetNet(7), 80))
 			for i, p := range peerPods {
@@ -206,8 +206,8 @@ func TestGlobalTableSendsFewRulesForJoiningPeer(t *testing.T) {
 		s.want(t, "10.0.0.2", peer(n).Addr().String(), 443, want)
 		s.want(t, "10.0.0.2", peer(n).Addr().String(), 80, want)
 	}
-	short := func(members int) func(renderer.Txn) {
-		return func(x renderer.Txn) {
+	short := func(members int) func(*renderer.Changes) {
+		return func(x *renderer.Changes) {
 			state(members)(x)
 			for i, p := range peerPods {
 				x.Render(p, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, Ingress: list(to(api.SetNet(7), 443))})

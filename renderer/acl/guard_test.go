@@ -14,13 +14,13 @@ import (
 )
 
 // sends renders pod web-0 with a policy for what it sends.
-func sends(rules ...api.ContivRule) func(renderer.Txn) {
+func sends(rules ...api.ContivRule) func(*renderer.Changes) {
 	origins := [][]api.Origin{}
 	for i := range rules {
 		origins = append(origins, []api.Origin{decision("p", i, 0).Origin})
 	}
 	l := renderer.NewRuleList(append(rules, api.ContivRule{}), append(origins, []api.Origin{decision("p", api.IsolationRule, 0).Origin}))
-	return func(t renderer.Txn) {
+	return func(t *renderer.Changes) {
 		t.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Ingress: l})
 	}
 }
@@ -81,7 +81,7 @@ func TestGuardOfManyPeersStaysSmall(t *testing.T) {
 	for i := range 4000 {
 		peers = append(peers, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, byte(i / 128), byte(i % 128 * 2)}), 32))
 	}
-	commit(t, s.Renderer(), true, func(x renderer.Txn) {
+	commit(t, s.Renderer(), true, func(x *renderer.Changes) {
 		x.UpdateSet(clients, append(peers, host("10.0.0.3"), host("10.0.0.4")), nil)
 		sends(to(api.SetNet(clients), 80))(x)
 		x.Render(pod("db"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.3")}, Egress: list()})
@@ -109,7 +109,7 @@ func TestGuardDeniesWhatManyPodsDeny(t *testing.T) {
 	}
 	s := open(t, pods...)
 	ip := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}) }
-	commit(t, s.Renderer(), true, func(x renderer.Txn) {
+	commit(t, s.Renderer(), true, func(x *renderer.Changes) {
 		for i, p := range pods {
 			x.Render(p, renderer.PodConfig{IPs: []netip.Addr{ip(i)}, Egress: list(from(api.AddrNet(ip(i^1)), 80))})
 		}
@@ -125,7 +125,7 @@ func TestGuardDeniesWhatManyPodsDeny(t *testing.T) {
 func TestGuardOmitsInterfacesOfOthers(t *testing.T) {
 	s := open(t, shopPods...)
 	theirs := foreign(t, s, s.ports[pod("open")])
-	state := func(x renderer.Txn) {
+	state := func(x *renderer.Changes) {
 		x.Render(pod("open"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.4")}})
 	}
 	for range 2 {
@@ -154,7 +154,7 @@ func TestGuardChangesKeepFlowsThatPodsOpened(t *testing.T) {
 		s.wantPacket(t, "its answer", answer, api.Permit)
 		for _, c := range []struct {
 			name   string
-			change func(renderer.Txn)
+			change func(*renderer.Changes)
 		}{
 			{"a first policy", sends(to(api.AddrNet(addr("10.9.0.9")), 4000), to(api.AddrNet(addr("10.9.0.9")), 443))},
 			{"another policy", sends(to(api.PrefixNet(netip.MustParsePrefix("10.9.0.0/24")), 4000))},

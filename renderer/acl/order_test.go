@@ -12,16 +12,16 @@ import (
 
 // atEveryCall makes every call of a change fail in turn, each time with a new vswitch, so that
 // check sees the state between any two calls.
-func atEveryCall(t *testing.T, pods []api.PodID, before, change func(renderer.Txn), check func(*testing.T, *subject)) {
+func atEveryCall(t *testing.T, pods []api.PodID, before, change func(*renderer.Changes), check func(*testing.T, *subject)) {
 	t.Helper()
 	for n := 1; ; n++ {
 		s := open(t, pods...)
 		commit(t, s.Renderer(), true, before)
 		check(t, s)
-		txn := s.Renderer().NewTxn(false)
-		change(txn)
+		txn := renderer.Changes{}
+		change(&txn)
 		s.FailNext(n)
-		err := txn.Commit(t.Context())
+		err := s.Renderer().Apply(t.Context(), txn)
 		s.FailNext(0)
 		check(t, s)
 		commit(t, s.Renderer(), false, nothing)
@@ -44,15 +44,15 @@ func TestOrderNeverShowsOldMembersOfJoinedTable(t *testing.T) {
 	pods := []api.PodID{pod("p0"), pod("p1"), pod("p2")}
 	ip := []netip.Addr{addr("10.0.0.1"), addr("10.0.0.2"), addr("10.0.0.3")}
 	a, b := list(from(api.SetNet(clients), 80)), list(from(api.Net{}, 22))
-	render := func(x renderer.Txn, i int, l *renderer.RuleList) {
+	render := func(x *renderer.Changes, i int, l *renderer.RuleList) {
 		x.Render(pods[i], renderer.PodConfig{IPs: ip[i : i+1], Egress: l})
 	}
-	atEveryCall(t, pods, func(x renderer.Txn) {
+	atEveryCall(t, pods, func(x *renderer.Changes) {
 		render(x, 0, a)
 		render(x, 1, a)
 		render(x, 2, b)
 		x.UpdateSet(clients, []netip.Prefix{host("10.9.0.1"), host("10.9.0.2")}, nil)
-	}, func(x renderer.Txn) {
+	}, func(x *renderer.Changes) {
 		render(x, 0, b)
 		render(x, 2, a)
 		x.UpdateSet(clients, nil, []netip.Prefix{host("10.9.0.1")})
@@ -73,8 +73,8 @@ func TestOrderKeepsPodsRestrictedThatExchangeLists(t *testing.T) {
 		lists = append(lists, list(to(api.PrefixNet(netip.MustParsePrefix("192.0.2.0/24")), uint16(1000+i)), to(api.Net{}, 53)))
 	}
 	ip := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}) }
-	shifted := func(by int) func(renderer.Txn) {
-		return func(x renderer.Txn) {
+	shifted := func(by int) func(*renderer.Changes) {
+		return func(x *renderer.Changes) {
 			for i, p := range pods {
 				x.Render(p, renderer.PodConfig{IPs: []netip.Addr{ip(i)}, Ingress: lists[(i+by)%len(lists)]})
 			}
@@ -95,7 +95,7 @@ func TestOrderKeepsInputListOfUnchangedTable(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s.Renderer(), true, shop)
 	before, set := s.r.Dump(), s.tap.lists
-	commit(t, s.Renderer(), false, func(x renderer.Txn) { // web-1 keeps the table that both had
+	commit(t, s.Renderer(), false, func(x *renderer.Changes) { // web-1 keeps the table that both had
 		x.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list(from(api.Net{}, 22))})
 	})
 	if slices.EqualFunc(before.Interfaces, s.r.Dump().Interfaces, func(a, b sluiceacl.DumpInterface) bool { return slices.Equal(a.Output, b.Output) }) {

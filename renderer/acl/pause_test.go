@@ -18,7 +18,7 @@ const aPause = 10 * time.Millisecond
 // withABudget runs a test with 1 000 peers and a budget of 1 %, in a bubble with fake time. tell
 // commits a transaction and reports whether a part of it waits, with the number of calls. At the
 // start nothing waits.
-func withABudget(t *testing.T, test func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (deferred bool, calls int))) {
+func withABudget(t *testing.T, test func(t *testing.T, s *subject, tell func(func(*renderer.Changes)) (deferred bool, calls int))) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, peerPods...)
 		if err := s.r.Close(); err != nil {
@@ -35,7 +35,7 @@ func withABudget(t *testing.T, test func(t *testing.T, s *subject, tell func(fun
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		drain(s.wake)
-		test(t, s, func(fill func(renderer.Txn)) (deferred bool, calls int) {
+		test(t, s, func(fill func(*renderer.Changes)) (deferred bool, calls int) {
 			t.Helper()
 			calls = s.changes(func() {
 				err := try(t, s.Renderer(), false, fill)
@@ -62,7 +62,7 @@ func (s *subject) wasPrompted() bool {
 }
 
 func TestDeferralAppliesJoinsWithinBudget(t *testing.T) {
-	withABudget(t, func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (bool, int)) {
+	withABudget(t, func(t *testing.T, s *subject, tell func(func(*renderer.Changes)) (bool, int)) {
 		total := s.r.State().Pauses.Total
 		deferred, calls := tell(joins(1000))
 		if deferred || calls == 0 {
@@ -108,7 +108,7 @@ func TestDeferralAppliesJoinsWithinBudget(t *testing.T) {
 }
 
 func TestDeferralAppliesLeavesAtOnce(t *testing.T) {
-	withABudget(t, func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (bool, int)) {
+	withABudget(t, func(t *testing.T, s *subject, tell func(func(*renderer.Changes)) (bool, int)) {
 		tell(joins(1000))
 		tell(joins(1001))
 		deferred, calls := tell(leaves(5))
@@ -117,7 +117,7 @@ func TestDeferralAppliesLeavesAtOnce(t *testing.T) {
 		}
 		s.wantJoined(t, 5, api.Deny)
 		s.wantJoined(t, 1001, api.Deny)
-		deferred, calls = tell(func(x renderer.Txn) {
+		deferred, calls = tell(func(x *renderer.Changes) {
 			x.UpdateSet(7, []netip.Prefix{peer(1002)}, []netip.Prefix{peer(6)})
 		})
 		if !deferred || calls == 0 {
@@ -141,8 +141,8 @@ func TestDeferralAppliesLeavesAtOnce(t *testing.T) {
 }
 
 func TestDeferralAppliesDeniesAtOnce(t *testing.T) {
-	withABudget(t, func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (bool, int)) {
-		deferred, _ := tell(func(x renderer.Txn) {
+	withABudget(t, func(t *testing.T, s *subject, tell func(func(*renderer.Changes)) (bool, int)) {
+		deferred, _ := tell(func(x *renderer.Changes) {
 			x.UpdateSet(9, []netip.Prefix{peer(7)}, nil)
 			x.Render(peerPods[0], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list(
 				api.ContivRule{Src: api.SetNet(8)}, from(api.SetNet(7), 80), from(api.SetNet(9), 80))})
@@ -150,12 +150,12 @@ func TestDeferralAppliesDeniesAtOnce(t *testing.T) {
 		if deferred {
 			t.Error("new rules wait")
 		}
-		tell(func(x renderer.Txn) { x.UpdateSet(9, []netip.Prefix{peer(8)}, nil) })
+		tell(func(x *renderer.Changes) { x.UpdateSet(9, []netip.Prefix{peer(8)}, nil) })
 		if deferred, _ := tell(leaves(8)); deferred { // from one set to another, in two transactions
 			t.Error("an address waits for one set and has left another")
 		}
 		s.wantJoined(t, 8, api.Permit)
-		deferred, _ = tell(func(x renderer.Txn) { // and in one
+		deferred, _ = tell(func(x *renderer.Changes) { // and in one
 			x.UpdateSet(9, []netip.Prefix{peer(9)}, nil)
 			x.UpdateSet(7, nil, []netip.Prefix{peer(9)})
 		})
@@ -163,7 +163,7 @@ func TestDeferralAppliesDeniesAtOnce(t *testing.T) {
 			t.Error("an address waits for one set and has left another in one transaction")
 		}
 		s.wantJoined(t, 9, api.Permit)
-		if deferred, calls := tell(func(x renderer.Txn) { x.UpdateSet(8, []netip.Prefix{peer(10)}, nil) }); deferred || calls == 0 {
+		if deferred, calls := tell(func(x *renderer.Changes) { x.UpdateSet(8, []netip.Prefix{peer(10)}, nil) }); deferred || calls == 0 {
 			t.Errorf("a set that is denied: deferred %t, %d calls", deferred, calls)
 		}
 		s.wantJoined(t, 10, api.Deny)
@@ -171,29 +171,29 @@ func TestDeferralAppliesDeniesAtOnce(t *testing.T) {
 }
 
 func TestDeferralAppliesPermitsBeforeDenyAtOnce(t *testing.T) {
-	withABudget(t, func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (bool, int)) {
-		tell(func(x renderer.Txn) {
+	withABudget(t, func(t *testing.T, s *subject, tell func(func(*renderer.Changes)) (bool, int)) {
+		tell(func(x *renderer.Changes) {
 			x.UpdateSet(9, []netip.Prefix{peer(7)}, nil)
 			x.Render(peerPods[0], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list(
 				from(api.SetNet(9), 80), api.ContivRule{Src: api.SetNet(8)}, from(api.SetNet(7), 80))})
 		})
-		if deferred, _ := tell(func(x renderer.Txn) { x.UpdateSet(9, []netip.Prefix{peer(8)}, nil) }); !deferred {
+		if deferred, _ := tell(func(x *renderer.Changes) { x.UpdateSet(9, []netip.Prefix{peer(8)}, nil) }); !deferred {
 			t.Error("a join does not wait")
 		}
-		tell(func(x renderer.Txn) { x.UpdateSet(8, []netip.Prefix{peer(8)}, nil) })
+		tell(func(x *renderer.Changes) { x.UpdateSet(8, []netip.Prefix{peer(8)}, nil) })
 		s.wantJoined(t, 8, api.Permit) // as before, by another rule
 	})
 }
 
 func TestDeferralAppliesWaitingMembersWithOthers(t *testing.T) {
-	for name, fill := range map[string]func(renderer.Txn){
-		"a pod that gets rules": func(x renderer.Txn) {
+	for name, fill := range map[string]func(*renderer.Changes){
+		"a pod that gets rules": func(x *renderer.Changes) {
 			x.Render(peerPods[2], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.3")}, Egress: list()})
 		},
-		"a pod that goes": func(x renderer.Txn) { x.Remove(peerPods[2]) },
+		"a pod that goes": func(x *renderer.Changes) { x.Remove(peerPods[2]) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			withABudget(t, func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (bool, int)) {
+			withABudget(t, func(t *testing.T, s *subject, tell func(func(*renderer.Changes)) (bool, int)) {
 				tell(joins(1000))
 				tell(joins(1001))
 				s.wantJoined(t, 1001, api.Deny)
@@ -207,7 +207,7 @@ func TestDeferralAppliesWaitingMembersWithOthers(t *testing.T) {
 }
 
 func TestDeferralIsEmptyAfterResyncOrRestart(t *testing.T) {
-	withABudget(t, func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (bool, int)) {
+	withABudget(t, func(t *testing.T, s *subject, tell func(func(*renderer.Changes)) (bool, int)) {
 		tell(joins(1000))
 		tell(joins(1001))
 		commit(t, s.Renderer(), true, manyPeers(peerPods, 1001)) // without the last one
@@ -227,7 +227,7 @@ func TestDeferralIsEmptyAfterResyncOrRestart(t *testing.T) {
 }
 
 func TestDeferralEndsAfterTwoSeconds(t *testing.T) {
-	withABudget(t, func(t *testing.T, s *subject, tell func(func(renderer.Txn)) (bool, int)) {
+	withABudget(t, func(t *testing.T, s *subject, tell func(func(*renderer.Changes)) (bool, int)) {
 		s.tap.pause = 60 * time.Millisecond
 		tell(joins(1000)) // 1 % would be half a minute
 		if deferred, _ := tell(joins(1001)); !deferred {

@@ -125,11 +125,11 @@ func TestBlockUnknownBlocksUnknownPods(t *testing.T) {
 			s.router.Attached[addr("10.0.0.7")] = fresh
 			s.want(t, "10.9.0.1", "10.0.0.7", 80, api.Deny)
 			s.want(t, "10.0.0.7", "10.9.0.1", 80, api.Deny)
-			known := func(x renderer.Txn) { x.Render(fresh, renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.7")}}) }
+			known := func(x *renderer.Changes) { x.Render(fresh, renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.7")}}) }
 			commit(t, s.Renderer(), false, known)
 			s.want(t, "10.9.0.1", "10.0.0.7", 80, api.Permit)
 			s.want(t, "10.0.0.7", "10.9.0.1", 80, api.Permit)
-			commit(t, s.r, false, func(x renderer.Txn) { x.Remove(fresh) })
+			commit(t, s.r, false, func(x *renderer.Changes) { x.Remove(fresh) })
 			s.want(t, "10.9.0.1", "10.0.0.7", 80, api.Deny)
 			if n := s.changes(func() { commit(t, s.r, true, shop) }); n != 0 {
 				t.Errorf("an equal state makes %d changes", n)

@@ -23,7 +23,7 @@ func quarantine(t *testing.T, r *sluiceacl.Renderer, holdsRules bool) {
 }
 
 // unruled renders the pods of the shop without rules.
-func unruled(x renderer.Txn) {
+func unruled(x *renderer.Changes) {
 	for i, p := range shopPods {
 		x.Render(p, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}})
 	}
@@ -106,7 +106,7 @@ func commitRoutes(t *testing.T, s *subject) {
 // TestQuarantineLeavesVswitchWithRules: pods with and without rules keep what they have,
 // whatever the last state was; a pod that arrives before the first Commit is blocked.
 func TestQuarantineLeavesVswitchWithRules(t *testing.T) {
-	for name, state := range map[string]func(renderer.Txn){"with policies": shop, "without policies": unruled} {
+	for name, state := range map[string]func(*renderer.Changes){"with policies": shop, "without policies": unruled} {
 		t.Run(name, func(t *testing.T) {
 			s := openWith(t, nil, true, shopPods...)
 			commit(t, s.Renderer(), true, shop)

@@ -21,14 +21,14 @@ func TestAssignRebindsOnlyPodsOfChangedTables(t *testing.T) {
 	s := open(t, append(pods, peer)...)
 	address := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}) }
 	isPeer := renderer.PodConfig{IPs: []netip.Addr{addr("172.16.0.4")}}
-	commit(t, s.Renderer(), true, func(x renderer.Txn) {
+	commit(t, s.Renderer(), true, func(x *renderer.Changes) {
 		x.UpdateSet(throng, nil, nil)
 		for i, p := range pods {
 			x.Render(p, renderer.PodConfig{IPs: []netip.Addr{address(i)}, Egress: list(from(api.SetNet(throng), 80))})
 		}
 		x.Render(peer, isPeer)
 	})
-	commit(t, s.Renderer(), false, func(x renderer.Txn) { x.UpdateSet(throng, scattered(10_000), nil) })
+	commit(t, s.Renderer(), false, func(x *renderer.Changes) { x.UpdateSet(throng, scattered(10_000), nil) })
 
 	lists := func() map[string][]uint32 {
 		out := make(map[string][]uint32)
@@ -40,7 +40,7 @@ func TestAssignRebindsOnlyPodsOfChangedTables(t *testing.T) {
 	before, set := lists(), s.tap.lists
 	isPeer.Ingress = list(to(api.PrefixNet(netip.PrefixFrom(address(0), 32)), 80))
 	calls := s.changes(func() {
-		commit(t, s.Renderer(), false, func(x renderer.Txn) { x.Render(peer, isPeer) })
+		commit(t, s.Renderer(), false, func(x *renderer.Changes) { x.Render(peer, isPeer) })
 	})
 	after := lists()
 	for i, p := range pods[1:] {

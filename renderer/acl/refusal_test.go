@@ -52,7 +52,7 @@ func TestNATOrderHidingPodsIsRefused(t *testing.T) {
 			if tt.refused && (!strings.Contains(err.Error(), tt.on) || !strings.Contains(err.Error(), tt.node)) {
 				t.Errorf("%v does not name %s and %s", err, tt.on, tt.node)
 			}
-			commit(t, s.Renderer(), false, func(renderer.Txn) { feature(" disable") })
+			commit(t, s.Renderer(), false, func(*renderer.Changes) { feature(" disable") })
 			s.want(t, "10.9.0.1", "10.0.0.1", 80, api.Permit) // it was enforced before, as far as possible
 			s.want(t, "10.9.0.2", "10.0.0.1", 80, api.Deny)
 			if n := s.changes(func() { commit(t, s.Renderer(), false, nothing) }); n != 0 {

@@ -70,27 +70,18 @@ func (r *Renderer) Close() error {
 	return nil
 }
 
-// txn implements renderer.Txn.
-type txn struct {
-	cache.StagedTxn
-	r *Renderer
-}
-
-// NewTxn starts a transaction.
-func (r *Renderer) NewTxn(resync bool) renderer.Txn { return &txn{r.unenforced.NewTxn(resync), r} }
-
-// Commit installs the difference. It returns a renderer.Deferred when set members are postponed
-// (see Pacing.PauseBudget) or slots wait for their turn.
-func (t *txn) Commit(ctx context.Context) error {
-	r := t.r
+// Apply installs the difference. It returns a renderer.Deferred when set members are postponed (see
+// Pacing.PauseBudget) or slots wait for their turn.
+func (r *Renderer) Apply(ctx context.Context, c renderer.Changes) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.options.Pods.BlockUnknown && t.HasPods() {
+	if r.options.Pods.BlockUnknown && c.HasPods() {
 		r.interfacesChanged.Store(true) // the set of known pods determines which interfaces are blocked
 	}
 	now := time.Now()
 	r.pace.deferral.Begin(now, r.mirror != nil)
-	t.Apply(&r.pace.deferral)
+	cache.Stage(&r.pace.deferral, c)
+	r.unenforced.Track(c)
 	r.pace.deferral.End(now)
 	r.pace.turns.began, r.quarantined.committed = now, true
 	ctx, done := r.link.Calls(ctx)

@@ -54,7 +54,7 @@ func to(n api.Net, port uint16) api.ContivRule {
 const clients = api.SetID(4711)
 
 // shop is a state with a shared table, a global table and an open pod.
-func shop(t renderer.Txn) {
+func shop(t *renderer.Changes) {
 	in := list(from(api.SetNet(clients), 80))
 	out := list(to(api.PrefixNet(netip.MustParsePrefix("10.0.0.0/8")), 53))
 	t.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: in})
@@ -66,20 +66,20 @@ func shop(t renderer.Txn) {
 
 var shopPods = []api.PodID{pod("web-0"), pod("web-1"), pod("db"), pod("open")}
 
-func commit(t testing.TB, r renderer.Renderer, resync bool, fill func(renderer.Txn)) {
+func commit(t testing.TB, r renderer.Renderer, resync bool, fill func(*renderer.Changes)) {
 	t.Helper()
 	if err := try(t, r, resync, fill); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func try(t testing.TB, r renderer.Renderer, resync bool, fill func(renderer.Txn)) error {
-	txn := r.NewTxn(resync)
-	fill(txn)
-	return txn.Commit(t.Context())
+func try(t testing.TB, r renderer.Renderer, resync bool, fill func(*renderer.Changes)) error {
+	txn := renderer.Changes{Resync: resync}
+	fill(&txn)
+	return r.Apply(t.Context(), txn)
 }
 
-func nothing(renderer.Txn) {}
+func nothing(*renderer.Changes) {}
 
 // changes runs a step and returns the number of its calls that change the vswitch.
 func (s *subject) changes(step func()) int {
@@ -110,7 +110,7 @@ func TestCommitOfOneMemberIsOneCallPerTable(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s.Renderer(), true, shop)
 	n := s.changes(func() {
-		commit(t, s.r, false, func(x renderer.Txn) { x.UpdateSet(clients, []netip.Prefix{host("10.9.0.7")}, nil) })
+		commit(t, s.r, false, func(x *renderer.Changes) { x.UpdateSet(clients, []netip.Prefix{host("10.9.0.7")}, nil) })
 	})
 	if n != 1 {
 		t.Errorf("%d calls, want 1: the two pods share a table", n)
@@ -142,7 +142,7 @@ func TestRendererPassesRepliesOfPermittedFlows(t *testing.T) {
 
 func TestRendererPassesExemptTraffic(t *testing.T) {
 	s := open(t, pod("v6"))
-	commit(t, s.Renderer(), true, func(x renderer.Txn) {
+	commit(t, s.Renderer(), true, func(x *renderer.Changes) {
 		x.Render(pod("v6"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1"), addr("fd00::1")}, Egress: list()})
 	})
 	for what, p := range map[string]vswitch.Packet{
@@ -170,7 +170,7 @@ func TestRendererB15EnforcesRecreatedPod(t *testing.T) {
 	s.sw.RemoveInterface(s.ports[id])
 	filler := s.sw.AddInterface("somebody", "else") // takes the index
 	s.ports[id] = s.sw.AddInterface("db-again", sluiceacl.InterfaceTag(id))
-	commit(t, s.Renderer(), false, func(x renderer.Txn) {
+	commit(t, s.Renderer(), false, func(x *renderer.Changes) {
 		x.Render(id, renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.33")}, Egress: list(from(api.Net{}, 5432))})
 	})
 	s.want(t, "10.9.0.1", "10.0.0.33", 5432, api.Permit)
@@ -242,7 +242,7 @@ func TestCommitRefusesMissingUplinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = r.Close() }()
-	err = try(t, r, true, func(x renderer.Txn) {
+	err = try(t, r, true, func(x *renderer.Changes) {
 		x.Render(pod("db"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.3")}, Ingress: list()})
 	})
 	if !errors.Is(err, renderer.ErrNoInterface) || !strings.Contains(err.Error(), "eth1") || strings.Contains(err.Error(), "eth0") {
@@ -258,7 +258,7 @@ func TestCommitClosesTooLargeTable(t *testing.T) {
 		many = append(many, netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, byte(i >> 7), byte(i << 1)}), 32))
 	}
 	crossed := list(api.ContivRule{Action: api.Permit, Src: api.SetNet(5), Dst: api.SetNet(5)}) // 2 000 times 2 000
-	err := try(t, s.Renderer(), false, func(x renderer.Txn) {
+	err := try(t, s.Renderer(), false, func(x *renderer.Changes) {
 		x.UpdateSet(5, many, nil)
 		x.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: crossed})
 		x.Render(pod("new"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.5")}, Egress: crossed})
@@ -273,7 +273,7 @@ func TestCommitClosesTooLargeTable(t *testing.T) {
 	}) {
 		t.Error("the new pod without an older table is not closed")
 	}
-	commit(t, s.Renderer(), false, func(x renderer.Txn) {
+	commit(t, s.Renderer(), false, func(x *renderer.Changes) {
 		shop(x)
 		x.Render(pod("new"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.5")}})
 	})
@@ -290,10 +290,10 @@ func TestCommitKeepsRulesOfRefusedPodWhenOthersLeave(t *testing.T) {
 	for i := range 2000 {
 		many = append(many, netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, byte(i >> 7), byte(i << 1)}), 32))
 	}
-	render := func(x renderer.Txn, i int, l *renderer.RuleList) {
+	render := func(x *renderer.Changes, i int, l *renderer.RuleList) {
 		x.Render(pods[i], renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, Egress: l})
 	}
-	commit(t, s.Renderer(), true, func(x renderer.Txn) {
+	commit(t, s.Renderer(), true, func(x *renderer.Changes) {
 		x.UpdateSet(clients, []netip.Prefix{host("10.9.0.1")}, nil)
 		for i := range pods {
 			render(x, i, list(from(api.SetNet(clients), 80)))
@@ -301,7 +301,7 @@ func TestCommitKeepsRulesOfRefusedPodWhenOthersLeave(t *testing.T) {
 	})
 	others := list(from(api.Net{}, 80))
 	for range 2 { // again: what was not taken at first is not taken later
-		err := try(t, s.Renderer(), false, func(x renderer.Txn) {
+		err := try(t, s.Renderer(), false, func(x *renderer.Changes) {
 			x.UpdateSet(5, many, nil)
 			render(x, 0, others)
 			render(x, 1, others)
@@ -321,16 +321,16 @@ func TestCommitKeepsRulesOfRefusedPodWhenOthersLeave(t *testing.T) {
 // reverted together with that table. What came must not stay permitted.
 func TestCommitRevertsWhatCameBesideRefusal(t *testing.T) {
 	pods := []api.PodID{pod("a"), pod("b")}
-	render := func(x renderer.Txn, i int, l *renderer.RuleList) {
+	render := func(x *renderer.Changes, i int, l *renderer.RuleList) {
 		x.Render(pods[i], renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, Egress: l})
 	}
 	before, guest := list(from(api.SetNet(clients), 80)), []netip.Prefix{host("10.9.0.2")}
-	for name, change := range map[string][2]func(renderer.Txn){
+	for name, change := range map[string][2]func(*renderer.Changes){
 		"member": {
-			func(x renderer.Txn) { x.UpdateSet(clients, guest, nil) }, func(x renderer.Txn) { x.UpdateSet(clients, nil, guest) },
+			func(x *renderer.Changes) { x.UpdateSet(clients, guest, nil) }, func(x *renderer.Changes) { x.UpdateSet(clients, nil, guest) },
 		},
 		"table": {
-			func(x renderer.Txn) { render(x, 0, list(from(api.Net{}, 80))) }, func(x renderer.Txn) { render(x, 0, before) },
+			func(x *renderer.Changes) { render(x, 0, list(from(api.Net{}, 80))) }, func(x *renderer.Changes) { render(x, 0, before) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -339,20 +339,20 @@ func TestCommitRevertsWhatCameBesideRefusal(t *testing.T) {
 			for i := range 2000 {
 				many = append(many, netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, byte(i >> 7), byte(i << 1)}), 32))
 			}
-			commit(t, s.Renderer(), true, func(x renderer.Txn) {
+			commit(t, s.Renderer(), true, func(x *renderer.Changes) {
 				x.UpdateSet(clients, []netip.Prefix{host("10.9.0.1")}, nil)
 				x.UpdateSet(5, many, nil)
 				render(x, 0, before)
 				render(x, 1, nil)
 			})
-			if err := try(t, s.Renderer(), false, func(x renderer.Txn) {
+			if err := try(t, s.Renderer(), false, func(x *renderer.Changes) {
 				change[0](x)
 				render(x, 1, list(api.ContivRule{Action: api.Permit, Src: api.SetNet(5), Dst: api.SetNet(5)}))
 			}); !errors.Is(err, sluiceacl.ErrTooLarge) {
 				t.Fatalf("commit: %v, want %v", err, sluiceacl.ErrTooLarge)
 			}
 			s.want(t, "10.9.0.2", "10.0.0.1", 80, api.Permit)
-			commit(t, s.Renderer(), false, func(x renderer.Txn) {
+			commit(t, s.Renderer(), false, func(x *renderer.Changes) {
 				change[1](x)
 				render(x, 1, nil)
 			})
@@ -367,7 +367,7 @@ func TestCommitRetriesMissingInterfaceBesideRefusal(t *testing.T) {
 	for i := range 2000 {
 		many = append(many, netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, byte(i >> 7), byte(i << 1)}), 32))
 	}
-	err := try(t, s.Renderer(), true, func(x renderer.Txn) {
+	err := try(t, s.Renderer(), true, func(x *renderer.Changes) {
 		x.UpdateSet(5, many, nil)
 		crossed := list(api.ContivRule{Action: api.Permit, Src: api.SetNet(5), Dst: api.SetNet(5)})
 		x.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: crossed})
@@ -382,7 +382,7 @@ func TestExplainFindsPolicyOfEveryRule(t *testing.T) {
 	s := open(t, shopPods...)
 	origin := api.Origin{Policy: api.PolicyID{Namespace: "shop", Name: "allow-web"}, Rule: 0}
 	isolation := api.Origin{Policy: api.PolicyID{Namespace: "shop", Name: "allow-web"}, Rule: api.IsolationRule}
-	commit(t, s.Renderer(), true, func(x renderer.Txn) {
+	commit(t, s.Renderer(), true, func(x *renderer.Changes) {
 		l := renderer.NewRuleList([]api.ContivRule{from(api.SetNet(clients), 80), {}}, [][]api.Origin{{origin}, {isolation}})
 		x.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Ingress: l, Egress: l})
 		x.UpdateSet(clients, []netip.Prefix{host("10.9.0.1"), host("10.9.0.3")}, nil)

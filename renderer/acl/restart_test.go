@@ -40,7 +40,7 @@ func TestRendererRestartReusesACLsOfPods(t *testing.T) {
 	}
 	s.r = s.open()
 	n := s.changes(func() {
-		commit(t, s.Renderer(), true, func(x renderer.Txn) {
+		commit(t, s.Renderer(), true, func(x *renderer.Changes) {
 			shop(x)
 			x.Render(pod("db"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.3")},
 				Ingress: list(to(api.PrefixNet(netip.MustParsePrefix("10.0.0.0/8")), 53)), Egress: list(from(api.Net{}, 5433))})
@@ -121,7 +121,7 @@ func TestForeignACLsStayInFront(t *testing.T) {
 		t.Errorf("the output list is %v, want %d and two of ours", out, theirs)
 	}
 	second := foreign(t, s, port)
-	commit(t, s.Renderer(), false, func(x renderer.Txn) { x.Remove(pod("web-0")) })
+	commit(t, s.Renderer(), false, func(x *renderer.Changes) { x.Remove(pod("web-0")) })
 	if out := output(); !slices.Equal(out, []uint32{theirs, second}) {
 		t.Errorf("the output list is %v after the pod was removed, want %v", out, []uint32{theirs, second})
 	}

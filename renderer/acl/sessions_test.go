@@ -66,7 +66,7 @@ func (s *subject) reopen(t *testing.T, o sluiceacl.Options) {
 
 // closedShop denies what shop permits to web. Its pods keep their tables, so that their interfaces
 // keep their lists.
-func closedShop(x renderer.Txn) {
+func closedShop(x *renderer.Changes) {
 	x.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list()})
 	x.Render(pod("web-1"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.2")}, Egress: list()})
 }
@@ -212,7 +212,7 @@ func everyFailure(t *testing.T, v vswitch.Options) {
 		s.wantPacket(t, "the pod's first packet", syn, api.Permit)
 		time.Sleep(time.Minute)
 		s.FailNext(n)
-		_ = s.Renderer().NewTxn(false).Commit(t.Context()) // a failure is fine here
+		_ = s.Renderer().Apply(t.Context(), renderer.Changes{}) // a failure is fine here
 		s.FailNext(0)
 		s.wantPacket(t, "the answer after a failure", answer, api.Permit)
 		commit(t, s.Renderer(), false, nothing)
@@ -308,7 +308,7 @@ func TestEstablishedFlowStaysCutWhateverFails(t *testing.T) {
 				commit(t, s.Renderer(), false, closedShop)
 				s.tap.retval = refused
 				s.FailNext(n)
-				failed = try(t, s.Renderer(), false, func(x renderer.Txn) {
+				failed = try(t, s.Renderer(), false, func(x *renderer.Changes) {
 					x.Render(pod("web-1"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.2")}, Egress: list(), Ingress: list(to(api.Net{}, 53))})
 				}) != nil
 				s.FailNext(0)

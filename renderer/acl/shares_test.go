@@ -26,7 +26,7 @@ func sharing(t *testing.T, peers int) (*subject, []api.PodID) {
 		pods = append(pods, benchPod(i))
 	}
 	s := open(t, pods...)
-	commit(t, s.Renderer(), true, func(x renderer.Txn) {
+	commit(t, s.Renderer(), true, func(x *renderer.Changes) {
 		x.UpdateSet(throng, scattered(peers), nil)
 		for i := range sharingPods {
 			letIn(x, pods[i], i)
@@ -36,7 +36,7 @@ func sharing(t *testing.T, peers int) (*subject, []api.PodID) {
 }
 
 // letIn renders a pod with a policy about many peers.
-func letIn(x renderer.Txn, pod api.PodID, i int) {
+func letIn(x *renderer.Changes, pod api.PodID, i int) {
 	x.Render(pod, renderer.PodConfig{IPs: []netip.Addr{sharingAddress(i)}, Egress: list(from(api.SetNet(throng), 80))})
 }
 
@@ -99,7 +99,7 @@ func TestSharesGroupLargeTable(t *testing.T) {
 	if lists := slices.Collect(maps.Values(listsOf(s))); len(slices.Compact(slices.Sorted(slices.Values(lists)))) > 3 {
 		t.Fatalf("pods, uplink and others have %v, want one list for all pods", lists)
 	}
-	commit(t, s.Renderer(), false, func(x renderer.Txn) { x.UpdateSet(throng, scattered(1000), nil) })
+	commit(t, s.Renderer(), false, func(x *renderer.Changes) { x.UpdateSet(throng, scattered(1000), nil) })
 	wantGroups(t, s)
 	s.want(t, scattered(1000)[999].Addr().String(), "10.0.0.20", 80, api.Permit)
 }
@@ -108,8 +108,8 @@ func TestSharesOfFewInterfacesAreOne(t *testing.T) {
 	s, pods := sharing(t, 1000)
 	wantGroups(t, s)
 	before := listsOf(s)
-	commit(t, s.Renderer(), false, func(x renderer.Txn) { letIn(x, pods[sharingPods], sharingPods) })
-	commit(t, s.Renderer(), false, func(x renderer.Txn) { x.Remove(pods[0]) })
+	commit(t, s.Renderer(), false, func(x *renderer.Changes) { letIn(x, pods[sharingPods], sharingPods) })
+	commit(t, s.Renderer(), false, func(x *renderer.Changes) { x.Remove(pods[0]) })
 	after := listsOf(s)
 	for _, p := range pods[1:sharingPods] {
 		if name := p.String(); before[name] != after[name] {
@@ -120,7 +120,7 @@ func TestSharesOfFewInterfacesAreOne(t *testing.T) {
 	s.want(t, "172.16.0.7", "10.0.0.21", 80, api.Deny)
 	s.reopen(t, sluiceacl.Options{})
 	calls := s.changes(func() {
-		commit(t, s.Renderer(), true, func(x renderer.Txn) {
+		commit(t, s.Renderer(), true, func(x *renderer.Changes) {
 			x.UpdateSet(throng, scattered(1000), nil)
 			for i := range sharingPods {
 				letIn(x, pods[i+1], i+1)
@@ -138,10 +138,10 @@ func TestSwitchOverLimitsEntriesPerCall(t *testing.T) {
 	all := scattered(5002)
 	s, pods := sharing(t, 5000)
 	before := listsOf(s)
-	for name, step := range map[string]func(x renderer.Txn){
-		"an old one leaves": func(x renderer.Txn) { x.UpdateSet(throng, nil, all[10:11]) },
-		"two join":          func(x renderer.Txn) { x.UpdateSet(throng, all[5000:], nil) },
-		"a policy in front": func(x renderer.Txn) {
+	for name, step := range map[string]func(x *renderer.Changes){
+		"an old one leaves": func(x *renderer.Changes) { x.UpdateSet(throng, nil, all[10:11]) },
+		"two join":          func(x *renderer.Changes) { x.UpdateSet(throng, all[5000:], nil) },
+		"a policy in front": func(x *renderer.Changes) {
 			x.Render(pods[sharingPods], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.21")}, Ingress: list(to(api.PrefixNet(host("10.0.0.2")), 80))})
 		},
 	} {
@@ -166,7 +166,7 @@ func TestSharesFitIntoStatisticsSegment(t *testing.T) {
 	s.reopen(t, sluiceacl.Options{})
 	s.r.LimitStatistics(3000 * 24 * 2)
 	resync := func(peers int) {
-		commit(t, s.Renderer(), true, func(x renderer.Txn) {
+		commit(t, s.Renderer(), true, func(x *renderer.Changes) {
 			x.UpdateSet(throng, all[:peers], nil)
 			for i := range sharingPods {
 				letIn(x, pods[i], i)

@@ -33,13 +33,13 @@ func TestSparesKeepLongListsFew(t *testing.T) {
 	members := all
 	for round := range 6 {
 		for range 3 {
-			commit(t, s.Renderer(), false, func(x renderer.Txn) { x.UpdateSet(throng, nil, members[:1]) })
+			commit(t, s.Renderer(), false, func(x *renderer.Changes) { x.UpdateSet(throng, nil, members[:1]) })
 			members = members[1:]
 			look()
 		}
 		switch round % 3 {
 		case 0:
-			commit(t, s.Renderer(), false, func(x renderer.Txn) {
+			commit(t, s.Renderer(), false, func(x *renderer.Changes) {
 				for _, p := range pods {
 					x.Remove(p)
 				}
@@ -48,7 +48,7 @@ func TestSparesKeepLongListsFew(t *testing.T) {
 		case 1:
 			s.reopen(t, sluiceacl.Options{})
 		}
-		commit(t, s.Renderer(), true, func(x renderer.Txn) {
+		commit(t, s.Renderer(), true, func(x *renderer.Changes) {
 			x.UpdateSet(throng, members, nil)
 			for i := range sharingPods {
 				letIn(x, pods[i], i)

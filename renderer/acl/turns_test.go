@@ -41,7 +41,7 @@ func TestTurnsDoNotDelayJoins(t *testing.T) {
 	step := func(add, remove []int) (since time.Time) {
 		t.Helper()
 		began = append(began, time.Now())
-		err := try(t, s.r, false, func(x renderer.Txn) {
+		err := try(t, s.r, false, func(x *renderer.Changes) {
 			for _, n := range add {
 				x.UpdateSet(throng, all[n:n+1], nil)
 			}
@@ -98,17 +98,17 @@ func TestTurnsDoNotDelayJoins(t *testing.T) {
 // groups have had their turn.
 func TestTurnsSurviveRestart(t *testing.T) {
 	all := scattered(5001)
-	for name, resync := range map[string]func(s *subject, pods []api.PodID) func(renderer.Txn){
-		"same state": func(s *subject, pods []api.PodID) func(renderer.Txn) {
-			return func(x renderer.Txn) {
+	for name, resync := range map[string]func(s *subject, pods []api.PodID) func(*renderer.Changes){
+		"same state": func(s *subject, pods []api.PodID) func(*renderer.Changes) {
+			return func(x *renderer.Changes) {
 				x.UpdateSet(throng, slices.Delete(slices.Clone(all[:5000]), 10, 11), nil)
 				for i := range sharingPods {
 					letIn(x, pods[i], i)
 				}
 			}
 		},
-		"other peers, fewer pods": func(s *subject, pods []api.PodID) func(renderer.Txn) {
-			return func(x renderer.Txn) {
+		"other peers, fewer pods": func(s *subject, pods []api.PodID) func(*renderer.Changes) {
+			return func(x *renderer.Changes) {
 				x.UpdateSet(throng, all[11:], nil)
 				for i := range sharingPods - 3 {
 					letIn(x, pods[i], i)
@@ -119,7 +119,7 @@ func TestTurnsSurviveRestart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, pods := sharing(t, 5000)
 			s.r.OneTurn()
-			leave := func(x renderer.Txn) { x.UpdateSet(throng, nil, all[10:11]) }
+			leave := func(x *renderer.Changes) { x.UpdateSet(throng, nil, all[10:11]) }
 			for range 2 {
 				if err := try(t, s.r, false, leave); !errors.Is(err, renderer.ErrDeferred) {
 					t.Fatal(err)

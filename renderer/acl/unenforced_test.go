@@ -163,7 +163,7 @@ func TestUnenforcedReportsRulesThatDoNotFit(t *testing.T) {
 	}
 	rule := api.Origin{Policy: api.PolicyID{Kind: api.AdminNetworkPolicy, Name: "crossed"}} // those of tenants have shares
 	crossed := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.SetNet(5), Dst: api.SetNet(5)}, {}}, [][]api.Origin{{rule}, {rule}})
-	if err := try(t, s.Renderer(), false, func(x renderer.Txn) {
+	if err := try(t, s.Renderer(), false, func(x *renderer.Changes) {
 		x.UpdateSet(5, many, nil)
 		x.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: crossed})
 	}); err == nil {
@@ -175,7 +175,7 @@ func TestUnenforcedReportsRulesThatDoNotFit(t *testing.T) {
 	}) {
 		t.Errorf("reported: %v", got)
 	}
-	commit(t, s.Renderer(), false, func(x renderer.Txn) { shop(x) })
+	commit(t, s.Renderer(), false, func(x *renderer.Changes) { shop(x) })
 	if got := s.r.Unenforced(); len(got) > 0 {
 		t.Errorf("left over: %v", got)
 	}
@@ -209,7 +209,7 @@ func TestUnenforcedPortsOfSCTPStayClosed(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			commit(t, s.Renderer(), true, func(x renderer.Txn) {
+			commit(t, s.Renderer(), true, func(x *renderer.Changes) {
 				x.Render(pod("db"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.3")}, Egress: renderer.NewRuleList(c.rules, nil)})
 			})
 			for port, want := range c.want {

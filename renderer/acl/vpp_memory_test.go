@@ -74,7 +74,7 @@ func spaced(n, apart int) (out []netip.Prefix) {
 
 // about renders every pod with a policy about a set. With isolated, one of the members may send to
 // no pod.
-func (x *heapTest) about(t renderer.Txn, member netip.Addr, isolated bool) {
+func (x *heapTest) about(t *renderer.Changes, member netip.Addr, isolated bool) {
 	for i, p := range x.pods {
 		t.Render(p, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, Egress: list(from(api.SetNet(throng), 80))})
 	}
@@ -93,20 +93,20 @@ func TestRealVPPMemoryOfEntries(t *testing.T) {
 			x := startHeapTest(t, 2048, 0.1, n.pods)
 			defer x.close()
 			member := spaced(2, n.apart)[1].Addr()
-			commit(t, patient{x.r}, true, func(r renderer.Txn) { x.about(r, member, false) })
+			commit(t, patient{x.r}, true, func(r *renderer.Changes) { x.about(r, member, false) })
 			base := usedHeap(t, x.api())
 			full := 0.0 // forecast for all of it
 			applied := float64((n.pods - 1) * n.members)
 			for _, step := range []struct {
 				name string
 				full bool // before it
-				fill func(renderer.Txn)
+				fill func(*renderer.Changes)
 			}{
-				{"filled", false, func(r renderer.Txn) { r.UpdateSet(throng, spaced(n.members, n.apart), nil) }},
-				{"one member is isolated", true, func(r renderer.Txn) { x.about(r, member, true) }},
-				{"and no more", true, func(r renderer.Txn) { x.about(r, member, false) }},
-				{"emptied", true, func(r renderer.Txn) { r.UpdateSet(throng, nil, spaced(n.members, n.apart)) }},
-				{"filled again", false, func(r renderer.Txn) { r.UpdateSet(throng, spaced(n.members, n.apart), nil) }},
+				{"filled", false, func(r *renderer.Changes) { r.UpdateSet(throng, spaced(n.members, n.apart), nil) }},
+				{"one member is isolated", true, func(r *renderer.Changes) { x.about(r, member, true) }},
+				{"and no more", true, func(r *renderer.Changes) { x.about(r, member, false) }},
+				{"emptied", true, func(r *renderer.Changes) { r.UpdateSet(throng, nil, spaced(n.members, n.apart)) }},
+				{"filled again", false, func(r *renderer.Changes) { r.UpdateSet(throng, spaced(n.members, n.apart), nil) }},
 			} {
 				before, began := usedHeap(t, x.api()), time.Now()
 				needed := x.carryOut(t, step.fill)
@@ -129,7 +129,7 @@ func TestRealVPPMemoryOfEntries(t *testing.T) {
 
 // carryOut commits until all slots have had their turn, and returns the forecast for the worst
 // moment in MB.
-func (x *heapTest) carryOut(t *testing.T, fill func(renderer.Txn)) (needed float64) {
+func (x *heapTest) carryOut(t *testing.T, fill func(*renderer.Changes)) (needed float64) {
 	t.Helper()
 	for {
 		err := try(t, x.r, false, fill)
@@ -148,7 +148,7 @@ func TestRealVPPHeapIsReadFromStatistics(t *testing.T) {
 	x := startHeapTest(t, 512, 0.1, 4)
 	defer x.close()
 	for began, n := time.Now(), 0; ; n++ { // the first figures may not include the session table
-		commit(t, patient{x.r}, n == 0, func(r renderer.Txn) { x.about(r, addr("172.16.0.4"), n%2 == 1) })
+		commit(t, patient{x.r}, n == 0, func(r *renderer.Changes) { x.about(r, addr("172.16.0.4"), n%2 == 1) })
 		// A quarter of the heap is reserved for sessions.
 		got, left := float64(x.r.State().Memory.Budget)/(1<<20), 512*3/4-usedHeap(t, x.api())
 		if math.Abs(got-left) <= 16 {
@@ -165,11 +165,11 @@ func TestRealVPPHeapIsReadFromStatistics(t *testing.T) {
 func TestRealVPPReusesKeptMemory(t *testing.T) {
 	x := startHeapTest(t, 800, 0.1, 95)
 	defer x.close()
-	commit(t, patient{x.r}, true, func(r renderer.Txn) { x.about(r, addr("172.16.0.4"), false) })
+	commit(t, patient{x.r}, true, func(r *renderer.Changes) { x.about(r, addr("172.16.0.4"), false) })
 	for range 3 {
-		commit(t, patient{x.r}, false, func(r renderer.Txn) { r.UpdateSet(throng, spaced(10_000, 257), nil) })
+		commit(t, patient{x.r}, false, func(r *renderer.Changes) { r.UpdateSet(throng, spaced(10_000, 257), nil) })
 		time.Sleep(300 * time.Millisecond) // figures are made meanwhile
-		commit(t, patient{x.r}, false, func(r renderer.Txn) { r.UpdateSet(throng, nil, spaced(10_000, 257)) })
+		commit(t, patient{x.r}, false, func(r *renderer.Changes) { r.UpdateSet(throng, nil, spaced(10_000, 257)) })
 		time.Sleep(300 * time.Millisecond)
 	}
 }
@@ -181,10 +181,10 @@ func TestRealVPPSurvivesOneMorePolicy(t *testing.T) {
 	x := startHeapTest(t, 512, 10, 95)
 	defer x.close()
 	member := spaced(2, 257)[1].Addr()
-	for n, step := range []func(renderer.Txn){
-		func(r renderer.Txn) { x.about(r, member, false) },
-		func(r renderer.Txn) { r.UpdateSet(throng, spaced(10_000, 257), nil) },
-		func(r renderer.Txn) { x.about(r, member, true) },
+	for n, step := range []func(*renderer.Changes){
+		func(r *renderer.Changes) { x.about(r, member, false) },
+		func(r *renderer.Changes) { r.UpdateSet(throng, spaced(10_000, 257), nil) },
+		func(r *renderer.Changes) { x.about(r, member, true) },
 	} {
 		err := try(t, patient{x.r}, n == 0, step)
 		if err != nil && !errors.Is(err, sluiceacl.ErrTooLarge) {
@@ -221,7 +221,7 @@ func TestRealVPPNeverAborts(t *testing.T) {
 			if random.IntN(2) == 0 {
 				r = patient{x.r}
 			}
-			err := try(t, r, n == 0, func(r renderer.Txn) { x.randomChange(r, random, held, min(30_000, most)) })
+			err := try(t, r, n == 0, func(r *renderer.Changes) { x.randomChange(r, random, held, min(30_000, most)) })
 			switch {
 			case errors.Is(err, sluiceacl.ErrTooLarge):
 				refused++
@@ -238,7 +238,7 @@ func TestRealVPPNeverAborts(t *testing.T) {
 }
 
 // randomChange changes sets and pods at random.
-func (x *heapTest) randomChange(r renderer.Txn, random *rand.Rand, held map[api.SetID][]netip.Prefix, most int) {
+func (x *heapTest) randomChange(r *renderer.Changes, random *rand.Rand, held map[api.SetID][]netip.Prefix, most int) {
 	sets := []api.SetID{101, 102, 103}
 	for _, id := range sets {
 		if len(held[id]) > 0 && random.IntN(2) == 0 {

@@ -193,21 +193,23 @@ func each[M any, S interface{ Recv() (M, error) }](s S, err error, f func(M)) er
 var states = []struct {
 	name   string
 	resync bool
-	fill   func(renderer.Txn)
+	fill   func(*renderer.Changes)
 }{
 	{"a resync", true, shop},
-	{"members join and leave", false, func(x renderer.Txn) {
+	{"members join and leave", false, func(x *renderer.Changes) {
 		x.UpdateSet(clients, []netip.Prefix{host("10.9.0.2"), host("10.9.0.3"), host("fd09::1")}, []netip.Prefix{host("10.9.0.1")})
 	}},
-	{"a pod gets another table", false, func(x renderer.Txn) {
+	{"a pod gets another table", false, func(x *renderer.Changes) {
 		x.Render(pod("web-0"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1"), addr("fd00::1")}, Egress: list(
 			from(api.SetNet(clients), 80), api.ContivRule{Action: api.Permit, Protocol: api.SCTP, DstPort: api.Port(3868)})})
 	}},
-	{"a pod goes", false, func(x renderer.Txn) { x.Remove(pod("db")) }},
-	{"the same pod returns with other rules", false, func(x renderer.Txn) {
+	{"a pod goes", false, func(x *renderer.Changes) { x.Remove(pod("db")) }},
+	{"the same pod returns with other rules", false, func(x *renderer.Changes) {
 		x.Render(pod("db"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.3")}, Ingress: list(), Egress: list()})
 	}},
-	{"everything is open", true, func(x renderer.Txn) { x.Render(pod("open"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.4")}}) }},
+	{"everything is open", true, func(x *renderer.Changes) {
+		x.Render(pod("open"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.4")}})
+	}},
 	{"and closed again", true, shop},
 }
 

@@ -225,27 +225,17 @@ func (s *subject) Renderer() renderer.Renderer { return s.router.Over(patient{s.
 func (s *subject) Operations() int             { return s.tap.operations() }
 func (s *subject) FailNext(n int)              { s.tap.fail(n) }
 
-// patient is a renderer whose transactions end when all slots have had their turn.
+// patient is a renderer whose Apply ends when all slots have had their turn.
 type patient struct{ *sluiceacl.Renderer }
 
 // Unwrap returns the renderer.
 func (p patient) Unwrap() renderer.Renderer { return p.Renderer }
 
-// NewTxn implements renderer.Renderer.
-func (p patient) NewTxn(resync bool) renderer.Txn {
-	return patientTxn{p.Renderer.NewTxn(resync), p.Renderer}
-}
-
-type patientTxn struct {
-	renderer.Txn
-	r *sluiceacl.Renderer
-}
-
-// Commit commits until no slot waits for its turn.
-func (t patientTxn) Commit(ctx context.Context) error {
-	err := t.Txn.Commit(ctx)
-	for errors.Is(err, renderer.ErrDeferred) && !t.r.State().Pauses.Behind.IsZero() {
-		err = t.r.NewTxn(false).Commit(ctx)
+// Apply applies changes until no slot waits for its turn.
+func (p patient) Apply(ctx context.Context, c renderer.Changes) error {
+	err := p.Renderer.Apply(ctx, c)
+	for errors.Is(err, renderer.ErrDeferred) && !p.State().Pauses.Behind.IsZero() {
+		err = p.Renderer.Apply(ctx, renderer.Changes{})
 	}
 	return err
 }

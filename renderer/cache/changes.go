@@ -63,37 +63,20 @@ type Staged interface {
 	EndResync()
 }
 
-// Changes buffers one transaction, so that a transaction that is never committed has no effect. The
-// zero value is an empty update.
-type Changes struct {
-	Resync bool
-
-	steps []func(Staged)
-}
-
-// UpdateSet records a change of members.
-func (t *Changes) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
-	t.steps = append(t.steps, func(c Staged) { c.UpdateSet(id, added, removed) })
-}
-
-// Render records the configuration of a pod.
-func (t *Changes) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.steps = append(t.steps, func(c Staged) { c.SetPod(pod, cfg) })
-}
-
-// Remove records the removal of a pod.
-func (t *Changes) Remove(pod api.PodID) {
-	t.steps = append(t.steps, func(c Staged) { c.RemovePod(pod) })
-}
-
-// Apply stages the buffered changes and clears the buffer.
-func (t *Changes) Apply(c Staged) {
-	if t.Resync {
-		c.BeginResync()
-		defer c.EndResync()
+// Stage stages changes.
+func Stage(to Staged, c renderer.Changes) {
+	if c.Resync {
+		to.BeginResync()
+		defer to.EndResync()
 	}
-	for _, step := range t.steps {
-		step(c)
+	for id, s := range c.AllSets() {
+		to.UpdateSet(id, s.Added, s.Removed)
 	}
-	t.steps, t.Resync = nil, false
+	for pod, cfg := range c.AllPods() {
+		if cfg == nil {
+			to.RemovePod(pod)
+		} else {
+			to.SetPod(pod, *cfg)
+		}
+	}
 }

@@ -94,7 +94,7 @@ func TestCacheB16RestoresTableAfterEmptyResync(t *testing.T) {
 	c.SetPod(id("a"), cfg)
 	c.Compute()
 	c.Commit()
-	(&Changes{Resync: true}).Apply(c)
+	Stage(c, renderer.Changes{Resync: true})
 	if p := c.Compute(); len(p.Removed) != 1 {
 		t.Fatalf("the empty resync removes %d tables, want 1", len(p.Removed))
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// UpdateSet stages a change of the members of a set, as defined by renderer.Txn. It masks prefixes,
+// UpdateSet stages a change of the members of a set, as defined by *renderer.Changes. It masks prefixes,
 // unmaps IPv4-mapped IPv6 addresses and ignores invalid prefixes.
 func (c *Cache) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	s := c.sets.of(id)

@@ -168,14 +168,14 @@ func TestResyncIsUpdateToSameState(t *testing.T) {
 		c.Compute()
 		c.Commit()
 		resyncWith := func() Plan {
-			tx := Changes{Resync: true}
+			tx := renderer.Changes{Resync: true}
 			for id, cfg := range w.pods {
 				tx.Render(id, cfg)
 			}
 			for id, members := range w.sets {
 				tx.UpdateSet(id, slices.Collect(maps.Keys(members)), nil)
 			}
-			tx.Apply(c)
+			Stage(c, tx)
 			return c.Compute()
 		}
 		if p := resyncWith(); !p.Empty() {

@@ -63,37 +63,20 @@ func (s *planDataplane) Renderer() renderer.Renderer { return s }
 func (s *planDataplane) Operations() int             { return s.operations }
 func (s *planDataplane) FailNext(n int)              { s.failAt = n }
 
-func (s *planDataplane) NewTxn(resync bool) renderer.Txn { return &txn{s: s, resync: resync} }
-
-// txn buffers changes until Commit.
-type txn struct {
-	s       *planDataplane
-	resync  bool
-	changes []func()
-}
-
-func (t *txn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
-	t.changes = append(t.changes, func() { t.s.cache.UpdateSet(id, added, removed) })
-}
-
-func (t *txn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.changes = append(t.changes, func() { t.s.configs[pod] = cfg; t.s.cache.SetPod(pod, cfg) })
-}
-
-func (t *txn) Remove(pod api.PodID) {
-	t.changes = append(t.changes, func() { delete(t.s.configs, pod); t.s.cache.RemovePod(pod) })
-}
-
-func (t *txn) Commit(ctx context.Context) error {
-	if t.resync {
-		clear(t.s.configs)
-		t.s.cache.BeginResync()
+// Apply implements renderer.Renderer.
+func (s *planDataplane) Apply(ctx context.Context, c renderer.Changes) error {
+	if c.Resync {
+		clear(s.configs)
 	}
-	for _, change := range t.changes {
-		change()
+	for pod, cfg := range c.Pods {
+		if cfg == nil {
+			delete(s.configs, pod)
+		} else {
+			s.configs[pod] = *cfg
+		}
 	}
-	t.s.cache.EndResync()
-	return t.s.install(ctx)
+	cache.Stage(s.cache, c)
+	return s.install(ctx)
 }
 
 // install applies a plan as a whole, or fails and applies nothing.

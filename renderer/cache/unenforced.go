@@ -52,44 +52,29 @@ func (x *UnenforcedTracker) SetMatters(matters bool) {
 	x.matters = matters
 }
 
-// StagedTxn buffers a transaction for both a cache and an UnenforcedTracker.
-type StagedTxn struct {
-	Changes
-	tracker *UnenforcedTracker
-	pods    []stagedPod
-}
-
-type stagedPod struct {
-	id    api.PodID
-	lists lostLists
-}
-
-// NewTxn begins a transaction.
-func (x *UnenforcedTracker) NewTxn(resync bool) StagedTxn {
-	return StagedTxn{Changes: Changes{Resync: resync}, tracker: x}
-}
-
-// Render records the configuration of a pod.
-func (t *StagedTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.Changes.Render(pod, cfg)
-	t.pods = append(t.pods, stagedPod{pod, lostLists{t.tracker.only(cfg.Ingress), t.tracker.only(cfg.Egress)}})
-}
-
-// Remove records the removal of a pod.
-func (t *StagedTxn) Remove(pod api.PodID) {
-	t.Changes.Remove(pod)
-	t.pods = append(t.pods, stagedPod{id: pod})
-}
-
-// HasPods reports whether the transaction changes pods. A resync always does.
-func (t *StagedTxn) HasPods() bool { return t.Resync || len(t.pods) > 0 }
-
-// Apply applies the transaction to the cache and the tracker, and clears it.
-func (t *StagedTxn) Apply(c Staged) {
-	resync := t.Resync
-	t.Changes.Apply(c)
-	t.tracker.apply(resync, t.pods)
-	t.pods = nil
+// Track takes over changes.
+func (x *UnenforcedTracker) Track(c renderer.Changes) {
+	if c.Resync {
+		x.current = x.current && len(x.pods) == 0
+		clear(x.pods)
+		clear(x.rules)
+	}
+	for pod, cfg := range c.Pods {
+		var now lostLists
+		if cfg != nil {
+			now = lostLists{x.only(cfg.Ingress), x.only(cfg.Egress)}
+		}
+		old := x.pods[pod]
+		if old == now {
+			continue
+		}
+		x.current = false
+		x.count(old, -1)
+		x.count(now, +1)
+		if x.pods[pod] = now; now == (lostLists{}) {
+			delete(x.pods, pod)
+		}
+	}
 }
 
 // only returns the list if it has a rule that cannot be expressed, and nil otherwise.
@@ -100,27 +85,6 @@ func (x *UnenforcedTracker) only(l *renderer.RuleList) *renderer.RuleList {
 		}
 	}
 	return nil
-}
-
-// apply applies the pods of a transaction, in order.
-func (x *UnenforcedTracker) apply(resync bool, pods []stagedPod) {
-	if resync {
-		x.current = x.current && len(x.pods) == 0
-		clear(x.pods)
-		clear(x.rules)
-	}
-	for _, p := range pods {
-		old := x.pods[p.id]
-		if old == p.lists {
-			continue
-		}
-		x.current = false
-		x.count(old, -1)
-		x.count(p.lists, +1)
-		if x.pods[p.id] = p.lists; p.lists == (lostLists{}) {
-			delete(x.pods, p.id)
-		}
-	}
 }
 
 // count adds d to the count of each lost rule of a pod. The rules of its two lists differ in their

@@ -31,13 +31,13 @@ func TestUnenforcedTrackerHasNoHistory(t *testing.T) {
 			x := NewUnenforcedTracker("ports of SCTP", func(r *api.ContivRule) bool { return r.Protocol == api.SCTP && !r.DstPort.IsAny() })
 			return &x
 		}
-		x, c, state := newShortfall(), New(api.Egress), map[api.PodID]renderer.PodConfig{}
-		for range rapid.IntRange(1, 8).Draw(t, "transactions") {
+		x, state := newShortfall(), map[api.PodID]renderer.PodConfig{}
+		for range rapid.IntRange(1, 8).Draw(t, "changes") {
 			resync := rapid.IntRange(0, 5).Draw(t, "resync when 0") == 0
 			if resync {
 				clear(state)
 			}
-			staged := x.NewTxn(resync)
+			staged := renderer.Changes{Resync: resync}
 			for range rapid.IntRange(0, 4).Draw(t, "pods") {
 				some, id := rapid.SampledFrom(lists), api.PodID{Namespace: "shop", Name: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "pod")}
 				if rapid.IntRange(0, 4).Draw(t, "removed when 0") == 0 {
@@ -48,7 +48,7 @@ func TestUnenforcedTrackerHasNoHistory(t *testing.T) {
 				state[id] = renderer.PodConfig{Ingress: some.Draw(t, "ingress"), Egress: some.Draw(t, "egress")}
 				staged.Render(id, state[id])
 			}
-			staged.Apply(c)
+			x.Track(staged)
 			x.SetMatters(rapid.Bool().Draw(t, "matters"))
 			if got := x.Unenforced(); !slices.IsSortedFunc(got, renderer.Unenforced.Compare) || len(got) > 0 && &got[0] != &x.Unenforced()[0] {
 				t.Fatal("not sorted, or another slice although nothing is different")
@@ -56,11 +56,11 @@ func TestUnenforcedTrackerHasNoHistory(t *testing.T) {
 		}
 		fresh := newShortfall()
 		fresh.SetMatters(x.Matters())
-		staged := fresh.NewTxn(true)
+		staged := renderer.Changes{Resync: true}
 		for id, cfg := range state {
 			staged.Render(id, cfg)
 		}
-		staged.Apply(New(api.Egress))
+		fresh.Track(staged)
 		if diff := cmp.Diff(fresh.Unenforced(), x.Unenforced()); diff != "" {
 			t.Fatal(diff)
 		}

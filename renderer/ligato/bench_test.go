@@ -34,17 +34,17 @@ func BenchmarkJoin(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			tell := func(resync bool, fill func(renderer.Txn)) {
-				x := r.NewTxn(resync)
-				fill(x)
-				if err := x.Commit(b.Context()); err != nil {
+			tell := func(resync bool, fill func(*renderer.Changes)) {
+				x := renderer.Changes{Resync: resync}
+				fill(&x)
+				if err := r.Apply(b.Context(), x); err != nil {
 					b.Fatal(err)
 				}
 			}
 			member := func(i int) netip.Prefix {
 				return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 15), byte(i >> 7), byte(i << 1)}), 32)
 			}
-			tell(true, func(x renderer.Txn) {
+			tell(true, func(x *renderer.Changes) {
 				var all []netip.Prefix
 				for i := range members {
 					all = append(all, member(i))
@@ -57,8 +57,8 @@ func BenchmarkJoin(b *testing.B) {
 			store.keys, store.bytes = 0, 0
 			b.ReportAllocs()
 			for b.Loop() {
-				tell(false, func(x renderer.Txn) { x.UpdateSet(clients, []netip.Prefix{member(members)}, nil) })
-				tell(false, func(x renderer.Txn) { x.UpdateSet(clients, nil, []netip.Prefix{member(members)}) })
+				tell(false, func(x *renderer.Changes) { x.UpdateSet(clients, []netip.Prefix{member(members)}, nil) })
+				tell(false, func(x *renderer.Changes) { x.UpdateSet(clients, nil, []netip.Prefix{member(members)}) })
 			}
 			b.ReportMetric(float64(store.keys)/float64(2*b.N), "keys/event")
 			b.ReportMetric(float64(store.bytes)/float64(2*b.N), "bytes/event")

@@ -43,7 +43,7 @@ func TestCheckShowsWhatDiffersFromThePublishedACLs(t *testing.T) {
 	}
 	change(nil, key("theirs"))
 	s.r.Invalidate()
-	commit(t, s, false, func(renderer.Txn) {})
+	commit(t, s, false, func(*renderer.Changes) {})
 	if drift := check(); drift != "" {
 		t.Errorf("after the next commit: %q", drift)
 	}

@@ -114,21 +114,12 @@ func New(o Options) (*Renderer, error) {
 // Name returns "ligato".
 func (r *Renderer) Name() string { return "ligato" }
 
-// txn implements renderer.Txn.
-type txn struct {
-	cache.StagedTxn
-	r *Renderer
-}
-
-// NewTxn starts a transaction.
-func (r *Renderer) NewTxn(resync bool) renderer.Txn { return &txn{r.unenforced.NewTxn(resync), r} }
-
-// Commit publishes the difference.
-func (t *txn) Commit(ctx context.Context) error {
-	r := t.r
+// Apply publishes the difference.
+func (r *Renderer) Apply(ctx context.Context, c renderer.Changes) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t.Apply(r.cache)
+	cache.Stage(r.cache, c)
+	r.unenforced.Track(c)
 	err := r.commit(ctx)
 	if err != nil {
 		err = fmt.Errorf("publish for vpp-agent %s: %w", r.options.Label, err)

@@ -45,12 +45,12 @@ const clients = api.SetID(4711)
 
 var shopPods = []api.PodID{pod("web-0"), pod("web-1"), pod("db"), pod("open")}
 
-func render(x renderer.Txn, name, ip string, ingress, egress *renderer.RuleList) {
+func render(x *renderer.Changes, name, ip string, ingress, egress *renderer.RuleList) {
 	x.Render(pod(name), renderer.PodConfig{IPs: []netip.Addr{addr(ip)}, Ingress: ingress, Egress: egress})
 }
 
 // shop is a state with a shared table, a global table and an open pod.
-func shop(x renderer.Txn) {
+func shop(x *renderer.Changes) {
 	in := list(from(api.SetNet(clients), 80))
 	render(x, "web-0", "10.0.0.1", nil, in)
 	render(x, "web-1", "10.0.0.2", nil, in)
@@ -59,15 +59,15 @@ func shop(x renderer.Txn) {
 	x.UpdateSet(clients, []netip.Prefix{host("10.0.0.4"), host("10.9.0.1")}, nil)
 }
 
-func nothing(renderer.Txn) {}
+func nothing(*renderer.Changes) {}
 
-func try(t testing.TB, s *subject, resync bool, fill func(renderer.Txn)) error {
-	x := s.Renderer().NewTxn(resync)
-	fill(x)
-	return x.Commit(t.Context())
+func try(t testing.TB, s *subject, resync bool, fill func(*renderer.Changes)) error {
+	x := renderer.Changes{Resync: resync}
+	fill(&x)
+	return s.Renderer().Apply(t.Context(), x)
 }
 
-func commit(t testing.TB, s *subject, resync bool, fill func(renderer.Txn)) {
+func commit(t testing.TB, s *subject, resync bool, fill func(*renderer.Changes)) {
 	t.Helper()
 	if err := try(t, s, resync, fill); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func open(t testing.TB, pods ...api.PodID) *subject {
 }
 
 // steps returns what a commit writes, in order; "" separates calls.
-func (s *subject) steps(t testing.TB, resync bool, fill func(renderer.Txn)) []string {
+func (s *subject) steps(t testing.TB, resync bool, fill func(*renderer.Changes)) []string {
 	t.Helper()
 	s.tap.steps = nil
 	commit(t, s, resync, fill)
@@ -133,7 +133,7 @@ func (s *subject) keys(t testing.TB) string {
 // byte: a vpp-agent reads it.
 func TestPublishedValuesHaveDocumentedForm(t *testing.T) {
 	s := open(t, pod("web"), pod("db"))
-	commit(t, s, true, func(x renderer.Txn) {
+	commit(t, s, true, func(x *renderer.Changes) {
 		any4and6 := api.ContivRule{Action: api.Permit, Protocol: api.UDP, SrcPort: api.Ports(1024, 65535), DstPort: api.Ports(8000, 8010)}
 		x.Render(pod("web"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1"), addr("fd00::1")}, Egress: list(
 			from(cidr("10.0.1.0/24"), 80), any4and6, from(api.SetNet(clients), 443),
@@ -173,20 +173,20 @@ func TestCommitWritesOnlyChanges(t *testing.T) {
 	const table = "sluice-table-3" // of web-0 and web-1
 	for _, tc := range []struct {
 		name string
-		fill func(renderer.Txn)
+		fill func(*renderer.Changes)
 		want []string
 	}{
 		{"the first state", shop, []string{"", "put sluice-reflect", "", "put sluice-global", "put sluice-table-1", "put sluice-table-2", "put " + table}},
 		{"nothing", nothing, nil},
-		{"a member of a set that two pods share", func(x renderer.Txn) { x.UpdateSet(clients, []netip.Prefix{host("10.9.0.7")}, nil) }, []string{"", "put " + table}},
-		{"a member of a set that no table names", func(x renderer.Txn) { x.UpdateSet(api.SetID(5), []netip.Prefix{host("10.9.0.7")}, nil) }, nil},
-		{"a pod that shares a table", func(x renderer.Txn) { render(x, "web-2", "10.0.0.9", nil, list(from(api.SetNet(clients), 80))) },
+		{"a member of a set that two pods share", func(x *renderer.Changes) { x.UpdateSet(clients, []netip.Prefix{host("10.9.0.7")}, nil) }, []string{"", "put " + table}},
+		{"a member of a set that no table names", func(x *renderer.Changes) { x.UpdateSet(api.SetID(5), []netip.Prefix{host("10.9.0.7")}, nil) }, nil},
+		{"a pod that shares a table", func(x *renderer.Changes) { render(x, "web-2", "10.0.0.9", nil, list(from(api.SetNet(clients), 80))) },
 			[]string{"", "put sluice-reflect", "", "put " + table}},
-		{"it goes", func(x renderer.Txn) { x.Remove(pod("web-2")) }, []string{"", "put " + table, "", "put sluice-reflect"}},
-		{"another address of an open pod", func(x renderer.Txn) { render(x, "open", "10.0.0.5", nil, nil) }, nil},
-		{"a pod opens in sending", func(x renderer.Txn) { render(x, "db", "10.0.0.3", nil, list(from(api.Net{}, 5432))) },
+		{"it goes", func(x *renderer.Changes) { x.Remove(pod("web-2")) }, []string{"", "put " + table, "", "put sluice-reflect"}},
+		{"another address of an open pod", func(x *renderer.Changes) { render(x, "open", "10.0.0.5", nil, nil) }, nil},
+		{"a pod opens in sending", func(x *renderer.Changes) { render(x, "db", "10.0.0.3", nil, list(from(api.Net{}, 5432))) },
 			[]string{"", "put sluice-table-2", "", "delete sluice-global", "delete sluice-table-1", "", "put sluice-reflect"}},
-		{"everything goes", func(x renderer.Txn) {
+		{"everything goes", func(x *renderer.Changes) {
 			for _, p := range shopPods {
 				x.Remove(p)
 			}
@@ -290,7 +290,7 @@ func TestExemptTrafficPassesRegardlessOfPolicy(t *testing.T) {
 		if s.r, err = ligato.New(options); err != nil {
 			t.Fatal(err)
 		}
-		commit(t, s, true, func(x renderer.Txn) {
+		commit(t, s, true, func(x *renderer.Changes) {
 			x.Render(pod("web"), renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1"), addr("fd00::1")}, Egress: list()})
 		})
 	}
@@ -376,8 +376,8 @@ func TestSeenDetectsForeignChanges(t *testing.T) {
 // protocol numbers.
 func TestCommitOfChangedProtocolIsVisible(t *testing.T) {
 	s := open(t, pod("web-0"))
-	gre := func(p api.Protocol) func(renderer.Txn) {
-		return func(x renderer.Txn) {
+	gre := func(p api.Protocol) func(*renderer.Changes) {
+		return func(x *renderer.Changes) {
 			render(x, "web-0", "10.0.0.1", nil, list(api.ContivRule{Action: api.Permit, Src: cidr("10.9.0.0/16"), Protocol: p}))
 		}
 	}
@@ -399,7 +399,7 @@ func TestRendererPassesRepliesAndRevokes(t *testing.T) {
 	if s.send(p) != api.Permit || s.send(p.Reply()) != api.Permit || s.send(p) != api.Permit {
 		t.Fatal("a permitted flow does not pass")
 	}
-	commit(t, s, false, func(x renderer.Txn) { x.UpdateSet(clients, nil, []netip.Prefix{host("10.9.0.1")}) })
+	commit(t, s, false, func(x *renderer.Changes) { x.UpdateSet(clients, nil, []netip.Prefix{host("10.9.0.1")}) })
 	if s.send(p) != api.Deny {
 		t.Error("a flow that is denied now goes on")
 	}
@@ -454,7 +454,7 @@ func TestUnenforcedPortsOfSCTPAreClosedAndReported(t *testing.T) {
 		{Action: api.Permit, Src: cidr("10.0.0.0/8"), Protocol: api.SCTP},
 		{Action: api.Permit, Protocol: api.SCTP, DstPort: api.Port(3868)}, {},
 	}
-	commit(t, s, true, func(x renderer.Txn) {
+	commit(t, s, true, func(x *renderer.Changes) {
 		l := renderer.NewRuleList(rules, [][]api.Origin{nil, nil, {origin}, nil})
 		render(x, "web-0", "10.0.0.1", nil, l)
 		render(x, "web-1", "10.0.0.2", nil, l)
@@ -469,7 +469,7 @@ func TestUnenforcedPortsOfSCTPAreClosedAndReported(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	commit(t, s, true, func(x renderer.Txn) { render(x, "web-0", "10.0.0.1", nil, list()) })
+	commit(t, s, true, func(x *renderer.Changes) { render(x, "web-0", "10.0.0.1", nil, list()) })
 	if got := s.r.Unenforced(); len(got) != 0 {
 		t.Errorf("after the rules are gone: %v", got)
 	}
@@ -486,7 +486,7 @@ func large() (members []netip.Prefix) {
 func TestCommitRetriesMissingInterfaceBesideRefusal(t *testing.T) {
 	s := open(t, shopPods...)
 	s.claim[pod("db")] = nil
-	err := try(t, s, true, func(x renderer.Txn) {
+	err := try(t, s, true, func(x *renderer.Changes) {
 		x.UpdateSet(7, large(), nil)
 		render(x, "web-0", "10.0.0.1", nil, list(from(api.SetNet(7), 80)))
 		render(x, "db", "10.0.0.3", nil, list(from(api.Net{}, 80)))
@@ -501,7 +501,7 @@ func TestCommitKeepsOrClosesTooLargeTable(t *testing.T) {
 	commit(t, s, true, shop)
 	origin := api.Origin{Policy: api.PolicyID{Namespace: "shop", Name: "big"}}
 	big := renderer.NewRuleList([]api.ContivRule{from(api.SetNet(7), 80), {}}, [][]api.Origin{{origin}, nil})
-	err := try(t, s, false, func(x renderer.Txn) {
+	err := try(t, s, false, func(x *renderer.Changes) {
 		x.UpdateSet(7, large(), nil)
 		render(x, "web-0", "10.0.0.1", nil, big)
 		render(x, "new", "10.0.0.9", nil, big)
@@ -520,7 +520,7 @@ func TestCommitKeepsOrClosesTooLargeTable(t *testing.T) {
 	if d := cmp.Diff(want, s.r.Unenforced()); d != "" {
 		t.Error(d)
 	}
-	commit(t, s, false, func(x renderer.Txn) { x.UpdateSet(7, nil, large()[1:]) })
+	commit(t, s, false, func(x *renderer.Changes) { x.UpdateSet(7, nil, large()[1:]) })
 	s.want(t, "10.200.0.0", "10.0.0.9", 80, api.Permit)
 	if got := s.r.Unenforced(); len(got) != 0 {
 		t.Errorf("after it fits: %v", got)
@@ -533,10 +533,10 @@ func TestCommitSkipsRevertedFailedChange(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s, true, shop)
 	s.FailNext(1)
-	if err := try(t, s, false, func(x renderer.Txn) { x.UpdateSet(clients, []netip.Prefix{host("10.9.0.7")}, nil) }); err == nil {
+	if err := try(t, s, false, func(x *renderer.Changes) { x.UpdateSet(clients, []netip.Prefix{host("10.9.0.7")}, nil) }); err == nil {
 		t.Fatal("the commit does not fail")
 	}
-	commit(t, s, false, func(x renderer.Txn) {
+	commit(t, s, false, func(x *renderer.Changes) {
 		x.UpdateSet(clients, nil, []netip.Prefix{host("10.9.0.7")})
 		render(x, "open", "10.0.0.4", nil, list())
 	})
@@ -549,9 +549,9 @@ func TestCommitReportsMissingUplinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := r.NewTxn(true)
-	shop(x)
-	if err := x.Commit(t.Context()); !errors.Is(err, renderer.ErrNoInterface) || !strings.Contains(err.Error(), "uplink") {
+	x := renderer.Changes{Resync: true}
+	shop(&x)
+	if err := r.Apply(t.Context(), x); !errors.Is(err, renderer.ErrNoInterface) || !strings.Contains(err.Error(), "uplink") {
 		t.Errorf("commit: %v, want that there is no uplink", err)
 	}
 }

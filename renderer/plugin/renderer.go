@@ -99,22 +99,13 @@ func (r *Renderer) Close() error {
 	return errors.Join(err, r.plane.Close())
 }
 
-// txn is a transaction whose calls of VPP end with the connection.
-type txn struct {
-	renderer.Txn
-	plane *plane
-}
-
-// NewTxn implements renderer.Renderer.
-func (r *Renderer) NewTxn(resync bool) renderer.Txn { return &txn{r.Renderer.NewTxn(resync), r.plane} }
-
-// Commit implements renderer.Txn.
-func (t *txn) Commit(ctx context.Context) error {
-	ctx, release := t.plane.link.Calls(ctx)
+// Apply implements renderer.Renderer. Its calls of VPP end with the connection.
+func (r *Renderer) Apply(ctx context.Context, c renderer.Changes) error {
+	ctx, release := r.plane.link.Calls(ctx)
 	defer release()
-	t.plane.calls = ctx
-	err := t.Txn.Commit(ctx)
-	if held := errors.Join(t.plane.hold(), t.plane.unjudged()); held != nil {
+	r.plane.calls = ctx
+	err := r.Renderer.Apply(ctx, c)
+	if held := errors.Join(r.plane.hold(), r.plane.unjudged()); held != nil {
 		err = errors.Join(err, held)
 	}
 	return vpp.Ended(ctx, err)

@@ -116,20 +116,20 @@ func both(pod int) []netip.Addr { return []netip.Addr{v4(pod, 0), v6(pod, 0)} }
 
 // render returns a change that renders a pod with its first addresses.
 func render(pod int, ingress, egress *renderer.RuleList) change {
-	return func(t renderer.Txn) {
+	return func(t *renderer.Changes) {
 		t.Render(PodIDs[pod], renderer.PodConfig{IPs: both(pod), Ingress: ingress, Egress: egress})
 	}
 }
 
-func remove(pod int) change { return func(t renderer.Txn) { t.Remove(PodIDs[pod]) } }
+func remove(pod int) change { return func(t *renderer.Changes) { t.Remove(PodIDs[pod]) } }
 
 func update(id api.SetID, added, removed []netip.Prefix) change {
-	return func(t renderer.Txn) { t.UpdateSet(id, added, removed) }
+	return func(t *renderer.Changes) { t.UpdateSet(id, added, removed) }
 }
 
 // all combines changes in order.
 func all(changes ...change) change {
-	return func(t renderer.Txn) {
+	return func(t *renderer.Changes) {
 		for _, c := range changes {
 			c(t)
 		}
@@ -145,7 +145,7 @@ func openPods() change {
 	return all(changes...)
 }
 
-func nothing(renderer.Txn) {}
+func nothing(*renderer.Changes) {}
 
 // hosts returns the prefixes of single addresses.
 func hosts(addrs ...netip.Addr) []netip.Prefix {

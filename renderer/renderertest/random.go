@@ -48,10 +48,10 @@ type walk struct {
 func (w *walk) step() {
 	flows := w.drawFlows()
 	states := [][]Ends{w.verdicts(flows)}
-	txn := w.begin(w.drawTxn())
+	changes := w.begin(w.drawChanges())
 	failure := rapid.IntRange(0, 12).Draw(w.rt, "failing call, 0 for none")
 	w.subject.FailNext(failure)
-	err := txn.Commit(context.Background())
+	err := w.try(changes)
 	w.subject.FailNext(0)
 	states = append(states, w.verdicts(flows))
 	if err != nil && failure == 0 {
@@ -79,9 +79,11 @@ func (w *walk) compare(newSubject func() Subject) {
 			w.rt.Errorf("close the new subject: %v", err)
 		}
 	}()
-	txn := fresh.Renderer().NewTxn(true)
-	w.everything()(txn)
-	w.commit(txn)
+	whole := renderer.Changes{Resync: true}
+	w.everything()(&whole)
+	if err := fresh.Renderer().Apply(context.Background(), whole); err != nil {
+		w.t.Fatalf("apply everything: %v", err)
+	}
 	want, err := fresh.(Inspector).Installed()
 	if err != nil {
 		w.t.Fatalf("look into a new subject: %v", err)
@@ -102,8 +104,8 @@ func (w *walk) drawFlows() []api.Flow {
 	return flows
 }
 
-// drawTxn returns a random change of the state, or a resync to a changed state.
-func (w *walk) drawTxn() (resync bool, c change) {
+// drawChanges returns a random change of the state, or a resync to a changed state.
+func (w *walk) drawChanges() (resync bool, c change) {
 	resync = rapid.IntRange(0, 5).Draw(w.rt, "resync when 0") == 0
 	var changes []change
 	for range rapid.IntRange(0, 4).Draw(w.rt, "pods changed") {

@@ -40,7 +40,7 @@ type Recorder struct {
 
 	mu         sync.Mutex
 	state      state
-	backlog    []*recorderTxn // received but not applied, oldest first
+	backlog    []renderer.Changes // received but not applied, oldest first
 	failures   []Failure
 	hook       func(context.Context) error
 	violations []string
@@ -69,9 +69,6 @@ func NewRecorder(name string, reporter Reporter) *Recorder {
 
 // Name implements renderer.Renderer.
 func (r *Recorder) Name() string { return r.name }
-
-// NewTxn implements renderer.Renderer.
-func (r *Recorder) NewTxn(resync bool) renderer.Txn { return &recorderTxn{recorder: r, resync: resync} }
 
 // FailNext queues failures, one for each following Commit.
 func (r *Recorder) FailNext(failures ...Failure) {
@@ -135,8 +132,9 @@ func (r *Recorder) Sets() map[api.SetID][]netip.Prefix {
 	return sets
 }
 
-// commit applies what earlier commits left, and then the transaction.
-func (r *Recorder) commit(ctx context.Context, txn *recorderTxn) error {
+// Apply implements renderer.Renderer. It applies what earlier calls left, and then the changes. It
+// fails only when ctx is done or a failure was injected.
+func (r *Recorder) Apply(ctx context.Context, c renderer.Changes) error {
 	r.mu.Lock()
 	hook := r.hook
 	r.mu.Unlock()
@@ -146,7 +144,7 @@ func (r *Recorder) commit(ctx context.Context, txn *recorderTxn) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.backlog = append(r.backlog, txn)
+	r.backlog = append(r.backlog, c)
 	r.last = CommitInfo{}
 	failure := r.nextFailure()
 	switch {
@@ -179,13 +177,13 @@ func (r *Recorder) nextFailure() Failure {
 
 // applyBacklog counts the net difference, not intermediate changes.
 func (r *Recorder) applyBacklog() {
-	r.last.Resync = slices.ContainsFunc(r.backlog, func(t *recorderTxn) bool { return t.resync })
+	r.last.Resync = slices.ContainsFunc(r.backlog, isResync)
 	if r.last.Resync {
 		r.last.Operations = r.applyResync()
 	} else {
 		r.state.journal = newJournal()
-		for _, txn := range r.backlog {
-			r.applyTo(&r.state, txn)
+		for _, c := range r.backlog {
+			r.applyTo(&r.state, c)
 		}
 		r.last.Operations = r.state.journal.changes(&r.state)
 		r.state.journal = nil
@@ -194,18 +192,19 @@ func (r *Recorder) applyBacklog() {
 	r.operations += r.last.Operations
 }
 
-// applyResync builds a new state starting at the last resync; earlier transactions no longer
-// matter.
+func isResync(c renderer.Changes) bool { return c.Resync }
+
+// applyResync builds a new state starting at the last resync; earlier changes no longer matter.
 func (r *Recorder) applyResync() int {
 	fresh := newState()
-	for i, txn := range r.backlog {
-		if txn.resync {
+	for i, c := range r.backlog {
+		if c.Resync {
 			fresh = newState()
-		} else if !slices.ContainsFunc(r.backlog[:i], func(t *recorderTxn) bool { return t.resync }) {
+		} else if !slices.ContainsFunc(r.backlog[:i], isResync) {
 			continue
 		}
-		fresh.resync = txn.resync
-		r.applyTo(&fresh, txn)
+		fresh.resync = c.Resync
+		r.applyTo(&fresh, c)
 	}
 	fresh.resync = false
 	operations := r.state.distance(&fresh)
@@ -213,9 +212,16 @@ func (r *Recorder) applyResync() int {
 	return operations
 }
 
-func (r *Recorder) applyTo(s *state, txn *recorderTxn) {
-	for _, change := range txn.changes {
-		change(s)
+func (r *Recorder) applyTo(s *state, c renderer.Changes) {
+	for id, set := range c.AllSets() {
+		s.updateSet(id, set.Added, set.Removed)
+	}
+	for pod, cfg := range c.AllPods() {
+		if cfg == nil {
+			s.remove(pod)
+		} else {
+			s.render(pod, *cfg)
+		}
 	}
 	r.report(s.takeViolations())
 }
@@ -229,39 +235,4 @@ func (r *Recorder) report(violations []string) {
 	for _, v := range violations {
 		r.reporter.Errorf("renderer %s: the contract is violated: %s", r.name, v)
 	}
-}
-
-// recorderTxn collects changes as functions of the state.
-type recorderTxn struct {
-	recorder  *Recorder
-	resync    bool
-	committed bool
-	changes   []func(*state)
-}
-
-// UpdateSet implements renderer.Txn.
-func (t *recorderTxn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
-	t.changes = append(t.changes, func(s *state) { s.updateSet(id, added, removed) })
-}
-
-// Render implements renderer.Txn.
-func (t *recorderTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.changes = append(t.changes, func(s *state) { s.render(pod, cfg) })
-}
-
-// Remove implements renderer.Txn.
-func (t *recorderTxn) Remove(pod api.PodID) {
-	t.changes = append(t.changes, func(s *state) { s.remove(pod) })
-}
-
-// Commit implements renderer.Txn. It fails only when ctx is done or a failure was injected.
-func (t *recorderTxn) Commit(ctx context.Context) error {
-	if t.committed {
-		t.recorder.mu.Lock()
-		defer t.recorder.mu.Unlock()
-		t.recorder.report([]string{"a transaction is committed twice"})
-		return nil
-	}
-	t.committed = true
-	return t.recorder.commit(ctx, t)
 }

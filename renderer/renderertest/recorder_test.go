@@ -35,9 +35,9 @@ func TestRecorderPassesSuite(t *testing.T) {
 
 func commit(t *testing.T, r *Recorder, resync bool, c change) error {
 	t.Helper()
-	txn := r.NewTxn(resync)
-	c(txn)
-	return txn.Commit(t.Context())
+	txn := renderer.Changes{Resync: resync}
+	c(&txn)
+	return r.Apply(t.Context(), txn)
 }
 
 func mustCommit(t *testing.T, r *Recorder, resync bool, c change) {
@@ -103,9 +103,9 @@ func TestRecorderHookBlocksUntilContextEnds(t *testing.T) {
 	r.SetHook(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	txn := r.NewTxn(true)
-	render(0, nil, nil)(txn)
-	if err := txn.Commit(ctx); !errors.Is(err, context.Canceled) {
+	txn := renderer.Changes{Resync: true}
+	render(0, nil, nil)(&txn)
+	if err := r.Apply(ctx, txn); !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v, want that of the context", err)
 	}
 	r.SetHook(nil)
@@ -124,12 +124,11 @@ func TestViolationsAreReported(t *testing.T) {
 		change change
 		want   string
 	}{
-		{"a member is added twice", false, all(update(blocks, []netip.Prefix{p24}, nil), update(blocks, []netip.Prefix{p24}, nil)), "is added but is a member"},
+		{"a member is added twice", false, update(blocks, []netip.Prefix{p24, p24}, nil), "is added but is a member"},
 		{"a member is removed that is none", false, update(blocks, nil, []netip.Prefix{p24}), "is removed but is no member"},
 		{"members overlap", false, update(blocks, []netip.Prefix{p24, p32}, nil), "overlap"},
 		{"a prefix has host bits", false, update(blocks, []netip.Prefix{netip.MustParsePrefix("10.1.0.7/24")}, nil), "not a masked prefix"},
 		{"a resync removes a member", true, update(blocks, nil, []netip.Prefix{p24}), "whole membership"},
-		{"a resync tells a set twice", true, all(update(blocks, []netip.Prefix{p24}, nil), update(blocks, nil, nil)), "whole membership"},
 		{"a pod has no address", false, renderAt(0, nil, nil, nil), "there is none"},
 		{"addresses are not sorted", false, renderAt(0, []netip.Addr{v6(0, 0), v4(0, 0)}, nil, nil), "not sorted"},
 		{"an address is there twice", false, renderAt(0, []netip.Addr{v4(0, 0), v4(0, 0)}, nil, nil), "there twice"},
@@ -149,18 +148,6 @@ func TestViolationsAreReported(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a transaction is committed twice", func(t *testing.T) {
-		r := NewRecorder("a", nil)
-		txn := r.NewTxn(false)
-		for range 2 {
-			if err := txn.Commit(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if len(r.Violations()) != 1 {
-			t.Errorf("violations %q, want one", r.Violations())
-		}
-	})
 }
 
 func TestVerdictPermitsTrafficOfPodToItself(t *testing.T) {

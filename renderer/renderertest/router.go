@@ -34,34 +34,22 @@ type routed struct {
 	router *Router
 }
 
-func (x routed) NewTxn(resync bool) renderer.Txn {
-	if resync {
+func (x routed) Apply(ctx context.Context, c renderer.Changes) error {
+	if c.Resync {
 		clear(x.router.wanted)
 	}
-	return routedTxn{x.Renderer.NewTxn(resync), x.router}
-}
-
-type routedTxn struct {
-	renderer.Txn
-	router *Router
-}
-
-func (t routedTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.Txn.Render(pod, cfg)
-	t.router.wanted[pod] = cfg.IPs
-}
-
-func (t routedTxn) Remove(pod api.PodID) {
-	t.Txn.Remove(pod)
-	delete(t.router.wanted, pod)
-}
-
-func (t routedTxn) Commit(ctx context.Context) error {
-	t.router.detach()
-	if err := t.Txn.Commit(ctx); err != nil {
+	for pod, cfg := range c.Pods {
+		if cfg == nil {
+			delete(x.router.wanted, pod)
+		} else {
+			x.router.wanted[pod] = cfg.IPs
+		}
+	}
+	x.router.detach()
+	if err := x.Renderer.Apply(ctx, c); err != nil {
 		return err
 	}
-	return t.router.Attach()
+	return x.router.Attach()
 }
 
 // detach removes the routes of pods that no longer have the address.
@@ -74,7 +62,7 @@ func (r *Router) detach() {
 	}
 }
 
-// Attach adds the routes of the rendered pods, like a successful Commit.
+// Attach adds the routes of the rendered pods, like a successful Apply.
 func (r *Router) Attach() error {
 	for _, pod := range slices.SortedFunc(maps.Keys(r.wanted), api.PodID.Compare) {
 		for _, a := range r.wanted[pod] {

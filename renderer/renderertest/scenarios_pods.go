@@ -9,7 +9,7 @@ import (
 
 // renderAt renders a pod with given addresses.
 func renderAt(pod int, ips []netip.Addr, ingress, egress *renderer.RuleList) change {
-	return func(t renderer.Txn) {
+	return func(t *renderer.Changes) {
 		t.Render(PodIDs[pod], renderer.PodConfig{IPs: ips, Ingress: ingress, Egress: egress})
 	}
 }

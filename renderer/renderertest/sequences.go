@@ -146,7 +146,7 @@ func (r *runner) commit(e event) error {
 
 // commitEvent commits an event to a renderer whose world is from.
 func commitEvent(to renderer.Renderer, from world, e event) error {
-	txn := to.NewTxn(e.Resync)
-	apply(txn, from, e)
-	return txn.Commit(context.Background())
+	c := renderer.Changes{Resync: e.Resync}
+	apply(&c, from, e)
+	return to.Apply(context.Background(), c)
 }

@@ -27,32 +27,33 @@ type listSubject struct {
 func newListSubject(fault func(*listSubject)) *listSubject {
 	l := &listSubject{mutant: mutant{recorderSubject: recorderSubject{NewRecorder("ledger", nil)}},
 		tables: map[renderer.Digest]bool{}, configs: map[api.PodID]renderer.PodConfig{}}
-	l.edit = func(t renderer.Txn) renderer.Txn { return ledgerTxn{t, l} }
+	l.edit = l.enter
 	fault(l)
 	return l
 }
 
-// wrap puts a faulty transaction in front.
-func (l *listSubject) wrap(fault func(renderer.Txn) renderer.Txn) {
+// wrap puts a fault in front.
+func (l *listSubject) wrap(fault Edit) {
 	edit := l.edit
-	l.edit = func(t renderer.Txn) renderer.Txn { return fault(edit(t)) }
+	l.edit = func(c renderer.Changes) renderer.Changes { return edit(fault(c)) }
 }
 
-type ledgerTxn struct {
-	renderer.Txn
-	l *listSubject
-}
-
-func (t ledgerTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.Txn.Render(pod, cfg)
-	if !slices.Contains(t.l.arrived, pod) {
-		t.l.arrived = append(t.l.arrived, pod)
-	}
-	for _, list := range []*renderer.RuleList{cfg.Ingress, cfg.Egress} {
-		if list != nil {
-			t.l.tables[list.Digest()] = true
+// enter enters the pods and lists of changes.
+func (l *listSubject) enter(c renderer.Changes) renderer.Changes {
+	for pod, cfg := range c.AllPods() {
+		if cfg == nil {
+			continue
+		}
+		if !slices.Contains(l.arrived, pod) {
+			l.arrived = append(l.arrived, pod)
+		}
+		for _, list := range []*renderer.RuleList{cfg.Ingress, cfg.Egress} {
+			if list != nil {
+				l.tables[list.Digest()] = true
+			}
 		}
 	}
+	return c
 }
 
 // Installed implements Inspector.
@@ -97,41 +98,33 @@ func (l *listSubject) Restart() error {
 func (l *listSubject) Operations() int { return l.Recorder.Operations() + l.waste }
 
 // keepsOldTables keeps the lists of a pod whose addresses change.
-type keepsOldTables struct {
-	renderer.Txn
-	l *listSubject
+func (l *listSubject) keepsOldTables() Edit {
+	return EditPods(func(pod api.PodID, cfg *renderer.PodConfig) bool {
+		if old, known := l.configs[pod]; known && !slices.Equal(old.IPs, cfg.IPs) {
+			cfg.Ingress, cfg.Egress = old.Ingress, old.Egress
+		}
+		l.configs[pod] = *cfg
+		return true
+	})
 }
 
-func (t keepsOldTables) Render(pod api.PodID, cfg renderer.PodConfig) {
-	if old, known := t.l.configs[pod]; known && !slices.Equal(old.IPs, cfg.IPs) {
-		cfg.Ingress, cfg.Egress = old.Ingress, old.Egress
-	}
-	t.l.configs[pod] = cfg
-	t.Txn.Render(pod, cfg)
-}
-
-// keepsOrder ignores changes of a pod after a pod that comes later in the order.
-type keepsOrder struct {
-	renderer.Txn
-	last *api.PodID
-}
-
-func (t keepsOrder) Render(pod api.PodID, cfg renderer.PodConfig) {
-	if t.last.Compare(pod) <= 0 {
-		t.Txn.Render(pod, cfg)
-		*t.last = pod
-	}
+// keepsOrder ignores a new pod that comes after one of a later name.
+func (l *listSubject) keepsOrder() Edit {
+	return EditPods(func(pod api.PodID, _ *renderer.PodConfig) bool {
+		pods := l.Pods()
+		_, known := pods[pod]
+		for other := range pods {
+			if !known && other.Compare(pod) > 0 {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // writesAgain counts every list that it receives.
-type writesAgain struct {
-	renderer.Txn
-	l *listSubject
-}
-
-func (t writesAgain) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.l.waste++
-	t.Txn.Render(pod, cfg)
+func (l *listSubject) writesAgain() Edit {
+	return EditPods(func(api.PodID, *renderer.PodConfig) bool { l.waste++; return true })
 }
 
 // firstFailure runs all sequences on ledgers with a fault.
@@ -157,22 +150,17 @@ func (f *failure) checks() string {
 }
 
 func TestSequencesFindEveryFault(t *testing.T) {
-	txn := func(wrap func(renderer.Txn, *listSubject) renderer.Txn) func(*listSubject) {
-		return func(l *listSubject) { l.wrap(func(t renderer.Txn) renderer.Txn { return wrap(t, l) }) }
-	}
 	for _, tt := range []struct {
 		name, checks, expander string
 		fault                  func(*listSubject)
 	}{
-		{"forgets members that leave", "installed, operations, verdicts", "as given", txn(func(t renderer.Txn, _ *listSubject) renderer.Txn { return ignoresLeavers{t} })},
-		{"takes the first port of a range for all", "verdicts", "as given", txn(func(t renderer.Txn, _ *listSubject) renderer.Txn {
-			return editRules{t, func(r *api.ContivRule) { r.DstPort.Last = r.DstPort.First }}
-		})},
+		{"forgets members that leave", "installed, operations, verdicts", "as given", func(l *listSubject) { l.wrap(KeepMembers) }},
+		{"takes the first port of a range for all", "verdicts", "as given", func(l *listSubject) { l.wrap(FirstPorts) }},
 		{"leaks a table", "references", "as given", func(l *listSubject) { l.leaks = true }},
-		{"keeps the old table of a pod that moves", "installed, operations, verdicts", "as given", txn(func(t renderer.Txn, l *listSubject) renderer.Txn { return keepsOldTables{t, l} })},
-		{"ignores a key that comes after another", "installed, operations", "keys reversed", txn(func(t renderer.Txn, _ *listSubject) renderer.Txn { return keepsOrder{t, &api.PodID{}} })},
-		{"remembers who came first", "installed", "keys reversed", func(l *listSubject) { l.remembers = true }},
-		{"writes equal things again", "operations", "as given", txn(func(t renderer.Txn, l *listSubject) renderer.Txn { return writesAgain{t, l} })},
+		{"keeps the old table of a pod that moves", "installed, operations, verdicts", "as given", func(l *listSubject) { l.wrap(l.keepsOldTables()) }},
+		{"ignores a key that comes after another", "installed", "split, keys reversed", func(l *listSubject) { l.wrap(l.keepsOrder()) }},
+		{"remembers who came first", "installed", "there and back", func(l *listSubject) { l.remembers = true }},
+		{"writes equal things again", "operations", "as given", func(l *listSubject) { l.wrap(l.writesAgain()) }},
 		{"writes everything again when it is restarted", "operations", "restarts between", func(l *listSubject) { l.rewrites = true }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -15,9 +15,8 @@ type state struct {
 	sets   map[api.SetID]*memberSet // never empty sets
 	byAddr map[netip.Addr][]api.PodID
 
-	resync     bool // under construction by a resync
-	updated    map[api.SetID]bool
-	checked    map[checkedList]bool // by the transaction
+	resync     bool                 // under construction by a resync
+	checked    map[checkedList]bool // by the changes
 	violations []string
 	journal    *journal // nil: changes are not counted
 }
@@ -33,7 +32,6 @@ func newState() state {
 		pods:    map[api.PodID]renderer.PodConfig{},
 		sets:    map[api.SetID]*memberSet{},
 		byAddr:  map[netip.Addr][]api.PodID{},
-		updated: map[api.SetID]bool{},
 		checked: map[checkedList]bool{},
 	}
 }
@@ -42,21 +40,17 @@ func (s *state) violate(format string, args ...any) {
 	s.violations = append(s.violations, fmt.Sprintf(format, args...))
 }
 
-// takeViolations ends the checks of one transaction.
+// takeViolations ends the checks of one value of changes.
 func (s *state) takeViolations() []string {
 	v := s.violations
 	s.violations = nil
-	clear(s.updated)
 	clear(s.checked)
 	return v
 }
 
 func (s *state) updateSet(id api.SetID, added, removed []netip.Prefix) {
-	if s.resync && (len(removed) > 0 || s.updated[id]) {
-		s.violate("set %s: a resync tells the whole membership of a set once", id)
-	}
-	if s.resync {
-		s.updated[id] = true
+	if s.resync && len(removed) > 0 {
+		s.violate("set %s: a resync removes members, and has to tell the whole membership", id)
 	}
 	set := s.sets[id]
 	if set == nil {

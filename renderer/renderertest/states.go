@@ -73,11 +73,11 @@ func equalContent(a, b content) bool {
 	return equalConfigs(a.pod, b.pod) && slices.Equal(a.members, b.members)
 }
 
-// event is one transaction of a renderer.
+// event is what a renderer applies at once.
 type event = Event[ref, content]
 
-// apply adds an event to a transaction, in the order of the event. from is the world before it.
-func apply(t renderer.Txn, from world, e event) {
+// apply adds an event to changes, in the order of the event. from is the world before it.
+func apply(t *renderer.Changes, from world, e event) {
 	now := world{}
 	if !e.Resync {
 		maps.Copy(now, from)
@@ -97,8 +97,8 @@ func apply(t renderer.Txn, from world, e event) {
 	}
 }
 
-// applySet adds the change of a set to a transaction, if there is any.
-func applySet(t renderer.Txn, id api.SetID, old, members []netip.Prefix) {
+// applySet adds the change of a set to changes, if there is any.
+func applySet(t *renderer.Changes, id api.SetID, old, members []netip.Prefix) {
 	if added, removed := without(members, old), without(old, members); len(added)+len(removed) > 0 {
 		t.UpdateSet(id, added, removed)
 	}

@@ -162,23 +162,26 @@ func newRig(t TB, subject Subject) *rig {
 	return &rig{t: t, subject: subject, model: NewRecorder("model", t)}
 }
 
-// change fills a transaction.
-type change func(renderer.Txn)
+// change adds to changes.
+type change func(*renderer.Changes)
 
-// begin applies a change to the model, and returns a transaction of the subject with the change,
-// which the caller commits.
-func (r *rig) begin(resync bool, c change) renderer.Txn {
+// begin applies a change to the model, and returns it for the subject.
+func (r *rig) begin(resync bool, c change) renderer.Changes {
 	r.t.Helper()
-	model, txn := r.model.NewTxn(resync), r.subject.Renderer().NewTxn(resync)
-	c(model)
-	c(txn)
-	if err := model.Commit(context.Background()); err != nil {
+	changes := renderer.Changes{Resync: resync}
+	c(&changes)
+	if err := r.model.Apply(context.Background(), changes); err != nil {
 		r.t.Fatalf("the model failed: %v", err)
 	}
-	return txn
+	return changes
 }
 
-// apply commits a change that must succeed, and checks verdicts.
+// try has the subject apply changes.
+func (r *rig) try(c renderer.Changes) error {
+	return r.subject.Renderer().Apply(context.Background(), c)
+}
+
+// apply applies a change that must succeed, and checks verdicts.
 func (r *rig) apply(c change) {
 	r.t.Helper()
 	r.commit(r.begin(false, c))
@@ -192,10 +195,10 @@ func (r *rig) resync(c change) {
 	r.check()
 }
 
-func (r *rig) commit(txn renderer.Txn) {
+func (r *rig) commit(c renderer.Changes) {
 	r.t.Helper()
-	if err := txn.Commit(context.Background()); err != nil {
-		r.t.Fatalf("commit: %v", err)
+	if err := r.try(c); err != nil {
+		r.t.Fatalf("apply: %v", err)
 	}
 }
 

@@ -1,8 +1,8 @@
 package renderertest
 
 import (
+	"context"
 	"fmt"
-	"net/netip"
 	"runtime"
 	"testing"
 
@@ -13,7 +13,7 @@ import (
 // mutant is a Recorder with one fault.
 type mutant struct {
 	recorderSubject
-	edit    func(renderer.Txn) renderer.Txn              // nil: unmodified
+	edit    Edit                                         // nil: unmodified
 	verdict func(*Recorder, api.Flow) (api.Action, bool) // nil: correct
 	waste   int                                          // operations added to every count
 }
@@ -40,98 +40,39 @@ type mutantRenderer struct{ m *mutant }
 
 func (r mutantRenderer) Name() string { return "mutant" }
 
-func (r mutantRenderer) NewTxn(resync bool) renderer.Txn {
-	txn := r.m.NewTxn(resync)
+func (r mutantRenderer) Apply(ctx context.Context, c renderer.Changes) error {
 	if r.m.edit != nil {
-		return r.m.edit(txn)
+		c = r.m.edit(c)
 	}
-	return txn
-}
-
-// Faulty transactions.
-
-type ignoresLeavers struct{ renderer.Txn }
-
-func (t ignoresLeavers) UpdateSet(id api.SetID, added, _ []netip.Prefix) {
-	t.Txn.UpdateSet(id, added, nil)
-}
-
-type ignoresEgress struct{ renderer.Txn }
-
-func (t ignoresEgress) Render(pod api.PodID, cfg renderer.PodConfig) {
-	cfg.Egress = nil
-	t.Txn.Render(pod, cfg)
-}
-
-type ignoresIngress struct{ renderer.Txn }
-
-func (t ignoresIngress) Render(pod api.PodID, cfg renderer.PodConfig) {
-	cfg.Ingress = nil
-	t.Txn.Render(pod, cfg)
-}
-
-type firstAddressOnly struct{ renderer.Txn }
-
-func (t firstAddressOnly) Render(pod api.PodID, cfg renderer.PodConfig) {
-	cfg.IPs = cfg.IPs[:1]
-	t.Txn.Render(pod, cfg)
-}
-
-type keepsRemoved struct{ renderer.Txn }
-
-func (keepsRemoved) Remove(api.PodID) {}
-
-// editRules modifies every rule of every list.
-type editRules struct {
-	renderer.Txn
-	edit func(*api.ContivRule)
-}
-
-func (t editRules) Render(pod api.PodID, cfg renderer.PodConfig) {
-	for _, l := range []**renderer.RuleList{&cfg.Ingress, &cfg.Egress} {
-		if *l == nil {
-			continue
-		}
-		var rules []api.ContivRule
-		for _, r := range (*l).Rules() {
-			t.edit(&r)
-			rules = append(rules, r)
-		}
-		*l = list(rules...)
-	}
-	t.Txn.Render(pod, cfg)
+	return r.m.Recorder.Apply(ctx, c)
 }
 
 // faults are mistakes that a renderer can make. Violations are not reported, because faulty
-// transactions break the contract themselves.
+// changes break the contract themselves.
 var faults = map[string]func(*mutant){
-	"ignores members that leave": func(m *mutant) { m.edit = func(t renderer.Txn) renderer.Txn { return ignoresLeavers{t} } },
-	"ignores egress lists":       func(m *mutant) { m.edit = func(t renderer.Txn) renderer.Txn { return ignoresEgress{t} } },
-	"ignores ingress lists":      func(m *mutant) { m.edit = func(t renderer.Txn) renderer.Txn { return ignoresIngress{t} } },
-	"restricts the first address only": func(m *mutant) {
-		m.edit = func(t renderer.Txn) renderer.Txn { return firstAddressOnly{t} }
+	"ignores members that leave": func(m *mutant) { m.edit = KeepMembers },
+	"ignores egress lists":       func(m *mutant) { m.edit = OpenEgress },
+	"ignores ingress lists": func(m *mutant) {
+		m.edit = EditPods(func(_ api.PodID, cfg *renderer.PodConfig) bool { cfg.Ingress = nil; return true })
 	},
-	"keeps removed pods": func(m *mutant) { m.edit = func(t renderer.Txn) renderer.Txn { return keepsRemoved{t} } },
+	"restricts the first address only": func(m *mutant) {
+		m.edit = EditPods(func(_ api.PodID, cfg *renderer.PodConfig) bool { cfg.IPs = cfg.IPs[:1]; return true })
+	},
+	"keeps removed pods": func(m *mutant) { m.edit = KeepPods },
 	"ignores protocols": func(m *mutant) {
-		m.edit = func(t renderer.Txn) renderer.Txn {
-			return editRules{t, func(r *api.ContivRule) { r.Protocol, r.DstPort = 0, api.AnyPort }}
-		}
+		m.edit = EditRules(func(r *api.ContivRule) { r.Protocol, r.DstPort = 0, api.AnyPort })
 	},
 	"ignores the end of port ranges": func(m *mutant) {
-		m.edit = func(t renderer.Txn) renderer.Txn {
-			return editRules{t, func(r *api.ContivRule) { r.DstPort.Last = r.DstPort.First }}
-		}
+		m.edit = FirstPorts
 	},
 	"takes a whole family for any": func(m *mutant) {
-		m.edit = func(t renderer.Txn) renderer.Txn {
-			return editRules{t, func(r *api.ContivRule) {
-				for _, n := range []*api.Net{&r.Src, &r.Dst} {
-					if n.Prefix.IsValid() && n.Prefix.Bits() == 0 {
-						*n = anyNet
-					}
+		m.edit = EditRules(func(r *api.ContivRule) {
+			for _, n := range []*api.Net{&r.Src, &r.Dst} {
+				if n.Prefix.IsValid() && n.Prefix.Bits() == 0 {
+					*n = anyNet
 				}
-			}}
-		}
+			}
+		})
 	},
 	"takes empty sets for any": func(m *mutant) {
 		m.verdict = func(r *Recorder, f api.Flow) (api.Action, bool) {
@@ -139,17 +80,17 @@ var faults = map[string]func(*mutant){
 		}
 	},
 	"resyncs like a change": func(m *mutant) {
-		m.edit = func(t renderer.Txn) renderer.Txn {
-			t.(*recorderTxn).resync = false
-			return t
+		m.edit = func(c renderer.Changes) renderer.Changes {
+			c.Resync = false
+			return c
 		}
 	},
 	"loses what failed": func(m *mutant) {
-		m.edit = func(t renderer.Txn) renderer.Txn {
+		m.edit = func(c renderer.Changes) renderer.Changes {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			m.backlog = nil
-			return t
+			return c
 		}
 	},
 	"opens up while it failed": func(m *mutant) {

@@ -161,27 +161,26 @@ func (d desired) members(id api.SetID) []netip.Prefix {
 	return slices.Collect(maps.Keys(d.sets[id]))
 }
 
-// txn implements renderer.Txn.
-type txn struct {
-	r       *Renderer
-	resync  bool
-	changes []func(d *desired, changed map[api.SetID]bool)
-}
-
-// NewTxn starts a transaction.
-func (r *Renderer) NewTxn(resync bool) renderer.Txn { return &txn{r: r, resync: resync} }
-
-func (t *txn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
-	t.changes = append(t.changes, func(d *desired, changed map[api.SetID]bool) {
+// apply takes changes over and returns the sets that have other members.
+func (d *desired) apply(c renderer.Changes) (changed map[api.SetID]bool) {
+	changed = map[api.SetID]bool{}
+	if c.Resync {
+		for id := range d.sets {
+			changed[id] = true
+		}
+		clear(d.pods)
+		clear(d.sets)
+	}
+	for id, s := range c.Sets {
 		set := d.sets[id]
 		if set == nil {
 			set = map[netip.Prefix]struct{}{}
 			d.sets[id] = set
 		}
-		for _, p := range removed {
+		for _, p := range s.Removed {
 			delete(set, renderer.Unmapped(p))
 		}
-		for _, p := range added {
+		for _, p := range s.Added {
 			if p.IsValid() {
 				set[renderer.Unmapped(p)] = struct{}{}
 			}
@@ -190,25 +189,23 @@ func (t *txn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 			delete(d.sets, id)
 		}
 		changed[id] = true
-	})
+	}
+	for pod, cfg := range c.Pods {
+		if cfg == nil {
+			delete(d.pods, pod)
+		} else {
+			d.pods[pod] = *cfg
+		}
+	}
+	return changed
 }
 
-func (t *txn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.changes = append(t.changes, func(d *desired, _ map[api.SetID]bool) { d.pods[pod] = cfg })
-}
-
-func (t *txn) Remove(pod api.PodID) {
-	t.changes = append(t.changes, func(d *desired, _ map[api.SetID]bool) { delete(d.pods, pod) })
-}
-
-// Commit changes Neutron from its known to the desired content.
-func (t *txn) Commit(ctx context.Context) error {
-	r := t.r
+// Apply changes Neutron from its known to the desired content.
+func (r *Renderer) Apply(ctx context.Context, c renderer.Changes) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	unchanged := !t.resync && len(t.changes) == 0
-	t.apply()
-	err := r.commit(ctx, unchanged)
+	r.takeOver(c)
+	err := r.commit(ctx, c.Empty())
 	if err != nil {
 		err = fmt.Errorf("security groups of cluster %s: %w", r.options.Cluster, err)
 	}
@@ -216,21 +213,12 @@ func (t *txn) Commit(ctx context.Context) error {
 	return err
 }
 
-// apply applies the transaction to the desired state, and drops the contents that it changes.
-func (t *txn) apply() {
-	r, changed := t.r, map[api.SetID]bool{}
-	if t.resync {
-		for id := range r.desired.sets {
-			changed[id] = true
-		}
-		clear(r.desired.pods)
-		clear(r.desired.sets)
+// takeOver applies changes to the desired state, and drops the contents that they change.
+func (r *Renderer) takeOver(c renderer.Changes) {
+	changed := r.desired.apply(c)
+	if c.Resync {
 		clear(r.contents)
 	}
-	for _, change := range t.changes {
-		change(&r.desired, changed)
-	}
-	t.changes = nil
 	if len(changed) > 0 {
 		maps.Copy(r.reads.changed, changed)
 		maps.DeleteFunc(r.contents, func(_ pair, c *content) bool {

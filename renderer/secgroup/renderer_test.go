@@ -90,11 +90,11 @@ func closedTo(addr string, nets ...string) renderer.PodConfig {
 
 func commit(t *testing.T, s *secgrouptest.Stack, pods map[api.PodID]renderer.PodConfig) error {
 	t.Helper()
-	txn := s.Renderer().NewTxn(false)
+	txn := renderer.Changes{}
 	for pod, cfg := range pods {
 		txn.Render(pod, cfg)
 	}
-	return txn.Commit(t.Context())
+	return s.Renderer().Apply(t.Context(), txn)
 }
 
 func must(t *testing.T, s *secgrouptest.Stack, pods map[api.PodID]renderer.PodConfig) []secgroup.Op {
@@ -140,11 +140,11 @@ func TestRendererSharesGroupsAndChangesThemInPlace(t *testing.T) {
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	txn := s.Renderer().NewTxn(true)
+	txn := renderer.Changes{Resync: true}
 	txn.Render(web, closedTo("10.0.0.1", "10.0.0.8/32"))
 	txn.Render(other, closedTo("10.0.0.2", "10.0.0.8/32"))
 	before, _ := s.Calls()
-	if err := txn.Commit(t.Context()); err != nil {
+	if err := s.Renderer().Apply(t.Context(), txn); err != nil {
 		t.Fatal(err)
 	}
 	if after, _ := s.Calls(); len(after) != len(before) {
@@ -158,7 +158,7 @@ func TestRendererNamesEachAddressGroup(t *testing.T) {
 	o := pooled()
 	o.AddressGroups = true
 	s := stack(t, o)
-	txn := s.Renderer().NewTxn(false)
+	txn := renderer.Changes{}
 	six, both := api.NewSetID("six"), api.NewSetID("both")
 	txn.UpdateSet(six, []netip.Prefix{prefix("fd00::1/128")}, nil)
 	txn.UpdateSet(both, []netip.Prefix{prefix("fd00::1/128"), prefix("10.0.0.9/32")}, nil)
@@ -166,7 +166,7 @@ func TestRendererNamesEachAddressGroup(t *testing.T) {
 		return api.ContivRule{Action: api.Permit, Src: api.SetNet(set), Protocol: api.ICMP}
 	}
 	txn.Render(web, renderer.PodConfig{IPs: []netip.Addr{ip("10.0.0.1")}, Egress: from(icmp(six), icmp(both))})
-	if err := txn.Commit(t.Context()); err != nil {
+	if err := s.Renderer().Apply(t.Context(), txn); err != nil {
 		t.Fatal(err)
 	}
 	created := 0
@@ -331,20 +331,20 @@ func TestRendererClosesWhatHasNoQuota(t *testing.T) {
 // TestRendererWaitsForPorts: a pod without one is reported, and protected when it comes.
 func TestRendererWaitsForPorts(t *testing.T) {
 	s := stack(t, pooled())
-	txn := s.Groups.NewTxn(false) // beside the stack, which makes ports
+	txn := renderer.Changes{} // beside the stack, which makes ports
 	txn.Render(web, closedTo("10.0.0.1"))
-	if err := txn.Commit(t.Context()); !errors.Is(err, renderer.ErrNoInterface) || !s.Groups.State().Waits(web) {
+	if err := s.Groups.Apply(t.Context(), txn); !errors.Is(err, renderer.ErrNoInterface) || !s.Groups.State().Waits(web) {
 		t.Fatalf("a pod without a port: %v", err)
 	}
 	s.SetPorts(map[netip.Addr]bool{ip("10.0.0.1"): true}, true)
-	if err := s.Groups.NewTxn(false).Commit(t.Context()); err != nil || s.Passes(flow("10.0.0.9", "10.0.0.1", 80)) {
+	if err := s.Groups.Apply(t.Context(), renderer.Changes{}); err != nil || s.Passes(flow("10.0.0.9", "10.0.0.1", 80)) {
 		t.Errorf("its port is there, and it is open: %v", err)
 	}
 	s.Edit(func(_ map[string]*secgroup.Group, _ map[string]*secgroup.AddressGroup, ports map[string]*secgroup.Port) {
 		ports["twin"] = &secgroup.Port{ID: "twin", IPs: []netip.Addr{ip("10.0.0.1")}, Groups: []string{secgrouptest.Default}}
 	})
 	s.Groups.Refresh()
-	err := s.Groups.NewTxn(false).Commit(t.Context())
+	err := s.Groups.Apply(t.Context(), renderer.Changes{})
 	if !errors.Is(err, secgroup.ErrSharedPort) || s.Passes(flow("10.0.0.9", "10.0.0.1", 80)) {
 		t.Errorf("two ports with its address: %v", err)
 	}
@@ -355,7 +355,7 @@ func TestRendererWaitsForPorts(t *testing.T) {
 		}
 	})
 	s.Groups.Refresh()
-	if err := s.Groups.NewTxn(false).Commit(t.Context()); !errors.Is(err, renderer.ErrNoInterface) {
+	if err := s.Groups.Apply(t.Context(), renderer.Changes{}); !errors.Is(err, renderer.ErrNoInterface) {
 		t.Errorf("a port without port security: %v", err)
 	}
 }
@@ -425,11 +425,11 @@ func TestRendererPermitsTheOwnNodeOnly(t *testing.T) {
 	for _, o.AddressGroups = range []bool{false, true} {
 		s := stack(t, o)
 		node := from(api.ContivRule{Action: api.Permit, Src: api.SetNet(api.NodeSet)})
-		txn := s.Renderer().NewTxn(false)
+		txn := renderer.Changes{}
 		txn.UpdateSet(api.NodeSet, []netip.Prefix{prefix("192.168.0.1/32"), prefix("192.168.0.2/32")}, nil)
 		txn.Render(web, renderer.PodConfig{IPs: []netip.Addr{ip("10.0.0.1")}, Egress: node})
 		txn.Render(other, renderer.PodConfig{IPs: []netip.Addr{ip("10.0.0.2")}, Egress: node})
-		if err := txn.Commit(t.Context()); err != nil {
+		if err := s.Renderer().Apply(t.Context(), txn); err != nil {
 			t.Fatal(err)
 		}
 		if !s.Passes(flow("192.168.0.1", "10.0.0.1", 80)) || s.Passes(flow("192.168.0.1", "10.0.0.2", 80)) {
@@ -457,9 +457,9 @@ func TestRendererLosesNothingWhenItsContextHasEnded(t *testing.T) {
 	s := stack(t, pooled())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	txn := s.Renderer().NewTxn(false)
+	txn := renderer.Changes{}
 	txn.Render(web, closedTo("10.0.0.1"))
-	if err := txn.Commit(ctx); !errors.Is(err, context.Canceled) {
+	if err := s.Renderer().Apply(ctx, txn); !errors.Is(err, context.Canceled) {
 		t.Fatalf("commit: %v", err)
 	}
 	must(t, s, nil)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
+	"github.com/sluice-net/sluice/renderer"
 	sluicesession "github.com/sluice-net/sluice/renderer/session"
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
@@ -45,7 +46,7 @@ func inAudit(t *testing.T, test func(t *testing.T, s *backends.Session, audit fu
 			default:
 			}
 			<-wake
-			if err := s.Renderer().NewTxn(false).Commit(t.Context()); err != nil {
+			if err := s.Renderer().Apply(t.Context(), renderer.Changes{}); err != nil {
 				t.Fatal(err)
 			}
 		}, &log)

@@ -26,7 +26,7 @@ func TestCommitSurvivesFailureOfEveryCall(t *testing.T) {
 			if grown := renderertest.LiveHeap() - heap; grown > 8<<20 {
 				t.Errorf("after %d changes the heap has grown by %d KiB", n, grown>>10)
 			}
-			w.commit(true, func(renderer.Txn) {})
+			w.commit(true, func(*renderer.Changes) {})
 			if left := w.s.Switch.SessionRules(); len(left) > 0 {
 				t.Errorf("%d rules are left when there are no pods, first %s", len(left), left[0])
 			}
@@ -81,7 +81,7 @@ func newWeather(t *testing.T, refuses bool) *faultyRun {
 			t.Error(err)
 		}
 	})
-	w.commit(false, func(txn renderer.Txn) {
+	w.commit(false, func(txn *renderer.Changes) {
 		for n := range weatherPods {
 			txn.Render(renderertest.PodIDs[n], renderer.PodConfig{IPs: []netip.Addr{weatherAddr(n)}})
 		}
@@ -92,11 +92,11 @@ func newWeather(t *testing.T, refuses bool) *faultyRun {
 // changes makes n random changes, the last of which must be enforced.
 func (w *faultyRun) changes(n int) {
 	for range n {
-		txn := w.record(false, w.draw())
+		c := w.record(false, w.draw())
 		if w.rand.IntN(3) > 0 {
 			w.s.FailNext(1 + w.rand.IntN(12))
 		}
-		err := txn.Commit(w.t.Context())
+		err := w.s.Renderer().Apply(w.t.Context(), c)
 		w.s.FailNext(0)
 		if err != nil {
 			w.failed++
@@ -105,24 +105,25 @@ func (w *faultyRun) changes(n int) {
 		}
 		w.check()
 	}
-	w.commit(false, func(renderer.Txn) {})
+	w.commit(false, func(*renderer.Changes) {})
 }
 
 // commit commits a change that must succeed.
-func (w *faultyRun) commit(resync bool, change func(renderer.Txn)) {
+func (w *faultyRun) commit(resync bool, change func(*renderer.Changes)) {
 	w.t.Helper()
-	if err := w.record(resync, change).Commit(w.t.Context()); err != nil {
+	if err := w.s.Renderer().Apply(w.t.Context(), w.record(resync, change)); err != nil {
 		w.t.Fatal(err)
 	}
 	w.enforced()
 	w.check()
 }
 
-// record applies a change to the models and to a transaction of the renderer.
-func (w *faultyRun) record(resync bool, change func(renderer.Txn)) renderer.Txn {
-	for _, half := range []halfTxn{{Txn: w.senders.NewTxn(resync), sends: true}, {Txn: w.receivers.NewTxn(resync)}} {
-		change(half)
-		if err := half.Commit(w.t.Context()); err != nil {
+// record applies a change to the models, and returns it for the renderer.
+func (w *faultyRun) record(resync bool, change func(*renderer.Changes)) renderer.Changes {
+	c := renderer.Changes{Resync: resync}
+	change(&c)
+	for model, half := range map[*renderertest.Recorder]renderertest.Edit{w.senders: renderertest.OpenEgress, w.receivers: openIngress} {
+		if err := model.Apply(w.t.Context(), half(c)); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -131,25 +132,11 @@ func (w *faultyRun) record(resync bool, change func(renderer.Txn)) renderer.Txn 
 		state[i] = renderertest.Ends{Src: w.senders.Verdict(f), Dst: w.receivers.Verdict(f)}
 	}
 	w.between = append(w.between, state)
-	txn := w.s.Renderer().NewTxn(resync)
-	change(txn)
-	return txn
+	return c
 }
 
-// halfTxn forwards only what pods may send, or only what may be sent to them.
-type halfTxn struct {
-	renderer.Txn
-	sends bool
-}
-
-func (t halfTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	if t.sends {
-		cfg.Egress = nil
-	} else {
-		cfg.Ingress = nil
-	}
-	t.Txn.Render(pod, cfg)
-}
+// openIngress forwards only what may be sent to pods, as OpenEgress does with what they may send.
+var openIngress = renderertest.EditPods(func(_ api.PodID, cfg *renderer.PodConfig) bool { cfg.Ingress = nil; return true })
 
 func (w *faultyRun) enforced() { w.between = w.between[len(w.between)-1:] }
 
@@ -169,7 +156,7 @@ func (w *faultyRun) check() {
 }
 
 // draw returns a random change of one pod, and sometimes of the set.
-func (w *faultyRun) draw() func(renderer.Txn) {
+func (w *faultyRun) draw() func(*renderer.Changes) {
 	cfg := renderer.PodConfig{Ingress: w.list(func(r *api.ContivRule) *api.Net { return &r.Dst }), Egress: w.list(func(r *api.ContivRule) *api.Net { return &r.Src })}
 	n := w.rand.IntN(weatherPods)
 	cfg.IPs = []netip.Addr{weatherAddr(n)}
@@ -183,7 +170,7 @@ func (w *faultyRun) draw() func(renderer.Txn) {
 			w.members[p] = true
 		}
 	}
-	return func(t renderer.Txn) {
+	return func(t *renderer.Changes) {
 		t.Render(renderertest.PodIDs[n], cfg)
 		if len(added)+len(removed) > 0 {
 			t.UpdateSet(weatherSet, added, removed)

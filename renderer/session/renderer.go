@@ -95,53 +95,26 @@ func (r *Renderer) NamespacesChanged() {
 	r.link.Prompt()
 }
 
-// txn implements renderer.Txn.
-type txn struct {
-	cache.StagedTxn
-	r   *Renderer
-	own []ownAddrs
-}
-
-type ownAddrs struct {
-	pod api.PodID
-	ips []netip.Addr
-}
-
-// NewTxn starts a transaction.
-func (r *Renderer) NewTxn(resync bool) renderer.Txn {
-	return &txn{StagedTxn: r.unenforced.NewTxn(resync), r: r}
-}
-
-// Render records the configuration of a pod.
-func (t *txn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.StagedTxn.Render(pod, cfg)
-	t.own = append(t.own, ownAddrs{pod, cfg.IPs})
-}
-
-// Remove records the removal of a pod.
-func (t *txn) Remove(pod api.PodID) {
-	t.StagedTxn.Remove(pod)
-	t.own = append(t.own, ownAddrs{pod: pod})
-}
-
-// Commit installs the difference.
-func (t *txn) Commit(ctx context.Context) error {
-	r := t.r
+// Apply installs the difference.
+func (r *Renderer) Apply(ctx context.Context, c renderer.Changes) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if t.Resync {
+	if c.Resync {
 		clear(r.pods.own)
 	}
-	for _, o := range t.own {
-		r.pods.put(o.pod, o.ips)
+	for pod, cfg := range c.Pods {
+		var ips []netip.Addr
+		if cfg != nil {
+			ips = cfg.IPs
+		}
+		r.pods.put(pod, ips)
 	}
-	hasChanges := t.HasPods()
-	t.own = nil
-	t.Apply(r.cache)
+	cache.Stage(r.cache, c)
+	r.unenforced.Track(c)
 	ctx, done := r.link.Calls(ctx)
 	defer done()
 	before := r.pods.namespaces
-	err := vpp.Ended(ctx, r.commit(ctx, hasChanges))
+	err := vpp.Ended(ctx, r.commit(ctx, c.HasPods()))
 	r.publish(err)
 	if !maps.EqualFunc(before, r.pods.namespaces, slices.Equal) {
 		r.link.Prompt() // other renderers may wait for interfaces of pods that this one serves

@@ -33,9 +33,9 @@ func list(rules ...api.ContivRule) *renderer.RuleList {
 // render commits the list of destinations for the client.
 func render(t *testing.T, s *backends.Session, l *renderer.RuleList) error {
 	t.Helper()
-	txn := s.Renderer().NewTxn(true)
+	txn := renderer.Changes{Resync: true}
 	txn.Render(client, renderer.PodConfig{IPs: clientIPs, Ingress: l})
-	return txn.Commit(t.Context())
+	return s.Renderer().Apply(t.Context(), txn)
 }
 
 func connect(s *backends.Session, to netip.Addr, port uint16) api.Action {
@@ -153,14 +153,14 @@ func TestCommitRefusesTooManyRules(t *testing.T) {
 func TestNamespacesChangedRestrictsWaitingPod(t *testing.T) {
 	s := opened(t, true)
 	late := renderertest.PodIDs[1]
-	txn := s.Rules.NewTxn(true)
+	txn := renderer.Changes{Resync: true}
 	txn.Render(late, renderer.PodConfig{IPs: clientIPs, Ingress: list(denyAll)})
-	if err := txn.Commit(t.Context()); err != nil {
+	if err := s.Rules.Apply(t.Context(), txn); err != nil {
 		t.Fatal(err)
 	}
 	namespace := s.Switch.AddNamespace(sluicesession.NamespaceID(late))
 	s.Rules.NamespacesChanged()
-	if err := s.Rules.NewTxn(false).Commit(t.Context()); err != nil {
+	if err := s.Rules.Apply(t.Context(), renderer.Changes{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.Switch.Connect(namespace, api.Flow{Dst: somewhere, Protocol: api.UDP, DstPort: 53}).Action; got != api.Deny {
@@ -175,13 +175,13 @@ func TestCommitHandlesRevertedSetAfterFailure(t *testing.T) {
 		s := newStack(t, backends.SessionOptions{Refuses: refuses}, client)
 		t.Cleanup(func() { _ = s.Close() }) // only disconnects
 		peers, member := api.NewSetID("peers"), []netip.Prefix{netip.PrefixFrom(somewhere, 32)}
-		commit := func(change func(renderer.Txn)) error {
-			txn := s.Renderer().NewTxn(false)
-			change(txn)
-			return txn.Commit(t.Context())
+		commit := func(change func(*renderer.Changes)) error {
+			txn := renderer.Changes{}
+			change(&txn)
+			return s.Renderer().Apply(t.Context(), txn)
 		}
 		toPeers := api.ContivRule{Action: api.Permit, Dst: api.SetNet(peers)}
-		err := commit(func(txn renderer.Txn) {
+		err := commit(func(txn *renderer.Changes) {
 			txn.UpdateSet(peers, member, nil)
 			txn.Render(client, renderer.PodConfig{IPs: clientIPs, Ingress: list(toPeers, denyAll)})
 		})
@@ -189,11 +189,11 @@ func TestCommitHandlesRevertedSetAfterFailure(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.FailNext(2)
-		if err := commit(func(txn renderer.Txn) { txn.UpdateSet(peers, nil, member) }); err == nil {
+		if err := commit(func(txn *renderer.Changes) { txn.UpdateSet(peers, nil, member) }); err == nil {
 			t.Fatal("no call failed")
 		}
 		s.FailNext(0)
-		if err := commit(func(txn renderer.Txn) { txn.UpdateSet(peers, member, nil) }); err != nil {
+		if err := commit(func(txn *renderer.Changes) { txn.UpdateSet(peers, member, nil) }); err != nil {
 			t.Fatal(err)
 		}
 		if got := connect(s, somewhere, 80); got != api.Permit {

@@ -38,9 +38,9 @@ func newAudited(t *testing.T, mode xdp.Mode) *audited {
 	var err error
 	a.r, err = xdp.New(xdp.Options{Dataplane: a.kernel, Interfaces: func(api.PodID, []netip.Addr) []uint32 { return []uint32{a.index} }})
 	a.Must(err)
-	txn := a.r.NewTxn(true)
+	txn := renderer.Changes{Resync: true}
 	txn.Render(api.PodID{Namespace: "net", Name: "b"}, renderer.PodConfig{IPs: []netip.Addr{b.V4, b.V6}, Egress: renderer.NewRuleList([]api.ContivRule{{}}, nil)})
-	a.Must(wires.Inside(a.Node, func() error { return txn.Commit(t.Context()) }))
+	a.Must(wires.Inside(a.Node, func() error { return a.r.Apply(t.Context(), txn) }))
 	a.Must(a.commit()) // which takes down what there is
 	t.Cleanup(func() { a.Must(a.r.Close()) })
 	return a
@@ -49,7 +49,7 @@ func newAudited(t *testing.T, mode xdp.Mode) *audited {
 // commit commits nothing, and looks at everything.
 func (a *audited) commit() error {
 	a.r.AuditNext()
-	return wires.Inside(a.Node, func() error { return a.r.NewTxn(false).Commit(a.T.Context()) })
+	return wires.Inside(a.Node, func() error { return a.r.Apply(a.T.Context(), renderer.Changes{}) })
 }
 
 // onLink does something with the pinned link of the program for packets to the pod.

@@ -33,9 +33,9 @@ func TestCheckFindsForeignEdits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		txn := r.NewTxn(true)
+		txn := renderer.Changes{Resync: true}
 		txn.Render(api.PodID{Namespace: "net", Name: "b"}, renderer.PodConfig{IPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, Egress: renderer.NewRuleList([]api.ContivRule{{}}, nil)})
-		if err := txn.Commit(t.Context()); err != nil {
+		if err := r.Apply(t.Context(), txn); err != nil {
 			t.Fatal(err)
 		}
 		if err := change(plane); err != nil {

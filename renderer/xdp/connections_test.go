@@ -65,7 +65,7 @@ type policy struct{ toPod, fromPod []api.ContivRule }
 // apply commits all policies by a resync.
 func (w *wired) apply(policies map[string]policy) {
 	w.T.Helper()
-	txn := w.r.NewTxn(true)
+	txn := renderer.Changes{Resync: true}
 	for id, members := range w.sets {
 		txn.UpdateSet(id, members, nil)
 	}
@@ -79,7 +79,7 @@ func (w *wired) apply(policies map[string]policy) {
 		}
 		txn.Render(api.PodID{Namespace: "net", Name: name}, cfg)
 	}
-	w.Must(wires.Inside(w.Node, func() error { return txn.Commit(context.Background()) }))
+	w.Must(wires.Inside(w.Node, func() error { return w.r.Apply(context.Background(), txn) }))
 }
 
 // rules permit a protocol and ports from a pod, in both families.

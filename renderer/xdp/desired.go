@@ -10,50 +10,6 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// changes are the changes of a transaction.
-type changes struct {
-	resync bool
-	pods   map[api.PodID]*renderer.PodConfig // nil: removed
-	sets   map[api.SetID]setChange
-}
-
-// setChange is the change of the members of a set. The slices belong to the caller.
-type setChange struct {
-	added, removed []netip.Prefix
-	last           map[netip.Prefix]bool // replaces the slices if the set was updated more than once
-}
-
-// UpdateSet records the change of a set. The last change of a member counts.
-func (t *changes) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
-	c, again := t.sets[id]
-	if !again && (len(added) == 0 || len(removed) == 0) {
-		t.sets[id] = setChange{added: added, removed: removed}
-		return
-	}
-	if c.last == nil {
-		c.last = make(map[netip.Prefix]bool, len(added)+len(removed))
-		c.note(c.added, c.removed)
-		c.added, c.removed = nil, nil
-	}
-	c.note(added, removed)
-	t.sets[id] = c
-}
-
-func (c setChange) note(added, removed []netip.Prefix) {
-	for _, p := range removed {
-		c.last[p] = false
-	}
-	for _, p := range added {
-		c.last[p] = true
-	}
-}
-
-// Render records the configuration of a pod.
-func (t *changes) Render(pod api.PodID, cfg renderer.PodConfig) { t.pods[pod] = &cfg }
-
-// Remove records the removal of a pod.
-func (t *changes) Remove(pod api.PodID) { t.pods[pod] = nil }
-
 // desired is the desired state of all pods and sets, and its digest.
 type desired struct {
 	pods     map[api.PodID]renderer.PodConfig
@@ -109,29 +65,30 @@ func (d *desired) wasIn(id api.SetID, a netip.Addr) bool {
 	return false
 }
 
-// apply applies a transaction. It calls update for every set whose members changed.
-func (d *desired) apply(x changes, update func(id api.SetID, added, removed []netip.Prefix)) {
-	if x.resync {
+// apply takes changes over. It calls update for every set whose members changed.
+func (d *desired) apply(c renderer.Changes, update func(id api.SetID, added, removed []netip.Prefix)) {
+	sets := c.Sets
+	if c.Resync {
 		for pod := range d.pods {
-			if _, ok := x.pods[pod]; !ok {
+			if c.Pods[pod] == nil {
 				delete(d.pods, pod)
 			}
 		}
+		sets = make(map[api.SetID]renderer.SetChange, len(d.sets))
 		for id := range d.sets {
-			if _, ok := x.sets[id]; !ok {
-				x.sets[id] = setChange{}
-			}
+			sets[id] = renderer.SetChange{}
 		}
+		maps.Copy(sets, c.Sets)
 	}
-	for pod, cfg := range x.pods {
+	for pod, cfg := range c.Pods {
 		if cfg == nil {
 			delete(d.pods, pod)
 		} else {
 			d.pods[pod] = *cfg
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(x.sets)) {
-		if added, removed := d.change(id, x.sets[id], x.resync); len(added)+len(removed) > 0 {
+	for _, id := range slices.Sorted(maps.Keys(sets)) {
+		if added, removed := d.change(id, sets[id], c.Resync); len(added)+len(removed) > 0 {
 			update(id, added, removed)
 		}
 	}
@@ -139,11 +96,11 @@ func (d *desired) apply(x changes, update func(id api.SetID, added, removed []ne
 
 // change changes a set and returns the difference. With whole, it removes all members that the
 // change does not name.
-func (d *desired) change(id api.SetID, want setChange, whole bool) (added, removed []netip.Prefix) {
+func (d *desired) change(id api.SetID, want renderer.SetChange, whole bool) (added, removed []netip.Prefix) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	set := d.sets[id]
-	added, removed = want.difference(set, whole)
+	added, removed = difference(set, want, whole)
 	digest := d.digester.members(id)
 	for _, some := range [][]netip.Prefix{added, removed} {
 		for _, p := range some {
@@ -188,27 +145,22 @@ func (p past) note(x netip.Prefix, was bool) {
 }
 
 // difference returns which members a change really adds and removes. With whole, it removes all
-// members that the change does not name.
-func (c setChange) difference(set map[netip.Prefix]struct{}, whole bool) (added, removed []netip.Prefix) {
-	if whole || c.last != nil {
-		if c.last == nil {
-			c.last = make(map[netip.Prefix]bool, len(c.added))
-			c.note(c.added, c.removed)
+// members that the change does not add.
+func difference(set map[netip.Prefix]struct{}, c renderer.SetChange, whole bool) (added, removed []netip.Prefix) {
+	isNew := func(p netip.Prefix) bool { _, is := set[p]; return !is && p.IsValid() }
+	if whole {
+		named := make(map[netip.Prefix]bool, len(c.Added))
+		for _, p := range c.Added {
+			named[p] = true
 		}
 		for p := range set {
-			if in, named := c.last[p]; named && !in || whole && !in {
+			if !named[p] {
 				removed = append(removed, p)
 			}
 		}
-		for p, in := range c.last {
-			if _, is := set[p]; in && !is && p.IsValid() {
-				added = append(added, p)
-			}
-		}
-		return added, removed
+		return distinct(c.Added, isNew), removed
 	}
-	return distinct(c.added, func(p netip.Prefix) bool { _, is := set[p]; return !is && p.IsValid() }),
-		distinct(c.removed, func(p netip.Prefix) bool { _, is := set[p]; return is })
+	return distinct(c.Added, isNew), distinct(c.Removed, func(p netip.Prefix) bool { _, is := set[p]; return is })
 }
 
 // distinct returns the prefixes for which keep is true, without duplicates. It returns the argument

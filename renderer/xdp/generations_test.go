@@ -16,9 +16,9 @@ import (
 // members has addresses join a set and leave it.
 func (l *lab) members(set api.SetID, join, leave []netip.Addr) {
 	l.t.Helper()
-	txn := l.r.NewTxn(false)
+	txn := renderer.Changes{}
 	txn.UpdateSet(set, alone(join), alone(leave))
-	if err := txn.Commit(l.t.Context()); err != nil {
+	if err := l.r.Apply(l.t.Context(), txn); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -71,12 +71,12 @@ func TestGenerationCutsFlowByListOfOtherPod(t *testing.T) {
 	web := []api.ContivRule{permitTCP(api.Net{}, 80, compile.FromPod)}
 	f := tcpFlow(own4, friend4, 4000, 80)
 	for i, from := range [][]api.ContivRule{web, closed} {
-		txn := l.r.NewTxn(i == 0)
+		txn := renderer.Changes{Resync: i == 0}
 		if i == 0 {
 			txn.Render(api.PodID{Namespace: "lab", Name: "other"}, podOf(friend4, friend6, closed, closed))
 		}
 		txn.Render(labPod, podOf(own4, own6, closed, from))
-		if err := txn.Commit(t.Context()); err != nil {
+		if err := l.r.Apply(t.Context(), txn); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
@@ -222,9 +222,9 @@ func testCommitAppliesToEveryLaterPacket(t *testing.T, newLab makeLab) {
 // again changes the pod's lists, as a change and not from the beginning.
 func (l *lab) again(toPod, fromPod []api.ContivRule) {
 	l.t.Helper()
-	txn := l.r.NewTxn(false)
+	txn := renderer.Changes{}
 	txn.Render(labPod, podOf(own4, own6, toPod, fromPod))
-	if err := txn.Commit(l.t.Context()); err != nil {
+	if err := l.r.Apply(l.t.Context(), txn); err != nil {
 		l.t.Fatal(err)
 	}
 }

@@ -32,10 +32,10 @@ func TestCommitAttachesAndDetachesLinks(t *testing.T) {
 		Release:    func(uint32) error { return refused },
 	})
 	w.Must(err)
-	commit := func(txn renderer.Txn) error {
-		return wires.Inside(w.Node, func() error { return txn.Commit(t.Context()) })
+	commit := func(c renderer.Changes) error {
+		return wires.Inside(w.Node, func() error { return r.Apply(t.Context(), c) })
 	}
-	txn := r.NewTxn(true)
+	txn := renderer.Changes{Resync: true}
 	txn.Render(pod, renderer.PodConfig{IPs: []netip.Addr{b.V4, b.V6}, Egress: renderer.NewRuleList([]api.ContivRule{{}}, nil)})
 	w.Must(commit(txn))
 	if len(eps) != 1 || eps[index] != pod || !pods[pod] {
@@ -44,11 +44,11 @@ func TestCommitAttachesAndDetachesLinks(t *testing.T) {
 	w.Can(false, "before", "a", "b", "tcp", 4, 80)
 	w.Must(wires.Inside(w.Node, func() error { return wires.Unplug(b.Index) }))
 	w.PlugAs(b, b.Index)
-	w.Must(commit(r.NewTxn(false)))
+	w.Must(commit(renderer.Changes{}))
 	w.Can(false, "after the interface was made again", "a", "b", "tcp", 4, 80)
 	w.Can(true, "what is not isolated", "b", "a", "icmp", 4, 0)
 
-	if err := commit(r.NewTxn(true)); !errors.Is(err, refused) {
+	if err := commit(renderer.Changes{Resync: true}); !errors.Is(err, refused) {
 		t.Errorf("a pod that is gone, whose interface is not let go of: %v", err)
 	}
 	ids, err := w.kernel.Attached()
@@ -58,7 +58,7 @@ func TestCommitAttachesAndDetachesLinks(t *testing.T) {
 	}
 	w.Can(false, "what is not let go of", "a", "b", "tcp", 4, 80)
 	refused = nil
-	w.Must(commit(r.NewTxn(true)))
+	w.Must(commit(renderer.Changes{Resync: true}))
 	w.Can(true, "what was let go of", "a", "b", "icmp", 4, 0)
 	if len(eps) > 0 || len(pods) > 0 {
 		t.Errorf("enforced is %v of %v, want nothing", eps, pods)

@@ -78,7 +78,7 @@ func (s turning) permits(pod int, f api.Flow) bool {
 }
 
 // write writes the state, or what is new in it, into a transaction.
-func (s turning) write(x renderer.Txn, resync bool) {
+func (s turning) write(x *renderer.Changes, resync bool) {
 	was := newTurning(false).members
 	for _, id := range []api.SetID{friends, enemies} {
 		added, removed := s.members[id], []netip.Prefix(nil)
@@ -121,10 +121,10 @@ func newTurner(t *testing.T, k *xdp.Kernel) *xdp.Renderer {
 }
 
 // commitTurns commits until nothing is left, and calls turn after each turn but the last.
-func commitTurns(t *testing.T, r *xdp.Renderer, x renderer.Txn, turn func()) {
+func commitTurns(t *testing.T, r *xdp.Renderer, x renderer.Changes, turn func()) {
 	t.Helper()
 	for {
-		err := x.Commit(context.Background())
+		err := r.Apply(context.Background(), x)
 		if _, unfinished := errors.AsType[*renderer.Deferred](err); !unfinished {
 			if err != nil {
 				t.Fatal(err)
@@ -132,7 +132,7 @@ func commitTurns(t *testing.T, r *xdp.Renderer, x renderer.Txn, turn func()) {
 			return
 		}
 		turn()
-		x = r.NewTxn(false)
+		x = renderer.Changes{}
 	}
 }
 
@@ -145,11 +145,11 @@ func TestCommitProcess(t *testing.T) {
 		return // only that test starts it
 	}
 	r := newTurner(t, newKernel(t, ownerOf(pins, "node-1")))
-	x := r.NewTxn(true)
-	newTurning(false).write(x, true)
+	x := renderer.Changes{Resync: true}
+	newTurning(false).write(&x, true)
 	commitTurns(t, r, x, func() {})
-	x = r.NewTxn(false)
-	newTurning(true).write(x, false)
+	x = renderer.Changes{}
+	newTurning(true).write(&x, false)
 	commitTurns(t, r, x, func() { fmt.Println("turn") })
 	fmt.Println("done")
 	_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed
@@ -218,8 +218,8 @@ func TestCommitKilledWithinTurn(t *testing.T) {
 		}
 		k = newKernel(t, ownerOf(pins, "node-1"))
 		r := newTurner(t, k)
-		x := r.NewTxn(true)
-		after.write(x, true)
+		x := renderer.Changes{Resync: true}
+		after.write(&x, true)
 		commitTurns(t, r, x, func() {})
 		after.flows(func(pod int, f api.Flow) {
 			if got := permits(pod, f); got != after.permits(pod, f) {

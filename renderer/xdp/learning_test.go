@@ -42,7 +42,7 @@ func (l *learner) stop() { l.Must(errors.Join(l.r.Close(), wires.Inside(l.Node, 
 
 func (l *learner) commit(without ...string) {
 	l.T.Helper()
-	txn := l.r.NewTxn(true)
+	txn := renderer.Changes{Resync: true}
 	for name, h := range l.Pods {
 		if len(without) > 0 && without[0] == name {
 			continue
@@ -52,7 +52,7 @@ func (l *learner) commit(without ...string) {
 			Ingress: renderer.NewRuleList([]api.ContivRule{{Action: api.Permit}}, nil),
 		})
 	}
-	l.Must(wires.Inside(l.Node, func() error { return txn.Commit(l.T.Context()) }))
+	l.Must(wires.Inside(l.Node, func() error { return l.r.Apply(l.T.Context(), txn) }))
 }
 
 // learns checks whether what looks like an answer of a connection passes to a pod.

@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 	"github.com/sluice-net/sluice/tests/wires"
@@ -107,7 +108,7 @@ func TestKernelLearnsPortsOfTunnels(t *testing.T) {
 		if err := w.r.State().Err; err == nil || !strings.Contains(err.Error(), "UDP port 4790") {
 			t.Errorf("found is %v", err)
 		}
-		w.Must(wires.Inside(w.Node, func() error { return w.r.NewTxn(false).Commit(t.Context()) }))
+		w.Must(wires.Inside(w.Node, func() error { return w.r.Apply(t.Context(), renderer.Changes{}) }))
 		passes(false, "with a device", 4790)
 		passes(false, "with a device", 8472)
 		passes(true, "with a device", 4791)

@@ -32,15 +32,15 @@ func testSwapsUnderLoad(t *testing.T, newLab makeLab) {
 		}
 		return out
 	}
-	txn := l.r.NewTxn(false)
+	txn := renderer.Changes{}
 	txn.UpdateSet(set, []netip.Prefix{netip.PrefixFrom(friend4, 32), netip.PrefixFrom(friend6, 128)}, nil)
-	if err := txn.Commit(t.Context()); err != nil {
+	if err := l.r.Apply(t.Context(), txn); err != nil {
 		t.Fatal(err)
 	}
 	keep := func(rules []api.ContivRule) {
-		txn := l.r.NewTxn(false)
+		txn := renderer.Changes{}
 		txn.Render(labPod, renderer.PodConfig{IPs: []netip.Addr{own4, own6}, Egress: renderer.NewRuleList(append(rules, api.ContivRule{}), nil)})
-		if err := txn.Commit(t.Context()); err != nil {
+		if err := l.r.Apply(t.Context(), txn); err != nil {
 			t.Error(err)
 		}
 	}
@@ -57,12 +57,12 @@ func testSwapsUnderLoad(t *testing.T, newLab makeLab) {
 			if i%3 == 0 {
 				n = netip.AddrFrom4([4]byte{10, 0, byte(i), 1})
 			}
-			txn := l.r.NewTxn(false)
+			txn := renderer.Changes{}
 			txn.UpdateSet(set, []netip.Prefix{netip.PrefixFrom(n, 32)}, nil)
 			if i%8 == 7 {
 				keep(web(80))
 			}
-			if err := txn.Commit(t.Context()); err != nil {
+			if err := l.r.Apply(t.Context(), txn); err != nil {
 				t.Error(err)
 			}
 		}
@@ -149,9 +149,9 @@ func TestCommitRefusesRulesThatDoNotFit(t *testing.T) {
 		large = append(large, api.ContivRule{Action: api.Permit, Src: api.AddrNet(a), Protocol: api.TCP, DstPort: api.Port(uint16(1 + n))})
 		origins = append(origins, nil)
 	}
-	txn := l.r.NewTxn(false)
+	txn := renderer.Changes{}
 	txn.Render(labPod, renderer.PodConfig{IPs: []netip.Addr{own4, own6}, Egress: renderer.NewRuleList(append(large, api.ContivRule{}), append(origins, nil))})
-	if err := txn.Commit(t.Context()); !errors.Is(err, xdp.ErrTooLarge) || !renderer.IsRefused(err) {
+	if err := l.r.Apply(t.Context(), txn); !errors.Is(err, xdp.ErrTooLarge) || !renderer.IsRefused(err) {
 		t.Fatalf("the error is %v, want that it is too large, refused", err)
 	}
 	l.want(true, "what the last good policy permits", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 1, 80), false))
@@ -184,10 +184,10 @@ func TestCountersRunOutAndRulesAreEnforced(t *testing.T) {
 	other := api.PodID{Namespace: "lab", Name: "other"}
 	many := func(last uint16) {
 		t.Helper()
-		txn := l.r.NewTxn(false)
+		txn := renderer.Changes{}
 		list := renderer.NewRuleList(append(slices.Clone(rules), permitTCP(api.AddrNet(friend4), last, compile.ToPod), api.ContivRule{}), nil)
 		txn.Render(other, renderer.PodConfig{IPs: []netip.Addr{other4}, Egress: list})
-		if err := txn.Commit(t.Context()); err != nil {
+		if err := l.r.Apply(t.Context(), txn); err != nil {
 			t.Fatal(err)
 		}
 		for port, want := range map[uint16]bool{81: true, last: true, last + 1: false} {
@@ -235,9 +235,9 @@ func TestCountersAreSharedByRules(t *testing.T) {
 		for i := range ports {
 			ports[i] = uint16(80 + i)
 		}
-		txn := r.NewTxn(true)
+		txn := renderer.Changes{Resync: true}
 		txn.Render(labPod, podWith(webList("web", ports...)))
-		if err := txn.Commit(t.Context()); err != nil {
+		if err := r.Apply(t.Context(), txn); err != nil {
 			t.Fatal(err)
 		}
 		if hits := r.Counters().Tables[0].Packets; (hits != nil) != (n < p.slots/2) {
@@ -269,9 +269,9 @@ func TestExplainNamesEnforcedRules(t *testing.T) {
 		for i := range rules {
 			origins = append(origins, []api.Origin{origin(name, i)})
 		}
-		txn := r.NewTxn(false)
+		txn := renderer.Changes{}
 		txn.Render(api.PodID{Namespace: "lab", Name: name}, renderer.PodConfig{IPs: []netip.Addr{ip}, Egress: renderer.NewRuleList(rules, origins)})
-		return txn.Commit(t.Context())
+		return r.Apply(t.Context(), txn)
 	}
 	web := permitTCP(api.AddrNet(friend4), 80, compile.ToPod)
 	err = errors.Join(tell("c", own4, web, api.ContivRule{}), tell("b", other4, permitTCP(api.AddrNet(friend4), 81, compile.ToPod), api.ContivRule{}))
@@ -399,13 +399,13 @@ func TestKernelChangesLeakNothing(t *testing.T) {
 		if i%2 == 1 {
 			added, removed = removed, []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte((i - 1) % 3), byte((i - 1) / 7 % 5), byte(i - 1)}), 32)}
 		}
-		txn := w.r.NewTxn(false)
+		txn := renderer.Changes{}
 		txn.UpdateSet(set, added, removed)
 		if i%50 == 0 {
-			w.Must(wires.Inside(w.Node, func() error { return txn.Commit(t.Context()) }))
+			w.Must(wires.Inside(w.Node, func() error { return w.r.Apply(t.Context(), txn) }))
 			continue
 		}
-		w.Must(txn.Commit(t.Context()))
+		w.Must(w.r.Apply(t.Context(), txn))
 	}
 	if now := files(t); now > open+4 {
 		t.Errorf("%d files were open after a fifth of the changes, %d are in the end", open, now)

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/tests/wires"
 )
@@ -110,7 +111,7 @@ func TestAuditFindsSendersWithConnections(t *testing.T) {
 	w.apply(map[string]policy{"b": {toPod: append([]api.ContivRule{node}, slices.Concat(w.rules("a", api.TCP, api.Port(80)), w.rules("c", api.TCP, api.Port(80)))...)}})
 	audit := func() {
 		w.r.AuditNext()
-		w.Must(wires.Inside(w.Node, func() error { return w.r.NewTxn(false).Commit(t.Context()) }))
+		w.Must(wires.Inside(w.Node, func() error { return w.r.Apply(t.Context(), renderer.Changes{}) }))
 		w.Can(late.Load(), "from a pod that may, with the node's address", "a", "b", "tcp", 4, 80)
 		w.Can(true, "with its own address", "c", "b", "tcp", 4, 80)
 		w.Can(false, "a port that it may not", "c", "b", "udp", 4, 80)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
@@ -43,7 +44,7 @@ func addrOf(pod int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 1, byte(
 // may sets the port to which each of some pods may send; port 0 removes a pod.
 func (c *overflowLab) may(changes map[int]uint16) {
 	c.t.Helper()
-	txn := c.r.NewTxn(false)
+	txn := renderer.Changes{}
 	for n, port := range changes {
 		pod := api.PodID{Namespace: "lab", Name: strconv.Itoa(n)}
 		if port == 0 {
@@ -54,7 +55,7 @@ func (c *overflowLab) may(changes map[int]uint16) {
 		c.pods[n] = port
 		txn.Render(pod, podOf(addrOf(n), own6, closed, []api.ContivRule{permitTCP(api.Net{}, port, compile.FromPod)}))
 	}
-	if err := txn.Commit(c.t.Context()); err != nil {
+	if err := c.r.Apply(c.t.Context(), txn); err != nil {
 		c.t.Fatal(err)
 	}
 	c.holds(c.kernel, fmt.Sprint("after ", changes))

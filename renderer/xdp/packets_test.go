@@ -120,9 +120,9 @@ func (l *lab) render(toPod, fromPod []api.ContivRule) {
 		}
 		return renderer.NewRuleList(append(rules, api.ContivRule{}), nil)
 	}
-	txn := l.r.NewTxn(true)
+	txn := renderer.Changes{Resync: true}
 	txn.Render(labPod, renderer.PodConfig{IPs: []netip.Addr{own4, own6}, Egress: list(toPod), Ingress: list(fromPod)})
-	if err := txn.Commit(l.t.Context()); err != nil {
+	if err := l.r.Apply(l.t.Context(), txn); err != nil {
 		l.t.Fatal(err)
 	}
 }

@@ -229,11 +229,11 @@ func TestCommitIgnoresDisappearingInterfaces(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			w := newWired(t, mode, xdp.KernelOptions{PinPath: bpffs(t)}, "a", "b", "c")
 			commit := func(pods ...string) error {
-				txn := w.r.NewTxn(true)
+				txn := renderer.Changes{Resync: true}
 				for _, name := range pods {
 					txn.Render(api.PodID{Namespace: "net", Name: name}, renderer.PodConfig{IPs: []netip.Addr{w.Pods[name].V4}})
 				}
-				return wires.Inside(w.Node, func() error { return txn.Commit(t.Context()) })
+				return wires.Inside(w.Node, func() error { return w.r.Apply(t.Context(), txn) })
 			}
 			gone := func(name string) {
 				w.Must(wires.Inside(w.Node, func() error { return wires.Unplug(w.Pods[name].Index) }))

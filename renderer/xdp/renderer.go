@@ -103,25 +103,13 @@ func (r *Renderer) Close() error {
 	return nil
 }
 
-// txn implements renderer.Txn. It collects changes until Commit applies them.
-type txn struct {
-	changes
-	r *Renderer
-}
-
-// NewTxn starts a transaction.
-func (r *Renderer) NewTxn(resync bool) renderer.Txn {
-	return &txn{changes{resync: resync, pods: map[api.PodID]*renderer.PodConfig{}, sets: map[api.SetID]setChange{}}, r}
-}
-
-// Commit applies the changes to the desired state and installs the difference.
-func (t *txn) Commit(ctx context.Context) error {
-	r := t.r
+// Apply applies the changes to the desired state and installs the difference.
+func (r *Renderer) Apply(ctx context.Context, c renderer.Changes) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
 	r.policy.beginTurn(now)
-	r.desired.apply(t.changes, r.policy.image.Update)
+	r.desired.apply(c, r.policy.image.Update)
 	if err := r.publish(r.commit(ctx)); err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func (a *audited) look() {
 // repaired commits nothing, without an audit that is due.
 func (a *audited) repaired(what string) {
 	a.T.Helper()
-	a.Must(wires.Inside(a.Node, func() error { return a.r.NewTxn(false).Commit(a.T.Context()) }))
+	a.Must(wires.Inside(a.Node, func() error { return a.r.Apply(a.T.Context(), renderer.Changes{}) }))
 	if err := a.r.State().Err; err != nil {
 		a.T.Errorf("%s: repaired, there is %v", what, err)
 	}
@@ -106,7 +106,7 @@ func TestRendererLooksForItsFolder(t *testing.T) {
 	if err := a.r.State().Err; err == nil || !strings.Contains(err.Error(), "mount one by") {
 		t.Errorf("found is %v", err)
 	}
-	if err := wires.Inside(a.Node, func() error { return a.r.NewTxn(false).Commit(t.Context()) }); err == nil {
+	if err := wires.Inside(a.Node, func() error { return a.r.Apply(t.Context(), renderer.Changes{}) }); err == nil {
 		t.Error("a Commit without a folder for pins works")
 	}
 	a.Can(false, "without a folder", "a", "b", "tcp", 4, 80)
@@ -164,9 +164,9 @@ func TestWatchAsksForCommit(t *testing.T) {
 	})
 	a.Must(err)
 	b := a.Pods["b"]
-	txn := r.NewTxn(true)
+	txn := renderer.Changes{Resync: true}
 	txn.Render(api.PodID{Namespace: "net", Name: "b"}, renderer.PodConfig{IPs: []netip.Addr{b.V4, b.V6}, Egress: renderer.NewRuleList([]api.ContivRule{{}}, nil)})
-	a.Must(wires.Inside(a.Node, func() error { return txn.Commit(t.Context()) }))
+	a.Must(wires.Inside(a.Node, func() error { return r.Apply(t.Context(), txn) }))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- wires.Inside(a.Node, func() error { return r.Watch(ctx) }) }()
@@ -176,7 +176,7 @@ func TestWatchAsksForCommit(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)
 	}
-	a.Must(wires.Inside(a.Node, func() error { return r.NewTxn(false).Commit(t.Context()) }))
+	a.Must(wires.Inside(a.Node, func() error { return r.Apply(t.Context(), renderer.Changes{}) }))
 	a.Can(false, "repaired", "a", "b", "tcp", 4, 80)
 	a.Must(r.Close())
 }

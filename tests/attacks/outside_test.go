@@ -35,12 +35,12 @@ func (g *rig) enforce(policies map[string]policy) {
 		}
 		return renderer.NewRuleList(append(slices.Clone(rules), api.ContivRule{}), nil)
 	}
-	txn := g.r.NewTxn(true)
+	txn := renderer.Changes{Resync: true}
 	txn.UpdateSet(api.NodeSet, []netip.Prefix{netip.PrefixFrom(nodeAddrs.v4, 32), netip.PrefixFrom(nodeAddrs.v6, 128)}, nil)
 	for pod, ips := range g.pods {
 		txn.Render(api.PodID{Namespace: "attacks", Name: pod}, renderer.PodConfig{IPs: ips, Egress: list(policies[pod].toPod), Ingress: list(policies[pod].fromPod)})
 	}
-	g.must(g.inside(func() error { return txn.Commit(context.Background()) }))
+	g.must(g.inside(func() error { return g.r.Apply(context.Background(), txn) }))
 }
 
 var (

@@ -76,7 +76,7 @@ func (g *rig) must(err error) {
 // apply puts one pod into a situation, and leaves the others without policy.
 func (g *rig) apply(name string, toPod, fromPod *renderer.RuleList) {
 	g.t.Helper()
-	txn := g.r.NewTxn(true)
+	txn := renderer.Changes{Resync: true}
 	for pod, ips := range g.pods {
 		c := renderer.PodConfig{IPs: ips}
 		if pod == name {
@@ -84,7 +84,7 @@ func (g *rig) apply(name string, toPod, fromPod *renderer.RuleList) {
 		}
 		txn.Render(api.PodID{Namespace: "attacks", Name: pod}, c)
 	}
-	g.must(g.inside(func() error { return txn.Commit(context.Background()) }))
+	g.must(g.inside(func() error { return g.r.Apply(context.Background(), txn) }))
 }
 
 // drops returns how many packets were dropped, by why.

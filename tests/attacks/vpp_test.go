@@ -86,7 +86,7 @@ func (d *road) must(err error) {
 // apply is that of rig.
 func (d *road) apply(name string, toPod, fromPod *renderer.RuleList) {
 	d.t.Helper()
-	txn := d.r.NewTxn(true)
+	txn := renderer.Changes{Resync: true}
 	for pod, e := range d.pods {
 		c := renderer.PodConfig{IPs: []netip.Addr{e.v4, e.v6}}
 		if pod == name {
@@ -94,7 +94,7 @@ func (d *road) apply(name string, toPod, fromPod *renderer.RuleList) {
 		}
 		txn.Render(api.PodID{Namespace: "attacks", Name: pod}, c)
 	}
-	d.must(txn.Commit(d.t.Context()))
+	d.must(d.r.Apply(d.t.Context(), txn))
 }
 
 // all is that of street.

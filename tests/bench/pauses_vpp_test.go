@@ -185,7 +185,7 @@ func (c *churn) start(b *testing.B, p *vpptest.Network, ids []api.PodID) {
 			b.Error(err)
 		}
 	})
-	txn := c.r.NewTxn(true)
+	txn := renderer.Changes{Resync: true}
 	var rules []api.ContivRule
 	for n := range c.sets {
 		set := api.SetID(n + 1)
@@ -201,7 +201,7 @@ func (c *churn) start(b *testing.B, p *vpptest.Network, ids []api.PodID) {
 	for i, id := range ids {
 		txn.Render(id, renderer.PodConfig{IPs: []netip.Addr{podAddress(i)}, Egress: l})
 	}
-	if err := txn.Commit(b.Context()); err != nil {
+	if err := c.r.Apply(b.Context(), txn); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -269,7 +269,7 @@ func (c *churn) goes(old bool) (a netip.Addr, ok bool) {
 }
 
 func (c *churn) commit(b *testing.B, joins, leaves map[netip.Addr]time.Time) {
-	txn := c.r.NewTxn(false)
+	txn := renderer.Changes{}
 	for a, at := range joins {
 		txn.UpdateSet(c.of[a], []netip.Prefix{netip.PrefixFrom(a, 32)}, nil)
 		c.waiting[a] = at
@@ -278,7 +278,7 @@ func (c *churn) commit(b *testing.B, joins, leaves map[netip.Addr]time.Time) {
 	for a := range leaves {
 		txn.UpdateSet(c.of[a], nil, []netip.Prefix{netip.PrefixFrom(a, 32)})
 	}
-	err := txn.Commit(b.Context())
+	err := c.r.Apply(b.Context(), txn)
 	if err != nil && !errors.Is(err, renderer.ErrDeferred) {
 		b.Fatal(err)
 	}

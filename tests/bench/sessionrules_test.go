@@ -36,11 +36,11 @@ func sessionRules(b *testing.B, size int, anew bool) {
 	s.Namespaces[pod] = s.Switch.AddNamespace(session.NamespaceID(pod))
 	cfg := renderer.PodConfig{IPs: []netip.Addr{netip.MustParseAddr("10.255.0.1")}, Ingress: renderer.NewRuleList([]api.ContivRule{
 		{Action: api.Permit, Dst: api.SetNet(set), Protocol: api.TCP, DstPort: api.Port(443)}, {Action: api.Deny}}, nil)}
-	commit := func(fill func(renderer.Txn)) {
+	commit := func(fill func(*renderer.Changes)) {
 		b.Helper()
-		txn := s.Rules.NewTxn(false)
-		fill(txn)
-		if err := txn.Commit(b.Context()); err != nil {
+		txn := renderer.Changes{}
+		fill(&txn)
+		if err := s.Rules.Apply(b.Context(), txn); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -49,19 +49,19 @@ func sessionRules(b *testing.B, size int, anew bool) {
 		members = append(members, addressOf(n))
 	}
 	joins := []netip.Prefix{addressOf(size)}
-	commit(func(t renderer.Txn) {
+	commit(func(t *renderer.Changes) {
 		t.UpdateSet(set, members, nil)
 		t.Render(pod, cfg)
 	})
 	before := s.Operations()
 	for b.Loop() {
 		if anew {
-			commit(func(t renderer.Txn) { t.Remove(pod) })
-			commit(func(t renderer.Txn) { t.Render(pod, cfg) })
+			commit(func(t *renderer.Changes) { t.Remove(pod) })
+			commit(func(t *renderer.Changes) { t.Render(pod, cfg) })
 			continue
 		}
-		commit(func(t renderer.Txn) { t.UpdateSet(set, joins, nil) })
-		commit(func(t renderer.Txn) { t.UpdateSet(set, nil, joins) })
+		commit(func(t *renderer.Changes) { t.UpdateSet(set, joins, nil) })
+		commit(func(t *renderer.Changes) { t.UpdateSet(set, nil, joins) })
 	}
 	events := float64(b.N)
 	if !anew {

@@ -294,22 +294,22 @@ func share(b *testing.B, w *wire, interfaces int, attach func(tag string)) *acl.
 		}
 	})
 	l := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.SetNet(1), Protocol: api.TCP, DstPort: api.Port(80)}, {}}, nil)
-	txn := r.NewTxn(true)
+	txn := renderer.Changes{Resync: true}
 	for i := range interfaces {
 		id := api.PodID{Namespace: "shop", Name: fmt.Sprint("p", i)}
 		attach(acl.InterfaceTag(id))
 		txn.Render(id, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(i)})}, Egress: l})
 	}
-	if err := txn.Commit(b.Context()); err != nil {
+	if err := r.Apply(b.Context(), txn); err != nil {
 		b.Fatal(err)
 	}
 	return r
 }
 
 func update(b *testing.B, r *acl.Renderer, added, removed []netip.Prefix) {
-	txn := r.NewTxn(false)
+	txn := renderer.Changes{}
 	txn.UpdateSet(1, added, removed)
-	if err := txn.Commit(b.Context()); err != nil {
+	if err := r.Apply(b.Context(), txn); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
 	"github.com/sluice-net/sluice/tests/harness"
 )
@@ -43,25 +43,22 @@ var faults = []struct {
 	{"answers are judged by rules", func(b *faulty) {
 		b.reply = func(f api.Flow, ok bool) bool { return ok && b.Backend.Verdict(f.Reverse()) == api.Permit }
 	}, []harness.Invariant{harness.Reply}},
-	{"members stay in sets", rendering(func(_ *faulty, t renderer.Txn, _ bool) renderer.Txn {
-		return faultyTxn{Txn: t, updateSet: func(id api.SetID, added, _ []netip.Prefix) { t.UpdateSet(id, added, nil) }}
-	}), []harness.Invariant{harness.Verdict, harness.Fresh, harness.Established}},
-	{"pods are not removed", rendering(func(_ *faulty, t renderer.Txn, _ bool) renderer.Txn {
-		return faultyTxn{Txn: t, remove: func(api.PodID) {}}
-	}), []harness.Invariant{harness.Verdict, harness.Fresh, harness.Established, harness.Again, harness.Reply}},
+	{"members stay in sets", told(renderertest.KeepMembers), []harness.Invariant{harness.Verdict, harness.Fresh, harness.Established}},
+	{"pods are not removed", told(renderertest.KeepPods), []harness.Invariant{harness.Verdict, harness.Fresh, harness.Established, harness.Again, harness.Reply}},
 	{"what is installed depends on the past", func(b *faulty) {
 		before := b.Backend.Operations
 		b.installed = func(text string) string { return fmt.Sprintf("%s%t", text, before() > 12) }
 	}, []harness.Invariant{harness.Fresh}},
 	{"something is left over", func(b *faulty) { b.dangling = []string{"an ACL without a table"} }, []harness.Invariant{harness.Dangling}},
-	{"a resync writes everything", rendering(func(b *faulty, t renderer.Txn, resync bool) renderer.Txn {
-		if resync {
+	{"a resync writes everything", rendering(func(ctx context.Context, b *faulty, r renderer.Renderer, c renderer.Changes) error {
+		if c.Resync {
 			b.extra.Add(1)
 		}
-		return t
+		return r.Apply(ctx, c)
 	}), []harness.Invariant{harness.Restart}},
-	{"a commit always writes", rendering(func(b *faulty, t renderer.Txn, _ bool) renderer.Txn {
-		return faultyTxn{Txn: t, commit: func(ctx context.Context) error { b.extra.Add(1); return t.Commit(ctx) }}
+	{"a commit always writes", rendering(func(ctx context.Context, b *faulty, r renderer.Renderer, c renderer.Changes) error {
+		b.extra.Add(1)
+		return r.Apply(ctx, c)
 	}), []harness.Invariant{harness.Again, harness.Restart}},
 	{"a restart begins anew", func(b *faulty) { b.restarted = 1 }, []harness.Invariant{harness.Restart}},
 	{"a failure opens everything", failingOpen(api.Permit), []harness.Invariant{harness.NeverFewer}},
@@ -73,18 +70,13 @@ var faults = []struct {
 // in which one restarts would wait for what never comes, and end without a divergence.
 func stuck(b *faulty) {
 	var failed atomic.Bool
-	rendering(func(_ *faulty, t renderer.Txn, resync bool) renderer.Txn {
-		if resync {
-			failed.Store(false)
+	rendering(func(ctx context.Context, _ *faulty, r renderer.Renderer, c renderer.Changes) error {
+		if failed.Load() && !c.Resync {
+			return errStuck
 		}
-		return faultyTxn{Txn: t, commit: func(ctx context.Context) error {
-			if failed.Load() {
-				return errStuck
-			}
-			err := t.Commit(ctx)
-			failed.Store(err != nil)
-			return err
-		}}
+		err := r.Apply(ctx, c)
+		failed.Store(err != nil)
+		return err
 	})(b)
 }
 
@@ -92,12 +84,10 @@ func stuck(b *faulty) {
 func failingOpen(a api.Action) func(*faulty) {
 	return func(b *faulty) {
 		var failed atomic.Bool // the plugin's goroutine tells, the test's asks
-		rendering(func(_ *faulty, t renderer.Txn, _ bool) renderer.Txn {
-			return faultyTxn{Txn: t, commit: func(ctx context.Context) error {
-				err := t.Commit(ctx)
-				failed.Store(err != nil)
-				return err
-			}}
+		rendering(func(ctx context.Context, _ *faulty, r renderer.Renderer, c renderer.Changes) error {
+			err := r.Apply(ctx, c)
+			failed.Store(err != nil)
+			return err
 		})(b)
 		b.verdict = func(_ api.Flow, right api.Action) api.Action {
 			if failed.Load() {

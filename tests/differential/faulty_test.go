@@ -2,11 +2,11 @@ package differential
 
 import (
 	"context"
-	"net/netip"
 	"sync/atomic"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/harness/backends"
 )
 
@@ -69,46 +69,13 @@ func (b *faulty) Restart() error {
 	return b.Backend.Restart()
 }
 
-// faultyRenderer passes a changed state to the renderer of a backend.
+// faultyRenderer does something else than its renderer.
 type faultyRenderer struct {
 	renderer.Renderer
-	txn func(renderer.Txn, bool) renderer.Txn
+	apply func(context.Context, renderer.Changes) error
 }
 
-func (r faultyRenderer) NewTxn(resync bool) renderer.Txn {
-	return r.txn(r.Renderer.NewTxn(resync), resync)
-}
-
-// faultyTxn is a transaction that does not pass everything on. A nil field changes nothing.
-type faultyTxn struct {
-	renderer.Txn
-	updateSet func(id api.SetID, added, removed []netip.Prefix)
-	remove    func(api.PodID)
-	commit    func(context.Context) error
-}
-
-func (t faultyTxn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
-	if t.updateSet != nil {
-		t.updateSet(id, added, removed)
-		return
-	}
-	t.Txn.UpdateSet(id, added, removed)
-}
-
-func (t faultyTxn) Remove(pod api.PodID) {
-	if t.remove != nil {
-		t.remove(pod)
-		return
-	}
-	t.Txn.Remove(pod)
-}
-
-func (t faultyTxn) Commit(ctx context.Context) error {
-	if t.commit != nil {
-		return t.commit(ctx)
-	}
-	return t.Txn.Commit(ctx)
-}
+func (r faultyRenderer) Apply(ctx context.Context, c renderer.Changes) error { return r.apply(ctx, c) }
 
 // faultyKind returns a kind whose dataplanes have a fault.
 func faultyKind(fault func(*faulty)) backends.Kind {
@@ -125,8 +92,14 @@ func faultyKind(fault func(*faulty)) backends.Kind {
 }
 
 // rendering makes a fault of a renderer one of its dataplane.
-func rendering(txn func(*faulty, renderer.Txn, bool) renderer.Txn) func(*faulty) {
+func rendering(apply func(ctx context.Context, b *faulty, r renderer.Renderer, c renderer.Changes) error) func(*faulty) {
 	return func(b *faulty) {
-		b.renderer = faultyRenderer{b.Backend.Renderer(), func(t renderer.Txn, resync bool) renderer.Txn { return txn(b, t, resync) }}
+		r := b.Backend.Renderer()
+		b.renderer = faultyRenderer{r, func(ctx context.Context, c renderer.Changes) error { return apply(ctx, b, r, c) }}
 	}
+}
+
+// told makes a fault of what a renderer is told one of its dataplane.
+func told(edit renderertest.Edit) func(*faulty) {
+	return func(b *faulty) { b.renderer = renderertest.Edited(b.Backend.Renderer(), edit) }
 }

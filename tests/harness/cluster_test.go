@@ -101,11 +101,11 @@ func newLying(prompt func()) (backends.Backend, error) {
 }
 
 // A change that the recorder of a node receives, but that the plugin did not send.
-func render(t *testing.T, n *harness.Node, change func(renderer.Txn)) {
+func render(t *testing.T, n *harness.Node, change func(*renderer.Changes)) {
 	t.Helper()
-	txn := n.Desired.NewTxn(false)
-	change(txn)
-	if err := txn.Commit(t.Context()); err != nil {
+	txn := renderer.Changes{}
+	change(&txn)
+	if err := n.Desired.Apply(t.Context(), txn); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -121,14 +121,14 @@ func TestCheckNamesInvariant(t *testing.T) {
 	}{
 		harness.Explained: {backends.Kind{Name: "lying", New: newLying}, nil},
 		harness.Desired: {sound, func(n *harness.Node) {
-			render(t, n, func(txn renderer.Txn) {
+			render(t, n, func(txn *renderer.Changes) {
 				for pod, cfg := range n.Desired.Pods() {
 					txn.Render(pod, renderer.PodConfig{IPs: cfg.IPs})
 				}
 			})
 		}},
 		harness.Contract: {sound, func(n *harness.Node) {
-			render(t, n, func(txn renderer.Txn) {
+			render(t, n, func(txn *renderer.Changes) {
 				txn.UpdateSet(api.NodeSet+1, nil, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
 			})
 		}},

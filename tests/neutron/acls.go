@@ -260,18 +260,11 @@ type noticed struct {
 
 func (n noticed) Unwrap() renderer.Renderer { return n.c.Groups }
 
-func (n noticed) NewTxn(resync bool) renderer.Txn { return noticedTxn{n.Renderer.NewTxn(resync), n.c} }
-
-type noticedTxn struct {
-	renderer.Txn
-	c *compiled
-}
-
-func (t noticedTxn) Commit(ctx context.Context) error {
-	err := t.Txn.Commit(ctx)
-	t.c.mu.Lock()
-	t.c.stale = true
-	t.c.mu.Unlock()
+func (n noticed) Apply(ctx context.Context, c renderer.Changes) error {
+	err := n.Renderer.Apply(ctx, c)
+	n.c.mu.Lock()
+	n.c.stale = true
+	n.c.mu.Unlock()
 	return err
 }
 

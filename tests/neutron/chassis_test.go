@@ -15,6 +15,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/secgroup"
 	"github.com/sluice-net/sluice/tests/wires"
 )
@@ -129,9 +130,9 @@ func TestOVNForwardsWhatPoliciesPermit(t *testing.T) {
 		}
 	}
 	try("the first state")
-	txn := f.r.NewTxn(false)
+	txn := renderer.Changes{}
 	txn.UpdateSet(clients, nil, members(clientAt...))
-	f.must(txn.Commit(t.Context()))
+	f.must(f.r.Apply(t.Context(), txn))
 	f.must(f.s.OVN.Installed(t.Context()))
 	for i := range 2 {
 		flows[flow(clientAt[i], webAt[i], api.TCP, 22)] = true

@@ -218,7 +218,7 @@ func (f *fixture) port(addrs ...netip.Addr) {
 
 // commit renders pods and sets.
 func (f *fixture) commit(resync bool, pods map[api.PodID]renderer.PodConfig, sets map[api.SetID][]netip.Prefix) error {
-	txn := f.r.NewTxn(resync)
+	txn := renderer.Changes{Resync: resync}
 	for id, members := range sets {
 		txn.UpdateSet(id, members, nil)
 	}
@@ -226,7 +226,7 @@ func (f *fixture) commit(resync bool, pods map[api.PodID]renderer.PodConfig, set
 		f.port(cfg.IPs...)
 		txn.Render(pod, cfg)
 	}
-	return txn.Commit(f.t.Context())
+	return f.r.Apply(f.t.Context(), txn)
 }
 
 // held returns a Neutron in memory that holds what the real one does: it evaluates the rules that

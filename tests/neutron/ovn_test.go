@@ -171,46 +171,26 @@ type pods struct {
 
 func (p pods) Unwrap() renderer.Renderer { return p.b.groups }
 
-func (p pods) NewTxn(resync bool) renderer.Txn {
+func (p pods) Apply(ctx context.Context, c renderer.Changes) error {
 	p.b.mu.Lock()
 	defer p.b.mu.Unlock()
-	return &podsTxn{Txn: p.Renderer.NewTxn(resync), b: p.b}
-}
-
-type podsTxn struct {
-	renderer.Txn
-	b     *traced
-	addrs []netip.Addr
-}
-
-func (t *podsTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.b.mu.Lock()
-	defer t.b.mu.Unlock()
-	t.Txn.Render(pod, cfg)
-	t.addrs = append(t.addrs, cfg.IPs...)
-}
-
-func (t *podsTxn) Remove(pod api.PodID) {
-	t.b.mu.Lock()
-	defer t.b.mu.Unlock()
-	t.Txn.Remove(pod)
-}
-
-func (t *podsTxn) Commit(ctx context.Context) error {
-	t.b.mu.Lock()
-	defer t.b.mu.Unlock()
-	for _, a := range t.addrs {
-		if t.b.ports[a] != nil {
+	for _, cfg := range c.AllPods() {
+		if cfg == nil {
 			continue
 		}
-		p, err := ports.Create(ctx, t.b.admin, ports.CreateOpts{NetworkID: t.b.network, FixedIPs: []ports.IP{{IPAddress: a.String()}}}).Extract()
-		if err != nil {
-			return err
+		for _, a := range cfg.IPs {
+			if p.b.ports[a] != nil {
+				continue
+			}
+			port, err := ports.Create(ctx, p.b.admin, ports.CreateOpts{NetworkID: p.b.network, FixedIPs: []ports.IP{{IPAddress: a.String()}}}).Extract()
+			if err != nil {
+				return err
+			}
+			p.b.ports[a] = port
 		}
-		t.b.ports[a] = p
 	}
-	t.b.synced = false
-	return t.Txn.Commit(context.WithoutCancel(ctx)) // a slow Neutron takes longer than a plugin grants
+	p.b.synced = false
+	return p.Renderer.Apply(context.WithoutCancel(ctx), c) // a slow Neutron takes longer than a plugin grants
 }
 
 // TestOVNAnswersTheRecordedSuites replays recorded suites: policies become security groups in

@@ -3,15 +3,14 @@ package scenarios_test
 import (
 	"flag"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 
-	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/harness/backends"
 	"github.com/sluice-net/sluice/tests/scenarios"
 )
@@ -115,7 +114,7 @@ func TestUpdateDoesNotHideFault(t *testing.T) {
 	if err := flag.Set("rewrite", "true"); err != nil {
 		t.Fatal(err)
 	}
-	failed, log := watch(t, file, faulty(func(txn renderer.Txn) renderer.Txn { return keepsMembers{txn} }))
+	failed, log := watch(t, file, faulty(renderertest.KeepMembers))
 	if err := flag.Set("rewrite", fmt.Sprint(*update)); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +124,7 @@ func TestUpdateDoesNotHideFault(t *testing.T) {
 }
 
 // faulty is the first kind of dataplane with a fault between the product and its renderer.
-func faulty(fault func(renderer.Txn) renderer.Txn) backends.Kind {
+func faulty(fault renderertest.Edit) backends.Kind {
 	kind := backends.All[0]
 	sound := kind.New
 	kind.New = func(prompt func()) (backends.Backend, error) {
@@ -137,51 +136,21 @@ func faulty(fault func(renderer.Txn) renderer.Txn) backends.Kind {
 
 type faultyStack struct {
 	backends.Backend
-	fault func(renderer.Txn) renderer.Txn
+	fault renderertest.Edit
 }
 
 func (s faultyStack) Renderer() renderer.Renderer {
-	return faultyRenderer{s.Backend.Renderer(), s.fault}
-}
-
-type faultyRenderer struct {
-	renderer.Renderer
-	fault func(renderer.Txn) renderer.Txn
-}
-
-func (r faultyRenderer) NewTxn(resync bool) renderer.Txn { return r.fault(r.Renderer.NewTxn(resync)) }
-
-// keepsMembers loses what is removed from sets.
-type keepsMembers struct{ renderer.Txn }
-
-func (t keepsMembers) UpdateSet(id api.SetID, added, _ []netip.Prefix) {
-	t.Txn.UpdateSet(id, added, nil)
-}
-
-// keepsPods never removes a pod.
-type keepsPods struct{ renderer.Txn }
-
-func (t keepsPods) Remove(api.PodID) {}
-
-// opensEgress loses the rules for traffic to pods.
-type opensEgress struct{ renderer.Txn }
-
-func (t opensEgress) Render(pod api.PodID, cfg renderer.PodConfig) {
-	cfg.Egress = nil
-	t.Txn.Render(pod, cfg)
+	return renderertest.Edited(s.Backend.Renderer(), s.fault)
 }
 
 func TestScenarioFailsOnFaultOfProduct(t *testing.T) {
 	for _, tt := range []struct {
 		name, change, finds string
-		fault               func(renderer.Txn) renderer.Txn
+		fault               renderertest.Edit
 	}{
-		{"members of sets stay", "label pod shop/fe role=other", "verdict: ",
-			func(t renderer.Txn) renderer.Txn { return keepsMembers{t} }},
-		{"pods stay", "delete pod shop/web", "fresh: ",
-			func(t renderer.Txn) renderer.Txn { return keepsPods{t} }},
-		{"rules are lost", "", "verdict: ",
-			func(t renderer.Txn) renderer.Txn { return opensEgress{t} }},
+		{"members of sets stay", "label pod shop/fe role=other", "verdict: ", renderertest.KeepMembers},
+		{"pods stay", "delete pod shop/web", "fresh: ", renderertest.KeepPods},
+		{"rules are lost", "", "verdict: ", renderertest.OpenEgress},
 	} {
 		text := restricted
 		if tt.change != "" {

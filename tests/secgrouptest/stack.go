@@ -96,38 +96,27 @@ type plugged struct {
 // Unwrap returns the renderer of groups.
 func (p plugged) Unwrap() renderer.Renderer { return p.Renderer }
 
-// NewTxn implements renderer.Renderer.
-func (p plugged) NewTxn(resync bool) renderer.Txn {
-	if resync {
-		p.s.mu.Lock()
-		clear(p.s.pods)
-		p.s.mu.Unlock()
+// Apply implements renderer.Renderer.
+func (p plugged) Apply(ctx context.Context, c renderer.Changes) error {
+	p.s.plug(c)
+	if p.s.SetPorts(p.s.addrs(), len(p.s.Options.DefaultGroups) > 0) {
+		p.s.Groups.Refresh()
 	}
-	return pluggedTxn{p.Renderer.NewTxn(resync), p.s}
+	return p.Renderer.Apply(ctx, c)
 }
 
-type pluggedTxn struct {
-	renderer.Txn
-	s *Stack
-}
-
-func (t pluggedTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.Txn.Render(pod, cfg)
-	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
-	t.s.pods[pod] = cfg.IPs
-}
-
-func (t pluggedTxn) Remove(pod api.PodID) {
-	t.Txn.Remove(pod)
-	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
-	delete(t.s.pods, pod)
-}
-
-func (t pluggedTxn) Commit(ctx context.Context) error {
-	if t.s.SetPorts(t.s.addrs(), len(t.s.Options.DefaultGroups) > 0) {
-		t.s.Groups.Refresh()
+// plug notes the addresses of the pods of changes.
+func (s *Stack) plug(c renderer.Changes) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.Resync {
+		clear(s.pods)
 	}
-	return t.Txn.Commit(ctx)
+	for pod, cfg := range c.Pods {
+		if cfg == nil {
+			delete(s.pods, pod)
+		} else {
+			s.pods[pod] = cfg.IPs
+		}
+	}
 }

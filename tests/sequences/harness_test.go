@@ -1,9 +1,9 @@
 package sequences
 
 import (
+	"context"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +20,7 @@ import (
 // can have a fault.
 type faulty struct {
 	backends.Backend
-	edit func(renderer.Txn, *faulty) renderer.Txn // nil: nothing is changed
+	edit renderertest.Edit // nil: nothing is changed
 
 	pods    map[sluice.PodID]renderer.PodConfig // as received
 	arrived []sluice.PodID                      // in the order in which they came
@@ -94,92 +94,51 @@ type faultyRenderer struct {
 	f *faulty
 }
 
-func (r faultyRenderer) NewTxn(resync bool) renderer.Txn {
-	txn := r.Renderer.NewTxn(resync)
-	if resync {
-		clear(r.f.pods)
-		r.f.arrived = nil
-	}
+func (r faultyRenderer) Apply(ctx context.Context, c renderer.Changes) error {
 	if r.f.edit != nil {
-		txn = r.f.edit(txn, r.f)
+		c = r.f.edit(c)
 	}
-	return bookedTxn{txn, r.f}
+	r.f.book(c)
+	return r.Renderer.Apply(ctx, c)
 }
 
-// bookedTxn writes into the book.
-type bookedTxn struct {
-	renderer.Txn
-	f *faulty
-}
-
-func (t bookedTxn) Render(pod sluice.PodID, cfg renderer.PodConfig) {
-	t.Txn.Render(pod, cfg)
-	if _, known := t.f.pods[pod]; !known {
-		t.f.arrived = append(t.f.arrived, pod)
+// book writes changes into the book.
+func (f *faulty) book(c renderer.Changes) {
+	if c.Resync {
+		clear(f.pods)
+		f.arrived = nil
 	}
-	t.f.pods[pod] = cfg
-	if t.f.rewrites {
-		t.f.written++
-	}
-	for _, l := range []*renderer.RuleList{cfg.Ingress, cfg.Egress} {
-		if l != nil {
-			t.f.tables[l.Digest()] = true
-		}
-	}
-}
-
-func (t bookedTxn) Remove(pod sluice.PodID) {
-	t.Txn.Remove(pod)
-	delete(t.f.pods, pod)
-	t.f.arrived = slices.DeleteFunc(t.f.arrived, func(p sluice.PodID) bool { return p == pod })
-}
-
-// forgetsRemovals keeps the members that leave a set.
-type forgetsRemovals struct{ renderer.Txn }
-
-func (t forgetsRemovals) UpdateSet(id sluice.SetID, added, _ []netip.Prefix) {
-	t.Txn.UpdateSet(id, added, nil)
-}
-
-// keepsMoved ignores that a pod is gone, even if it moved to another node.
-type keepsMoved struct{ renderer.Txn }
-
-func (keepsMoved) Remove(sluice.PodID) {}
-
-// keepsOrder ignores a new pod that comes after one of a later name.
-type keepsOrder struct {
-	renderer.Txn
-	f *faulty
-}
-
-func (t keepsOrder) Render(pod sluice.PodID, cfg renderer.PodConfig) {
-	_, known := t.f.pods[pod]
-	later := slices.ContainsFunc(t.f.arrived, func(p sluice.PodID) bool { return p.Compare(pod) > 0 })
-	if known || !later {
-		t.Txn.Render(pod, cfg)
-	}
-}
-
-// cutsRanges takes the first port of a range for all of it.
-type cutsRanges struct{ renderer.Txn }
-
-func (t cutsRanges) Render(pod sluice.PodID, cfg renderer.PodConfig) {
-	for _, l := range []**renderer.RuleList{&cfg.Ingress, &cfg.Egress} {
-		if *l == nil {
+	for pod, cfg := range c.AllPods() {
+		if cfg == nil {
+			delete(f.pods, pod)
+			f.arrived = slices.DeleteFunc(f.arrived, func(p sluice.PodID) bool { return p == pod })
 			continue
 		}
-		rules := slices.Clone((*l).Rules())
-		for i := range rules {
-			rules[i].DstPort.Last = rules[i].DstPort.First
+		if _, known := f.pods[pod]; !known {
+			f.arrived = append(f.arrived, pod)
 		}
-		*l = renderer.NewRuleList(rules, nil)
+		f.pods[pod] = *cfg
+		if f.rewrites {
+			f.written++
+		}
+		for _, l := range []*renderer.RuleList{cfg.Ingress, cfg.Egress} {
+			if l != nil {
+				f.tables[l.Digest()] = true
+			}
+		}
 	}
-	t.Txn.Render(pod, cfg)
 }
 
-func edits(edit func(renderer.Txn, *faulty) renderer.Txn) func(*faulty) {
-	return func(f *faulty) { f.edit = edit }
+// keepsOrder ignores a new pod that comes after one of a later name.
+func keepsOrder(f *faulty) {
+	f.edit = renderertest.EditPods(func(pod sluice.PodID, _ *renderer.PodConfig) bool {
+		_, known := f.pods[pod]
+		later := slices.ContainsFunc(f.arrived, func(p sluice.PodID) bool { return p.Compare(pod) > 0 })
+		return known || !later
+	})
 }
+
+func edits(edit renderertest.Edit) func(*faulty) { return func(f *faulty) { f.edit = edit } }
 
 // firstFailure brings backends with a fault through a written list.
 func firstFailure(t *testing.T, kind backends.Kind, name string, fault func(*faulty)) *failure {
@@ -231,10 +190,10 @@ func TestFaultsAreAllFound(t *testing.T) {
 		name, list, expander, checks string
 		fault                        func(*faulty)
 	}{
-		{"forgets members that leave", pods, "key by key", "fresh, verdict", edits(func(t renderer.Txn, _ *faulty) renderer.Txn { return forgetsRemovals{t} })},
-		{"keeps what it has of a pod that moves", moves, "as given", "fresh, verdict", edits(func(t renderer.Txn, _ *faulty) renderer.Txn { return keepsMoved{t} })},
-		{"ignores a pod that comes after another", pods, "split, keys reversed", "fresh", edits(func(t renderer.Txn, f *faulty) renderer.Txn { return keepsOrder{t, f} })},
-		{"takes the first port of a range for all", ports, "as given", "verdict", edits(func(t renderer.Txn, _ *faulty) renderer.Txn { return cutsRanges{t} })},
+		{"forgets members that leave", pods, "key by key", "fresh, verdict", edits(renderertest.KeepMembers)},
+		{"keeps what it has of a pod that moves", moves, "as given", "fresh, verdict", edits(renderertest.KeepPods)},
+		{"ignores a pod that comes after another", pods, "split, keys reversed", "fresh", keepsOrder},
+		{"takes the first port of a range for all", ports, "as given", "verdict", edits(renderertest.FirstPorts)},
 		{"remembers who came first", pods, "split, keys reversed", "fresh", func(f *faulty) { f.remembers = true }},
 		{"leaks a table", pods, "as given", "dangling", func(f *faulty) { f.leaks = true }},
 		{"writes equal things again", pods, "restarts between", "restart", func(f *faulty) { f.rewrites = true }},

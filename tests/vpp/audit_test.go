@@ -55,9 +55,9 @@ func (x *audited) prompt() {
 // render commits what the pod gets and sends.
 func (x *audited) render(gets, sends *renderer.RuleList) {
 	x.Helper()
-	txn := x.r.NewTxn(true)
+	txn := renderer.Changes{Resync: true}
 	txn.Render(api.PodID{Namespace: "test", Name: "pod"}, renderer.PodConfig{IPs: []netip.Addr{podAddress[false]}, Egress: gets, Ingress: sends})
-	if err := txn.Commit(x.Context()); err != nil {
+	if err := x.r.Apply(x.Context(), txn); err != nil {
 		x.Fatal(err)
 	}
 }
@@ -73,7 +73,7 @@ func (x *audited) until(what string, holds func() bool) {
 		case <-ctx.Done():
 			x.Fatalf("waited in vain for %s: %+v", what, x.r.State())
 		}
-		_ = x.r.NewTxn(false).Commit(ctx) // its error is part of the state
+		_ = x.r.Apply(ctx, renderer.Changes{}) // its error is part of the state
 		if holds() {
 			return
 		}
@@ -222,7 +222,7 @@ func TestVPPAuditRepairsSessionRules(t *testing.T) {
 		case <-ctx.Done():
 			t.Fatalf("the rules stay\n%s", strings.Join(dump(), "\n"))
 		}
-		if err := r.NewTxn(false).Commit(ctx); err != nil {
+		if err := r.Apply(ctx, renderer.Changes{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -26,11 +26,11 @@ func BenchmarkVPPCost(b *testing.B) {
 	permits := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Protocol: api.UDP, DstPort: api.Port(53)}, {Action: api.Deny}}, nil)
 	for _, bb := range []struct {
 		name  string
-		stage func(renderer.Txn)
+		stage func(*renderer.Changes)
 	}{
 		{"without-sluice", nil},
-		{"without-policies", func(txn renderer.Txn) { renderPod(txn, "pod", podAddress, nil, nil) }},
-		{"with-a-policy", func(txn renderer.Txn) { renderPod(txn, "pod", podAddress, nil, permits) }},
+		{"without-policies", func(txn *renderer.Changes) { renderPod(txn, "pod", podAddress, nil, nil) }},
+		{"with-a-policy", func(txn *renderer.Changes) { renderPod(txn, "pod", podAddress, nil, permits) }},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			v := newOnVPP(vpptest.Launch(b))
@@ -40,9 +40,9 @@ func BenchmarkVPPCost(b *testing.B) {
 					b.Fatal(err)
 				}
 				defer func() { _ = r.Close() }() // only disconnects
-				txn := r.NewTxn(true)
-				bb.stage(txn)
-				if err := txn.Commit(b.Context()); err != nil {
+				txn := renderer.Changes{Resync: true}
+				bb.stage(&txn)
+				if err := r.Apply(b.Context(), txn); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -38,19 +38,19 @@ func newGuarded(t *testing.T, o acl.Options, plugins ...string) *guarded {
 // render commits what the pod gets and sends; nil: everything.
 func (g *guarded) render(gets, sends *renderer.RuleList) {
 	g.t.Helper()
-	g.commit(func(txn renderer.Txn) { renderPod(txn, "pod", podAddress, gets, sends) })
+	g.commit(func(txn *renderer.Changes) { renderPod(txn, "pod", podAddress, gets, sends) })
 }
 
-func (g *guarded) commit(stage func(renderer.Txn)) {
+func (g *guarded) commit(stage func(*renderer.Changes)) {
 	g.t.Helper()
-	txn := g.r.NewTxn(true)
-	stage(txn)
-	if err := txn.Commit(g.t.Context()); err != nil {
+	txn := renderer.Changes{Resync: true}
+	stage(&txn)
+	if err := g.r.Apply(g.t.Context(), txn); err != nil {
 		g.t.Fatal(err)
 	}
 }
 
-func renderPod(txn renderer.Txn, name string, addresses map[bool]netip.Addr, gets, sends *renderer.RuleList) {
+func renderPod(txn *renderer.Changes, name string, addresses map[bool]netip.Addr, gets, sends *renderer.RuleList) {
 	txn.Render(api.PodID{Namespace: "test", Name: name}, renderer.PodConfig{IPs: []netip.Addr{addresses[false], addresses[true]}, Egress: gets, Ingress: sends})
 }
 
@@ -90,7 +90,7 @@ func TestVPPPodsSendingAtOnceStayApart(t *testing.T) {
 	for _, a := range other {
 		g.Route(a, "sluice/pod/test/other")
 	}
-	g.commit(func(txn renderer.Txn) {
+	g.commit(func(txn *renderer.Changes) {
 		renderPod(txn, "pod", podAddress, nothing(), nothing())
 		renderPod(txn, "other", other, nothing(), nothing())
 	})
@@ -201,9 +201,9 @@ func TestVPPIsNotPausedByStartingRenderer(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = r.Close() }() // only disconnects
-		txn := r.NewTxn(true)
-		renderPod(txn, "pod", podAddress, onPort(80), nil)
-		if err := txn.Commit(t.Context()); err != nil {
+		txn := renderer.Changes{Resync: true}
+		renderPod(&txn, "pod", podAddress, onPort(80), nil)
+		if err := r.Apply(t.Context(), txn); err != nil {
 			t.Fatal(err)
 		}
 		trace := g.CLI("api trace dump")

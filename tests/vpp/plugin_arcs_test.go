@@ -25,7 +25,7 @@ import (
 func (l *pluginLab) isolate() {
 	l.Helper()
 	list := renderer.NewRuleList([]api.ContivRule{{}}, nil)
-	l.change(true, func(txn renderer.Txn) {
+	l.change(true, func(txn *renderer.Changes) {
 		txn.Render(sender, renderer.PodConfig{IPs: addressesOf[sender]})
 		txn.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Ingress: list, Egress: list})
 	})
@@ -35,7 +35,7 @@ func (l *pluginLab) isolate() {
 func (l *pluginLab) fails(with string) {
 	l.Helper()
 	vpptest.Eventually(l.TB, "an error about "+with, func() bool {
-		err := l.r.NewTxn(false).Commit(l.Context())
+		err := l.r.Apply(l.Context(), renderer.Changes{})
 		return err != nil && strings.Contains(err.Error(), with)
 	})
 }
@@ -43,7 +43,7 @@ func (l *pluginLab) fails(with string) {
 // recovers commits nothing until that works.
 func (l *pluginLab) recovers() {
 	l.Helper()
-	vpptest.Eventually(l.TB, "a commit without an error", func() bool { return l.r.NewTxn(false).Commit(l.Context()) == nil })
+	vpptest.Eventually(l.TB, "a commit without an error", func() bool { return l.r.Apply(l.Context(), renderer.Changes{}) == nil })
 }
 
 // crossing are the packets of TCP of both families and in both directions between the receiver and
@@ -174,10 +174,10 @@ func TestVPPPluginBlocksInterfaceThatIsBridgedBeforeItIsUp(t *testing.T) {
 	n.fib()
 	l.start()
 	list := renderer.NewRuleList(web, nil)
-	txn := l.r.NewTxn(true)
+	txn := renderer.Changes{Resync: true}
 	txn.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Ingress: list, Egress: list})
 	txn.Render(sender, renderer.PodConfig{IPs: addressesOf[sender]})
-	if err := txn.Commit(t.Context()); err == nil {
+	if err := l.r.Apply(t.Context(), txn); err == nil {
 		t.Error("the agent reports nothing")
 	}
 	l.Do("set interface state %s up", n.pod.Name)
@@ -342,7 +342,7 @@ func TestVPPPluginReportsAnotherAgent(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if err := other.NewTxn(true).Commit(t.Context()); err != nil {
+	if err := other.Apply(t.Context(), renderer.Changes{Resync: true}); err != nil {
 		t.Fatal(err)
 	}
 	l.want(false, "with the memory of another agent", 80)
@@ -350,7 +350,7 @@ func TestVPPPluginReportsAnotherAgent(t *testing.T) {
 	l.recovers()
 	l.want(true, "with that of its own again", 80)
 	vpptest.Eventually(t, "the other one to report it", func() bool {
-		err := other.NewTxn(false).Commit(t.Context())
+		err := other.Apply(t.Context(), renderer.Changes{})
 		return err != nil && strings.Contains(err.Error(), "another agent had it open other memory")
 	})
 }

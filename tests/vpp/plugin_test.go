@@ -115,20 +115,20 @@ func (l *pluginLab) commit(c labRules) {
 		}
 		return renderer.NewRuleList(append(of, api.ContivRule{}), nil)
 	}
-	l.change(true, func(txn renderer.Txn) {
+	l.change(true, func(txn *renderer.Changes) {
 		txn.Render(sender, renderer.PodConfig{IPs: addressesOf[sender], Ingress: list(c.out)})
 		txn.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Egress: list(c.in)})
 	})
 }
 
 // change commits changes.
-func (l *pluginLab) change(resync bool, fill func(txn renderer.Txn)) {
+func (l *pluginLab) change(resync bool, fill func(txn *renderer.Changes)) {
 	l.Helper()
-	txn := l.r.NewTxn(resync)
-	fill(txn)
+	txn := renderer.Changes{Resync: resync}
+	fill(&txn)
 	ctx, cancel := vpptest.Bounded(l.TB)
 	defer cancel()
-	if err := txn.Commit(ctx); err != nil {
+	if err := l.r.Apply(ctx, txn); err != nil {
 		l.Fatal(err)
 	}
 }
@@ -256,14 +256,14 @@ func TestVPPPluginTakesNoHeapForPolicy(t *testing.T) {
 		pods[pod] = []netip.Addr{netip.AddrFrom4([4]byte{192, 168, 1, i})}
 		l.Add(vpp.PodTag(pod.String()))
 	}
-	l.change(true, func(txn renderer.Txn) {
+	l.change(true, func(txn *renderer.Changes) {
 		for pod, ips := range pods {
 			txn.Render(pod, renderer.PodConfig{IPs: ips, Egress: fromSet})
 		}
 	})
 	l.want(false, "before the sender is a member", 80)
 	before := l.NextHeap()
-	l.change(false, func(txn renderer.Txn) {
+	l.change(false, func(txn *renderer.Changes) {
 		var members []netip.Prefix
 		for _, a := range addressesOf[sender] {
 			members = append(members, netip.PrefixFrom(a, a.BitLen()))
@@ -274,7 +274,7 @@ func TestVPPPluginTakesNoHeapForPolicy(t *testing.T) {
 		txn.UpdateSet(set, members, nil)
 	})
 	other := api.PodID{Namespace: "lab", Name: "pod-0"}
-	l.change(false, func(txn renderer.Txn) {
+	l.change(false, func(txn *renderer.Changes) {
 		txn.Render(other, renderer.PodConfig{IPs: pods[other], Ingress: closed, Egress: fromSet})
 	})
 	l.want(true, "a member", 80)
@@ -309,14 +309,14 @@ func TestVPPPluginGivesIndexToNoOtherPod(t *testing.T) {
 func TestVPPPluginOpensNothingToTwoEndsTogether(t *testing.T) {
 	l := newPluginLab(t)
 	l.start()
-	closed := func(pod api.PodID, txn renderer.Txn) {
+	closed := func(pod api.PodID, txn *renderer.Changes) {
 		list := renderer.NewRuleList([]api.ContivRule{{}}, nil)
 		txn.Render(pod, renderer.PodConfig{IPs: addressesOf[pod], Ingress: list, Egress: list})
 	}
-	txn := l.r.NewTxn(true)
-	closed(sender, txn)
-	closed(receiver, txn)
-	if err := txn.Commit(t.Context()); err != nil {
+	txn := renderer.Changes{Resync: true}
+	closed(sender, &txn)
+	closed(receiver, &txn)
+	if err := l.r.Apply(t.Context(), txn); err != nil {
 		t.Fatal(err)
 	}
 	for _, protocol := range []api.Protocol{api.TCP, api.UDP, api.SCTP, api.ICMP} {
@@ -370,11 +370,11 @@ func TestVPPPluginKnowsOwnNodeByOrigin(t *testing.T) {
 		node = append(node, netip.PrefixFrom(a, a.BitLen()), netip.PrefixFrom(stranger[i], a.BitLen()))
 	}
 	node = append(node, netip.MustParsePrefix(vpptest.Gateway4+"/32"))
-	txn := l.r.NewTxn(true)
+	txn := renderer.Changes{Resync: true}
 	txn.UpdateSet(api.NodeSet, node, nil)
 	rules := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.SetNet(api.NodeSet)}, {}}, nil)
 	txn.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Egress: rules})
-	if err := txn.Commit(t.Context()); err != nil {
+	if err := l.r.Apply(t.Context(), txn); err != nil {
 		t.Fatal(err)
 	}
 	for from, want := range map[*[]netip.Addr]bool{&host: true, &stranger: false} {
@@ -435,7 +435,7 @@ func TestVPPPluginRefusesMemoryThatOthersCanWrite(t *testing.T) {
 	if err := os.Chmod(filepath.Join(l.options.Memory.Directory, "policy"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	err := l.r.NewTxn(true).Commit(t.Context())
+	err := l.r.Apply(t.Context(), renderer.Changes{Resync: true})
 	if !errors.Is(err, plugin.ErrMemory) || !strings.Contains(err.Error(), "others may write") || strings.Contains(err.Error(), "closed the connection") {
 		t.Errorf("the error is %v", err)
 	}

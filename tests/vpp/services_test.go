@@ -89,7 +89,7 @@ func TestVPPTranslatesBehindInput(t *testing.T) {
 					}
 				}
 				sends := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Dst: api.PrefixNet(netip.PrefixFrom(friend[false], 32)), Protocol: api.TCP, DstPort: api.Port(8080)}, {Action: api.Deny}}, nil)
-				g.commit(func(txn renderer.Txn) {
+				g.commit(func(txn *renderer.Changes) {
 					renderPod(txn, "pod", podAddress, nil, sends)
 					renderPod(txn, "friend", friend, nil, nil)
 					renderPod(txn, "enemy", enemy, nil, nil)

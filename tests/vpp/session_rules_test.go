@@ -111,10 +111,10 @@ func tell(t *testing.T, r *rules.Renderer, clientSends, serverGets []api.ContivR
 		}
 		return renderer.NewRuleList(rules, nil)
 	}
-	txn := r.NewTxn(true)
+	txn := renderer.Changes{Resync: true}
 	txn.Render(serverPod, renderer.PodConfig{IPs: serverIPs, Egress: list(serverGets)})
 	txn.Render(clientPod, renderer.PodConfig{IPs: clientIPs, Ingress: list(clientSends)})
-	if err := txn.Commit(t.Context()); err != nil {
+	if err := r.Apply(t.Context(), txn); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -98,7 +98,7 @@ func TestVPPSessionTableGetsFittingSize(t *testing.T) {
 		log.Reset()
 		x.open(acl.Options{Flows: acl.Flows{SessionTable: step.wanted}, Pacing: acl.Pacing{Audit: -1}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		if step.wanted == 3_000_000 {
-			if err := x.r.NewTxn(true).Commit(t.Context()); err != nil {
+			if err := x.r.Apply(t.Context(), renderer.Changes{Resync: true}); err != nil {
 				t.Fatal(err)
 			}
 		} else {

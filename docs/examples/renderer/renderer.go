@@ -22,7 +22,7 @@ type Renderer struct {
 	changed   map[api.PodID]struct{}               // pods whose table may be another one
 }
 
-// New returns a renderer for a device. It calls the device in Commit only.
+// New returns a renderer for a device. It calls the device in Apply only.
 func New(d Device) *Renderer {
 	return &Renderer{
 		device: d, pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{},
@@ -33,41 +33,22 @@ func New(d Device) *Renderer {
 // Name identifies the renderer in status, metrics and logs.
 func (r *Renderer) Name() string { return "device" }
 
-// NewTxn starts a transaction.
-func (r *Renderer) NewTxn(resync bool) renderer.Txn { return &txn{renderer: r, resync: resync} }
-
-// txn keeps changes until Commit: a transaction that is not committed changes nothing.
-type txn struct {
-	renderer *Renderer
-	resync   bool
-	changes  []func()
-}
-
-// Render implements renderer.Txn.
-func (t *txn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.changes = append(t.changes, func() { t.renderer.render(pod, cfg) })
-}
-
-// Remove implements renderer.Txn.
-func (t *txn) Remove(pod api.PodID) {
-	t.changes = append(t.changes, func() { t.renderer.remove(pod) })
-}
-
-// UpdateSet implements renderer.Txn.
-func (t *txn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
-	t.changes = append(t.changes, func() { t.renderer.updateSet(id, added, removed) })
-}
-
-// Commit implements renderer.Txn.
-func (t *txn) Commit(ctx context.Context) error {
-	if t.resync {
-		t.renderer.forget()
+// Apply takes changes over and makes the device have them.
+func (r *Renderer) Apply(ctx context.Context, c renderer.Changes) error {
+	if c.Resync {
+		r.forget()
 	}
-	for _, change := range t.changes {
-		change()
+	for id, s := range c.AllSets() {
+		r.updateSet(id, s.Added, s.Removed)
 	}
-	t.changes, t.resync = nil, false
-	return t.renderer.install(ctx)
+	for pod, cfg := range c.AllPods() {
+		if cfg == nil {
+			r.remove(pod)
+		} else {
+			r.render(pod, *cfg)
+		}
+	}
+	return r.install(ctx)
 }
 
 // forget begins a resync: what is not named again is removed.
@@ -134,7 +115,7 @@ func setsOf(cfg renderer.PodConfig) map[api.SetID]struct{} {
 }
 
 // install makes the device have what is desired of the pods that changed. What fails stays changed,
-// so that the next Commit tries it again.
+// so that the next Apply tries it again.
 func (r *Renderer) install(ctx context.Context) error {
 	if err := r.read(); err != nil {
 		return err

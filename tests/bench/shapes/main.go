@@ -371,25 +371,14 @@ type witness struct {
 
 func (w *witness) Unwrap() renderer.Renderer { return w.Renderer }
 
-func (w *witness) NewTxn(resync bool) renderer.Txn {
-	return &witnessTxn{Txn: w.Renderer.NewTxn(resync), enforced: w.enforced}
-}
-
-type witnessTxn struct {
-	renderer.Txn
-	enforced func()
-	rendered bool
-}
-
-func (t *witnessTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.rendered = t.rendered || pod.Namespace == shapes.Other && cfg.Egress != nil
-	t.Txn.Render(pod, cfg)
-}
-
-func (t *witnessTxn) Commit(ctx context.Context) error {
-	err := t.Txn.Commit(ctx)
-	if t.rendered {
-		t.enforced()
+func (w *witness) Apply(ctx context.Context, c renderer.Changes) error {
+	rendered := false
+	for pod, cfg := range c.Pods {
+		rendered = rendered || pod.Namespace == shapes.Other && cfg != nil && cfg.Egress != nil
+	}
+	err := w.Renderer.Apply(ctx, c)
+	if rendered {
+		w.enforced()
 	}
 	return err
 }

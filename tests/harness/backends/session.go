@@ -218,51 +218,29 @@ func (h hosted) Explain(f api.Flow) []renderer.Decision { return h.s.Rules.Expla
 // Unenforced implements renderer.Reporter.
 func (h hosted) Unenforced() []renderer.Unenforced { return h.s.Rules.Unenforced() }
 
-func (h hosted) NewTxn(resync bool) renderer.Txn {
+// Apply implements renderer.Renderer.
+func (h hosted) Apply(ctx context.Context, c renderer.Changes) error {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
-	t := &hostedTxn{Txn: h.Renderer.NewTxn(resync), s: h.s, gone: map[api.PodID]bool{}}
-	if resync {
-		for pod := range h.s.Namespaces {
-			t.gone[pod] = true // unless it is rendered
+	for pod, cfg := range c.AllPods() {
+		if cfg == nil {
+			continue
+		}
+		if _, ok := h.s.Namespaces[pod]; !ok {
+			h.s.Namespaces[pod] = h.s.Switch.AddNamespace(session.NamespaceID(pod))
+		}
+		h.s.narrow.rendered(pod, *cfg)
+	}
+	for pod := range h.s.Namespaces {
+		if cfg, named := c.Pods[pod]; cfg == nil && (named || c.Resync) {
+			delete(h.s.Namespaces, pod)
+			h.s.Switch.RemoveNamespace(session.NamespaceID(pod))
+			h.s.narrow.removed(pod)
 		}
 	}
-	return t
-}
-
-type hostedTxn struct {
-	renderer.Txn
-	s    *Session
-	gone map[api.PodID]bool
-}
-
-func (t *hostedTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
-	t.Txn.Render(pod, cfg)
-	delete(t.gone, pod)
-	if _, ok := t.s.Namespaces[pod]; !ok {
-		t.s.Namespaces[pod] = t.s.Switch.AddNamespace(session.NamespaceID(pod))
-	}
-	t.s.narrow.rendered(pod, cfg)
-}
-
-func (t *hostedTxn) Remove(pod api.PodID) {
-	t.Txn.Remove(pod)
-	t.gone[pod] = true
-}
-
-func (t *hostedTxn) Commit(ctx context.Context) error {
-	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
-	for pod := range t.gone {
-		delete(t.s.Namespaces, pod)
-		t.s.Switch.RemoveNamespace(session.NamespaceID(pod))
-		t.s.narrow.removed(pod)
-	}
-	err := t.Txn.Commit(ctx)
+	err := h.Renderer.Apply(ctx, c)
 	if err == nil {
-		t.s.narrow.committed()
+		h.s.narrow.committed()
 	}
 	return err
 }

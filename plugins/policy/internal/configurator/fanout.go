@@ -52,10 +52,10 @@ type target struct {
 	unenforced []renderer.Unenforced // as reported after a Commit; see reportEvery
 	reported   time.Time
 
-	commits []commit     // those that may be partly deferred, and that which goes on
-	txn     renderer.Txn // open; nil while running
-	running chan result  // receives the result of the Commit that goes on; nil: none
-	fresh   bool         // the open transaction found the result of a Commit that went on
+	commits []commit          // those that may be partly deferred, and that which goes on
+	changes *renderer.Changes // of the open transaction; nil while running
+	running chan result       // receives the result of the Commit that goes on; nil: none
+	fresh   bool              // the open transaction found the result of a Commit that went on
 	// queue has what came while a Commit went on, until the next one takes it; nil: nothing
 	queue *queue
 }
@@ -84,11 +84,11 @@ func (t *target) begin(resync bool) sink {
 		}
 		return t.queue
 	}
-	t.txn = t.renderer.NewTxn(resync)
+	t.changes = &renderer.Changes{Resync: resync}
 	if t.queue != nil && !resync {
-		t.queue.passTo(t.txn)
+		t.queue.passTo(t.changes)
 	}
-	return t.txn
+	return t.changes
 }
 
 // start begins to commit the open transaction. The returned function does the work: it may run in
@@ -101,11 +101,11 @@ func (t *target) start(ctx context.Context, c commit, p Pace) (work func()) {
 		t.since = oldest
 	}
 	t.note(c)
-	txn, running, asked := t.txn, make(chan result, 1), t.reported
-	t.defers, t.unfinished, t.running, t.txn, t.queue = true, false, running, nil, nil
+	changes, running, asked := *t.changes, make(chan result, 1), t.reported
+	t.defers, t.unfinished, t.running, t.changes, t.queue = true, false, running, nil, nil
 	t.status.Committing = c.began
 	return func() {
-		running <- run(ctx, p.Timeout, t.renderer, txn, asked)
+		running <- run(ctx, p.Timeout, t.renderer, changes, asked)
 		if p.Ended != nil {
 			p.Ended()
 		}
@@ -114,13 +114,13 @@ func (t *target) start(ctx context.Context, c commit, p Pace) (work func()) {
 
 // run commits a transaction. asked is when the renderer was last asked what it cannot enforce. It
 // does not recover panics: a crash is better than a dataplane that is no longer updated.
-func run(ctx context.Context, timeout time.Duration, of renderer.Renderer, txn renderer.Txn, asked time.Time) result {
+func run(ctx context.Context, timeout time.Duration, of renderer.Renderer, changes renderer.Changes, asked time.Time) result {
 	if timeout > 0 {
 		limited, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		ctx = limited
 	}
-	o := result{err: txn.Commit(ctx)}
+	o := result{err: of.Apply(ctx, changes)}
 	if d, ok := errors.AsType[*renderer.Deferred](o.err); ok && d.Unfinished && time.Since(asked) < reportEvery {
 		return o
 	}

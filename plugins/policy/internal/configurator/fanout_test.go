@@ -242,15 +242,8 @@ func (w *working) Unenforced() []renderer.Unenforced {
 	return nil
 }
 
-func (w *working) NewTxn(resync bool) renderer.Txn { return workingTxn{w.Recorder.NewTxn(resync), w} }
-
-type workingTxn struct {
-	renderer.Txn
-	w *working
-}
-
-func (t workingTxn) Commit(ctx context.Context) error {
-	if err := t.Txn.Commit(ctx); err != nil || !t.w.unfinished {
+func (w *working) Apply(ctx context.Context, c renderer.Changes) error {
+	if err := w.Recorder.Apply(ctx, c); err != nil || !w.unfinished {
 		return err
 	}
 	return &renderer.Deferred{Unfinished: true}

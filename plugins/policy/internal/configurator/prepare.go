@@ -50,7 +50,7 @@ func (t *Txn) Commit(ctx context.Context) error {
 		case x.isDue(t.hasChanges):
 			work, started = append(work, x.start(ctx, commit{t.began, t.waited}, t.c.pace)), append(started, x)
 		case x.running == nil:
-			x.txn, x.queue = nil, nil
+			x.changes, x.queue = nil, nil
 		case x.queue.isFull():
 			full = append(full, x)
 		}
