@@ -43,9 +43,9 @@ func ips(texts ...string) (out []netip.Addr) {
 
 // commit runs one transaction and returns the error of its Commit.
 func (r *rig) commit(t testing.TB, resync bool, tell func(*renderer.Changes)) error {
-	txn := renderer.Changes{Resync: resync}
-	tell(&txn)
-	return r.a.Apply(t.Context(), txn)
+	changes := renderer.Changes{Resync: resync}
+	tell(&changes)
+	return r.a.Apply(t.Context(), changes)
 }
 
 func render(t *renderer.Changes, name string, addrs ...string) {

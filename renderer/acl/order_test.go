@@ -18,10 +18,10 @@ func atEveryCall(t *testing.T, pods []api.PodID, before, change func(*renderer.C
 		s := open(t, pods...)
 		commit(t, s.Renderer(), true, before)
 		check(t, s)
-		txn := renderer.Changes{}
-		change(&txn)
+		changes := renderer.Changes{}
+		change(&changes)
 		s.FailNext(n)
-		err := s.Renderer().Apply(t.Context(), txn)
+		err := s.Renderer().Apply(t.Context(), changes)
 		s.FailNext(0)
 		check(t, s)
 		commit(t, s.Renderer(), false, nothing)

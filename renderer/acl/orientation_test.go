@@ -40,11 +40,11 @@ func TestSplitIsAtInterfaceOfPod(t *testing.T) {
 	defer s.closing(t)
 	web := api.ContivRule{Action: api.Permit, Protocol: api.TCP, DstPort: api.Port(80)}
 	l := renderer.NewRuleList([]api.ContivRule{web, {Action: api.Deny}}, nil)
-	txn := renderer.Changes{Resync: true}
+	changes := renderer.Changes{Resync: true}
 	pod := renderertest.PodIDs[0]
 	addr := netip.MustParseAddr("10.1.0.1")
-	txn.Render(pod, renderer.PodConfig{IPs: []netip.Addr{addr}, Ingress: l})
-	if err := s.Renderer().Apply(t.Context(), txn); err != nil {
+	changes.Render(pod, renderer.PodConfig{IPs: []netip.Addr{addr}, Ingress: l})
+	if err := s.Renderer().Apply(t.Context(), changes); err != nil {
 		t.Fatal(err)
 	}
 	for _, i := range s.sw.Interfaces() {
@@ -73,9 +73,9 @@ func TestSplitKeepsFlowsWhilePolicyTightens(t *testing.T) {
 	tell := func(action api.Action) {
 		t.Helper()
 		l := renderer.NewRuleList([]api.ContivRule{{Action: action, Protocol: api.TCP, DstPort: api.Port(80)}, {Action: api.Deny}}, nil)
-		txn := renderer.Changes{}
-		txn.Render(pod, renderer.PodConfig{IPs: []netip.Addr{addr}, Ingress: l, Egress: l})
-		if err := s.Renderer().Apply(t.Context(), txn); err != nil {
+		changes := renderer.Changes{}
+		changes.Render(pod, renderer.PodConfig{IPs: []netip.Addr{addr}, Ingress: l, Egress: l})
+		if err := s.Renderer().Apply(t.Context(), changes); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -35,9 +35,9 @@ func TestRecorderPassesSuite(t *testing.T) {
 
 func commit(t *testing.T, r *Recorder, resync bool, c change) error {
 	t.Helper()
-	txn := renderer.Changes{Resync: resync}
-	c(&txn)
-	return r.Apply(t.Context(), txn)
+	changes := renderer.Changes{Resync: resync}
+	c(&changes)
+	return r.Apply(t.Context(), changes)
 }
 
 func mustCommit(t *testing.T, r *Recorder, resync bool, c change) {
@@ -103,9 +103,9 @@ func TestRecorderHookBlocksUntilContextEnds(t *testing.T) {
 	r.SetHook(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	txn := renderer.Changes{Resync: true}
-	render(0, nil, nil)(&txn)
-	if err := r.Apply(ctx, txn); !errors.Is(err, context.Canceled) {
+	changes := renderer.Changes{Resync: true}
+	render(0, nil, nil)(&changes)
+	if err := r.Apply(ctx, changes); !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v, want that of the context", err)
 	}
 	r.SetHook(nil)

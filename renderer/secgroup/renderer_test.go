@@ -90,11 +90,11 @@ func closedTo(addr string, nets ...string) renderer.PodConfig {
 
 func commit(t *testing.T, s *secgrouptest.Stack, pods map[api.PodID]renderer.PodConfig) error {
 	t.Helper()
-	txn := renderer.Changes{}
+	changes := renderer.Changes{}
 	for pod, cfg := range pods {
-		txn.Render(pod, cfg)
+		changes.Render(pod, cfg)
 	}
-	return s.Renderer().Apply(t.Context(), txn)
+	return s.Renderer().Apply(t.Context(), changes)
 }
 
 func must(t *testing.T, s *secgrouptest.Stack, pods map[api.PodID]renderer.PodConfig) []secgroup.Op {
@@ -140,11 +140,11 @@ func TestRendererSharesGroupsAndChangesThemInPlace(t *testing.T) {
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	txn := renderer.Changes{Resync: true}
-	txn.Render(web, closedTo("10.0.0.1", "10.0.0.8/32"))
-	txn.Render(other, closedTo("10.0.0.2", "10.0.0.8/32"))
+	changes := renderer.Changes{Resync: true}
+	changes.Render(web, closedTo("10.0.0.1", "10.0.0.8/32"))
+	changes.Render(other, closedTo("10.0.0.2", "10.0.0.8/32"))
 	before, _ := s.Calls()
-	if err := s.Renderer().Apply(t.Context(), txn); err != nil {
+	if err := s.Renderer().Apply(t.Context(), changes); err != nil {
 		t.Fatal(err)
 	}
 	if after, _ := s.Calls(); len(after) != len(before) {
@@ -158,15 +158,15 @@ func TestRendererNamesEachAddressGroup(t *testing.T) {
 	o := pooled()
 	o.AddressGroups = true
 	s := stack(t, o)
-	txn := renderer.Changes{}
+	changes := renderer.Changes{}
 	six, both := api.NewSetID("six"), api.NewSetID("both")
-	txn.UpdateSet(six, []netip.Prefix{prefix("fd00::1/128")}, nil)
-	txn.UpdateSet(both, []netip.Prefix{prefix("fd00::1/128"), prefix("10.0.0.9/32")}, nil)
+	changes.UpdateSet(six, []netip.Prefix{prefix("fd00::1/128")}, nil)
+	changes.UpdateSet(both, []netip.Prefix{prefix("fd00::1/128"), prefix("10.0.0.9/32")}, nil)
 	icmp := func(set api.SetID) api.ContivRule {
 		return api.ContivRule{Action: api.Permit, Src: api.SetNet(set), Protocol: api.ICMP}
 	}
-	txn.Render(web, renderer.PodConfig{IPs: []netip.Addr{ip("10.0.0.1")}, Egress: from(icmp(six), icmp(both))})
-	if err := s.Renderer().Apply(t.Context(), txn); err != nil {
+	changes.Render(web, renderer.PodConfig{IPs: []netip.Addr{ip("10.0.0.1")}, Egress: from(icmp(six), icmp(both))})
+	if err := s.Renderer().Apply(t.Context(), changes); err != nil {
 		t.Fatal(err)
 	}
 	created := 0
@@ -331,9 +331,9 @@ func TestRendererClosesWhatHasNoQuota(t *testing.T) {
 // TestRendererWaitsForPorts: a pod without one is reported, and protected when it comes.
 func TestRendererWaitsForPorts(t *testing.T) {
 	s := stack(t, pooled())
-	txn := renderer.Changes{} // beside the stack, which makes ports
-	txn.Render(web, closedTo("10.0.0.1"))
-	if err := s.Groups.Apply(t.Context(), txn); !errors.Is(err, renderer.ErrNoInterface) || !s.Groups.State().Waits(web) {
+	changes := renderer.Changes{} // beside the stack, which makes ports
+	changes.Render(web, closedTo("10.0.0.1"))
+	if err := s.Groups.Apply(t.Context(), changes); !errors.Is(err, renderer.ErrNoInterface) || !s.Groups.State().Waits(web) {
 		t.Fatalf("a pod without a port: %v", err)
 	}
 	s.SetPorts(map[netip.Addr]bool{ip("10.0.0.1"): true}, true)
@@ -425,11 +425,11 @@ func TestRendererPermitsTheOwnNodeOnly(t *testing.T) {
 	for _, o.AddressGroups = range []bool{false, true} {
 		s := stack(t, o)
 		node := from(api.ContivRule{Action: api.Permit, Src: api.SetNet(api.NodeSet)})
-		txn := renderer.Changes{}
-		txn.UpdateSet(api.NodeSet, []netip.Prefix{prefix("192.168.0.1/32"), prefix("192.168.0.2/32")}, nil)
-		txn.Render(web, renderer.PodConfig{IPs: []netip.Addr{ip("10.0.0.1")}, Egress: node})
-		txn.Render(other, renderer.PodConfig{IPs: []netip.Addr{ip("10.0.0.2")}, Egress: node})
-		if err := s.Renderer().Apply(t.Context(), txn); err != nil {
+		changes := renderer.Changes{}
+		changes.UpdateSet(api.NodeSet, []netip.Prefix{prefix("192.168.0.1/32"), prefix("192.168.0.2/32")}, nil)
+		changes.Render(web, renderer.PodConfig{IPs: []netip.Addr{ip("10.0.0.1")}, Egress: node})
+		changes.Render(other, renderer.PodConfig{IPs: []netip.Addr{ip("10.0.0.2")}, Egress: node})
+		if err := s.Renderer().Apply(t.Context(), changes); err != nil {
 			t.Fatal(err)
 		}
 		if !s.Passes(flow("192.168.0.1", "10.0.0.1", 80)) || s.Passes(flow("192.168.0.1", "10.0.0.2", 80)) {
@@ -457,9 +457,9 @@ func TestRendererLosesNothingWhenItsContextHasEnded(t *testing.T) {
 	s := stack(t, pooled())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	txn := renderer.Changes{}
-	txn.Render(web, closedTo("10.0.0.1"))
-	if err := s.Renderer().Apply(ctx, txn); !errors.Is(err, context.Canceled) {
+	changes := renderer.Changes{}
+	changes.Render(web, closedTo("10.0.0.1"))
+	if err := s.Renderer().Apply(ctx, changes); !errors.Is(err, context.Canceled) {
 		t.Fatalf("commit: %v", err)
 	}
 	must(t, s, nil)

@@ -23,9 +23,9 @@ func onePlace(t *testing.T) (s *backends.Session, commit func(api.PodID, *render
 		t.Fatal(err)
 	}
 	return s, func(pod api.PodID, l *renderer.RuleList) error {
-		txn := renderer.Changes{Resync: true}
-		txn.Render(pod, renderer.PodConfig{IPs: clientIPs, Ingress: l, Egress: l})
-		return s.Rules.Apply(t.Context(), txn)
+		changes := renderer.Changes{Resync: true}
+		changes.Render(pod, renderer.PodConfig{IPs: clientIPs, Ingress: l, Egress: l})
+		return s.Rules.Apply(t.Context(), changes)
 	}
 }
 
@@ -106,11 +106,11 @@ func shared(t *testing.T, ingress, egress *renderer.RuleList) *backends.Session 
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	txn := renderer.Changes{}
+	changes := renderer.Changes{}
 	for i, pod := range renderertest.PodIDs[:2] {
-		txn.Render(pod, renderer.PodConfig{IPs: clientIPs[i : i+1], Ingress: ingress, Egress: egress})
+		changes.Render(pod, renderer.PodConfig{IPs: clientIPs[i : i+1], Ingress: ingress, Egress: egress})
 	}
-	if err := s.Rules.Apply(t.Context(), txn); !errors.Is(err, sluicesession.ErrSharedNamespace) {
+	if err := s.Rules.Apply(t.Context(), changes); !errors.Is(err, sluicesession.ErrSharedNamespace) {
 		t.Errorf("%v, want %v", err, sluicesession.ErrSharedNamespace)
 	}
 	return s

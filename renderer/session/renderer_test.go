@@ -33,9 +33,9 @@ func list(rules ...api.ContivRule) *renderer.RuleList {
 // render commits the list of destinations for the client.
 func render(t *testing.T, s *backends.Session, l *renderer.RuleList) error {
 	t.Helper()
-	txn := renderer.Changes{Resync: true}
-	txn.Render(client, renderer.PodConfig{IPs: clientIPs, Ingress: l})
-	return s.Renderer().Apply(t.Context(), txn)
+	changes := renderer.Changes{Resync: true}
+	changes.Render(client, renderer.PodConfig{IPs: clientIPs, Ingress: l})
+	return s.Renderer().Apply(t.Context(), changes)
 }
 
 func connect(s *backends.Session, to netip.Addr, port uint16) api.Action {
@@ -153,9 +153,9 @@ func TestCommitRefusesTooManyRules(t *testing.T) {
 func TestNamespacesChangedRestrictsWaitingPod(t *testing.T) {
 	s := opened(t, true)
 	late := renderertest.PodIDs[1]
-	txn := renderer.Changes{Resync: true}
-	txn.Render(late, renderer.PodConfig{IPs: clientIPs, Ingress: list(denyAll)})
-	if err := s.Rules.Apply(t.Context(), txn); err != nil {
+	changes := renderer.Changes{Resync: true}
+	changes.Render(late, renderer.PodConfig{IPs: clientIPs, Ingress: list(denyAll)})
+	if err := s.Rules.Apply(t.Context(), changes); err != nil {
 		t.Fatal(err)
 	}
 	namespace := s.Switch.AddNamespace(sluicesession.NamespaceID(late))
@@ -176,24 +176,24 @@ func TestCommitHandlesRevertedSetAfterFailure(t *testing.T) {
 		t.Cleanup(func() { _ = s.Close() }) // only disconnects
 		peers, member := api.NewSetID("peers"), []netip.Prefix{netip.PrefixFrom(somewhere, 32)}
 		commit := func(change func(*renderer.Changes)) error {
-			txn := renderer.Changes{}
-			change(&txn)
-			return s.Renderer().Apply(t.Context(), txn)
+			changes := renderer.Changes{}
+			change(&changes)
+			return s.Renderer().Apply(t.Context(), changes)
 		}
 		toPeers := api.ContivRule{Action: api.Permit, Dst: api.SetNet(peers)}
-		err := commit(func(txn *renderer.Changes) {
-			txn.UpdateSet(peers, member, nil)
-			txn.Render(client, renderer.PodConfig{IPs: clientIPs, Ingress: list(toPeers, denyAll)})
+		err := commit(func(changes *renderer.Changes) {
+			changes.UpdateSet(peers, member, nil)
+			changes.Render(client, renderer.PodConfig{IPs: clientIPs, Ingress: list(toPeers, denyAll)})
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.FailNext(2)
-		if err := commit(func(txn *renderer.Changes) { txn.UpdateSet(peers, nil, member) }); err == nil {
+		if err := commit(func(changes *renderer.Changes) { changes.UpdateSet(peers, nil, member) }); err == nil {
 			t.Fatal("no call failed")
 		}
 		s.FailNext(0)
-		if err := commit(func(txn *renderer.Changes) { txn.UpdateSet(peers, member, nil) }); err != nil {
+		if err := commit(func(changes *renderer.Changes) { changes.UpdateSet(peers, member, nil) }); err != nil {
 			t.Fatal(err)
 		}
 		if got := connect(s, somewhere, 80); got != api.Permit {

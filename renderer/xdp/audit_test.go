@@ -38,9 +38,9 @@ func newAudited(t *testing.T, mode xdp.Mode) *audited {
 	var err error
 	a.r, err = xdp.New(xdp.Options{Dataplane: a.kernel, Interfaces: func(api.PodID, []netip.Addr) []uint32 { return []uint32{a.index} }})
 	a.Must(err)
-	txn := renderer.Changes{Resync: true}
-	txn.Render(api.PodID{Namespace: "net", Name: "b"}, renderer.PodConfig{IPs: []netip.Addr{b.V4, b.V6}, Egress: renderer.NewRuleList([]api.ContivRule{{}}, nil)})
-	a.Must(wires.Inside(a.Node, func() error { return a.r.Apply(t.Context(), txn) }))
+	changes := renderer.Changes{Resync: true}
+	changes.Render(api.PodID{Namespace: "net", Name: "b"}, renderer.PodConfig{IPs: []netip.Addr{b.V4, b.V6}, Egress: renderer.NewRuleList([]api.ContivRule{{}}, nil)})
+	a.Must(wires.Inside(a.Node, func() error { return a.r.Apply(t.Context(), changes) }))
 	a.Must(a.commit()) // which takes down what there is
 	t.Cleanup(func() { a.Must(a.r.Close()) })
 	return a

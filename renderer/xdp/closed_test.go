@@ -34,9 +34,9 @@ func TestClosedListsAreNamedAndExplained(t *testing.T) {
 			}
 			rules, origins = append(rules, permitTCP(api.AddrNet(peer), 80, compile.ToPod)), append(origins, []api.Origin{origin(name, 0)})
 		}
-		txn := renderer.Changes{}
-		txn.Render(api.PodID{Namespace: namespace, Name: name}, renderer.PodConfig{IPs: []netip.Addr{ip}, Egress: renderer.NewRuleList(rules, origins)})
-		if err := r.Apply(t.Context(), txn); err != nil {
+		changes := renderer.Changes{}
+		changes.Render(api.PodID{Namespace: namespace, Name: name}, renderer.PodConfig{IPs: []netip.Addr{ip}, Egress: renderer.NewRuleList(rules, origins)})
+		if err := r.Apply(t.Context(), changes); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -65,9 +65,9 @@ type policy struct{ toPod, fromPod []api.ContivRule }
 // apply commits all policies by a resync.
 func (w *wired) apply(policies map[string]policy) {
 	w.T.Helper()
-	txn := renderer.Changes{Resync: true}
+	changes := renderer.Changes{Resync: true}
 	for id, members := range w.sets {
-		txn.UpdateSet(id, members, nil)
+		changes.UpdateSet(id, members, nil)
 	}
 	for name, h := range w.Pods {
 		cfg := renderer.PodConfig{IPs: []netip.Addr{h.V4, h.V6}}
@@ -77,9 +77,9 @@ func (w *wired) apply(policies map[string]policy) {
 		if l := policies[name].fromPod; l != nil {
 			cfg.Ingress = renderer.NewRuleList(append(l, api.ContivRule{}), nil)
 		}
-		txn.Render(api.PodID{Namespace: "net", Name: name}, cfg)
+		changes.Render(api.PodID{Namespace: "net", Name: name}, cfg)
 	}
-	w.Must(wires.Inside(w.Node, func() error { return w.r.Apply(context.Background(), txn) }))
+	w.Must(wires.Inside(w.Node, func() error { return w.r.Apply(context.Background(), changes) }))
 }
 
 // rules permit a protocol and ports from a pod, in both families.

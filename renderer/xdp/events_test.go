@@ -141,9 +141,9 @@ func TestEventsReportDropsWithTheirRuleAndAreLimited(t *testing.T) {
 	onOneProcessor(t)
 	l := newLab(t)
 	origins := [][]api.Origin{nil, {{Policy: api.PolicyID{Namespace: "lab", Name: "web"}, Rule: api.IsolationRule}}}
-	txn := renderer.Changes{Resync: true}
-	txn.Render(labPod, podWith(renderer.NewRuleList([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod), {}}, origins)))
-	if err := l.r.Apply(t.Context(), txn); err != nil {
+	changes := renderer.Changes{Resync: true}
+	changes.Render(labPod, podWith(renderer.NewRuleList([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod), {}}, origins)))
+	if err := l.r.Apply(t.Context(), changes); err != nil {
 		t.Fatal(err)
 	}
 	f := tcpFlow(friend4, own4, 4000, 81)

@@ -175,11 +175,11 @@ func TestConnectionTableDistinguishesFlowsOfBucket(t *testing.T) {
 func testConnectionTableDistinguishesFlowsOfBucket(t *testing.T, newLab makeLab) {
 	for _, f := range []api.Flow{tcpFlow(own4, friend4, 4000, 80), tcpFlow(own6, friend6, 4000, 80)} {
 		l := tableLab(t, newLab, 8)
-		txn := renderer.Changes{}
-		txn.Render(api.PodID{Namespace: "lab", Name: "other"}, renderer.PodConfig{
+		changes := renderer.Changes{}
+		changes.Render(api.PodID{Namespace: "lab", Name: "other"}, renderer.PodConfig{
 			IPs: []netip.Addr{other4, other6}, Egress: renderer.NewRuleList([]api.ContivRule{{}}, nil), Ingress: renderer.NewRuleList([]api.ContivRule{{Action: api.Permit}, {}}, nil),
 		})
-		if err := l.r.Apply(t.Context(), txn); err != nil {
+		if err := l.r.Apply(t.Context(), changes); err != nil {
 			t.Fatal(err)
 		}
 		l.want(true, "a flow", compile.FromPod, xdp.Frame(f, false))

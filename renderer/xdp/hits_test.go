@@ -37,9 +37,9 @@ func webList(policy string, ports ...uint16) *renderer.RuleList {
 
 func (l *lab) renderList(cfg renderer.PodConfig) {
 	l.t.Helper()
-	txn := renderer.Changes{Resync: true}
-	txn.Render(labPod, cfg)
-	if err := l.r.Apply(l.t.Context(), txn); err != nil {
+	changes := renderer.Changes{Resync: true}
+	changes.Render(labPod, cfg)
+	if err := l.r.Apply(l.t.Context(), changes); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -296,9 +296,9 @@ func TestCountersAreReused(t *testing.T) {
 	want := map[renderer.CounterKey]uint64{}
 	for i := range 40 {
 		policy := []string{"web", "shop", "mail"}[i%3]
-		txn := renderer.Changes{Resync: true}
-		txn.Render(labPod, podWith(webList(policy, 80, uint16(81+i%3))))
-		if err := r.Apply(t.Context(), txn); err != nil {
+		changes := renderer.Changes{Resync: true}
+		changes.Render(labPod, podWith(webList(policy, 80, uint16(81+i%3))))
+		if err := r.Apply(t.Context(), changes); err != nil {
 			t.Fatal(err)
 		}
 		first := c.Word(c.Record(labID)*compile.LineWords + compile.RecordSlot)

@@ -35,9 +35,9 @@ func TestCommitAttachesAndDetachesLinks(t *testing.T) {
 	commit := func(c renderer.Changes) error {
 		return wires.Inside(w.Node, func() error { return r.Apply(t.Context(), c) })
 	}
-	txn := renderer.Changes{Resync: true}
-	txn.Render(pod, renderer.PodConfig{IPs: []netip.Addr{b.V4, b.V6}, Egress: renderer.NewRuleList([]api.ContivRule{{}}, nil)})
-	w.Must(commit(txn))
+	changes := renderer.Changes{Resync: true}
+	changes.Render(pod, renderer.PodConfig{IPs: []netip.Addr{b.V4, b.V6}, Egress: renderer.NewRuleList([]api.ContivRule{{}}, nil)})
+	w.Must(commit(changes))
 	if len(eps) != 1 || eps[index] != pod || !pods[pod] {
 		t.Errorf("enforced is %v of %v, want %s at %d", eps, pods, pod, index)
 	}

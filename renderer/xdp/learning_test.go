@@ -42,17 +42,17 @@ func (l *learner) stop() { l.Must(errors.Join(l.r.Close(), wires.Inside(l.Node, 
 
 func (l *learner) commit(without ...string) {
 	l.T.Helper()
-	txn := renderer.Changes{Resync: true}
+	changes := renderer.Changes{Resync: true}
 	for name, h := range l.Pods {
 		if len(without) > 0 && without[0] == name {
 			continue
 		}
-		txn.Render(api.PodID{Namespace: "net", Name: name}, renderer.PodConfig{
+		changes.Render(api.PodID{Namespace: "net", Name: name}, renderer.PodConfig{
 			IPs: []netip.Addr{h.V4}, Egress: renderer.NewRuleList([]api.ContivRule{{}}, nil),
 			Ingress: renderer.NewRuleList([]api.ContivRule{{Action: api.Permit}}, nil),
 		})
 	}
-	l.Must(wires.Inside(l.Node, func() error { return l.r.Apply(l.T.Context(), txn) }))
+	l.Must(wires.Inside(l.Node, func() error { return l.r.Apply(l.T.Context(), changes) }))
 }
 
 // learns checks whether what looks like an answer of a connection passes to a pod.

@@ -35,12 +35,12 @@ func testListsDistinguishManyClasses(t *testing.T, newLab makeLab) {
 	list := func(rules []api.ContivRule) *renderer.RuleList {
 		return renderer.NewRuleList(append(rules, api.ContivRule{}), nil)
 	}
-	txn := renderer.Changes{Resync: true}
-	txn.Render(api.PodID{Namespace: "lab", Name: "few"}, renderer.PodConfig{
+	changes := renderer.Changes{Resync: true}
+	changes.Render(api.PodID{Namespace: "lab", Name: "few"}, renderer.PodConfig{
 		IPs: []netip.Addr{other4}, Egress: list([]api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}),
 	})
-	txn.Render(labPod, renderer.PodConfig{IPs: []netip.Addr{own4, own6}, Egress: list(toPod), Ingress: list(fromPod)})
-	if err := l.r.Apply(t.Context(), txn); err != nil {
+	changes.Render(labPod, renderer.PodConfig{IPs: []netip.Addr{own4, own6}, Egress: list(toPod), Ingress: list(fromPod)})
+	if err := l.r.Apply(t.Context(), changes); err != nil {
 		t.Fatal(err)
 	}
 	for i := range classes {
@@ -109,11 +109,11 @@ func TestCommitTakesPodThatEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	commit := func(pods ...api.PodID) error {
-		txn := renderer.Changes{Resync: true}
+		changes := renderer.Changes{Resync: true}
 		for i, pod := range pods {
-			txn.Render(pod, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})}, Egress: renderer.NewRuleList([]api.ContivRule{{}}, nil)})
+			changes.Render(pod, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})}, Egress: renderer.NewRuleList([]api.ContivRule{{}}, nil)})
 		}
-		return r.Apply(t.Context(), txn)
+		return r.Apply(t.Context(), changes)
 	}
 	if err := commit(job); err != nil {
 		t.Fatal(err)

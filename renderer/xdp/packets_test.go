@@ -120,9 +120,9 @@ func (l *lab) render(toPod, fromPod []api.ContivRule) {
 		}
 		return renderer.NewRuleList(append(rules, api.ContivRule{}), nil)
 	}
-	txn := renderer.Changes{Resync: true}
-	txn.Render(labPod, renderer.PodConfig{IPs: []netip.Addr{own4, own6}, Egress: list(toPod), Ingress: list(fromPod)})
-	if err := l.r.Apply(l.t.Context(), txn); err != nil {
+	changes := renderer.Changes{Resync: true}
+	changes.Render(labPod, renderer.PodConfig{IPs: []netip.Addr{own4, own6}, Egress: list(toPod), Ingress: list(fromPod)})
+	if err := l.r.Apply(l.t.Context(), changes); err != nil {
 		l.t.Fatal(err)
 	}
 }

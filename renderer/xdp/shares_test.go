@@ -28,15 +28,15 @@ func sharesLab(t *testing.T, places int) *lab {
 			return []uint32{labID + uint32(slices.Index([]api.PodID{labPod, neighbour, {Namespace: "lab", Name: "third"}}, pod))}
 		}
 	})
-	txn := renderer.Changes{Resync: true}
+	changes := renderer.Changes{Resync: true}
 	list := func(rules ...api.ContivRule) *renderer.RuleList {
 		return renderer.NewRuleList(append(rules, api.ContivRule{}), nil)
 	}
 	for pod, ip := range map[api.PodID]netip.Addr{labPod: own4, neighbour: neighbour4} {
-		txn.Render(pod, renderer.PodConfig{IPs: []netip.Addr{ip}, Ingress: list(api.ContivRule{Action: api.Permit, Protocol: api.TCP}, api.ContivRule{Action: api.Permit, Protocol: api.UDP, DstPort: api.Port(53)}),
+		changes.Render(pod, renderer.PodConfig{IPs: []netip.Addr{ip}, Ingress: list(api.ContivRule{Action: api.Permit, Protocol: api.TCP}, api.ContivRule{Action: api.Permit, Protocol: api.UDP, DstPort: api.Port(53)}),
 			Egress: list(api.ContivRule{Action: api.Permit, Protocol: api.UDP, DstPort: api.Port(53)})})
 	}
-	if err := l.r.Apply(t.Context(), txn); err != nil {
+	if err := l.r.Apply(t.Context(), changes); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -113,9 +113,9 @@ func TestSharesProtectConnectionsInFlood(t *testing.T) {
 func TestSharesProtectFlowsFromEndpointsOverShare(t *testing.T) {
 	const places, share = 16, 5
 	l := sharesLab(t, places)
-	txn := renderer.Changes{}
-	txn.Render(api.PodID{Namespace: "lab", Name: "third"}, renderer.PodConfig{IPs: []netip.Addr{other4}})
-	if err := l.r.Apply(t.Context(), txn); err != nil {
+	changes := renderer.Changes{}
+	changes.Render(api.PodID{Namespace: "lab", Name: "third"}, renderer.PodConfig{IPs: []netip.Addr{other4}})
+	if err := l.r.Apply(t.Context(), changes); err != nil {
 		t.Fatal(err)
 	}
 	for round := range renderertest.Extent(120, 400, 4000) {
@@ -146,17 +146,17 @@ func TestSharesOfOnlyPodAreWholeTable(t *testing.T) {
 	if got := l.kernel.FlowShare(); got != 1024 {
 		t.Errorf("the share of one pod is %d places of 1024", got)
 	}
-	txn := renderer.Changes{}
-	txn.Render(neighbour, renderer.PodConfig{IPs: []netip.Addr{neighbour4}})
-	if err := l.r.Apply(t.Context(), txn); err != nil {
+	changes := renderer.Changes{}
+	changes.Render(neighbour, renderer.PodConfig{IPs: []netip.Addr{neighbour4}})
+	if err := l.r.Apply(t.Context(), changes); err != nil {
 		t.Fatal(err)
 	}
 	if got := l.kernel.FlowShare(); got != 512 {
 		t.Errorf("the share of one of two pods is %d places of 1024", got)
 	}
-	txn = renderer.Changes{}
-	txn.Remove(neighbour)
-	if err := l.r.Apply(t.Context(), txn); err != nil {
+	changes = renderer.Changes{}
+	changes.Remove(neighbour)
+	if err := l.r.Apply(t.Context(), changes); err != nil {
 		t.Fatal(err)
 	}
 	if got := l.kernel.FlowShare(); got != 1024 {
@@ -209,10 +209,10 @@ func TestSharesProtectFragments(t *testing.T) {
 	if n, err := l.kernel.FragmentCount(); err != nil || n > 3*64 {
 		t.Errorf("there are ports of %d fragments, %v, want 64 of each endpoint and direction at most", n, err)
 	}
-	txn := renderer.Changes{}
-	txn.Remove(labPod)
-	txn.Remove(neighbour)
-	if err := l.r.Apply(t.Context(), txn); err != nil {
+	changes := renderer.Changes{}
+	changes.Remove(labPod)
+	changes.Remove(neighbour)
+	if err := l.r.Apply(t.Context(), changes); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := l.kernel.FragmentCount(); err != nil || n != 0 {

@@ -164,9 +164,9 @@ func TestWatchAsksForCommit(t *testing.T) {
 	})
 	a.Must(err)
 	b := a.Pods["b"]
-	txn := renderer.Changes{Resync: true}
-	txn.Render(api.PodID{Namespace: "net", Name: "b"}, renderer.PodConfig{IPs: []netip.Addr{b.V4, b.V6}, Egress: renderer.NewRuleList([]api.ContivRule{{}}, nil)})
-	a.Must(wires.Inside(a.Node, func() error { return r.Apply(t.Context(), txn) }))
+	changes := renderer.Changes{Resync: true}
+	changes.Render(api.PodID{Namespace: "net", Name: "b"}, renderer.PodConfig{IPs: []netip.Addr{b.V4, b.V6}, Egress: renderer.NewRuleList([]api.ContivRule{{}}, nil)})
+	a.Must(wires.Inside(a.Node, func() error { return r.Apply(t.Context(), changes) }))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- wires.Inside(a.Node, func() error { return r.Watch(ctx) }) }()

@@ -76,15 +76,15 @@ func (g *rig) must(err error) {
 // apply puts one pod into a situation, and leaves the others without policy.
 func (g *rig) apply(name string, toPod, fromPod *renderer.RuleList) {
 	g.t.Helper()
-	txn := renderer.Changes{Resync: true}
+	changes := renderer.Changes{Resync: true}
 	for pod, ips := range g.pods {
 		c := renderer.PodConfig{IPs: ips}
 		if pod == name {
 			c.Egress, c.Ingress = toPod, fromPod
 		}
-		txn.Render(api.PodID{Namespace: "attacks", Name: pod}, c)
+		changes.Render(api.PodID{Namespace: "attacks", Name: pod}, c)
 	}
-	g.must(g.inside(func() error { return g.r.Apply(context.Background(), txn) }))
+	g.must(g.inside(func() error { return g.r.Apply(context.Background(), changes) }))
 }
 
 // drops returns how many packets were dropped, by why.

@@ -86,15 +86,15 @@ func (d *road) must(err error) {
 // apply is that of rig.
 func (d *road) apply(name string, toPod, fromPod *renderer.RuleList) {
 	d.t.Helper()
-	txn := renderer.Changes{Resync: true}
+	changes := renderer.Changes{Resync: true}
 	for pod, e := range d.pods {
 		c := renderer.PodConfig{IPs: []netip.Addr{e.v4, e.v6}}
 		if pod == name {
 			c.Egress, c.Ingress = toPod, fromPod
 		}
-		txn.Render(api.PodID{Namespace: "attacks", Name: pod}, c)
+		changes.Render(api.PodID{Namespace: "attacks", Name: pod}, c)
 	}
-	d.must(d.r.Apply(d.t.Context(), txn))
+	d.must(d.r.Apply(d.t.Context(), changes))
 }
 
 // all is that of street.

@@ -103,9 +103,9 @@ func newLying(prompt func()) (backends.Backend, error) {
 // A change that the recorder of a node receives, but that the plugin did not send.
 func render(t *testing.T, n *harness.Node, change func(*renderer.Changes)) {
 	t.Helper()
-	txn := renderer.Changes{}
-	change(&txn)
-	if err := n.Desired.Apply(t.Context(), txn); err != nil {
+	changes := renderer.Changes{}
+	change(&changes)
+	if err := n.Desired.Apply(t.Context(), changes); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -121,15 +121,15 @@ func TestCheckNamesInvariant(t *testing.T) {
 	}{
 		harness.Explained: {backends.Kind{Name: "lying", New: newLying}, nil},
 		harness.Desired: {sound, func(n *harness.Node) {
-			render(t, n, func(txn *renderer.Changes) {
+			render(t, n, func(changes *renderer.Changes) {
 				for pod, cfg := range n.Desired.Pods() {
-					txn.Render(pod, renderer.PodConfig{IPs: cfg.IPs})
+					changes.Render(pod, renderer.PodConfig{IPs: cfg.IPs})
 				}
 			})
 		}},
 		harness.Contract: {sound, func(n *harness.Node) {
-			render(t, n, func(txn *renderer.Changes) {
-				txn.UpdateSet(api.NodeSet+1, nil, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
+			render(t, n, func(changes *renderer.Changes) {
+				changes.UpdateSet(api.NodeSet+1, nil, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
 			})
 		}},
 	} {

@@ -60,15 +60,15 @@ func (f *feed) Close() error {
 // one sends an event about one key to the orchestrator.
 func (f *feed) one(ctx context.Context, e model.Entry) error {
 	key := strings.TrimPrefix(e.Key, f.prefix)
-	txn := local.NewProtoTxn(f.registry.PropagateChanges)
+	changes := local.NewProtoTxn(f.registry.PropagateChanges)
 	if e.Value == nil {
-		return txn.Delete(key).Commit(ctx)
+		return changes.Delete(key).Commit(ctx)
 	}
 	var value vpp_acl.ACL
 	if err := (&keyval.SerializerJSON{}).Unmarshal(e.Value, &value); err != nil {
 		return err
 	}
-	return txn.Put(key, &value).Commit(ctx)
+	return changes.Put(key, &value).Commit(ctx)
 }
 
 func (f *feed) note(err error, revision int64) {

@@ -130,9 +130,9 @@ func TestOVNForwardsWhatPoliciesPermit(t *testing.T) {
 		}
 	}
 	try("the first state")
-	txn := renderer.Changes{}
-	txn.UpdateSet(clients, nil, members(clientAt...))
-	f.must(f.r.Apply(t.Context(), txn))
+	changes := renderer.Changes{}
+	changes.UpdateSet(clients, nil, members(clientAt...))
+	f.must(f.r.Apply(t.Context(), changes))
 	f.must(f.s.OVN.Installed(t.Context()))
 	for i := range 2 {
 		flows[flow(clientAt[i], webAt[i], api.TCP, 22)] = true

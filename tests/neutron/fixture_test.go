@@ -218,15 +218,15 @@ func (f *fixture) port(addrs ...netip.Addr) {
 
 // commit renders pods and sets.
 func (f *fixture) commit(resync bool, pods map[api.PodID]renderer.PodConfig, sets map[api.SetID][]netip.Prefix) error {
-	txn := renderer.Changes{Resync: resync}
+	changes := renderer.Changes{Resync: resync}
 	for id, members := range sets {
-		txn.UpdateSet(id, members, nil)
+		changes.UpdateSet(id, members, nil)
 	}
 	for pod, cfg := range pods {
 		f.port(cfg.IPs...)
-		txn.Render(pod, cfg)
+		changes.Render(pod, cfg)
 	}
-	return f.r.Apply(f.t.Context(), txn)
+	return f.r.Apply(f.t.Context(), changes)
 }
 
 // held returns a Neutron in memory that holds what the real one does: it evaluates the rules that

@@ -124,9 +124,9 @@ func TestNeutronHoldsWhatPoliciesPermit(t *testing.T) {
 			if reads, writes := f.tap.take(); writes > 0 {
 				t.Errorf("a restart with nothing changed took %d reads and %d writes", reads, writes)
 			}
-			txn := renderer.Changes{}
-			txn.UpdateSet(clients, members(dbAt...), members(clientAt...))
-			f.must(f.r.Apply(t.Context(), txn))
+			changes := renderer.Changes{}
+			changes.UpdateSet(clients, members(dbAt...), members(clientAt...))
+			f.must(f.r.Apply(t.Context(), changes))
 			reads, writes = f.tap.take()
 			t.Logf("an exchange of two members took %d reads and %d writes", reads, writes)
 			f.check(map[api.Flow]bool{flow(clientAt[0], webAt[0], api.TCP, 22): true, flow(dbAt[1], webAt[1], api.TCP, 22): false})

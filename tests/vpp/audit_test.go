@@ -55,9 +55,9 @@ func (x *audited) prompt() {
 // render commits what the pod gets and sends.
 func (x *audited) render(gets, sends *renderer.RuleList) {
 	x.Helper()
-	txn := renderer.Changes{Resync: true}
-	txn.Render(api.PodID{Namespace: "test", Name: "pod"}, renderer.PodConfig{IPs: []netip.Addr{podAddress[false]}, Egress: gets, Ingress: sends})
-	if err := x.r.Apply(x.Context(), txn); err != nil {
+	changes := renderer.Changes{Resync: true}
+	changes.Render(api.PodID{Namespace: "test", Name: "pod"}, renderer.PodConfig{IPs: []netip.Addr{podAddress[false]}, Egress: gets, Ingress: sends})
+	if err := x.r.Apply(x.Context(), changes); err != nil {
 		x.Fatal(err)
 	}
 }

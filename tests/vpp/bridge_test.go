@@ -74,10 +74,10 @@ func onPort(port uint16) *renderer.RuleList {
 func TestVPPBridged(t *testing.T) {
 	p := newBridge(t)
 	web, db, addresses, macs, bvi := p.web, p.db, p.addresses, p.macs, p.bvi
-	txn := renderer.Changes{Resync: true}
-	txn.Render(web, renderer.PodConfig{IPs: []netip.Addr{addresses[web]}, Ingress: onPort(5432)})
-	txn.Render(db, renderer.PodConfig{IPs: []netip.Addr{addresses[db]}, Egress: onPort(5432)})
-	if err := p.renderer(t).Apply(t.Context(), txn); err != nil {
+	changes := renderer.Changes{Resync: true}
+	changes.Render(web, renderer.PodConfig{IPs: []netip.Addr{addresses[web]}, Ingress: onPort(5432)})
+	changes.Render(db, renderer.PodConfig{IPs: []netip.Addr{addresses[db]}, Egress: onPort(5432)})
+	if err := p.renderer(t).Apply(t.Context(), changes); err != nil {
 		t.Fatal(err)
 	}
 

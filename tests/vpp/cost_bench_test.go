@@ -29,8 +29,8 @@ func BenchmarkVPPCost(b *testing.B) {
 		stage func(*renderer.Changes)
 	}{
 		{"without-sluice", nil},
-		{"without-policies", func(txn *renderer.Changes) { renderPod(txn, "pod", podAddress, nil, nil) }},
-		{"with-a-policy", func(txn *renderer.Changes) { renderPod(txn, "pod", podAddress, nil, permits) }},
+		{"without-policies", func(changes *renderer.Changes) { renderPod(changes, "pod", podAddress, nil, nil) }},
+		{"with-a-policy", func(changes *renderer.Changes) { renderPod(changes, "pod", podAddress, nil, permits) }},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			v := newOnVPP(vpptest.Launch(b))
@@ -40,9 +40,9 @@ func BenchmarkVPPCost(b *testing.B) {
 					b.Fatal(err)
 				}
 				defer func() { _ = r.Close() }() // only disconnects
-				txn := renderer.Changes{Resync: true}
-				bb.stage(&txn)
-				if err := r.Apply(b.Context(), txn); err != nil {
+				changes := renderer.Changes{Resync: true}
+				bb.stage(&changes)
+				if err := r.Apply(b.Context(), changes); err != nil {
 					b.Fatal(err)
 				}
 			}

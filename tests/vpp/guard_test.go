@@ -38,20 +38,20 @@ func newGuarded(t *testing.T, o acl.Options, plugins ...string) *guarded {
 // render commits what the pod gets and sends; nil: everything.
 func (g *guarded) render(gets, sends *renderer.RuleList) {
 	g.t.Helper()
-	g.commit(func(txn *renderer.Changes) { renderPod(txn, "pod", podAddress, gets, sends) })
+	g.commit(func(changes *renderer.Changes) { renderPod(changes, "pod", podAddress, gets, sends) })
 }
 
 func (g *guarded) commit(stage func(*renderer.Changes)) {
 	g.t.Helper()
-	txn := renderer.Changes{Resync: true}
-	stage(&txn)
-	if err := g.r.Apply(g.t.Context(), txn); err != nil {
+	changes := renderer.Changes{Resync: true}
+	stage(&changes)
+	if err := g.r.Apply(g.t.Context(), changes); err != nil {
 		g.t.Fatal(err)
 	}
 }
 
-func renderPod(txn *renderer.Changes, name string, addresses map[bool]netip.Addr, gets, sends *renderer.RuleList) {
-	txn.Render(api.PodID{Namespace: "test", Name: name}, renderer.PodConfig{IPs: []netip.Addr{addresses[false], addresses[true]}, Egress: gets, Ingress: sends})
+func renderPod(changes *renderer.Changes, name string, addresses map[bool]netip.Addr, gets, sends *renderer.RuleList) {
+	changes.Render(api.PodID{Namespace: "test", Name: name}, renderer.PodConfig{IPs: []netip.Addr{addresses[false], addresses[true]}, Egress: gets, Ingress: sends})
 }
 
 // nothing is a list that permits nothing.
@@ -90,9 +90,9 @@ func TestVPPPodsSendingAtOnceStayApart(t *testing.T) {
 	for _, a := range other {
 		g.Route(a, "sluice/pod/test/other")
 	}
-	g.commit(func(txn *renderer.Changes) {
-		renderPod(txn, "pod", podAddress, nothing(), nothing())
-		renderPod(txn, "other", other, nothing(), nothing())
+	g.commit(func(changes *renderer.Changes) {
+		renderPod(changes, "pod", podAddress, nothing(), nothing())
+		renderPod(changes, "other", other, nothing(), nothing())
 	})
 	for name, far := range map[string]map[bool]netip.Addr{"another such pod": other, "the outside": worldAddress} {
 		for _, six := range []bool{false, true} {
@@ -201,9 +201,9 @@ func TestVPPIsNotPausedByStartingRenderer(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = r.Close() }() // only disconnects
-		txn := renderer.Changes{Resync: true}
-		renderPod(&txn, "pod", podAddress, onPort(80), nil)
-		if err := r.Apply(t.Context(), txn); err != nil {
+		changes := renderer.Changes{Resync: true}
+		renderPod(&changes, "pod", podAddress, onPort(80), nil)
+		if err := r.Apply(t.Context(), changes); err != nil {
 			t.Fatal(err)
 		}
 		trace := g.CLI("api trace dump")

@@ -85,10 +85,10 @@ func TestVPPForeignACLLists(t *testing.T) {
 	g := guard(t, newBridge(t))
 	before := g.text(t)
 	commit := func(r renderer.Renderer, resync bool, port uint16) {
-		txn := renderer.Changes{Resync: resync}
-		txn.Render(g.web, renderer.PodConfig{IPs: []netip.Addr{g.addresses[g.web]}, Egress: onPort(80)})
-		txn.Render(g.db, renderer.PodConfig{IPs: []netip.Addr{g.addresses[g.db]}, Egress: onPort(port)})
-		if err := r.Apply(t.Context(), txn); err != nil {
+		changes := renderer.Changes{Resync: resync}
+		changes.Render(g.web, renderer.PodConfig{IPs: []netip.Addr{g.addresses[g.web]}, Egress: onPort(80)})
+		changes.Render(g.db, renderer.PodConfig{IPs: []netip.Addr{g.addresses[g.db]}, Egress: onPort(port)})
+		if err := r.Apply(t.Context(), changes); err != nil {
 			t.Fatal(err)
 		}
 		if after := g.text(t); after != before {

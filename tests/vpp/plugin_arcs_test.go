@@ -25,9 +25,9 @@ import (
 func (l *pluginLab) isolate() {
 	l.Helper()
 	list := renderer.NewRuleList([]api.ContivRule{{}}, nil)
-	l.change(true, func(txn *renderer.Changes) {
-		txn.Render(sender, renderer.PodConfig{IPs: addressesOf[sender]})
-		txn.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Ingress: list, Egress: list})
+	l.change(true, func(changes *renderer.Changes) {
+		changes.Render(sender, renderer.PodConfig{IPs: addressesOf[sender]})
+		changes.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Ingress: list, Egress: list})
 	})
 }
 
@@ -174,10 +174,10 @@ func TestVPPPluginBlocksInterfaceThatIsBridgedBeforeItIsUp(t *testing.T) {
 	n.fib()
 	l.start()
 	list := renderer.NewRuleList(web, nil)
-	txn := renderer.Changes{Resync: true}
-	txn.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Ingress: list, Egress: list})
-	txn.Render(sender, renderer.PodConfig{IPs: addressesOf[sender]})
-	if err := l.r.Apply(t.Context(), txn); err == nil {
+	changes := renderer.Changes{Resync: true}
+	changes.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Ingress: list, Egress: list})
+	changes.Render(sender, renderer.PodConfig{IPs: addressesOf[sender]})
+	if err := l.r.Apply(t.Context(), changes); err == nil {
 		t.Error("the agent reports nothing")
 	}
 	l.Do("set interface state %s up", n.pod.Name)

@@ -177,10 +177,10 @@ func peersOf(b *testing.B, r renderer.Renderer, addresses int) (members map[bool
 		}
 	}
 	permits := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Dst: api.SetNet(set), Protocol: api.UDP, DstPort: api.Port(53)}, {}}, nil)
-	txn := renderer.Changes{Resync: true}
-	txn.UpdateSet(set, prefixes, nil)
-	renderPod(&txn, "pod", podAddress, nothing(), permits)
-	if err := r.Apply(b.Context(), txn); err != nil {
+	changes := renderer.Changes{Resync: true}
+	changes.UpdateSet(set, prefixes, nil)
+	renderPod(&changes, "pod", podAddress, nothing(), permits)
+	if err := r.Apply(b.Context(), changes); err != nil {
 		b.Fatal(err)
 	}
 	return members
@@ -219,14 +219,14 @@ func eventOf(b *testing.B, r renderer.Renderer) float64 {
 	other := []netip.Prefix{netip.MustParsePrefix("10.99.1.1/32")}
 	var took []time.Duration
 	for i := range 20 {
-		txn := renderer.Changes{}
+		changes := renderer.Changes{}
 		if i%2 == 0 {
-			txn.UpdateSet(api.NewSetID("peers"), other, nil)
+			changes.UpdateSet(api.NewSetID("peers"), other, nil)
 		} else {
-			txn.UpdateSet(api.NewSetID("peers"), nil, other)
+			changes.UpdateSet(api.NewSetID("peers"), nil, other)
 		}
 		began := time.Now()
-		if err := r.Apply(b.Context(), txn); err != nil {
+		if err := r.Apply(b.Context(), changes); err != nil {
 			b.Fatal(err)
 		}
 		took = append(took, time.Since(began))

@@ -29,10 +29,10 @@ func (l *pluginLab) named() {
 	l.Helper()
 	rule := func(i int) []api.Origin { return []api.Origin{{Policy: webPolicy, Rule: i}} }
 	list := renderer.NewRuleList([]api.ContivRule{web[0], {}}, [][]api.Origin{rule(0), rule(api.IsolationRule)})
-	txn := renderer.Changes{Resync: true}
-	txn.Render(sender, renderer.PodConfig{IPs: addressesOf[sender]})
-	txn.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Egress: list})
-	if err := l.r.Apply(l.Context(), txn); err != nil {
+	changes := renderer.Changes{Resync: true}
+	changes.Render(sender, renderer.PodConfig{IPs: addressesOf[sender]})
+	changes.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Egress: list})
+	if err := l.r.Apply(l.Context(), changes); err != nil {
 		l.Fatal(err)
 	}
 }
@@ -135,11 +135,11 @@ func TestVPPPluginHoldsNoWorkerForEvents(t *testing.T) {
 	l.plug()
 	l.start()
 	set := api.NewSetID("peers")
-	receives := func(txn *renderer.Changes, port uint16) {
+	receives := func(changes *renderer.Changes, port uint16) {
 		list := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.SetNet(set), Protocol: api.TCP, DstPort: api.Port(port)}, {}}, nil)
-		txn.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Egress: list})
+		changes.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Egress: list})
 	}
-	l.change(true, func(txn *renderer.Changes) { receives(txn, 80) })
+	l.change(true, func(changes *renderer.Changes) { receives(changes, 80) })
 	barriers := func() (last int) {
 		for _, m := range barrierLine.FindAllStringSubmatch(l.CLI("show event-logger 1000"), -1) {
 			n, err := strconv.Atoi(m[1])
@@ -158,9 +158,9 @@ func TestVPPPluginHoldsNoWorkerForEvents(t *testing.T) {
 	}
 	for i := range 1000 {
 		a := []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, byte(i >> 8), byte(i)}), 32)}
-		l.change(false, func(txn *renderer.Changes) { txn.UpdateSet(set, a, nil) })
+		l.change(false, func(changes *renderer.Changes) { changes.UpdateSet(set, a, nil) })
 		if i%100 == 99 {
-			l.change(false, func(txn *renderer.Changes) { receives(txn, uint16(i)) })
+			l.change(false, func(changes *renderer.Changes) { receives(changes, uint16(i)) })
 		}
 	}
 	if now := barriers(); now-after != after-before {

@@ -89,10 +89,10 @@ func TestVPPTranslatesBehindInput(t *testing.T) {
 					}
 				}
 				sends := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Dst: api.PrefixNet(netip.PrefixFrom(friend[false], 32)), Protocol: api.TCP, DstPort: api.Port(8080)}, {Action: api.Deny}}, nil)
-				g.commit(func(txn *renderer.Changes) {
-					renderPod(txn, "pod", podAddress, nil, sends)
-					renderPod(txn, "friend", friend, nil, nil)
-					renderPod(txn, "enemy", enemy, nil, nil)
+				g.commit(func(changes *renderer.Changes) {
+					renderPod(changes, "pod", podAddress, nil, sends)
+					renderPod(changes, "friend", friend, nil, nil)
+					renderPod(changes, "enemy", enemy, nil, nil)
 				})
 				for _, tt := range []struct {
 					what string

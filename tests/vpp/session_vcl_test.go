@@ -180,9 +180,9 @@ func TestVPPGuideGivesPodHostStack(t *testing.T) {
 	v.Do("%s", strings.TrimSpace(guideBlock(t, "app ns add ", dir)))
 	r := openRules(t, rules.Options{Socket: v.Socket()})
 	web := api.PodID{Namespace: "shop", Name: "web"}
-	txn := renderer.Changes{Resync: true}
-	txn.Render(web, renderer.PodConfig{IPs: serverIPs[:1]})
-	if err := r.Apply(t.Context(), txn); err != nil || !r.Serves(web) {
+	changes := renderer.Changes{Resync: true}
+	changes.Render(web, renderer.PodConfig{IPs: serverIPs[:1]})
+	if err := r.Apply(t.Context(), changes); err != nil || !r.Serves(web) {
 		t.Fatalf("the namespace is not found: %v\n%s", err, v.CLI("show app ns"))
 	}
 	config := filepath.Join(dir, "vcl.conf")
