@@ -58,7 +58,7 @@ func newNode(t *testing.T, memory uint64) *node {
 // newNodeOf returns a node with a renderer.
 func newNodeOf(t *testing.T, r renderer.Renderer, verdict func(api.Flow) (api.Action, error), end func() error) *node {
 	t.Helper()
-	n := &node{t: t, local: map[netip.Addr]string{}, verdict: verdict, plugin: policy.New(policy.Deps{Node: shapes.Node, Renderers: []renderer.Renderer{r}, SelectorWork: 1})}
+	n := &node{t: t, local: map[netip.Addr]string{}, verdict: verdict, plugin: policy.New(policy.Deps{Node: shapes.Node, Renderers: []renderer.Renderer{r}})}
 	if err := errors.Join(n.plugin.Init(), n.plugin.AfterInit()); err != nil {
 		t.Fatal(err)
 	}
