@@ -278,7 +278,9 @@ func (r *resolver) decide(t *tenant) {
 		order = append(order, st)
 		prices[st] = st.price()
 		for _, res := range st.resolutions {
-			r.release(res)
+			if r.release(res); res.version != st.version {
+				st.perPort = nil
+			}
 		}
 		st.counted = 0
 	}

@@ -121,7 +121,7 @@ var (
 )
 
 // someQuota admits all policies, or some.
-var someQuota = rapid.SampledFrom([]int{processor.Quota, 30, 60, 100, 200})
+var someQuota = rapid.OneOf(rapid.Just(processor.Quota), rapid.IntRange(20, 250))
 
 // someNodeAddress may be one that pods name, too.
 var someNodeAddress = rapid.Map(rapid.SampledFrom([]string{"192.168.9.9", "10.0.0.1", "192.168.0.1", "::ffff:192.168.9.9"}), netip.MustParseAddr)

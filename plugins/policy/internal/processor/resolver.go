@@ -119,7 +119,7 @@ func (r *resolver) resolutionOf(spec *intent.Policy, g *intent.Group) *resolutio
 	}
 	if st.spec != spec || st.stale {
 		st.spec, st.stale = spec, false
-		st.size = sizeOf(spec)
+		st.size, st.perPort = sizeOf(spec), nil
 		st.watched = st.watched || hasNames(spec)
 		st.version++
 		r.touch(st)
@@ -188,7 +188,7 @@ func (r *resolver) build(st *policyState) bool {
 				r.sets.Retain(s, st.spec.ID, &st.tenant.tally)
 			}
 		}
-		if !r.fits(st.tenant) {
+		if res.version != st.version || !r.fits(st.tenant) {
 			return false
 		}
 	}
