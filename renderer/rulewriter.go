@@ -65,12 +65,8 @@ func (w *RuleWriter) numberOf(of []api.Origin) uint32 {
 	return number
 }
 
-// digestPart is how many rules are digested between two pauses.
-const digestPart = 1 << 12
-
-// Finish returns the list; the writer must not be used again. It calls each pause between parts of
-// the work, with the number of rules of the part.
-func (w *RuleWriter) Finish(pauses ...func(rules int)) *RuleList {
+// Finish returns the list; the writer must not be used again.
+func (w *RuleWriter) Finish() *RuleList {
 	w.numbers = nil
 	l := &w.list
 	l.rows.fit()
@@ -83,11 +79,6 @@ func (w *RuleWriter) Finish(pauses ...func(rules int)) *RuleList {
 	h := sha256.New()
 	b := make([]byte, 0, min(1<<12, 256+64*l.Len()))
 	for i := range l.Len() {
-		if i%digestPart == digestPart-1 {
-			for _, pause := range pauses {
-				pause(digestPart)
-			}
-		}
 		r := l.rows.at(i)
 		l.summary.add(i, r, &l.sides[r.sides])
 		b = appendStart(b, r.action, r.audit, r.protocol)
@@ -110,9 +101,12 @@ func fitted[T any](s []T) []T {
 	return s
 }
 
+// digestBytes is how much is written to a digest at once.
+const digestBytes = 1 << 14
+
 // OriginsDigest returns a digest of the origins of all rules. Lists with equal origins have equal
-// digests if equal origins are the same slice in each. It calls pause as RuleWriter.Finish does.
-func (l *RuleList) OriginsDigest(pause func(rules int)) Digest {
+// digests if equal origins are the same slice in each.
+func (l *RuleList) OriginsDigest() Digest {
 	h := sha256.New()
 	var b []byte
 	for _, of := range l.origins {
@@ -121,8 +115,7 @@ func (l *RuleList) OriginsDigest(pause func(rules int)) Digest {
 	}
 	b = b[:0]
 	for i := range l.Len() {
-		if i%digestPart == digestPart-1 {
-			pause(digestPart)
+		if len(b) == digestBytes {
 			write(h, b)
 			b = b[:0]
 		}

@@ -53,43 +53,6 @@ func TestPluginCountsDeferredAsNotEnforced(t *testing.T) {
 	})
 }
 
-// TestPluginCountsPodThatWaitedAsNotEnforced: the rules of a pod that had waited for its turn are
-// in a commit that goes on, or is deferred.
-func TestPluginCountsPodThatWaitedAsNotEnforced(t *testing.T) {
-	for _, defers := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			r := renderertest.NewRecorder("one", t)
-			source := &channelSource{changes: make(chan model.Changes, 2)}
-			p := start(t, Deps{Renderers: []renderer.Renderer{r}, Source: source})
-			state, policies := crowded(t, 3)
-			state.Revision, policies.Revision = 1, 2
-			source.changes <- state
-			synctest.Wait()
-			commits := 0
-			r.SetHook(func(ctx context.Context) error {
-				switch commits++; {
-				case commits < 3:
-					time.Sleep(10 * time.Millisecond)
-					return nil
-				case defers:
-					return &renderer.Deferred{Since: time.Now()}
-				}
-				<-ctx.Done()
-				return ctx.Err()
-			})
-			source.changes <- policies
-			time.Sleep(time.Second)
-			synctest.Wait()
-			if s := p.Status(); s.Revision != 1 || s.Seen != 2 || s.Waiting != 0 || commits < 3 {
-				t.Errorf("defers %t: revision %d is said to be enforced, want 1; %d was seen, %d pods wait, %d commits", defers, s.Revision, s.Seen, s.Waiting, commits)
-			}
-			if err := p.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 // TestPluginReportsEnforcedBesideDeferred: with continuous changes, the enforced
 // revision still advances.
 func TestPluginReportsEnforcedBesideDeferred(t *testing.T) {

@@ -47,11 +47,7 @@ type Deps struct {
 	MinBackoff, MaxBackoff time.Duration
 	// CommitTimeout bounds one commit of a renderer; zero means 30 s.
 	CommitTimeout time.Duration
-	// SelectorWork bounds what one transaction does for selectors that are new or not used any
-	// more, in groups of equal pods examined and addresses found; zero means 16 384. A pod whose
-	// policies have further new selectors waits, see Status.Waiting.
-	SelectorWork int
-	Observer     Observer
+	Observer      Observer
 }
 
 // name returns the name of the plugin.

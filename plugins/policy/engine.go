@@ -31,7 +31,6 @@ type engine struct {
 	retries   retries
 	revisions revisions
 
-	began time.Time // of the current step
 	draft Status
 	state uint64 // incremented with every change that snapshots can show
 	board *board
@@ -62,7 +61,7 @@ const turn = 25 * time.Millisecond
 func newEngine(now time.Time, d Deps, b *board, passed func(Stage), ended func()) *engine {
 	e := &engine{deps: d, passed: passed, board: b, problems: newProblemTracker(), retries: retries{min: d.MinBackoff, max: d.MaxBackoff}}
 	e.cache = cache.New()
-	e.processor = processor.New(e.cache, processor.Options{Node: d.Node, Turn: d.SelectorWork})
+	e.processor = processor.New(e.cache, processor.Options{Node: d.Node})
 	pace := configurator.Pace{Timeout: d.CommitTimeout}
 	if ended != nil {
 		pace.Turn, pace.Ended = turn, ended
@@ -73,8 +72,8 @@ func newEngine(now time.Time, d Deps, b *board, passed func(Stage), ended func()
 	return e
 }
 
-// waiting reports whether there is work that goes on without another change.
-func (e *engine) waiting() bool { return e.configurator.Unfinished() || e.processor.Unfinished() }
+// waiting reports whether renderers have work that goes on without another change.
+func (e *engine) waiting() bool { return e.configurator.Unfinished() }
 
 // answers reports whether the step for some changes also answers a prompt, because it includes all
 // renderers.
@@ -92,14 +91,11 @@ func (e *engine) apply(now time.Time, changes model.Changes, prompted bool) step
 	e.renumber()
 	e.passed(StageCache)
 	txn := e.configurator.NewTxn(resync)
-	switch {
-	case resync && e.flushed:
+	if resync && e.flushed {
 		// Changes came before the first resync. The resync makes renderers forget them, so
 		// everything is sent again.
 		e.problems.found(e.processor.Replay(txn))
-	case resync:
-		e.problems.found(e.processor.FlushAll(txn))
-	default:
+	} else {
 		e.problems.found(e.processor.Flush(txn))
 	}
 	e.problems.ended(e.processor.Solved())
@@ -166,7 +162,6 @@ func (e *engine) renumber() bool {
 func (e *engine) commit(now time.Time, txn *configurator.Txn) step {
 	txn.Prepare() // includes every change that snapshots show
 	e.state++
-	e.began = now
 	if e.draft.Committing = e.configurator.Committing(); e.draft.Committing.IsZero() {
 		e.draft.Committing = txn.Began()
 	}
@@ -180,11 +175,6 @@ func (e *engine) commit(now time.Time, txn *configurator.Txn) step {
 // finish publishes the outcome of a transaction.
 func (e *engine) finish(o outcome) {
 	e.draft.Committing = e.configurator.Committing()
-	if e.draft.Committing.IsZero() {
-		e.configurator.Took(o.at.Sub(e.began))
-	} else {
-		e.configurator.Took(o.at.Sub(e.draft.Committing))
-	}
 	if e.draft.Committing.IsZero() || o.err != nil && !renderer.IsRefused(o.err) {
 		e.retries.schedule(o.at, o.err)
 	}
@@ -266,9 +256,6 @@ func (e *engine) join() step {
 		return e.configurator.Err()
 	}}
 }
-
-// close ends what is in progress; no other method may be called afterwards.
-func (e *engine) close() { e.configurator.Abandon() }
 
 // sourceEnded records that no more changes will come. Everything stays in force.
 func (e *engine) sourceEnded(err error) {

@@ -69,9 +69,6 @@ func (h *Handler) AfterInit() error { return nil }
 func (h *Handler) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.state == handlerRunning {
-		h.driver.engine.close()
-	}
 	h.state = handlerClosed
 	return nil
 }
@@ -104,7 +101,7 @@ func (h *Handler) handle(ctx context.Context, changes model.Changes) error {
 	return h.whole(ctx, h.driver.apply(ctx, changes, false))
 }
 
-// whole continues until no pod waits for its rules. It returns the error of the last commit, which
+// whole continues until renderers have done all of their work. It returns the error of the last commit, which
 // includes retries of earlier failures.
 func (h *Handler) whole(ctx context.Context, err error) error {
 	for h.driver.engine.waiting() && ctx.Err() == nil {

@@ -95,7 +95,7 @@ func (t *problemTracker) inconsistent() string {
 
 func rapidPlugin(t *rapid.T) (*Plugin, *renderertest.Recorder) {
 	r := renderertest.NewRecorder("one", t)
-	p := New(Deps{Node: node, Renderers: []renderer.Renderer{r}, MinBackoff: 1, SelectorWork: rapid.SampledFrom([]int{0, 1}).Draw(t, "work")})
+	p := New(Deps{Node: node, Renderers: []renderer.Renderer{r}, MinBackoff: 1})
 	if err := p.Init(); err != nil {
 		t.Fatal(err)
 	}

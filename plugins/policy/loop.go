@@ -32,7 +32,6 @@ func (l *loop) run(ctx context.Context) {
 	e, ended := l.driver.engine, false
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	defer e.close()
 	for {
 		l.busy.Store(nil)
 		changes, err := l.receive(ctx, ended)
@@ -49,7 +48,7 @@ func (l *loop) run(ctx context.Context) {
 		case e.retries.due(time.Now()):
 			_ = l.driver.retry(ctx)
 		case e.waiting():
-			_ = l.apply(ctx, model.Changes{}) // continues with waiting pods
+			_ = l.apply(ctx, model.Changes{}) // renderers go on
 		}
 		if l.prompted.Swap(false) {
 			_ = l.driver.recommit(ctx)
@@ -64,15 +63,15 @@ func (l *loop) apply(ctx context.Context, changes model.Changes) error {
 	return l.driver.apply(ctx, changes, prompted)
 }
 
-// While pods wait for their rules the event loop only takes the changes that are there. After so
-// many turns it waits for pollInterval, so that others get the processor.
+// While renderers have not done all of their work the event loop only takes the changes that are
+// there. After so many turns it waits for pollInterval, so that others get the processor.
 const (
 	pollTurns    = 8
 	pollInterval = time.Millisecond
 )
 
-// receive waits for changes until ctx ends or a retry is due, and not for long while pods wait for
-// their rules. A source that has ended yields none.
+// receive waits for changes until ctx ends or a retry is due, and not for long while renderers have
+// not done all of their work. A source that has ended yields none.
 func (l *loop) receive(ctx context.Context, ended bool) (model.Changes, error) {
 	wait, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -103,7 +102,7 @@ func (l *loop) receive(ctx context.Context, ended bool) (model.Changes, error) {
 	return changes, err
 }
 
-// pause returns how long to wait for changes in this turn, while pods wait for their rules.
+// pause returns how long to wait for changes in this turn, while renderers have more work.
 func (l *loop) pause() time.Duration {
 	if l.turns++; l.turns%pollTurns == 0 {
 		return pollInterval

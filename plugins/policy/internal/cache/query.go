@@ -14,12 +14,7 @@ import (
 // it scans the shortest list of groups that a requirement of the selector allows.
 func (c *Cache) MatchGroups(q intent.GroupQuery) iter.Seq2[intent.GroupID, *intent.Group] {
 	return func(yield func(intent.GroupID, *intent.Group) bool) {
-		examined := 0
-		if q.Examined != nil {
-			defer func() { *q.Examined += examined }()
-		}
 		try := func(id intent.GroupID) bool {
-			examined++
 			g := c.groups.list[id].def
 			if q.Port != (api.PortName{}) && !g.Has(q.Port) || !q.Pods.Matches(g.Labels) {
 				return true
@@ -32,10 +27,7 @@ func (c *Cache) MatchGroups(q intent.GroupQuery) iter.Seq2[intent.GroupID, *inte
 				c.namespaces.list[n].each(q.Pods, try)
 			}
 		case q.Namespaces != nil:
-			c.namespaces.each(q.Namespaces, func(n *namespace) bool {
-				examined++
-				return n.each(q.Pods, try)
-			})
+			c.namespaces.each(q.Namespaces, func(n *namespace) bool { return n.each(q.Pods, try) })
 		case q.Port != (api.PortName{}):
 			eachID(c.groups.byPort[q.Port], try)
 		default:

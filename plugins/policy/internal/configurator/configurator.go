@@ -30,22 +30,9 @@ type Configurator struct {
 	members  Sets
 	targets  targets
 	pods     map[api.PodID]*podState
-	selected int                     // pods to which a policy applies
-	sizes    map[api.SetID]int       // number of members of each of the processor's sets
-	refused  map[api.SetID]struct{}  // sets of the processor whose ID is that of a derived set
-	waiting  map[api.PodID]waiting   // pods whose new rules the renderers do not have yet
-	awaited  map[api.PodID]time.Time // pods whose policies are not known yet, since when
-	shares   tenants
-	bounds
-	draft    *draft                         // of a pod that waits; nil for none
-	retained map[api.SetID][][]netip.Prefix // members of dropped sets that renderers still have
-}
-
-// bounds are how much one transaction does.
-type bounds struct {
-	batch    int // BatchPairs
-	steps    int // draftSteps
-	releases int // releaseMembers
+	selected int                    // pods to which a policy applies
+	sizes    map[api.SetID]int      // number of members of each of the processor's sets
+	refused  map[api.SetID]struct{} // sets of the processor whose ID is that of a derived set
 	pace     Pace
 }
 
@@ -66,20 +53,14 @@ func (s *podState) selected() int {
 	return 1
 }
 
-// releaseMembers is about how many members of dropped sets one transaction removes.
-const releaseMembers = 1 << 13
-
 // New returns a Configurator that knows no pods.
 func New(o Options) *Configurator {
 	c := &Configurator{
-		members:  o.Sets,
-		pods:     map[api.PodID]*podState{},
-		sizes:    map[api.SetID]int{},
-		refused:  map[api.SetID]struct{}{},
-		awaited:  map[api.PodID]time.Time{},
-		shares:   newTenants(),
-		bounds:   bounds{firstBatch, draftSteps, releaseMembers, o.Pace},
-		retained: map[api.SetID][][]netip.Prefix{},
+		members: o.Sets,
+		pods:    map[api.PodID]*podState{},
+		sizes:   map[api.SetID]int{},
+		refused: map[api.SetID]struct{}{},
+		pace:    o.Pace,
 	}
 	c.interner = newInterner(!o.DenyNode)
 	if c.members == nil {
@@ -97,33 +78,23 @@ func (c *Configurator) Applied() (policies, pods int) { return len(c.interner.nu
 // Pods returns how many pods of the node have an address.
 func (c *Configurator) Pods() int { return len(c.pods) }
 
-// Waiting returns how many pods wait for their rules, here or in a renderer: the next transaction,
-// even an empty one, continues with them. A waiting pod keeps its previous rules; a new one is
-// blocked.
+// Waiting returns how many pods wait in a renderer for their rules. They keep their previous rules;
+// a new one is blocked.
 func (c *Configurator) Waiting() int {
-	if len(c.awaited)+len(c.waiting) == 0 && !slices.ContainsFunc(c.targets, func(t *target) bool { return len(t.held()) > 0 }) {
-		return 0
-	}
-	waiting := map[api.PodID]bool{}
-	for pod := range c.awaited {
-		waiting[pod] = true
-	}
-	for pod := range c.waiting {
-		waiting[pod] = true
-	}
+	waiting := map[api.PodID]struct{}{}
 	for _, t := range c.targets {
 		for _, pod := range t.held() {
-			waiting[pod] = true
+			waiting[pod] = struct{}{}
 		}
 	}
 	return len(waiting)
 }
 
-// Unfinished reports whether the next transaction, even an empty one, continues with something:
-// pods wait, renderers have dropped sets, or one has not done all of its work. Or one has ended a
-// Commit that went on, or can take what had waited for it.
+// Unfinished reports whether the next transaction, even an empty one, continues with something: a
+// renderer has not done all of its work, has ended a Commit that went on, or can take what had
+// waited for it.
 func (c *Configurator) Unfinished() bool {
-	return len(c.waiting)+len(c.retained) > 0 || slices.ContainsFunc(c.targets, (*target).goesOn)
+	return slices.ContainsFunc(c.targets, (*target).goesOn)
 }
 
 // Committing returns when the oldest Commit of a renderer began that goes on, or whose outcome was
@@ -144,10 +115,10 @@ func (c *Configurator) Join() {
 	}
 }
 
-// InSync reports whether no pod waits, and no renderer is at work, failed in its last Commit or
-// deferred a part of it. It is true before the first Commit.
+// InSync reports whether no renderer is at work, failed in its last Commit or deferred a part of it.
+// It is true before the first Commit.
 func (c *Configurator) InSync() bool {
-	return len(c.waiting)+len(c.awaited) == 0 && c.Err() == nil && !slices.ContainsFunc(c.targets, func(t *target) bool { return t.defers || t.queue.isDue() })
+	return c.Err() == nil && !slices.ContainsFunc(c.targets, func(t *target) bool { return t.defers || t.queue.isDue() })
 }
 
 // EnforcedUntil returns a time such that every Commit which ended before it is fully in force,
@@ -155,12 +126,6 @@ func (c *Configurator) InSync() bool {
 func (c *Configurator) EnforcedUntil() (until time.Time, known bool) {
 	if c.Err() != nil {
 		return until, false
-	}
-	for _, w := range c.waiting {
-		until = earliest(until, w.since)
-	}
-	for _, since := range c.awaited {
-		until = earliest(until, since)
 	}
 	for _, t := range c.targets {
 		if t.queue.isDue() {
@@ -203,12 +168,6 @@ func (c *Configurator) Unenforced() []Unenforced {
 // setPod sets the state of a pod; nil removes it.
 func (c *Configurator) setPod(pod api.PodID, now *podState) {
 	c.selected += now.selected() - c.pods[pod].selected()
-	if old := c.pods[pod]; old != nil {
-		c.shares.count(pod.Namespace, old.profile, -1)
-	}
-	if now != nil {
-		c.shares.count(pod.Namespace, now.profile, 1)
-	}
 	if now == nil {
 		delete(c.pods, pod)
 		return
@@ -219,8 +178,7 @@ func (c *Configurator) setPod(pod api.PodID, now *podState) {
 // taken reports whether the processor uses the ID for one of its sets.
 func (c *Configurator) taken(id api.SetID) bool {
 	_, ok := c.sizes[id]
-	_, held := c.retained[id]
-	return ok || held
+	return ok
 }
 
 // updateSize updates the number of members of a set of the processor. It refuses a set permanently

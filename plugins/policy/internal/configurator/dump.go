@@ -24,7 +24,7 @@ type PodDump struct {
 	Policies []api.PolicyID     `json:"policies"`
 	Ingress  *renderer.RuleList `json:"ingress"`
 	Egress   *renderer.RuleList `json:"egress"`
-	Waiting  bool               `json:"waiting,omitempty"` // for other rules, see Configurator.Waiting
+	Waiting  bool               `json:"waiting,omitempty"` // in a renderer, see Configurator.Waiting
 }
 
 // SetDump describes an address set that has members. It lists the members of sets built from
@@ -42,15 +42,10 @@ func (c *Configurator) Dump() Dump {
 	var d Dump
 	for _, id := range slices.SortedFunc(maps.Keys(c.pods), api.PodID.Compare) {
 		pod := c.pods[id]
-		policies := pod.profile.policies
-		w, waits := c.waiting[id]
-		if waits {
-			policies = canonical(w.policies)
-		}
 		d.Pods = append(d.Pods, PodDump{
-			Pod: id, IPs: pod.ips, Policies: idsOf(policies),
+			Pod: id, IPs: pod.ips, Policies: idsOf(pod.profile.policies),
 			Ingress: pod.profile.lists[api.Ingress].shown(), Egress: pod.profile.lists[api.Egress].shown(),
-			Waiting: waits || !c.awaited[id].IsZero() || c.targets.waits(id),
+			Waiting: c.targets.waits(id),
 		})
 	}
 	d.Sets = c.dumpSets()

@@ -130,10 +130,6 @@ func TestConfiguratorHasNoHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(struct{ testing.TB }{t}, func(t *rapid.T) { // hides Deadline, which bubbles do not have
 			c, one, two := pair(t)
-			c.batch = rapid.SampledFrom([]int{BatchPairs, 1, 4}).Draw(t, "pairs of a batch")
-			c.steps = rapid.SampledFrom([]int{draftSteps, 1, 3}).Draw(t, "steps of a draft")
-			c.shares.share = rapid.SampledFrom([]int{NamespacePairs, 3, 8, 16}).Draw(t, "pairs of a namespace")
-			c.shares.node = rapid.SampledFrom([]int{NodePairs, 5, 20}).Draw(t, "pairs of the node")
 			c.pace.Turn = rapid.SampledFrom([]time.Duration{0, 1}).Draw(t, "turn")
 			if c.pace.Turn > 0 {
 				slow := func(context.Context) error { time.Sleep(2 * time.Microsecond); return nil }
@@ -161,7 +157,6 @@ func TestConfiguratorHasNoHistory(t *testing.T) {
 				}
 			}
 			fresh, want, _ := pair(t)
-			fresh.shares.share, fresh.shares.node = c.shares.share, c.shares.node
 			txn := fresh.NewTxn(true)
 			w.tell(txn)
 			if err := txn.Commit(context.Background()); err != nil {
@@ -216,11 +211,7 @@ func (w *world) drawInto(t *rapid.T, txn *Txn, library [][]*api.ContivPolicy, re
 	id := rapid.SampledFrom([]api.SetID{300, 301}).Draw(t, "set")
 	if old, ok := w.sets[id]; ok {
 		delete(w.sets, id)
-		if rapid.Bool().Draw(t, "dropped") {
-			changes.DropSet(id, []netip.Prefix{old})
-		} else {
-			changes.UpdateSet(id, nil, []netip.Prefix{old})
-		}
+		changes.UpdateSet(id, nil, []netip.Prefix{old})
 	} else {
 		w.sets[id] = pfx("10.0.0.1/32")
 		changes.UpdateSet(id, []netip.Prefix{w.sets[id]}, nil)

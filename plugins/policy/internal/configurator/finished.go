@@ -13,12 +13,12 @@ type finished struct {
 	key listKey
 }
 
-// finish computes the key of a list. It calls pause between small parts of the work.
-func finish(g *generated, pause func(steps int)) *finished {
+// finish computes the key of a list.
+func finish(g *generated) *finished {
 	if g == nil {
 		return nil
 	}
-	origins := g.rules.OriginsDigest(pause)
+	origins := g.rules.OriginsDigest()
 	if len(g.refused) > 0 {
 		h := sha256.New()
 		h.Write(origins[:])
@@ -27,7 +27,7 @@ func finish(g *generated, pause func(steps int)) *finished {
 			of[i] = r.origins
 			h.Write(append([]byte(r.reason), 0))
 		}
-		refused := renderer.NewRuleList(make([]api.ContivRule, len(of)), of).OriginsDigest(pause)
+		refused := renderer.NewRuleList(make([]api.ContivRule, len(of)), of).OriginsDigest()
 		h.Write(refused[:])
 		copy(origins[:], h.Sum(nil))
 	}

@@ -23,28 +23,10 @@ import (
 //
 // If other pods share an address of the pod, the list permits only what their policies permit, too.
 func generate(d api.Direction, policies []*api.ContivPolicy, allowNode bool, shared ...api.Sharing) *generated {
-	return generateOrClose("", d, policies, allowNode, shared...)
-}
-
-// generateOrClose is generate, except that a non-empty reason makes it return a list that denies
-// everything.
-func generateOrClose(why string, d api.Direction, policies []*api.ContivPolicy, allowNode bool, shared ...api.Sharing) *generated {
-	return generateWith(noPause, why, d, policies, allowNode, shared...)
-}
-
-func noPause(int) {}
-
-// generateWith is generateOrClose. It calls pause between small parts of the work, with the size of
-// the part in spans and rules.
-func generateWith(pause func(steps int), why string, d api.Direction, policies []*api.ContivPolicy, allowNode bool, shared ...api.Sharing) *generated {
 	inputs := inputsOf(d, policies, shared)
 	if !slices.ContainsFunc(inputs, func(in input) bool { return !in.isOpen() }) {
 		return nil
 	}
 	g := newGenerator(d, allowNode, inputs)
-	g.pause = pause
-	if why != "" {
-		return g.closedList(why)
-	}
 	return g.list(g.decide())
 }

@@ -66,7 +66,6 @@ type generator struct {
 	expanded  int  // number of spans that delegate created
 	named     int  // origins of these
 	refused   []refusal
-	pause     func(steps int) // between parts of the work
 }
 
 // manyPeers is how many peers have memory from the beginning: rules that name more often name the

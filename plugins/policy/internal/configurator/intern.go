@@ -3,7 +3,6 @@ package configurator
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -14,15 +13,14 @@ import (
 type interner struct {
 	allowNode bool
 
-	numbers       map[*api.ContivPolicy]*policyNumber
-	lastUsed      uint64 // last number given to a policy
-	bySlice       map[sliceID]*profile
-	byKey         map[string]*profile
-	lists         map[listKey]*list
-	derived       derivedSets
-	closedProfile *profile              // of new pods that wait; nil until needed
-	refusing      map[*list]struct{}    // lists in which something is refused
-	refusals      []renderer.Unenforced // of these; nil: to be rebuilt
+	numbers  map[*api.ContivPolicy]*policyNumber
+	lastUsed uint64 // last number given to a policy
+	bySlice  map[sliceID]*profile
+	byKey    map[string]*profile
+	lists    map[listKey]*list
+	derived  derivedSets
+	refusing map[*list]struct{}    // lists in which something is refused
+	refusals []renderer.Unenforced // of these; nil: to be rebuilt
 }
 
 // policyNumber represents a policy in keys of profiles.
@@ -43,13 +41,10 @@ func newInterner(allowNode bool) *interner {
 	}
 }
 
-// drafts returns the list of some policies in one direction, if it was generated before.
-type drafts func(policies []*api.ContivPolicy, shared []api.Sharing, d api.Direction) *finished
-
 // acquire returns the profile of some policies, and of those of pods that share an address, and
 // adds a reference to it. taken reports whether the ID of a derived set is already used for another
-// set. A new list for which tooLarge returns a reason is closed.
-func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, drafted drafts, taken func(api.SetID) bool, tooLarge func(*profile) reasons) *profile {
+// set.
+func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, taken func(api.SetID) bool) *profile {
 	slice := idOfSlice(policies)
 	if p := in.bySlice[slice]; p != nil && len(shared) == 0 {
 		p.uses++
@@ -65,29 +60,13 @@ func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, 
 	}
 	p := &profile{policies: policies, shared: shared, slice: slice, uses: 1}
 	p.key = in.number(p)
-	p.measure()
-	why := tooLarge(p)
 	for _, d := range []api.Direction{api.Ingress, api.Egress} {
-		list := drafted(policies, shared, d)
-		switch {
-		case why[d] != "":
-			in.fill(p, d, why[d], taken)
-		case list != nil:
-			p.lists[d] = in.intern(list, taken)
-		default:
-			in.fill(p, d, "", taken)
-		}
+		p.lists[d] = in.intern(finish(generate(d, p.policies, in.allowNode, shared...)), taken)
 	}
 	if in.byKey[p.key] = p; len(shared) == 0 {
 		in.bySlice[p.slice] = p
 	}
 	return p
-}
-
-// fill generates a list of a profile, or closes it if a reason is given.
-func (in *interner) fill(p *profile, d api.Direction, why string, taken func(api.SetID) bool) {
-	p.why[d] = why
-	p.lists[d] = in.intern(finish(generateOrClose(why, d, p.policies, in.allowNode, p.shared...), noPause), taken)
 }
 
 // keyOf returns the key of the profile of some policies; it returns false if one of them is in no
@@ -159,7 +138,7 @@ func (in *interner) intern(g *finished, taken func(api.SetID) bool) *list {
 		other := in.derived.byID[s.id]
 		return taken(s.id) || other != nil && !s.equal(other.addressSet)
 	}) {
-		g = finish(g.generated, noPause)
+		g = finish(g.generated)
 	}
 	l := in.lists[g.key]
 	if l == nil {
@@ -187,24 +166,6 @@ func (in *interner) releaseList(l *list) {
 	for _, id := range l.sets {
 		in.derived.release(id)
 	}
-}
-
-// closedRules deny everything. A new pod has them until its own rules are ready.
-var closedRules = renderer.NewRuleList([]api.ContivRule{{}}, nil)
-
-// closed returns the profile of a pod that waits for its first rules.
-func (in *interner) closed() *profile {
-	if in.closedProfile == nil {
-		l := &list{key: listKey{rules: closedRules.Digest()}, rules: closedRules, uses: 2}
-		in.closedProfile = &profile{lists: [2]*list{l, l}, uses: 1} // it is never released
-	}
-	in.closedProfile.uses++
-	return in.closedProfile
-}
-
-// hasParts reports whether a list refers to a set that is built from others.
-func (in *interner) hasParts(l *list) bool {
-	return l != nil && slices.ContainsFunc(l.sets, func(id api.SetID) bool { return len(in.derived.byID[id].parts()) > 0 })
 }
 
 // noteRefused records whether a list refuses something.

@@ -100,7 +100,7 @@ func (w *writer) section(s section) {
 
 // rules appends the rules for one peer.
 func (w *writer) rules(s section, n peer, ports portSet) {
-	if w.pause(1 + len(ports)); len(ports) == 0 {
+	if len(ports) == 0 {
 		return
 	}
 	sides, rule := w.sidesOf(n), api.ContivRule{Action: s.action, Audit: s.audit}
@@ -146,7 +146,7 @@ func (w *writer) finish() *generated {
 	for n, sides := range w.sides {
 		named[w.peers.nets[n].Set] = named[w.peers.nets[n].Set] || sides > 0
 	}
-	out := &generated{rules: w.list.Finish(w.pause), refused: w.refused}
+	out := &generated{rules: w.list.Finish(), refused: w.refused}
 	for _, id := range slices.Sorted(maps.Keys(w.sets)) {
 		if named[id] {
 			out.sets = append(out.sets, w.sets[id])

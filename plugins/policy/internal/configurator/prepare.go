@@ -12,8 +12,8 @@ import (
 // errCommitted is returned by a second Commit.
 var errCommitted = errors.New("the transaction of the configurator was committed before")
 
-// Prepare generates the rules of what changed, for about BatchPairs pairs at most, and passes them
-// to the renderers, which do no work yet. Commit calls it if needed; call it separately to measure
+// Prepare generates the rules of what changed and passes them to the renderers, which do no work
+// yet. Commit calls it if needed; call it separately to measure
 // its duration. Nothing can be added to the transaction afterwards.
 func (t *Txn) Prepare() {
 	if t.prepared {
@@ -21,7 +21,6 @@ func (t *Txn) Prepare() {
 	}
 	t.prepared = true
 	t.applyPods()
-	t.release()
 	t.c.interner.derived.publish(t.c.members, t.updateSet)
 }
 
@@ -44,11 +43,10 @@ func (t *Txn) Commit(ctx context.Context) error {
 	for _, x := range t.c.targets {
 		if x.queue != nil {
 			x.queue.due = x.queue.due || t.hasChanges
-			x.queue.since = earliest(x.queue.since, t.waited)
 		}
 		switch {
 		case x.isDue(t.hasChanges):
-			work, started = append(work, x.start(ctx, commit{t.began, t.waited}, t.c.pace)), append(started, x)
+			work, started = append(work, x.start(ctx, commit{began: t.began}, t.c.pace)), append(started, x)
 		case x.running == nil:
 			x.changes, x.queue = nil, nil
 		case x.queue.isFull():
@@ -77,26 +75,12 @@ func (t *Txn) applyPods() {
 			}
 		}
 	}
-	if len(t.pods)+len(t.awaited)+len(t.c.waiting)+len(t.c.awaited)+len(t.reclaimed) == 0 && t.c.draft == nil && !t.c.shares.changed {
-		return // the usual case
-	}
-	unused := t.closeAwaited()
-	now := t.selectBatch()
-	unused = append(unused, t.reclaim(now)...)
-	for _, pod := range slices.SortedFunc(maps.Keys(now), api.PodID.Compare) {
-		if p := t.applyPod(pod, now[pod]); p != nil {
+	var unused []*profile
+	for _, pod := range slices.SortedFunc(maps.Keys(t.pods), api.PodID.Compare) {
+		if p := t.applyPod(pod, t.pods[pod]); p != nil {
 			unused = append(unused, p)
 		}
 	}
-	if d := t.c.draft; d != nil && !d.change.same(now[d.pod]) {
-		if _, waits := t.c.waiting[d.pod]; !waits {
-			t.c.Abandon()
-		}
-	} else {
-		t.c.Abandon() // its lists are applied
-	}
-	t.closeNew()
-	t.applyShares()
 	for _, p := range unused {
 		t.c.interner.release(p)
 	}
@@ -108,15 +92,11 @@ func (t *Txn) applyPod(pod api.PodID, change podChange) *profile {
 	if len(change.ips) == 0 {
 		return t.removePod(pod, old)
 	}
-	if old != nil && !t.resync && old.profile != t.c.interner.closedProfile && idOfSlice(old.policies) == idOfSlice(change.policies) && slices.Equal(old.ips, change.ips) &&
+	if old != nil && !t.resync && idOfSlice(old.policies) == idOfSlice(change.policies) && slices.Equal(old.ips, change.ips) &&
 		slices.EqualFunc(old.shared, change.shared, api.Sharing.Equal) {
 		return nil
 	}
-	p := t.c.interner.acquire(change.policies, change.shared, t.c.draft.of, t.c.taken, func(p *profile) reasons {
-		why := t.c.shares.tooLarge(pod.Namespace, p)
-		t.c.shares.closing = t.c.shares.closing || why != reasons{} // applyShares decides
-		return why
-	})
+	p := t.c.interner.acquire(change.policies, change.shared, t.c.taken)
 	t.apply(pod, &podState{change.ips, change.policies, change.shared, p, p.configFor(change.ips)})
 	if old == nil {
 		return nil
@@ -136,40 +116,4 @@ func (t *Txn) removePod(pod api.PodID, old *podState) *profile {
 		}
 	}
 	return old.profile
-}
-
-// applyShares closes lists that are too large, and regenerates closed ones that fit again. It sends
-// their pods to renderers.
-func (t *Txn) applyShares() {
-	c := t.c
-	if !c.shares.changed {
-		return
-	}
-	if c.shares.changed = false; c.shares.fit() && !c.shares.closing {
-		return
-	}
-	closed, changed := c.shares.closed(), map[*profile]bool{}
-	c.shares.closing = len(closed) > 0
-	for _, of := range c.shares.owners {
-		for p := range of {
-			for _, d := range []api.Direction{api.Ingress, api.Egress} {
-				if why := closed[p][d]; p.why[d] != why {
-					changed[p] = true
-					old := p.lists[d]
-					c.interner.fill(p, d, why, c.taken)
-					c.interner.releaseList(old)
-				}
-			}
-		}
-	}
-	if len(changed) == 0 {
-		return
-	}
-	for _, pod := range slices.SortedFunc(maps.Keys(c.pods), api.PodID.Compare) {
-		if old := c.pods[pod]; changed[old.profile] {
-			now := *old
-			now.config = now.profile.configFor(now.ips)
-			t.apply(pod, &now)
-		}
-	}
 }

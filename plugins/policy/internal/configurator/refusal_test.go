@@ -11,10 +11,10 @@ func TestRefusalIsReportedWhileInUse(t *testing.T) {
 	in := newInterner(true)
 	origin := api.Origin{Policy: api.PolicyID{Kind: api.AdminNetworkPolicy, Name: "p"}, Rule: 3}
 	made := func() *generated {
-		return &generated{rules: closedRules, refused: []refusal{{[]api.Origin{origin}, "too large"}}}
+		return &generated{rules: renderer.NewRuleList([]api.ContivRule{{}}, nil), refused: []refusal{{[]api.Origin{origin}, "too large"}}}
 	}
 	free := func(api.SetID) bool { return false }
-	a, b := in.intern(finish(made(), noPause), free), in.intern(finish(made(), noPause), free)
+	a, b := in.intern(finish(made()), free), in.intern(finish(made()), free)
 	want := renderer.Unenforced{Origin: origin, Class: api.ClassLimit, Reason: "too large"}
 	said := in.unenforced()
 	if len(said) != 1 || said[0] != want {

@@ -143,7 +143,6 @@ func (g *generator) clausesOf(policies []*api.ContivPolicy) []clause {
 		rules := p.Rules(g.direction)
 		out = slices.Grow(out, len(rules))
 		for i := range rules {
-			g.pause(1 + len(rules[i].Ports))
 			out = append(out, clause{p, &rules[i], portsOf(&rules[i], g.origin(p, rules[i].Index))})
 		}
 	}
@@ -156,7 +155,6 @@ func (g *generator) match(clauses ...clause) (t traffic) {
 	var toAny []span
 	for _, c := range clauses {
 		ports := c.ports
-		g.pause(len(c.rule.Sets) + len(c.rule.Blocks))
 		if c.rule.AnyPeer {
 			toAny = append(toAny, ports...)
 			continue // any includes the other peers of the rule
@@ -193,7 +191,6 @@ func (g *generator) addBlocks(t *traffic, any portSet, blocks []block) {
 			continue // impossible, since all ranges are valid; no addresses fail closed
 		}
 		ports := newPortSet(r.spans)
-		g.pause(len(ports) + len(addrs.Ranges()))
 		prefixes, few := fewPrefixes(addrs)
 		if !few {
 			if net, ok := g.keep(setOf(addrs)); ok {

@@ -18,12 +18,15 @@ type Txn struct {
 	committed  bool
 	hasChanges bool // renderers have changes
 	began      time.Time
-	sinks      []sink                     // one per renderer
-	pods       map[api.PodID]podChange    // the last change of each pod
-	awaited    map[api.PodID][]netip.Addr // pods that were awaited last
-	reclaimed  []api.SetID                // dropped sets that are back
-	freed      map[api.PodID]time.Time    // pods that were awaited until now, and since when
-	waited     time.Time                  // since when the oldest applied change had waited; zero: none had
+	sinks      []sink                  // one per renderer
+	pods       map[api.PodID]podChange // the last change of each pod
+}
+
+// podChange is the new state of a pod; a pod without addresses is removed.
+type podChange struct {
+	ips      []netip.Addr
+	policies []*api.ContivPolicy
+	shared   []api.Sharing
 }
 
 // NewTxn begins a transaction. With resync, whatever the transaction does not name is removed, here
@@ -34,13 +37,8 @@ func (c *Configurator) NewTxn(resync bool) *Txn {
 		t.sinks[i] = target.begin(resync)
 	}
 	if resync {
-		for _, since := range c.awaited {
-			t.waited = earliest(t.waited, since)
-		}
-		clear(c.awaited)
 		clear(c.sizes)
 		clear(c.refused)
-		clear(c.retained) // renderers drop what is not sent again
 		c.interner.derived.forgetPublished()
 	}
 	return t
@@ -48,6 +46,17 @@ func (c *Configurator) NewTxn(resync bool) *Txn {
 
 // Began returns when the transaction began, and with it the Commits of renderers that it starts.
 func (t *Txn) Began() time.Time { return t.began }
+
+// UpdateSet changes the members of an address set; see renderer.Txn. A set that no policy names any
+// more loses all of them in the transaction of the new lists.
+func (t *Txn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
+	if len(added)+len(removed) == 0 || !t.c.updateSize(id, len(added), len(removed)) {
+		return
+	}
+	t.c.interner.derived.moved(id, added)
+	t.c.interner.derived.moved(id, removed)
+	t.updateSet(id, added, removed)
+}
 
 func (t *Txn) updateSet(id api.SetID, added, removed []netip.Prefix) {
 	t.hasChanges = true
@@ -64,17 +73,6 @@ func (t *Txn) Configure(pod api.PodID, ips []netip.Addr, policies []*api.ContivP
 		t.pods = map[api.PodID]podChange{}
 	}
 	t.pods[pod] = podChange{sortedAddrs(ips), policies, shared}
-	delete(t.awaited, pod)
-}
-
-// Await reports that the policies of a pod are not known yet, or not the newest ones. Until they
-// are configured, the pod keeps its rules if it has these addresses, and is blocked otherwise. In a
-// resync no pod may be awaited.
-func (t *Txn) Await(pod api.PodID, ips []netip.Addr) {
-	if t.awaited == nil {
-		t.awaited = map[api.PodID][]netip.Addr{}
-	}
-	t.awaited[pod] = sortedAddrs(ips)
 }
 
 // Remove removes a pod; it ignores an unknown one.

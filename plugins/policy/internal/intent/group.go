@@ -39,7 +39,6 @@ type GroupQuery struct {
 	Namespaces *Selector
 	Pods       *Selector
 	Port       api.PortName // zero: any group; else only groups with such a port
-	Examined   *int         // incremented for every group that is examined; nil: not wanted
 }
 
 // Has reports whether the group has a port of that name and protocol.

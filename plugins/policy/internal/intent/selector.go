@@ -198,6 +198,12 @@ func (s *Selector) Matches(l Labels) bool {
 	return true
 }
 
+// IsIndexed reports whether an index of labels has exactly what the selector selects: it is one
+// positive requirement.
+func (s *Selector) IsIndexed() bool {
+	return len(s.reqs) == 1 && (s.reqs[0].Operator == In || s.reqs[0].Operator == Exists)
+}
+
 // Requirements returns the requirements in canonical order; the caller must not modify them.
 func (s *Selector) Requirements() []Requirement {
 	if s == nil {

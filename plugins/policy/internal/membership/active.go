@@ -1,181 +1,180 @@
 package membership
 
 import (
-	"maps"
 	"slices"
-
-	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
 
 	"github.com/sluice-net/sluice/api"
 )
 
 // Selector returns the active selector of a peer. If it is not active yet, Selector activates it:
-// it finds its groups and their addresses, and new groups find it from then on. The work for that,
-// the number of groups examined and of addresses found, is subtracted from left. If none is left
-// before all groups are linked, the selector is not Complete, and the next call goes on. If none is
-// left to begin with, Selector may return nil. Users register with Retain, also for a selector that
-// is not complete. It must only be called while the cluster does not change.
-func (x *Sets) Selector(p Peer, left *int) *Selector {
-	s := x.selectors[p.key]
-	if s != nil && s.Complete() || *left <= 0 {
+// it finds its groups and their addresses, and new groups find it from then on. Users register with
+// Retain; a selector without users stays active until DropIdle. Selector must only be called while
+// the cluster does not change.
+func (x *Sets) Selector(p Peer) *Selector {
+	if s := x.selectors[p.key]; s != nil {
 		return s
 	}
-	begin, seen := x.work, true
-	if s == nil {
-		s, seen = x.activate(p)
+	s := &Selector{Peer: p, users: map[api.PolicyID]int{}}
+	switch {
+	case p.key.presence:
+		s.sets = []*Set{{sel: s, Refused: true}}
+	case !s.PerPort():
+		s.sets = []*Set{x.makeSet(s, 0)}
 	}
-	for first := true; len(s.pending) > 0 && (first || x.work-begin < *left); first = false {
-		if id := s.next(); seen {
-			x.correct(s, id)
-		} else {
-			x.link(s, id)
+	x.selectors[p.key] = s
+	added := x.scopes.add(s)
+	s.moved = true // numbers found now are not reported
+	if p.key.scope.nodes {
+		x.countNodes(s.sets[0], +1)
+		return s
+	}
+	if added {
+		for range x.state.MatchGroups(s.all()) {
+			s.scope.groups++
 		}
 	}
-	if s.Complete() {
-		s.moved = false
-		x.journal.dropNumbers(s)
+	for id := range x.state.MatchGroups(s.Query()) {
+		x.link(s, id)
 	}
-	*left -= x.work - begin
+	s.moved = false
 	return s
 }
 
-// selectorWork is about the work of activating a selector without members.
-const selectorWork = 64
+// Active returns the active selector of a peer, or nil.
+func (x *Sets) Active(p Peer) *Selector { return x.selectors[p.key] }
 
-// activate makes a selector active, whose groups are then pending. One that is being dropped
-// becomes active again; some of its groups are linked, not all of which match.
-func (x *Sets) activate(p Peer) (s *Selector, again bool) {
-	x.work += selectorWork
-	s, again = x.dying[p.key]
-	delete(x.dying, p.key)
-	if !again {
-		s = &Selector{Peer: p, users: map[api.PolicyID]int{}}
-		switch {
-		case p.key.presence:
-			s.sets = []*Set{{sel: s, Refused: true}}
-		case !s.PerPort():
-			s.sets = []*Set{x.makeSet(s, 0)}
-		}
+// Retain adds a use of a selector to a policy and to a tally.
+func (x *Sets) Retain(s *Selector, user api.PolicyID, t *Tally) {
+	s.users[user]++
+	i := slices.IndexFunc(s.claims, func(c claim) bool { return c.tally == t })
+	if i >= 0 {
+		s.claims[i].uses++
+		return
 	}
-	x.selectors[p.key] = s
-	x.scopes.add(s)
-	s.moved = true // numbers found now are not reported
-	for _, set := range s.sets {
-		x.byID.register(set)
-		set.dead = false
-		x.journal.touch(set)
-	}
-	if p.key.scope.nodes {
-		x.countNodes(s.sets[0], +1)
-		return s, again
-	}
-	s.search(x.state, &x.work)
-	return s, again
+	s.claims = append(s.claims, claim{t, 1})
+	t.count(s, +1)
+	x.touchAll(s)
 }
 
-// correct links or unlinks a group that was found before. Its ID may be that of another group by
-// now.
-func (x *Sets) correct(s *Selector, id intent.GroupID) {
-	x.work++
-	g := x.links.groups[id].def
-	matches := g != nil && s.matches(g, x.namespaces[g.Namespace])
-	linked := slices.ContainsFunc(s.sets, func(set *Set) bool { return x.links.has(set, id) })
-	switch {
-	case matches && !linked:
-		x.link(s, id)
-	case linked && !matches:
-		x.unlink(s, id)
-	}
-}
-
-// Release drops one use of a selector. A selector without users stays active until DropIdle.
-func (x *Sets) Release(s *Selector, user api.PolicyID) {
-	if s.users[user]--; s.users[user] <= 0 {
+// Release drops a use that Retain added.
+func (x *Sets) Release(s *Selector, user api.PolicyID, t *Tally) {
+	if s.users[user]--; s.users[user] == 0 {
 		delete(s.users, user)
 	}
-	if len(s.users) == 0 {
+	i := slices.IndexFunc(s.claims, func(c claim) bool { return c.tally == t })
+	if s.claims[i].uses--; s.claims[i].uses > 0 {
+		return
+	}
+	s.claims = slices.Delete(s.claims, i, i+1)
+	t.count(s, -1)
+	x.touchAll(s)
+	if len(s.claims) == 0 {
 		x.idle = append(x.idle, s)
 	}
 }
 
-// DropIdle deactivates selectors without users until it has done so much work. The others stay
-// active, and their sets are kept up to date. It returns whether anything is left to do: here, or
-// for TakeUpdates.
-func (x *Sets) DropIdle(work int) (more bool) {
-	// The last one is the first to go: links of groups to the newest sets are found fastest.
-	for begin := x.work; len(x.idle) > 0 && x.work-begin < work; {
-		last := len(x.idle) - 1
-		s := x.idle[last]
-		if len(s.users) == 0 && x.selectors[s.key] == s {
-			x.deactivate(s)
-		}
-		dying := x.dying[s.key] == s
-		for dying && !s.Complete() && x.work-begin < work {
-			x.work++
-			x.unlink(s, s.next())
-		}
-		if dying && s.Complete() {
-			x.journal.touchAll(s)
-		}
-		if !dying || s.Complete() {
-			x.idle[last], x.idle = nil, x.idle[:last]
+// touchAll touches the sets of a selector: it may begin or cease to be published.
+func (x *Sets) touchAll(s *Selector) {
+	for _, set := range s.sets {
+		if !set.Refused && set.published != s.isNamed() {
+			x.journal.touch(set)
 		}
 	}
-	return len(x.idle)+len(x.journal.touched) > 0
 }
 
-// deactivate begins to drop a selector without users; its sets lose all members. No further group
-// is linked to it. Those that are linked are pending.
+// DropIdle deactivates the selectors without users: their sets lose all members.
+func (x *Sets) DropIdle() {
+	// The last one is the first to go: links of groups to the newest sets are found fastest.
+	for _, s := range slices.Backward(x.idle) {
+		if len(s.claims) == 0 && x.selectors[s.key] == s {
+			x.deactivate(s)
+		}
+	}
+	clear(x.idle)
+	x.idle = x.idle[:0]
+}
+
 func (x *Sets) deactivate(s *Selector) {
 	delete(x.selectors, s.key)
-	x.dying[s.key] = s
 	x.scopes.remove(s)
 	s.moved = true // no user needs its numbers
-	for _, set := range s.sets {
-		set.dead = true
-	}
 	if s.key.scope.nodes {
 		x.countNodes(s.sets[0], -1)
-		return
+	} else {
+		for id := range x.state.MatchGroups(s.Query()) {
+			x.unlink(s, id)
+		}
 	}
-	s.search(x.state, &x.work)
+	for _, set := range s.sets {
+		x.drop(set)
+	}
+}
+
+// drop makes a set unknown that has no groups any more. What it loses is in the next updates.
+func (x *Sets) drop(set *Set) {
+	if x.byID[set.ID] == set {
+		delete(x.byID, set.ID)
+	}
+	x.journal.touch(set)
 }
 
 // SettleNumbers drops the numbers that no group uses any more. It calls changed for the users of
 // every selector whose numbers changed.
 func (x *Sets) SettleNumbers(changed func(user api.PolicyID)) {
 	for _, s := range x.moved {
-		s.moved = false
-		x.journal.dropNumbers(s)
+		if s.moved = false; x.selectors[s.key] != s {
+			continue
+		}
+		s.sets = slices.DeleteFunc(s.sets, func(set *Set) bool {
+			if set.groups == 0 {
+				x.drop(set)
+			}
+			return set.groups == 0
+		})
 		for id := range s.users {
 			changed(id)
 		}
 	}
+	clear(x.moved)
 	x.moved = x.moved[:0]
 }
 
-// TakeUpdates returns the changes of sets since the last call, in no particular order.
+// TakeUpdates returns the changes of published sets since the last call, in no particular order. A
+// set is published while a policy names it; one that only a silent tally counts is not.
 func (x *Sets) TakeUpdates() []Update {
 	updates := make([]Update, 0, len(x.journal.touched)+1) // one more for the set of the own node
 	for _, set := range x.journal.touched {
-		u := x.journal.take(set)
+		u := x.update(set)
 		if set.resize(len(u.Added) - len(u.Removed)) {
 			x.flipped = append(x.flipped, set.sel)
 		}
-		if set.Refused {
-			continue
+		if !set.Refused {
+			updates = append(updates, u)
 		}
-		if set.dead && set.groups == 0 && x.byID[set.ID] == set {
-			delete(x.byID, set.ID)
-		}
-		u.Dead = set.dead && x.selectors[set.sel.key] != set.sel // else policies name a number that no pod has
-		updates = append(updates, u)
 	}
 	clear(x.journal.touched)
 	x.journal.touched = x.journal.touched[:0]
-	maps.DeleteFunc(x.dying, func(_ key, s *Selector) bool { return s.Complete() })
 	x.journal.forgetUnshared()
 	return updates
+}
+
+// update returns the change of a set. The journal of a set that is not published is thrown away, so
+// one that begins or ceases to be published then gains or loses what it really has.
+func (x *Sets) update(set *Set) Update {
+	was, is, missed := set.published, set.sel.isNamed(), set.missed
+	set.published, set.missed = is, !is
+	if is && !missed || was && set.groups == 0 {
+		return x.journal.take(set)
+	}
+	u := Update{ID: set.ID}
+	switch {
+	case is:
+		u.Added = prefixes(x.membersOf(set, deltas{}))
+	case was:
+		u.Removed = prefixes(x.membersOf(set, set.journal.negated()))
+	}
+	set.touched, set.journal = false, deltas{}
+	return u
 }
 
 // TakeFlipped returns the selectors whose pods or numbers appeared or disappeared: presence

@@ -64,11 +64,10 @@ func (l *deltas) size() (join, leave int) {
 // keptDeltas is how much memory an empty list keeps.
 const keptDeltas = 256
 
-// take empties the list. It calls yield with the sum for each address, in order; yield may add what
-// it was called with again. spare is memory for sorting; take returns it, possibly larger.
+// take empties the list. It calls yield with the sum for each address, in order. spare is memory for
+// sorting; take returns it, possibly larger.
 func (l *deltas) take(spare []uint64, yield func(a netip.Addr, d int)) []uint64 {
 	sorted, spare := sortNumbers(l.v4, spare)
-	l.v4 = sorted[:0] // yield writes behind what has been read
 	for i := 0; i < len(sorted); {
 		v, d := sorted[i]>>1, 0
 		for ; i < len(sorted) && sorted[i]>>1 == v; i++ {
@@ -78,20 +77,18 @@ func (l *deltas) take(spare []uint64, yield func(a netip.Addr, d int)) []uint64 
 		binary.BigEndian.PutUint32(b[:], uint32(v))
 		yield(netip.AddrFrom4(b), d)
 	}
-	six := l.v6
-	l.v6 = six[:0]
-	slices.SortFunc(six, func(a, b delta) int { return a.addr.Compare(b.addr) })
-	for i := 0; i < len(six); {
-		a, d := six[i].addr, 0
-		for ; i < len(six) && six[i].addr == a; i++ {
-			d += six[i].d
+	slices.SortFunc(l.v6, func(a, b delta) int { return a.addr.Compare(b.addr) })
+	for i := 0; i < len(l.v6); {
+		a, d := l.v6[i].addr, 0
+		for ; i < len(l.v6) && l.v6[i].addr == a; i++ {
+			d += l.v6[i].d
 		}
 		yield(a, d)
 	}
-	if len(l.v6) == 0 && cap(l.v6) > keptDeltas {
+	if l.v6 = l.v6[:0]; cap(l.v6) > keptDeltas {
 		l.v6 = nil
 	}
-	if len(l.v4) == 0 && cap(l.v4) > keptDeltas {
+	if l.v4 = sorted[:0]; cap(l.v4) > keptDeltas {
 		if cap(l.v4) > cap(spare) {
 			spare = l.v4
 		}

@@ -11,6 +11,7 @@ import (
 func (x *Sets) GroupAdded(id intent.GroupID, g *intent.Group) {
 	x.links.add(id, g)
 	for sc := range x.scopes.covering(g.Namespace, x.namespaces[g.Namespace]) {
+		sc.grow(+1)
 		for sel := range sc.selectorsOf(g) {
 			x.link(sel, id)
 		}
@@ -19,6 +20,10 @@ func (x *Sets) GroupAdded(id intent.GroupID, g *intent.Group) {
 
 // GroupRemoved unlinks a group without pods.
 func (x *Sets) GroupRemoved(id intent.GroupID) {
+	g := x.links.groups[id].def
+	for sc := range x.scopes.covering(g.Namespace, x.namespaces[g.Namespace]) {
+		sc.grow(-1)
+	}
 	for _, s := range x.links.remove(id) {
 		x.left(s)
 	}
@@ -64,6 +69,9 @@ func (x *Sets) relink(name string, sc *scope, d int) {
 	change := x.unlink
 	if d > 0 {
 		change = x.link
+	}
+	for range x.state.MatchGroups(intent.GroupQuery{Namespace: name, Pods: intent.Everything}) {
+		sc.grow(d)
 	}
 	if sc.size() <= fewSelectors {
 		for sel := range sc.all() {

@@ -3,7 +3,6 @@ package membership
 import (
 	"maps"
 	"net/netip"
-	"slices"
 
 	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
 
@@ -24,7 +23,6 @@ type journal struct {
 type Update struct {
 	ID             api.SetID
 	Added, Removed []netip.Prefix
-	Dead           bool // the set has no users any more
 }
 
 func (j *journal) touch(set *Set) {
@@ -34,33 +32,12 @@ func (j *journal) touch(set *Set) {
 	}
 }
 
-// touchAll touches the sets of a selector that is being dropped.
-func (j *journal) touchAll(s *Selector) {
-	for _, set := range s.sets {
-		j.touch(set)
-	}
-}
-
-// dropNumbers drops the numbers of a selector that no group uses.
-func (j *journal) dropNumbers(s *Selector) {
-	if !s.PerPort() {
-		return
-	}
-	s.sets = slices.DeleteFunc(s.sets, func(set *Set) bool {
-		if set.groups > 0 {
-			return false
-		}
-		set.dead = true
-		j.touch(set)
-		return true
-	})
-}
-
 // record records that d more pods of the set have some addresses.
 func (j *journal) record(set *Set, addrs []netip.Addr, d int) {
 	if set.Refused || len(addrs) == 0 {
 		return
 	}
+	set.sel.grow(d * len(addrs))
 	for _, a := range addrs {
 		if set.admits(a) {
 			set.journal.add(a, d)
@@ -108,9 +85,6 @@ func (j *journal) forgetUnshared() {
 // since, the count shows whether it is a member before and after. For the others, which are few,
 // take counts the pods of linked groups that have them now; the journal then yields the previous
 // count.
-//
-// An address that joins a set that is being dropped is not added. It stays in the journal until its
-// pod leaves or its group is unlinked.
 func (j *journal) take(set *Set) Update {
 	u := Update{ID: set.ID}
 	set.touched = false
@@ -119,7 +93,7 @@ func (j *journal) take(set *Set) Update {
 		return u
 	}
 	join, leave := set.journal.size()
-	if join > 0 && !set.dead {
+	if join > 0 {
 		u.Added = make([]netip.Prefix, 0, join)
 	}
 	if leave > 0 {
@@ -134,10 +108,7 @@ func (j *journal) take(set *Set) Update {
 		switch p := netip.PrefixFrom(a, a.BitLen()); {
 		case before > 0 && after == 0:
 			u.Removed = append(u.Removed, p)
-		case before > 0 || after == 0:
-		case set.dead:
-			set.journal.add(a, d)
-		default:
+		case before == 0 && after > 0:
 			u.Added = append(u.Added, p)
 		}
 	})

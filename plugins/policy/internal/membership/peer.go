@@ -95,22 +95,15 @@ func (p Peer) Query() intent.GroupQuery {
 	return intent.GroupQuery{Namespace: p.key.scope.namespace, Namespaces: p.namespaces, Pods: p.pods, Port: p.key.port}
 }
 
-// matches reports whether the peer has pods in a group; namespace are the labels of its namespace.
-func (p Peer) matches(g *intent.Group, namespace intent.Labels) bool {
-	switch of := p.key.scope.namespace; {
-	case of != "" && of != g.Namespace:
-		return false
-	case p.namespaces != nil && (namespace == nil || !p.namespaces.Matches(namespace)):
-		return false
-	}
-	return (!p.PerPort() || g.Has(p.key.port)) && p.pods.Matches(g.Labels)
+// all returns the query for all groups of the peer's scope.
+func (p Peer) all() intent.GroupQuery {
+	return intent.GroupQuery{Namespace: p.key.scope.namespace, Namespaces: p.namespaces, Pods: intent.Everything}
 }
 
-// counted returns the query, which adds the number of groups that it examines to n.
-func (p Peer) counted(n *int) intent.GroupQuery {
-	q := p.Query()
-	q.Examined = n
-	return q
+// scans reports whether finding the groups of the peer examines others as well: only the labels of
+// one namespace are indexed.
+func (p Peer) scans() bool {
+	return p.key.scope.namespace == "" || p.PerPort() || !p.pods.IsIndexed()
 }
 
 // String describes the selected pods in the style of kubectl.

@@ -19,12 +19,15 @@ type Info struct {
 	Users    []api.PolicyID // sorted
 }
 
-// Infos describes the active sets, sorted by ID.
+// Infos describes the published sets, sorted by ID.
 func (x *Sets) Infos() []Info {
 	var out []Info
 	members := x.All()
 	for _, id := range slices.Sorted(maps.Keys(x.byID)) {
 		set := x.byID[id]
+		if !set.published {
+			continue
+		}
 		text := set.sel.String()
 		if set.sel.PerPort() {
 			text += fmt.Sprintf(", port %s is %d/%s", set.sel.key.port.Name, set.Number, set.sel.key.port.Protocol)
@@ -45,8 +48,6 @@ func (x *Sets) Contains(id api.SetID, a netip.Addr) bool {
 		return false
 	case set.nodes != nil:
 		return set.nodes.has(a)
-	case set.dead: // pods that have joined since are no members
-		return slices.Contains(x.Members(id), a)
 	case !set.admits(a):
 		return false
 	}
@@ -62,27 +63,19 @@ func (x *Sets) Members(id api.SetID) []netip.Addr {
 	case set.nodes != nil:
 		return set.nodes.members()
 	}
-	var found deltas
+	return x.membersOf(set, deltas{})
+}
+
+// membersOf returns the members of a set, sorted; found is what differs from the pods that its
+// groups have now.
+func (x *Sets) membersOf(set *Set, found deltas) (out []netip.Addr) {
 	var addrs []netip.Addr
-	if set.dead { // pods that have joined since are no members
-		found = set.journal.negated()
-	}
-	collect := func(g intent.GroupID) {
+	for g := range x.state.MatchGroups(set.sel.Query()) {
 		if x.links.has(set, g) {
 			addrs = x.state.AppendAddresses(addrs[:0], g)
 			set.collect(&found, addrs)
 		}
 	}
-	if set.dead || !set.sel.Complete() { // groups that do not match may still be linked
-		for g := range x.links.groups {
-			collect(intent.GroupID(g))
-		}
-	} else {
-		for g := range x.state.MatchGroups(set.sel.Query()) {
-			collect(g)
-		}
-	}
-	var out []netip.Addr
 	found.take(nil, func(a netip.Addr, n int) {
 		if n > 0 {
 			out = append(out, a)
@@ -100,7 +93,7 @@ func (s *Set) collect(found *deltas, addrs []netip.Addr) {
 	}
 }
 
-// All returns the members of all sets. It makes one pass over groups, which are in many sets.
+// All returns the members of all published sets. It makes one pass over groups, which are in many sets.
 func (x *Sets) All() map[api.SetID][]netip.Prefix {
 	found := map[*Set]*deltas{}
 	var addrs []netip.Addr
@@ -111,6 +104,9 @@ func (x *Sets) All() map[api.SetID][]netip.Prefix {
 		}
 		addrs = x.state.AppendAddresses(addrs[:0], intent.GroupID(g))
 		for _, set := range sets {
+			if !set.published {
+				continue
+			}
 			if found[set] == nil {
 				found[set] = &deltas{}
 			}
@@ -120,6 +116,7 @@ func (x *Sets) All() map[api.SetID][]netip.Prefix {
 	out := make(map[api.SetID][]netip.Prefix, len(x.byID))
 	for id, set := range x.byID {
 		switch {
+		case !set.published:
 		case set.nodes != nil:
 			out[id] = prefixes(set.nodes.members())
 		case found[set] != nil:

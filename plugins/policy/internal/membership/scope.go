@@ -2,6 +2,7 @@ package membership
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
 
@@ -17,6 +18,35 @@ type scope struct {
 	plain  intent.SelectorIndex[*Selector]
 	named  map[api.PortName]*intent.SelectorIndex[*Selector]
 	nNamed int
+	groups int          // of pods in the namespaces
+	counts []scopeCount // of selectors that examine these groups
+}
+
+// scopeCount is how many selectors of a tally examine the groups of a scope.
+type scopeCount struct {
+	tally *Tally
+	n     int
+}
+
+// count adds d selectors of a tally, or removes them.
+func (sc *scope) count(t *Tally, d int) {
+	t.Examined += d * sc.groups
+	i := slices.IndexFunc(sc.counts, func(c scopeCount) bool { return c.tally == t })
+	if i < 0 {
+		sc.counts = append(sc.counts, scopeCount{t, d})
+		return
+	}
+	if sc.counts[i].n += d; sc.counts[i].n == 0 {
+		sc.counts = slices.Delete(sc.counts, i, i+1)
+	}
+}
+
+// grow records that the scope has d more groups.
+func (sc *scope) grow(d int) {
+	sc.groups += d
+	for _, c := range sc.counts {
+		c.tally.Examined += d * c.n
+	}
 }
 
 // scopes indexes scopes by the namespaces that they cover.
@@ -27,8 +57,8 @@ type scopes struct {
 
 func newScopes() scopes { return scopes{byKey: map[scopeKey]*scope{}} }
 
-// add adds a selector to its scope.
-func (x *scopes) add(sel *Selector) {
+// add adds a selector to its scope. It reports whether the scope is new.
+func (x *scopes) add(sel *Selector) (added bool) {
 	sc, ok := x.byKey[sel.key.scope]
 	if !ok {
 		sc = &scope{key: sel.key.scope, sel: sel.namespaces}
@@ -38,6 +68,8 @@ func (x *scopes) add(sel *Selector) {
 		}
 	}
 	sc.add(sel)
+	sel.scope = sc
+	return !ok
 }
 
 // remove removes a selector from its scope, and the scope when it is empty.

@@ -7,8 +7,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
-
 	"github.com/sluice-net/sluice/api"
 )
 
@@ -16,10 +14,56 @@ import (
 // per number that the name has in the matching groups. It is active as long as it has users.
 type Selector struct {
 	Peer
+	scope   *scope
 	sets    []*Set               // sorted by number
 	users   map[api.PolicyID]int // number of uses of each user
+	claims  []claim              // the same uses, by tally
+	members int                  // addresses of the pods of linked groups; of presence selectors the groups
 	moved   bool                 // is in Sets.moved
-	pending []intent.GroupID     // still to be linked, or unlinked from a selector that is being dropped
+}
+
+// claim is how many uses of a selector a tally has.
+type claim struct {
+	tally *Tally
+	uses  int
+}
+
+// Tally sums up the selectors that some policies use, each once. Everything is of the current state.
+type Tally struct {
+	// Silent is whether these uses do not make renderers get the sets: they only count.
+	Silent    bool
+	Selectors int
+	// Members counts the addresses of their pods, for each set again, blocks not considered.
+	Members int
+	// Examined bounds the groups that are examined to find their pods: those of their scopes, unless
+	// an index has exactly the groups that match.
+	Examined int
+}
+
+func (t *Tally) count(s *Selector, d int) {
+	t.Selectors += d
+	t.Members += d * s.members
+	if s.scans() {
+		s.scope.count(t, d)
+	}
+}
+
+// grow records that the linked groups have n more addresses.
+func (s *Selector) grow(n int) {
+	s.members += n
+	for _, c := range s.claims {
+		c.tally.Members += n
+	}
+}
+
+// isNamed reports whether a policy names the sets, so that they are published.
+func (s *Selector) isNamed() bool {
+	return slices.ContainsFunc(s.claims, func(c claim) bool { return !c.tally.Silent })
+}
+
+// IsCountedIn reports whether a tally has a use of the selector.
+func (s *Selector) IsCountedIn(t *Tally) bool {
+	return slices.ContainsFunc(s.claims, func(c claim) bool { return c.tally == t })
 }
 
 // Set is one address set: the addresses of the pods of the linked groups, restricted to the block
@@ -29,11 +73,12 @@ type Set struct {
 	Number  uint16 // of the named port; 0 for a plain selector
 	Refused bool   // another set has its ID: it has no members
 
-	sel     *Selector
-	groups  int  // number of linked groups
-	size    int  // number of published members; only of sets within a block
-	touched bool // is in journal.touched
-	dead    bool // it is being dropped: it gets no members any more
+	sel       *Selector
+	groups    int  // number of linked groups
+	size      int  // number of published members; only of sets within a block
+	touched   bool // is in journal.touched
+	published bool // the last updates told its members
+	missed    bool // the journal lacks changes, because it was not published
 
 	nodes   *countedSet // of a node selector, which has no journal
 	journal deltas      // of pods of linked groups, since the last update
@@ -41,29 +86,6 @@ type Set struct {
 
 // Sets returns the sets of the selector, sorted by number. The caller must not modify it.
 func (s *Selector) Sets() []*Set { return s.sets }
-
-// Complete reports whether all groups are linked: the sets have all members.
-func (s *Selector) Complete() bool { return len(s.pending) == 0 }
-
-// search makes the groups that match pending, too. It adds the number of groups examined to work.
-func (s *Selector) search(state State, work *int) {
-	for id := range state.MatchGroups(s.counted(work)) {
-		s.pending = append(s.pending, id)
-	}
-}
-
-// next takes a pending group.
-func (s *Selector) next() intent.GroupID {
-	last := len(s.pending) - 1
-	id := s.pending[last]
-	if s.pending = s.pending[:last]; last == 0 {
-		s.pending = nil
-	}
-	return id
-}
-
-// Retain adds one use of the selector.
-func (s *Selector) Retain(user api.PolicyID) { s.users[user]++ }
 
 // Users returns the users of the selector, in no particular order.
 func (s *Selector) Users() iter.Seq[api.PolicyID] { return maps.Keys(s.users) }

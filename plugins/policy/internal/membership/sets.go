@@ -17,7 +17,6 @@ type Sets struct {
 	namespaces map[string]intent.Labels
 	scopes     scopes
 	selectors  map[key]*Selector // active
-	dying      map[key]*Selector // being dropped; not active
 	byID       setIndex
 	links      *links
 	journal    journal
@@ -25,7 +24,6 @@ type Sets struct {
 	moved   []*Selector // whose numbers may have changed
 	idle    []*Selector // may have lost their last user
 	flipped []*Selector // see TakeFlipped
-	work    int         // groups examined and addresses found to activate and deactivate selectors
 
 	addrBuf []netip.Addr // of one group
 	setBuf  []*Set       // of one group
@@ -36,13 +34,16 @@ func New(state State, newID func(string) api.SetID) *Sets {
 	links := &links{}
 	return &Sets{
 		state: state, newID: newID, namespaces: map[string]intent.Labels{}, scopes: newScopes(),
-		selectors: map[key]*Selector{}, dying: map[key]*Selector{}, byID: setIndex{},
+		selectors: map[key]*Selector{}, byID: setIndex{},
 		links: links, journal: journal{state: state, links: links, shared: map[netip.Addr]struct{}{}},
 	}
 }
 
 // Labels returns the labels of a namespace, or nil if it is not known.
 func (x *Sets) Labels(namespace string) intent.Labels { return x.namespaces[namespace] }
+
+// Namespaces returns the number of known namespaces.
+func (x *Sets) Namespaces() int { return len(x.namespaces) }
 
 // Shared returns the addresses that two pods have, or had since the last TakeUpdates. The caller
 // must not modify the map.
@@ -57,7 +58,6 @@ func (x *Sets) record(set *Set, id intent.GroupID, d int) {
 		return
 	}
 	x.addrBuf = x.state.AppendAddresses(x.addrBuf[:0], id)
-	x.work += len(x.addrBuf)
 	x.journal.record(set, x.addrBuf, d)
 }
 
@@ -76,8 +76,9 @@ func (x *Sets) countNodes(set *Set, d int) {
 // link adds a group to the sets of a selector, with its addresses.
 func (x *Sets) link(s *Selector, id intent.GroupID) {
 	for _, set := range x.setsFor(s, x.links.groups[id].def) {
-		if x.links.enter(set, id); set.groups == 1 && s.key.presence {
-			x.flipped = append(x.flipped, s)
+		x.links.enter(set, id)
+		if s.key.presence {
+			x.noteGroup(s, +1)
 		}
 		x.record(set, id, +1)
 	}
@@ -97,11 +98,17 @@ func (x *Sets) unlink(s *Selector, id intent.GroupID) {
 // left handles the departure of a group from a set.
 func (x *Sets) left(set *Set) {
 	switch {
-	case set.groups > 0:
 	case set.sel.key.presence:
-		x.flipped = append(x.flipped, set.sel)
-	default:
+		x.noteGroup(set.sel, -1)
+	case set.groups == 0:
 		x.move(set.sel)
+	}
+}
+
+// noteGroup records that a presence selector has one more group, or one less.
+func (x *Sets) noteGroup(s *Selector, d int) {
+	if s.grow(d); s.members == 0 || s.members == d {
+		x.flipped = append(x.flipped, s)
 	}
 }
 

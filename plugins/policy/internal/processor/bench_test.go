@@ -26,15 +26,12 @@ func (c *counter) UpdateSet(_ api.SetID, added, removed []netip.Prefix) {
 	c.members += len(added) - len(removed)
 }
 
-func (c *counter) DropSet(id api.SetID, members []netip.Prefix) { c.UpdateSet(id, nil, members) }
-
 func (c *counter) Configure(_ api.PodID, _ []netip.Addr, list []*api.ContivPolicy, _ []api.Sharing) {
 	c.pods++
 	c.lists += len(list)
 }
 
-func (c *counter) Await(api.PodID, []netip.Addr) { c.pods++ }
-func (c *counter) Remove(api.PodID)              { c.pods-- }
+func (c *counter) Remove(api.PodID) { c.pods-- }
 
 type rooms struct {
 	cache *cache.Cache

@@ -13,18 +13,15 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
-// builder builds one ContivPolicy and records the selectors that it uses. It activates selectors
-// until it has done so much work. If some are left, or earlier ones are passed, the policy is not
-// complete. It also uses the selector that is not complete yet.
+// builder builds one ContivPolicy. It retains the selectors that the policy uses, and stops when the
+// tenant takes more than its quota: then the policy is not complete.
 type builder struct {
-	sets *membership.Sets
-	spec *intent.Policy
-	pass int                           // number of first selectors that are not needed
-	n    int                           // number of selectors so far
-	left int                           // work, see membership.Sets.Selector
-	over bool                          // no work was left for a selector
-	uses []*membership.Selector        // without duplicates
-	used map[*membership.Selector]bool // the same, if there are many
+	*resolver
+	state *policyState
+	spec  *intent.Policy
+	over  bool                          // it has stopped
+	uses  []*membership.Selector        // without duplicates
+	used  map[*membership.Selector]bool // the same, if there are many
 	// perPort holds the selectors of the peers for each named port of egress rules.
 	perPort map[portName][]*membership.Selector
 }
@@ -201,21 +198,21 @@ func (b *builder) notePort(at portName, s *membership.Selector) {
 // use returns the active selector of a peer; nil means any peer. With a port name, it selects the
 // peer's pods with such a port.
 func (b *builder) use(peer *intent.Peer, name api.PortName) *membership.Selector {
-	if b.over || b.n < b.pass {
-		b.n++
-		return noSelector
-	}
 	p := membership.PeerOf(b.spec.ID.Namespace, peer).WithPort(name)
-	s := b.sets.Selector(p, &b.left)
-	if s == nil || !s.Complete() {
-		if b.over, b.pass = true, b.n; s != nil {
-			b.note(s)
-		}
+	if p.PerPort() && !p.AlwaysPresent() {
+		b.take(p.Presence()) // for problems of names without a number
+	}
+	return b.take(p)
+}
+
+// take activates and retains a selector.
+func (b *builder) take(p membership.Peer) *membership.Selector {
+	if b.over {
 		return noSelector
 	}
-	b.n++
-	b.left--
+	s := b.sets.Selector(p)
 	b.note(s)
+	b.over = !b.fits(b.state.tenant)
 	return s
 }
 
@@ -225,7 +222,7 @@ var noSelector = &membership.Selector{}
 // fewUses is the number of selectors up to which a linear search is cheaper than a map.
 const fewUses = 32
 
-// note records a selector as used, once.
+// note records a selector as used, once, and retains it.
 func (b *builder) note(s *membership.Selector) {
 	if b.used == nil && len(b.uses) > fewUses {
 		b.used = make(map[*membership.Selector]bool, 2*len(b.uses))
@@ -237,6 +234,7 @@ func (b *builder) note(s *membership.Selector) {
 		return
 	}
 	b.uses = append(b.uses, s)
+	b.sets.Retain(s, b.spec.ID, &b.state.tenant.tally)
 	if b.used != nil {
 		b.used[s] = true
 	}

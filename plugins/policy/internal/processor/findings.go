@@ -26,8 +26,15 @@ func findingsOf(state State, t *problemTracker) Findings {
 	f := finder{state: state, local: t.resolver.local, matched: map[intent.GroupQuery]bool{}}
 	out := Findings{Notes: map[api.PolicyID][]api.Problem{}}
 	details := map[api.Problem]string{}
+	near := t.resolver.notes()
 	for id, st := range t.resolver.policies {
-		notes := slices.Concat(f.names(st.spec, t.names[id], details), f.emptyPeers(st.spec))
+		if n, ok := near[id]; ok {
+			out.Notes[id] = []api.Problem{n}
+		}
+		if st.refused {
+			continue
+		}
+		notes := slices.Concat(out.Notes[id], f.names(st.spec, t.names[id], details), f.emptyPeers(st.spec))
 		slices.SortFunc(notes, api.Problem.Compare)
 		if notes = slices.Compact(notes); len(notes) > 0 {
 			out.Notes[id] = notes

@@ -28,25 +28,20 @@ type localPod struct {
 
 // publishedPod is the state of a pod that the sink has received.
 type publishedPod struct {
-	known  bool // false: the sink does not have the pod
-	waits  bool // the sink knows that the pod waits
-	ips    []netip.Addr
-	list   *policyList
-	shared []api.Sharing
-	others []*policyList // those of shared
+	known    bool // false: the sink does not have the pod
+	ips      []netip.Addr
+	policies []*api.ContivPolicy
+	shared   []api.Sharing
 }
 
 // localGroup is a group with local pods that have an address. Only for these are policies resolved.
 type localGroup struct {
-	id    intent.GroupID
-	def   *intent.Group
-	pods  []*localPod // unordered; a pod knows its position
-	list  *policyList // nil: no policy
-	dirty bool        // is in localPods.dirty: the list may change
-
-	waits    *wait // for another list; nil if it has the one of its current policies
-	waited   bool  // its pods were marked since it waits
-	relisted bool  // it got a list in this turn, and waits again
+	id       intent.GroupID
+	def      *intent.Group
+	pods     []*localPod         // unordered; a pod knows its position
+	list     *policyList         // nil: no policy
+	policies []*api.ContivPolicy // those of the list when its pods were marked last
+	dirty    bool                // is in localPods.dirty: the list may change
 }
 
 // localNamespace lists the local groups of a namespace.

@@ -7,7 +7,6 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
 // portName is a named port of a rule.
@@ -54,10 +53,9 @@ func hasNames(spec *intent.Policy) bool {
 // It counts instead of searching: for ingress it counts local groups as they come and go; for
 // egress the selectors know their numbers.
 type names struct {
-	spec     *intent.Policy
-	ingress  []nameCount
-	egress   []portName
-	presence []*membership.Selector // in use because a name has no number
+	spec    *intent.Policy
+	ingress []nameCount
+	egress  []portName
 }
 
 // nameCount is a name, and the number of local groups selected by the policy that give it a number.

@@ -75,7 +75,6 @@ func (t *problemTracker) follow(id api.PolicyID) {
 	t.dirty[id] = struct{}{}
 	st, old := t.resolver.policies[id], t.names[id]
 	if old != nil && (st == nil || st.spec != old.spec) {
-		t.release(id, old.presence)
 		delete(t.names, id)
 	}
 	if st != nil && t.names[id] == nil {
@@ -120,8 +119,11 @@ func (t *problemTracker) count(n *names, g *intent.Group, d int) {
 // judge returns the problems of a policy.
 func (t *problemTracker) judge(id api.PolicyID) (out []api.Problem) {
 	st := t.resolver.policies[id]
-	if st == nil {
+	switch {
+	case st == nil:
 		return nil
+	case st.refused:
+		return []api.Problem{st.problem(t.resolver.quota)}
 	}
 	if st.usesRefused() {
 		out = append(out, api.Problem{Object: id.String(), Field: "spec", Class: api.ClassSelector,
@@ -142,40 +144,19 @@ func (t *problemTracker) judge(id api.PolicyID) (out []api.Problem) {
 // judgeEgress examines the selectors of the names. A name without any number is a problem if there
 // are pods that should have given it one.
 func (t *problemTracker) judgeEgress(n *names, perPort map[portName][]*membership.Selector) (out []api.Problem) {
-	old := n.presence
-	n.presence = nil
 	for _, at := range n.egress {
 		selectors := perPort[at]
 		if len(selectors) == 0 || slices.ContainsFunc(selectors, (*membership.Selector).HasNumber) {
 			continue
 		}
-		concerned := false
-		for _, s := range selectors {
-			concerned = t.concerns(n, s.Peer) || concerned
-		}
-		if concerned {
+		if slices.ContainsFunc(selectors, t.hasPods) {
 			out = append(out, at.problem(n.spec.ID))
 		}
 	}
-	t.release(n.spec.ID, old)
 	return out
 }
 
-// concerns reports whether a peer has pods.
-func (t *problemTracker) concerns(n *names, peer membership.Peer) bool {
-	if peer.AlwaysPresent() {
-		return true
-	}
-	left := noBound
-	s := t.sets.Selector(peer.Presence(), &left)
-	s.Retain(n.spec.ID)
-	n.presence = append(n.presence, s)
-	return s.HasPods()
-}
-
-// release releases the presence selectors.
-func (t *problemTracker) release(id api.PolicyID, presence []*membership.Selector) {
-	for _, s := range presence {
-		t.sets.Release(s, id)
-	}
+// hasPods reports whether the peer of a selector has pods, with a named port or without.
+func (t *problemTracker) hasPods(s *membership.Selector) bool {
+	return s.AlwaysPresent() || t.sets.Active(s.Presence()).HasPods()
 }

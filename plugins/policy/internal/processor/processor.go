@@ -1,7 +1,6 @@
 package processor
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 
@@ -16,8 +15,6 @@ type Options struct {
 	// Node is the name of the agent's node, whose pods are local. If it is empty, every pod is
 	// local, and the set of node addresses holds the addresses of all nodes that have pods.
 	Node string
-	// Turn bounds the work of a Flush; zero means DefaultTurn.
-	Turn int
 }
 
 // Processor resolves policies for the local pods. It passes notifications of the cache to its
@@ -30,9 +27,6 @@ type Processor struct {
 	resolver *resolver
 	problems *problemTracker
 	state    State
-
-	turn       int
-	unfinished bool // sets have changes for the next Flush
 }
 
 // New returns a processor for an empty state. The state must be the cache that the processor
@@ -46,7 +40,6 @@ func newProcessor(state State, opts Options, newID func(string) api.SetID) *Proc
 	return &Processor{
 		node: node, sets: sets, local: local, sharing: newSharing(state, sets, local),
 		resolver: resolver, problems: newProblemTracker(sets, resolver), state: state,
-		turn: cmp.Or(opts.Turn, DefaultTurn),
 	}
 }
 
@@ -58,6 +51,12 @@ func (p *Processor) GroupRemoved(id intent.GroupID) { p.sets.GroupRemoved(id) }
 
 // PodChanged records the effect of a pod on the sets of its group and on local pods.
 func (p *Processor) PodChanged(old, now *intent.Pod) {
+	if old == nil {
+		p.resolver.pods++
+	}
+	if now == nil {
+		p.resolver.pods--
+	}
 	p.sets.PodChanged(old, now)
 	if old != nil {
 		p.sharing.forgetRemote(old.ID)

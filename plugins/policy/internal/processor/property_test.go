@@ -120,16 +120,15 @@ var (
 	})
 )
 
-// someTurn bounds the work of a Flush: not at all in effect, or by one selector.
-var someTurn = rapid.SampledFrom([]int{0, 1})
+// someQuota admits all policies, or some.
+var someQuota = rapid.OneOf(rapid.Just(processor.Quota), rapid.IntRange(20, 250))
 
 // someNodeAddress may be one that pods name, too.
 var someNodeAddress = rapid.Map(rapid.SampledFrom([]string{"192.168.9.9", "10.0.0.1", "192.168.0.1", "::ffff:192.168.9.9"}), netip.MustParseAddr)
 
 // fresh returns a new cache and processor that received a state in another order.
 func fresh(t tb, old *world, opts processor.Options, seed uint64) *world {
-	opts.Turn = 0
-	state, w := old.state, newWorld(t, opts)
+	state, w := old.state, newWorldWithin(t, opts, old.quota)
 	w.renumber(old.addrs)
 	ids := slices.SortedFunc(maps.Keys(state), func(a, b model.ID) int { return strings.Compare(a.String(), b.String()) })
 	rand.New(rand.NewPCG(seed, 1)).Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
@@ -144,7 +143,6 @@ func fresh(t tb, old *world, opts processor.Options, seed uint64) *world {
 // check compares a world with a fresh one, and with the naive evaluation.
 func check(t tb, w *world, opts processor.Options, seed uint64) {
 	t.Helper()
-	w.drain()
 	f := fresh(t, w, opts, seed)
 	if got, want := w.sink.describe(), f.sink.describe(); got != want {
 		t.Fatalf("history matters:\n--- incremental\n%s\n--- fresh\n%s", got, want)
@@ -158,11 +156,14 @@ func check(t tb, w *world, opts processor.Options, seed uint64) {
 	if got, want := w.replay().describe(), w.sink.describe(); got != want {
 		t.Fatalf("a replay differs:\n--- replay\n%s\n--- sink\n%s", got, want)
 	}
-	listsAreShared(t, w.sink)
-	n := newNaive(w.state, opts.Node)
+	if len(w.refused()) == 0 {
+		listsAreShared(t, w.sink)
+	}
+	state, problems := w.admitted()
+	n := newNaive(state, opts.Node)
 	n.addrs = w.addrs
 	n.check(t, w.sink)
-	n.checkProblems(t, w.proc.Problems())
+	n.checkProblems(t, problems)
 }
 
 // listsAreShared checks that lists with equal content are one slice.
@@ -183,11 +184,11 @@ func listsAreShared(t tb, r *recorder) {
 
 func TestStateHasNoHistoryAndFollowsKubernetes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		opts := processor.Options{Node: rapid.SampledFrom([]string{"n1", ""}).Draw(t, "node"), Turn: someTurn.Draw(t, "turn")}
-		w := newWorld(t, opts)
+		opts := processor.Options{Node: rapid.SampledFrom([]string{"n1", ""}).Draw(t, "node")}
+		w := newWorldWithin(t, opts, someQuota.Draw(t, "quota"))
 		for step := range rapid.IntRange(1, 12).Draw(t, "steps") {
 			randomStep(t, w)
-			if opts.Turn == 0 || rapid.Bool().Draw(t, "check") {
+			if rapid.Bool().Draw(t, "check") {
 				check(t, w, opts, uint64(step))
 			}
 		}
@@ -238,8 +239,8 @@ func sortedIDs(state map[model.ID]proto.Message) []model.ID {
 
 func TestStateOfSharedAddressesHasNoHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		opts := processor.Options{Node: rapid.SampledFrom([]string{"n1", ""}).Draw(t, "node"), Turn: someTurn.Draw(t, "turn")}
-		w := newWorld(t, opts)
+		opts := processor.Options{Node: rapid.SampledFrom([]string{"n1", ""}).Draw(t, "node")}
+		w := newWorldWithin(t, opts, someQuota.Draw(t, "quota"))
 		w.apply(rapid.SliceOfN(someObject, 25, 40).Draw(t, "start")...)
 		check(t, w, opts, 0)
 		for step := range rapid.IntRange(1, 5).Draw(t, "steps") {
@@ -253,9 +254,9 @@ func TestStateOfSharedAddressesHasNoHistory(t *testing.T) {
 // have.
 func TestStateOfLargeNamespacesHasNoHistory(t *testing.T) {
 	for seed := range uint64(4) {
-		opts := processor.Options{Node: []string{"n1", ""}[seed%2], Turn: []int{0, 0, 1, 400}[seed]}
+		opts := processor.Options{Node: []string{"n1", ""}[seed%2]}
 		r := rand.New(rand.NewPCG(seed, 7))
-		w := newWorld(t, opts)
+		w := newWorldWithin(t, opts, []int{processor.Quota, processor.Quota, 1000, 4000}[seed])
 		for i := range 3 {
 			w.apply(ns(fmt.Sprintf("ns%d", i), "env=e1"))
 		}
@@ -272,10 +273,6 @@ func TestStateOfLargeNamespacesHasNoHistory(t *testing.T) {
 					w.remove(w.state[id])
 				}
 			}
-			if opts.Turn > 0 && step%4 > 0 {
-				continue
-			}
-			w.drain()
 			f := fresh(t, w, opts, seed)
 			if got, want := w.sink.describe(), f.sink.describe(); got != want {
 				t.Fatalf("seed %d step %d: history matters:\n--- incremental\n%s\n--- fresh\n%s", seed, step, got, want)
@@ -283,11 +280,14 @@ func TestStateOfLargeNamespacesHasNoHistory(t *testing.T) {
 			if got, want := fmt.Sprint(w.proc.Findings()), fmt.Sprint(f.proc.Findings()); got != want {
 				t.Fatalf("seed %d step %d: findings depend on history:\n%s\n%s", seed, step, got, want)
 			}
-			newNaive(w.state, opts.Node).checkProblems(t, w.proc.Problems())
+			state, problems := w.admitted()
+			newNaive(state, opts.Node).checkProblems(t, problems)
 		}
-		w.drain()
-		listsAreShared(t, w.sink)
-		n := newNaive(w.state, opts.Node)
+		if len(w.refused()) == 0 {
+			listsAreShared(t, w.sink)
+		}
+		state, _ := w.admitted()
+		n := newNaive(state, opts.Node)
 		for i, p := range n.pods {
 			if id := (api.PodID{Namespace: p.Namespace, Name: p.Name}); i%20 == 0 && w.sink.pods[id].ips != nil {
 				n.checkPod(t, w.sink, id, p)

@@ -2,8 +2,10 @@ package processor
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/plugins/policy/internal/intent"
 	"github.com/sluice-net/sluice/plugins/policy/internal/membership"
 )
 
@@ -13,21 +15,21 @@ type resolver struct {
 	state PolicyState
 	sets  *membership.Sets
 	local *localPods
+	admission
 
 	policies map[api.PolicyID]*policyState
 	lists    map[string]*policyList
-	unlisted []*policyList  // may have lost their last user
-	lastID   uint64         // of a resolution
-	resolved []*policyState // see takeResolved
-
-	waiting []*localGroup // oldest first
-	drafts  map[draftKey]*draft
-	turn    uint64 // number of the current Flush
-	left    int    // work
+	unlisted []*policyList       // may have lost their last group
+	shared   map[*policyList]int // how many pods that share an address have the list as well
+	lastID   uint64              // of a resolution
+	resolved []*policyState      // see takeResolved
 }
 
 func newResolver(state PolicyState, sets *membership.Sets, local *localPods) *resolver {
-	return &resolver{state: state, sets: sets, local: local, policies: map[api.PolicyID]*policyState{}, lists: map[string]*policyList{}, drafts: map[draftKey]*draft{}}
+	return &resolver{
+		state: state, sets: sets, local: local, admission: newAdmission(),
+		policies: map[api.PolicyID]*policyState{}, lists: map[string]*policyList{},
+	}
 }
 
 // renumber records that the numbers of a named port of a policy changed.
@@ -38,111 +40,192 @@ func (r *resolver) renumber(id api.PolicyID) {
 	}
 }
 
+// refresh determines the lists of the marked groups, and marks the pods of groups whose list
+// changed. It returns the groups that may have other lists. of are the pods that share an address.
+func (r *resolver) refresh(of map[*localPod][]*localPod) []*localGroup {
+	refreshed := slices.Clone(r.local.takeGroups())
+	for _, g := range refreshed {
+		r.list(g, r.listOf(g))
+	}
+	r.dropLists()
+	r.countShared(of)
+	for _, t := range r.tenants {
+		r.settle(t)
+	}
+	refreshed = append(refreshed, r.local.takeGroups()...) // of policies that became refused or admitted
+	for _, g := range refreshed {
+		if g.list != nil {
+			g.list.assemble()
+		}
+		if now := g.list.contivPolicies(); !sameList(g.policies, now) {
+			g.policies = now
+			r.local.markPods(g)
+		}
+	}
+	return refreshed
+}
+
 // list gives a group a list.
 func (r *resolver) list(g *localGroup, list *policyList) {
 	if list == g.list {
 		return
 	}
-	r.hold(list)
-	r.unlist(g.list)
+	if list != nil {
+		list.groups++
+	}
+	if g.list != nil {
+		g.list.groups--
+		r.unlisted = append(r.unlisted, g.list)
+	}
 	g.list = list
-	r.local.markPods(g)
 }
 
-// listOf returns the list of the policies of a wait, all of whose selectors are evaluated, or nil
-// if there are none. With outdated, some of them may be of earlier versions.
-func (r *resolver) listOf(w *wait, outdated bool) *policyList {
-	if len(w.parts) == 0 {
+// listOf returns the list of the policies that select a group; nil for none, or for a group without
+// pods.
+func (r *resolver) listOf(g *localGroup) *policyList {
+	if len(g.pods) == 0 {
 		return nil
 	}
-	resolutions := make([]*resolution, len(w.parts))
-	key := make([]byte, 0, 8*len(w.parts))
-	for i := range w.parts {
-		resolutions[i] = r.resolutionOf(&w.parts[i], outdated)
+	specs := r.state.Policies(g.id)
+	if len(specs) == 0 {
+		return nil
+	}
+	resolutions := make([]*resolution, len(specs))
+	key := make([]byte, 0, 8*len(specs))
+	for i, spec := range specs {
+		resolutions[i] = r.resolutionOf(spec, g.def)
 		key = binary.LittleEndian.AppendUint64(key, resolutions[i].id)
 	}
 	if l, ok := r.lists[string(key)]; ok {
 		return l
 	}
-	l := &policyList{key: string(key), resolutions: resolutions, policies: make([]*api.ContivPolicy, len(w.parts))}
-	for i, res := range resolutions {
-		l.policies[i] = res.policy
+	l := &policyList{key: string(key), resolutions: resolutions}
+	for _, res := range resolutions {
 		res.lists++
+		r.touch(res.state)
 	}
 	r.lists[l.key] = l
+	r.unlisted = append(r.unlisted, l) // if nothing gets it
 	return l
 }
 
 // resolutionOf returns the resolution of a policy for a group.
-func (r *resolver) resolutionOf(p *part, outdated bool) *resolution {
-	if res := r.current(p); res != nil {
-		return res
-	}
-	if outdated {
-		return r.oldResolutionOf(p)
-	}
-	st := r.policies[p.spec.ID]
+func (r *resolver) resolutionOf(spec *intent.Policy, g *intent.Group) *resolution {
+	st := r.policies[spec.ID]
 	if st == nil {
-		st = &policyState{resolutions: map[string]*resolution{}}
-		r.policies[p.spec.ID] = st
+		st = &policyState{resolutions: map[string]*resolution{}, tenant: r.tenantOf(spec)}
+		st.tenant.policies[st] = struct{}{}
+		r.policies[spec.ID] = st
 	}
-	if st.spec != p.spec || st.stale {
-		st.spec, st.stale = p.spec, false
-		st.watched = st.watched || hasNames(p.spec)
+	if st.spec != spec || st.stale {
+		st.spec, st.stale = spec, false
+		st.size, st.perPort = sizeOf(spec), nil
+		st.watched = st.watched || hasNames(spec)
 		st.version++
+		r.touch(st)
 	}
-	res := r.resolve(st, p)
-	st.resolutions[p.key] = res
-	st.watched = st.watched || res.usesRefused()
-	r.note(st)
+	ingress, key := resolveIngress(spec, g)
+	res := st.resolutions[key]
+	if res == nil {
+		r.lastID++
+		res = &resolution{state: st, key: key, id: r.lastID}
+		st.resolutions[key] = res
+		r.touch(st)
+	}
+	if res.version != st.version {
+		res.ingress, res.pairs = ingress, pairsOf(spec, ingress)
+	}
 	return res
 }
 
-// oldResolutionOf returns the resolution of a version of a policy that is outdated. It is no part
-// of the policy's state.
-func (r *resolver) oldResolutionOf(p *part) *resolution {
-	if p.draft.old == nil {
-		p.draft.old = r.resolve(&policyState{spec: p.spec}, p)
+// countShared counts the lists of pods that share an address with another one: each combines those
+// of both.
+func (r *resolver) countShared(of map[*localPod][]*localPod) {
+	if len(of)+len(r.shared) == 0 {
+		return
 	}
-	return p.draft.old
+	was := r.shared
+	r.shared = map[*policyList]int{}
+	for pod, others := range of {
+		if l := pod.group.list; l != nil {
+			r.shared[l]++
+		}
+		for _, other := range others {
+			if l := other.group.list; l != nil {
+				r.shared[l]++
+			}
+		}
+	}
+	count := func(l *policyList, d int) {
+		for _, res := range l.resolutions {
+			if res.shared += d; res.lists > 0 {
+				r.touch(res.state)
+			}
+		}
+	}
+	for l, n := range was {
+		if d := r.shared[l] - n; d != 0 {
+			count(l, d)
+		}
+	}
+	for l, n := range r.shared {
+		if _, known := was[l]; !known {
+			count(l, n)
+		}
+	}
 }
 
-// current returns the resolution of a policy if it is up to date.
-func (r *resolver) current(p *part) *resolution {
-	st := r.policies[p.spec.ID]
-	if st == nil || st.spec != p.spec || st.stale {
-		return nil
+// build builds the resolutions of a policy that are not up to date, and retains the selectors of
+// all. It returns false, and stops, when the tenant takes more than its quota.
+func (r *resolver) build(st *policyState) bool {
+	for _, res := range st.resolutions {
+		switch {
+		case res.version != st.version:
+			r.evaluate(res)
+		case !res.held:
+			res.held = true
+			for _, s := range res.uses {
+				r.sets.Retain(s, st.spec.ID, &st.tenant.tally)
+			}
+		}
+		if res.version != st.version || !r.fits(st.tenant) {
+			return false
+		}
 	}
-	if res := st.resolutions[p.key]; res != nil && res.version == st.version {
-		return res
-	}
-	return nil
+	return true
 }
 
-// built returns the complete policy of a part, all of whose selectors are active.
-func (r *resolver) built(p *part) (*builder, *api.ContivPolicy) {
-	if d := p.draft; d != nil && d.builtIn == r.turn {
-		return d.built, d.policy
+// evaluate builds the policy of a resolution. If the tenant then takes more than its quota, it
+// stops with the selectors so far, and the policy is not up to date.
+func (r *resolver) evaluate(res *resolution) {
+	b := &builder{resolver: r, state: res.state, spec: res.state.spec}
+	policy := b.policy(res.ingress)
+	r.release(res)
+	res.uses, res.held, res.version, res.state.perPort = b.uses, true, 0, b.perPort
+	if !b.over {
+		res.version = res.state.version
+		res.become(policy)
 	}
-	b := &builder{sets: r.sets, spec: p.spec, left: noBound}
-	return b, b.policy(p.ingress)
+	res.state.watched = res.state.watched || res.usesRefused()
 }
 
-// resolve builds the policy of a resolution. If it is equal to the one before, that stays.
-func (r *resolver) resolve(st *policyState, p *part) *resolution {
-	b, policy := r.built(p)
-	for _, s := range b.uses {
-		s.Retain(policy.ID)
+// refuse replaces a policy by one that isolates the same pods and permits nothing.
+func (r *resolver) refuse(st *policyState) {
+	for _, res := range st.resolutions {
+		r.release(res)
+		res.uses, res.version, st.perPort = nil, 0, nil
+		res.become(&api.ContivPolicy{
+			ID: st.spec.ID, Tier: st.spec.Tier, Priority: st.spec.Priority, Audit: st.spec.Audit,
+			IsolatesIngress: st.spec.IsolatesIngress, IsolatesEgress: st.spec.IsolatesEgress,
+		})
 	}
-	st.perPort = b.perPort
-	before := st.resolutions[p.key]
-	if before != nil && equalPolicies(before.policy, policy) {
-		r.release(before)
-		before.uses, before.version = b.uses, st.version
-		return before
+}
+
+// become sets the policy of a resolution. If it is equal to the one before, that stays.
+func (res *resolution) become(policy *api.ContivPolicy) {
+	if res.policy == nil || !equalPolicies(res.policy, policy) {
+		res.policy = policy
 	}
-	r.lastID++
-	return &resolution{state: st, key: p.key, version: st.version, id: r.lastID, policy: policy, uses: b.uses}
 }
 
 // note records that a policy was resolved anew, or no longer applies. It does nothing for policies
@@ -161,58 +244,43 @@ func (r *resolver) takeResolved() []*policyState {
 	return resolved
 }
 
-// hold adds a user to a list, and unlist removes one; nil is ignored.
-func (r *resolver) hold(l *policyList) {
-	if l != nil {
-		l.users++
-	}
-}
-
-func (r *resolver) unlist(l *policyList) {
-	if l == nil {
-		return
-	}
-	if l.users--; l.users == 0 {
-		r.unlisted = append(r.unlisted, l)
-	}
-}
-
-// dropUnused drops the lists without users, then the resolutions without lists, then selectors
-// without resolutions, until it has done so much work. It runs when all groups have their lists or
-// wait, so it drops nothing that is needed again.
-func (r *resolver) dropUnused(work int) {
+// dropLists drops the lists without groups, then the resolutions without lists. Their selectors go
+// with Sets.DropIdle, unless they are needed again. It runs when all groups have their lists.
+func (r *resolver) dropLists() {
 	for _, l := range r.unlisted {
-		if l.users > 0 || r.lists[l.key] != l {
+		if l.groups > 0 || r.lists[l.key] != l {
 			continue
 		}
 		delete(r.lists, l.key)
 		for _, res := range l.resolutions {
 			if res.lists--; res.lists == 0 {
 				r.dropResolution(res)
+			} else {
+				r.touch(res.state)
 			}
 		}
 	}
+	clear(r.unlisted)
 	r.unlisted = r.unlisted[:0]
-	r.sets.DropIdle(work)
 }
 
 func (r *resolver) dropResolution(res *resolution) {
 	r.release(res)
-	st, id := res.state, res.state.spec.ID
-	if st.resolutions[res.key] != res {
-		return // it was replaced
+	st := res.state
+	if delete(st.resolutions, res.key); len(st.resolutions) == 0 {
+		delete(r.policies, st.spec.ID)
+		r.leave(st)
 	}
-	delete(st.resolutions, res.key)
-	if len(st.resolutions) == 0 {
-		delete(r.policies, id)
-	}
-	r.note(st)
+	r.touch(st)
 }
 
-// release releases the selectors of a resolution.
+// release releases the selectors of a resolution. It keeps what they are.
 func (r *resolver) release(res *resolution) {
-	for _, s := range res.uses {
-		r.sets.Release(s, res.state.spec.ID)
+	if !res.held {
+		return
 	}
-	res.uses = nil
+	res.held = false
+	for _, s := range res.uses {
+		r.sets.Release(s, res.state.spec.ID, &res.state.tenant.tally)
+	}
 }

@@ -14,12 +14,10 @@ import (
 type quiet map[api.PodID][]*api.ContivPolicy
 
 func (quiet) UpdateSet(api.SetID, []netip.Prefix, []netip.Prefix) {}
-func (quiet) DropSet(api.SetID, []netip.Prefix)                   {}
 func (q quiet) Configure(id api.PodID, _ []netip.Addr, list []*api.ContivPolicy, _ []api.Sharing) {
 	q[id] = list
 }
-func (quiet) Await(api.PodID, []netip.Addr) {}
-func (q quiet) Remove(id api.PodID)         { delete(q, id) }
+func (q quiet) Remove(id api.PodID) { delete(q, id) }
 
 func TestSetsOfTakenIDMatchNothing(t *testing.T) {
 	c := cache.New()

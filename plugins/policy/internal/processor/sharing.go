@@ -132,9 +132,8 @@ func (x *sharing) forgetRemote(id api.PodID) {
 }
 
 // sharings returns the restrictions that other pods add to a pod's addresses, in the order of their
-// names, and the lists that they come from. An unrestricted pod, or one with equal restrictions,
-// adds nothing.
-func (x *sharing) sharings(pod *localPod) (out []api.Sharing, lists []*policyList) {
+// names. An unrestricted pod, or one with equal restrictions, adds nothing.
+func (x *sharing) sharings(pod *localPod) (out []api.Sharing) {
 	others := x.of[pod]
 	slices.SortFunc(others, comparePods)
 	for _, other := range others {
@@ -145,22 +144,8 @@ func (x *sharing) sharings(pod *localPod) (out []api.Sharing, lists []*policyLis
 			Policies: other.group.list.contivPolicies(), Before: other.id.Compare(pod.id) < 0, Apart: apart(pod.ips, other.ips),
 			Elsewhere: other.elsewhere, Node: other.nodeAddrs,
 		})
-		lists = append(lists, other.group.list)
 	}
-	return out, lists
-}
-
-// waiting reports whether the group of a pod, or of one that shares an address with it, waits, and
-// whether all that wait got another list in this turn.
-func (x *sharing) waiting(pod *localPod) (waits, relisted bool) {
-	waits = pod.group.waits != nil
-	relisted = !waits || pod.group.relisted
-	for _, other := range x.of[pod] {
-		if other.group.waits != nil {
-			waits, relisted = true, relisted && other.group.relisted
-		}
-	}
-	return waits, relisted
+	return out
 }
 
 // apart returns the family in which two lists of addresses have no address in common, as its widest

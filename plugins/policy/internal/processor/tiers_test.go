@@ -130,7 +130,7 @@ func TestProcessorIgnoresDeletedNamespaces(t *testing.T) {
 
 func TestSetsAgreeWithSink(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(t, processor.Options{Node: "n1", Turn: someTurn.Draw(t, "turn")})
+		w := newWorldWithin(t, n1, someQuota.Draw(t, "quota"))
 		for range rapid.IntRange(1, 6).Draw(t, "steps") {
 			randomStep(t, w)
 			for id, members := range w.sink.sets {

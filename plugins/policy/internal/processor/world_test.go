@@ -25,12 +25,10 @@ type tb interface {
 
 // recorder is a sink that records what it receives, and checks that it receives differences only.
 type recorder struct {
-	t       tb
-	sets    map[api.SetID]map[netip.Addr]bool
-	pods    map[api.PodID]configured
-	awaited map[api.PodID][]netip.Addr
-	dropped []api.SetID
-	calls   int
+	t     tb
+	sets  map[api.SetID]map[netip.Addr]bool
+	pods  map[api.PodID]configured
+	calls int
 }
 
 type configured struct {
@@ -40,13 +38,7 @@ type configured struct {
 }
 
 func newRecorder(t tb) *recorder {
-	return &recorder{t: t, sets: map[api.SetID]map[netip.Addr]bool{}, pods: map[api.PodID]configured{}, awaited: map[api.PodID][]netip.Addr{}}
-}
-
-func (r *recorder) DropSet(id api.SetID, members []netip.Prefix) {
-	r.t.Helper()
-	r.dropped = append(r.dropped, id)
-	r.UpdateSet(id, nil, members)
+	return &recorder{t: t, sets: map[api.SetID]map[netip.Addr]bool{}, pods: map[api.PodID]configured{}}
 }
 
 func (r *recorder) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
@@ -90,43 +82,22 @@ func (r *recorder) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 func (r *recorder) Configure(pod api.PodID, ips []netip.Addr, list []*api.ContivPolicy, shared []api.Sharing) {
 	r.t.Helper()
 	r.calls++
-	if old, ok := r.pods[pod]; ok && r.awaited[pod] == nil && slices.Equal(old.ips, ips) && sameList(old.list, list) && slices.EqualFunc(old.shared, shared, api.Sharing.Equal) {
+	if old, ok := r.pods[pod]; ok && slices.Equal(old.ips, ips) && sameList(old.list, list) && slices.EqualFunc(old.shared, shared, api.Sharing.Equal) {
 		r.t.Errorf("%s: configured as it was", pod)
 	}
 	if len(ips) == 0 {
 		r.t.Errorf("%s: configured without an address", pod)
 	}
 	r.pods[pod] = configured{ips, list, shared}
-	delete(r.awaited, pod)
-}
-
-func (r *recorder) Await(pod api.PodID, ips []netip.Addr) {
-	r.t.Helper()
-	r.calls++
-	if len(ips) == 0 || slices.Equal(r.awaited[pod], ips) {
-		r.t.Errorf("%s: awaited as it was, or without an address", pod)
-	}
-	r.awaited[pod] = ips
-}
-
-// isBlocked reports whether a pod waits that has no rules for its addresses.
-func (r *recorder) isBlocked(pod api.PodID) bool {
-	ips, waits := r.awaited[pod]
-	return waits && !slices.Equal(ips, r.pods[pod].ips)
 }
 
 func (r *recorder) Remove(pod api.PodID) {
 	r.t.Helper()
 	r.calls++
-	if _, ok := r.pods[pod]; !ok && r.awaited[pod] == nil {
+	if _, ok := r.pods[pod]; !ok {
 		r.t.Errorf("%s: removed but was never configured", pod)
 	}
 	delete(r.pods, pod)
-	delete(r.awaited, pod)
-}
-
-func sameList(a, b []*api.ContivPolicy) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // describe returns everything the sink knows as text: equal knowledge, equal
@@ -210,6 +181,7 @@ type world struct {
 	t     tb
 	cache *cache.Cache
 	proc  *processor.Processor
+	quota int
 	sink  *recorder
 	state map[model.ID]proto.Message
 	addrs []netip.Addr         // SetNodeAddresses
@@ -217,9 +189,13 @@ type world struct {
 	known map[api.Problem]bool // what was found and not solved since
 }
 
-func newWorld(t tb, opts processor.Options) *world {
+func newWorld(t tb, opts processor.Options) *world { return newWorldWithin(t, opts, processor.Quota) }
+
+// newWorldWithin returns a world in which a namespace has another quota.
+func newWorldWithin(t tb, opts processor.Options, quota int) *world {
 	c := cache.New()
-	w := &world{t: t, cache: c, proc: processor.New(c, opts), sink: newRecorder(t), state: map[model.ID]proto.Message{}, known: map[api.Problem]bool{}}
+	w := &world{t: t, cache: c, proc: processor.New(c, opts), quota: quota, sink: newRecorder(t), state: map[model.ID]proto.Message{}, known: map[api.Problem]bool{}}
+	w.proc.SetQuota(quota)
 	w.resync()
 	return w
 }
@@ -279,20 +255,6 @@ func (w *world) update(ch model.Changes) {
 	w.found = w.cache.Update(ch, w.proc)
 	w.found = append(w.found, w.proc.Flush(w.sink)...)
 	w.keep()
-}
-
-// drain flushes until no pod waits.
-func (w *world) drain() {
-	w.t.Helper()
-	for turns := 0; w.proc.Unfinished(); turns++ {
-		if turns == 1000 {
-			w.t.Fatalf("it does not come to an end:\n%s", w.sink.describe())
-		}
-		w.update(model.Changes{})
-	}
-	if len(w.sink.awaited) > 0 {
-		w.t.Fatalf("nothing is left to do, and %v wait", w.sink.awaited)
-	}
 }
 
 // keep tracks found and solved problems, and compares them with the current ones.
@@ -355,6 +317,32 @@ func (w *world) expect(verdicts ...string) {
 			w.t.Errorf("%s: got %t\n%s", v, got, w.sink.describe())
 		}
 	}
+}
+
+// refused returns the names of the policies that do not fit into the quota.
+func (w *world) refused() map[string]bool {
+	out := map[string]bool{}
+	for _, p := range w.proc.Problems() {
+		if p.Class == api.ClassLimit {
+			out[p.Object] = true
+		}
+	}
+	return out
+}
+
+// admitted returns the state with refused policies that only isolate, and problems without those
+// that say so.
+func (w *world) admitted() (map[model.ID]proto.Message, []api.Problem) {
+	state, refused := maps.Clone(w.state), w.refused()
+	for id, m := range state {
+		if np, ok := m.(*model.NetworkPolicy); ok && refused[id.String()] {
+			np = proto.Clone(np).(*model.NetworkPolicy)
+			np.Ingress, np.Egress = nil, nil
+			state[id] = np
+		}
+	}
+	problems := slices.DeleteFunc(slices.Clone(w.proc.Problems()), func(p api.Problem) bool { return p.Class == api.ClassLimit })
+	return state, problems
 }
 
 func (w *world) problems() []string {
@@ -500,4 +488,8 @@ func change[M proto.Message](m M, f func(M)) M {
 	c := proto.CloneOf(m)
 	f(c)
 	return c
+}
+
+func sameList(a, b []*api.ContivPolicy) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
