@@ -118,7 +118,7 @@ func (c *Configurator) Join() {
 // InSync reports whether no renderer is at work, failed in its last Commit or deferred a part of it.
 // It is true before the first Commit.
 func (c *Configurator) InSync() bool {
-	return c.Err() == nil && !slices.ContainsFunc(c.targets, func(t *target) bool { return t.defers || t.queue.isDue() })
+	return c.Err() == nil && !slices.ContainsFunc(c.targets, func(t *target) bool { return t.defers || t.queue != nil })
 }
 
 // EnforcedUntil returns a time such that every Commit which ended before it is fully in force,
@@ -128,7 +128,7 @@ func (c *Configurator) EnforcedUntil() (until time.Time, known bool) {
 		return until, false
 	}
 	for _, t := range c.targets {
-		if t.queue.isDue() {
+		if t.queue != nil {
 			until = earliest(until, t.queue.since)
 		}
 		if t.defers && t.since.IsZero() {

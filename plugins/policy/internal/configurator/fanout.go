@@ -52,10 +52,9 @@ type target struct {
 	unenforced []renderer.Unenforced // as reported after a Commit; see reportEvery
 	reported   time.Time
 
-	commits []commit          // those that may be partly deferred, and that which goes on
-	changes *renderer.Changes // of the open transaction; nil while running
-	running chan result       // receives the result of the Commit that goes on; nil: none
-	fresh   bool              // the open transaction found the result of a Commit that went on
+	commits []commit    // those that may be partly deferred, and that which goes on
+	running chan result // receives the result of the Commit that goes on; nil: none
+	fresh   bool        // the open transaction found the result of a Commit that went on
 	// queue has what came while a Commit went on, until the next one takes it; nil: nothing
 	queue *queue
 }
@@ -71,38 +70,29 @@ type result struct {
 	reported   time.Time // zero: not asked
 }
 
-// begin opens a transaction and returns what takes its changes: a queue while a Commit goes on. A
-// resync waits for that Commit, since no other changes may be in its transaction.
-func (t *target) begin(resync bool) sink {
-	t.fresh = t.ended()
-	if t.fresh || resync && t.running != nil {
-		t.settle(<-t.running)
+// enqueue keeps changes for the next Apply, while one goes on. That one is due then, even without
+// changes: what goes on may have looked already.
+func (t *target) enqueue(c renderer.Changes, now time.Time) {
+	if t.queue == nil {
+		t.queue = &queue{since: now}
 	}
-	if t.running != nil {
-		if t.queue == nil {
-			t.queue = &queue{since: time.Now()}
-		}
-		return t.queue
-	}
-	t.changes = &renderer.Changes{Resync: resync}
-	if t.queue != nil && !resync {
-		t.queue.passTo(t.changes)
-	}
-	return t.changes
+	t.queue.changes.Add(c)
 }
 
-// start begins to commit the open transaction. The returned function does the work: it may run in
-// any goroutine, and accesses nothing of the target that others do.
-func (t *target) start(ctx context.Context, c commit, p Pace) (work func()) {
+// start begins to apply changes, and before them what waited. The returned function does the work:
+// it may run in any goroutine, and accesses nothing of the target that others do.
+func (t *target) start(ctx context.Context, changes renderer.Changes, c commit, p Pace) (work func()) {
 	if t.queue != nil {
 		c.waited = earliest(c.waited, t.queue.since)
+		t.queue.changes.Add(changes)
+		changes = t.queue.changes.Take()
 	}
 	if oldest := earliest(c.began, c.waited); !t.defers || oldest.Before(t.since) {
 		t.since = oldest
 	}
 	t.note(c)
-	changes, running, asked := *t.changes, make(chan result, 1), t.reported
-	t.defers, t.unfinished, t.running, t.changes, t.queue = true, false, running, nil, nil
+	running, asked := make(chan result, 1), t.reported
+	t.defers, t.unfinished, t.running, t.queue = true, false, running, nil
 	t.status.Committing = c.began
 	return func() {
 		running <- run(ctx, p.Timeout, t.renderer, changes, asked)
@@ -112,7 +102,7 @@ func (t *target) start(ctx context.Context, c commit, p Pace) (work func()) {
 	}
 }
 
-// run commits a transaction. asked is when the renderer was last asked what it cannot enforce. It
+// run has a renderer apply changes. asked is when the renderer was last asked what it cannot enforce. It
 // does not recover panics: a crash is better than a dataplane that is no longer updated.
 func run(ctx context.Context, timeout time.Duration, of renderer.Renderer, changes renderer.Changes, asked time.Time) result {
 	if timeout > 0 {
@@ -130,11 +120,13 @@ func run(ctx context.Context, timeout time.Duration, of renderer.Renderer, chang
 	return o
 }
 
-// poll takes the result of a Commit that has ended.
-func (t *target) poll() {
-	if t.ended() {
-		t.settle(<-t.running)
+// poll takes the result of an Apply that has ended, and reports whether there was one.
+func (t *target) poll() bool {
+	if !t.ended() {
+		return false
 	}
+	t.settle(<-t.running)
+	return true
 }
 
 // ended reports whether a Commit has ended whose result was not taken yet.
@@ -207,13 +199,13 @@ func (t *target) oldestOf(since time.Time) time.Time {
 // goesOn reports whether the next transaction has something to do for the renderer, even without
 // changes.
 func (t *target) goesOn() bool {
-	return t.unfinished || t.ended() || t.running == nil && t.queue.isDue()
+	return t.unfinished || t.ended() || t.running == nil && t.queue != nil
 }
 
 // isDue reports whether the renderer has work that it can begin. One that has just failed has none
 // until it is retried.
 func (t *target) isDue(hasChanges bool) bool {
-	return t.running == nil && (hasChanges || t.queue.isDue() || t.status.Err != nil && !t.fresh || t.unfinished)
+	return t.running == nil && (hasChanges || t.queue != nil || t.status.Err != nil && !t.fresh || t.unfinished)
 }
 
 // held returns the pods that wait in the renderer.

@@ -409,13 +409,18 @@ func TestTxnOfResyncReplacesWhatWaits(t *testing.T) {
 		c, one, two := slowPair(t)
 		commitPod(t, c, 0)
 		commitPod(t, c, 1)
-		txn := c.NewTxn(true) // waits for the Commit
 		two.SetHook(nil)
+		txn := c.NewTxn(true)
 		configure(2, spread("p", 1))(txn)
 		configure(3, spread("p", 1))(txn)
 		if err := txn.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		if len(one.Pods()) != 2 || !one.LastCommit().Resync || two.Commits() != 0 {
+			t.Errorf("%d pods of a resync, want 2 without waiting for the other renderer", len(one.Pods()))
+		}
+		c.Join()
+		goOn(t, c)
 		if diff := cmp.Diff(one.Dump(), two.Dump()); diff != "" || len(two.Pods()) != 2 || !two.LastCommit().Resync {
 			t.Errorf("%d pods, want 2 of a resync; %s", len(two.Pods()), diff)
 		}
@@ -457,71 +462,6 @@ func TestTxnDoesNotRetryWhatHasJustFailed(t *testing.T) {
 		if err := c.NewTxn(false).Commit(t.Context()); err != nil || !c.InSync() {
 			t.Errorf("a retry: %v, in sync %t", err, c.InSync())
 		}
-	})
-}
-
-// fill puts as much into a transaction as a queue may have.
-func fill(txn *Txn) {
-	for i := range maxQueued / 2 {
-		txn.UpdateSet(api.SetID(1000+i), []netip.Prefix{pfx("10.0.0.1/32")}, nil)
-	}
-}
-
-func TestTxnWaitsWhereTooMuchWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, one, two := slowPair(t)
-		began := time.Now()
-		commitPod(t, c, 0)
-		txn := c.NewTxn(false)
-		fill(txn)
-		if txn.Idle() {
-			t.Error("a transaction that waits for a renderer is idle")
-		}
-		if err := txn.Commit(t.Context()); err != nil || time.Since(began) != time.Hour {
-			t.Errorf("%v after %s, want to wait for the hour", err, time.Since(began))
-		}
-		if !c.Unfinished() || c.InSync() || !c.Committing().IsZero() {
-			t.Errorf("what waits for a renderer that is free is not taken: unfinished %t, in sync %t", c.Unfinished(), c.InSync())
-		}
-		two.SetHook(nil)
-		goOn(t, c)
-		wantSame(t, one, two)
-	})
-}
-
-// TestTxnWaitsForOneWhereTooMuchWaits, and not for another that is slow as well.
-func TestTxnWaitsForOneWhereTooMuchWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, one, _ := slowPair(t)
-		began := time.Now()
-		commitPod(t, c, 0)
-		one.SetHook(func(context.Context) error { time.Sleep(5 * time.Hour); return nil })
-		txn := c.NewTxn(false)
-		fill(txn)
-		if err := txn.Commit(t.Context()); err != nil || time.Since(began) != time.Hour {
-			t.Errorf("%v after %s, want to wait for the hour", err, time.Since(began))
-		}
-		c.Join()
-	})
-}
-
-// TestEnforcedUntilCountsFullQueue: nothing goes on in the renderer, which has not got it yet.
-func TestEnforcedUntilCountsFullQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, one, _ := slowPair(t)
-		commitPod(t, c, 0)
-		time.Sleep(time.Minute)
-		waits := time.Now()
-		commitPod(t, c, 1)
-		time.Sleep(time.Minute)
-		later := time.Now()
-		one.SetHook(func(context.Context) error { return &renderer.Deferred{Since: later} })
-		txn := c.NewTxn(false)
-		fill(txn)
-		if err := txn.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		wantUntil(t, c, waits)
 	})
 }
 
@@ -574,8 +514,10 @@ func TestTxnKeepsNewestStateOfPodsThatWait(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if q := c.targets[1].queue; len(q.pods) != 2 {
-			t.Errorf("%d states of 2 pods wait", len(q.pods))
+		if waits := c.targets[1].queue.changes.Take(); len(waits.Pods) != 2 {
+			t.Errorf("%d states of 2 pods wait", len(waits.Pods))
+		} else {
+			c.targets[1].queue.changes.Add(waits)
 		}
 		two.SetHook(nil)
 		c.Join()

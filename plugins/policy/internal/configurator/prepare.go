@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -12,9 +13,8 @@ import (
 // errCommitted is returned by a second Commit.
 var errCommitted = errors.New("the transaction of the configurator was committed before")
 
-// Prepare generates the rules of what changed and passes them to the renderers, which do no work
-// yet. Commit calls it if needed; call it separately to measure
-// its duration. Nothing can be added to the transaction afterwards.
+// Prepare generates the rules of what changed. Commit calls it if needed; call it separately to
+// measure its duration. Nothing can be added to the transaction afterwards.
 func (t *Txn) Prepare() {
 	if t.prepared {
 		return
@@ -37,20 +37,15 @@ func (t *Txn) Commit(ctx context.Context) error {
 	}
 	t.committed = true
 	t.Prepare()
-	var started, full targets
+	var started targets
 	var work []func()
 	turn := t.c.pace.Turn
 	for _, x := range t.c.targets {
-		if x.queue != nil {
-			x.queue.due = x.queue.due || t.hasChanges
-		}
 		switch {
 		case x.isDue(t.hasChanges):
-			work, started = append(work, x.start(ctx, commit{began: t.began}, t.c.pace)), append(started, x)
-		case x.running == nil:
-			x.changes, x.queue = nil, nil
-		case x.queue.isFull():
-			full = append(full, x)
+			work, started = append(work, x.start(ctx, t.changes, commit{began: t.began}, t.c.pace)), append(started, x)
+		case x.running != nil && t.hasChanges:
+			x.enqueue(t.changes, time.Now())
 		}
 	}
 	for i, w := range work {
@@ -61,7 +56,6 @@ func (t *Txn) Commit(ctx context.Context) error {
 		}
 	}
 	started.wait(turn, t.began)
-	full.wait(0, t.began)
 	return slices.DeleteFunc(slices.Clone(t.c.targets), func(x *target) bool { return x.running != nil }).err()
 }
 
@@ -111,9 +105,7 @@ func (t *Txn) removePod(pod api.PodID, old *podState) *profile {
 	t.c.setPod(pod, nil)
 	if !t.resync { // a resync removes the pods that it does not name
 		t.hasChanges = true
-		for _, to := range t.sinks {
-			to.Remove(pod)
-		}
+		t.changes.Remove(pod)
 	}
 	return old.profile
 }

@@ -18,7 +18,7 @@ type Txn struct {
 	committed  bool
 	hasChanges bool // renderers have changes
 	began      time.Time
-	sinks      []sink                  // one per renderer
+	changes    renderer.Changes        // for every renderer
 	pods       map[api.PodID]podChange // the last change of each pod
 }
 
@@ -32,9 +32,9 @@ type podChange struct {
 // NewTxn begins a transaction. With resync, whatever the transaction does not name is removed, here
 // and in the renderers.
 func (c *Configurator) NewTxn(resync bool) *Txn {
-	t := &Txn{c: c, resync: resync, hasChanges: resync, began: time.Now(), sinks: make([]sink, len(c.targets))}
-	for i, target := range c.targets {
-		t.sinks[i] = target.begin(resync)
+	t := &Txn{c: c, resync: resync, hasChanges: resync, began: time.Now(), changes: renderer.Changes{Resync: resync}}
+	for _, target := range c.targets {
+		target.fresh = target.poll()
 	}
 	if resync {
 		clear(c.sizes)
@@ -47,7 +47,7 @@ func (c *Configurator) NewTxn(resync bool) *Txn {
 // Began returns when the transaction began, and with it the Commits of renderers that it starts.
 func (t *Txn) Began() time.Time { return t.began }
 
-// UpdateSet changes the members of an address set; see renderer.Txn. A set that no policy names any
+// UpdateSet changes the members of an address set; see renderer.SetChange. A set that no policy names any
 // more loses all of them in the transaction of the new lists.
 func (t *Txn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	if len(added)+len(removed) == 0 || !t.c.updateSize(id, len(added), len(removed)) {
@@ -60,9 +60,7 @@ func (t *Txn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 
 func (t *Txn) updateSet(id api.SetID, added, removed []netip.Prefix) {
 	t.hasChanges = true
-	for _, to := range t.sinks {
-		to.UpdateSet(id, added, removed)
-	}
+	t.changes.UpdateSet(id, added, removed)
 }
 
 // Configure sets the addresses of a local pod and the policies that apply to it. A pod without
@@ -96,7 +94,7 @@ func (t *Txn) CommitAll() { t.hasChanges = true }
 // Idle reports whether Commit will neither start a renderer nor wait for one. It may be called
 // after Prepare.
 func (t *Txn) Idle() bool {
-	return !slices.ContainsFunc(t.c.targets, func(x *target) bool { return x.isDue(t.hasChanges) || x.queue.isFull() })
+	return !slices.ContainsFunc(t.c.targets, func(x *target) bool { return x.isDue(t.hasChanges) })
 }
 
 // apply sends the state of a pod to renderers.
@@ -105,9 +103,7 @@ func (t *Txn) apply(pod api.PodID, state *podState) {
 	t.c.setPod(pod, state)
 	if old == nil || t.resync || !sameConfig(old.config, state.config) {
 		t.hasChanges = true
-		for _, to := range t.sinks {
-			to.Render(pod, state.config)
-		}
+		t.changes.Render(pod, state.config)
 	}
 }
 
