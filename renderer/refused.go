@@ -23,17 +23,24 @@ func Refusal(text string) error { return &refusal{text} }
 
 // IsRefused reports whether all errors that err joins or wraps are refusals, so that a retry would
 // fail in the same way. It returns false if any part may succeed on a retry.
-func IsRefused(err error) bool {
+func IsRefused(err error) bool { return allAre(err, ErrRefused) }
+
+// IsNoInterface reports whether all errors that err joins or wraps are an ErrNoInterface: everything
+// that has a place is installed.
+func IsNoInterface(err error) bool { return allAre(err, ErrNoInterface) }
+
+// allAre reports whether each part of an error is of one kind; nil has none.
+func allAre(err, kind error) bool {
 	switch e := err.(type) { //nolint:errorlint // this walks the tree of wrapped errors
 	case interface{ Unwrap() error }:
-		return IsRefused(e.Unwrap())
+		return allAre(e.Unwrap(), kind)
 	case interface{ Unwrap() []error }:
 		for _, part := range e.Unwrap() {
-			if !IsRefused(part) {
+			if !allAre(part, kind) {
 				return false
 			}
 		}
 		return len(e.Unwrap()) > 0
 	}
-	return errors.Is(err, ErrRefused)
+	return errors.Is(err, kind)
 }

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -14,74 +13,51 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// engine is the core of the plugin: it passes changes through the layers and decides what to do
-// when renderers fail. It starts no goroutine, never blocks and has no clock: callers pass the
-// time. It returns the work of renderers as a step, which a Plugin or a Handler runs. Only one
-// goroutine at a time may call the engine, and only buildSnapshot may be called during a step.
+// engine is the core of the plugin. Changes of the cluster pass through its layers and become one
+// value of changes for renderers, which it posts to their mailboxes. It calls no renderer, starts no
+// goroutine, never blocks and has no clock: callers pass the time. One goroutine at a time may call
+// it.
 type engine struct {
 	deps Deps
 	layers
-	passed func(Stage) // called at the end of a stage
+	mailboxes []*mailbox
+	watch     stopwatch
 
-	resynced bool // renderers have been resynced
+	resynced bool // renderers were sent the whole state
 	flushed  bool // the processor has been flushed
 	// last logged reason why interfaces could not be blocked before the first state
 	unblocked string
 	problems  problemTracker
-	retries   retries
-	revisions revisions
 
-	draft Status
-	state uint64 // incremented with every change that snapshots can show
-	board *board
+	status  Status // all but what mailboxes say at the moment
+	refused error  // of renderers that failed, if no retry is of use
+	working bool   // a renderer is at work, or something waits for one
+	closing bool   // errors are expected, and not logged
+	state   uint64 // incremented with every change that snapshots can show
+	board   *board
 }
 
-// step is work for the renderers; the zero step is no work.
-type step struct {
-	work func(context.Context) error
-	// brief work calls no renderer, so nothing is done meanwhile
-	brief bool
-	// quarantined handles the outcome of the work. It is nil for a transaction, whose outcome
-	// finish handles.
-	quarantined func(outcome)
-}
-
-// outcome is how and when a step ended.
-type outcome struct {
-	at      time.Time
-	err     error
-	closing bool // the plugin is closing; errors are expected
-}
-
-// turn is how long a step may take before the event loop looks for changes again. Renderers that
-// need longer go on beside it.
-const turn = 25 * time.Millisecond
-
-// newEngine returns an engine; its dependencies must be complete. See newDriver for ended.
-func newEngine(now time.Time, d Deps, b *board, passed func(Stage), ended func()) *engine {
-	e := &engine{deps: d, passed: passed, board: b, problems: newProblemTracker(), retries: retries{min: d.MinBackoff, max: d.MaxBackoff}}
+// newEngine returns an engine. changed is called, by any goroutine, when a renderer has done work:
+// collect takes the outcome.
+func newEngine(now time.Time, d *Deps, b *board, changed func()) (*engine, error) {
+	if err := d.complete(); err != nil {
+		return nil, err
+	}
+	e := &engine{deps: *d, board: b, watch: stopwatch{tell: d.Observer.Stage}, problems: newProblemTracker()}
 	e.cache = cache.New()
 	e.processor = processor.New(e.cache, processor.Options{Node: d.Node})
-	pace := configurator.Pace{Timeout: d.CommitTimeout}
-	if ended != nil {
-		pace.Turn, pace.Ended = turn, ended
+	e.configurator = configurator.New(configurator.Options{DenyNode: d.DenyNode, Sets: e.processor})
+	for _, r := range d.Renderers {
+		e.mailboxes = append(e.mailboxes, newMailbox(r, d, changed))
+		e.status.Renderers = append(e.status.Renderers, RendererStatus{Name: r.Name(), Since: now})
 	}
-	e.configurator = configurator.New(configurator.Options{DenyNode: d.DenyNode, Renderers: d.Renderers, Sets: e.processor, Pace: pace})
-	e.draft.Renderers = rendererStatus(nil, e.configurator.Renderers(), now)
 	e.publish()
-	return e
+	return e, nil
 }
 
-// waiting reports whether renderers have work that goes on without another change.
-func (e *engine) waiting() bool { return e.configurator.Unfinished() }
-
-// answers reports whether the step for some changes also answers a prompt, because it includes all
-// renderers.
-func (e *engine) answers(changes model.Changes) bool { return e.resynced || changes.Resync }
-
-// apply passes one batch of changes down to the renderers. With prompted all renderers commit, and
-// backoff starts anew.
-func (e *engine) apply(now time.Time, changes model.Changes, prompted bool) step {
+// apply passes one batch of changes through the layers, and posts what changes for renderers.
+func (e *engine) apply(now time.Time, changes model.Changes) {
+	e.watch.start()
 	resync := changes.Resync && !e.resynced
 	if e.deps.Registered != nil {
 		e.cache.Register(e.deps.Node, e.deps.Registered())
@@ -89,7 +65,7 @@ func (e *engine) apply(now time.Time, changes model.Changes, prompted bool) step
 	e.problems.found(e.cache.Update(changes, e.processor))
 	e.problems.ended(e.cache.Solved())
 	e.renumber()
-	e.passed(StageCache)
+	e.watch.passed(StageCache)
 	txn := e.configurator.NewTxn(resync)
 	if resync && e.flushed {
 		// Changes came before the first resync. The resync makes renderers forget them, so
@@ -100,57 +76,42 @@ func (e *engine) apply(now time.Time, changes model.Changes, prompted bool) step
 	}
 	e.problems.ended(e.processor.Solved())
 	e.resynced, e.flushed = e.resynced || resync, true
-	e.passed(StageProcessor)
-	txn.Prepare()
-	e.passed(StageConfigurator)
+	e.watch.passed(StageProcessor)
+	value := txn.Changes()
+	e.watch.passed(StageConfigurator)
 	e.report() // before the renderers, which may take long
-	if prompted {
-		e.retries.pause = 0
-		txn.CommitAll()
-	}
 	e.see(changes)
-	return e.commit(now, txn)
+	for _, m := range e.mailboxes {
+		m.post(now, value, e.status.Seen)
+	}
+	e.state++
+	e.status.Local = e.configurator.Pods()
+	e.status.Policies, e.status.Pods = e.configurator.Applied()
+	e.collect(now, true)
 }
 
 // see records the revision of changes. A whole state of a lower one is that of another store: none
 // of its revisions is enforced yet.
 func (e *engine) see(changes model.Changes) {
-	if changes.Resync && changes.Revision < e.draft.Seen {
-		e.draft.Seen, e.draft.Revision = changes.Revision, 0
-		e.revisions.attempts = nil
+	if changes.Resync && changes.Revision < e.status.Seen {
+		e.status.Seen, e.status.Revision = changes.Revision, 0
+		for _, m := range e.mailboxes {
+			m.forget()
+		}
 		return
 	}
-	e.draft.Seen = max(e.draft.Seen, changes.Revision)
+	e.status.Seen = max(e.status.Seen, changes.Revision)
 }
 
-// retry lets the failed renderers try again.
-func (e *engine) retry(now time.Time) step {
-	if !e.flushed {
-		return e.quarantine()
+// prompt makes every renderer look again at what it has installed, and reads the addresses of the
+// node and registered ones again. Something has changed in a dataplane or on the node.
+func (e *engine) prompt(now time.Time) {
+	if e.resynced && (e.deps.Registered != nil || e.renumber()) {
+		e.apply(now, model.Changes{})
 	}
-	e.retries.at = time.Time{}
-	return e.commit(now, e.configurator.NewTxn(false))
-}
-
-// recommit makes every renderer check again what it has installed. The environment has changed
-// since the last attempt, so backoff starts anew.
-//
-// Before the first resync it does nothing: the renderers have no desired state yet and would take
-// rules of an earlier run for leftovers.
-func (e *engine) recommit(now time.Time) step {
-	e.retries.pause = 0
-	switch {
-	case !e.flushed:
-		return e.quarantine()
-	case !e.resynced:
-		return step{}
-	case e.deps.Registered != nil || e.renumber():
-		return e.apply(now, model.Changes{}, true)
+	for _, m := range e.mailboxes {
+		m.kick(now)
 	}
-	txn := e.configurator.NewTxn(false)
-	txn.CommitAll()
-	e.retries.at = time.Time{}
-	return e.commit(now, txn)
 }
 
 // renumber passes the addresses of the node to the processor. It reports whether they changed.
@@ -158,123 +119,104 @@ func (e *engine) renumber() bool {
 	return e.deps.NodeAddresses != nil && e.processor.SetNodeAddresses(e.deps.NodeAddresses())
 }
 
-// commit returns the step of a transaction.
-func (e *engine) commit(now time.Time, txn *configurator.Txn) step {
-	txn.Prepare() // includes every change that snapshots show
-	e.state++
-	if e.draft.Committing = e.configurator.Committing(); e.draft.Committing.IsZero() {
-		e.draft.Committing = txn.Began()
+// collect takes what renderers have done since the last call, and publishes the status. applied is
+// set when changes were posted just before.
+func (e *engine) collect(now time.Time, applied bool) {
+	old := e.status.Renderers
+	e.status.Renderers = make([]RendererStatus, len(old))
+	e.status.Committing, e.working, e.refused = time.Time{}, false, nil
+	revision, synced, calls := e.status.Seen, e.resynced, 0
+	waiting := map[api.PodID]struct{}{}
+	reports := []report{{ownName, e.configurator.Unenforced()}}
+	var errs, unblocked []error
+	for i, m := range e.mailboxes {
+		s := m.collect()
+		e.status.Renderers[i] = rendererStatus(old[i], s, now)
+		e.status.Committing = earliest(e.status.Committing, s.busySince)
+		revision, synced = min(revision, s.acknowledged), synced && s.synced
+		if s.err != nil {
+			errs = append(errs, s.err)
+		}
+		for _, pod := range s.waiting {
+			waiting[pod] = struct{}{}
+		}
+		if _, ok := renderer.As[renderer.Reporter](m.renderer); ok {
+			reports = append(reports, report{m.renderer.Name(), s.unenforced})
+		}
+		for _, call := range s.ended {
+			if call.quarantined {
+				unblocked = append(unblocked, e.quarantined(call))
+				continue
+			}
+			calls++
+			if e.deps.Observer.Stage != nil {
+				e.deps.Observer.Stage(StageCommit, call.took)
+			}
+		}
 	}
-	brief := txn.Idle()
-	if !brief {
-		e.publish()
+	e.working = !e.status.Committing.IsZero()
+	if err := errors.Join(errs...); !e.working && renderer.IsRefused(err) {
+		e.refused = err
 	}
-	return step{work: txn.Commit, brief: brief}
-}
-
-// finish publishes the outcome of a transaction.
-func (e *engine) finish(o outcome) {
-	e.draft.Committing = e.configurator.Committing()
-	if e.draft.Committing.IsZero() || o.err != nil && !renderer.IsRefused(o.err) {
-		e.retries.schedule(o.at, o.err)
-	}
-	e.passed(StageCommit)
-	e.draft.Transactions++
-	e.state++
-	e.draft.Local = e.configurator.Pods()
-	e.draft.Policies, e.draft.Pods = e.configurator.Applied()
-	e.draft.Waiting = e.configurator.Waiting()
-	old := e.draft.Renderers
-	e.draft.Renderers = rendererStatus(old, e.configurator.Renderers(), o.at)
-	e.problems.readReports(e.configurator.Unenforced())
+	e.status.Waiting = len(waiting)
+	e.logRenderers(old)
+	e.logUnblocked(errors.Join(unblocked...), len(unblocked) > 0)
+	e.problems.readReports(reports)
 	e.report()
-	if !o.closing {
-		e.logRenderers(old, e.draft.Renderers)
+	if e.flushed {
+		e.status.Revision, e.status.Synced = max(e.status.Revision, revision), e.status.Synced || synced
 	}
-	if revision, newer := e.revisions.advance(o.at, e.configurator, e.draft.Seen); newer {
-		e.draft.Revision, e.draft.Synced = revision, e.draft.Synced || e.resynced
+	done := e.flushed && (calls > 0 || applied && !e.working)
+	if done {
+		e.status.Transactions++
+		e.state++
 	}
 	e.publish()
-	if e.deps.Observer.Transaction != nil {
-		e.deps.Observer.Transaction(e.draft)
+	if done && e.deps.Observer.Transaction != nil {
+		e.deps.Observer.Transaction(e.status)
 	}
 }
 
-// quarantine makes renderers block the interfaces of pods while there is no state to enforce.
-func (e *engine) quarantine() step {
-	var outcomes []bool // of the renderers that could check
-	return step{
-		work: func(ctx context.Context) (err error) {
-			ctx, cancel := context.WithTimeout(ctx, e.deps.CommitTimeout)
-			defer cancel()
-			outcomes, err = quarantine(ctx, e.deps.Renderers)
-			return err
-		},
-		quarantined: func(o outcome) {
-			for _, holdsRules := range outcomes {
-				if e.deps.Observer.Quarantine != nil {
-					e.deps.Observer.Quarantine(holdsRules)
-				}
-			}
-			e.retries.at = time.Time{}
-			e.retries.schedule(o.at, o.err)
-			if text := fmt.Sprint(o.err); o.err != nil && !o.closing && text != e.unblocked {
-				e.unblocked = text
-				e.deps.Log.Warn("interfaces of pods could not be blocked before the first state, retrying", "error", o.err)
-			}
-		},
+// quarantined tells the observer that a renderer has looked for interfaces to block.
+func (e *engine) quarantined(call ended) error {
+	if call.err == nil && !call.unable && e.deps.Observer.Quarantine != nil {
+		e.deps.Observer.Quarantine(call.holdsRules)
+	}
+	return call.err
+}
+
+// logUnblocked logs once why interfaces could not be blocked.
+func (e *engine) logUnblocked(err error, asked bool) {
+	if !asked || e.closing {
+		return
+	}
+	if text := fmt.Sprint(err); err != nil && text != e.unblocked {
+		e.unblocked = text
+		e.deps.Log.Warn("interfaces of pods could not be blocked before the first state, retrying", "error", err)
 	}
 }
 
-// quarantine reports whether dataplanes enforce rules of an earlier run, as far as their renderers
-// could check.
-func quarantine(ctx context.Context, renderers []renderer.Renderer) (outcomes []bool, err error) {
+// err returns the errors of renderers, joined, each with its name: of those that enforce, or of
+// those that are asked to block interfaces.
+func (e *engine) err() error {
 	var errs []error
-	for _, r := range renderers {
-		q, ok := renderer.As[renderer.Quarantiner](r)
-		if !ok {
-			continue
-		}
-		holdsRules, err := q.Quarantine(ctx)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("renderer %s: %w", r.Name(), err))
-			continue
-		}
-		outcomes = append(outcomes, holdsRules)
+	for _, m := range e.mailboxes {
+		errs = append(errs, m.err())
 	}
-	return outcomes, errors.Join(errs...)
-}
-
-// join waits until no renderer is at work. It is a step: the context of the others has ended, so
-// what goes on ends soon.
-func (e *engine) join() step {
-	if e.configurator.Committing().IsZero() {
-		return step{}
-	}
-	return step{work: func(context.Context) error {
-		e.configurator.Join()
-		return e.configurator.Err()
-	}}
+	return errors.Join(errs...)
 }
 
 // sourceEnded records that no more changes will come. Everything stays in force.
 func (e *engine) sourceEnded(err error) {
-	e.draft.SourceError = err.Error()
+	e.status.SourceError = err.Error()
 	e.board.snapshot.Store(nil) // it does not show that the source has ended
 	e.deps.Log.Error("source of state has ended; enforced rules stay in force", "error", err)
 	e.publish()
 }
 
-// publish publishes the draft.
+// publish publishes the status.
 func (e *engine) publish() {
-	// During a step only buildSnapshot is called, and renderers may be failing at the moment.
-	now := &published{of: e.state, status: e.draft, working: !e.draft.Committing.IsZero() || e.waiting()}
-	if !now.working {
-		if err := e.configurator.Err(); renderer.IsRefused(err) {
-			now.refused = err
-		}
-	}
-	e.board.publish(now)
+	e.board.publish(&published{of: e.state, status: e.status, refused: e.refused, working: e.working})
 }
 
 // buildSnapshot builds a snapshot and wakes the waiters, unless the last one is current.
@@ -282,10 +224,21 @@ func (e *engine) buildSnapshot() {
 	if last := e.board.snapshot.Load(); last != nil && last.of == e.state {
 		return
 	}
-	s := e.snapshot(e.deps.Node, e.problems.reports(true))
-	s.of, s.Status = e.state, e.draft
+	s := e.snapshot(e.deps.Node, e.waiting(), e.problems.reports(true))
+	s.of, s.Status = e.state, e.status
 	e.board.snapshot.Store(s)
 	e.publish()
+}
+
+// waiting returns the pods whose newest rules some renderer does not enforce yet.
+func (e *engine) waiting() map[api.PodID]bool {
+	out := map[api.PodID]bool{}
+	for _, m := range e.mailboxes {
+		for _, pod := range m.waiting() {
+			out[pod] = true
+		}
+	}
+	return out
 }
 
 // report reports each problem once when it begins and once when it ends.
@@ -294,7 +247,7 @@ func (e *engine) report() {
 		return
 	}
 	begun, ended := e.problems.take()
-	e.draft.Problems, e.draft.Unenforced = e.problems.counts()
+	e.status.Problems, e.status.Unenforced = e.problems.counts()
 	for _, x := range begun {
 		if e.deps.Observer.Known == nil || !e.deps.Observer.Known(x) {
 			e.deps.Log.Warn("object is partially enforced", attributes(x)...)
@@ -317,8 +270,11 @@ func attributes(x api.Problem) []any {
 
 // logRenderers logs changes only, so that a renderer that keeps failing in the same way is logged
 // once.
-func (e *engine) logRenderers(old, renderers []RendererStatus) {
-	for i, r := range renderers {
+func (e *engine) logRenderers(old []RendererStatus) {
+	if e.closing {
+		return
+	}
+	for i, r := range e.status.Renderers {
 		switch {
 		case r.Error != "" && r.Error != old[i].Error && r.Refused:
 			e.deps.Log.Warn("renderer refused the state, will be retried when the state changes", "renderer", r.Name, "error", r.Error, "failures", r.Failures)
@@ -328,4 +284,32 @@ func (e *engine) logRenderers(old, renderers []RendererStatus) {
 			e.deps.Log.Info("renderer has recovered", "renderer", r.Name, "failures", r.Failures)
 		}
 	}
+}
+
+// stopwatch measures the duration of stages.
+type stopwatch struct {
+	last time.Time
+	tell func(Stage, time.Duration) // nil disables it
+}
+
+func (w *stopwatch) start() { w.passed("") }
+
+// passed reports the time since the last stage.
+func (w *stopwatch) passed(s Stage) {
+	if w.tell == nil {
+		return
+	}
+	now := time.Now()
+	if s != "" {
+		w.tell(s, now.Sub(w.last))
+	}
+	w.last = now
+}
+
+// earliest returns the earlier one of two times; a zero time is none.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }

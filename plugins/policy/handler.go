@@ -20,7 +20,7 @@ type Handler struct {
 	mu     sync.Mutex
 	deps   Deps
 	board  board
-	driver *driver
+	engine *engine
 	state  handlerState
 	events int64 // number of delivered events
 }
@@ -50,16 +50,13 @@ func (h *Handler) Init() error {
 	case h.deps.Source != nil:
 		return fmt.Errorf("plugin %s: a host that delivers events has no source", h)
 	}
-	driver, err := newDriver(&h.deps, &h.board, inline, nil)
+	engine, err := newEngine(time.Now(), &h.deps, &h.board, func() {})
 	if err != nil {
 		return err
 	}
-	h.driver, h.state = driver, handlerRunning
+	h.engine, h.state = engine, handlerRunning
 	return nil
 }
-
-// inline runs the work of renderers in the calling goroutine.
-func inline(ctx context.Context, work func(context.Context) error) error { return work(ctx) }
 
 // AfterInit does nothing: the host decides when to deliver.
 func (h *Handler) AfterInit() error { return nil }
@@ -98,56 +95,64 @@ func (h *Handler) handle(ctx context.Context, changes model.Changes) error {
 	}
 	h.events++
 	changes.Revision = h.events
-	return h.whole(ctx, h.driver.apply(ctx, changes, false))
+	h.engine.apply(time.Now(), changes)
+	h.retryFailed()
+	return h.work(ctx)
 }
 
-// whole continues until renderers have done all of their work. It returns the error of the last commit, which
-// includes retries of earlier failures.
-func (h *Handler) whole(ctx context.Context, err error) error {
-	for h.driver.engine.waiting() && ctx.Err() == nil {
-		err = h.driver.apply(ctx, model.Changes{}, false)
+// work has the renderers do what is due. It returns their errors, also earlier ones.
+func (h *Handler) work(ctx context.Context) error {
+	for _, m := range h.engine.mailboxes {
+		for m.work(ctx) {
+		}
 	}
-	return err
+	h.engine.collect(time.Now(), false)
+	return h.engine.err()
+}
+
+func (h *Handler) retryFailed() {
+	for _, m := range h.engine.mailboxes {
+		m.retry(time.Now())
+	}
 }
 
 // Retry lets the failed renderers try again. Update does so, too, so a host may wait for the next
 // event if one is sure to come soon.
-func (h *Handler) Retry(ctx context.Context) error {
-	return h.again(ctx, (*driver).retry)
-}
+func (h *Handler) Retry(ctx context.Context) error { return h.again(ctx, h.retryFailed) }
 
 // Recommit makes every renderer check again what it has installed, after a change in its dataplane:
 // a prompted Plugin does the same. Before the first Resync nothing can be installed; renderers then
 // block the interfaces of pods where they can and are configured to (renderer.Quarantiner).
 func (h *Handler) Recommit(ctx context.Context) error {
-	return h.again(ctx, (*driver).recommit)
+	return h.again(ctx, func() { h.engine.prompt(time.Now()) })
 }
 
-func (h *Handler) again(ctx context.Context, commit func(*driver, context.Context) error) error {
+func (h *Handler) again(ctx context.Context, ask func()) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.state != handlerRunning:
 		return ErrNotRunning
-	case h.driver.engine.flushed && !h.driver.engine.resynced:
+	case h.engine.flushed && !h.engine.resynced:
 		return ctx.Err()
 	}
-	return h.whole(ctx, commit(h.driver, ctx))
+	ask()
+	return h.work(ctx)
 }
 
 // RetryAt returns when to call Retry; the delays double. It returns the zero time if nothing has
 // failed, or if every failed renderer refused the state (renderer.ErrRefused), which only a change
 // can solve.
-func (h *Handler) RetryAt() time.Time {
+func (h *Handler) RetryAt() (at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case h.driver == nil:
+	if h.engine == nil {
 		return time.Time{}
-	case h.driver.engine.waiting() && h.driver.engine.retries.at.IsZero(): // a context has ended meanwhile
-		return time.Now()
 	}
-	return h.driver.engine.retries.at
+	for _, m := range h.engine.mailboxes {
+		at = earliest(at, m.nextRetry())
+	}
+	return at
 }
 
 // Status returns the current status; its revisions count events. It never blocks.
@@ -160,6 +165,6 @@ func (h *Handler) Snapshot() (*Snapshot, error) {
 	if h.state != handlerRunning {
 		return nil, fmt.Errorf("take a snapshot: %w", ErrNotRunning)
 	}
-	h.driver.engine.buildSnapshot()
+	h.engine.buildSnapshot()
 	return h.board.snapshot.Load(), nil
 }

@@ -72,7 +72,7 @@ func problemsOfAll(t *rapid.T, p *Plugin) []any {
 	for _, pod := range s.Pods {
 		all = append(all, pod.ID, pod.Problems)
 	}
-	if broken := p.loop.driver.engine.problems.inconsistent(); broken != "" {
+	if broken := p.loop.engine.problems.inconsistent(); broken != "" {
 		t.Fatal(broken)
 	}
 	return all

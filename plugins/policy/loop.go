@@ -13,81 +13,60 @@ import (
 // errInterrupted reports that there is other work than waiting for changes.
 var errInterrupted = errors.New("interrupted")
 
-// loop is the event loop. Any goroutine may call prompt, wake, want and atWork.
+// loop is the event loop: it owns the engine and waits for no renderer. Any goroutine may call
+// prompt, look, want and atWork.
 type loop struct {
 	source Source
-	driver *driver
-	mu     sync.Mutex // of the driver; free while the loop waits, and during the work of renderers
+	engine *engine
+	mu     sync.Mutex // of the engine; free while the loop waits
 
 	asked    chan struct{} // holds a token if a caller may wait for a snapshot
 	prompted atomic.Bool   // Prompt was called
+	worked   atomic.Bool   // a renderer has done work
 	// start of the current work; nil while the loop waits
 	busy      atomic.Pointer[time.Time]
 	interrupt atomic.Pointer[context.CancelFunc] // wakes the loop
-	turns     int                                // since the loop last waited
 }
 
 // run is the loop. It ends with ctx.
 func (l *loop) run(ctx context.Context) {
-	e, ended := l.driver.engine, false
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for {
+	defer l.busy.Store(nil)
+	for ended := false; ; {
 		l.busy.Store(nil)
 		changes, err := l.receive(ctx, ended)
-		l.busy.Store(new(time.Now()))
-		switch { // errors are in the status, and retried
-		case ctx.Err() != nil:
-			_ = l.driver.run(ctx, e.join())
+		if ctx.Err() != nil {
 			return
-		case err == nil:
-			_ = l.apply(ctx, changes)
-		case !errors.Is(err, errInterrupted):
-			ended = true
-			e.sourceEnded(err)
-		case e.retries.due(time.Now()):
-			_ = l.driver.retry(ctx)
-		case e.waiting():
-			_ = l.apply(ctx, model.Changes{}) // renderers go on
 		}
+		now := time.Now()
+		l.busy.Store(&now)
+		l.worked.Store(false)
 		if l.prompted.Swap(false) {
-			_ = l.driver.recommit(ctx)
+			l.engine.prompt(now)
+		}
+		switch {
+		case err == nil:
+			l.engine.apply(now, changes)
+		case errors.Is(err, errInterrupted):
+			l.engine.collect(now, false)
+		default:
+			ended = true
+			l.engine.sourceEnded(err)
 		}
 	}
 }
 
-// apply passes changes down to the renderers. The step also answers a prompt that came before the
-// renderers start; a later prompt gets a step of its own.
-func (l *loop) apply(ctx context.Context, changes model.Changes) error {
-	prompted := l.driver.engine.answers(changes) && l.prompted.Swap(false)
-	return l.driver.apply(ctx, changes, prompted)
-}
-
-// While renderers have not done all of their work the event loop only takes the changes that are
-// there. After so many turns it waits for pollInterval, so that others get the processor.
-const (
-	pollTurns    = 8
-	pollInterval = time.Millisecond
-)
-
-// receive waits for changes until ctx ends or a retry is due, and not for long while renderers have
-// not done all of their work. A source that has ended yields none.
+// receive waits for changes, until ctx ends or there is something else to do. A source that has
+// ended yields none.
 func (l *loop) receive(ctx context.Context, ended bool) (model.Changes, error) {
 	wait, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// A requester sets prompted first and then calls interrupt. So does a renderer that has done
-	// its work. Here the order is reversed, so one of the two sees the other.
+	// Who has something to do sets a flag first and then calls interrupt. Here the order is reversed,
+	// so one of the two sees the other.
 	l.interrupt.Store(&cancel)
-	if l.prompted.Load() {
+	if l.prompted.Load() || l.worked.Load() {
 		cancel()
-	}
-	if at := l.driver.engine.retries.at; !at.IsZero() {
-		timer := time.AfterFunc(time.Until(at), cancel)
-		defer timer.Stop()
-	}
-	if l.driver.engine.waiting() {
-		timer := time.AfterFunc(l.pause(), cancel)
-		defer timer.Stop()
 	}
 	l.mu.Unlock()
 	defer l.mu.Lock()
@@ -102,21 +81,6 @@ func (l *loop) receive(ctx context.Context, ended bool) (model.Changes, error) {
 	return changes, err
 }
 
-// pause returns how long to wait for changes in this turn, while renderers have more work.
-func (l *loop) pause() time.Duration {
-	if l.turns++; l.turns%pollTurns == 0 {
-		return pollInterval
-	}
-	return 1
-}
-
-// unlocked runs the work of renderers. Meanwhile snapshots can be built.
-func (l *loop) unlocked(ctx context.Context, work func(context.Context) error) error {
-	l.mu.Unlock()
-	defer l.mu.Lock()
-	return work(ctx)
-}
-
 // answer builds the requested snapshots until ctx ends.
 func (l *loop) answer(ctx context.Context) {
 	for {
@@ -125,7 +89,7 @@ func (l *loop) answer(ctx context.Context) {
 			return
 		case <-l.asked:
 			l.mu.Lock()
-			l.driver.engine.buildSnapshot()
+			l.engine.buildSnapshot()
 			l.mu.Unlock()
 		}
 	}
@@ -139,13 +103,18 @@ func (l *loop) want() {
 	}
 }
 
-// prompt requests a commit of every renderer.
+// prompt makes the loop prompt the renderers.
 func (l *loop) prompt() {
 	l.prompted.Store(true)
 	l.wake()
 }
 
-// wake makes the loop look at what there is besides changes, if it waits for changes.
+// look makes the loop collect what renderers have done.
+func (l *loop) look() {
+	l.worked.Store(true)
+	l.wake()
+}
+
 func (l *loop) wake() {
 	if interrupt := l.interrupt.Load(); interrupt != nil {
 		(*interrupt)()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,7 +50,7 @@ func (p *Plugin) Init() error {
 	if p.done != nil {
 		return fmt.Errorf("plugin %s is initialised already", p)
 	}
-	driver, err := newDriver(&p.Deps, &p.board, p.loop.unlocked, p.loop.wake)
+	engine, err := newEngine(time.Now(), &p.Deps, &p.board, p.loop.look)
 	if err != nil {
 		return err
 	}
@@ -57,12 +58,12 @@ func (p *Plugin) Init() error {
 		p.feed = newFeed()
 		p.Source = p.feed
 	}
-	p.loop.source, p.loop.driver, p.loop.asked = p.Source, driver, make(chan struct{}, 1)
+	p.loop.source, p.loop.engine, p.loop.asked = p.Source, engine, make(chan struct{}, 1)
 	p.done = make(chan struct{})
 	return nil
 }
 
-// AfterInit starts the event loop and returns at once.
+// AfterInit starts the event loop, and a goroutine for each renderer, and returns at once.
 func (p *Plugin) AfterInit() error {
 	if p.done == nil || p.cancel != nil {
 		return fmt.Errorf("plugin %s must be initialised once before it is started, and started once", p)
@@ -71,10 +72,15 @@ func (p *Plugin) AfterInit() error {
 	p.cancel = cancel
 	go func() {
 		defer close(p.done)
-		var answers sync.WaitGroup
-		answers.Go(func() { p.loop.answer(ctx) })
+		var others sync.WaitGroup
+		others.Go(func() { p.loop.answer(ctx) })
+		for _, m := range p.loop.engine.mailboxes {
+			others.Go(func() { m.run(ctx) })
+		}
 		p.loop.run(ctx)
-		answers.Wait()
+		others.Wait()
+		p.loop.engine.closing = true
+		p.loop.engine.collect(time.Now(), false)
 	}()
 	return nil
 }
@@ -96,24 +102,34 @@ func (p *Plugin) Close() error {
 	}
 }
 
-// Prompt makes every renderer commit although no state has changed, after a change in a dataplane.
+// Prompt makes every renderer look again although no state has changed, after a change in a dataplane.
 // It never blocks, and may be called at any time; a call before AfterInit takes effect after it.
 func (p *Plugin) Prompt() { p.loop.prompt() }
 
 // Status returns the current status. It never blocks.
-func (p *Plugin) Status() Status { return p.board.Status() }
+func (p *Plugin) Status() Status {
+	s, _ := p.Watch()
+	return s
+}
 
 // Watch returns the current status, and a channel that is closed when the status has changed.
-func (p *Plugin) Watch() (Status, <-chan struct{}) { return p.board.Watch() }
+func (p *Plugin) Watch() (Status, <-chan struct{}) {
+	s, next := p.board.Watch()
+	if p.done == nil {
+		return s, next
+	}
+	s.Committing, s.Renderers = time.Time{}, slices.Clone(s.Renderers)
+	for i, m := range p.loop.engine.mailboxes {
+		s.Renderers[i].Committing = m.busySince()
+		s.Committing = earliest(s.Committing, s.Renderers[i].Committing)
+	}
+	return s, next
+}
 
 // AtWork returns since when the event loop has been working without looking for changes, or the
-// oldest commit of a renderer goes on; it is zero while there is neither. It never blocks.
+// oldest call of a renderer goes on; it is zero while there is neither. It never blocks.
 func (p *Plugin) AtWork() time.Time {
-	at := p.loop.atWork()
-	if c := p.Status().Committing; !c.IsZero() && (at.IsZero() || c.Before(at)) {
-		return c
-	}
-	return at
+	return earliest(p.loop.atWork(), p.Status().Committing)
 }
 
 // Apply passes changes down to the renderers and waits until all of them enforce the changes. It is

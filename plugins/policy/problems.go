@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/plugins/policy/internal/configurator"
 	"github.com/sluice-net/sluice/renderer"
 )
 
@@ -19,8 +18,17 @@ type problemTracker struct {
 	policies map[string]int       // number of problems by object, for policies
 	classes  map[api.Class]int    // number of problems of policies
 	changed  map[api.Problem]bool // whether it existed at the last report
-	read     []configurator.Unenforced
+	read     []report
 }
+
+// report lists what one renderer cannot enforce.
+type report struct {
+	renderer string
+	rules    []renderer.Unenforced // shared; the same slice while nothing changes
+}
+
+// ownName stands for the configurator among the names of renderers.
+const ownName = "configurator"
 
 func newProblemTracker() problemTracker {
 	return problemTracker{
@@ -93,9 +101,9 @@ func (t *problemTracker) counts() (classes []ProblemCount, policies int) {
 // not part of the identity of a problem.
 func (t *problemTracker) reports(pods bool) (out []api.Problem) {
 	for _, u := range t.read {
-		for _, rule := range u.Rules {
+		for _, rule := range u.rules {
 			if rule.Origin.Rule != api.NodeRule {
-				out = append(out, problemOf(u.Renderer, rule, pods))
+				out = append(out, problemOf(u.renderer, rule, pods))
 			}
 		}
 	}
@@ -107,7 +115,7 @@ func (t *problemTracker) reports(pods bool) (out []api.Problem) {
 func problemOf(name string, u renderer.Unenforced, pods bool) api.Problem {
 	p := api.Problem{Object: u.Origin.Policy.String(), Field: "spec", Class: u.Class,
 		Reason: fmt.Sprintf("renderer %s: %s: %s", name, u.Reason, u.Effect)}
-	if name == configurator.OwnName {
+	if name == ownName {
 		p.Reason = u.Reason
 	}
 	if u.Origin.Rule >= 0 {
@@ -120,7 +128,7 @@ func problemOf(name string, u renderer.Unenforced, pods bool) api.Problem {
 }
 
 // readReports takes over the reports of the renderers if any changed.
-func (t *problemTracker) readReports(now []configurator.Unenforced) {
+func (t *problemTracker) readReports(now []report) {
 	if slices.EqualFunc(now, t.read, sameReport) {
 		return
 	}
@@ -130,8 +138,8 @@ func (t *problemTracker) readReports(now []configurator.Unenforced) {
 }
 
 // sameReport compares immutable slices by identity.
-func sameReport(a, b configurator.Unenforced) bool {
-	return len(a.Rules) == len(b.Rules) && (len(a.Rules) == 0 || &a.Rules[0] == &b.Rules[0])
+func sameReport(a, b report) bool {
+	return len(a.rules) == len(b.rules) && (len(a.rules) == 0 || &a.rules[0] == &b.rules[0])
 }
 
 // found and ended record reports of a layer.

@@ -101,8 +101,9 @@ type layers struct {
 	configurator *configurator.Configurator
 }
 
-// snapshot collects the state of a node; reports are those of renderers.
-func (l *layers) snapshot(node string, reports []api.Problem) *Snapshot {
+// snapshot collects the state of a node; waiting are the pods that wait in renderers, and reports
+// those of renderers.
+func (l *layers) snapshot(node string, waiting map[api.PodID]bool, reports []api.Problem) *Snapshot {
 	findings := l.processor.Findings()
 	s := &Snapshot{Namespaces: []Namespace{}}
 	for _, ns := range l.cache.Namespaces() {
@@ -132,7 +133,7 @@ func (l *layers) snapshot(node string, reports []api.Problem) *Snapshot {
 			pod.Problems = byObject[model.ID{Kind: model.KindPod, Namespace: info.ID.Namespace, Name: info.ID.Name}.String()]
 		}
 		if d := enforced[info.ID]; d != nil {
-			pod.Waiting = d.Waiting
+			pod.Waiting = waiting[info.ID]
 			pod.Enforced, pod.Policies, pod.Ingress, pod.Egress = true, d.Policies, d.Ingress, d.Egress
 		}
 		s.Pods = append(s.Pods, pod)

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/plugins/policy/internal/configurator"
 	"github.com/sluice-net/sluice/renderer"
 )
 
@@ -19,8 +18,8 @@ type Status struct {
 	Local    int `json:"local"`
 	Policies int `json:"policies"`
 	Pods     int `json:"pods"`
-	// Waiting counts the pods of the node whose rules take so long to generate, or have so many new
-	// selectors, that others come first. They keep their previous rules; new pods are blocked.
+	// Waiting counts the pods of the node whose newest rules some renderer does not enforce yet. They
+	// keep their previous rules; new pods are blocked.
 	Waiting   int              `json:"waiting,omitempty"`
 	Renderers []RendererStatus `json:"renderers"`
 	// Problems counts the problems of policies in force, by class, without classes that have none.
@@ -29,7 +28,7 @@ type Status struct {
 	Unenforced int            `json:"unenforced"`
 	// SourceError explains why no more changes will come; empty while they do.
 	SourceError string `json:"sourceError,omitempty"`
-	// Committing is when the oldest commit began that is not over; zero if renderers are idle.
+	// Committing is when the oldest call began that is not over; zero if renderers are idle.
 	Committing time.Time `json:"committing,omitzero"`
 }
 
@@ -50,14 +49,14 @@ type RendererStatus struct {
 	// Refused reports whether only a change can solve Error, see renderer.ErrRefused: no retry is
 	// scheduled.
 	Refused bool `json:"refused,omitempty"`
-	// Committing is when its commit began that takes longer than a turn of the event loop; zero if
-	// there is none. What comes meanwhile waits for it, in this renderer alone.
+	// Committing is when its call began that goes on, or when what waits for one came; zero if there
+	// is neither. What comes meanwhile waits for it, for this renderer alone.
 	Committing time.Time `json:"committing,omitzero"`
 }
 
 // InSync reports whether every renderer enforces what was received.
 func (s Status) InSync() bool {
-	if !s.Committing.IsZero() || s.Waiting > 0 {
+	if !s.Committing.IsZero() {
 		return false
 	}
 	for _, r := range s.Renderers {
@@ -78,19 +77,17 @@ func (s Status) failing() string {
 	return ""
 }
 
-// rendererStatus keeps Since for unchanged renderers. It returns a new slice, because published
-// values are immutable.
-func rendererStatus(old []RendererStatus, now []configurator.RendererStatus, at time.Time) []RendererStatus {
-	status := make([]RendererStatus, len(now))
-	for i, r := range now {
-		s := RendererStatus{Name: r.Name, InSync: r.InSync, Since: at, Commits: r.Commits, Failures: r.Failures, Refused: renderer.IsRefused(r.Err), Committing: r.Committing}
-		if r.Err != nil {
-			s.Error = r.Err.Error()
-		}
-		if old != nil && old[i].InSync == s.InSync {
-			s.Since = old[i].Since
-		}
-		status[i] = s
+// rendererStatus returns the status of a renderer; Since stays while InSync does.
+func rendererStatus(old RendererStatus, m mailboxStatus, at time.Time) RendererStatus {
+	s := RendererStatus{
+		Name: old.Name, InSync: m.applied && m.err == nil, Since: at, Commits: m.commits, Failures: m.failures,
+		Refused: renderer.IsRefused(m.err), Committing: m.busySince,
 	}
-	return status
+	if m.err != nil {
+		s.Error = m.err.Error()
+	}
+	if old.InSync == s.InSync {
+		s.Since = old.Since
+	}
+	return s
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
@@ -81,12 +80,12 @@ func BenchmarkConfigure(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				c := New(Options{Renderers: []renderer.Renderer{renderertest.NewRecorder("bench", b)}})
+				c, r := New(Options{}), renderertest.NewRecorder("bench", b)
 				txn := c.NewTxn(true)
 				for pod := range 110 {
 					txn.Configure(podID(pod), podAddrs(pod), policies[pod%groups], nil)
 				}
-				if err := txn.Commit(b.Context()); err != nil {
+				if err := r.Apply(b.Context(), txn.Changes()); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -96,7 +95,7 @@ func BenchmarkConfigure(b *testing.B) {
 
 func BenchmarkTransaction(b *testing.B) {
 	r := renderertest.NewRecorder("bench", b)
-	c := New(Options{Renderers: []renderer.Renderer{r}})
+	c := New(Options{})
 	policies := selectorPolicies(20, 0)
 	tell := func(pods int, sets bool) {
 		txn := c.NewTxn(false)
@@ -106,13 +105,13 @@ func BenchmarkTransaction(b *testing.B) {
 		if sets {
 			txn.UpdateSet(1000, []netip.Prefix{pfx("10.1.9.9/32")}, nil)
 		}
-		if err := txn.Commit(b.Context()); err != nil {
+		if err := r.Apply(b.Context(), txn.Changes()); err != nil {
 			b.Fatal(err)
 		}
 		if sets {
 			txn := c.NewTxn(false)
 			txn.UpdateSet(1000, nil, []netip.Prefix{pfx("10.1.9.9/32")})
-			if err := txn.Commit(b.Context()); err != nil {
+			if err := r.Apply(b.Context(), txn.Changes()); err != nil {
 				b.Fatal(err)
 			}
 		}

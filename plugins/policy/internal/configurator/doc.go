@@ -1,11 +1,11 @@
 // Package configurator translates the policies of a pod into two ordered rule lists, one for each
-// direction, and sends them to the renderers.
+// direction, and says what changes for renderers.
 //
 // # Place in the flow
 //
 // In each transaction the processor passes the policies that apply to each local pod, and the
 // members of address sets. The configurator generates rules (a pure function, see generate) and
-// sends them to every renderer.
+// returns what changes as one value, the same for every renderer.
 //
 // Only this package converts the direction: policy for ingress to a pod becomes the egress list of
 // its PodConfig, because it is enforced where traffic leaves the vswitch.
@@ -20,10 +20,8 @@
 //   - What cannot be translated permits nothing.
 //   - Lists are immutable and hash-consed: pods with equal policies share lists, and
 //     equal lists are one object. Lists are reference-counted and dropped when unused.
-//   - Equal input sends nothing to renderers.
-//   - A failed renderer does not get the same changes again: it keeps
-//     them, and the next Commit makes it try again.
+//   - Equal input changes nothing.
 //
-// A Configurator is used by one goroutine. Commit starts one goroutine per renderer and waits for
-// all of them.
+// The package is pure: it calls no renderer and starts no goroutine. A Configurator is used by one
+// goroutine.
 package configurator

@@ -24,7 +24,6 @@ type PodDump struct {
 	Policies []api.PolicyID     `json:"policies"`
 	Ingress  *renderer.RuleList `json:"ingress"`
 	Egress   *renderer.RuleList `json:"egress"`
-	Waiting  bool               `json:"waiting,omitempty"` // in a renderer, see Configurator.Waiting
 }
 
 // SetDump describes an address set that has members. It lists the members of sets built from
@@ -45,7 +44,6 @@ func (c *Configurator) Dump() Dump {
 		d.Pods = append(d.Pods, PodDump{
 			Pod: id, IPs: pod.ips, Policies: idsOf(pod.profile.policies),
 			Ingress: pod.profile.lists[api.Ingress].shown(), Egress: pod.profile.lists[api.Egress].shown(),
-			Waiting: c.targets.waits(id),
 		})
 	}
 	d.Sets = c.dumpSets()

@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
@@ -334,7 +333,7 @@ func (s recordedSets) tell(id api.SetID, added, removed string) func(*Txn) {
 func TestCommonSetFollowsItsSets(t *testing.T) {
 	sets := recordedSets{}
 	r := renderertest.NewRecorder("one", t)
-	f := &fixture{t, New(Options{Renderers: []renderer.Renderer{r}, Sets: sets}), r}
+	f := &fixture{t, New(Options{Sets: sets}), r}
 	policies := []*api.ContivPolicy{adminOf(does(pass, "set:300", "any"), does(deny, "any", "any")), ingressOf("a", rule("set:301 10.7.0.0/16", "any"))}
 	f.commit(true, sets.tell(300, "10.0.0.1 10.0.0.2 10.7.0.1", ""), sets.tell(301, "10.0.0.2 10.0.0.3", ""), configure(0, policies...))
 	common := func() string {

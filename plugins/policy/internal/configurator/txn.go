@@ -3,23 +3,18 @@ package configurator
 import (
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Txn collects the changes of one step. Every Txn must be committed before the next one begins. It
-// keeps slices that are passed to it; they must not be modified.
+// Txn collects the changes of one step. Changes must be called before the next one begins. It keeps
+// slices that are passed to it; they must not be modified.
 type Txn struct {
-	c          *Configurator
-	resync     bool
-	prepared   bool
-	committed  bool
-	hasChanges bool // renderers have changes
-	began      time.Time
-	changes    renderer.Changes        // for every renderer
-	pods       map[api.PodID]podChange // the last change of each pod
+	c       *Configurator
+	changes renderer.Changes
+	pods    map[api.PodID]podChange // the last change of each pod
+	done    bool
 }
 
 // podChange is the new state of a pod; a pod without addresses is removed.
@@ -32,20 +27,13 @@ type podChange struct {
 // NewTxn begins a transaction. With resync, whatever the transaction does not name is removed, here
 // and in the renderers.
 func (c *Configurator) NewTxn(resync bool) *Txn {
-	t := &Txn{c: c, resync: resync, hasChanges: resync, began: time.Now(), changes: renderer.Changes{Resync: resync}}
-	for _, target := range c.targets {
-		target.fresh = target.poll()
-	}
 	if resync {
 		clear(c.sizes)
 		clear(c.refused)
 		c.interner.derived.forgetPublished()
 	}
-	return t
+	return &Txn{c: c, changes: renderer.Changes{Resync: resync}}
 }
-
-// Began returns when the transaction began, and with it the Commits of renderers that it starts.
-func (t *Txn) Began() time.Time { return t.began }
 
 // UpdateSet changes the members of an address set; see renderer.SetChange. A set that no policy names any
 // more loses all of them in the transaction of the new lists.
@@ -55,11 +43,6 @@ func (t *Txn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	}
 	t.c.interner.derived.moved(id, added)
 	t.c.interner.derived.moved(id, removed)
-	t.updateSet(id, added, removed)
-}
-
-func (t *Txn) updateSet(id api.SetID, added, removed []netip.Prefix) {
-	t.hasChanges = true
 	t.changes.UpdateSet(id, added, removed)
 }
 
@@ -87,22 +70,11 @@ func sortedAddrs(ips []netip.Addr) []netip.Addr {
 	return ips
 }
 
-// CommitAll makes Commit include renderers without changes: something may have changed in their
-// dataplanes.
-func (t *Txn) CommitAll() { t.hasChanges = true }
-
-// Idle reports whether Commit will neither start a renderer nor wait for one. It may be called
-// after Prepare.
-func (t *Txn) Idle() bool {
-	return !slices.ContainsFunc(t.c.targets, func(x *target) bool { return x.isDue(t.hasChanges) })
-}
-
-// apply sends the state of a pod to renderers.
+// apply sets the state of a pod.
 func (t *Txn) apply(pod api.PodID, state *podState) {
 	old := t.c.pods[pod]
 	t.c.setPod(pod, state)
-	if old == nil || t.resync || !sameConfig(old.config, state.config) {
-		t.hasChanges = true
+	if old == nil || t.changes.Resync || !sameConfig(old.config, state.config) {
 		t.changes.Render(pod, state.config)
 	}
 }

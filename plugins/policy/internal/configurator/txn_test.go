@@ -1,6 +1,7 @@
 package configurator
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 	"testing"
@@ -12,16 +13,21 @@ import (
 	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
-// fixture is a Configurator with one Recorder.
+// fixture is a Configurator whose changes a Recorder receives.
 type fixture struct {
-	t *testing.T
+	t tb
 	c *Configurator
 	r *renderertest.Recorder
 }
 
-func newFixture(t *testing.T) *fixture {
-	r := renderertest.NewRecorder("one", t)
-	return &fixture{t, New(Options{Renderers: []renderer.Renderer{r}}), r}
+// tb is a *testing.T or a *rapid.T.
+type tb interface {
+	renderertest.Reporter
+	Fatal(args ...any)
+}
+
+func newFixture(t tb) *fixture {
+	return &fixture{t, New(Options{}), renderertest.NewRecorder("one", t)}
 }
 
 // commit must work.
@@ -31,8 +37,10 @@ func (f *fixture) commit(resync bool, steps ...func(*Txn)) {
 	for _, s := range steps {
 		s(txn)
 	}
-	if err := txn.Commit(f.t.Context()); err != nil {
-		f.t.Fatal(err)
+	if c := txn.Changes(); !c.Empty() {
+		if err := f.r.Apply(context.Background(), c); err != nil {
+			f.t.Fatal(err)
+		}
 	}
 }
 

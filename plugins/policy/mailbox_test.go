@@ -1,0 +1,252 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
+)
+
+// post is a mailbox under test, whose work is a goroutine's.
+type post struct {
+	*mailbox
+	t        *testing.T
+	r        *renderertest.Recorder
+	revision int64
+}
+
+// inPost runs a test with a mailbox. Its renderer has the whole state, without pods.
+func inPost(t *testing.T, test func(p *post)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := renderertest.NewRecorder("one", t)
+		d := Deps{CommitTimeout: time.Hour}
+		if err := d.complete(); err != nil {
+			t.Fatal(err)
+		}
+		p := &post{newMailbox(r, &d, func() {}), t, r, 0}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); p.run(ctx) }()
+		p.send(renderer.Changes{Resync: true})
+		test(p)
+		cancel()
+		<-done
+	})
+}
+
+// send posts changes and waits until nothing goes on without time passing.
+func (p *post) send(c renderer.Changes) {
+	p.revision++
+	p.post(time.Now(), c, p.revision)
+	synctest.Wait()
+}
+
+func (p *post) want(what string, commits int, acknowledged int64) {
+	p.t.Helper()
+	if s := p.collect(); p.r.Commits() != commits || s.acknowledged != acknowledged {
+		p.t.Errorf("%s: revision %d is acknowledged after %d calls, want %d after %d", what, s.acknowledged, p.r.Commits(), acknowledged, commits)
+	}
+}
+
+// podChanges renders one pod of a few.
+func podChanges(i int) (c renderer.Changes) {
+	c.Render(api.PodID{Namespace: "shop", Name: fmt.Sprint("pod-", i%10)}, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i % 10)})}})
+	return c
+}
+
+func TestMailboxMergesWhatComesWhileRendererIsSlow(t *testing.T) {
+	inPost(t, func(p *post) {
+		p.r.SetHook(func(context.Context) error { time.Sleep(time.Minute); return nil })
+		began := time.Now()
+		for i := range 1000 {
+			p.send(podChanges(i))
+		}
+		p.want("while it is at work", 1, 1)
+		if since := p.busySince(); !since.Equal(began) || len(p.waiting()) != 10 {
+			t.Errorf("busy since %s, %d pods wait", since, len(p.waiting()))
+		}
+		time.Sleep(2*time.Minute + 1)
+		synctest.Wait()
+		p.want("in the end", 3, 1001)
+		if len(p.r.Pods()) != 10 || len(p.waiting()) != 0 || !p.busySince().IsZero() {
+			t.Errorf("%d pods, %d wait", len(p.r.Pods()), len(p.waiting()))
+		}
+	})
+}
+
+// TestMailboxIsBoundedWhileRendererHangs for an hour of changes: it holds the newest state of what
+// there is, not what was.
+func TestMailboxIsBoundedWhileRendererHangs(t *testing.T) {
+	inPost(t, func(p *post) {
+		p.r.SetHook(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		member := []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}
+		for i := range 3600 {
+			c := podChanges(i)
+			if i%2 == 0 {
+				c.UpdateSet(7, member, nil)
+			} else {
+				c.UpdateSet(7, nil, member)
+			}
+			p.send(c)
+			time.Sleep(time.Second)
+		}
+		p.mu.Lock()
+		waits := p.merger.Take()
+		p.merger.Add(waits)
+		p.mu.Unlock()
+		if len(waits.Pods) > 10 || len(waits.Sets) > 1 {
+			t.Errorf("%d pods and %d sets wait", len(waits.Pods), len(waits.Sets))
+		}
+	})
+}
+
+// TestMailboxAcknowledgesRevisionsWithoutChanges at once where nothing is left to do, and else with
+// what is.
+func TestMailboxAcknowledgesRevisionsWithoutChanges(t *testing.T) {
+	inPost(t, func(p *post) {
+		p.send(renderer.Changes{})
+		p.want("a revision that changes nothing", 1, 2)
+		p.r.SetHook(func(context.Context) error { time.Sleep(time.Second); return nil })
+		p.send(podChanges(0))
+		p.send(renderer.Changes{})
+		p.want("while it is at work", 1, 2)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		p.want("when it is done", 2, 4)
+		p.r.SetHook(func(context.Context) error { return errDown })
+		p.send(podChanges(1))
+		p.send(renderer.Changes{})
+		p.want("after a failure", 3, 4)
+	})
+}
+
+func TestMailboxKickDuringApplyMeansOnceMore(t *testing.T) {
+	inPost(t, func(p *post) {
+		p.r.SetHook(func(context.Context) error { time.Sleep(time.Second); return nil })
+		p.send(podChanges(0))
+		p.kick(time.Now())
+		p.kick(time.Now())
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		p.want("after two kicks", 3, 2)
+	})
+}
+
+// TestMailboxLosesNothing: values are handed over also when the context has ended, and never again.
+func TestMailboxLosesNothing(t *testing.T) {
+	r := renderertest.NewRecorder("one", t)
+	d := Deps{}
+	if err := d.complete(); err != nil {
+		t.Fatal(err)
+	}
+	m := newMailbox(r, &d, func() {})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	send := func(ctx context.Context, c renderer.Changes, revision int64) {
+		m.post(time.Now(), c, revision)
+		for m.work(ctx) {
+		}
+	}
+	send(t.Context(), renderer.Changes{Resync: true}, 1)
+	r.FailNext(renderertest.FailBefore)
+	send(t.Context(), podChanges(0), 2)
+	send(ended, podChanges(1), 3)
+	if got := len(r.Pods()); got != 0 {
+		t.Fatalf("%d pods although nothing worked", got)
+	}
+	m.kick(time.Now())
+	if m.work(t.Context()); len(r.Pods()) != 2 || m.collect().acknowledged != 3 {
+		t.Errorf("%d pods, want 2", len(r.Pods()))
+	}
+}
+
+// TestMailboxRetries after pauses that double, begin anew with a kick, and are not made longer by
+// failures between.
+func TestMailboxRetries(t *testing.T) {
+	inPost(t, func(p *post) {
+		var at []time.Duration
+		began := time.Now()
+		p.r.SetHook(func(context.Context) error { at = append(at, time.Since(began)/time.Millisecond); return errDown })
+		p.send(podChanges(0))
+		time.Sleep(50 * time.Millisecond)
+		p.send(podChanges(1))
+		time.Sleep(700 * time.Millisecond)
+		p.kick(time.Now())
+		time.Sleep(200 * time.Millisecond)
+		synctest.Wait()
+		if want := []time.Duration{0, 50, 100, 300, 700, 750, 850}; !slices.Equal(at, want) {
+			t.Errorf("called after %v ms, want %v", at, want)
+		}
+	})
+}
+
+func TestMailboxDoesNotRetryRefusals(t *testing.T) {
+	inPost(t, func(p *post) {
+		p.r.SetHook(func(context.Context) error { return fmt.Errorf("pod a: %w", errTooLarge) })
+		p.send(podChanges(0))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		p.want("a refusal", 2, 1)
+		p.r.SetHook(nil)
+		p.send(podChanges(1))
+		p.want("the next value", 3, 3)
+	})
+}
+
+// TestMailboxRevisionIsNotHeldBackByMissingInterface: all else is in force, and the renderer names
+// the pod.
+func TestMailboxRevisionIsNotHeldBackByMissingInterface(t *testing.T) {
+	inPost(t, func(p *post) {
+		missing := fmt.Errorf("%w for pod shop/web", renderer.ErrNoInterface)
+		p.r.SetHook(func(context.Context) error { return missing })
+		p.send(podChanges(0))
+		p.want("a pod without an interface", 2, 2)
+		if s := p.collect(); !errors.Is(s.err, renderer.ErrNoInterface) || s.failures != 1 {
+			t.Errorf("%v after %d failures", s.err, s.failures)
+		}
+		p.send(renderer.Changes{})
+		p.want("a revision that changes nothing", 2, 3)
+		p.r.SetHook(func(context.Context) error { return errors.Join(missing, errDown) })
+		p.send(podChanges(1))
+		p.want("another failure beside it", 3, 3)
+	})
+}
+
+// TestMailboxKickBeforeWholeStateCallsNothing: the renderer would take rules of an earlier run for
+// leftovers.
+func TestMailboxKickBeforeWholeStateCallsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, d := renderertest.NewRecorder("one", t), Deps{}
+		if err := d.complete(); err != nil {
+			t.Fatal(err)
+		}
+		m := newMailbox(r, &d, func() {})
+		m.kick(time.Now())
+		for m.work(t.Context()) {
+		}
+		if s := m.collect(); len(s.ended) != 1 || !s.ended[0].quarantined || !s.ended[0].unable || r.Commits() != 0 {
+			t.Errorf("a kick before the first value: %+v, %d calls", s.ended, r.Commits())
+		}
+		m.post(time.Now(), podChanges(0), 1)
+		m.work(t.Context())
+		m.kick(time.Now())
+		if m.work(t.Context()) {
+			t.Error("a kick before the whole state calls the renderer")
+		}
+		m.post(time.Now(), renderer.Changes{Resync: true}, 2)
+		m.work(t.Context())
+		m.kick(time.Now())
+		if !m.work(t.Context()) || !m.collect().synced {
+			t.Error("a kick after the whole state does not call the renderer")
+		}
+	})
+}
