@@ -38,11 +38,16 @@ type Tally struct {
 	// Examined bounds the groups that are examined to find their pods: those of their scopes, unless
 	// an index has exactly the groups that match.
 	Examined int
+	// Selected counts those whose namespaces are given by a selector: all namespaces are examined.
+	Selected int
 }
 
 func (t *Tally) count(s *Selector, d int) {
 	t.Selectors += d
 	t.Members += d * s.members
+	if s.key.scope.selected {
+		t.Selected += d
+	}
 	if s.scans() {
 		s.scope.count(t, d)
 	}
