@@ -24,6 +24,8 @@
 //   - A failed renderer does not get the same changes again: it keeps
 //     them, and the next Commit makes it try again.
 //
+//   - A transaction contains the whole change: the lists, and what sets gain and lose.
+//
 // A Configurator is used by one goroutine. Commit starts one goroutine per renderer and waits for
-// all of them.
+// them for so long, see Pace.
 package configurator

@@ -19,15 +19,17 @@ import (
 //   - A selector is selectorUnits, once for the namespace. A peer for a named port of an egress
 //     rule is namedUnits more.
 //   - An address of a pod that a selector selects is half of one.
-//   - A group of equal pods that is examined to find them is a sixteenth of one. These are all groups
-//     of the namespaces of the peer, unless it is of its own namespace and asks for one label. So is
-//     a namespace, if a selector selects the namespaces.
+//   - A group of equal pods in the namespaces of the peer is a sixteenth of one, as it is examined to
+//     find them. An index serves peers in the namespace of the policy that ask for the value of a
+//     label: then it is a 128th, or nothing if they ask for nothing else. If a selector selects the
+//     namespaces, a namespace of the cluster is a sixteenth, too.
 const (
 	Quota           = 1 << 20
 	selectorUnits   = 24
 	namedUnits      = 12
 	membersPerUnit  = 2
-	examinedPerUnit = 16
+	examinedPerUnit = 128 // see membership.Tally
+	selectedPerUnit = 16
 )
 
 // memberFloor is how many members a namespace may have for each pod of the cluster, whatever else
@@ -230,7 +232,7 @@ func (a *admission) fit(t *tenant, units int, of membership.Tally) bool {
 
 // evaluating returns what it takes to evaluate selectors, but for their members.
 func (a *admission) evaluating(t membership.Tally) int {
-	return selectorUnits*t.Selectors + (t.Examined+t.Selected*a.cluster.Namespaces())/examinedPerUnit
+	return selectorUnits*t.Selectors + t.Examined/examinedPerUnit + t.Selected*a.cluster.Namespaces()/selectedPerUnit
 }
 
 // takes returns how many units are counted of a tenant.
