@@ -14,13 +14,18 @@
 //
 //   - Lists are a function of the policies only: they depend neither on the order of
 //     policies, rules, peers and ports nor on earlier state.
+//
 //   - Below this package there are only Permit and Deny: Pass is resolved here (see
 //     delegate). NetworkPolicies yield exactly one Deny, the last rule. Exceptions of
 //     blocks are subtracted, never denied: another rule may permit them.
+//
 //   - What cannot be translated permits nothing.
+//
 //   - Lists are immutable and hash-consed: pods with equal policies share lists, and
 //     equal lists are one object. Lists are reference-counted and dropped when unused.
+//
 //   - Equal input sends nothing to renderers.
+//
 //   - A failed renderer does not get the same changes again: it keeps
 //     them, and the next Commit makes it try again.
 //

@@ -10,9 +10,10 @@
 // Package membership computes the members of address sets. Above it, localPods holds the pods of
 // the node by group, and sharing those that share an address. resolver holds the policies of each
 // group as they apply to it: a ContivPolicy refers to sets and numbers only. admission decides which
-// policies are evaluated: what a tenant has the engine do is bounded. problemTracker knows which parts of policies cannot be enforced. Each part has its own state and knows only the lower
-// ones. The processor records notifications of the cache; Flush computes the changes of the sets,
-// of the policies of the affected groups and of the pods of those groups.
+// policies are evaluated, which bounds the work for each namespace. problemTracker knows which parts
+// of policies cannot be enforced. Each part has its own state and knows only the lower ones. The
+// processor records notifications of the cache; Flush computes the changes of the sets, of the
+// policies of the affected groups and of the pods of those groups.
 //
 // # Invariants
 //
