@@ -19,8 +19,8 @@ type Status struct {
 	Local    int `json:"local"`
 	Policies int `json:"policies"`
 	Pods     int `json:"pods"`
-	// Waiting counts the pods of the node whose rules take so long to generate, or have so many new
-	// selectors, that others come first. They keep their previous rules; new pods are blocked.
+	// Waiting counts the pods of the node whose rules take a dataplane so long that others come first.
+	// They keep their previous rules; new pods are blocked.
 	Waiting   int              `json:"waiting,omitempty"`
 	Renderers []RendererStatus `json:"renderers"`
 	// Problems counts the problems of policies in force, by class, without classes that have none.
