@@ -150,8 +150,8 @@ type Status struct {
 	Policies int    `json:"policies"`
 	// Unenforced is the number of policies that are not or only partially enforced.
 	Unenforced int `json:"unenforced"`
-	// Waiting names the pods of the node whose new rules take so long to compute that other pods
-	// are served first.
+	// Waiting names the pods of the node whose new rules take a dataplane so long that other pods are
+	// served first.
 	Waiting   []string         `json:"waiting,omitempty"`
 	Sets      int              `json:"sets"`
 	Renderers []RendererStatus `json:"renderers"`

@@ -198,10 +198,9 @@ func (s *Selector) Matches(l Labels) bool {
 	return true
 }
 
-// IsIndexed reports whether an index of labels has exactly what the selector selects: it is one
-// positive requirement.
-func (s *Selector) IsIndexed() bool {
-	return len(s.reqs) == 1 && (s.reqs[0].Operator == In || s.reqs[0].Operator == Exists)
+// AsksForValue reports whether a label must have one of some values.
+func (s *Selector) AsksForValue() bool {
+	return slices.ContainsFunc(s.reqs, func(r Requirement) bool { return r.Operator == In })
 }
 
 // Requirements returns the requirements in canonical order; the caller must not modify them.

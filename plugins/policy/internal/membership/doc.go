@@ -5,6 +5,9 @@
 // goes affects the sets of its group only. A new group finds its sets by an index of the active
 // selectors by label, factored by their namespaces (scope).
 //
+// A Tally sums up what selectors of some policies take, each once. A set is published while a policy
+// names it, not while it is only counted.
+//
 // The journal records changes between two calls of TakeUpdates as counts per set and address.
 // TakeUpdates computes the net change of every set.
 //

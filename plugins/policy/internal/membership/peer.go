@@ -100,10 +100,17 @@ func (p Peer) all() intent.GroupQuery {
 	return intent.GroupQuery{Namespace: p.key.scope.namespace, Namespaces: p.namespaces, Pods: intent.Everything}
 }
 
-// scans reports whether finding the groups of the peer examines others as well: only the labels of
-// one namespace are indexed.
-func (p Peer) scans() bool {
-	return p.key.scope.namespace == "" || p.PerPort() || !p.pods.IsIndexed()
+// scans returns how much of the groups of its scope is examined to find those of the peer, in 128ths
+// of a unit: labels are indexed in a namespace. An index has exactly the groups that have one label,
+// and usually few that have the rarest of several.
+func (p Peer) scans() int {
+	switch {
+	case p.key.scope.namespace == "" || !p.pods.AsksForValue():
+		return 8
+	case p.PerPort() || len(p.pods.Requirements()) > 1:
+		return 1
+	}
+	return 0
 }
 
 // String describes the selected pods in the style of kubectl.

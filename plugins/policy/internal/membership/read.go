@@ -19,13 +19,13 @@ type Info struct {
 	Users    []api.PolicyID // sorted
 }
 
-// Infos describes the published sets, sorted by ID.
+// Infos describes the sets that policies name, sorted by ID.
 func (x *Sets) Infos() []Info {
 	var out []Info
 	members := x.All()
 	for _, id := range slices.Sorted(maps.Keys(x.byID)) {
 		set := x.byID[id]
-		if !set.published {
+		if !set.sel.isNamed() {
 			continue
 		}
 		text := set.sel.String()

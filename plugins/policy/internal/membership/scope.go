@@ -22,7 +22,7 @@ type scope struct {
 	counts []scopeCount // of selectors that examine these groups
 }
 
-// scopeCount is how many selectors of a tally examine the groups of a scope.
+// scopeCount is how much selectors of a tally examine of each group of a scope.
 type scopeCount struct {
 	tally *Tally
 	n     int

@@ -35,16 +35,20 @@ type Tally struct {
 	Selectors int
 	// Members counts the addresses of their pods, for each set again, blocks not considered.
 	Members int
-	// Examined bounds the groups that are examined to find their pods: those of their scopes, unless
-	// an index has exactly the groups that match.
+	// Examined is what it takes to find their groups among those of their scopes, see Peer.scans.
 	Examined int
+	// Selected counts those whose namespaces are given by a selector: all namespaces are examined.
+	Selected int
 }
 
 func (t *Tally) count(s *Selector, d int) {
 	t.Selectors += d
 	t.Members += d * s.members
-	if s.scans() {
-		s.scope.count(t, d)
+	if s.key.scope.selected {
+		t.Selected += d
+	}
+	if n := s.scans(); n > 0 {
+		s.scope.count(t, d*n)
 	}
 }
 

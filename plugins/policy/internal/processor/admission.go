@@ -19,14 +19,17 @@ import (
 //   - A selector is selectorUnits, once for the namespace. A peer for a named port of an egress
 //     rule is namedUnits more.
 //   - An address of a pod that a selector selects is half of one.
-//   - A group of equal pods that is examined to find them is a sixteenth of one. These are all groups
-//     of the namespaces of the peer, unless it is of its own namespace and asks for one label.
+//   - A group of equal pods in the namespaces of the peer is a sixteenth of one, as it is examined to
+//     find them. An index serves peers in the namespace of the policy that ask for the value of a
+//     label: then it is a 128th, or nothing if they ask for nothing else. If a selector selects the
+//     namespaces, a namespace of the cluster is a sixteenth, too.
 const (
 	Quota           = 1 << 20
 	selectorUnits   = 24
 	namedUnits      = 12
 	membersPerUnit  = 2
-	examinedPerUnit = 16
+	examinedPerUnit = 128 // see membership.Tally
+	selectedPerUnit = 16
 )
 
 // memberFloor is how many members a namespace may have for each pod of the cluster, whatever else
@@ -36,13 +39,16 @@ const memberFloor = 4
 // admission decides which policies are evaluated. It holds the tenants whose policies select local
 // pods, and nothing of earlier states.
 type admission struct {
+	cluster *membership.Sets
 	quota   int // Quota
 	pods    int // live pods of the cluster
 	tenants []*tenant
 	byName  map[string]*tenant
 }
 
-func newAdmission() admission { return admission{quota: Quota, byName: map[string]*tenant{}} }
+func newAdmission(cluster *membership.Sets) admission {
+	return admission{cluster: cluster, quota: Quota, byName: map[string]*tenant{}}
+}
 
 // tenant is a namespace with NetworkPolicies, or all admin policies together: these are counted and
 // never refused.
@@ -212,6 +218,7 @@ func (a *admission) firstFits(t *tenant) bool {
 	tally.Selectors += t.extra.Selectors
 	tally.Members += t.extra.Members
 	tally.Examined += t.extra.Examined
+	tally.Selected += t.extra.Selected
 	return a.fit(t, t.units+t.first.units(), tally)
 }
 
@@ -219,13 +226,18 @@ func (a *admission) fit(t *tenant, units int, of membership.Tally) bool {
 	if t.namespace == "" {
 		return true
 	}
-	units += selectorUnits*of.Selectors + of.Examined/examinedPerUnit
+	units += a.evaluating(of)
 	return units <= a.quota && (units+of.Members/membersPerUnit <= a.quota || of.Members <= memberFloor*a.pods)
 }
 
+// evaluating returns what it takes to evaluate selectors, but for their members.
+func (a *admission) evaluating(t membership.Tally) int {
+	return selectorUnits*t.Selectors + t.Examined/examinedPerUnit + t.Selected*a.cluster.Namespaces()/selectedPerUnit
+}
+
 // takes returns how many units are counted of a tenant.
-func (t *tenant) takes() int {
-	return t.units + selectorUnits*t.tally.Selectors + t.tally.Examined/examinedPerUnit + t.tally.Members/membersPerUnit
+func (a *admission) takes(t *tenant) int {
+	return t.units + a.evaluating(t.tally) + t.tally.Members/membersPerUnit
 }
 
 // settle builds the policies of a tenant that changed, and decides anew which are admitted if that
@@ -362,7 +374,7 @@ func (st *policyState) problem(quota int) api.Problem {
 func (a *admission) notes() map[api.PolicyID]api.Problem {
 	out := map[api.PolicyID]api.Problem{}
 	for _, t := range a.tenants {
-		takes := t.takes()
+		takes := a.takes(t)
 		if takes < a.quota/2 {
 			continue
 		}

@@ -9,22 +9,24 @@
 //
 // Package membership computes the members of address sets. Above it, localPods holds the pods of
 // the node by group, and sharing those that share an address. resolver holds the policies of each
-// group as they apply to it: a ContivPolicy refers to sets and numbers only. problemTracker knows
-// which parts of policies cannot be enforced. Each part has its own state and knows only the lower
-// ones. The processor records notifications of the cache; Flush computes the changes of the sets,
-// of the policies of the affected groups and of the pods of those groups.
+// group as they apply to it: a ContivPolicy refers to sets and numbers only. admission decides which
+// policies are evaluated, which bounds the work for each namespace. problemTracker knows which parts
+// of policies cannot be enforced. Each part has its own state and knows only the lower ones. The
+// processor records notifications of the cache; Flush computes the changes of the sets, of the
+// policies of the affected groups and of the pods of those groups.
 //
 // # Invariants
 //
 //   - No history: sets, lists and their order are a function of the current state
 //     of the cluster. (The one exception, which SHA-256 makes improbable, is which
 //     of two selectors with one SetID matches nothing.)
-//   - The sink knows as members of a set the addresses of the pods of the groups that
-//     are linked to the set.
+//   - The sink knows as members of a set that a policy names the addresses of the pods
+//     of the groups that are linked to the set, and has no other sets.
 //   - Equal content is the same object: one ContivPolicy per policy and resolution
 //     of its named ports, one list per sequence of policies.
 //   - Fail closed: an unresolved name, an unknown namespace and a refused
 //     set match nothing; a rule that does not allow and uses such a set denies everything.
+//     A refused policy isolates its pods and permits nothing.
 //
 // The package is pure: it takes no locks, reads no clocks and starts no goroutines. One goroutine
 // owns a Processor.

@@ -9,5 +9,5 @@ func (p *Processor) Takes(namespace string) (units, refused int) {
 	if t == nil {
 		return 0, 0
 	}
-	return t.takes(), t.refused
+	return p.resolver.takes(t), t.refused
 }

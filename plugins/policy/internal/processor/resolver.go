@@ -27,7 +27,7 @@ type resolver struct {
 
 func newResolver(state PolicyState, sets *membership.Sets, local *localPods) *resolver {
 	return &resolver{
-		state: state, sets: sets, local: local, admission: newAdmission(),
+		state: state, sets: sets, local: local, admission: newAdmission(sets),
 		policies: map[api.PolicyID]*policyState{}, lists: map[string]*policyList{},
 	}
 }
