@@ -21,18 +21,19 @@ const (
 )
 
 // limits returns how much of the policy memory the image may use. The tries of addresses have one
-// half of it, the rows of lists the other. What the limits admit fits into a policy map: that is why
-// they are below what the dataplane has, of which some is lost between powers of two.
+// half of it, the rows of lists the other. Old kernels have less: there either may take all but the
+// roots of the tries, because what is counted is the most that it can be.
 func (o Options) limits() compile.Limits {
+	const roots = 3 << 12 // in force, to come, and until nobody reads them any more
 	most, _ := o.Dataplane.Limits()
-	lines := min(most, o.MaxLines) / 2
+	lines := max(min(most, o.MaxLines)-roots, 1)
 	if of := o.PolicyMemory / bpf.LineBytes; of > 0 {
-		lines = min(lines, int(of))
+		lines = min(lines, max(int(of/2), 1))
 	}
 	return compile.Limits{
 		// Clusters of a million pods have sets of so many addresses: more memory is for these, too.
-		Addresses: compile.Bounds{Namespace: max(namespaceAddresses, lines/4), Total: lines / 2},
-		Rows:      compile.Bounds{List: listRows, Namespace: namespaceRows, Total: lines / 2},
+		Addresses: compile.Bounds{Namespace: max(namespaceAddresses, lines/2), Total: lines},
+		Rows:      compile.Bounds{List: listRows, Namespace: namespaceRows, Total: lines},
 	}
 }
 

@@ -177,9 +177,10 @@ func TestCountersRunOutAndRulesAreEnforced(t *testing.T) {
 	}
 	l.renderList(podWith(webList("few", 80)))
 	rules := make([]api.ContivRule, slots)
-	for i := range rules { // which do not differ in the policy map
-		rules[i] = permitTCP(api.AddrNet(friend4), 81, compile.ToPod)
+	for i := range rules { // all but one are about an empty set, and take nothing but counters
+		rules[i] = permitTCP(api.SetNet(400), 81, compile.ToPod)
 	}
+	rules[0] = permitTCP(api.AddrNet(friend4), 81, compile.ToPod)
 	other := api.PodID{Namespace: "lab", Name: "other"}
 	many := func(last uint16) {
 		t.Helper()
