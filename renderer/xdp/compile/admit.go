@@ -138,20 +138,17 @@ func (m *Image) admitAddresses() {
 	m.nets.settle()
 }
 
-// admitLists decides which lists may have rows, before any row is written.
-func (m *Image) admitLists() {
+// admitLists decides which lists may have rows, before any row is written. all returns all classes,
+// ancestors first.
+func (m *Image) admitLists(all func() []class) {
 	sum, most := 0, 0
 	cost := func(p *program) int { return p.cost + p.ahead.cost }
-	var all []class
 	for _, p := range m.lists.programs {
 		if p.exempt || !p.wanted {
 			continue
 		}
 		if !p.written && p.stale {
-			if all == nil {
-				all = m.classes.living()
-			}
-			p.cost, p.stale = m.lists.count(p, all, m.limits.Rows.List), false
+			p.cost, p.stale = m.lists.count(p, all(), m.limits.Rows.List), false
 		}
 		sum, most = sum+cost(p), max(most, cost(p))
 	}

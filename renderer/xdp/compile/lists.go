@@ -115,9 +115,10 @@ func (l *ruleLists) release(free []class) {
 }
 
 // write gives the lists in the policy map the rows of new classes, and writes the admitted ones that
-// are not there yet. It returns the programs whose table moved.
-func (l *ruleLists) write(added []class) (moved []*program) {
-	var all []*program
+// are not there yet. all returns all classes, ancestors first. write returns the programs whose table
+// moved.
+func (l *ruleLists) write(added []class, all func() []class) (moved []*program) {
+	var programs []*program
 	order, isNew, fresh := added, map[class]bool(nil), false
 	for _, p := range l.programs {
 		fresh = fresh || !p.written && p.isAdmitted()
@@ -128,23 +129,23 @@ func (l *ruleLists) write(added []class) (moved []*program) {
 	for _, p := range l.sorted() {
 		switch {
 		case p.written:
-			if all = append(all, p); p.begin() {
+			if programs = append(programs, p); p.begin() {
 				moved = append(moved, p)
 			}
 		case p.isAdmitted():
-			all = append(all, p)
+			programs = append(programs, p)
 			p.slot, p.cost = l.slots.take(p.list.Len()), 0
 			p.begin()
 		}
 	}
 	if fresh {
-		order, isNew = l.writer.classes.living(), make(map[class]bool, len(added))
+		order, isNew = all(), make(map[class]bool, len(added))
 		for _, c := range added {
 			isNew[c] = true
 		}
 	}
-	l.addRows(all, order, func(c class) bool { return isNew == nil || isNew[c] })
-	for _, p := range all {
+	l.addRows(programs, order, func(c class) bool { return isNew == nil || isNew[c] })
+	for _, p := range programs {
 		p.written = true
 	}
 	return moved

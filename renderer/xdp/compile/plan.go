@@ -3,6 +3,7 @@ package compile
 import (
 	"maps"
 	"slices"
+	"sync"
 )
 
 // Plan has the steps, in order, that make the changes of an image visible to packets. The steps of
@@ -82,8 +83,9 @@ func (m *Image) writeLists() {
 	m.lists.foresee(added, dead, m.limits.Rows.List)
 	m.classes.bury(dead)
 	m.nets.reuse()
-	m.admitLists()
-	for _, p := range m.lists.write(added) {
+	all := sync.OnceValue(m.classes.living)
+	m.admitLists(all)
+	for _, p := range m.lists.write(added, all) {
 		m.endpoints.touch(p)
 	}
 }
