@@ -3,7 +3,6 @@ package compile
 import (
 	"maps"
 	"slices"
-	"sync"
 )
 
 // Plan has the steps, in order, that make the changes of an image visible to packets. The steps of
@@ -83,7 +82,13 @@ func (m *Image) writeLists() {
 	m.lists.foresee(added, dead, m.limits.Rows.List)
 	m.classes.bury(dead)
 	m.nets.reuse()
-	all := sync.OnceValue(m.classes.living)
+	var living []class
+	all := func() []class {
+		if living == nil {
+			living = m.classes.living()
+		}
+		return living
+	}
 	m.admitLists(all)
 	for _, p := range m.lists.write(added, all) {
 		m.endpoints.touch(p)
