@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -13,66 +12,64 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 )
 
-// ownerShare divides the policy memory: the rules of one namespace may take a quarter of it.
-const ownerShare = 4
+// What the lists of one pod's direction and of one namespace may take whatever the policy memory is,
+// so that no Commit takes long: it writes ten lines of rows in a microsecond, and an address or two.
+const (
+	listRows           = 1 << 19
+	namespaceRows      = 1 << 20
+	namespaceAddresses = 1 << 19
+)
 
-// reconsiderAfter is how often the image evaluates refused lists again while only addresses change.
-const reconsiderAfter = 30 * time.Second
-
-// budget returns the memory that the image may use.
-func (o Options) budget() compile.Budget {
-	lines := int(o.PolicyMemory / bpf.LineBytes)
-	return compile.Budget{Lines: lines, Share: lines / ownerShare}
+// limits returns how much of the policy memory the image may use. The tries of addresses have one
+// half of it, the rows of lists the other. Old kernels have less: there either may take all but the
+// roots of the tries, because what is counted is the most that it can be.
+func (o Options) limits() compile.Limits {
+	const roots = 3 << 12 // in force, to come, and until nobody reads them any more
+	most, _ := o.Dataplane.Limits()
+	lines := max(min(most, o.MaxLines)-roots, 1)
+	if of := o.PolicyMemory / bpf.LineBytes; of > 0 {
+		lines = min(lines, max(int(of/2), 1))
+	}
+	return compile.Limits{
+		// Clusters of a million pods have sets of so many addresses: more memory is for these, too.
+		Addresses: compile.Bounds{Namespace: max(namespaceAddresses, lines/2), Total: lines},
+		Rows:      compile.Bounds{List: listRows, Namespace: namespaceRows, Total: lines},
+	}
 }
 
-// closedLists holds the lists that the image refuses, and the report about their rules.
+// closedLists holds the lists that the image closes, and the report about their rules.
 type closedLists struct {
-	refused      []compile.Refusal
-	reconsidered time.Time // when the image evaluated them last
-
+	refused    []compile.Refusal
 	reported   []closedList // whose rules are in unenforced
 	unenforced func() []renderer.Unenforced
 }
 
-// reconsider makes the image evaluate the refused lists again, at most once per reconsiderAfter.
-// The image evaluates the lists of a namespace without being asked when that namespace changes.
-func (c *closedLists) reconsider(image *compile.Image) {
-	if len(c.refused) > 0 && time.Since(c.reconsidered) >= reconsiderAfter {
-		image.Reconsider()
-		c.reconsidered = time.Now()
-	}
-}
-
-// update records which lists the image refuses. It returns the endpoints as the image enforces
-// them: blocked in the directions whose lists are refused, and with the lists that they have while
-// new ones are not written.
+// update records which lists the image closes. It returns the endpoints as the image enforces them:
+// blocked in the directions whose lists are closed.
 func (c *closedLists) update(image *compile.Image, eps map[uint32]compile.Endpoint) map[uint32]compile.Endpoint {
 	out := maps.Clone(eps)
-	if len(c.refused) == 0 {
-		c.reconsidered = time.Now()
-	}
 	c.refused = image.Refused()
-	apart := image.Waiting()
 	for _, x := range c.refused {
-		apart = append(apart, x.ID)
-	}
-	for _, id := range apart {
-		e := out[id]
-		e.ToPod, e.FromPod = image.InForce(id, compile.ToPod), image.InForce(id, compile.FromPod)
-		out[id] = e
+		e := out[x.ID]
+		if x.Dir == compile.ToPod {
+			e.ToPod = compile.Closed
+		} else {
+			e.FromPod = compile.Closed
+		}
+		out[x.ID] = e
 	}
 	return out
 }
 
-// closedList is a refused list.
+// closedList is a list that the image closes.
 type closedList struct {
 	compile.Refusal
 	list *renderer.RuleList
 	pod  api.PodID
 }
 
-// report returns what reports the rules of the refused lists. It does so once, when it is asked:
-// there may be thousands of rules, and they change with every turn.
+// report returns what reports the rules of the closed lists. It does so once, when it is asked: there
+// may be thousands of rules.
 func (c *closedLists) report(eps endpoints) func() []renderer.Unenforced {
 	var now []closedList
 	for _, x := range c.refused {
@@ -84,16 +81,16 @@ func (c *closedLists) report(eps endpoints) func() []renderer.Unenforced {
 	return c.unenforced
 }
 
-// unenforced returns the rules of refused lists.
+// unenforced returns the rules of closed lists.
 func unenforced(closed []closedList) (out []renderer.Unenforced) {
 	type rule struct {
 		origin api.Origin
 		owner  string
-		share  int
+		compile.Reason
 	}
 	rules, pods := map[rule]*podsOfRule{}, map[closedList]map[api.PodID]bool{} // many may have one list
 	for _, x := range closed {
-		of := closedList{Refusal: compile.Refusal{Owner: x.Owner, Share: x.Share}, list: x.list}
+		of := closedList{Refusal: compile.Refusal{Owner: x.Owner, Reason: x.Reason}, list: x.list}
 		if pods[of] == nil {
 			pods[of] = map[api.PodID]bool{}
 		}
@@ -104,9 +101,9 @@ func unenforced(closed []closedList) (out []renderer.Unenforced) {
 		list++
 		for _, origins := range of.list.AllOrigins() {
 			for _, o := range origins {
-				switch r := rules[rule{o, of.Owner, of.Share}]; {
+				switch r := rules[rule{o, of.Owner, of.Reason}]; {
 				case r == nil:
-					rules[rule{o, of.Owner, of.Share}] = &podsOfRule{of: at, list: list}
+					rules[rule{o, of.Owner, of.Reason}] = &podsOfRule{of: at, list: list}
 				case r.list != list: // a list may have a rule with many others
 					r.add(at, list)
 				}
@@ -114,10 +111,20 @@ func unenforced(closed []closedList) (out []renderer.Unenforced) {
 		}
 	}
 	for of, r := range rules {
-		reason := fmt.Sprintf("the rules of namespace %s take more than their share of the policy memory, %s (--policy-memory)", of.owner, size(of.share))
-		out = append(out, renderer.Unenforced{Origin: of.origin, Class: api.ClassLimit, Reason: reason, Pods: len(r.of)})
+		out = append(out, renderer.Unenforced{Origin: of.origin, Class: api.ClassLimit, Reason: reasonOf(of.owner, of.Reason), Pods: len(r.of)})
 	}
 	return renderer.SortUnenforced(out)
+}
+
+// reasonOf says why a list of a namespace is closed, and what helps.
+func reasonOf(namespace string, r compile.Reason) string {
+	switch {
+	case r.Of == compile.Addresses:
+		return fmt.Sprintf("the policies of namespace %s name more than %d addresses, so those of its lists that name most are closed: select fewer peers, or raise --policy-memory", namespace, r.Max)
+	case r.One:
+		return fmt.Sprintf("a list of the policies of namespace %s may take more than %s of policy memory alone, so it is closed: name fewer ports or peers for one pod", namespace, size(r.Max))
+	}
+	return fmt.Sprintf("the lists of the policies of namespace %s may take more than %s of policy memory, so the largest are closed: name fewer ports or peers, or raise --policy-memory", namespace, size(r.Max))
 }
 
 // podsOfRule are the pods that a rule applies to: those of one list, or, once they are its own, of

@@ -135,9 +135,8 @@ func TestPolicyMapGrowsWithoutLosingPackets(t *testing.T) {
 	}
 }
 
-// TestCommitRefusesRulesThatDoNotFit checks that the last good policy stays, and that updates
-// succeed again when the policy is smaller.
-func TestCommitRefusesRulesThatDoNotFit(t *testing.T) {
+// TestCommitClosesRulesThatDoNotFit, until the policy is smaller.
+func TestCommitClosesRulesThatDoNotFit(t *testing.T) {
 	l := newLab(t, func(o *labOptions) { o.options.MaxLines = 1 << 15 })
 	origin := []api.Origin{{Policy: api.PolicyID{Namespace: "lab", Name: "large"}}}
 	small := []api.ContivRule{permitTCP(api.AddrNet(friend4), 80, compile.ToPod)}
@@ -151,12 +150,12 @@ func TestCommitRefusesRulesThatDoNotFit(t *testing.T) {
 	}
 	txn := renderer.Changes{}
 	txn.Render(labPod, renderer.PodConfig{IPs: []netip.Addr{own4, own6}, Egress: renderer.NewRuleList(append(large, api.ContivRule{}), append(origins, nil))})
-	if err := l.r.Apply(t.Context(), txn); !errors.Is(err, xdp.ErrTooLarge) || !renderer.IsRefused(err) {
-		t.Fatalf("the error is %v, want that it is too large, refused", err)
+	if err := l.r.Apply(t.Context(), txn); err != nil {
+		t.Fatal(err)
 	}
-	l.want(true, "what the last good policy permits", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 1, 80), false))
-	l.want(false, "what only the refused policy permits", compile.ToPod, xdp.Frame(tcpFlow(other4, own4, 1, 80), false))
-	if u := l.r.Unenforced(); len(u) != 1 || u[0].Origin != origin[0] || u[0].Effect != renderer.EffectPrevious || u[0].Pods != 1 {
+	l.want(false, "what only the old policy permits", compile.ToPod, xdp.Frame(tcpFlow(friend4, own4, 1, 80), false))
+	l.want(false, "what the closed policy permits", compile.ToPod, xdp.Frame(tcpFlow(other4, own4, 1, 80), false))
+	if u := l.r.Unenforced(); len(u) != 1 || u[0].Origin != origin[0] || u[0].Effect != renderer.EffectClosed || u[0].Pods != 1 || u[0].Class != api.ClassLimit {
 		t.Errorf("it is reported as %+v", u)
 	}
 	l.render([]api.ContivRule{permitTCP(api.AddrNet(other4), 80, compile.ToPod)}, nil)
@@ -178,9 +177,10 @@ func TestCountersRunOutAndRulesAreEnforced(t *testing.T) {
 	}
 	l.renderList(podWith(webList("few", 80)))
 	rules := make([]api.ContivRule, slots)
-	for i := range rules { // which do not differ in the policy map
-		rules[i] = permitTCP(api.AddrNet(friend4), 81, compile.ToPod)
+	for i := range rules { // all but one are about an empty set, and take nothing but counters
+		rules[i] = permitTCP(api.SetNet(400), 81, compile.ToPod)
 	}
+	rules[0] = permitTCP(api.AddrNet(friend4), 81, compile.ToPod)
 	other := api.PodID{Namespace: "lab", Name: "other"}
 	many := func(last uint16) {
 		t.Helper()
@@ -255,10 +255,17 @@ func TestCountersAreSharedByRules(t *testing.T) {
 	}
 }
 
-// TestExplainNamesEnforcedRules also while the desired policy is refused, and has counters at
-// other places.
+// TestExplainNamesEnforcedRules also while there is no room for the desired policy, and what was in
+// force stays.
 func TestExplainNamesEnforcedRules(t *testing.T) {
 	r, err := xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), MaxLines: 1 << 15, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
+		if pod.Name == "many" { // so many that there is no room for their records
+			ids := make([]uint32, 5000)
+			for i := range ids {
+				ids[i] = uint32(1000 + i)
+			}
+			return ids
+		}
 		return []uint32{uint32(pod.Name[0])}
 	}})
 	if err != nil {
@@ -286,16 +293,25 @@ func TestExplainNamesEnforcedRules(t *testing.T) {
 		}
 	}
 	check("before")
-	large := make([]api.ContivRule, 40000)
-	for n := range large {
-		large[n] = permitTCP(api.AddrNet(netip.AddrFrom4([4]byte{172, byte(16 + n>>16), byte(n >> 8), byte(n)})), uint16(1+n), compile.ToPod)
+	if err := tell("many", own6, web); !errors.Is(err, xdp.ErrTooLarge) || !renderer.IsRefused(err) {
+		t.Fatalf("the error is %v, want that it is too large, refused", err)
 	}
-	if err := tell("a", own6, large...); !errors.Is(err, xdp.ErrTooLarge) {
-		t.Fatalf("the error is %v, want that it is too large", err)
+	check("while nothing fits")
+	if namesPod(r, api.PodID{Namespace: "lab", Name: "many"}) {
+		t.Error("a pod is named as installed that is not")
 	}
-	check("while a list is refused")
-	if namesPod(r, api.PodID{Namespace: "lab", Name: "a"}) {
-		t.Error("a list is named as installed that is refused")
+	if u := r.Unenforced(); !slices.ContainsFunc(u, func(u renderer.Unenforced) bool {
+		return u.Origin == origin("many", 0) && u.Effect == renderer.EffectPrevious
+	}) {
+		t.Errorf("it is reported as %+v", u)
+	}
+	txn := renderer.Changes{}
+	txn.Remove(api.PodID{Namespace: "lab", Name: "many"})
+	if err := r.Apply(t.Context(), txn); err != nil {
+		t.Fatal(err)
+	}
+	if u := r.Unenforced(); len(u) != 0 {
+		t.Errorf("%+v is still reported", u)
 	}
 	if err := tell("a", own6, web); err != nil {
 		t.Fatal(err)

@@ -55,16 +55,11 @@ type Options struct {
 	// maximum.
 	MaxLines int
 
-	// PolicyMemory limits the memory of all rules and the addresses that they name, in bytes. The
-	// rules of one namespace may take a quarter of it. Pods whose rules exceed the limit are
-	// blocked in the direction of these rules, first those of the namespace that takes the most.
-	// Zero: no limit but MaxLines.
+	// PolicyMemory limits the memory of all rules and the addresses that they name, in bytes: half of
+	// it for each. Pods whose lists it has no room for are blocked in the direction of these, the
+	// dearest lists of the namespaces that want more than an even part first. Zero: MaxLines.
+	// Besides, no namespace takes more than a Commit can write in time, see Limits of package compile.
 	PolicyMemory uint64
-
-	// Turn bounds how long one Commit works on new rules of pods. The next Commit continues, and
-	// applies urgent changes first; see renderer.Deferred. 20 ms let them come within 50 ms. Zero:
-	// no bound.
-	Turn time.Duration
 
 	Infra renderer.Infra // exempt traffic
 }

@@ -28,8 +28,6 @@ type policy struct {
 	log       *slog.Logger
 	maxLines  int
 	options   compile.Options
-	length    time.Duration // of a turn; 0 for no bound
-	turn      compile.Turn  // of the current Commit
 
 	image     *compile.Image
 	endpoints endpoints // of the image
@@ -40,8 +38,8 @@ type policy struct {
 
 func newPolicy(o Options, counters *ruleCounters, d *desired) *policy {
 	p := &policy{
-		dataplane: o.Dataplane, log: o.Log, maxLines: o.MaxLines, counters: counters, endpoints: newEndpoints(), length: o.Turn,
-		options: compile.Options{Infra: o.Infra.Addresses, Members: d.sets, Budget: o.budget()},
+		dataplane: o.Dataplane, log: o.Log, maxLines: o.MaxLines, counters: counters, endpoints: newEndpoints(),
+		options: compile.Options{Infra: o.Infra.Addresses, Members: d.sets, Limits: o.limits()},
 	}
 	p.begin()
 	return p
@@ -58,20 +56,6 @@ func (p *policy) begin() {
 
 func (p *policy) on(e policyEvent) { p.state = p.state.after(e) }
 
-// beginTurn begins the turn of a Commit.
-func (p *policy) beginTurn(now time.Time) {
-	if p.length == 0 {
-		return
-	}
-	half, end := now.Add(p.length/2), now.Add(p.length)
-	p.turn = func(isHalf bool) bool {
-		if isHalf {
-			return time.Now().After(half)
-		}
-		return time.Now().After(end)
-	}
-}
-
 // arrange brings the endpoints of the image to the desired ones. It returns an error for each
 // endpoint that the image cannot hold, and blocks that one.
 func (p *policy) arrange(want endpoints) (problems []error) {
@@ -84,12 +68,7 @@ func (p *policy) arrange(want endpoints) (problems []error) {
 	for _, id := range slices.Sorted(maps.Keys(want.lists)) {
 		e := want.lists[id]
 		old, ok := p.endpoints.lists[id]
-		isSame := ok && same(old, e)
-		if ok && p.endpoints.owner[id] != want.owner[id] && (!isSame || slices.Contains(p.image.Waiting(), id)) {
-			p.image.Remove(id) // so that the pod does not get the rules of another one, not even for a moment
-			isSame = false
-		}
-		if isSame {
+		if ok && same(old, e) {
 			p.endpoints.lists[id] = e // with new origins, which the digest of a list does not cover
 			continue
 		}
@@ -121,11 +100,7 @@ func (p *policy) current() bool { return p.state == policyInstalled || p.state =
 // plan returns the plan that brings the dataplane to the desired policy. With anew, the plan needs
 // a new policy map. The error explains why no policy map is large enough.
 func (p *policy) plan() (plan compile.Plan, anew bool, err error) {
-	turn := p.turn
-	if !p.state.isOurs() {
-		turn = nil // nothing is in force that pods could keep
-	}
-	plan = p.image.PlanTurn(p.state != policyInstalled, turn)
+	plan = p.image.Plan(p.state != policyInstalled)
 	lines, slots := p.dataplane.Size()
 	anew = !p.state.isOurs() || plan.Lines > lines || p.countable(plan) > slots
 	if anew && p.fits(plan) != nil {

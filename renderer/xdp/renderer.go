@@ -40,7 +40,6 @@ type Renderer struct {
 	refused     func() []renderer.Unenforced // see closedLists.report
 	acked       endpoints                    // as the last Commit without an error installed them
 	ended       bool                         // by Close
-	behind      time.Time                    // when the first Commit began that is not completely in force; zero for none
 }
 
 var (
@@ -107,29 +106,8 @@ func (r *Renderer) Close() error {
 func (r *Renderer) Apply(ctx context.Context, c renderer.Changes) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now()
-	r.policy.beginTurn(now)
 	r.desired.apply(c, r.policy.image.Update)
-	if err := r.publish(r.commit(ctx)); err != nil {
-		return err
-	}
-	return deferred(r, now)
-}
-
-// deferred returns a renderer.Deferred if rules are left that are not written yet.
-func deferred(r *Renderer, now time.Time) error {
-	if !r.policy.image.Unfinished() {
-		r.behind = time.Time{}
-		return nil
-	}
-	if r.behind.IsZero() {
-		r.behind = now
-	}
-	d := &renderer.Deferred{Since: r.behind, Unfinished: true}
-	for _, id := range r.policy.image.Waiting() {
-		d.Waiting = append(d.Waiting, r.policy.endpoints.owner[id])
-	}
-	return d
+	return r.publish(r.commit(ctx))
 }
 
 // commit brings the dataplane to the desired state.
@@ -143,14 +121,13 @@ func (r *Renderer) commit(ctx context.Context) error {
 		}
 	}
 	r.policy.release()
-	r.closed.reconsider(r.policy.image)
 	want, problems := r.claims()
 	problems = append(problems, r.policy.arrange(want)...)
 	since := events.SinceBoot()
 	if err := r.audit(); err != nil {
 		problems = append(problems, err)
 	}
-	digest := r.desired.digestOf(r.policy.endpoints.lists, r.options.Infra)
+	digest := r.desired.digestOf(r.policy.endpoints.lists, r.options.Infra, r.policy.options.Limits)
 	if !r.policy.current() && r.options.Dataplane.StateDigest() == digest {
 		same, err := r.attachments.match(r.policy.endpoints.lists)
 		if err != nil {
@@ -201,15 +178,15 @@ func (r *Renderer) acknowledge(since time.Duration, problems []error) {
 }
 
 // digestOf returns the digest of the desired state as far as it is enforced: the members of sets,
-// the endpoints, and the exempt traffic.
-func (d *desired) digestOf(eps map[uint32]compile.Endpoint, infra renderer.Infra) StateDigest {
+// the endpoints, the exempt traffic, and the limits that close lists.
+func (d *desired) digestOf(eps map[uint32]compile.Endpoint, infra renderer.Infra, limits compile.Limits) StateDigest {
 	m := d.digest
 	for id, e := range eps {
 		var b bytes.Buffer
 		fmt.Fprintf(&b, "e%d %v %s %t %s %t %d", id, e.IPs, e.ToPod.Digest(), e.ToPod == nil, e.FromPod.Digest(), e.FromPod == nil, e.Flags&(compile.FlagKeep|compile.FlagLearn))
 		m.toggle(d.digester.text(b.Bytes()))
 	}
-	m.toggle(d.digester.text(fmt.Append(nil, "i", infra)))
+	m.toggle(d.digester.text(fmt.Append(nil, "i", infra, limits)))
 	return m
 }
 
@@ -281,9 +258,6 @@ func (r *Renderer) install(digest StateDigest) (gone []error, err error) {
 		r.refused = notInstalled(r.desired.pods)
 		_, errAttach := r.attachments.attach(r.policy.endpoints) // their packets are dropped, because the program does not know them
 		return nil, cmp.Or(errAttach, err)
-	}
-	if r.policy.image.Unfinished() {
-		digest = StateDigest{} // what is in force is not what is desired
 	}
 	if !anew && plan.Empty() && r.attachments.settled(r.policy.endpoints.lists) {
 		r.policy.done()

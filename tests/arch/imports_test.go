@@ -46,7 +46,7 @@ var mayImport = []struct {
 	{"renderer/cache", []string{"api/...", "renderer", "renderer/internal/...", "renderer/cache/internal/...", "internal/shares"}},
 	{"internal/shares", nil},          // arithmetic
 	{"renderer/vpp", []string{"api"}}, // the connection of all that talk to VPP
-	{"renderer/xdp/compile", []string{"api/...", "renderer"}},
+	{"renderer/xdp/compile", []string{"api/...", "renderer", "renderer/internal/capacity"}},
 	{"renderer/xdp/bpf", nil},
 	{"renderer/xdp/internal/pins", []string{"renderer/xdp/bpf"}},
 	{"renderer/xdp/internal/events", []string{"renderer/xdp/bpf"}},

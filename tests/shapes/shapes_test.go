@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -41,7 +40,7 @@ type node struct {
 func newNode(t *testing.T, memory uint64) *node {
 	t.Helper()
 	ids := map[api.PodID]uint32{}
-	x, err := xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), PolicyMemory: memory, Turn: time.Microsecond, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
+	x, err := xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), PolicyMemory: memory, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 {
 		if ids[pod] == 0 {
 			ids[pod] = uint32(len(ids) + 1)
 		}

@@ -62,7 +62,7 @@ func (k *Kernel) Open(h node.Host) error {
 	k.Options = xdp.Options{
 		Log: log, Dataplane: k.kernel, Keep: k.config.Enforce.Keeps(), Learn: k.config.Kernel.Learn, Infra: infra,
 		Interfaces: k.Interfaces, Enforced: k.Enforced, Release: k.Release,
-		PolicyMemory: uint64(k.config.Kernel.PolicyMemory) << 20, Turn: 20 * time.Millisecond,
+		PolicyMemory: uint64(k.config.Kernel.PolicyMemory) << 20,
 	}
 	err = k.Kernel.Open(h)
 	k.classifier, k.explained = k.kernel, k.XDP

@@ -2,7 +2,6 @@ package backends
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -35,7 +34,7 @@ func newVPPPlugin(d Deps) (node.Backend, error) {
 		Memory: plugin.MemoryOptions{Directory: c.VPP.PluginMemory, AnySource: c.Kernel.AnySource, PodTunnels: c.Link.AllowsTunnels(), TunnelPorts: c.Link.Ports()},
 		XDP: xdp.Options{
 			Log: d.Log.With("plugin", "vpp-plugin"), Keep: c.Enforce.Keeps(), Learn: c.Kernel.Learn, Infra: infra,
-			PolicyMemory: uint64(c.Kernel.PolicyMemory) << 20, Turn: 20 * time.Millisecond,
+			PolicyMemory: uint64(c.Kernel.PolicyMemory) << 20,
 		},
 	}}}
 	v.Watcher = watcher(d, bindings.Config{OnChange: v.interfacesChanged}, ".interfaces")

@@ -35,7 +35,7 @@ func kernelFlags(f *pflag.FlagSet) {
 	f.StringSlice("xdp-uplink", nil, "uplink interfaces at which XDP drops denied packets to pods early")
 	f.Duration("xdp-learn", 30*time.Second, "how long after a pod's first attach mid-stream TCP packets that policy permits create a tracked connection; 0: never")
 	f.Uint32("xdp-flows", xdp.DefaultFlows, "size of the connection table, 32 bytes for each entry; keep its load below 50 %")
-	f.Uint32("policy-memory", 128, "MiB of the policy image in the kernel (rules and their addresses); one namespace may use a quarter of it; pods whose rules exceed the limit are blocked; 0: no limit")
+	f.Uint32("policy-memory", 128, "MiB of the policy image in the kernel, half of it for rules and half for their addresses; pods whose lists it has no room for are blocked, first the largest lists of namespaces with more than an even part; 0: what the kernel has")
 	f.Uint32("xdp-events", 100, "verdict events per CPU and second, for sluicectl watch verdicts and --verdict-history; 0: none")
 	f.Uint32("xdp-sample", 1, "report the verdict of one in N packets")
 	f.Bool("xdp-any-source", false, "let pods send from addresses other than their own (no anti-spoofing)")

@@ -46,33 +46,14 @@ func (m *addresses) move() {
 	a.setWord(m.root6, first)
 }
 
-// build writes the classes of addresses. Unless apart, it returns the changed words of the roots,
-// which packets read.
-func (m *addresses) build(apart bool) (stores []Store) {
-	store := func(word, value uint32) {
-		if !apart {
-			stores = append(stores, Store{word, value})
-		}
-	}
+// build writes the classes of addresses. It returns the changed words of the roots, which packets
+// read.
+func (m *addresses) build() (stores []Store) {
+	store := func(word, value uint32) { stores = append(stores, Store{word, value}) }
 	m.v4.roots(m.root4, store)
 	if first := m.v6.lead(&m.v6.top, 0, 0) &^ nextNode; first != m.arena.word(m.root6) {
 		m.arena.setWord(m.root6, first)
 		store(m.root6, first)
 	}
 	return stores
-}
-
-// marked returns the class of an address, among the given number of classes, by a prefix or in the
-// written cells.
-func (m *addresses) marked(count int) []bool {
-	marked := make([]bool, count)
-	for _, t := range []*trie{m.v4, m.v6} {
-		t.mark(marked)
-	}
-	r := Reader{m.arena.word}
-	for key := range uint32(rootKeys) {
-		r.eachClass(r.Word(m.root4*LineWords+key), marked)
-	}
-	r.eachClass(nextNode|r.Word(m.root6), marked)
-	return marked
 }

@@ -17,11 +17,8 @@ type arena struct {
 	buddy       buddy
 	fresh       []Span // written since the last plan
 	freed       []Span // unreachable once the last plan has been carried out
-	spent       *int   // account that lines are charged to now
-	unread      bool   // no packet can read the lines that are freed now
 	stores      []Store
-	unreachable bool   // stored words are in lines that the current plan writes as a whole
-	plan        uint64 // number of the current plan
+	unreachable bool // stored words are in lines that the current plan writes as a whole
 }
 
 // Store is an atomic change of a word.
@@ -29,7 +26,7 @@ type Store struct{ Word, Value uint32 }
 
 // newArena returns an arena whose line 0 is taken: it means "no line", and denies.
 func newArena(lines int) *arena {
-	a := &arena{spent: new(int)}
+	a := &arena{}
 	a.buddy.grow(orderOf(lines))
 	a.take(1)
 	return a
@@ -38,7 +35,6 @@ func newArena(lines int) *arena {
 // take returns cleared lines.
 func (a *arena) take(n int) uint32 {
 	head := a.buddy.take(n)
-	*a.spent += 1 << orderOf(n)
 	for chunk := int(head) / chunkLines; chunk <= (int(head)+n-1)/chunkLines; chunk++ {
 		if missing := chunk + 1 - len(a.chunks); missing > 0 {
 			a.chunks = append(a.chunks, make([][]Line, missing)...)
@@ -74,11 +70,6 @@ func (a *arena) drop(head uint32, n int) {
 	if head == 0 {
 		return
 	}
-	*a.spent -= 1 << orderOf(n)
-	if a.unread {
-		a.buddy.give(head, n)
-		return
-	}
 	a.freed = append(a.freed, Span{head, uint32(n)})
 }
 
@@ -93,14 +84,6 @@ func (a *arena) shrink(least int) {
 		a.chunks = a.chunks[:n]
 	}
 	a.fresh = slices.DeleteFunc(a.fresh, func(s Span) bool { return int(s.Line) >= a.buddy.size() })
-}
-
-// charge calls f, and charges the lines that f takes and drops to an account.
-func (a *arena) charge(account *int, f func()) {
-	before := a.spent
-	a.spent = account
-	f()
-	a.spent = before
 }
 
 // line returns a line that was taken.

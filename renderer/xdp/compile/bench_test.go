@@ -92,3 +92,56 @@ func BenchmarkOneAddress(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkLargestList writes lists that cost about as much as one may: an operation is what one
+// Commit takes for it. What it costs is in lines.
+func BenchmarkLargestList(b *testing.B) {
+	host := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{11, byte(i >> 14), byte(i >> 6), byte(i << 2)}) }
+	tcp := func(src api.Net, p api.PortRange) api.ContivRule {
+		return api.ContivRule{Action: api.Permit, Src: src, Protocol: api.TCP, DstPort: p}
+	}
+	around := api.PrefixNet(netip.MustParsePrefix("11.0.0.0/8"))
+	for name, list := range map[string]func(m *Image) []api.ContivRule{
+		"many blocks": func(*Image) (out []api.ContivRule) {
+			for i := range 70000 {
+				out = append(out, tcp(api.AddrNet(host(i)), api.Port(uint16(i))))
+			}
+			return out
+		},
+		"blocks in wide ranges": func(*Image) (out []api.ContivRule) {
+			for i := range 24 {
+				out = append(out, tcp(around, api.Ports(uint16(1+100*i), uint16(40000+777*i))))
+			}
+			for i := range 9000 {
+				out = append(out, tcp(api.AddrNet(host(i)), api.Ports(uint16(1+i), uint16(30000+3*i))))
+			}
+			return out
+		},
+		"all but one": func(m *Image) []api.ContivRule { return manyRows(m, 1000, 500).Rules() },
+		"many rules for few": func(*Image) (out []api.ContivRule) {
+			for k := range 5 {
+				for i := range 50000 {
+					out = append(out, tcp(api.AddrNet(host(k)), api.Port(uint16(i))))
+				}
+			}
+			return out
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			cost, addresses := 0, 0
+			for b.Loop() {
+				b.StopTimer()
+				m := NewImage(Options{})
+				l := renderer.NewRuleList(append(list(m), api.ContivRule{}), nil)
+				b.StartTimer()
+				if err := m.Set(Endpoint{ID: 1, ToPod: l}); err != nil {
+					b.Fatal(err)
+				}
+				m.Plan(false)
+				cost, addresses = m.lists.hold(l, ToPod).cost, m.nets.total
+			}
+			b.ReportMetric(float64(cost), "cost")
+			b.ReportMetric(float64(addresses), "addresses")
+		})
+	}
+}

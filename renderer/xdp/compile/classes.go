@@ -20,12 +20,15 @@ const infraClass class = 1
 // surrounding prefix where this class was found first. So a class stores its difference to the
 // parent only, however many nets hold it.
 type classDef struct {
-	sum    sum
-	parent class
-	own    own
-	depth  uint32 // number of ancestors
-	live   bool
-	used   bool // an address has or had the class, so every table has a row for it
+	sum      sum
+	parent   class
+	own      own
+	depth    uint32 // number of ancestors
+	prefixes int    // that have the class
+	kids     int    // classes whose parent it is
+	live     bool
+	used     bool // a prefix has the class, so every table has a row for it
+	free     bool // the number may be given to another class
 }
 
 // classes interns sets of atoms.
@@ -36,18 +39,17 @@ type classes struct {
 	free  []class
 	freed []class // free once the next plan has been carried out
 	added []class // classes that became used since the last plan
+	idle  []class // classes that lost a last prefix since then
 	live  int     // number of classes
-	swept int     // number of classes after the last sweep
-	slack int     // classes beyond twice swept that are tolerated before the next sweep
 }
 
 func newClasses() *classes {
-	c := &classes{owns: newOwns(), ids: map[sum]class{}, slack: 1024}
+	c := &classes{owns: newOwns(), ids: map[sum]class{}}
 	c.owns.name(infraAtom)
-	c.all = append(c.all, classDef{live: true}, classDef{sum: c.owns.sums[infraAtom], own: c.owns.intern([]atom{infraAtom}), depth: 1, live: true})
+	c.all = append(c.all, classDef{live: true}, classDef{sum: c.owns.sums[infraAtom], own: c.owns.intern([]atom{infraAtom}), depth: 1, live: true, kids: 1}) // 1: it stays without prefixes
 	c.ids[sum{}], c.ids[c.all[infraClass].sum] = 0, infraClass
 	c.live = len(c.all)
-	c.use(0)
+	c.move(0, 0)
 	return c
 }
 
@@ -76,18 +78,33 @@ func (c *classes) join(parent class, of own) class {
 	} else {
 		c.all = append(c.all, def)
 	}
+	c.all[parent].kids++
 	c.ids[s] = id
 	c.live++
 	return id
 }
 
-// use records that an address has a class.
-func (c *classes) use(id class) uint32 {
-	if d := &c.all[id]; !d.used {
+// move records that a prefix has another class than before; 0 before is none.
+func (c *classes) move(before, now class) {
+	d := &c.all[now]
+	if d.prefixes++; !d.used {
 		d.used = true
-		c.added = append(c.added, id)
+		c.added = append(c.added, now)
 	}
-	return uint32(id)
+	c.leave(before)
+}
+
+// leave records that a prefix with a class is gone; 0 is none.
+func (c *classes) leave(before class) {
+	if before == 0 {
+		return
+	}
+	if d := &c.all[before]; d.prefixes > 1 {
+		d.prefixes--
+	} else {
+		d.prefixes = 0
+		c.idle = append(c.idle, before)
+	}
 }
 
 // byDepth sorts classes by depth, so that ancestors come first.
@@ -98,54 +115,68 @@ func (c *classes) byDepth(ids []class) []class {
 	return ids
 }
 
-// inUse returns the classes that addresses have.
-func (c *classes) inUse() (ids []class) {
+// living returns all classes, ancestors first, those without prefixes included.
+func (c *classes) living() []class {
+	ids := make([]class, 0, c.live)
 	for id := range c.all {
-		if c.all[id].used {
+		if c.all[id].live {
 			ids = append(ids, class(id))
 		}
 	}
-	return ids
+	return c.byDepth(ids)
 }
 
-// anyUsed reports whether an address may have one of some classes.
-func (c *classes) anyUsed(first class, n int) bool {
+// areFree reports whether no packet can have one of some classes.
+func (c *classes) areFree(first class, n int) bool {
 	end := min(int(first)+n, len(c.all))
-	return int(first) < end && slices.ContainsFunc(c.all[first:end], func(d classDef) bool { return d.used })
+	return int(first) >= end || !slices.ContainsFunc(c.all[first:end], func(d classDef) bool { return !d.free })
 }
 
-// isOverfull reports whether there may be enough unused classes for a sweep to pay off.
-func (c *classes) isOverfull() bool { return c.live > 2*c.swept+c.slack }
+// release makes freed classes available.
+func (c *classes) release(freed []class) {
+	for _, id := range freed {
+		c.all[id].free = true
+	}
+	c.free = append(c.free, freed...)
+}
 
-// sweep frees all classes that are neither marked nor ancestors of marked ones. It returns those
-// that stop being used.
-func (c *classes) sweep(marked []bool) (dead []class) {
-	marked[0], marked[infraClass] = true, true
-	around := make([]bool, len(c.all))
-	for id := range c.all {
-		for at := class(id); marked[id] && at != 0 && !around[at]; at = c.all[at].parent {
-			around[at] = true
+// around returns the nearest ancestor that prefixes have.
+func (c *classes) around(id class) class {
+	for at := c.all[id].parent; ; at = c.all[at].parent {
+		if c.all[at].used {
+			return at
 		}
 	}
-	for id := range c.all {
-		d := &c.all[id]
-		if marked[id] || !d.live {
-			continue
-		}
-		if d.used {
-			dead = append(dead, class(id))
+}
+
+// settle returns the classes that became used, ancestors first, and those that are not used any
+// more.
+func (c *classes) settle() (added, dead []class) {
+	for _, id := range c.idle {
+		if d := &c.all[id]; d.used && d.prefixes == 0 {
 			d.used = false
+			dead = append(dead, id)
 		}
-		if around[id] {
-			continue
-		}
-		c.freed = append(c.freed, class(id))
-		delete(c.ids, d.sum)
-		c.owns.letGo(d.own)
-		*d = classDef{}
-		c.live--
 	}
-	c.added = slices.DeleteFunc(c.added, func(id class) bool { return !c.all[id].used })
-	c.swept = c.live
-	return dead
+	added = c.added
+	if len(dead) > 0 {
+		added = slices.DeleteFunc(added, func(id class) bool { return !c.all[id].used })
+	}
+	c.added, c.idle = nil, nil
+	return c.byDepth(added), dead
+}
+
+// bury frees classes that are not used any more, and ancestors that are not needed any more.
+func (c *classes) bury(dead []class) {
+	for _, id := range dead {
+		for d := &c.all[id]; d.live && !d.used && d.kids == 0; d = &c.all[id] {
+			c.freed = append(c.freed, id)
+			delete(c.ids, d.sum)
+			c.owns.letGo(d.own)
+			id = d.parent
+			*d = classDef{}
+			c.all[id].kids--
+			c.live--
+		}
+	}
 }

@@ -10,6 +10,7 @@ type entry struct {
 	start uint16
 	bits  uint8 // of the digit, 1 to 16; 0 is the whole of it
 	own   own   // the atoms with exactly this prefix
+	class class // of its addresses when it was last written; 0 before
 }
 
 func compareEntries(a, b entry) int {
@@ -122,8 +123,9 @@ func (d *digit) join(a *arena) {
 	d.fine, d.built = nil, false
 }
 
-// change changes the atoms of a prefix. f gets the current atoms and returns the new ones.
-func (d *digit) change(start uint16, bits uint8, f func(own) own) {
+// change changes the atoms of a prefix. f gets the current atoms and returns the new ones. change
+// returns the class of a prefix that has none any more, else 0.
+func (d *digit) change(start uint16, bits uint8, f func(own) own) (left class) {
 	if d.fine == nil && d.size >= many {
 		d.divide()
 	}
@@ -136,17 +138,19 @@ func (d *digit) change(start uint16, bits uint8, f func(own) own) {
 	now := f(old)
 	switch {
 	case now == old:
-		return
+		return 0
 	case !found:
-		c.entries = slices.Insert(c.entries, i, entry{start, bits, now})
+		c.entries = slices.Insert(c.entries, i, entry{start: start, bits: bits, own: now})
 		d.size++
 	case now == 0:
+		left = c.entries[i].class
 		c.entries = slices.Delete(c.entries, i, i+1)
 		d.size--
 	default:
 		c.entries[i].own = now
 	}
 	d.dirty = true
+	return left
 }
 
 // next returns the digit that follows a key, nil for none. With add, it creates a missing one.
@@ -177,24 +181,5 @@ func (d *digit) forget(key uint16) {
 		c.kids = slices.Delete(c.kids, i, i+1)
 		d.size--
 		d.dirty = true
-	}
-}
-
-// mark marks the classes in the written cells of a digit and of all below it.
-func (d *digit) mark(marked []bool) {
-	d.wide.mark(marked)
-	marked[d.cover] = marked[d.cover] || d.built
-	marked[d.headCover] = marked[d.headCover] || d.node != 0
-	for _, b := range d.fine {
-		if b != nil {
-			b.mark(marked)
-			marked[b.cover] = marked[b.cover] || b.built
-		}
-	}
-}
-
-func (c *content) mark(marked []bool) {
-	for _, k := range c.kids {
-		k.to.mark(marked)
 	}
 }

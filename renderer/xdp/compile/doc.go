@@ -23,6 +23,8 @@
 //   - Memory that became unreachable is reused only after the caller reported that no packet in
 //     flight can read it.
 //   - Verdicts are those of the first rule that matches, for every list and address.
+//   - A plan writes a list in one piece, with the members of its sets, or not at all: which lists
+//     have room is decided before, from the state alone. See Limits.
 //
 // One goroutine at a time may use a value of a type of this package.
 package compile

@@ -22,7 +22,7 @@ type Endpoint struct {
 	ToPod, FromPod *renderer.RuleList
 
 	Flags uint32 // FlagLearn, FlagKeep
-	Owner string // the owner whose share of the Budget its lists take
+	Owner string // the namespace that pays for its lists, see Limits
 }
 
 // List returns the list of a direction, nil for none.
@@ -50,41 +50,21 @@ func (e Endpoint) check() error {
 // endpoint is an endpoint with its programs and its record.
 type endpoint struct {
 	Endpoint
-	programs [2]*program     // in force, by Direction, nil for no list
-	next     [2]*program     // not written yet; it will replace the program
-	open     [2]bool         // no list is in force until next is written
-	since    [2]uint64       // number of the plan since which next has not been nil
-	refused  [2]*refusedList // the refused list, while the program is that of Closed
-	retried  [2]bool         // next was refused before
-	share    int             // of its owner when a list was refused
+	programs [2]*program // of its lists, by Direction, nil for no list
 	record   uint32
 	known    bool // the kernel has or may have a record of it
-}
-
-// wanted returns the account of the desired list of a direction, refused or not; nil for none.
-func (e *endpoint) wanted(d int) *account {
-	switch {
-	case e.refused[d] != nil:
-		return &e.refused[d].account
-	case e.next[d] != nil:
-		return &e.next[d].account
-	case e.programs[d] != nil:
-		return &e.programs[d].account
-	}
-	return nil
 }
 
 // endpoints has all endpoints, and their differences to the kernel.
 type endpoints struct {
 	all     map[uint32]*endpoint
 	dirty   map[uint32]bool // endpoints whose record must be written
-	waiting map[uint32]bool // endpoints with lists that are not written yet
 	gone    []uint32
 	altered bool // the lists of a known endpoint changed
 }
 
 func newEndpoints() endpoints {
-	return endpoints{all: map[uint32]*endpoint{}, dirty: map[uint32]bool{}, waiting: map[uint32]bool{}}
+	return endpoints{all: map[uint32]*endpoint{}, dirty: map[uint32]bool{}}
 }
 
 // sorted returns the IDs of all endpoints, sorted.
@@ -102,7 +82,6 @@ func (s *endpoints) put(now *endpoint) (old *endpoint) {
 	}
 	s.all[now.ID] = now
 	s.dirty[now.ID] = true
-	s.await(now)
 	return old
 }
 
@@ -110,30 +89,26 @@ func (s *endpoints) put(now *endpoint) (old *endpoint) {
 func (s *endpoints) remove(e *endpoint) {
 	delete(s.all, e.ID)
 	delete(s.dirty, e.ID)
-	delete(s.waiting, e.ID)
 	if e.record != 0 || e.known {
 		s.gone = append(s.gone, e.ID)
 	}
 }
 
-// await records whether an endpoint has a list that is not written yet.
-func (s *endpoints) await(e *endpoint) {
-	if delete(s.waiting, e.ID); e.next != [2]*program{} {
-		s.waiting[e.ID] = true
-	}
-}
-
-// relisted records that the lists of an endpoint changed.
-func (s *endpoints) relisted(e *endpoint) {
-	s.dirty[e.ID] = true
-	s.altered = s.altered || e.known
-}
-
 // touch records that the endpoints with a program need new records.
 func (s *endpoints) touch(p *program) {
 	for id, e := range s.all {
-		if e.programs[ToPod] == p || e.programs[FromPod] == p {
+		if e.programs[p.side] == p {
 			s.dirty[id] = true
+		}
+	}
+}
+
+// relist records that the endpoints with a program meet another list than before.
+func (s *endpoints) relist(p *program) {
+	for id, e := range s.all {
+		if e.programs[p.side] == p {
+			s.dirty[id] = true
+			s.altered = s.altered || e.known
 		}
 	}
 }
@@ -155,12 +130,13 @@ func (s *endpoints) done() {
 }
 
 // write writes the record of an endpoint to new lines.
-func (e *endpoint) write(a *arena, roots *addresses) {
+func (e *endpoint) write(a *arena, roots *addresses, lists *ruleLists) {
 	a.drop(e.record, recordLines)
 	e.record = a.take(recordLines)
 	w := e.record * LineWords
 	flags := e.Flags & (FlagLearn | FlagKeep)
-	for d, p := range e.programs {
+	for d := range e.programs {
+		p := lists.inForce(e.programs[d])
 		if p == nil {
 			continue
 		}

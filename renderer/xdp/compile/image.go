@@ -11,13 +11,10 @@ import (
 // from.
 type Image struct {
 	*writer
-	addresses     *addresses
-	lists         *ruleLists
-	endpoints     endpoints
-	budget        *budget
-	changedOwners map[string]bool // owners with changes, whose refused lists the next plan evaluates again
-	reconsiderAll bool            // the next plan evaluates all refused lists again
-	toRetry       map[refusedSide]bool
+	addresses *addresses
+	lists     *ruleLists
+	endpoints endpoints
+	limits    Limits
 }
 
 // Options of an Image.
@@ -26,17 +23,16 @@ type Options struct {
 	// Members of address sets, if the caller of Update maintains them: the caller changes them
 	// before Update, and passes exactly the difference. Nil: the image maintains its own.
 	Members map[api.SetID]map[netip.Prefix]struct{}
-	Budget  Budget
+	Limits  Limits
 }
 
 // NewImage returns an image without endpoints.
 func NewImage(o Options) *Image {
 	a, c := newArena(4*rootLines), newClasses()
-	m := &Image{writer: &writer{arena: a, cells: newCells(a), classes: c}, endpoints: newEndpoints(), changedOwners: map[string]bool{}, toRetry: map[refusedSide]bool{}}
+	m := &Image{writer: &writer{arena: a, cells: newCells(a), classes: c}, endpoints: newEndpoints(), limits: o.Limits}
 	m.addresses = newAddresses(a, c)
 	m.nets = newNets(c, m.addresses, o.Members)
-	m.budget = &budget{Budget: o.Budget, accounts: map[*account]bool{}, free: m.sweep}
-	m.lists = newLists(m.writer, m.budget)
+	m.lists = newLists(m.writer)
 	for _, p := range o.Infra {
 		m.nets.put(infraAtom, p, true)
 	}
@@ -48,20 +44,21 @@ func (m *Image) Update(id api.SetID, added, removed []netip.Prefix) {
 	m.nets.update(id, added, removed)
 }
 
-// Set adds or replaces an endpoint. An endpoint that is another pod's than before must be removed
-// first, else it may keep the lists of the other for some time; see PlanTurn.
+// Set adds or replaces an endpoint.
 func (m *Image) Set(e Endpoint) error {
 	if err := e.check(); err != nil {
 		return err
 	}
-	m.changedOwners[e.Owner] = true
-	now, old := &endpoint{Endpoint: e}, m.endpoints.all[e.ID]
+	now := &endpoint{Endpoint: e}
 	for d := range now.programs {
-		m.want(now, old, Direction(d))
+		if l := e.List(Direction(d)); l != nil {
+			now.programs[d] = m.lists.hold(l, Direction(d))
+		}
 	}
-	if m.endpoints.put(now); old != nil {
+	if old := m.endpoints.put(now); old != nil {
 		m.letGo(old)
 	}
+	m.nets.resized = true // another namespace may pay for a list
 	return nil
 }
 
@@ -72,75 +69,33 @@ func (m *Image) Remove(id uint32) {
 		return
 	}
 	m.letGo(e)
-	m.changedOwners[e.Owner] = true
+	m.nets.resized = true
 	m.endpoints.remove(e)
 	m.arena.drop(e.record, recordLines)
 }
 
-// want gives an endpoint the program of its list. If the list is refused already, the endpoint gets
-// the program of Closed until the list is evaluated again.
-func (m *Image) want(e, old *endpoint, d Direction) {
-	l := e.List(d)
-	if l == nil {
-		return
-	}
-	if g := m.lists.refused[programKey{l.Digest(), d}]; g != nil {
-		e.refused[d], e.programs[d], e.share = g, m.lists.hold(Closed, d), m.budget.share
-		g.users++
-		return
-	}
-	if p := m.lists.hold(l, d); p.fresh {
-		replace(m, e, old, d, p)
-	} else {
-		e.programs[d] = p
-	}
-}
-
-// patience is for how many plans a list that changes before it was written is replaced by the new
-// one. Afterwards the one that was begun is finished, else it might never be in force.
-const patience = 40
-
-// replace makes a list that is not written yet the next one of an endpoint, which keeps its own.
-func replace(m *Image, e, old *endpoint, d Direction, p *program) {
-	e.next[d], e.since[d] = p, m.arena.plan
-	if old == nil {
-		return
-	}
-	if e.programs[d] = old.programs[d]; old.programs[d] != nil {
-		old.programs[d].users++
-	}
-	next := old.next[d]
-	if e.open[d] = old.open[d] || old.programs[d] == nil && next == nil; next == nil {
-		return
-	}
-	e.since[d] = old.since[d]
-	if m.arena.plan-e.since[d] >= patience && next.fresh && next.begun != 0 {
-		m.lists.letGo(p)
-		e.next[d] = next
-		next.users++
-	}
-}
-
 // letGo releases the programs of an endpoint.
 func (m *Image) letGo(e *endpoint) {
-	for d, p := range e.programs {
+	for _, p := range e.programs {
 		m.lists.letGo(p)
-		m.lists.letGo(e.next[d])
-		m.lists.letGoRefused(e.refused[d])
 	}
 }
-
-// sweep frees the classes that no address has.
-func (m *Image) sweep() { m.lists.sweep(m.addresses.marked(m.classes.count())) }
 
 // Slot returns the list of an endpoint that is in force and the counter of its first rule; those of
 // the other rules follow. Equal lists share counters.
 func (m *Image) Slot(id uint32, dir Direction) (first uint32, list *renderer.RuleList, ok bool) {
 	e := m.endpoints.all[id]
-	if e == nil || e.programs[dir] == nil {
+	if e == nil {
 		return 0, nil, false
 	}
-	return e.programs[dir].slot, m.InForce(id, dir), true
+	p := m.lists.inForce(e.programs[dir])
+	switch {
+	case p == nil:
+		return 0, nil, false
+	case p == e.programs[dir]:
+		return p.slot, e.List(dir), true // of equal lists the one with the current origins
+	}
+	return p.slot, p.list, true
 }
 
 // Parts calls f with the content of some lines, in order, until it returns an error. The caller

@@ -1,6 +1,8 @@
 package compile
 
 import (
+	"bytes"
+	"cmp"
 	"maps"
 	"slices"
 
@@ -16,22 +18,15 @@ type programKey struct {
 // ruleLists has the distinct lists of endpoints, and their counters.
 type ruleLists struct {
 	writer   *writer
-	budget   *budget
 	programs map[programKey]*program
-	refused  map[programKey]*refusedList
+	closed   [2]*program // of Closed, while a list of that direction is closed
 	slots    buddy
 	freed    []Span // slots that are unused once the last plan has been carried out
+	scratch  scratch
 }
 
-// refusedList is the account of a refused list: the smallest cost that it is known to have.
-type refusedList struct {
-	key   programKey
-	users int // endpoints
-	account
-}
-
-func newLists(w *writer, b *budget) *ruleLists {
-	l := &ruleLists{writer: w, budget: b, programs: map[programKey]*program{}, refused: map[programKey]*refusedList{}}
+func newLists(w *writer) *ruleLists {
+	l := &ruleLists{writer: w, programs: map[programKey]*program{}}
 	l.slots.grow(1)
 	l.slots.take(2) // SlotNone, SlotInfra
 	return l
@@ -42,9 +37,8 @@ func (l *ruleLists) hold(list *renderer.RuleList, side Direction) *program {
 	key := programKey{list.Digest(), side}
 	p := l.programs[key]
 	if p == nil {
-		p = newProgram(l.writer, list, side, l.slots.take(list.Len()))
+		p = newProgram(l.writer, list, side)
 		l.programs[key] = p
-		l.budget.accounts[&p.account] = true
 	}
 	p.users++
 	return p
@@ -59,149 +53,125 @@ func (l *ruleLists) letGo(p *program) {
 		return
 	}
 	delete(l.programs, programKey{p.list.Digest(), p.side})
-	delete(l.budget.accounts, &p.account)
+	l.erase(p)
 	p.drop()
-	l.freed = append(l.freed, Span{p.slot, uint32(p.list.Len())})
 }
 
-// refuse returns the account of a refused list, and adds a user.
-func (l *ruleLists) refuse(p *program) *refusedList {
-	key := programKey{p.list.Digest(), p.side}
-	g := l.refused[key]
-	if g == nil {
-		g = &refusedList{key: key}
-		l.refused[key] = g
-		l.budget.accounts[&g.account] = true
+// erase removes a list from the policy map.
+func (l *ruleLists) erase(p *program) {
+	if p.written {
+		l.freed = append(l.freed, Span{p.slot, uint32(p.list.Len())})
+		p.clear()
 	}
-	g.before = max(g.before, p.cost(l.budget.early))
-	g.users++
-	return g
 }
 
-// letGoRefused removes a user of a refused list, which may be nil.
-func (l *ruleLists) letGoRefused(g *refusedList) {
-	if g == nil {
-		return
+// inForce returns what packets meet for a list: the program itself, or that of Closed.
+func (l *ruleLists) inForce(p *program) *program {
+	if p != nil && !p.written {
+		return l.closed[p.side]
 	}
-	if g.users--; g.users == 0 {
-		delete(l.refused, g.key)
-		delete(l.budget.accounts, &g.account)
-	}
+	return p
 }
 
 // sorted returns the programs in a deterministic order.
 func (l *ruleLists) sorted() []*program {
-	return slices.SortedFunc(maps.Values(l.programs), func(a, b *program) int { return int(a.slot) - int(b.slot) })
+	return slices.SortedFunc(maps.Values(l.programs), comparePrograms)
 }
 
-// anyFresh reports whether a program is not written yet.
-func (l *ruleLists) anyFresh() bool {
-	for _, p := range l.programs {
-		if p.fresh {
-			return true
-		}
-	}
-	return false
+func comparePrograms(a, b *program) int {
+	x, y := a.list.Digest(), b.list.Digest()
+	return cmp.Or(bytes.Compare(x[:], y[:]), cmp.Compare(a.side, b.side))
 }
 
-// countReach counts the addresses that each list names, divided among the lists that name them and
-// are not to be replaced.
-func (l *ruleLists) countReach() {
-	nets, others := l.writer.nets, map[atom]int{}
-	for _, p := range l.programs {
-		if p.replaced {
-			for _, a := range p.atoms {
-				others[a]++
-			}
-		}
+// retire forgets the rows of classes that no prefix has any more.
+func (l *ruleLists) retire(dead []class) {
+	if len(dead) == 0 {
+		return
 	}
 	for _, p := range l.programs {
-		if p.replaced {
+		if !p.written {
 			continue
 		}
-		for _, a := range p.atoms {
-			p.reach += nets.size(a) / (nets.users[a] - others[a])
-		}
-	}
-}
-
-// addClasses gives the lists that packets read the rows of new classes, and new lists the rows of
-// all classes until the turn is over. It returns the programs whose table moved.
-func (l *ruleLists) addClasses(added []class, t Turn) (moved []*program) {
-	read := slices.DeleteFunc(l.sorted(), func(p *program) bool { return p.fresh })
-	for _, p := range read {
-		if p.begin() {
-			moved = append(moved, p)
-		}
-	}
-	if t != nil || !l.anyFresh() {
-		l.addRows(read, l.writer.classes.byDepth(added), func(class) bool { return true }, never)
-		l.write(t)
-		return moved
-	}
-	isNew := make(map[class]bool, len(added))
-	for _, c := range added {
-		isNew[c] = true
-	}
-	all := slices.Concat(append([][]*program{read}, l.queue()...)...)
-	l.begin(all, never)
-	l.addRows(all, l.writer.classes.byDepth(l.writer.classes.inUse()), func(c class) bool { return isNew[c] }, never)
-	finish(all)
-	return moved
-}
-
-// addRows gives programs the rows of classes, whose ancestors come first: lists that packets read
-// those of new classes, other lists those that they lack. It returns false if over ended it.
-func (l *ruleLists) addRows(programs []*program, order []class, isNew func(class) bool, over func() bool) bool {
-	w := l.writer
-	defer func() {
-		w.arena.unreachable = false
-		for _, p := range programs {
-			p.diff.active = false
-			p.diff.clear()
-		}
-	}()
-	for _, c := range order {
-		if !w.classes.all[c].used {
-			continue // it was swept by check
-		}
-		any := false
-		for _, p := range programs {
-			p.diff.active = p.fresh && !p.hasRow(c) || !p.fresh && isNew(c)
-			any = any || p.diff.active
-		}
-		if !any {
-			continue
-		}
-		around := w.nets.divide(c)
-		for _, p := range programs {
-			if !p.diff.active {
-				continue
-			}
-			if p.fresh {
-				p.has[c] = true
-			}
-			w.arena.unreachable = p.fresh && p.begun == w.arena.plan
-			l.budget.taken += p.add(c, around)
-			l.budget.check(4, false)
-			if over() {
-				return false
-			}
-		}
-		w.arena.unreachable = false
-		l.budget.check(64, true)
-	}
-	return true
-}
-
-// sweep frees the classes that no address has.
-func (l *ruleLists) sweep(marked []bool) {
-	dead := l.writer.classes.sweep(marked)
-	for _, p := range l.sorted() {
 		for _, c := range dead {
 			p.forget(c)
 		}
-		p.prune()
 	}
-	l.writer.nets.reuse()
+}
+
+// release gives back the pages of classes that no packet can have any more. Before, the word of a
+// page must not change.
+func (l *ruleLists) release(free []class) {
+	for i, c := range free {
+		page := c / pageClasses
+		if i > 0 && page == free[i-1]/pageClasses || !l.writer.classes.areFree(page*pageClasses, pageClasses) {
+			continue
+		}
+		for _, p := range l.programs {
+			if p.written {
+				p.table.prune(l.writer.arena, page, p.dropUnused)
+			}
+		}
+	}
+}
+
+// write gives the lists in the policy map the rows of new classes, and writes the admitted ones that
+// are not there yet. all returns all classes, ancestors first. write returns the programs whose table
+// moved.
+func (l *ruleLists) write(added []class, all func() []class) (moved []*program) {
+	var programs []*program
+	order, isNew, fresh := added, map[class]bool(nil), false
+	for _, p := range l.programs {
+		fresh = fresh || !p.written && p.isAdmitted()
+	}
+	if !fresh && len(added) == 0 {
+		return nil
+	}
+	for _, p := range l.sorted() {
+		switch {
+		case p.written:
+			if programs = append(programs, p); p.begin() {
+				moved = append(moved, p)
+			}
+		case p.isAdmitted():
+			programs = append(programs, p)
+			p.slot, p.cost = l.slots.take(p.list.Len()), 0
+			p.begin()
+		}
+	}
+	if fresh {
+		order, isNew = all(), make(map[class]bool, len(added))
+		for _, c := range added {
+			isNew[c] = true
+		}
+	}
+	l.addRows(programs, order, func(c class) bool { return isNew == nil || isNew[c] })
+	for _, p := range programs {
+		p.written = true
+	}
+	return moved
+}
+
+// addRows gives programs the rows of classes, whose ancestors come first: lists in the policy map
+// those of new classes, other lists all.
+func (l *ruleLists) addRows(programs []*program, order []class, isNew func(class) bool) {
+	w := l.writer
+	for _, c := range order {
+		if !w.classes.all[c].used {
+			continue
+		}
+		for _, p := range programs {
+			p.diff.active = !p.written || isNew(c)
+		}
+		around := w.nets.divide(c)
+		for _, p := range programs {
+			if p.diff.active {
+				w.arena.unreachable = !p.written
+				p.add(c, around)
+			}
+		}
+		w.arena.unreachable = false
+	}
+	for _, p := range programs {
+		p.diff.active = false
+	}
 }

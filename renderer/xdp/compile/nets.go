@@ -9,23 +9,26 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// nets numbers the nets that lists name, and keeps their prefixes in the tries.
+// nets numbers the nets that lists name, and keeps the prefixes of those in the tries that a list
+// wants there.
 type nets struct {
-	classes     *classes
-	addresses   *addresses
-	ids         map[api.Net]atom
-	net         []api.Net // by atom
-	users       []int     // number of lists, by atom
-	free        []atom
-	freed       []atom     // unused, but still in the tries
-	dropped     []atom     // free once no class has them
-	named       [][]naming // by atom: the lists whose rules name it
-	isUnwritten []bool     // by atom: not in the tries yet, which saves the work if its list is refused at once
-	emptied     []bool     // by atom: a set that lost its last member, perhaps because no policy names it
-	members     map[api.SetID]map[netip.Prefix]struct{}
-	given       bool                 // the caller of Update maintains members
-	pending     []pending            // changes of the tries
-	at          map[netip.Prefix]int // index of a prefix in pending
+	classes   *classes
+	addresses *addresses
+	ids       map[api.Net]atom
+	net       []api.Net // by atom
+	users     []int     // number of lists, by atom
+	wanted    []int     // number of lists that want it in the tries, by atom
+	written   []bool    // by atom: it is in the tries
+	free      []atom
+	freed     []atom     // unused, but still in classes
+	changed   []atom     // atoms of which users or wanted changed since the last settle
+	named     [][]naming // by atom: the lists whose rules name it
+	members   map[api.SetID]map[netip.Prefix]struct{}
+	given     bool                 // the caller of Update maintains members
+	total     int                  // number of prefixes of all nets
+	resized   bool                 // there are other lists, or nets of another size, since Plan looked
+	pending   []pending            // changes of the tries
+	at        map[netip.Prefix]int // index of a prefix in pending
 }
 
 // naming has the rules of a list that name an atom.
@@ -60,34 +63,32 @@ func newNets(c *classes, a *addresses, members map[api.SetID]map[netip.Prefix]st
 	if !n.given {
 		n.members = map[api.SetID]map[netip.Prefix]struct{}{}
 	}
-	n.net, n.users, n.named = append(n.net, api.Net{}), append(n.users, 1), append(n.named, nil) // infraAtom
-	n.isUnwritten, n.emptied = append(n.isUnwritten, false), append(n.emptied, false)
+	n.add(api.Net{})
+	n.users[infraAtom] = 1
 	return n
 }
 
-// hold returns the atom of a net, and adds a user.
-func (n *nets) hold(net api.Net) atom {
-	if a, ok := n.ids[net]; ok {
-		n.users[a]++
-		return a
-	}
-	a := atom(len(n.net))
-	if last := len(n.free) - 1; last >= 0 {
-		a, n.free = n.free[last], n.free[:last]
-		n.net[a], n.users[a] = net, 1
-	} else {
-		n.net, n.users, n.named = append(n.net, net), append(n.users, 1), append(n.named, nil)
-		n.isUnwritten, n.emptied = append(n.isUnwritten, false), append(n.emptied, false)
-	}
-	n.classes.owns.name(a)
-	n.ids[net] = a
-	n.isUnwritten[a], n.emptied[a] = true, false
-	return a
+// add makes room for an atom.
+func (n *nets) add(net api.Net) atom {
+	n.net, n.users, n.wanted, n.written, n.named = append(n.net, net), append(n.users, 0), append(n.wanted, 0), append(n.written, false), append(n.named, nil)
+	return atom(len(n.net) - 1)
 }
 
 // name returns the atom of a net, and adds a list whose rules name it.
 func (n *nets) name(net api.Net, by naming) atom {
-	a := n.hold(net)
+	a, known := n.ids[net]
+	if !known {
+		if last := len(n.free) - 1; last >= 0 {
+			a, n.free = n.free[last], n.free[:last]
+			n.net[a] = net
+		} else {
+			a = n.add(net)
+		}
+		n.classes.owns.name(a)
+		n.ids[net] = a
+		n.total += n.size(a)
+	}
+	n.users[a]++
 	n.named[a] = append(n.named[a], by)
 	return a
 }
@@ -105,17 +106,32 @@ func (n *nets) rules(a atom, by *difference) []int {
 // letGo removes a list from an atom.
 func (n *nets) letGo(a atom, by *difference) {
 	n.named[a] = slices.DeleteFunc(n.named[a], func(x naming) bool { return x.by == by })
-	if n.users[a]--; n.users[a] > 0 {
-		return
+	n.users[a]--
+	n.changed, n.resized = append(n.changed, a), true // of other lists that name it each has a larger part
+}
+
+// want changes the number of lists that want an atom in the tries.
+func (n *nets) want(a atom, by int) {
+	n.wanted[a] += by
+	n.changed = append(n.changed, a)
+}
+
+// settle brings the pending changes of the tries to what lists want there. It does so once for each
+// plan, because a list often takes the place of another one with the same nets.
+func (n *nets) settle() {
+	for _, a := range n.changed {
+		if want := n.wanted[a] > 0; want != n.written[a] {
+			n.each(n.net[a], func(p netip.Prefix) { n.put(a, p, want) })
+			n.written[a] = want
+		}
+		if net := n.net[a]; n.users[a] == 0 && net != (api.Net{}) {
+			n.total -= n.size(a)
+			delete(n.ids, net)
+			n.net[a] = api.Net{}
+			n.freed = append(n.freed, a)
+		}
 	}
-	net := n.net[a]
-	if !n.isUnwritten[a] {
-		n.each(net, func(p netip.Prefix) { n.put(a, p, false) })
-	}
-	n.isUnwritten[a] = false
-	delete(n.ids, net)
-	n.net[a] = api.Net{}
-	n.freed = append(n.freed, a)
+	n.changed = nil
 }
 
 // each calls f with the prefixes of a net. IPv4 prefixes are sorted, because neighbours are in the
@@ -154,14 +170,6 @@ func (n *nets) put(a atom, p netip.Prefix, in bool) {
 	n.pending = append(n.pending, pending{prefix: p, first: change})
 }
 
-// write adds the prefixes of an atom to the pending changes, unless they are in the tries already.
-func (n *nets) write(a atom) {
-	if n.isUnwritten[a] {
-		n.each(n.net[a], func(p netip.Prefix) { n.put(a, p, true) })
-		n.isUnwritten[a] = false
-	}
-}
-
 // flush applies the pending changes to the tries. It applies all changes of a prefix at once, so
 // that it creates no temporary sets of atoms.
 func (n *nets) flush() {
@@ -171,7 +179,6 @@ func (n *nets) flush() {
 	}
 	n.pending = nil
 	clear(n.at)
-	n.dropped, n.freed = append(n.dropped, n.freed...), nil
 }
 
 // update changes the members of a set. Adding a member again, or removing a missing one, has no
@@ -184,8 +191,9 @@ func (n *nets) update(id api.SetID, added, removed []netip.Prefix) {
 	if !named {
 		return
 	}
-	n.emptied[a] = len(n.members[id]) == 0
-	if n.isUnwritten[a] {
+	n.total += len(added) - len(removed)
+	n.resized = true
+	if !n.written[a] {
 		return
 	}
 	for _, p := range removed {
@@ -226,8 +234,8 @@ func (n *nets) remember(id api.SetID, add, remove []netip.Prefix) (added, remove
 
 // reuse frees atoms that no class has any more.
 func (n *nets) reuse() {
-	n.free = append(n.free, n.dropped...)
-	n.dropped = nil
+	n.free = append(n.free, n.freed...)
+	n.freed = nil
 }
 
 // size returns how many prefixes a net has.

@@ -43,34 +43,26 @@ func (r Retired) Slots() []Span { return r.slots }
 // Plan writes the changes to the shadow, and returns the steps that make them visible. The caller
 // must call Done after it carried out the plan. If that failed, the next plan must be made with
 // again, which works from any intermediate state.
-func (m *Image) Plan(again bool) Plan { return m.PlanTurn(again, nil) }
-
-// PlanTurn is Plan for what is done in a Turn. Endpoints whose lists are not written when the turn
-// is over keep the lists that are in force; new ones are blocked. The next plan continues; see
-// Unfinished.
-func (m *Image) PlanTurn(again bool, t Turn) Plan {
-	m.arena.plan++
-	var r rootChanges
-	lookAgain(m)
-	if t == nil {
-		dropReplaced(m)
+func (m *Image) Plan(again bool) Plan {
+	m.admitAddresses()
+	m.nets.flush()
+	changed := m.addresses.changed()
+	if again { // before they are built, because an earlier plan may have made the old ones visible
+		m.addresses.move()
 	}
-	m.build(again, t, &r)
-	if fitting := fitting(m); len(fitting) > 0 {
-		m.retry(fitting)
-		m.build(again, t, &r)
-	}
-	if len(m.endpoints.waiting) > 0 && await(m) {
-		m.setApart(again, &r)
-		m.lists.write(func(bool) bool { return true }) // Closed, if it is new
-	}
-	if again || r.apart {
+	p := Plan{Roots: m.addresses.build()}
+	m.writeLists()
+	if again || changed && m.endpoints.altered { // no packet may see new addresses with old lists
+		if !again {
+			m.addresses.move()
+		}
 		m.endpoints.touchAll()
+		p.Roots = nil
 	}
-	p := Plan{Gone: slices.Clone(m.endpoints.gone), Roots: r.stores}
+	p.Gone = slices.Clone(m.endpoints.gone)
 	for _, id := range slices.Sorted(maps.Keys(m.endpoints.dirty)) {
 		e := m.endpoints.all[id]
-		e.write(m.arena, m.addresses)
+		e.write(m.arena, m.addresses, m.lists)
 		if e.known {
 			p.Flips = append(p.Flips, Flip{id, e.record})
 		} else {
@@ -83,49 +75,22 @@ func (m *Image) PlanTurn(again bool, t Turn) Plan {
 	return p
 }
 
-// rootChanges are the changes of the roots of addresses in a plan.
-type rootChanges struct {
-	changed bool // the class of an address may change
-	apart   bool // the roots are written to new lines
-	stores  []Store
-}
-
-// build writes the desired lists as far as the budget permits.
-func (m *Image) build(again bool, t Turn, r *rootChanges) {
-	m.budget.begun = false
-	m.estimate()
-	m.lists.addAtoms(t)
-	m.nets.flush()
-	r.changed = r.changed || again || m.addresses.changed()
-	m.setApart(again, r)
-	r.stores = append(r.stores, m.addresses.build(r.apart)...)
-	m.publishClasses(t)
-	if m.refuse() {
-		m.setApart(again, r)
-		m.publishClasses(t)
+// writeLists brings the rows of lists to the classes that addresses have now.
+func (m *Image) writeLists() {
+	added, dead := m.classes.settle()
+	m.lists.retire(dead)
+	m.lists.foresee(added, dead, m.limits.Rows.List)
+	m.classes.bury(dead)
+	m.nets.reuse()
+	var living []class
+	all := func() []class {
+		if living == nil {
+			living = m.classes.living()
+		}
+		return living
 	}
-}
-
-// setApart moves the roots to new lines, once, if endpoints and addresses change together.
-func (m *Image) setApart(again bool, r *rootChanges) {
-	if (m.endpoints.altered || again) && r.changed && !r.apart {
-		r.apart, r.stores = true, nil
-		m.addresses.move()
-	}
-}
-
-// publishClasses gives lists the rows of new classes, and writes new lists.
-func (m *Image) publishClasses(t Turn) {
-	if m.classes.isOverfull() {
-		m.sweep()
-	}
-	added := m.classes.added
-	m.classes.added = nil
-	if m.budget.isSet() && (len(added) > 0 || m.lists.anyFresh()) {
-		m.countLists()
-		m.budget.sweep(2)
-	}
-	for _, p := range m.lists.addClasses(added, t) {
+	m.admitLists(all)
+	for _, p := range m.lists.write(added, all) {
 		m.endpoints.touch(p)
 	}
 }
@@ -142,7 +107,8 @@ func (m *Image) Done() Retired {
 // Release frees retired memory.
 func (m *Image) Release(r Retired) {
 	m.arena.release(r.spans)
-	m.classes.free = append(m.classes.free, r.classes...)
+	m.classes.release(r.classes)
+	m.lists.release(r.classes)
 	for _, s := range r.slots {
 		m.lists.slots.give(s.Line, int(s.Lines))
 	}

@@ -7,50 +7,40 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// program is one list in the policy map. Endpoints with equal lists share it.
+// program is one list that endpoints want, in the policy map if the image has room for it.
 type program struct {
-	writer *writer
-	list   *renderer.RuleList
-	side   Direction    // of the list
-	ports  bool         // some rule names source ports
-	about  [places]bool // some rule concerns that place of a row
-	users  int          // endpoints
-	slot   uint32       // of its first rule
-	always []int        // rules that match every address, sorted
-	atoms  []atom       // nets that rules name
-	rows   map[sum]*row
-	base   *row // row of addresses that no rule names
-	table  table
-	diff   difference // of the class that is being added
-	writing
-	account
+	writer  *writer
+	list    *renderer.RuleList
+	side    Direction    // of the list
+	ports   bool         // some rule names source ports
+	sources int          // so many functions of the destination port a row may have for one protocol
+	about   [places]bool // some rule concerns that place of a row
+	users   int          // endpoints
+	always  []int        // rules that match every address, sorted
+	atoms   []atom       // nets that rules name
+	diff    difference   // of the class that is being added
+	admission
+
+	// The rest is of lists in the policy map.
+	written bool
+	slot    uint32 // of its first rule
+	rows    map[sum]*row
+	base    *row // row of addresses that no rule names
+	table   table
 }
 
-// writing is the progress of a list that has no rows of some classes yet. Packets do not read it.
-type writing struct {
-	fresh   bool
-	begun   uint64 // number of the plan that began to write it; 0 before
-	atomsIn int    // how many of its atoms are known to be in the tries
-	has     []bool // by class: it has a row
-}
-
-// hasRow reports whether a class has its row.
-func (w *writing) hasRow(c class) bool {
-	if missing := int(c) + 1 - len(w.has); missing > 0 {
-		w.has = append(w.has, make([]bool, missing)...)
-	}
-	return w.has[c]
-}
-
-// newProgram returns the program of a list whose counters begin at a slot. It is not written yet.
-func newProgram(w *writer, l *renderer.RuleList, side Direction, slot uint32) *program {
-	p := &program{writer: w, list: l, side: side, slot: slot, rows: map[sum]*row{}}
-	p.exempt, p.erase, p.writing = l.Digest() == Closed.Digest(), p.clear, writing{fresh: true}
+// newProgram returns the program of a list. It is not written yet.
+func newProgram(w *writer, l *renderer.RuleList, side Direction) *program {
+	p := &program{writer: w, list: l, side: side, sources: 1}
+	p.exempt = l.Digest() == Closed.Digest()
 	numbers, n := map[api.Net]int{}, -1
 	var order []api.Net
 	var about [][]int // by number: rules
 	for i, r := range l.All() {
-		p.ports = p.ports || !r.SrcPort.IsAny()
+		if !r.SrcPort.IsAny() {
+			p.ports = true
+			p.sources += 2
+		}
 		for place := range p.about {
 			p.about[place] = p.about[place] || r.Protocol == api.AnyProtocol || place == placeOf(r.Protocol)
 		}
@@ -82,81 +72,62 @@ func (p *program) peer(r api.ContivRule) api.Net {
 	return r.Dst
 }
 
-// drop frees everything but the counters.
+// drop frees everything.
 func (p *program) drop() {
+	p.setWanted(false)
 	for _, a := range p.atoms {
 		p.writer.nets.letGo(a, &p.diff)
 	}
 	p.clear()
 }
 
-// clear frees the written lines. If the list is stopped before packets read it, the lines can be
-// reused at once: cells hold slots of their list, so no other list shares them.
+// clear removes the list from the policy map.
 func (p *program) clear() {
-	a := p.writer.arena
-	a.unread = p.fresh && p.stopped && p.begun == a.plan // lines of earlier plans can be in stores of this one
-	a.charge(&p.spent, func() {
-		for _, r := range p.rows {
-			p.dropRow(r)
-		}
-		p.table.drop(a)
-	})
-	a.unread = false
-	clear(p.rows)
-	clear(p.has)
-	p.base, p.table = nil, table{}
+	for _, r := range p.rows {
+		p.dropRow(r)
+	}
+	p.table.drop(p.writer.arena)
+	p.written, p.base, p.rows, p.table = false, nil, nil, table{}
 }
 
 // begin writes the row of addresses that no rule names, and makes room in the table for all
 // classes. It reports whether the table moved, so that endpoints need new records.
 func (p *program) begin() (moved bool) {
-	p.writer.arena.charge(&p.spent, func() {
-		if p.base == nil {
-			p.base = p.rowOf(nil, sum{}, 0)
-		}
-		moved = p.table.fit(p.writer)
-	})
-	return moved
+	if p.base == nil {
+		p.rows = map[sum]*row{}
+		p.base = p.rowOf(nil, sum{}, 0)
+	}
+	return p.table.fit(p.writer)
 }
 
 // add gives a class its row, which is made from the row of the class around it and the difference.
-// No packet reads the changed words yet, because no address has the class. It returns how many
-// lines it took.
-func (p *program) add(c, around class) (lines int) {
-	if p.stopped {
-		p.diff.clear()
-		return 0
+// No packet reads the changed words yet, because no address has the class.
+func (p *program) add(c, around class) {
+	var r *row
+	switch {
+	case c == 0:
+		r = p.base
+	case c == infraClass:
+		r = p.infra()
+	case p.diff.there:
+		r = p.rowOf(p.table.at(around), p.table.at(around).sum.plus(p.diff.sum), c)
+	default:
+		r = p.table.at(around)
 	}
-	before := p.spent
-	p.writer.arena.charge(&p.spent, func() {
-		var r *row
-		switch {
-		case c == 0:
-			r = p.base
-		case c == infraClass:
-			r = p.infra()
-		case p.diff.there:
-			r = p.rowOf(p.table.at(around), p.table.at(around).sum.plus(p.diff.sum), c)
-		default:
-			r = p.table.at(around)
-		}
-		p.table.put(p.writer, c, r, p.dropUnused)
-	})
+	if r.has++; r.has == 1 {
+		p.cost += r.cost
+	}
+	p.table.put(p.writer, c, r, p.dropUnused)
 	p.diff.clear()
-	return max(p.spent-before, 0)
 }
 
-// forget frees the row of a class that no address has any more.
+// forget frees the row of a class that no prefix has any more.
 func (p *program) forget(c class) {
-	if int(c) < len(p.has) {
-		p.has[c] = false
+	r := p.table.at(c)
+	if r.has--; r.has == 0 {
+		p.cost -= r.cost
 	}
-	p.writer.arena.charge(&p.spent, func() { p.table.forget(c, p.dropUnused) })
-}
-
-// prune frees the pages of unused classes.
-func (p *program) prune() {
-	p.writer.arena.charge(&p.spent, func() { p.table.prune(p.writer, p.dropUnused) })
+	p.table.forget(c, p.dropUnused)
 }
 
 // dropUnused frees a row that no class has. The base row stays, because other rows are made from
@@ -174,7 +145,11 @@ func (p *program) rowOf(around *row, s sum, c class) *row {
 	if r := p.rows[s]; r != nil {
 		return r
 	}
-	r := &row{sum: s}
+	r := &row{sum: s, rules: len(p.always)}
+	if around != nil {
+		r.rules = around.rules + len(p.diff.rules)
+	}
+	r.cost = p.costOf(r.rules)
 	switch {
 	case p.ports:
 		p.writeBySource(r, p.matching(c))

@@ -111,35 +111,6 @@ func (r Reader) find(starts, count uint32, key uint16) (pos uint32) {
 	return pos
 }
 
-// eachClass marks the classes that an address cell leads to.
-func (r Reader) eachClass(cell uint32, marked []bool) {
-	line := cell & payloadMask * LineWords
-	switch cell & kindMask {
-	case kindSmall:
-		for i := range uint32(smallRuns) {
-			r.eachClass(r.smallValue(line, i), marked)
-		}
-	case kindBig:
-		r.eachValue(line+LineWords, bigRuns, marked)
-	case kindNode:
-		r.eachValue(line, 256, marked)
-	default:
-		if cell&nextNode == 0 {
-			marked[cell] = true
-			return
-		}
-		node := cell &^ nextNode * LineWords
-		marked[r.Word(node+nodeMiss)] = true
-		r.eachClass(r.Word(node+nodeCell), marked)
-	}
-}
-
-func (r Reader) eachValue(first, count uint32, marked []bool) {
-	for i := range count {
-		r.eachClass(r.Word(first+i), marked)
-	}
-}
-
 // Has reports whether an endpoint has an address.
 func (r Reader) Has(record uint32, a netip.Addr) bool {
 	w := record * LineWords

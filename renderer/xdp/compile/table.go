@@ -12,7 +12,10 @@ type writer struct {
 // row has the verdicts of a list about addresses that the same rules match.
 type row struct {
 	sum   sum // of the list's atoms that hold the addresses
+	rules int // that match them
+	cost  int // see costOf
 	users int // number of classes and pages
+	has   int // number of classes that prefixes have
 	line  uint32
 	spare []uint32 // lines with cells by source port
 	cells []uint32 // interned cells, not those within line
@@ -25,15 +28,7 @@ type table struct {
 	capacity int    // capacity in pages
 	pages    []page
 	uniform  map[*row]*uniform
-	spent    int // lines
 }
-
-func (t *table) take(a *arena, n int) (line uint32) {
-	a.charge(&t.spent, func() { line = a.take(n) })
-	return line
-}
-
-func (t *table) give(a *arena, line uint32, n int) { a.charge(&t.spent, func() { a.drop(line, n) }) }
 
 // page has the rows of some classes: one row for all of them, or one for each.
 type page struct {
@@ -57,16 +52,16 @@ func (t *table) fit(w *writer) bool {
 	}
 	a := w.arena
 	capacity := max(LineWords, 1<<orderOf(pages))
-	line := t.take(a, capacity/LineWords)
+	line := a.take(capacity / LineWords)
 	for i, p := range t.pages {
 		a.setWord(line*LineWords+uint32(i), p.line)
 	}
-	t.give(a, t.line, t.capacity/LineWords)
+	a.drop(t.line, t.capacity/LineWords)
 	t.line, t.capacity = line, capacity
 	t.pages = append(t.pages, make([]page, capacity-len(t.pages))...)
 	if t.pages[0].line == 0 {
 		t.uniform = map[*row]*uniform{}
-		t.pages[0] = page{line: t.take(a, pageLines), rows: make([]*row, pageClasses)}
+		t.pages[0] = page{line: a.take(pageLines), rows: make([]*row, pageClasses)}
 		a.setWord(line*LineWords, t.pages[0].line)
 	}
 	return true
@@ -89,7 +84,7 @@ func (t *table) put(w *writer, c class, r *row, unused func(*row)) {
 	case p.line == 0: // the first class of the page
 		u := t.uniform[r]
 		if u == nil {
-			u = &uniform{line: t.take(a, pageLines)}
+			u = &uniform{line: a.take(pageLines)}
 			t.uniform[r] = u
 			for i := range uint32(pageClasses) {
 				a.setWord(u.line*LineWords+i, r.line)
@@ -118,7 +113,7 @@ func (t *table) put(w *writer, c class, r *row, unused func(*row)) {
 func (t *table) divide(w *writer, at class) {
 	a, p := w.arena, &t.pages[at]
 	all := p.all
-	*p = page{line: t.take(a, pageLines), rows: make([]*row, pageClasses)}
+	*p = page{line: a.take(pageLines), rows: make([]*row, pageClasses)}
 	for i := range p.rows {
 		a.setWord(p.line*LineWords+uint32(i), all.line)
 		if c := at*pageClasses + class(i); int(c) < w.classes.count() && w.classes.all[c].used {
@@ -135,7 +130,7 @@ func (t *table) leave(a *arena, r *row) {
 	r.users--
 	u := t.uniform[r]
 	if u.users--; u.users == 0 {
-		t.give(a, u.line, pageLines)
+		a.drop(u.line, pageLines)
 		delete(t.uniform, r)
 	}
 }
@@ -150,23 +145,20 @@ func (t *table) forget(c class, unused func(*row)) {
 	}
 }
 
-// prune gives back the pages of which no class is used.
-func (t *table) prune(w *writer, unused func(*row)) {
-	for i := range t.pages {
-		p := &t.pages[i]
-		if i == 0 || p.line == 0 || w.classes.anyUsed(class(i*pageClasses), pageClasses) {
-			continue
-		}
-		if all := p.all; all != nil {
-			t.leave(w.arena, all)
-			if all.users == 0 {
-				unused(all)
-			}
-		} else {
-			t.give(w.arena, p.line, pageLines)
-		}
-		*p = page{}
+// prune gives back a page of which no class is used. The first one stays.
+func (t *table) prune(a *arena, i class, unused func(*row)) {
+	if i == 0 || int(i) >= len(t.pages) || t.pages[i].line == 0 {
+		return
 	}
+	p := &t.pages[i]
+	if all := p.all; all != nil {
+		if t.leave(a, all); all.users == 0 {
+			unused(all)
+		}
+	} else {
+		a.drop(p.line, pageLines)
+	}
+	*p = page{}
 }
 
 func (t *table) release(r *row, unused func(*row)) {
@@ -179,11 +171,11 @@ func (t *table) release(r *row, unused func(*row)) {
 func (t *table) drop(a *arena) {
 	for _, p := range t.pages {
 		if p.rows != nil {
-			t.give(a, p.line, pageLines)
+			a.drop(p.line, pageLines)
 		}
 	}
 	for _, u := range t.uniform {
-		t.give(a, u.line, pageLines)
+		a.drop(u.line, pageLines)
 	}
-	t.give(a, t.line, t.capacity/LineWords)
+	a.drop(t.line, t.capacity/LineWords)
 }

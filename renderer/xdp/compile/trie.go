@@ -48,7 +48,7 @@ func (t *trie) change(p netip.Prefix, f func(own) own) {
 		d = d.next(t.keys[i], true)
 		path[i+1] = d
 	}
-	d.change(t.keys[last], uint8(p.Bits()-16*last), f)
+	t.classes.leave(d.change(t.keys[last], uint8(p.Bits()-16*last), f))
 	for i := last; i > 0 && path[i].size == 0; i-- {
 		t.discard(path[i])
 		path[i-1].forget(t.keys[i-1])
@@ -98,7 +98,7 @@ func (t *trie) build(d *digit, depth int, cover class) {
 
 // runs appends the function of the keys lo to hi, shifted so that lo becomes 0.
 func (t *trie) runs(out runs, depth int, c *content, lo, hi int, cover class) runs {
-	open := append(t.level[depth].open[:0], frame{hi, t.classes.use(cover), cover})
+	open := append(t.level[depth].open[:0], frame{hi, uint32(cover), cover})
 	out.from(0, open[0].value)
 	closeTo := func(at int) {
 		for top := open[len(open)-1]; top.end <= at && len(open) > 1; top = open[len(open)-1] {
@@ -111,11 +111,13 @@ func (t *trie) runs(out runs, depth int, c *content, lo, hi int, cover class) ru
 	entries, kids := c.entries, c.kids
 	for len(entries)+len(kids) > 0 {
 		if len(entries) > 0 && (len(kids) == 0 || entries[0].start <= kids[0].key) {
-			e := entries[0]
+			e := &entries[0]
 			entries = entries[1:]
 			closeTo(int(e.start))
 			of := t.classes.join(open[len(open)-1].class, e.own)
-			open = append(open, frame{e.end(), t.classes.use(of), of})
+			t.classes.move(e.class, of)
+			e.class = of
+			open = append(open, frame{e.end(), uint32(of), of})
 			out.from(int(e.start)-lo, uint32(of))
 			continue
 		}
@@ -205,7 +207,7 @@ func (t *trie) roots(root uint32, changed func(word, value uint32)) {
 // rootsOf does the work of roots for one high byte, whose cells begin at a word.
 func (t *trie) rootsOf(word uint32, b *bucket, high int, cover class, changed func(word, value uint32)) {
 	l := &t.level[0]
-	l.part = append(l.part[:0], run{0, t.classes.use(cover)})
+	l.part = append(l.part[:0], run{0, uint32(cover)})
 	if b != nil {
 		l.part = t.runs(l.part[:0], 0, &b.content, high<<8, high<<8+256, cover)
 		b.dirty = false
@@ -247,7 +249,7 @@ func (t *trie) lead(head *digit, depth int, cover class) uint32 {
 	}
 	t.build(d, depth, cover)
 	head.node, head.headCover, head.dirty = line, cover, false
-	t.arena.setWord(line*LineWords+nodeMiss, t.classes.use(cover))
+	t.arena.setWord(line*LineWords+nodeMiss, uint32(cover))
 	t.arena.setWord(line*LineWords+nodeCell, d.cell)
 	t.arena.setWord(line*LineWords+nodeDigit, uint32(depth))
 	return nextNode | line
@@ -266,13 +268,5 @@ func (t *trie) unwrite(d *digit) {
 	if d.built {
 		t.arena.dropCell(d.cell)
 		d.cell, d.built = 0, false
-	}
-}
-
-// mark marks the classes of prefixes and of written cells.
-func (t *trie) mark(marked []bool) {
-	t.top.mark(marked)
-	for _, c := range t.covers {
-		marked[c] = true
 	}
 }

@@ -25,14 +25,13 @@ type world struct {
 	waiting []Retired
 
 	ends map[uint32]Endpoint
-	once map[sideOf]map[renderer.Digest]bool // the lists that a direction was to have at any time
 	sets map[api.SetID]map[netip.Prefix]bool
 }
 
 func newWorld(t testing.TB, seed uint64, infra ...netip.Prefix) *world {
 	return &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), image: NewImage(Options{Infra: infra}), infra: infra,
-		records: map[uint32]uint32{}, ends: map[uint32]Endpoint{}, once: map[sideOf]map[renderer.Digest]bool{}, sets: map[api.SetID]map[netip.Prefix]bool{},
+		records: map[uint32]uint32{}, ends: map[uint32]Endpoint{}, sets: map[api.SetID]map[netip.Prefix]bool{},
 	}
 }
 
@@ -89,6 +88,11 @@ func (w *world) done() {
 // commit carries out what is to be done, with a check after every step of some flows.
 func (w *world) commit(again bool, flows []flow, before []bool) {
 	p := w.image.Plan(again)
+	if w.rng.IntN(8) == 0 {
+		if err := w.image.check(); err != nil {
+			w.t.Fatalf("%v\n%s", err, w.dump())
+		}
+	}
 	w.upload(&p)
 	after := w.wanted(flows)
 	steps := w.steps(&p)
@@ -179,12 +183,6 @@ func (w *world) inSet(id api.SetID, a netip.Addr) bool {
 
 func (w *world) set(e Endpoint) {
 	w.ends[e.ID] = e
-	for d := range Direction(2) {
-		if w.once[sideOf{e.ID, d}] == nil {
-			w.once[sideOf{e.ID, d}] = map[renderer.Digest]bool{}
-		}
-		w.once[sideOf{e.ID, d}][e.List(d).Digest()] = true
-	}
 	if err := w.image.Set(e); err != nil {
 		w.t.Fatal(err)
 	}
@@ -192,8 +190,6 @@ func (w *world) set(e Endpoint) {
 
 func (w *world) remove(id uint32) {
 	delete(w.ends, id)
-	delete(w.once, sideOf{id, ToPod})
-	delete(w.once, sideOf{id, FromPod})
 	w.image.Remove(id)
 }
 

@@ -24,6 +24,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -46,6 +47,7 @@ type result struct {
 	Other            time.Duration // until a policy of another tenant is enforced that comes 10 ms later
 	Turn             time.Duration // the longest turn of the event loop after the pods are there
 	Stages           string        // of that turn
+	Commit           time.Duration // the longest commit: processor time of its goroutine
 	Look             time.Duration // of what the debug API answers from: processor time
 	Delete           time.Duration // until nothing is left of the policies: processor time
 	DeleteTurn       time.Duration // the longest turn meanwhile
@@ -104,7 +106,7 @@ func names() (out []string) {
 
 // table measures shapes one after the other.
 func table(o options) error {
-	fmt.Println("| shape | n | policies | CPU | wall | memory | heap after | image | other tenant | longest turn | status | delete | not enforced |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+	fmt.Println("| shape | n | policies | CPU | wall | memory | heap after | image | other tenant | longest turn | longest commit | status | delete | not enforced |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, s := range shapes.All {
 		if o.shape != "" && s.Name != o.shape {
 			continue
@@ -133,8 +135,8 @@ func row(s shapes.Shape, n int, o options) string {
 	if err != nil {
 		return fmt.Sprintf("| %s | %d | | not done: %v |", s.Name, n, err)
 	}
-	return fmt.Sprintf("| %s | %d | %d KB | %.2f s | %.2f s | %d MiB | %d MiB | %d MiB | %d ms | %d ms (%s) | %d ms | %.2f s | %d %s |", s.Name, n, r.Bytes>>10,
-		r.CPU.Seconds(), r.Wall.Seconds(), r.RSS>>20, r.Heap>>20, r.Image>>20, r.Other.Milliseconds(), r.Turn.Milliseconds(), r.Stages, r.Look.Milliseconds(), r.Delete.Seconds(), r.Refused, r.Err)
+	return fmt.Sprintf("| %s | %d | %d KB | %.2f s | %.2f s | %d MiB | %d MiB | %d MiB | %d ms | %d ms (%s) | %d ms | %d ms | %.2f s | %d %s |", s.Name, n, r.Bytes>>10,
+		r.CPU.Seconds(), r.Wall.Seconds(), r.RSS>>20, r.Heap>>20, r.Image>>20, r.Other.Milliseconds(), r.Turn.Milliseconds(), r.Stages, r.Commit.Milliseconds(), r.Look.Milliseconds(), r.Delete.Seconds(), r.Refused, r.Err)
 }
 
 // inProcess measures one shape in a process of its own.
@@ -242,8 +244,9 @@ func measure(objects []any, o options) (r result, err error) {
 		return r, err
 	}
 	enforced := make(chan struct{})
+	var longest atomic.Int64
 	for i, t := range target {
-		target[i] = &witness{Renderer: t, enforced: sync.OnceFunc(func() { close(enforced) })}
+		target[i] = &witness{Renderer: t, enforced: sync.OnceFunc(func() { close(enforced) }), longest: &longest}
 	}
 	defer func() { err = errors.Join(err, done()) }()
 	var turns turns
@@ -289,6 +292,7 @@ func measure(objects []any, o options) (r result, err error) {
 	}
 	apply(pods)
 	turns.forget()
+	longest.Store(0)
 	start := time.Now()
 	var wg sync.WaitGroup
 	if len(target) > 0 {
@@ -336,6 +340,7 @@ func measure(objects []any, o options) (r result, err error) {
 	turns.forget()
 	r.Delete = apply(gone)
 	r.DeleteTurn, _ = turns.longest()
+	r.Commit = time.Duration(longest.Load())
 	return r, p.Close()
 }
 
@@ -346,7 +351,7 @@ func newRenderer(name string, memory uint64) (r []renderer.Renderer, done func()
 	case "none":
 		return nil, done, nil
 	case "xdp":
-		x, err := xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), Interfaces: interfaces(), PolicyMemory: memory << 20, Turn: 20 * time.Millisecond})
+		x, err := xdp.New(xdp.Options{Dataplane: xdp.NewHeap(), Interfaces: interfaces(), PolicyMemory: memory << 20})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -367,6 +372,7 @@ func newRenderer(name string, memory uint64) (r []renderer.Renderer, done func()
 type witness struct {
 	renderer.Renderer
 	enforced func()
+	longest  *atomic.Int64 // commit
 }
 
 func (w *witness) Unwrap() renderer.Renderer { return w.Renderer }
@@ -376,7 +382,12 @@ func (w *witness) Apply(ctx context.Context, c renderer.Changes) error {
 	for pod, cfg := range c.Pods {
 		rendered = rendered || pod.Namespace == shapes.Other && cfg != nil && cfg.Egress != nil
 	}
+	runtime.LockOSThread()
+	began := usedBy(syscall.RUSAGE_THREAD)
 	err := w.Renderer.Apply(ctx, c)
+	took := usedBy(syscall.RUSAGE_THREAD) - began
+	runtime.UnlockOSThread()
+	w.longest.Store(max(w.longest.Load(), int64(took)))
 	if rendered {
 		w.enforced()
 	}
@@ -395,9 +406,11 @@ func interfaces() func(api.PodID, []netip.Addr) []uint32 {
 }
 
 // used is the processor time of this process.
-func used() time.Duration {
+func used() time.Duration { return usedBy(syscall.RUSAGE_SELF) }
+
+func usedBy(who int) time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+	if err := syscall.Getrusage(who, &u); err != nil {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
