@@ -14,12 +14,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/oracle"
 	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/tests/cluster"
-	"github.com/sluice-net/sluice/tests/harness"
 )
 
 // node is the one whose engine is driven.
@@ -37,8 +34,11 @@ type Step struct {
 	Fail []int
 	// Leave leaves what failed to the next step, which comes without a further attempt.
 	Leave   bool
-	Restart bool   // of the agent: the step is what the new one finds
-	Seed    uint64 // of the order of changes
+	Restart bool // of the agent: the step is what the new one finds
+	// Stop makes the renderer stand still after the call of this number, 0 for none, while Meanwhile
+	// further steps come. They fail nothing and restart nothing. It is for cases with an event loop.
+	Stop, Meanwhile int
+	Seed            uint64 // of the order of changes
 }
 
 // String describes the step in a line.
@@ -51,6 +51,9 @@ func (s Step) String() string {
 	for i, n := range s.Fail {
 		fmt.Fprintf(&b, "; call %d of attempt %d fails", n, i+1)
 	}
+	if s.Stop > 0 {
+		fmt.Fprintf(&b, "; the renderer stands still after call %d while %d further steps come", s.Stop, s.Meanwhile)
+	}
 	if s.Leave {
 		b.WriteString("; the rest is left to the next step")
 	}
@@ -61,13 +64,14 @@ func (s Step) String() string {
 type Case struct {
 	Steps []Step
 	Pace  pace
+	Loop  bool // the engine has an event loop, as in an agent: slow renderers work beside it
 	Flows []api.Flow
 }
 
 // String prints the case for readers: each step with the manifests of what is different then.
 func (c Case) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d steps, pace %+v\n", len(c.Steps), c.Pace)
+	fmt.Fprintf(&b, "%d steps, pace %+v, with an event loop: %t\n", len(c.Steps), c.Pace, c.Loop)
 	var s cluster.State
 	for i, step := range c.Steps {
 		fmt.Fprintf(&b, "\nstep %d: %s\n", i, step)
@@ -109,12 +113,20 @@ func (c Case) run(ctx context.Context, k kind) (n counts, v *violation, err erro
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	l = newLaw(s, slices.DeleteFunc(slices.Clone(c.Flows), func(f api.Flow) bool { return s.sees != nil && !s.sees(f) }))
-	p := &player{law: l, pace: c.Pace, subject: s, known: l}
-	if k.between != nil {
-		p.known = k.between(l)
-	}
+	p := &player{law: l, subject: s, make: func() (engine, error) {
+		var known renderer.Renderer = l
+		if k.between != nil {
+			known = k.between(l)
+		}
+		d := policy.Deps{Node: node, Renderers: []renderer.Renderer{known}, MinBackoff: time.Hour, SelectorWork: c.Pace.work}
+		if c.Loop {
+			return newLoop(d)
+		}
+		return newHandler(d)
+	}}
+	defer func() { err = errors.Join(err, p.end(ctx)) }()
 	for i, step := range c.Steps {
-		l.step = i
+		l.locked(func() { l.step = i })
 		if err := p.play(ctx, step); err != nil {
 			return l.counts, nil, err
 		}
@@ -122,97 +134,10 @@ func (c Case) run(ctx context.Context, k kind) (n counts, v *violation, err erro
 			break
 		}
 	}
+	if err := p.goOn(ctx); err != nil {
+		return l.counts, nil, err
+	}
 	return l.counts, l.broken, nil
-}
-
-// player is the engine of a case that is played.
-type player struct {
-	law     *law
-	subject *subject
-	known   renderer.Renderer // to the engine
-	pace    pace
-	handler *policy.Handler
-	state   cluster.State
-	objects harness.Objects
-}
-
-// begin makes an engine that knows nothing.
-func (p *player) begin() error {
-	p.handler = policy.NewHandler(policy.Deps{Node: node, Renderers: []renderer.Renderer{p.known}, MinBackoff: time.Hour, SelectorWork: p.pace.work})
-	return p.handler.Init()
-}
-
-// play lets a step happen.
-func (p *player) play(ctx context.Context, s Step) error {
-	old := p.objects
-	p.state = cluster.Edited(p.state, s.Edits)
-	var err error
-	if p.objects, err = harness.Reflect(filled(p.state)); err != nil {
-		return err
-	}
-	p.law.states = append(p.law.states, specified(oracle.New(p.state), p.law.flows))
-	changes := model.Changes{Deltas: p.objects.Since(old, s.Seed)}
-	if s.Restart && p.subject.restart != nil || p.handler == nil {
-		if err := p.restart(); err != nil {
-			return err
-		}
-		changes = p.objects.Changes(true, s.Seed)
-	}
-	deliver := func() error {
-		if changes.Resync {
-			return p.handler.Resync(ctx, changes.Deltas)
-		}
-		return p.handler.Update(ctx, changes.Deltas)
-	}
-	for i, n := range s.Fail {
-		p.subject.fail(n)
-		err := deliver()
-		p.subject.fail(0)
-		if err == nil {
-			return p.done() // there was no such call
-		}
-		p.law.counts.failures++
-		p.law.look(fmt.Sprintf("attempt %d failed", i+1))
-		deliver = func() error { return p.handler.Retry(ctx) }
-	}
-	if s.Leave && len(s.Fail) > 0 {
-		return nil
-	}
-	for range triesToConverge {
-		if err = deliver(); err == nil || ctx.Err() != nil {
-			break
-		}
-		deliver = func() error { return p.handler.Retry(ctx) }
-	}
-	if err != nil {
-		p.law.breaks(ofRenderer, "a retry", "it does not converge although no call fails: %v", err)
-		return nil
-	}
-	return p.done()
-}
-
-// triesToConverge is how often what no call fails of is tried: one attempt must do, unless a
-// connection has to come up again.
-const triesToConverge = 5
-
-// done checks that what is enforced is the state of now.
-func (p *player) done() error {
-	p.law.states = p.law.states[len(p.law.states)-1:]
-	p.law.compareWithStates(p.law.received[len(p.law.received)-1], "the step")
-	p.law.look("the step")
-	return nil
-}
-
-// restart replaces the agent, which has forgotten everything. What it installed is still there.
-func (p *player) restart() error {
-	if p.handler != nil {
-		p.law.counts.restarts++
-		if err := errors.Join(p.handler.Close(), p.subject.restart()); err != nil {
-			return err
-		}
-		p.law.Renderer = p.subject.renderer()
-	}
-	return p.begin()
 }
 
 // bulk is the annotation of a policy that has so many rules more than its manifest shows. They are

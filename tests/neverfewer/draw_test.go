@@ -35,6 +35,7 @@ func draw(seed uint64, k kind) Case {
 	if i := src.Below(len(k.paces)+1, "pace"); i < len(k.paces) {
 		c.Pace = k.paces[i]
 	}
+	d.joins = c.Pace == rarePauses
 	if d.large && c.Pace.turn > 0 {
 		c.Pace.turn = agentsTurns.turn // shorter ones would take minutes
 	}
@@ -48,6 +49,7 @@ func draw(seed uint64, k kind) Case {
 			}
 		}
 	}
+	c.Loop = src.Below(3, "event loop") == 0
 	for range fewestSteps + src.Below(mostSteps-fewestSteps+1, "steps") {
 		before := d.state
 		s := d.step()
@@ -68,6 +70,7 @@ type drawing struct {
 	src   cluster.Rand
 	cfg   cluster.Config
 	large bool
+	joins bool // many steps only change members of sets
 	state cluster.State
 }
 
@@ -76,6 +79,11 @@ func (d *drawing) one(n int, what string) bool { return d.src.Below(n, what) == 
 // step draws a step and goes on to its state.
 func (d *drawing) step() Step {
 	before := d.state
+	if d.joins && d.one(2, "members alone") {
+		s := Step{What: d.members(&d.state), Seed: uint64(d.src.Below(1<<30, "seed"))}
+		s.Edits = cluster.Between(before, d.state)
+		return s
+	}
 	n := 1
 	if d.one(2, "several edits") {
 		n += 1 + d.src.Below(3, "more edits")
@@ -94,12 +102,15 @@ func (d *drawing) step() Step {
 		}
 		s.Leave = d.one(3, "leave")
 	}
+	if d.one(2, "stop") {
+		s.Stop, s.Meanwhile = 1+d.src.Below(8, "call"), 1+d.src.Below(3, "steps meanwhile")
+	}
 	return s
 }
 
 // edit changes something of the state.
 func (d *drawing) edit() string {
-	edits := []func(*cluster.State) string{d.narrow, d.narrow, d.widen, d.widen, d.exchangeRules, d.recreate, d.anything, d.anything, d.anything, d.anything}
+	edits := []func(*cluster.State) string{d.narrow, d.narrow, d.widen, d.widen, d.exchangeRules, d.recreate, d.members, d.members, d.anything, d.anything, d.anything, d.anything}
 	if d.large {
 		edits = append(edits, d.enlarge, d.narrow, d.widen)
 	}
@@ -113,6 +124,14 @@ func (d *drawing) edit() string {
 // anything is a step of package cluster.
 func (d *drawing) anything(s *cluster.State) string {
 	actions := cluster.Actions()
+	step := cluster.Act(d.src, d.cfg, *s, actions[d.src.Below(len(actions), "action")])
+	*s = step.State
+	return step.What
+}
+
+// members is a step of package cluster that changes sets.
+func (d *drawing) members(s *cluster.State) string {
+	actions := []string{"add pod", "relabel pod", "start pod", "delete pod", "relabel namespace"}
 	step := cluster.Act(d.src, d.cfg, *s, actions[d.src.Below(len(actions), "action")])
 	*s = step.State
 	return step.What

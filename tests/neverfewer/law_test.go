@@ -2,9 +2,11 @@ package neverfewer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/oracle"
@@ -75,6 +77,8 @@ const (
 // counts are what was examined.
 type counts struct {
 	looks, commits, failures, restarts int
+	stops                              int // of renderers, while further states came
+	postponed                          int // commits after which something is left
 	passes, drops                      int // demands that were met
 }
 
@@ -83,6 +87,8 @@ func (c *counts) add(o counts) {
 	c.commits += o.commits
 	c.failures += o.failures
 	c.restarts += o.restarts
+	c.stops += o.stops
+	c.postponed += o.postponed
 	c.passes += o.passes
 	c.drops += o.drops
 }
@@ -92,9 +98,14 @@ type law struct {
 	renderer.Renderer
 	subject *subject
 	flows   []api.Flow
-	counts  counts
-	step    int
-	calls   int // of the Commit, so far
+	stop    chan struct{} // gets a token when the renderer stands still
+	goOn    chan struct{} // ends that
+
+	mu     sync.Mutex // of what follows: a plugin commits in another goroutine than the one that plays
+	counts counts
+	step   int
+	calls  int // of the Commit, so far
+	stopAt int // the call after which the renderer stands still; 0: none
 
 	model    *renderertest.Recorder // what the renderer received
 	owners   map[netip.Addr][]api.PodID
@@ -106,7 +117,10 @@ type law struct {
 }
 
 func newLaw(s *subject, flows []api.Flow) *law {
-	l := &law{Renderer: s.renderer(), subject: s, flows: flows, model: renderertest.NewRecorder("model", nil), narrow: make([]bool, len(flows))}
+	l := &law{
+		Renderer: s.renderer(), subject: s, flows: flows, model: renderertest.NewRecorder("model", nil), narrow: make([]bool, len(flows)),
+		stop: make(chan struct{}, 1), goOn: make(chan struct{}),
+	}
 	l.received = []view{l.view()}
 	l.compute()
 	return l
@@ -159,16 +173,27 @@ func (l *law) breaks(where, call, format string, args ...any) {
 // closeCalls is how many calls of one Commit are all looked at. Of later ones it is fewer and fewer.
 const closeCalls = 64
 
-// called looks after a call to the dataplane. Those by which packets meet other rules at once are
-// never left out.
+// called looks after a call to the dataplane, and lets the renderer stand still if it is to. Calls by
+// which packets meet other rules at once are always looked at.
 func (l *law) called(call string, always bool) {
+	l.mu.Lock()
 	l.calls++
 	if always || l.calls < closeCalls || l.calls%(l.calls/closeCalls*2) == 0 {
 		l.look(call)
 	}
+	stands := l.stopAt > 0 && l.calls == l.stopAt
+	if stands {
+		l.stopAt = 0
+		l.counts.stops++
+	}
+	l.mu.Unlock()
+	if stands {
+		l.stop <- struct{}{}
+		<-l.goOn
+	}
 }
 
-// look compares what the dataplane does with what the law demands.
+// look compares what the dataplane does with what the law demands. It is called with the lock.
 func (l *law) look(call string) {
 	if l.broken != nil {
 		return
@@ -275,24 +300,36 @@ func (t *lawTxn) Remove(pod api.PodID) {
 
 // Commit implements renderer.Txn.
 func (t *lawTxn) Commit(ctx context.Context) error {
+	t.begin(ctx)
+	err := t.Txn.Commit(ctx)
 	l := t.law
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err == nil:
+		l.received = l.received[len(l.received)-1:]
+		l.compute()
+		clear(l.narrow)
+		l.narrowed()
+	case errors.Is(err, renderer.ErrDeferred):
+		l.counts.postponed++
+	}
+	l.look(fmt.Sprintf("a Commit (%v)", err))
+	return err
+}
+
+func (t *lawTxn) begin(ctx context.Context) {
+	l := t.law
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls = 0
 	l.counts.commits++
-	if err := t.model.Commit(ctx); err != nil {
+	if err := t.model.Commit(ctx); err != nil && ctx.Err() == nil {
 		l.breaks(ofEngine, "a transaction", "%v", err)
 	}
 	if t.something {
 		l.receive()
 	}
-	l.calls = 0
-	err := t.Txn.Commit(ctx)
-	if err == nil {
-		l.received = l.received[len(l.received)-1:]
-		l.compute()
-		clear(l.narrow)
-		l.narrowed()
-	}
-	l.look(fmt.Sprintf("a Commit (%v)", err))
-	return err
 }
 
 // receive takes the state that the renderer now has to enforce.

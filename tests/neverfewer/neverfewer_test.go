@@ -15,6 +15,9 @@ var (
 	seedFirst = flag.Uint64("first-seed", 1, "the first seed; the next ones count up")
 )
 
+// fewestJudged is how many cases are enough that everything happens.
+const fewestJudged = 40
+
 func TestMain(m *testing.M) { leaks.Main(m) }
 
 // TestNeverFewer plays random cases on every renderer.
@@ -24,7 +27,7 @@ func TestNeverFewer(t *testing.T) {
 			t.Parallel()
 			count := *seedCount
 			if count == 0 {
-				count = uint64(renderertest.Extent(40, 300, 8000))
+				count = uint64(renderertest.Extent(fewestJudged, 300, 8000))
 			}
 			var sum counts
 			for seed := *seedFirst; seed < *seedFirst+count; seed++ {
@@ -41,6 +44,9 @@ func TestNeverFewer(t *testing.T) {
 				}
 			}
 			t.Logf("%d seeds from %d on: %+v", count, *seedFirst, sum)
+			if !t.Failed() && count >= fewestJudged && (sum.passes == 0 || sum.drops == 0 || sum.failures == 0 || sum.stops == 0) {
+				t.Errorf("too little was examined: %+v", sum)
+			}
 		})
 	}
 }

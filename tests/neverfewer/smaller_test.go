@@ -10,18 +10,18 @@ import (
 func smaller(c Case) (out []Case) {
 	with := func(i int, s ...Step) {
 		steps := slices.Concat(c.Steps[:i], s, c.Steps[i+1:])
-		out = append(out, Case{Steps: steps, Pace: c.Pace, Flows: c.Flows})
+		out = append(out, c.of(steps))
 	}
 	for n := len(c.Steps) / 2; n > 0; n /= 2 {
 		for i := 0; i+n <= len(c.Steps); i++ {
-			out = append(out, Case{Steps: slices.Concat(c.Steps[:i], c.Steps[i+n:]), Pace: c.Pace, Flows: c.Flows})
+			out = append(out, c.of(slices.Concat(c.Steps[:i], c.Steps[i+n:])))
 		}
 	}
 	for i, s := range c.Steps { // two steps at once
 		if i+1 < len(c.Steps) && len(s.Fail) == 0 {
 			joined := c.Steps[i+1]
 			joined.What, joined.Edits = s.What+", "+joined.What, slices.Concat(s.Edits, joined.Edits)
-			out = append(out, Case{Steps: slices.Concat(c.Steps[:i], []Step{joined}, c.Steps[i+2:]), Pace: c.Pace, Flows: c.Flows})
+			out = append(out, c.of(slices.Concat(c.Steps[:i], []Step{joined}, c.Steps[i+2:])))
 		}
 	}
 	seen := map[string]bool{} // all edits of one object
@@ -44,9 +44,9 @@ func smaller(c Case) (out []Case) {
 			less.Fail = slices.Delete(slices.Clone(s.Fail), j, j+1)
 			with(i, less)
 		}
-		if s.Leave || s.Restart {
+		if s.Leave || s.Restart || s.Stop > 0 {
 			less := s
-			less.Leave, less.Restart = false, false
+			less.Leave, less.Restart, less.Stop = false, false, 0
 			with(i, less)
 		}
 		for j, n := range s.Fail {
@@ -58,10 +58,17 @@ func smaller(c Case) (out []Case) {
 			}
 		}
 	}
-	if c.Pace != (pace{}) {
-		out = append(out, Case{Steps: c.Steps, Flows: c.Flows})
+	if plain := c; c.Pace != (pace{}) || c.Loop {
+		plain.Pace, plain.Loop = pace{}, false
+		out = append(out, plain)
 	}
 	return out
+}
+
+// of returns the case with other steps.
+func (c Case) of(steps []Step) Case {
+	c.Steps = steps
+	return c
 }
 
 // without leaves out everything that happens to an object.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-net/sluice/api"
@@ -27,6 +28,7 @@ import (
 // subject is a renderer over its smallest real dataplane.
 type subject struct {
 	renderer func() renderer.Renderer // the one of now
+	prompt   atomic.Pointer[func()]   // what the renderer calls to get another Commit; nil: nothing
 	restart  func() error             // replaces it by one that knows nothing; nil: it is the dataplane itself
 	fail     func(n int)              // makes the n-th next call to the dataplane fail; 0: none
 
@@ -56,7 +58,7 @@ var (
 	littleWork  = pace{work: 1}
 	shortTurns  = pace{turn: time.Nanosecond}
 	agentsTurns = pace{turn: 20 * time.Millisecond} // as the agent has them
-	rarePauses  = pace{budget: 0.3}
+	rarePauses  = pace{budget: 0.001}
 )
 
 // called is called after a call that changes the dataplane, always if packets meet other rules at once.
@@ -89,8 +91,12 @@ func kindOf(name string) kind {
 }
 
 // newRecorder is for the engine alone.
-func newRecorder(_ pace, _ called) (*subject, error) {
+func newRecorder(_ pace, look called) (*subject, error) {
 	r := renderertest.NewRecorder("recorder", nil)
+	r.SetHook(func(context.Context) error {
+		look("nothing yet", true)
+		return nil
+	})
 	return &subject{
 		renderer: func() renderer.Renderer { return r },
 		fail: func(n int) {
@@ -108,15 +114,19 @@ func newRecorder(_ pace, _ called) (*subject, error) {
 }
 
 func newACL(p pace, look called) (*subject, error) {
-	b, err := backends.NewACL(acl.Options{Pacing: acl.Pacing{PauseBudget: p.budget}, OnChange: func() {}})
+	s := &subject{}
+	b, err := backends.NewACL(acl.Options{Pacing: acl.Pacing{PauseBudget: p.budget}, OnChange: func() {
+		if prompt := s.prompt.Load(); prompt != nil {
+			(*prompt)()
+		}
+	}})
 	if err != nil {
 		return nil, err
 	}
 	b.(backends.Watched).Watch(func() { look("a change of ACLs", true) })
-	return &subject{
-		renderer: b.Renderer, restart: b.Restart, fail: b.FailNext, close: b.Close,
-		pair: func(f api.Flow, _ podsAt) bool { return b.Verdict(f) == api.Permit },
-	}, nil
+	s.renderer, s.restart, s.fail, s.close = b.Renderer, b.Restart, b.FailNext, b.Close
+	s.pair = func(f api.Flow, _ podsAt) bool { return b.Verdict(f) == api.Permit }
+	return s, nil
 }
 
 func newSession(_ pace, look called) (*subject, error) {
@@ -150,7 +160,7 @@ func newMemory(p pace, look called) (*subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := plugin.Open(plugin.MemoryOptions{Directory: dir, Lines: 1 << 18, Slots: 1 << 10, Flows: 64})
+	m, err := plugin.Open(plugin.MemoryOptions{Directory: dir, Lines: 1 << 17, Slots: 1 << 10, Flows: 64})
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
