@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/tests/cluster"
 )
@@ -149,8 +150,9 @@ func states(s cluster.State, edits ...cluster.Edit) []cluster.State {
 	return []cluster.State{s, cluster.Edited(s, edits), s}
 }
 
-// flowsOfState is about how many flows of a written state are asked, unless it is all.
-const flowsOfState = 120
+// flowsOfState is about how many flows of a written state are asked besides those between pods on a
+// port that policies name, unless it is all.
+const flowsOfState = 80
 
 // caseOf makes a case of states.
 func caseOf(all []cluster.State, p pace) Case {
@@ -158,11 +160,15 @@ func caseOf(all []cluster.State, p pace) Case {
 	before := cluster.State{}
 	for i, s := range all {
 		c.Steps = append(c.Steps, Step{What: fmt.Sprintf("state %d", i), Edits: cluster.Between(before, s)})
-		all := slices.Collect(cluster.FlowSpace(s).All())
-		for i := 0; i < len(all); i += 1 | len(all)/renderertest.Extent(flowsOfState, flowsOfState, len(all)) {
-			if !slices.Contains(c.Flows, all[i]) {
-				c.Flows = append(c.Flows, all[i])
+		space := cluster.FlowSpace(s)
+		stride := 1 | space.Size()/renderertest.Extent(flowsOfState, flowsOfState, space.Size())
+		i := 0
+		for f := range space.All() {
+			named := f.Protocol == api.TCP && (f.DstPort == 80 || f.DstPort == 443) && slices.Contains(space.Pods, f.Src) && slices.Contains(space.Pods, f.Dst)
+			if (named || i%stride == 0) && !slices.Contains(c.Flows, f) {
+				c.Flows = append(c.Flows, f)
 			}
+			i++
 		}
 		before = s
 	}
