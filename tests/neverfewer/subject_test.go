@@ -160,7 +160,7 @@ func newMemory(p pace, look called) (*subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := plugin.Open(plugin.MemoryOptions{Directory: dir, Lines: 1 << 17, Slots: 1 << 10, Flows: 64})
+	m, err := plugin.Open(plugin.MemoryOptions{Directory: dir, Lines: 1 << 18, Slots: 1 << 10, Flows: 64})
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
