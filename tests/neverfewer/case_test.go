@@ -124,20 +124,21 @@ func (c Case) run(ctx context.Context, k kind) (n counts, v *violation, err erro
 		}
 		return newHandler(d)
 	}}
-	defer func() { err = errors.Join(err, p.end(ctx)) }()
+	defer func() {
+		err = errors.Join(err, p.end())
+		n, v = l.counts, l.broken // nothing runs any more
+	}()
 	for i, step := range c.Steps {
-		l.locked(func() { l.step = i })
-		if err := p.play(ctx, step); err != nil {
-			return l.counts, nil, err
-		}
-		if l.broken != nil {
+		var broken bool
+		l.locked(func() { l.step, broken = i, l.broken != nil })
+		if broken {
 			break
 		}
+		if err := p.play(ctx, step); err != nil {
+			return n, v, err
+		}
 	}
-	if err := p.goOn(ctx); err != nil {
-		return l.counts, nil, err
-	}
-	return l.counts, l.broken, nil
+	return n, v, p.goOn(ctx)
 }
 
 // bulk is the annotation of a policy that has so many rules more than its manifest shows. They are

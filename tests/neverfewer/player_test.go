@@ -280,7 +280,7 @@ func (p *player) restart() (err error) {
 }
 
 // end ends the engine. A renderer that stands still goes on.
-func (p *player) end(context.Context) error {
+func (p *player) end() error {
 	if p.engine == nil {
 		return nil
 	}
