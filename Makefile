@@ -30,7 +30,7 @@ COUNT ?= 6
 BENCHSTAT := go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 SEQUENCES ?= 1000
 # Random searches of which the other targets run a part. What they draw stands in renderer/renderertest/size.go.
-SEARCHES ?= ./renderer/acl ./renderer/session ./renderer/xdp/... ./tests/differential ./tests/scenarios ./tests/sequences
+SEARCHES ?= ./renderer/acl ./renderer/session ./renderer/xdp/... ./tests/differential ./tests/neverfewer ./tests/scenarios ./tests/sequences
 # What controls the browser of the test of the page, and where its screenshots go.
 PLAYWRIGHT_VERSION := 1.65.1
 PLAYWRIGHT := $(TOOLS)/playwright-$(PLAYWRIGHT_VERSION)

@@ -343,6 +343,17 @@ func (n *Neutron) Passes(f api.Flow) bool {
 	return n.port(f.Src, f.Dst, f, api.Egress) && n.port(f.Dst, f.Src, f, api.Ingress)
 }
 
+// PassesEnd reports whether the first packet of a flow passes the port at one of its ends: that of its
+// source for Egress, that of its destination for Ingress. What has no port is not asked.
+func (n *Neutron) PassesEnd(f api.Flow, d api.Direction) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if d == api.Egress {
+		return n.port(f.Src, f.Dst, f, d)
+	}
+	return n.port(f.Dst, f.Src, f, d)
+}
+
 // port asks the ports with an address whether they let a packet from or to a peer pass.
 func (n *Neutron) port(own, peer netip.Addr, f api.Flow, d api.Direction) bool {
 	for _, p := range n.ports {

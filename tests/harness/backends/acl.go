@@ -23,12 +23,17 @@ var (
 	_ Backend  = aclBackend{}
 	_ Stateful = aclBackend{}
 	_ Sender   = aclBackend{}
+	_ Watched  = aclBackend{}
 )
 
-func newACL(prompt func()) (Backend, error) {
+func newACL(prompt func()) (Backend, error) { return NewACL(acl.Options{OnChange: prompt}) }
+
+// NewACL returns an empty backend of ACLs. The options need no Adapter.
+func NewACL(o acl.Options) (Backend, error) {
 	sw := vswitch.New(vswitch.Options{})
 	s := aclBackend{tap: newTap(sw.Adapter(), aclMessages)}
-	s.options = acl.Options{Adapter: s.tap, OnChange: prompt}
+	s.options = o
+	s.options.Adapter = s.tap
 	var err error
 	s.Embedded, err = node.NewEmbedded(sw, s.options)
 	return s, err
@@ -44,6 +49,9 @@ func (s aclBackend) Trace(f api.Flow) string { return s.Embedded.First(f).String
 func (s aclBackend) Operations() int         { return s.tap.operations() }
 func (s aclBackend) FailNext(n int)          { s.tap.failNext(n) }
 func (s aclBackend) Restart() error          { return s.Embedded.Restart(s.options) }
+
+// Watch implements Watched.
+func (s aclBackend) Watch(look func()) { s.tap.watch(look) }
 
 // Passes implements Sender.
 func (s aclBackend) Passes(p vswitch.Packet) bool { return s.Send(p).Verdict == api.Permit }

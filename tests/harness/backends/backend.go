@@ -80,6 +80,13 @@ type Stateful interface {
 	Reply(f api.Flow) bool
 }
 
+// Watched is a Backend that can be looked at in the middle of a commit.
+type Watched interface {
+	// Watch has look called after every change of the dataplane, while the renderer waits for its
+	// answer. It may ask about verdicts.
+	Watch(look func())
+}
+
 // Sender is a Backend that takes any packet, which leaves its sessions behind.
 type Sender interface {
 	// Passes sends a packet and reports whether it arrives.

@@ -121,6 +121,10 @@ func (s *Session) Operations() int { return s.tap.operations() }
 // FailNext implements Backend.
 func (s *Session) FailNext(n int) { s.tap.failNext(n) }
 
+// Watch calls look after every change of the rules, while the renderer waits for its answer. It may
+// ask the Switch, not the Session.
+func (s *Session) Watch(look func()) { s.tap.watch(look) }
+
 // Has implements Backend.
 func (s *Session) Has(a netip.Addr) bool {
 	s.mu.Lock()

@@ -37,12 +37,16 @@ type tap struct {
 	changes map[uint16]bool // message ids that change something
 	reads   map[uint16]bool // message ids that only read and can fail
 
-	mu     sync.Mutex
-	ops    int
-	failAt int // counts down to the message that fails; 0 for none
+	mu       sync.Mutex
+	ops      int
+	failAt   int             // counts down to the message that fails; 0 for none
+	look     func()          // see watch
+	changing map[uint32]bool // contexts of changes without an answer
 }
 
-func newTap(v adapter.VppAPI, m messages) *tap { return &tap{VppAPI: v, kinds: m} }
+func newTap(v adapter.VppAPI, m messages) *tap {
+	return &tap{VppAPI: v, kinds: m, changing: map[uint32]bool{}}
+}
 
 // Connect learns the numbers of messages, which are known from then on.
 func (t *tap) Connect() error {
@@ -74,7 +78,48 @@ func (t *tap) SendMsg(ctx uint32, data []byte) error {
 		}
 		data = t.kinds.refused(data)
 	}
+	t.mu.Lock()
+	if t.look != nil && t.changes[id] {
+		t.changing[ctx] = true
+	}
+	t.mu.Unlock()
 	return t.VppAPI.SendMsg(ctx, data)
+}
+
+// watch has look called after every change, before the dataplane takes the next message: an embedded
+// one answers in the goroutine that makes changes.
+func (t *tap) watch(look func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.look = look
+}
+
+// contextAt is where answers have the context of their request.
+const contextAt = 2
+
+// SetMsgCallback looks at the answers, too.
+func (t *tap) SetMsgCallback(cb adapter.MsgCallback) {
+	t.VppAPI.SetMsgCallback(func(id uint16, data []byte) {
+		if look := t.answered(data); look != nil {
+			look()
+		}
+		cb(id, data)
+	})
+}
+
+// answered returns what to call when the answer to a change has come.
+func (t *tap) answered(data []byte) func() {
+	if len(data) < contextAt+4 {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ctx := binary.BigEndian.Uint32(data[contextAt:])
+	if !t.changing[ctx] {
+		return nil
+	}
+	delete(t.changing, ctx)
+	return t.look
 }
 
 // fails counts a message, and reports whether it is to fail.
