@@ -118,7 +118,7 @@ func (c Case) run(ctx context.Context, k kind) (n counts, v *violation, err erro
 		if k.between != nil {
 			known = k.between(l)
 		}
-		d := policy.Deps{Node: node, Renderers: []renderer.Renderer{known}, MinBackoff: time.Hour, SelectorWork: c.Pace.work}
+		d := policy.Deps{Node: node, Renderers: []renderer.Renderer{known}, MinBackoff: time.Hour}
 		if c.Loop {
 			return newLoop(d)
 		}

@@ -36,9 +36,6 @@ func draw(seed uint64, k kind) Case {
 		c.Pace = k.paces[i]
 	}
 	d.joins = c.Pace == rarePauses
-	if d.large && c.Pace.turn > 0 {
-		c.Pace.turn = agentsTurns.turn // shorter ones would take minutes
-	}
 	c.Steps = []Step{{What: "start", Edits: cluster.Objects(d.state), Seed: seed}}
 	flows := map[api.Flow]bool{}
 	add := func(list []api.Flow) {

@@ -2,11 +2,11 @@ package neverfewer
 
 import (
 	"context"
-	"net/netip"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/renderertest"
 )
 
 // faults are what an engine, a renderer or a dataplane could do wrong, and whose mistake it is found to
@@ -47,8 +47,8 @@ func asking(answer func(failed, passes bool) bool) func(*kind) {
 		withSubject(k, func(s *subject) {
 			failed, side, inner := false, s.side, s.renderer
 			s.renderer = func() renderer.Renderer {
-				return split{inner(), func(ctx context.Context, open func() renderer.Txn, sets []setUpdate, pods []podUpdate) error {
-					err := whole(ctx, open, sets, pods)
+				return split{inner(), func(ctx context.Context, r renderer.Renderer, c renderer.Changes) error {
+					err := r.Apply(ctx, c)
 					failed = err != nil
 					return err
 				}}
@@ -58,7 +58,7 @@ func asking(answer func(failed, passes bool) bool) func(*kind) {
 	}
 }
 
-// rendering makes a fault of a renderer: of one transaction it makes several.
+// rendering makes a fault of a renderer: it applies one value as several.
 func rendering(how splitter) func(*kind) {
 	return func(k *kind) {
 		withSubject(k, func(s *subject) {
@@ -73,71 +73,40 @@ func splitting(how splitter) func(renderer.Renderer) renderer.Renderer {
 	return func(r renderer.Renderer) renderer.Renderer { return split{r, how} }
 }
 
-// splitter commits what is in a transaction by those that open returns.
-type splitter func(ctx context.Context, open func() renderer.Txn, sets []setUpdate, pods []podUpdate) error
+// splitter has a renderer apply changes.
+type splitter func(ctx context.Context, r renderer.Renderer, c renderer.Changes) error
 
-type setUpdate struct {
-	id             api.SetID
-	added, removed []netip.Prefix
-}
-
-// podUpdate is a pod with what it gets, or without.
-type podUpdate struct {
-	pod api.PodID
-	cfg *renderer.PodConfig
-}
-
-func send(t renderer.Txn, sets []setUpdate, pods []podUpdate) renderer.Txn {
-	for _, s := range sets {
-		t.UpdateSet(s.id, s.added, s.removed)
-	}
-	for _, p := range pods {
-		if p.cfg == nil {
-			t.Remove(p.pod)
-		} else {
-			t.Render(p.pod, *p.cfg)
+func applyEach(ctx context.Context, r renderer.Renderer, parts ...renderer.Changes) error {
+	for _, c := range parts {
+		if err := r.Apply(ctx, c); err != nil {
+			return err
 		}
 	}
-	return t
+	return nil
 }
 
-func whole(ctx context.Context, open func() renderer.Txn, sets []setUpdate, pods []podUpdate) error {
-	return send(open(), sets, pods).Commit(ctx)
+func setsThenPods(ctx context.Context, r renderer.Renderer, c renderer.Changes) error {
+	return applyEach(ctx, r, renderer.Changes{Sets: c.Sets}, renderer.Changes{Pods: c.Pods})
 }
 
-func setsThenPods(ctx context.Context, open func() renderer.Txn, sets []setUpdate, pods []podUpdate) error {
-	if err := send(open(), sets, nil).Commit(ctx); err != nil {
-		return err
+func podsThenSets(ctx context.Context, r renderer.Renderer, c renderer.Changes) error {
+	return applyEach(ctx, r, renderer.Changes{Pods: c.Pods}, renderer.Changes{Sets: c.Sets})
+}
+
+func growThenShrink(ctx context.Context, r renderer.Renderer, c renderer.Changes) error {
+	grow, shrink := renderer.Changes{Pods: c.Pods}, renderer.Changes{}
+	for id, s := range c.AllSets() {
+		grow.UpdateSet(id, s.Added, nil)
+		shrink.UpdateSet(id, nil, s.Removed)
 	}
-	return send(open(), nil, pods).Commit(ctx)
+	return applyEach(ctx, r, grow, shrink)
 }
 
-func podsThenSets(ctx context.Context, open func() renderer.Txn, sets []setUpdate, pods []podUpdate) error {
-	if err := send(open(), nil, pods).Commit(ctx); err != nil {
-		return err
-	}
-	return send(open(), sets, nil).Commit(ctx)
+func withoutLeaves(ctx context.Context, r renderer.Renderer, c renderer.Changes) error {
+	return r.Apply(ctx, renderertest.KeepMembers(c))
 }
 
-func growThenShrink(ctx context.Context, open func() renderer.Txn, sets []setUpdate, pods []podUpdate) error {
-	var grow, shrink []setUpdate
-	for _, s := range sets {
-		grow, shrink = append(grow, setUpdate{s.id, s.added, nil}), append(shrink, setUpdate{s.id, nil, s.removed})
-	}
-	if err := send(open(), grow, pods).Commit(ctx); err != nil {
-		return err
-	}
-	return send(open(), shrink, nil).Commit(ctx)
-}
-
-func withoutLeaves(ctx context.Context, open func() renderer.Txn, sets []setUpdate, pods []podUpdate) error {
-	for i := range sets {
-		sets[i].removed = nil
-	}
-	return whole(ctx, open, sets, pods)
-}
-
-// split is a renderer that commits transactions in its own way. A resync it commits as it is.
+// split is a renderer that applies changes in its own way. A resync it applies as it is.
 type split struct {
 	renderer.Renderer
 	how splitter
@@ -146,35 +115,12 @@ type split struct {
 // Unwrap gives the engine what else the renderer can do.
 func (s split) Unwrap() renderer.Renderer { return s.Renderer }
 
-// NewTxn implements renderer.Renderer.
-func (s split) NewTxn(resync bool) renderer.Txn { return &splitTxn{split: s, resync: resync} }
-
-type splitTxn struct {
-	split  split
-	resync bool
-	sets   []setUpdate
-	pods   []podUpdate
-}
-
-// UpdateSet implements renderer.Txn.
-func (t *splitTxn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
-	t.sets = append(t.sets, setUpdate{id, added, removed})
-}
-
-// Render implements renderer.Txn.
-func (t *splitTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.pods = append(t.pods, podUpdate{pod, &cfg})
-}
-
-// Remove implements renderer.Txn.
-func (t *splitTxn) Remove(pod api.PodID) { t.pods = append(t.pods, podUpdate{pod, nil}) }
-
-// Commit implements renderer.Txn.
-func (t *splitTxn) Commit(ctx context.Context) error {
-	if t.resync {
-		return send(t.split.Renderer.NewTxn(true), t.sets, t.pods).Commit(ctx)
+// Apply implements renderer.Renderer.
+func (s split) Apply(ctx context.Context, c renderer.Changes) error {
+	if c.Resync {
+		return s.Renderer.Apply(ctx, c)
 	}
-	return t.split.how(ctx, func() renderer.Txn { return t.split.Renderer.NewTxn(false) }, t.sets, t.pods)
+	return s.how(ctx, s.Renderer, c)
 }
 
 // seedsToFind is how many cases a fault may need.

@@ -199,6 +199,7 @@ func (l *law) look(call string) {
 		return
 	}
 	l.counts.looks++
+	l.narrowed()
 	for i, f := range l.flows {
 		if l.subject.side != nil {
 			l.lookAtSides(call, i, f)
@@ -261,48 +262,13 @@ func (l *law) explain(i int) string {
 	return b.String()
 }
 
-// NewTxn implements renderer.Renderer.
-func (l *law) NewTxn(resync bool) renderer.Txn {
-	return &lawTxn{Txn: l.Renderer.NewTxn(resync), law: l, model: l.model.NewTxn(resync), something: resync}
-}
-
 // Unwrap gives the engine what else the renderer can do.
 func (l *law) Unwrap() renderer.Renderer { return l.Renderer }
 
-// lawTxn lets the model have what the renderer gets.
-type lawTxn struct {
-	renderer.Txn
-	law       *law
-	model     renderer.Txn
-	something bool
-}
-
-// UpdateSet implements renderer.Txn.
-func (t *lawTxn) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
-	t.something = true
-	t.Txn.UpdateSet(id, added, removed)
-	t.model.UpdateSet(id, added, removed)
-}
-
-// Render implements renderer.Txn.
-func (t *lawTxn) Render(pod api.PodID, cfg renderer.PodConfig) {
-	t.something = true
-	t.Txn.Render(pod, cfg)
-	t.model.Render(pod, cfg)
-}
-
-// Remove implements renderer.Txn.
-func (t *lawTxn) Remove(pod api.PodID) {
-	t.something = true
-	t.Txn.Remove(pod)
-	t.model.Remove(pod)
-}
-
-// Commit implements renderer.Txn.
-func (t *lawTxn) Commit(ctx context.Context) error {
-	t.begin(ctx)
-	err := t.Txn.Commit(ctx)
-	l := t.law
+// Apply lets the model have what the renderer gets.
+func (l *law) Apply(ctx context.Context, c renderer.Changes) error {
+	l.begin(ctx, c)
+	err := l.Renderer.Apply(ctx, c)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -310,24 +276,22 @@ func (t *lawTxn) Commit(ctx context.Context) error {
 		l.received = l.received[len(l.received)-1:]
 		l.compute()
 		clear(l.narrow)
-		l.narrowed()
 	case errors.Is(err, renderer.ErrDeferred):
 		l.counts.postponed++
 	}
-	l.look(fmt.Sprintf("a Commit (%v)", err))
+	l.look(fmt.Sprintf("an Apply (%v)", err))
 	return err
 }
 
-func (t *lawTxn) begin(ctx context.Context) {
-	l := t.law
+func (l *law) begin(ctx context.Context, c renderer.Changes) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.calls = 0
 	l.counts.commits++
-	if err := t.model.Commit(ctx); err != nil && ctx.Err() == nil {
-		l.breaks(ofEngine, "a transaction", "%v", err)
+	if err := l.model.Apply(ctx, c); err != nil && ctx.Err() == nil {
+		l.breaks(ofEngine, "changes", "%v", err)
 	}
-	if t.something {
+	if !c.Empty() {
 		l.receive()
 	}
 }
@@ -335,19 +299,21 @@ func (t *lawTxn) begin(ctx context.Context) {
 // receive takes the state that the renderer now has to enforce.
 func (l *law) receive() {
 	if v := l.model.Violations(); len(v) > 0 {
-		l.breaks(ofEngine, "a transaction", "the contract is violated: %s", strings.Join(v, "; "))
+		l.breaks(ofEngine, "changes", "the contract is violated: %s", strings.Join(v, "; "))
 	}
 	now := l.view()
 	l.received = append(l.received, now)
 	l.compute()
-	l.narrowed()
-	l.compareWithStates(now, "a transaction")
+	l.compareWithStates(now, "changes")
 }
 
 // narrowed adds the flows that the dataplane may deny now.
 func (l *law) narrowed() {
+	if l.subject.narrows == nil {
+		return
+	}
 	for i, f := range l.flows {
-		l.narrow[i] = l.narrow[i] || l.subject.narrows != nil && l.subject.narrows(f)
+		l.narrow[i] = l.narrow[i] || l.subject.narrows(f)
 	}
 }
 

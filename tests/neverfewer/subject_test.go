@@ -48,18 +48,11 @@ type podsAt func(a netip.Addr) []api.PodID
 // pace is how much work of one transaction is bounded. The zero pace is what a host with its own loop
 // gets by default.
 type pace struct {
-	turn   time.Duration // of a Commit: xdp.Options.Turn
-	work   int           // of the engine: policy.Deps.SelectorWork
-	budget float64       // of pauses: acl.Pacing.PauseBudget
+	budget float64 // of pauses: acl.Pacing.PauseBudget
 }
 
-// The paces beside the zero one, and where they make a difference.
-var (
-	littleWork  = pace{work: 1}
-	shortTurns  = pace{turn: time.Nanosecond}
-	agentsTurns = pace{turn: 20 * time.Millisecond} // as the agent has them
-	rarePauses  = pace{budget: 0.001}
-)
+// rarePauses lets what joins sets wait.
+var rarePauses = pace{budget: 0.001}
 
 // called is called after a call that changes the dataplane, always if packets meet other rules at once.
 type called func(call string, always bool)
@@ -77,12 +70,12 @@ type kind struct {
 }
 
 var kinds = []kind{
-	{name: "recorder", make: newRecorder, paces: []pace{littleWork}},
-	{name: "acl", make: newACL, paces: []pace{littleWork, rarePauses}},
-	{name: "session", make: newSession, paces: []pace{littleWork}, slow: true},
-	{name: "xdp", make: newHeap, paces: []pace{littleWork, shortTurns, agentsTurns}},
-	{name: "plugin", make: newMemory, paces: []pace{littleWork, shortTurns, agentsTurns}},
-	{name: "secgroup", make: newSecgroup, paces: []pace{littleWork}, slow: true},
+	{name: "recorder", make: newRecorder},
+	{name: "acl", make: newACL, paces: []pace{rarePauses}},
+	{name: "session", make: newSession, slow: true},
+	{name: "xdp", make: newHeap},
+	{name: "plugin", make: newMemory},
+	{name: "secgroup", make: newSecgroup, slow: true},
 }
 
 // kindOf returns the kind of a name.
@@ -151,11 +144,11 @@ func newSession(_ pace, look called) (*subject, error) {
 	}, nil
 }
 
-func newHeap(p pace, look called) (*subject, error) {
-	return newImage(p, xdp.NewHeap(), xdp.NewHeap().Close, look)
+func newHeap(_ pace, look called) (*subject, error) {
+	return newImage(xdp.NewHeap(), xdp.NewHeap().Close, look)
 }
 
-func newMemory(p pace, look called) (*subject, error) {
+func newMemory(_ pace, look called) (*subject, error) {
 	dir, err := os.MkdirTemp("", "neverfewer")
 	if err != nil {
 		return nil, err
@@ -164,11 +157,11 @@ func newMemory(p pace, look called) (*subject, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	return newImage(p, memory{m, map[uint32]bool{}}, func() error { return errors.Join(m.Close(), os.RemoveAll(dir)) }, look)
+	return newImage(memory{m, map[uint32]bool{}}, func() error { return errors.Join(m.Close(), os.RemoveAll(dir)) }, look)
 }
 
 // newImage is the renderer of policy images over some plane.
-func newImage(p pace, plane xdp.Dataplane, closes func() error, look called) (*subject, error) {
+func newImage(plane xdp.Dataplane, closes func() error, look called) (*subject, error) {
 	ids := map[api.PodID]uint32{}
 	interfaceOf := func(pod api.PodID) uint32 {
 		if ids[pod] == 0 {
@@ -177,7 +170,7 @@ func newImage(p pace, plane xdp.Dataplane, closes func() error, look called) (*s
 		return ids[pod]
 	}
 	w := &watched{Tap: &xdptest.Tap{Dataplane: plane}, look: look}
-	o := xdp.Options{Dataplane: w, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 { return []uint32{interfaceOf(pod)} }, Turn: p.turn}
+	o := xdp.Options{Dataplane: w, Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 { return []uint32{interfaceOf(pod)} }}
 	r, err := xdp.New(o)
 	if err != nil {
 		return nil, errors.Join(err, closes())

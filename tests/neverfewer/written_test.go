@@ -207,9 +207,6 @@ func playWritten(t *testing.T, k kind, c Case, sum *counts) {
 	if isLarge && k.slow && !renderertest.Whole() {
 		return
 	}
-	if isLarge && c.Pace == shortTurns {
-		c.Pace = agentsTurns
-	}
 	play := func(c Case) counts {
 		n, v, err := c.run(t.Context(), k)
 		sum.add(n)
