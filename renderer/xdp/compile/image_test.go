@@ -162,3 +162,47 @@ func TestImageRefusesTooManyAddresses(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestListsSwitchWithTheirSets: a long list names another set than before, the old set ends in the
+// same plan, and an address that is in both is permitted after every step.
+func TestListsSwitchWithTheirSets(t *testing.T) {
+	w := newWorld(t, 11)
+	names := func(id api.SetID) *renderer.RuleList {
+		rules := []api.ContivRule{{Action: api.Permit, Src: api.SetNet(id), Protocol: api.TCP, DstPort: api.Port(80)}}
+		for i := range 2000 {
+			rules = append(rules, api.ContivRule{Action: api.Permit, Src: api.PrefixNet(hostOf(1000 + i)), Protocol: api.TCP, DstPort: api.Port(uint16(1000 + i))})
+		}
+		return renderer.NewRuleList(append(rules, api.ContivRule{}), nil)
+	}
+	at := Endpoint{ID: 1, IPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, ToPod: names(300)}
+	w.image.Update(300, []netip.Prefix{hostOf(1), hostOf(2)}, nil)
+	w.set(at)
+	p := w.image.Plan(false)
+	w.upload(&p)
+	for _, step := range w.steps(&p) {
+		step()
+	}
+	w.done()
+
+	at.ToPod = names(301)
+	w.image.Update(301, []netip.Prefix{hostOf(1)}, nil)
+	w.set(at)
+	w.image.Update(300, nil, []netip.Prefix{hostOf(1), hostOf(2)})
+	p = w.image.Plan(false)
+	w.upload(&p)
+	to := func(i int) flow {
+		return flow{1, ToPod, api.Flow{Src: hostOf(i).Addr(), Dst: at.IPs[0], Protocol: api.TCP, SrcPort: 1, DstPort: 80}}
+	}
+	for i, step := range w.steps(&p) {
+		step()
+		if in, _ := w.verdict(to(1)); !in {
+			t.Fatalf("step %d of the plan drops what both lists permit", i)
+		}
+		if in, _ := w.verdict(to(3)); in {
+			t.Fatalf("step %d of the plan permits what neither list does", i)
+		}
+	}
+	if in, _ := w.verdict(to(2)); in {
+		t.Error("the old list is still in force")
+	}
+}
