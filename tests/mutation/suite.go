@@ -45,6 +45,7 @@ var harness = []Suite{
 	{Folder: "renderer/session", Only: "renderer/session"},
 	{Folder: "renderer/xdp", Only: "renderer/xdp"},
 	{Folder: "renderer/xdp/compile", Only: "renderer/xdp/compile"},
+	{Folder: "renderer/internal/capacity", Only: "renderer/internal/capacity"},
 	{Folder: "internal/oracle", Only: "internal/oracle"},
 	{Folder: "endpoints", Only: "endpoints"},
 	{Folder: "plugins/policy/internal/cache", Only: "cni"},

@@ -50,21 +50,25 @@ type Refusal struct {
 //
 // A list above its own limit is closed. In each namespace the others are taken from the cheapest
 // on, and of equal cost in the order of compare, up to the level. The level is the limit of a
-// namespace or, if that is less, the largest one at which the parts of namespaces up to it fit into
-// the capacity.
+// namespace or, if all lists cost more than the capacity, and that is less, the largest one at which
+// the wishes of namespaces, cut to it, fit into the capacity.
 func Refused[K comparable](lists []List[K], l Limits, compare func(a, b K) int) map[K]Refusal {
 	out := map[K]Refusal{}
 	lists = slices.Clone(lists)
 	slices.SortFunc(lists, func(a, b List[K]) int { return cmp.Or(cmp.Compare(a.Cost, b.Cost), compare(a.Key, b.Key)) })
-	wants := map[string]int{}
+	wants, total := map[string]int{}, 0
 	for _, x := range lists {
 		if l.List > 0 && x.Cost > l.List {
 			out[x.Key] = Refusal{OneList, l.List}
 			continue
 		}
+		total += x.Cost
 		for _, namespace := range x.Namespaces {
 			wants[namespace] += x.Cost
 		}
+	}
+	if total <= l.Total {
+		l.Total = 0 // though lists of several namespaces count for each of them
 	}
 	level, limited := levelOf(wants, l)
 	if !limited {
@@ -91,13 +95,11 @@ func Refused[K comparable](lists []List[K], l Limits, compare func(a, b K) int) 
 // levelOf returns how much each namespace may take. It returns false if all may take what they want.
 func levelOf(wants map[string]int, l Limits) (level int, limited bool) {
 	costs := make([]int, 0, len(wants))
-	total := 0
 	for _, n := range wants {
 		costs = append(costs, n)
-		total += n
 		limited = limited || l.Namespace > 0 && n > l.Namespace
 	}
-	if l.Total <= 0 || total <= l.Total {
+	if l.Total <= 0 {
 		return l.Namespace, limited
 	}
 	slices.Sort(costs)

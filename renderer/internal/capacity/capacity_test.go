@@ -49,15 +49,20 @@ func each(t *testing.T, f func(t *testing.T, rng *rand.Rand, lists []list, l Lim
 // bySpecification decides by the words of the rule: it tries every level.
 func bySpecification(lists []list, l Limits) map[string]Refusal {
 	out := map[string]Refusal{}
-	wants, all := map[string]int{}, 0
+	wants, all, once := map[string]int{}, 0, 0
 	fits := func(x list) bool { return l.List == 0 || x.Cost <= l.List }
 	for _, x := range lists {
-		for _, n := range x.Namespaces {
-			if fits(x) {
-				wants[n] += x.Cost
-				all += x.Cost
-			}
+		if !fits(x) {
+			continue
 		}
+		once += x.Cost
+		for _, n := range x.Namespaces {
+			wants[n] += x.Cost
+			all += x.Cost
+		}
+	}
+	if once <= l.Total {
+		l.Total = 0
 	}
 	level := 0
 	for try := range 1 + all {

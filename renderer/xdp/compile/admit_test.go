@@ -79,6 +79,14 @@ func TestLimitsCloseDearestLists(t *testing.T) {
 	if u := m.Use(); u.Rows > 20 || p.Slots > 8 {
 		t.Errorf("there are %d rows and %d counters although the list is closed", u.Rows, p.Slots)
 	}
+	for k := range 60 {
+		for i := range api.SetID(120) {
+			m.Update(300+i, nil, []netip.Prefix{hostOf(60 + k)})
+		}
+	}
+	if plan(t, m); len(m.Refused()) > 0 || !permits(m, 1, 3, 1) || permits(m, 1, 0, 1) || permits(m, 1, 77, 1) {
+		t.Errorf("a list whose sets are small now is closed: %v", m.Refused())
+	}
 	set(t, m, 1, "tenant", manyRows(m, 300, 119))
 	if plan(t, m); len(m.Refused()) > 0 || !permits(m, 1, 5, 1) {
 		t.Errorf("a list that is cheap enough now is closed: %v", m.Refused())

@@ -20,6 +20,7 @@ func TestVerdictIsThatOfFirstMatch(t *testing.T) {
 	}
 	for seed := range worlds {
 		w := newWorld(t, uint64(seed), netip.MustParsePrefix("10.1.1.7/32"))
+		w.fillPages(seed % 3)
 		for range changes {
 			flows := w.flows(perChange)
 			before := w.wanted(flows)
@@ -34,6 +35,7 @@ func TestVerdictIsThatOfFirstMatch(t *testing.T) {
 func TestPlanIsRepeatedAfterFailure(t *testing.T) {
 	for seed := range 25 {
 		w := newWorld(t, uint64(1000+seed))
+		w.fillPages(seed % 3)
 		for range 30 {
 			flows := w.flows(60)
 			states := [][]bool{w.wanted(flows)}
@@ -66,6 +68,18 @@ func TestPlanIsRepeatedAfterFailure(t *testing.T) {
 			w.compare(flows, states[len(states)-1], states[len(states)-1])
 			w.done()
 		}
+	}
+}
+
+// fillPages gives the first classes to a list, so that others are on pages that come and go.
+func (w *world) fillPages(n int) {
+	var rules []api.ContivRule
+	for i := range n*pageClasses - 2 { // there are two classes already
+		rules = append(rules, api.ContivRule{Action: api.Permit, Src: api.PrefixNet(netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, byte(i), 1}), 32))})
+	}
+	if n > 0 {
+		w.set(Endpoint{ID: 9, ToPod: renderer.NewRuleList(append(rules, api.ContivRule{}), nil)})
+		w.commit(false, nil, nil)
 	}
 }
 
@@ -160,5 +174,94 @@ func TestImageRefusesTooManyAddresses(t *testing.T) {
 	}
 	if err := m.Set(Endpoint{ID: 1, IPs: ips[1:]}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestListsSwitchWithTheirSets: a long list names another set than before, the old set ends in the
+// same plan, and an address that is in both is permitted after every step.
+func TestListsSwitchWithTheirSets(t *testing.T) {
+	w := newWorld(t, 11)
+	names := func(id api.SetID) *renderer.RuleList {
+		rules := []api.ContivRule{{Action: api.Permit, Src: api.SetNet(id), Protocol: api.TCP, DstPort: api.Port(80)}}
+		for i := range 2000 {
+			rules = append(rules, api.ContivRule{Action: api.Permit, Src: api.PrefixNet(hostOf(1000 + i)), Protocol: api.TCP, DstPort: api.Port(uint16(1000 + i))})
+		}
+		return renderer.NewRuleList(append(rules, api.ContivRule{}), nil)
+	}
+	at := Endpoint{ID: 1, IPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, ToPod: names(300)}
+	w.image.Update(300, []netip.Prefix{hostOf(1), hostOf(2)}, nil)
+	w.set(at)
+	p := w.image.Plan(false)
+	w.upload(&p)
+	for _, step := range w.steps(&p) {
+		step()
+	}
+	w.done()
+
+	at.ToPod = names(301)
+	w.image.Update(301, []netip.Prefix{hostOf(1)}, nil)
+	w.set(at)
+	w.image.Update(300, nil, []netip.Prefix{hostOf(1), hostOf(2)})
+	p = w.image.Plan(false)
+	w.upload(&p)
+	to := func(i int) flow {
+		return flow{1, ToPod, api.Flow{Src: hostOf(i).Addr(), Dst: at.IPs[0], Protocol: api.TCP, SrcPort: 1, DstPort: 80}}
+	}
+	for i, step := range w.steps(&p) {
+		step()
+		if in, _ := w.verdict(to(1)); !in {
+			t.Fatalf("step %d of the plan drops what both lists permit", i)
+		}
+		if in, _ := w.verdict(to(3)); in {
+			t.Fatalf("step %d of the plan permits what neither list does", i)
+		}
+	}
+	if in, _ := w.verdict(to(2)); in {
+		t.Error("the old list is still in force")
+	}
+}
+
+// TestPagesStayWhilePacketsHaveTheirClasses: one of two classes of a page is free, the end of the
+// other one is in a plan that failed. A new class there changes nothing for packets of the latter.
+func TestPagesStayWhilePacketsHaveTheirClasses(t *testing.T) {
+	w := newWorld(t, 12)
+	w.fillPages(1)
+	var rules []api.ContivRule
+	for i := range 3 {
+		rules = append(rules, api.ContivRule{Action: api.Permit, Src: api.SetNet(api.SetID(300 + i)), Protocol: api.TCP, DstPort: api.Port(uint16(80 + i))})
+	}
+	w.set(Endpoint{ID: 1, IPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, ToPod: renderer.NewRuleList(append(rules, api.ContivRule{}), nil)})
+	change := func(id api.SetID, added, removed []netip.Prefix) { w.image.Update(id, added, removed) }
+	carryOut := func(again bool) {
+		p := w.image.Plan(again)
+		w.upload(&p)
+		for _, step := range w.steps(&p) {
+			step()
+		}
+		w.done()
+	}
+	change(300, []netip.Prefix{hostOf(0)}, nil)
+	change(301, []netip.Prefix{hostOf(1)}, nil)
+	carryOut(false)
+	change(300, nil, []netip.Prefix{hostOf(0)})
+	carryOut(false)
+	change(301, nil, []netip.Prefix{hostOf(1)})
+	p := w.image.Plan(false) // which is not carried out
+	w.upload(&p)
+	for _, old := range w.waiting {
+		w.image.Release(old)
+	}
+	w.waiting = nil
+	change(302, []netip.Prefix{hostOf(2)}, nil)
+	p = w.image.Plan(true)
+	w.upload(&p)
+	for i, step := range append([]func(){func() {}}, w.steps(&p)...) {
+		step()
+		for port := uint16(80); port < 83; port++ {
+			f := flow{1, ToPod, api.Flow{Src: hostOf(1).Addr(), Dst: netip.MustParseAddr("10.0.0.1"), Protocol: api.TCP, SrcPort: 1, DstPort: port}}
+			if got, _ := w.verdict(f); got && port != 81 {
+				t.Fatalf("step %d of the plan permits port %d, which no list does", i, port)
+			}
+		}
 	}
 }
