@@ -48,12 +48,12 @@ func (l *loop) run(ctx context.Context) {
 		switch {
 		case err == nil:
 			l.engine.apply(now, changes)
-		case errors.Is(err, errInterrupted):
-			l.engine.collect(now, false)
-		default:
+			continue
+		case !errors.Is(err, errInterrupted):
 			ended = true
 			l.engine.sourceEnded(err)
 		}
+		l.engine.collect(now, false)
 	}
 }
 

@@ -112,6 +112,7 @@ type law struct {
 	received []view // since a Commit last succeeded, the state of then first
 	demands  [][bothEnds]must
 	narrow   []bool // flows that the dataplane may deny although they are permitted
+	unasked  bool   // since there are new states, the dataplane was not asked for these
 	states   []view // of the cluster, by the oracle, since all was enforced, the one of then first
 	broken   *violation
 }
@@ -199,7 +200,9 @@ func (l *law) look(call string) {
 		return
 	}
 	l.counts.looks++
-	l.narrowed()
+	if l.unasked { // the dataplane has heard of the changes by now
+		l.narrowed()
+	}
 	for i, f := range l.flows {
 		if l.subject.side != nil {
 			l.lookAtSides(call, i, f)
@@ -276,6 +279,7 @@ func (l *law) Apply(ctx context.Context, c renderer.Changes) error {
 		l.received = l.received[len(l.received)-1:]
 		l.compute()
 		clear(l.narrow)
+		l.narrowed()
 	case errors.Is(err, renderer.ErrDeferred):
 		l.counts.postponed++
 	}
@@ -304,12 +308,13 @@ func (l *law) receive() {
 	now := l.view()
 	l.received = append(l.received, now)
 	l.compute()
+	l.unasked = true
 	l.compareWithStates(now, "changes")
 }
 
 // narrowed adds the flows that the dataplane may deny now.
 func (l *law) narrowed() {
-	if l.subject.narrows == nil {
+	if l.unasked = false; l.subject.narrows == nil {
 		return
 	}
 	for i, f := range l.flows {

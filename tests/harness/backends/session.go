@@ -222,8 +222,20 @@ func (h hosted) Explain(f api.Flow) []renderer.Decision { return h.s.Rules.Expla
 // Unenforced implements renderer.Reporter.
 func (h hosted) Unenforced() []renderer.Unenforced { return h.s.Rules.Unenforced() }
 
-// Apply implements renderer.Renderer.
+// Apply implements renderer.Renderer. Meanwhile others may ask what the backend is told.
 func (h hosted) Apply(ctx context.Context, c renderer.Changes) error {
+	h.host(c)
+	err := h.Renderer.Apply(ctx, c)
+	if err == nil {
+		h.s.mu.Lock()
+		defer h.s.mu.Unlock()
+		h.s.narrow.committed()
+	}
+	return err
+}
+
+// host makes the namespaces of pods, and removes those of pods that are gone.
+func (h hosted) host(c renderer.Changes) {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
 	for pod, cfg := range c.AllPods() {
@@ -242,9 +254,4 @@ func (h hosted) Apply(ctx context.Context, c renderer.Changes) error {
 			h.s.narrow.removed(pod)
 		}
 	}
-	err := h.Renderer.Apply(ctx, c)
-	if err == nil {
-		h.s.narrow.committed()
-	}
-	return err
 }
