@@ -10,18 +10,18 @@ GOBUILD := CGO_ENABLED=0 go build -trimpath -tags grpcnotrace -ldflags "-s -w -X
 GOLANGCI := $(TOOLS)/golangci-lint-v2.15.0
 # The kube-apiserver of the end-to-end tests, a module of its own. It is built once: minutes of two cores, so that
 # what is kept is the program, under the hash of what it is built from.
-KUBE_VERSION := v1.36.4
+KUBE_VERSION := v1.37.2
 KUBE_BIN := $(TOOLS)/kube-$(shell cat tests/tools/kube/go.mod tests/tools/kube/go.sum | sha256sum | cut -c1-12)
 KUBE := $(KUBE_BIN)/kube-apiserver
 KUBE_X := -X k8s.io/component-base/version
 KUBE_BUILD = CGO_ENABLED=0 go build -C tests/tools/kube -trimpath -o $(abspath $(KUBE_BIN))/ \
-	  -ldflags "-s -w $(KUBE_X).gitVersion=$(KUBE_VERSION) $(KUBE_X).gitMajor=1 $(KUBE_X).gitMinor=36"
+	  -ldflags "-s -w $(KUBE_X).gitVersion=$(KUBE_VERSION) $(KUBE_X).gitMajor=1 $(KUBE_X).gitMinor=37"
 # What make kube and make e2e-kubernetes need besides: modules of their own, so that a change of one does not build
 # Kubernetes again.
 sums = $(shell cat $(foreach m,$(1),tests/tools/$(m)/go.mod tests/tools/$(m)/go.sum) | sha256sum | cut -c1-12)
 COREDNS := $(TOOLS)/coredns-$(call sums,coredns)
 HELM := $(TOOLS)/helm-$(call sums,helm)
-SUITES := $(TOOLS)/suites-$(call sums,kubesuites netpolapi netpolapi-v1alpha1 cyclonus)
+SUITES := $(TOOLS)/suites-$(call sums,kubesuites netpolapi netpolapi-v1alpha2 netpolapi-v1alpha1 cyclonus)
 # Modules that import this one: their go.sum needs what this one needs.
 MODULES := deploy/release tests/alerts tests/bench/xdp tests/charts tests/ligato
 PKG ?= ./...
@@ -48,7 +48,7 @@ ARCHES ?= amd64 arm64
 # Time of what is released: that of the commit.
 EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 # What the binaries may weigh, in MB.
-BUDGET := sluicectl:31.8 sluice-agent:35.3 sluice-ksr:36 sluice-neutron:33 sluice-cni:10.6
+BUDGET := sluicectl:33 sluice-agent:36 sluice-ksr:36 sluice-neutron:34 sluice-cni:10.6
 SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 
 .PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak soak-scale mutation lint generate verify nightly soak-short e2e e2e-faults kube test-kube test-install bench-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle vpp-plugin test-vpp churn-vpp test-page test-neutron test-ligato images release test-release test-alerts test-charts test-arm64 size
@@ -147,7 +147,7 @@ $(SUITES)/all:
 	CGO_ENABLED=0 go build -C tests/tools/kubesuites -trimpath -ldflags "-s -w" -o $(abspath $(SUITES))/ github.com/onsi/ginkgo/v2/ginkgo mvdan.cc/sh/v3/cmd/gosh
 	CGO_ENABLED=0 go test -C tests/tools/kubesuites -c -vet=off -trimpath -o $(abspath $(SUITES))/e2e.test k8s.io/kubernetes/test/e2e
 	CGO_ENABLED=0 go build -C tests/tools/cyclonus -trimpath -ldflags "-s -w" -o $(abspath $(SUITES))/ github.com/mattfenwick/cyclonus/cmd/cyclonus
-	set -e; for m in netpolapi netpolapi-v1alpha1; do \
+	set -e; for m in netpolapi netpolapi-v1alpha2 netpolapi-v1alpha1; do \
 	  CGO_ENABLED=0 go test -C tests/tools/$$m -c -vet=off -trimpath -o $(abspath $(SUITES))/$$m.test sigs.k8s.io/network-policy-api/conformance; \
 	  sed -s '1i ---' $$(go list -C tests/tools/$$m -m -f '{{.Dir}}' sigs.k8s.io/network-policy-api)/config/crd/experimental/policy.*.yaml > $(SUITES)/$$m.yaml; done
 	@touch $@

@@ -43,7 +43,8 @@ var adminPeerRows = []scenario{
 		tiers: shop.Admin("a", 1, denyTo(`{networks: ["::/0"]}`)), want: []string{
 			"10.0.1.3 > 10.0.1.1 1/tcp allow", "fd00::1:3 > fd00::1:1 1/tcp deny", "fd00::1:3 > 2001:db8::1 icmpv6 deny"}},
 	{row: 69, name: "host bits of networks do not count",
-		tiers: shop.Admin("a", 1, denyTo(`{networks: [203.0.113.77/24]}`)), want: []string{"shop/db > 203.0.113.9 1/tcp deny"}},
+		tiers: shop.Admin("a", 1, denyTo(`{networks: [203.0.113.77/24]}`)) + shop.ClusterPolicy("Admin", "b", 2, denyTo(`{networks: [198.51.100.9/29]}`)), want: []string{
+			"shop/db > 203.0.113.9 1/tcp deny", "shop/db > 198.51.100.8 1/tcp deny", "shop/db > 198.51.100.7 1/tcp allow"}},
 	{row: 69, name: "networks of v1alpha2 and of the baseline are the same",
 		tiers: shop.ClusterPolicy("Admin", "a", 1, denyTo(`{networks: [203.0.113.0/24]}`)) + shop.Baseline(denyTo(`{networks: [198.51.100.0/24]}`)), want: []string{
 			"shop/db > 203.0.113.9 1/tcp deny", "shop/db > 198.51.100.7 1/tcp deny", "shop/db > 192.0.2.1 1/tcp allow"}},

@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,9 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/tests/etcd"
@@ -132,6 +136,102 @@ func definitions(t testing.TB, version, channel string) (out []string) {
 		out = append(out, string(text))
 	}
 	return out
+}
+
+// TestReflectorFollowsNewerDefinitions: v0.3.0 of the API brings v1beta1, and refuses networks with
+// bits behind their prefix, in both versions. What was stored before stays in force, and is
+// reported. When v1alpha2 is no longer served, policies are followed in v1beta1.
+func TestReflectorFollowsNewerDefinitions(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	c.grant()
+	c.apply(demo)
+	install := func(version string) (definition string) {
+		definition = definitions(t, version, "experimental")[0]
+		c.apply(definition)
+		return definition
+	}
+	install("v0.2.0")
+	alpha := resources["ClusterNetworkPolicy"]
+	beta := alpha.GroupResource().WithVersion("v1beta1")
+	serves := func(version schema.GroupVersionResource) {
+		t.Helper()
+		eventually(t, func() error {
+			_, err := c.dynamic.Resource(version).List(t.Context(), metav1.ListOptions{})
+			return err
+		})
+	}
+	// takes has the API server create a policy, or only try to.
+	takes := func(version schema.GroupVersionResource, manifest string, dryRun ...string) error {
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(manifest), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		o.SetAPIVersion(version.GroupVersion().String())
+		_, err := c.dynamic.Resource(version).Create(t.Context(), o, metav1.CreateOptions{DryRun: dryRun, FieldValidation: metav1.FieldValidationStrict})
+		return err
+	}
+	const policy = `{kind: ClusterNetworkPolicy, metadata: {name: %s}, spec: {tier: Admin, priority: 5,
+subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: %s}}}}, egress: [{action: %s, to: [{networks: [%s]}]}]}}`
+	guard := read(t, filepath.Join("..", "..", "deploy", "guard", "clusternetworkpolicy.yaml"))
+	serves(alpha)
+	if err := takes(alpha, fmt.Sprintf(policy, "unmasked", "friend", "Deny", "10.2.3.4/16")); err != nil {
+		t.Fatal(err)
+	}
+	if err := takes(alpha, guard, metav1.DryRunAll); err != nil {
+		t.Errorf("deploy/guard in v0.2.0: %v", err)
+	}
+
+	members := etcd.Start(t, etcd.Options{})
+	k := startKSR(t, c.kubeconfig(c.address), "ksr-0", members.Endpoints())
+	k.says(200, "ok: leads")
+	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
+	v.attachDemo()
+	a := runAgent(t, members.Endpoints()[0], v.socket)
+	a.ready()
+	closed := func() error {
+		if v.permits(friend, server, 80) {
+			return errors.New("a network with bits behind its prefix is not enforced")
+		}
+		if got := k.metric("sluice_ksr_objects_with_problems"); got != "1" {
+			return fmt.Errorf("%s objects have problems, want 1", got)
+		}
+		return nil
+	}
+	eventually(t, closed)
+
+	newer := install("v0.3.0")
+	serves(beta)
+	for _, version := range []schema.GroupVersionResource{alpha, beta} {
+		if err := takes(version, guard, metav1.DryRunAll); err != nil {
+			t.Errorf("deploy/guard in %s of v0.3.0: %v", version.Version, err)
+		}
+		for network, refused := range map[string]bool{"10.2.3.4/16": true, "10.2.0.0/16": false, "fd00::1/8": true, "fd00::/8": false} {
+			err := takes(version, fmt.Sprintf(policy, "tried", "friend", "Deny", "'"+network+"'"), metav1.DryRunAll)
+			if (err != nil) != refused || refused && !strings.Contains(err.Error(), "Invalid CIDR format provided") {
+				t.Errorf("%s of %s: %v", network, version.Version, err)
+			}
+		}
+	}
+	alone := strings.Replace(newer, "served: true", "served: false", 1) // of v1alpha2, the first
+	if alone == newer {
+		t.Fatal("the definition has no version that is served")
+	}
+	c.apply(alone)
+	eventually(t, func() error {
+		if _, err := c.of("ClusterNetworkPolicy", "").List(t.Context(), metav1.ListOptions{}); err == nil {
+			return errors.New("v1alpha2 is still served")
+		}
+		return nil
+	})
+	if err := takes(beta, fmt.Sprintf(policy, "later", "stranger", "Deny", "10.2.0.0/16")); err != nil {
+		t.Fatal(err)
+	}
+	state := reader(t, members.Endpoints())
+	holds(t, state, model.KindClusterNetworkPolicy, "later", "unmasked")
+	if err := closed(); err != nil {
+		t.Errorf("in v1beta1: %v", err)
+	}
 }
 
 func TestReflectorFollowsKindsInstalledLater(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 // Names of images, as containerd and the upstream tests use them.
 const (
 	pauseImage   = "registry.k8s.io/pause:3.10.2"
-	agnhostImage = "registry.k8s.io/e2e-test-images/agnhost:2.63.0"
+	agnhostImage = "registry.k8s.io/e2e-test-images/agnhost:2.66.1"
 	corednsImage = "registry.k8s.io/coredns/coredns:dev"
 	busyboxImage = "docker.io/library/busybox:1.37" // of which manifests use chown alone
 )

@@ -89,7 +89,8 @@ func (p page) text() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	programs := []string{firstWords(own)}
+	kubernetes, machine, _ := strings.Cut(node, ", ")
+	programs := []string{"Kubernetes " + kubernetes, firstWords(own)}
 	if p.onVPP() {
 		vpp, err := p.run(nodeName(1), "", filepath.Join(p.vppPath(), "vppctl"), "show", "version")
 		if err != nil {
@@ -99,7 +100,7 @@ func (p page) text() (string, error) {
 	}
 	p.programs = strings.Join(programs, ", ")
 	var b strings.Builder
-	fmt.Fprintf(&b, "### `make e2e-kubernetes ARGS=%q`\n\nKubernetes %s, %d nodes.\n\n", p.key(), node, p.Nodes)
+	fmt.Fprintf(&b, "### `make e2e-kubernetes ARGS=%q`\n\n%d nodes with %s.\n\n", p.key(), p.Nodes, machine)
 	b.WriteString("| suite | version | part | passed | failed | not run | minutes | with |\n|---|---|---|---|---|---|---|---|\n")
 	b.WriteString(p.rows())
 	p.list(&b, "Failed", failed)

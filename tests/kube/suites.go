@@ -38,7 +38,8 @@ type suite struct {
 func all() []suite {
 	return []suite{
 		{"e2e", "Kubernetes e2e, `Netpol`", "e2e.test", "all", runE2E},
-		{"cnp", "NetworkPolicy API conformance, ClusterNetworkPolicy", "netpolapi.test", "all features", admin("netpolapi").run},
+		{"cnp", "NetworkPolicy API conformance, ClusterNetworkPolicy v1beta1", "netpolapi.test", "all features", admin("netpolapi").run},
+		{"cnp-v1alpha2", "NetworkPolicy API conformance, ClusterNetworkPolicy v1alpha2", "netpolapi-v1alpha2.test", "all features", admin("netpolapi-v1alpha2").run},
 		{"anp", "the same, AdminNetworkPolicy and BaselineAdminNetworkPolicy", "netpolapi-v1alpha1.test", "all features", admin("netpolapi-v1alpha1").run},
 		{"cyclonus", "Cyclonus generator", "cyclonus", cyclonusPart, runCyclonus},
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // admission counts the errors that an API server finds in a policy. ValidateNetworkPolicySpec of
-// Kubernetes 1.36 is in no importable module, so its rules are implemented here with the functions
+// Kubernetes 1.37 is in no importable module, so its rules are implemented here with the functions
 // of apimachinery that it uses. CIDRs are accepted in the legacy form, as in objects that were
 // stored before 1.36.
 type admission struct{ errors int }

@@ -20,7 +20,7 @@ type dialect struct {
 	wants       string // the actions
 	egressPeers string // possible peers of an egress rule
 	portList    string // the field of a rule
-	masked      bool   // networks have no bits behind their prefix
+	masked      bool   // networks may have no bits behind their prefix
 }
 
 var (
@@ -51,14 +51,8 @@ var (
 			string(v1alpha2.ClusterNetworkPolicyRuleActionPass):   model.ClusterPolicy_ACTION_PASS,
 		},
 		wants: "Accept, Deny or Pass", egressPeers: "namespaces, pods, nodes, networks and domainNames",
-		portList: "protocols",
+		portList: "protocols", masked: true,
 	}
-	// Of v1beta1, whose only difference to v1alpha2 it is.
-	maskedDialect = func() dialect {
-		d := tierDialect
-		d.masked = true
-		return d
-	}()
 )
 
 // clusterSpec is the spec of a policy.

@@ -12,9 +12,8 @@ import (
 // maxNetwork is the maximum length of a network in bytes.
 const maxNetwork = 43
 
-// domainName is the pattern of the custom resource definition; its range A-z also admits some
-// punctuation.
-var domainName = regexp.MustCompile(`^(\*\.)?([a-zA-z0-9]([-a-zA-Z0-9_]*[a-zA-Z0-9])?\.)+[a-zA-z0-9]([-a-zA-Z0-9_]*[a-zA-Z0-9])?\.?$`)
+// domainName is the pattern of the custom resource definitions since network-policy-api v0.2.1.
+var domainName = regexp.MustCompile(`^(\*\.)?([a-zA-Z0-9]([-a-zA-Z0-9_]*[a-zA-Z0-9])?\.)+[a-zA-Z0-9]([-a-zA-Z0-9_]*[a-zA-Z0-9])?\.?$`)
 
 // peers converts the peers, and reports whether all of them are known.
 func (d *dialect) peers(peers []clusterPeer, list string, at place) (out []*model.ClusterPolicy_Peer, known bool) {
@@ -69,8 +68,9 @@ func (s *clusterPeer) convert(wants string, masked bool, at place) []*model.Clus
 }
 
 // readNetworks returns the networks sorted and without duplicates, because they form a set,
-// preceded by an unknown peer for each invalid one. masked reports host bits, which do not make the
-// meaning ambiguous: the API server may have stored them in an earlier version.
+// preceded by an unknown peer for each invalid one. masked reports host bits, which definitions of
+// ClusterNetworkPolicy refuse since network-policy-api v0.2.1. What was stored before stays there,
+// and its meaning is unambiguous.
 func readNetworks(list []string, masked bool, at place) []*model.ClusterPolicy_Peer {
 	reportRepeated(list, at)
 	var out []*model.ClusterPolicy_Peer

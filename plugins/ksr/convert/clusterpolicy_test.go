@@ -72,13 +72,18 @@ func TestToModelOfClusterPolicies(t *testing.T) {
 	}
 }
 
-// TestToModelReportsBitsBehindPrefix: the CRD of v1beta1 refuses them. What was stored in v1alpha2
-// is served in v1beta1 as it is, and stays in force.
-func TestToModelReportsBitsBehindPrefix(t *testing.T) {
+// TestBitsBehindPrefixAreMasked: they do not count. The definitions of ClusterNetworkPolicy refuse
+// them since network-policy-api v0.2.1, those of the older kinds admit them. What was stored before
+// is served as it is, and stays in force.
+func TestBitsBehindPrefixAreMasked(t *testing.T) {
+	for _, kind := range []string{"AdminNetworkPolicy", "BaselineAdminNetworkPolicy"} {
+		k := clusterKinds[kind]
+		checkConversion(t, decodeOne(t, k.yaml("{action: Deny, to: [{networks: [10.1.2.3/8, 10.0.0.0/8, 'FD00:0::1/8']}]}")), model.KindClusterNetworkPolicy,
+			k.head+`egress {action: ACTION_DENY any_port: true peers {network: "10.0.0.0/8"} peers {network: "fd00::/8"}}`, nil)
+	}
 	const spec = "{tier: Admin, priority: 1, subject: {namespaces: {}}, egress: [{action: Deny, to: [{networks: [10.1.2.3/8, 'fd00::1/8', 10.0.0.0/16]}]}]}"
 	const want = tierHead + "priority: 1 " + ofEveryPod + `egress {action: ACTION_DENY any_port: true peers {network: "10.0.0.0/8"} peers {network: "10.0.0.0/16"} peers {network: "fd00::/8"}}`
-	checkConversion(t, decodeOne(t, tierYAML(spec)), model.KindClusterNetworkPolicy, want, nil)
-	checkConversion(t, decodeOne(t, clusterYAML("v1beta1", "ClusterNetworkPolicy", "web", spec)), model.KindClusterNetworkPolicy, want, []string{
+	checkConversion(t, decodeOne(t, tierYAML(spec)), model.KindClusterNetworkPolicy, want, []string{
 		`spec.egress[0].to[0].networks[0]: "10.1.2.3/8" has bits behind its prefix: write 10.0.0.0/8`,
 		`spec.egress[0].to[0].networks[1]: "fd00::1/8" has bits behind its prefix: write fd00::/8`,
 	})

@@ -5,11 +5,10 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 )
 
-// convertTierPolicy converts a ClusterNetworkPolicy. That of v1beta1 has the same fields as the one
-// of v1alpha2, in whose type both are read.
+// convertTierPolicy converts a ClusterNetworkPolicy. v1beta1 and v1alpha2 have equal schemas; both
+// are read in the type of v1alpha2.
 func convertTierPolicy(p *v1alpha2.ClusterNetworkPolicy, at place) *model.ClusterPolicy {
 	spec, known := specOfTier(p, at)
 	return spec.convert(validPriority(p.Spec.Priority, at) && known, at)
@@ -17,12 +16,8 @@ func convertTierPolicy(p *v1alpha2.ClusterNetworkPolicy, at place) *model.Cluste
 
 func specOfTier(p *v1alpha2.ClusterNetworkPolicy, at place) (spec clusterSpec, known bool) {
 	tier, known := readTier(p.Spec.Tier, at.child("spec", "tier"))
-	terms := &tierDialect
-	if p.APIVersion == kinds.ByName[model.KindClusterNetworkPolicy.String()].Version {
-		terms = &maskedDialect
-	}
 	return clusterSpec{
-		dialect: terms, name: p.Name, annotations: p.Annotations, tier: tier, priority: p.Spec.Priority,
+		dialect: &tierDialect, name: p.Name, annotations: p.Annotations, tier: tier, priority: p.Spec.Priority,
 		subject: tierSubject(&p.Spec.Subject), ingress: tierIngress(p.Spec.Ingress), egress: tierEgress(p.Spec.Egress),
 	}, known
 }

@@ -133,7 +133,7 @@ func (s *Source) serve(ctx context.Context, k *optional, served bool) error {
 		}
 		k.since, k.empty = time.Time{}, false
 		if k.stop == nil {
-			s.cfg.Log.Info("kind is served, following it", "kind", k.kind.String())
+			s.cfg.Log.Info("kind is served, following it", "kind", k.kind.String(), "version", k.version.String())
 			k.stop = s.begin(ctx, k.resource)
 		}
 	}

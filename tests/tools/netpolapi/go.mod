@@ -1,5 +1,5 @@
 module github.com/sluice-net/sluice/tests/tools/netpolapi
 
-go 1.26.0
+go 1.26.6
 
-require sigs.k8s.io/network-policy-api v0.2.0 // indirect
+require sigs.k8s.io/network-policy-api v0.3.0 // indirect
