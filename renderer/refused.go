@@ -2,10 +2,10 @@ package renderer
 
 import "errors"
 
-// ErrRefused is wrapped by errors of Commit that a retry cannot fix. Only a change of the desired
+// ErrRefused is wrapped by errors of Apply that a retry cannot fix. Only a change of the desired
 // state helps, or a change of the dataplane, for which the renderer calls its OnChange. A table
 // that exceeds the limits of the dataplane is such an error. A dataplane that does not answer, or
-// whose memory may become free at any moment, is not. The caller does not retry a refused Commit
+// whose memory may become free at any moment, is not. The caller does not retry a refused Apply
 // until something has changed. Refusal makes sentinel errors that wrap ErrRefused.
 var ErrRefused = errors.New("refused")
 

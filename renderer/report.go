@@ -10,12 +10,11 @@ import (
 
 // Reporter is implemented by renderers whose dataplane may be unable to enforce some rules.
 type Reporter interface {
-	// Unenforced returns the rules that are not enforced exactly, each once, sorted by Compare. The
-	// goroutine that commits calls it after Commits; after those that are Unfinished, once a
-	// second. The result depends only on the current input and on what the dataplane can do, not on
-	// history. It is empty until the renderer knows the dataplane. As long as the result does not
-	// change, Unenforced returns the same slice, so that further calls are cheap. Callers must not
-	// change it.
+	// Unenforced returns the rules that are not enforced exactly, each once, sorted by Compare. It is
+	// called after each Apply, by the same goroutine. The result depends only on the current input
+	// and on what the dataplane can do, not on history. It is empty until the renderer knows the
+	// dataplane. As long as the result does not change, Unenforced returns the same slice, so that
+	// further calls are cheap. Callers must not change it.
 	Unenforced() []Unenforced
 }
 

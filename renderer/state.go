@@ -12,27 +12,21 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// ErrNoInterface is returned by Commit when a pod with rules, or an uplink that needs them, has no
+// ErrNoInterface is returned by Apply when a pod with rules, or an uplink that needs them, has no
 // interface in the dataplane, or when the interface is ambiguous. Everything else is installed. A
 // terminating pod has no interface for a moment, which is not an error.
 var ErrNoInterface = errors.New("no interface")
 
-// ErrDeferred is wrapped by the error that Commit returns when nothing failed but some changes were
+// ErrDeferred is wrapped by the error that Apply returns when nothing failed but some changes were
 // postponed, to limit how often and how long the dataplane stops forwarding. Postponed are changes
 // that only permit more, and long changes of interfaces whose turn has not come. The renderer calls
-// its OnChange when they are due; the next Commit continues.
+// its OnChange when they are due; the next Apply continues.
 var ErrDeferred = errors.New("changes are postponed")
 
 // Deferred is an ErrDeferred that reports the progress of the dataplane.
 type Deferred struct {
-	// Unfinished reports that the work of the Commit was bounded, and that the next Commit can go
-	// on with the rest at once. The caller looks for urgent changes first. Then it commits, with an
-	// empty transaction if there are none. OnChange is not called for it.
-	Unfinished bool
-	// Waiting are the pods that keep their previous rules meanwhile; new ones are blocked.
-	Waiting []api.PodID
-	// Since is when the oldest Commit that is not completely in force began. All Commits that ended
-	// before Since are in force.
+	// Since is when the oldest Apply that is not completely in force began. All that ended before
+	// Since are in force.
 	Since time.Time
 }
 
@@ -45,7 +39,7 @@ func (d *Deferred) Unwrap() error { return ErrDeferred }
 var errGone = errors.New("not connected to the dataplane")
 
 // State is what a dataplane enforces, as known to its renderer. A renderer publishes a State after
-// every Commit and never changes it afterwards. Directions are the pod's.
+// every Apply and never changes it afterwards. Directions are the pod's.
 type State struct {
 	Renderer  string
 	Version   string // of the dataplane; empty when it has none or it is unknown

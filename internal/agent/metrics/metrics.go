@@ -59,7 +59,7 @@ func New() *Metrics {
 			Buckets: prometheus.ExponentialBuckets(1e-5, 4, 12),
 		}, []string{"renderer"}),
 		transactions: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_transactions_total", Help: "Transactions that the pipeline made, retries included.",
+			Name: "sluice_transactions_total", Help: "Steps of the pipeline that were enforced, and further calls of renderers, such as retries.",
 		}),
 		problems: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_problems_total", Help: "Problems of objects that were reported: what is wrong there permits nothing.",

@@ -28,7 +28,7 @@ func (m *Metrics) Node(n Node, rules bool) {
 	partial := func() float64 { return float64(n.Status().Unenforced) }
 	m.gauge("sluice_policies_partially_enforced", "Policies that are partially enforced.", partial)
 	m.gauge("sluice_policies_not_in_full", "Deprecated: sluice_policies_partially_enforced under its old name, for one more release.", partial)
-	m.gauge("sluice_pods_waiting", "Pods of the node whose new rules take a dataplane so long that others come first.", func() float64 { return float64(n.Status().Waiting) })
+	m.gauge("sluice_pods_waiting", "Pods of the node whose newest rules some dataplane does not enforce yet.", func() float64 { return float64(n.Status().Waiting) })
 	m.Register(tableCollector{n}, problemCollector{n})
 	if rules {
 		m.Register(ruleCollector{n})
