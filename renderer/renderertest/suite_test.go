@@ -44,7 +44,7 @@ func (r mutantRenderer) Apply(ctx context.Context, c renderer.Changes) error {
 	if r.m.edit != nil {
 		c = r.m.edit(c)
 	}
-	return r.m.Recorder.Apply(ctx, c)
+	return r.m.Apply(ctx, c)
 }
 
 // faults are mistakes that a renderer can make. Violations are not reported, because faulty

@@ -198,7 +198,7 @@ func (p *player) begin(ctx context.Context, s Step, changes model.Changes) error
 	case <-p.law.stop:
 		p.stopped = s.Meanwhile
 		cancel()
-		<-settled
+		<-settled //nolint:errcheck // the wait was ended
 		return nil
 	case err := <-settled:
 		cancel()

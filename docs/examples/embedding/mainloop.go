@@ -32,7 +32,7 @@ type Operation struct {
 type PolicyHandler struct {
 	policy     *policy.Handler
 	publish    *ligato.Renderer
-	changes        []Operation       // of the event that is being handled
+	txn        []Operation       // of the event that is being handled
 	configured map[string][]byte // what the loop has applied
 }
 
@@ -49,29 +49,29 @@ func NewPolicyHandler(node string, interfaces func(api.PodID) []string, uplinks 
 
 // Handle returns what has to be applied because of an event, in this order.
 func (h *PolicyHandler) Handle(ctx context.Context, e Event) ([]Operation, error) {
-	h.changes = nil
+	h.txn = nil
 	deliver := h.policy.Update
 	if e.Resync {
 		deliver = h.policy.Resync
 	}
 	err := deliver(ctx, e.Objects)
-	return h.changes, serious(err)
+	return h.txn, serious(err)
 }
 
 // Plugged returns what has to be applied because interfaces of pods came or went.
 func (h *PolicyHandler) Plugged(ctx context.Context) ([]Operation, error) {
-	h.changes = nil
+	h.txn = nil
 	err := h.policy.Recommit(ctx)
-	return h.changes, serious(err)
+	return h.txn, serious(err)
 }
 
 // Heal returns what has to be applied after something failed or was lost. The vswitch is
 // configured as it says; objects need not be delivered again.
 func (h *PolicyHandler) Heal(ctx context.Context, configured map[string][]byte) ([]Operation, error) {
-	h.changes, h.configured = nil, maps.Clone(configured)
+	h.txn, h.configured = nil, maps.Clone(configured)
 	h.publish.Invalidate()
 	err := h.policy.Recommit(ctx)
-	return h.changes, serious(err)
+	return h.txn, serious(err)
 }
 
 // serious drops the error that a pod is not attached yet. Everything else was done then,
@@ -100,11 +100,11 @@ func (h *PolicyHandler) List(_ context.Context, prefix string) ([]model.Entry, i
 // Write puts what the renderer writes into the transaction that is open.
 func (h *PolicyHandler) Write(_ context.Context, puts []model.Entry, deletes []string) error {
 	for _, e := range puts {
-		h.changes = append(h.changes, Operation{e.Key, e.Value})
+		h.txn = append(h.txn, Operation{e.Key, e.Value})
 		h.configured[e.Key] = e.Value
 	}
 	for _, key := range deletes {
-		h.changes = append(h.changes, Operation{Key: key})
+		h.txn = append(h.txn, Operation{Key: key})
 		delete(h.configured, key)
 	}
 	return nil

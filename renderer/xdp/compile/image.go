@@ -89,10 +89,10 @@ func (m *Image) Slot(id uint32, dir Direction) (first uint32, list *renderer.Rul
 		return 0, nil, false
 	}
 	p := m.lists.inForce(e.programs[dir])
-	switch {
-	case p == nil:
+	switch p {
+	case nil:
 		return 0, nil, false
-	case p == e.programs[dir]:
+	case e.programs[dir]:
 		return p.slot, e.List(dir), true // of equal lists the one with the current origins
 	}
 	return p.slot, p.list, true

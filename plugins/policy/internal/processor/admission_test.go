@@ -17,8 +17,6 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy/internal/processor"
 )
 
-func podOf(name string) api.PodID { return api.PodID{Namespace: "a", Name: name} }
-
 // tiers returns ingress rules that allow pods of so many tiers.
 func tiers(first, n int) (rules []*model.NetworkPolicy_Rule) {
 	for i := range n {

@@ -222,9 +222,9 @@ func (r *resolver) refuse(st *policyState) {
 }
 
 // become sets the policy of a resolution. If it is equal to the one before, that stays.
-func (res *resolution) become(policy *api.ContivPolicy) {
-	if res.policy == nil || !equalPolicies(res.policy, policy) {
-		res.policy = policy
+func (r *resolution) become(policy *api.ContivPolicy) {
+	if r.policy == nil || !equalPolicies(r.policy, policy) {
+		r.policy = policy
 	}
 }
 
