@@ -18,28 +18,41 @@ func Merge(a, b Changes) Changes {
 	return m.Take()
 }
 
-// Merger merges changes one after the other, at a cost of the size of each. What it holds is bounded
+// Merger merges changes one after the other, at a cost of the size of each; the members of a set that
+// only one of them changes are not looked at. What it holds is bounded
 // by the states between which the changes lead, however many there were. The zero value is empty. It
 // is used by one goroutine at a time.
 type Merger struct {
 	resync bool
-	sets   map[api.SetID]delta
+	sets   map[api.SetID]mergedSet
 	pods   map[api.PodID]*PodConfig
+}
+
+// mergedSet is a change of a set: as it came, or once it was merged with another one, a delta.
+type mergedSet struct {
+	change SetChange
+	delta  delta // nil: the change
 }
 
 // Add merges later changes.
 func (m *Merger) Add(c Changes) {
 	if c.Resync || m.sets == nil {
-		*m = Merger{sets: map[api.SetID]delta{}, pods: map[api.PodID]*PodConfig{}, resync: c.Resync || m.resync}
+		*m = Merger{sets: map[api.SetID]mergedSet{}, pods: map[api.PodID]*PodConfig{}, resync: c.Resync || m.resync}
 	}
 	for id, s := range c.Sets {
-		d := m.sets[id]
+		before, ok := m.sets[id]
+		if !ok {
+			m.sets[id] = mergedSet{change: s}
+			continue
+		}
+		d := before.delta
 		if d == nil {
-			d = delta{}
-			m.sets[id] = d
+			d = newDelta(before.change, m.resync)
 		}
 		if d.then(s, m.resync); len(d) == 0 {
 			delete(m.sets, id)
+		} else {
+			m.sets[id] = mergedSet{delta: d}
 		}
 	}
 	for pod, cfg := range c.Pods {
@@ -55,8 +68,10 @@ func (m *Merger) Take() Changes {
 	if len(m.sets) > 0 {
 		c.Sets = make(map[api.SetID]SetChange, len(m.sets))
 	}
-	for id, d := range m.sets {
-		c.Sets[id] = d.change()
+	for id, s := range m.sets {
+		if c.Sets[id] = s.change; s.delta != nil {
+			c.Sets[id] = s.delta.change()
+		}
 	}
 	if len(m.pods) > 0 {
 		c.Pods = m.pods

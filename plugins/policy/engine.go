@@ -124,9 +124,9 @@ func (e *engine) renumber() bool {
 func (e *engine) collect(now time.Time, applied bool) {
 	old := e.status.Renderers
 	e.status.Renderers = make([]RendererStatus, len(old))
-	e.status.Committing, e.working, e.refused = time.Time{}, false, nil
+	e.status.Committing, e.status.Waiting, e.working, e.refused = time.Time{}, 0, false, nil
 	revision, synced, calls := e.status.Seen, e.resynced, 0
-	waiting := map[api.PodID]struct{}{}
+	waiting := 0 // mailboxes with pods that wait
 	reports := []report{{ownName, e.configurator.Unenforced()}}
 	var errs, unblocked []error
 	for i, m := range e.mailboxes {
@@ -137,8 +137,9 @@ func (e *engine) collect(now time.Time, applied bool) {
 		if s.err != nil {
 			errs = append(errs, s.err)
 		}
-		for _, pod := range s.waiting {
-			waiting[pod] = struct{}{}
+		if s.waiting > 0 {
+			waiting++
+			e.status.Waiting = s.waiting
 		}
 		if _, ok := renderer.As[renderer.Reporter](m.renderer); ok {
 			reports = append(reports, report{m.renderer.Name(), s.unenforced})
@@ -158,7 +159,9 @@ func (e *engine) collect(now time.Time, applied bool) {
 	if err := errors.Join(errs...); !e.working && renderer.IsRefused(err) {
 		e.refused = err
 	}
-	e.status.Waiting = len(waiting)
+	if waiting > 1 { // some pods may wait for several
+		e.status.Waiting = len(e.waiting())
+	}
 	e.logRenderers(old)
 	e.logUnblocked(errors.Join(unblocked...), len(unblocked) > 0)
 	e.problems.readReports(reports)

@@ -298,15 +298,15 @@ type mailboxStatus struct {
 	busySince    time.Time // when what goes on began, or what waits came; zero: neither
 	acknowledged int64
 	synced       bool
-	ended        []ended     // since the last call
-	waiting      []api.PodID // in no order
+	ended        []ended // since the last call
+	waiting      int     // pods whose newest rules the renderer does not enforce yet
 }
 
 // collect returns the state, and what has ended since the last call.
 func (m *mailbox) collect() mailboxStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := mailboxStatus{outcome: m.outcome, busySince: m.busy(), acknowledged: m.acknowledged, synced: m.synced, ended: m.outcomes, waiting: slices.Collect(maps.Keys(m.pods))}
+	s := mailboxStatus{outcome: m.outcome, busySince: m.busy(), acknowledged: m.acknowledged, synced: m.synced, ended: m.outcomes, waiting: len(m.pods)}
 	m.outcomes = nil
 	return s
 }
