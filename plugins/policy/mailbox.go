@@ -114,6 +114,9 @@ func (m *mailbox) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.newest, m.attempted, m.acknowledged, m.partial = 0, 0, 0, nil
+	for pod := range m.pods {
+		m.pods[pod] = 0 // what waits now goes with the next value
+	}
 }
 
 // kick makes the renderer look at its dataplane, where something may have changed: the pauses before
@@ -157,19 +160,17 @@ func (m *mailbox) run(ctx context.Context) {
 	for {
 		for m.work(ctx) {
 		}
-		retry := time.NewTimer(time.Hour)
+		var due <-chan time.Time
 		if at := m.nextRetry(); !at.IsZero() {
-			retry.Reset(time.Until(at))
+			due = time.After(time.Until(at))
 		}
 		select {
 		case <-ctx.Done():
-			retry.Stop()
 			return
 		case <-m.wake:
-		case <-retry.C:
+		case <-due:
 			m.retry(time.Now())
 		}
-		retry.Stop()
 	}
 }
 
@@ -190,7 +191,8 @@ func (m *mailbox) work(ctx context.Context) bool {
 	}
 	began, quarantine := time.Now(), !m.posted
 	m.waits, m.kicked, m.since, m.began = false, false, time.Time{}, began
-	changes := m.merger.Take()
+	merger := m.merger
+	m.merger = renderer.Merger{}
 	m.attempted, m.given = m.newest, m.whole
 	if !m.retryAt.After(began) {
 		m.retryAt = time.Time{}
@@ -206,7 +208,7 @@ func (m *mailbox) work(ctx context.Context) bool {
 	if quarantine {
 		e = m.quarantine(limited)
 	} else {
-		err = m.renderer.Apply(limited, changes)
+		err = m.renderer.Apply(limited, merger.Take()) // it sorts, and readers do not wait for that
 		if r, ok := renderer.As[renderer.Reporter](m.renderer); ok {
 			unenforced = r.Unenforced()
 		}

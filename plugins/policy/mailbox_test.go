@@ -189,6 +189,24 @@ func TestMailboxRetries(t *testing.T) {
 	})
 }
 
+// TestMailboxForgetsRevisionsOfAnotherStore: the new ones are lower, and what waited does not wait for
+// one that never comes.
+func TestMailboxForgetsRevisionsOfAnotherStore(t *testing.T) {
+	inPost(t, func(p *post) {
+		p.revision = 1000
+		p.r.SetHook(func(context.Context) error { return errDown })
+		p.send(podChanges(0))
+		p.forget()
+		p.revision = 4
+		p.r.SetHook(nil)
+		p.send(podChanges(1))
+		p.want("a change of the new store", 3, 5)
+		if waiting := p.waiting(); len(waiting) != 0 {
+			t.Errorf("%v wait although all is in force", waiting)
+		}
+	})
+}
+
 func TestMailboxDoesNotRetryRefusals(t *testing.T) {
 	inPost(t, func(p *post) {
 		p.r.SetHook(func(context.Context) error { return fmt.Errorf("pod a: %w", errTooLarge) })
