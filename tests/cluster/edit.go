@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	"sigs.k8s.io/yaml"
 )
 
 // Edit is the new state of one object, independent of the earlier one. Edits can be left out or put
@@ -26,6 +28,22 @@ func (e Edit) String() string {
 		return e.Kind + " " + e.Name
 	}
 	return e.Kind + " " + e.Namespace + "/" + e.Name
+}
+
+// Manifest prints the edit of a state for readers: what becomes of the object, and its manifest.
+func (e Edit) Manifest(before State) string {
+	verb := "is new"
+	switch {
+	case e.Object == nil:
+		return fmt.Sprintf("--- # %s is gone\n", e)
+	case e.Has(before):
+		verb = "is changed"
+	}
+	text, err := yaml.Marshal(e.Object)
+	if err != nil {
+		text = []byte(err.Error())
+	}
+	return fmt.Sprintf("--- # %s %s\n%s", e, verb, text)
 }
 
 func (e Edit) compare(o Edit) int {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/sluice-net/sluice/tests/cluster"
 )
 
@@ -87,28 +85,13 @@ func (c Case) String() string {
 	for i, e := range c.Events {
 		fmt.Fprintf(&b, "\nevent %d: %s\n", i, e)
 		for _, edit := range e.Edits {
-			b.WriteString(manifest(s, edit))
+			if edit.Kind == "Node" && edit.Object != nil {
+				fmt.Fprintf(&b, "--- # %s is there\n", edit) // all nodes are alike
+				continue
+			}
+			b.WriteString(edit.Manifest(s))
 		}
 		s = cluster.Edited(s, e.Edits)
 	}
 	return b.String()
-}
-
-// manifest prints an edit of a state.
-func manifest(before cluster.State, e cluster.Edit) string {
-	switch {
-	case e.Object == nil:
-		return fmt.Sprintf("--- # %s is gone\n", e)
-	case e.Kind == "Node":
-		return fmt.Sprintf("--- # %s is there\n", e)
-	}
-	text, err := yaml.Marshal(e.Object)
-	if err != nil {
-		text = []byte(err.Error())
-	}
-	verb := "is new"
-	if e.Has(before) {
-		verb = "is changed"
-	}
-	return fmt.Sprintf("--- # %s %s\n%s", e, verb, text)
 }

@@ -182,13 +182,7 @@ subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: %s}}}},
 		t.Errorf("deploy/guard in v0.2.0: %v", err)
 	}
 
-	members := etcd.Start(t, etcd.Options{})
-	k := startKSR(t, c.kubeconfig(c.address), "ksr-0", members.Endpoints())
-	k.says(200, "ok: leads")
-	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
-	v.attachDemo()
-	a := runAgent(t, members.Endpoints()[0], v.socket)
-	a.ready()
+	members, k, v, _ := c.startSluice(t)
 	closed := func() error {
 		if v.permits(friend, server, 80) {
 			return errors.New("a network with bits behind its prefix is not enforced")
@@ -239,14 +233,8 @@ func TestReflectorFollowsKindsInstalledLater(t *testing.T) {
 	c := startCluster(t)
 	c.grant()
 	c.apply(demo)
-	members := etcd.Start(t, etcd.Options{})
+	members, k, v, _ := c.startSluice(t)
 	state := reader(t, members.Endpoints())
-	k := startKSR(t, c.kubeconfig(c.address), "ksr-0", members.Endpoints())
-	k.says(200, "ok: leads")
-	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
-	v.attachDemo()
-	a := runAgent(t, members.Endpoints()[0], v.socket)
-	a.ready()
 	eventually(t, v.demoEnforced)
 
 	for _, d := range slices.Concat(definitions(t, "v0.1.7", "standard"), definitions(t, "v0.2.0", "standard")) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/kvstore"
+	"github.com/sluice-net/sluice/tests/etcd"
 )
 
 // ksr is a running sluice-ksr.
@@ -159,4 +160,17 @@ func (k *ksr) live() float64 {
 		k.t.Fatal(err)
 	}
 	return n
+}
+
+// startSluice reflects a cluster into an etcd, and starts the agent of the demo's node.
+func (c *cluster) startSluice(t testing.TB) (*etcd.Cluster, *ksr, *vpp, *process) {
+	t.Helper()
+	members := etcd.Start(t, etcd.Options{})
+	k := startKSR(t, c.kubeconfig(c.address), "ksr-0", members.Endpoints())
+	k.says(200, "ok: leads")
+	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
+	v.attachDemo()
+	a := runAgent(t, members.Endpoints()[0], v.socket)
+	a.ready()
+	return members, k, v, a
 }

@@ -3,7 +3,6 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -12,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/tests/etcd"
 )
 
 // TestReflectorRestartOpensNothingOfRefusedPolicy: an API server accepts operators that do not
@@ -30,14 +28,8 @@ func TestReflectorRestartOpensNothingOfRefusedPolicy(t *testing.T) {
 		_, err := c.of("ClusterNetworkPolicy", "").List(t.Context(), metav1.ListOptions{})
 		return err
 	})
-	members := etcd.Start(t, etcd.Options{})
+	members, k, v, a := c.startSluice(t)
 	state := reader(t, members.Endpoints())
-	k := startKSR(t, c.kubeconfig(c.address), "ksr-0", members.Endpoints())
-	k.says(200, "ok: leads")
-	v := startVPP(t, filepath.Join(socketDir(t), "vpp.sock"))
-	v.attachDemo()
-	a := runAgent(t, members.Endpoints()[0], v.socket)
-	a.ready()
 	eventually(t, v.demoEnforced)
 
 	const policy = `{apiVersion: policy.networking.k8s.io/v1alpha2, kind: ClusterNetworkPolicy, metadata: {name: %s}, spec: {tier: Admin, priority: 5,

@@ -11,7 +11,6 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/plugins/policy"
@@ -76,26 +75,11 @@ func (c Case) String() string {
 	for i, step := range c.Steps {
 		fmt.Fprintf(&b, "\nstep %d: %s\n", i, step)
 		for _, e := range step.Edits {
-			b.WriteString(manifest(s, e))
+			b.WriteString(e.Manifest(s))
 		}
 		s = cluster.Edited(s, step.Edits)
 	}
 	return b.String()
-}
-
-func manifest(before cluster.State, e cluster.Edit) string {
-	verb := "is new"
-	switch {
-	case e.Object == nil:
-		return fmt.Sprintf("--- # %s is gone\n", e)
-	case e.Has(before):
-		verb = "is changed"
-	}
-	text, err := yaml.Marshal(e.Object)
-	if err != nil {
-		text = []byte(err.Error())
-	}
-	return fmt.Sprintf("--- # %s %s\n%s", e, verb, text)
 }
 
 // run plays the case on a kind and returns the first violation.
