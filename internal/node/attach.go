@@ -12,7 +12,6 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
-	"github.com/sluice-net/sluice/renderer/session"
 )
 
 // Ports is a dataplane as a CNI plugin sees it: it has interfaces, and routes to them.
@@ -39,9 +38,6 @@ type Attacher struct {
 	renderer.Renderer
 	dataplane Ports
 	ports     map[api.PodID]*port
-	// namespace makes an application namespace on the host stack, which every pod has
-	// then; nil where none has.
-	namespace func(id string) uint32
 
 	// claims holds the pods that have an address, sorted; the first is routed to.
 	// There is more than one while an address goes from an old pod to a new one.
@@ -55,9 +51,8 @@ type Attacher struct {
 
 // port is the interface of one pod.
 type port struct {
-	index     uint32
-	namespace uint32 // where pods have one
-	ips       []netip.Addr
+	index uint32
+	ips   []netip.Addr
 }
 
 // NewAttacher returns a renderer that attaches the pods of changes to the dataplane, and passes the
@@ -109,9 +104,6 @@ func (a *Attacher) attach(pod api.PodID, ips []netip.Addr) {
 	if p == nil {
 		p = &port{index: a.dataplane.AddInterface(podInterface+pod.String(), acl.InterfaceTag(pod))}
 		a.ports[pod] = p
-		if a.namespace != nil {
-			p.namespace = a.namespace(session.NamespaceID(pod))
-		}
 	}
 	a.claim(pod, p, ips)
 }

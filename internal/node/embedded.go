@@ -95,18 +95,13 @@ func (e *Embedded) Close() error { return errors.Join(e.ACL.Close(), e.Switch.Cl
 // Vswitch is the embedded dataplane as a Backend. Of its Options, OnChange and Elsewhere are the
 // node's, and Log where it is nil.
 type Vswitch struct {
-	Options acl.Options
-	// Applications gives every pod an application namespace on the host stack.
-	Applications bool
-	*Embedded    // made by Open
+	Options   acl.Options
+	*Embedded // made by Open
 }
 
 // Open implements Backend.
 func (v *Vswitch) Open(h Host) (err error) {
 	v.Embedded, err = NewEmbedded(vswitch.New(vswitch.Options{Log: h.Log}), hosted(v.Options, h))
-	if err == nil && v.Applications {
-		v.attach.namespace = v.Switch.AddNamespace
-	}
 	return err
 }
 

@@ -38,7 +38,7 @@ func NewFabric(log *slog.Logger, allowNode bool) *Fabric {
 // node, about which session rules decide.
 func NewHostStackFabric(log *slog.Logger, allowNode bool) *Fabric {
 	return fabricOf(log, allowNode, func() []Backend {
-		sw := &Vswitch{Applications: true}
+		sw := &Vswitch{}
 		return []Backend{sw, &VswitchStack{Of: sw}}
 	})
 }

@@ -28,18 +28,18 @@ const (
 	reasonOpen  = "no rule restricts it"
 )
 
-// namespaceAt returns the application namespace of the pod that has an address.
-func (a *Attacher) namespaceAt(ip netip.Addr) (uint32, bool) {
+// podAt returns the pod that an address is routed to.
+func (a *Attacher) podAt(ip netip.Addr) (pod api.PodID, ok bool) {
 	index, ok := a.At(ip)
 	if !ok {
-		return 0, false
+		return api.PodID{}, false
 	}
-	for _, p := range a.ports {
+	for pod, p := range a.ports {
 		if p.index == index {
-			return p.namespace, true
+			return pod, true
 		}
 	}
-	return 0, false
+	return api.PodID{}, false
 }
 
 // String returns what the dataplane dropped the packet by, or why it did not.
