@@ -5,6 +5,7 @@
 //	go run ./tests/bench/shapes -renderer acl
 //	go run ./tests/bench/shapes -shape "NotIn by ports" -n 1000,2000,4000
 //	go run ./tests/bench/shapes -plots docs/reference  # how they grow
+//	go run ./tests/bench/shapes -flips 20s             # another tenant while each flips
 //	go run ./tests/bench/shapes -search 1h             # for others that cost more
 package main
 
@@ -63,7 +64,7 @@ type options struct {
 	seed                            uint64
 	memory                          uint64
 	child                           bool
-	limit                           time.Duration
+	limit, flips                    time.Duration
 }
 
 func main() {
@@ -74,6 +75,7 @@ func main() {
 	flag.Uint64Var(&o.memory, "policy-memory", 128, "MiB that rules may take in the kernel, as the setting of the agent")
 	flag.StringVar(&o.profile, "profile", "", "file for a profile of the processor, of one shape")
 	flag.DurationVar(&o.limit, "limit", 3*time.Minute, "after which a shape is given up")
+	flag.DurationVar(&o.flips, "flips", 0, "how long to delete and add the policies of each shape all the time, and to measure how long those of another tenant take")
 	flag.DurationVar(&o.search, "search", 0, "how long to look for the manifests that cost most")
 	flag.StringVar(&o.plots, "plots", "", "folder to write plots to of how the costs of shapes grow, instead of a table")
 	flag.Uint64Var(&o.seed, "seed", 1, "of the search")
@@ -106,7 +108,13 @@ func names() (out []string) {
 
 // table measures shapes one after the other.
 func table(o options) error {
-	fmt.Println("| shape | n | policies | CPU | wall | memory | heap after | image | other tenant | longest turn | longest commit | status | delete | not enforced |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+	print := row
+	if o.flips > 0 {
+		print = flipsRow
+		fmt.Println("| shape | n | changes of another tenant | median | longest |\n|---|---|---|---|---|")
+	} else {
+		fmt.Println("| shape | n | policies | CPU | wall | memory | heap after | image | other tenant | longest turn | longest commit | status | delete | not enforced |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+	}
 	for _, s := range shapes.All {
 		if o.shape != "" && s.Name != o.shape {
 			continue
@@ -123,7 +131,7 @@ func table(o options) error {
 			}
 		}
 		for _, n := range sizes {
-			fmt.Println(row(s, n, o))
+			fmt.Println(print(s, n, o))
 		}
 	}
 	return nil
@@ -141,14 +149,19 @@ func row(s shapes.Shape, n int, o options) string {
 
 // inProcess measures one shape in a process of its own.
 func inProcess(s shapes.Shape, n int, o options) (r result, err error) {
+	return r, decoded(s, n, o, &r)
+}
+
+// decoded measures one shape in a process of its own, and sets what that prints.
+func decoded(s shapes.Shape, n int, o options, to any) error {
 	cmd, err := measured(o, "-shape", s.Name, "-n", strconv.Itoa(n), "-profile", o.profile)
 	if err != nil {
-		return r, err
+		return err
 	}
-	if err := json.Unmarshal(cmd.out, &r); err != nil {
-		return r, fmt.Errorf("%.1f s CPU, %d MiB, %w", cmd.cpu.Seconds(), cmd.memory>>20, errors.Join(cmd.err, err))
+	if err := json.Unmarshal(cmd.out, to); err != nil {
+		return fmt.Errorf("%.1f s CPU, %d MiB, %w", cmd.cpu.Seconds(), cmd.memory>>20, errors.Join(cmd.err, err))
 	}
-	return r, nil
+	return nil
 }
 
 // process is one that has ended.
@@ -168,7 +181,7 @@ func measured(o options, args ...string) (p process, err error) {
 	if err != nil {
 		return p, err
 	}
-	args = append([]string{"-child", "-renderer", o.renderer, "-policy-memory", strconv.FormatUint(o.memory, 10)}, args...)
+	args = append([]string{"-child", "-renderer", o.renderer, "-policy-memory", strconv.FormatUint(o.memory, 10), "-flips", o.flips.String()}, args...)
 	cmd := exec.CommandContext(ctx, self, args...) //nolint:gosec // itself
 	cmd.Stderr = os.Stderr
 	p.out, p.err = cmd.Output()
@@ -206,6 +219,13 @@ func child(o options) error {
 	objects, err := o.objects()
 	if err != nil {
 		return err
+	}
+	if o.flips > 0 {
+		took, err := underFlips(objects, o)
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(os.Stdout).Encode(took)
 	}
 	r, err := measure(objects, o)
 	if err != nil {
@@ -246,7 +266,12 @@ func measure(objects []any, o options) (r result, err error) {
 	enforced := make(chan struct{})
 	var longest atomic.Int64
 	for i, t := range target {
-		target[i] = &witness{Renderer: t, enforced: sync.OnceFunc(func() { close(enforced) }), longest: &longest}
+		first := sync.OnceFunc(func() { close(enforced) })
+		target[i] = &witness{Renderer: t, longest: &longest, enforced: func(isolated bool) {
+			if isolated {
+				first()
+			}
+		}}
 	}
 	defer func() { err = errors.Join(err, done()) }()
 	var turns turns
@@ -368,19 +393,22 @@ func newRenderer(name string, memory uint64) (r []renderer.Renderer, done func()
 	return []renderer.Renderer{s.Renderer()}, s.Close, nil
 }
 
-// witness is a renderer that says when rules of the other tenant's pod are committed.
+// witness is a renderer that says when a change of the other tenant's pod is committed, and whether
+// that isolates it.
 type witness struct {
 	renderer.Renderer
-	enforced func()
+	enforced func(isolated bool)
 	longest  *atomic.Int64 // commit
 }
 
 func (w *witness) Unwrap() renderer.Renderer { return w.Renderer }
 
 func (w *witness) Apply(ctx context.Context, c renderer.Changes) error {
-	rendered := false
+	rendered, isolated := false, false
 	for pod, cfg := range c.Pods {
-		rendered = rendered || pod.Namespace == shapes.Other && cfg != nil && cfg.Egress != nil
+		if pod.Namespace == shapes.Other && cfg != nil {
+			rendered, isolated = true, cfg.Egress != nil
+		}
 	}
 	runtime.LockOSThread()
 	began := usedBy(syscall.RUSAGE_THREAD)
@@ -389,7 +417,7 @@ func (w *witness) Apply(ctx context.Context, c renderer.Changes) error {
 	runtime.UnlockOSThread()
 	w.longest.Store(max(w.longest.Load(), int64(took)))
 	if rendered {
-		w.enforced()
+		w.enforced(isolated)
 	}
 	return err
 }
