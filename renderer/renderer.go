@@ -34,7 +34,6 @@ type Renderer interface {
 	// too, the changes become a part of the state that the renderer wants. So they are never passed
 	// again, and Apply(ctx, Changes{}) is a retry. After an error the dataplane still enforces either
 	// the old or the new rules of every pod, never fewer, and the next Apply installs the rest.
-	// ErrDeferred is not a failure.
 	//
 	// A list may name a set that was never in any changes: it has no members. The caller may forget a
 	// set once its last member was removed.

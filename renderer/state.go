@@ -17,25 +17,6 @@ import (
 // terminating pod has no interface for a moment, which is not an error.
 var ErrNoInterface = errors.New("no interface")
 
-// ErrDeferred is wrapped by the error that Apply returns when nothing failed but some changes were
-// postponed, to limit how often and how long the dataplane stops forwarding. Postponed are changes
-// that only permit more, and long changes of interfaces whose turn has not come. The renderer calls
-// its OnChange when they are due; the next Apply continues.
-var ErrDeferred = errors.New("changes are postponed")
-
-// Deferred is an ErrDeferred that reports the progress of the dataplane.
-type Deferred struct {
-	// Since is when the oldest Apply that is not completely in force began. All that ended before
-	// Since are in force.
-	Since time.Time
-}
-
-// Error returns the text of ErrDeferred.
-func (d *Deferred) Error() string { return ErrDeferred.Error() }
-
-// Unwrap returns ErrDeferred.
-func (d *Deferred) Unwrap() error { return ErrDeferred }
-
 var errGone = errors.New("not connected to the dataplane")
 
 // State is what a dataplane enforces, as known to its renderer. A renderer publishes a State after
@@ -60,8 +41,9 @@ type State struct {
 	Drift map[string]uint64
 	// Foreign are rules of other owners that packets of pods with policy meet besides ours.
 	Foreign []Foreign
-	// Pauses is nil for a dataplane that keeps forwarding while it is changed.
-	Pauses *Pauses
+	// Paused is for how long changes have stopped the dataplane from forwarding since the start of
+	// the renderer; nil for a dataplane that keeps forwarding.
+	Paused *time.Duration
 	// Sessions is nil when there is no session table, or when its fill level is unknown.
 	Sessions *Sessions
 }
@@ -76,25 +58,6 @@ type Sessions struct {
 	Used uint64
 	Max  uint64 // shared by all pods
 	Most string // pod interface with the most sessions, and their number; empty when there are none
-}
-
-// Pauses reports for how long changes have stopped the dataplane from forwarding, and which changes
-// are postponed to limit that.
-type Pauses struct {
-	Total   time.Duration // since the start of the renderer
-	Waiting int           // set members that only permit more and are not in force yet
-	Since   time.Time     // when the oldest of them was added; zero when none waits
-	// Behind is when the oldest change came that some interfaces do not have yet, because their
-	// turn has not come. It is zero when all interfaces are up to date.
-	Behind time.Time
-}
-
-// Age returns how long the oldest member has been waiting at now; 0 when none waits.
-func (p *Pauses) Age(now time.Time) time.Duration {
-	if p.Waiting == 0 {
-		return 0
-	}
-	return now.Sub(p.Since)
 }
 
 // Foreign is an object of another owner where a renderer enforces policy. The renderer does not

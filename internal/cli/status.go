@@ -71,13 +71,6 @@ func writeStatus(w *term.Writer, s view.Status) {
 		if r.Open > 0 {
 			state.Text += "; " + term.Count(r.Open, "connection") + " open that policy no longer permits"
 		}
-		if r.Waiting > 0 {
-			state.Text += fmt.Sprintf("; %s waiting to join sets, the oldest for %s", term.Count(r.Waiting, "address"),
-				time.Since(r.WaitingSince).Round(100*time.Millisecond))
-		}
-		if !r.Behind.IsZero() {
-			state.Text += fmt.Sprintf("; some interfaces have the rules of %s ago, and are changed one by one", time.Since(r.Behind).Round(100*time.Millisecond))
-		}
 		holds := fmt.Sprintf("%s, %s, %s, %s", term.Count(r.Tables, "table"), term.Count(r.Rules, "rule"), term.Count(r.Entries, "entry"), term.Count(int(r.Commits), "commit"))
 		if r.SessionsMax > 0 {
 			holds += fmt.Sprintf(", %d of %s", r.Sessions, term.Count(int(r.SessionsMax), "session"))

@@ -256,7 +256,6 @@ type RendererStatus struct {
 	// Foreign is what other programs have installed where the renderer enforces policy, and the
 	// consequence.
 	Foreign []string `json:"foreign,omitempty"`
-	Deferred
 	SessionTable
 	// Dataplane is the error while the dataplane is gone or does not answer.
 	Dataplane string `json:"dataplane,omitempty"`
@@ -269,17 +268,6 @@ type Installed struct {
 	Tables  int `json:"tables"`
 	Rules   int `json:"rules"`
 	Entries int `json:"entries"` // what the rules take in the dataplane
-}
-
-// Deferred is what is delayed so that changes do not pause the dataplane too often.
-type Deferred struct {
-	// Waiting counts members that are not added to their sets yet, because changes have paused the
-	// dataplane; WaitingSince is since when the oldest waits.
-	Waiting      int       `json:"waiting,omitempty"`
-	WaitingSince time.Time `json:"waitingSince,omitzero"`
-	// Behind is since when some interfaces have older rules, because interfaces are changed in
-	// turns.
-	Behind time.Time `json:"behind,omitzero"`
 }
 
 // SessionTable is how full the connection table of a dataplane is.

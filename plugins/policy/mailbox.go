@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,22 +40,15 @@ type mailbox struct {
 	retryAt time.Time           // zero: no retry is due
 	pause   time.Duration       // before it
 
-	given        bool   // the renderer was given the whole state
-	synced       bool   // and has enforced it once
-	newest       int64  // revision of the last value
-	attempted    int64  // of the last value that the renderer was given
-	acknowledged int64  // up to which it enforces everything
-	partial      []note // of Applies that the renderer has postponed in part
+	given        bool  // the renderer was given the whole state
+	synced       bool  // and has enforced it once
+	newest       int64 // revision of the last value
+	attempted    int64 // of the last value that the renderer was given
+	acknowledged int64 // up to which it enforces everything
 
 	outcome  outcome // of Apply
 	blocked  error   // of the last Quarantine
 	outcomes []ended // since the last collection
-}
-
-// note is up to which revision an Apply went that was postponed in part, and when it ended.
-type note struct {
-	revision int64
-	ended    time.Time
 }
 
 // outcome is what is known of a renderer since its last call.
@@ -104,7 +96,7 @@ func (m *mailbox) post(now time.Time, c renderer.Changes, revision int64) {
 
 // acknowledgeRest acknowledges the newest revision if the renderer enforces all that came.
 func (m *mailbox) acknowledgeRest() {
-	if m.began.IsZero() && !m.waits && len(m.partial) == 0 && (m.outcome.err == nil || renderer.IsNoInterface(m.outcome.err)) {
+	if m.began.IsZero() && !m.waits && (m.outcome.err == nil || renderer.IsNoInterface(m.outcome.err)) {
 		m.acknowledged = m.newest
 	}
 }
@@ -113,7 +105,7 @@ func (m *mailbox) acknowledgeRest() {
 func (m *mailbox) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.newest, m.attempted, m.acknowledged, m.partial = 0, 0, 0, nil
+	m.newest, m.attempted, m.acknowledged = 0, 0, 0
 	for pod := range m.pods {
 		m.pods[pod] = 0 // what waits now goes with the next value
 	}
@@ -252,34 +244,20 @@ func (m *mailbox) named(err error) error {
 func (m *mailbox) settle(now time.Time, err error) {
 	o := &m.outcome
 	o.applied = true
-	deferred := errors.Is(err, renderer.ErrDeferred)
-	if err != nil && !deferred {
+	m.schedule(now, err)
+	if err == nil {
+		o.err = nil
+		o.commits++
+	} else {
 		o.failures++
 		o.err = m.named(err)
-		m.partial = nil // a failure may revert what was in force
-		m.schedule(now, err)
 		if !renderer.IsNoInterface(err) {
 			return
 		}
-	} else {
-		o.err = nil
-		o.commits++
-		m.schedule(now, nil)
 	}
 	maps.DeleteFunc(m.pods, func(_ api.PodID, revision int64) bool { return revision <= m.attempted })
-	if !deferred {
-		m.partial, m.acknowledged, m.synced = nil, m.attempted, m.given
-		m.acknowledgeRest()
-		return
-	}
-	if d, ok := errors.AsType[*renderer.Deferred](err); ok {
-		n := 0
-		for ; n < len(m.partial) && m.partial[n].ended.Before(d.Since); n++ {
-			m.acknowledged = m.partial[n].revision
-		}
-		m.partial = m.partial[n:]
-	}
-	m.partial = append(m.partial, note{m.attempted, now})
+	m.acknowledged, m.synced = m.attempted, m.given
+	m.acknowledgeRest()
 }
 
 // schedule schedules a retry after a failure. A further failure does not postpone one that is

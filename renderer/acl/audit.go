@@ -27,7 +27,7 @@ func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (diff
 	if !r.audits.timer.Take() {
 		return false, nil
 	}
-	r.audits.timer.Wait(r.options.Pacing.Audit, r.link.Prompt)
+	r.audits.timer.Wait(r.options.Audit, r.link.Prompt)
 	if err := r.memory.LookAtSessions(ctx); err != nil {
 		return false, err
 	}

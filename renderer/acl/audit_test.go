@@ -38,7 +38,7 @@ func inAuditOf(t *testing.T, o vswitch.Options, test func(t *testing.T, s *subje
 		if err := s.r.Close(); err != nil {
 			t.Fatal(err)
 		}
-		s.options.Pacing.Audit = time.Second
+		s.options.Audit = time.Second
 		s.options.Log = slog.New(slog.NewTextHandler(&log, nil))
 		s.r = s.open()
 		defer func() {

@@ -324,10 +324,10 @@ func (c *contents) isCurrent(t *cache.Table) bool {
 	})
 }
 
-// isExpanded reports whether the content of a table's slot is known and needs no compaction.
+// isExpanded reports whether the content of a table's slot is known.
 func (c *contents) isExpanded(d renderer.Digest) bool {
 	s := c.slots.local[d]
-	return s != nil && s.table == d && s.want != nil && (c.how != layout.Compacting || !c.bounds.isDueAt(s))
+	return s != nil && s.table == d && s.want != nil
 }
 
 // expandTable expands a local table that may have changed. It refuses a table that is too large.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 )
@@ -179,50 +178,6 @@ func (x *execution) switchOver(ctx context.Context, c change) error {
 	return x.m.Remove(ctx, old)
 }
 
-// takeTurns changes slots with long changes one after the other, until it is time to look for new
-// input. It changes at least one slot.
-func (x *execution) takeTurns(ctx context.Context) error {
-	left := make(map[*slot]bool)
-	for i, c := range x.plan.slow {
-		isFirst := i == 0 || x.plan.slow[i-1].slot != c.slot
-		if isFirst && i > 0 && time.Since(x.r.pace.turns.began) >= x.r.bounds.turns {
-			for _, c := range x.plan.slow[i:] {
-				left[c.slot] = true
-			}
-			break
-		}
-		if err := x.change(ctx, x.plan.slow[i:i+1]); err != nil {
-			return err
-		}
-		if isFirst {
-			x.r.pace.turns.count++
-			c.slot.turn.last = x.r.pace.turns.count
-		}
-	}
-	x.leave(left)
-	return nil
-}
-
-// leave records the slots whose turn has not come. They keep their content, and the next Commit
-// lays them out again. Slots of refused tables keep waiting.
-func (x *execution) leave(left map[*slot]bool) {
-	r := x.r
-	r.pace.turns.since = time.Time{}
-	for s := range x.plan.live {
-		if !left[s] {
-			s.turn.since = time.Time{}
-			continue
-		}
-		if s.turn.since.IsZero() {
-			s.turn.since = r.pace.turns.began
-		}
-		if r.pace.turns.since.IsZero() || s.turn.since.Before(r.pace.turns.since) {
-			r.pace.turns.since = s.turn.since
-		}
-		s.keep(r.mirror)
-	}
-}
-
 // prepare decides the content of the slots, and refuses what does not fit into the memory of the
 // vswitch. It makes no changing calls.
 func (w *wanted) prepare(ctx context.Context) error {
@@ -237,7 +192,7 @@ func (w *wanted) prepare(ctx context.Context) error {
 
 // install changes the vswitch so that every packet meets, at every moment, either the old or the
 // new rules. New ACLs come first, then changes in place that give no interface foreign rules, then
-// switches of interfaces, then other changes in place, and removals. Long changes come last.
+// switches of interfaces, then other changes in place, and removals.
 // Interfaces that were left down are set up when they have what they must have.
 //
 // It stops at the first error. The mirror contains every acknowledged step.
@@ -246,7 +201,7 @@ func (w *wanted) install(ctx context.Context) error {
 		return err
 	}
 	x := &execution{w}
-	for _, phase := range []func(context.Context) error{x.create, x.changeInputs, x.changeEarly, x.bind, x.changeLate, x.cleanUp, x.takeTurns, x.raise} {
+	for _, phase := range []func(context.Context) error{x.create, x.changeInputs, x.changeEarly, x.bind, x.changeLate, x.cleanUp, x.raise} {
 		if err := phase(ctx); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package acl
 
 import (
 	"slices"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -57,7 +58,7 @@ func (r *Renderer) publish(err error) {
 	s := &snapshot{
 		version: r.version, err: err, pending: r.interfaces.pending, blocked: r.interfaces.blocked, memory: renderer.Memory{Needed: r.memory.Heap.Needed, Budget: r.memory.Heap.Budget},
 		tables: r.slots.placed(r.cache.InstalledTables()), guards: r.slots.placedGuards(r.cache.Installed().Senders), constants: map[uint32]string{}, unenforced: r.unenforced.Unenforced(), drifts: r.audits.drifts, foreign: r.audits.foreign,
-		pauses: r.pace.pauses(), sessions: r.memory.Sessions.State(), attached: attached{bound: r.interfaces.bound, answered: r.interfaces.answered},
+		sessions: r.memory.Sessions.State(), attached: attached{bound: r.interfaces.bound, answered: r.interfaces.answered},
 	}
 	r.noticeMade(s, r.mirror)
 	for _, slot := range r.slots.byName {
@@ -110,10 +111,10 @@ func (a *slots) placedGuards(senders map[api.PodID]*cache.Table) (out []counters
 
 // State implements renderer.Inspector.
 func (r *reader) State() *renderer.State {
-	s := r.published.Load()
+	s, paused := r.published.Load(), time.Duration(r.link.Paused.Load())
 	out := &renderer.State{
 		Renderer: name, Version: s.version, Connected: r.link.Connected(), Waiting: r.link.Waiting(), Err: s.err, Pending: s.pending,
-		Blocked: s.blocked, Memory: s.memory, Drift: s.drifts, Foreign: s.foreign, Pauses: &s.pauses,
+		Blocked: s.blocked, Memory: s.memory, Drift: s.drifts, Foreign: s.foreign, Paused: &paused,
 		Sessions: s.sessions,
 	}
 	for _, p := range s.tables {

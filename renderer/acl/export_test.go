@@ -28,9 +28,6 @@ func Bytes(held, applied int) uint64 {
 	return memory.EntryBytes(held, applied) + memory.LookupBytes(applied)
 }
 
-// OneTurn limits every Commit to one slot with long changes.
-func (r *Renderer) OneTurn() { r.bounds.turns = 0 }
-
 // Dump is the known content of ours in the vswitch, for diagnosis.
 type Dump struct {
 	ACLs       []DumpACL       `json:"acls,omitempty"` // ours, by index

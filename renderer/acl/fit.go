@@ -33,7 +33,7 @@ func (w *wanted) fit(ctx context.Context, changed []layout.Part) error {
 	live := maps.Clone(w.plan.live)
 	for first := true; ; first = false {
 		undo := w.slots.checkpoint()
-		w.plan.live, w.plan.early, w.plan.late, w.plan.slow = maps.Clone(live), nil, nil, nil
+		w.plan.live, w.plan.early, w.plan.late = maps.Clone(live), nil, nil
 		w.decide(changed)
 		f := w.forecast(w.r.memory.Heap.Most)
 		if err := w.r.memory.Ask(ctx, f.Held, f.Applied); err != nil {
@@ -51,7 +51,7 @@ func (w *wanted) fit(ctx context.Context, changed []layout.Part) error {
 		}
 		undo()
 		if !w.frugal {
-			w.frugal, w.tables.how = true, layout.Usual
+			w.frugal = true
 			continue
 		}
 		w.refuseLargest(list, lacks)

@@ -83,7 +83,6 @@ func (w *wanted) forecast(most int) *forecast {
 		f.bind(w, n, at[n], most)
 	}
 	f.change(w.plan.late, most)
-	f.change(w.plan.slow, most)
 	f.Rehashed = f.keysChanged()
 	return f
 }

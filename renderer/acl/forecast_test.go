@@ -110,25 +110,21 @@ func TestForecastKnowsEveryMoment(t *testing.T) {
 				}
 				withPeerSets(x, sets, rapid.SampledFrom([]uint16{80, 443}).Draw(rt, "port"))
 			}
-			// Slots whose turn has not come need further commits, each with its own forecast.
-			resync := step == 0
-			for waits := true; waits; resync, fill = false, nothing {
-				g.peak = 0
-				err := try(t, s.router.Over(s.r), resync, fill)
-				if waits = errors.Is(err, renderer.ErrDeferred); err != nil && !waits && !errors.Is(err, sluiceacl.ErrTooLarge) {
-					rt.Fatal(err)
-				}
-				g.look()
-				m := s.r.State().Memory
-				if g.peak > m.Budget+few {
-					rt.Fatalf("step %d: at the worst moment %d bytes are taken of %d (%v)", step, g.peak, m.Budget, err)
-				}
-				if (err == nil || waits) && g.peak > m.Needed {
-					rt.Fatalf("step %d: at the worst moment %d bytes are taken, forecast were %d", step, g.peak, m.Needed)
-				}
-				if err != nil && !waits {
-					refused++
-				}
+			g.peak = 0
+			err := try(t, s.router.Over(s.r), step == 0, fill)
+			if err != nil && !errors.Is(err, sluiceacl.ErrTooLarge) {
+				rt.Fatal(err)
+			}
+			g.look()
+			m := s.r.State().Memory
+			if g.peak > m.Budget+few {
+				rt.Fatalf("step %d: at the worst moment %d bytes are taken of %d (%v)", step, g.peak, m.Budget, err)
+			}
+			if err == nil && g.peak > m.Needed {
+				rt.Fatalf("step %d: at the worst moment %d bytes are taken, forecast were %d", step, g.peak, m.Needed)
+			}
+			if err != nil {
+				refused++
 			}
 		}
 		rt.Logf("%d commits were refused in part", refused)

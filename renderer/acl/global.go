@@ -51,7 +51,7 @@ func (w *wanted) prepareGlobal(changed []layout.Part) {
 func (w *wanted) prepareYoung(changed []layout.Part) {
 	s := w.slots.get(youngSlot)
 	w.plan.live[s] = true
-	if len(changed) == 0 && s.want != nil && w.tables.how != layout.Compacting {
+	if len(changed) == 0 && s.want != nil {
 		return
 	}
 	held := layout.Global{Young: s.content(w.m).Pieces, Owners: s.owners}

@@ -1,9 +1,7 @@
 package acl
 
 import (
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -74,33 +72,9 @@ type bounds struct {
 	// statistics is the size of VPP's statistics segment in bytes, or VPP's default while it is
 	// unknown.
 	statistics int
-	// turns is how long a commit starts further long changes.
-	turns time.Duration
-	guard expand.GuardSizes
+	guard      expand.GuardSizes
 }
 
 func defaultBounds() bounds {
-	return bounds{Sizes: layout.DefaultSizes(), sharers: 5, pause: 20_000, statistics: 32 << 20, turns: maxTurns,
-		guard: expand.GuardSizes{Entries: 256, Peers: 1024, Blocks: 128}}
+	return bounds{Sizes: layout.DefaultSizes(), sharers: 5, pause: 20_000, statistics: 32 << 20, guard: expand.GuardSizes{Entries: 256, Peers: 1024, Blocks: 128}}
 }
-
-// isDueAt reports whether a slot needs idle compaction.
-func (b *bounds) isDueAt(s *slot) bool {
-	if s.name == youngSlot {
-		return slices.ContainsFunc(s.want, b.IsDueGlobally)
-	}
-	return b.IsDue(layout.Content{Pieces: s.want, Roles: s.roles})
-}
-
-// isDue reports whether idle compaction has work to do.
-func (a *slots) isDue(b *bounds) bool {
-	for _, s := range a.byName {
-		if b.isDueAt(s) {
-			return true
-		}
-	}
-	return false
-}
-
-// maxTurns is how long a Commit starts further slots.
-const maxTurns = 700 * time.Millisecond

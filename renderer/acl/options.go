@@ -1,7 +1,6 @@
 package acl
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -30,10 +29,9 @@ type Options struct {
 	// to those with UplinkTag. Each must exist.
 	Uplinks []string
 
-	Pods   Pods
-	Flows  Flows
-	Pacing Pacing
-	Stats  Stats
+	Pods  Pods
+	Flows Flows
+	Stats Stats
 
 	// Orientation is where the rules for what pods send are applied. Split requires
 	// Flows.Established to be Keep.
@@ -50,10 +48,15 @@ type Options struct {
 	// VPP's heap size through Stats.Socket. Tables that do not fit are refused; see ErrTooLarge.
 	Memory uint64
 
+	// Audit is the interval between audits. OnChange is called, and a Commit reads the ACL lists of
+	// interfaces and a part of the ACLs, compares them with what was installed, and repairs
+	// differences. 0 means 10 seconds; a negative value disables audits. Every sixth audit reads a
+	// given ACL again.
+	Audit time.Duration
+
 	// OnChange is called when a Commit would have work to do although nothing was rendered. That is
-	// after a (re)connection, when interfaces come or go, when postponed changes are due (see
-	// Pacing), and for idle compaction. It runs in another goroutine, and must neither block nor
-	// call the Renderer. It may be nil.
+	// after a (re)connection, when interfaces come or go, and when an audit is due. It runs in another
+	// goroutine, and must neither block nor call the Renderer. It may be nil.
 	OnChange func()
 }
 
@@ -100,26 +103,6 @@ type Flows struct {
 	SessionTable uint32
 }
 
-// Pacing controls when a Commit makes changes that need not be immediate.
-type Pacing struct {
-	// CompactAfter is the idle time without a Commit after which OnChange is called for compaction:
-	// a Commit without changes then moves the youngest entries of large tables to older ACLs. 0
-	// means 10 seconds. With a negative value, compaction happens only when there is no room left.
-	CompactAfter time.Duration
-
-	// Audit is the interval between audits. OnChange is called, and a Commit reads the ACL lists of
-	// interfaces and a part of the ACLs, compares them with what was installed, and repairs
-	// differences. 0 means 10 seconds; a negative value disables audits. Every sixth audit reads a
-	// given ACL again.
-	Audit time.Duration
-
-	// PauseBudget is the share of time, from 0 to 1, for which changes may pause the vswitch's
-	// workers. After a Commit whose changing calls took T, new set members wait for T/PauseBudget -
-	// T, at most 2 seconds, if rules only permit them more. Then OnChange is called, and a Commit
-	// applies them. All other changes are immediate. 0 and 1 disable waiting.
-	PauseBudget float64
-}
-
 // Stats configures where the counters of the vswitch are read.
 type Stats struct {
 	// Socket is the path of VPP's statistics socket. Counters and the use of VPP's heap are read
@@ -136,17 +119,11 @@ func (o Options) check() (Options, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Pacing.CompactAfter == 0 {
-		o.Pacing.CompactAfter = defaultCompactAfter
-	}
-	if o.Pacing.Audit == 0 {
-		o.Pacing.Audit = defaultAudit
+	if o.Audit == 0 {
+		o.Audit = defaultAudit
 	}
 	if o.Orientation == Split && o.Flows.Established != Keep {
 		return o, errSplit
-	}
-	if b := o.Pacing.PauseBudget; !(b >= 0 && b <= 1) { // also rejects NaN
-		return o, errors.New("pause budget: want a share of time from 0 to 1")
 	}
 	var err error
 	o.Infra, err = o.Infra.Check()
@@ -188,7 +165,4 @@ func (e *Established) UnmarshalText(text []byte) error {
 const (
 	// defaultAudit is the default interval between audits.
 	defaultAudit = 10 * time.Second
-	// defaultCompactAfter is short compared with the time in which segments of recent entries fill
-	// up, and long compared with the gaps in a burst of changes.
-	defaultCompactAfter = 10 * time.Second
 )

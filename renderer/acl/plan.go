@@ -1,7 +1,6 @@
 package acl
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -19,7 +18,6 @@ type plan struct {
 	early []change            // in place, before interfaces are switched
 	turns []*mirror.Interface // interfaces to switch, in this order
 	late  []change            // in place, after interfaces have left
-	slow  []change            // long changes, made by slot when the turn of the slot comes
 }
 
 // place is the n-th ACL of a slot.
@@ -112,22 +110,4 @@ func (s *slot) isInput() bool { return s.name == infraSlot || s.name == reflectS
 // sorted returns the live slots by name.
 func (p *plan) sorted() []*slot {
 	return slices.SortedFunc(maps.Keys(p.live), func(a, b *slot) int { return strings.Compare(a.name, b.name) })
-}
-
-// inTurn splits the changes of a slot. It returns those to make at once; the others wait for the
-// turn of the slot.
-func (p *plan) inTurn(changes []change) (now []change) {
-	i := slices.IndexFunc(changes, func(c change) bool { return c.paced })
-	if i < 0 {
-		return changes
-	}
-	p.slow = append(p.slow, changes[i:]...)
-	return changes[:i]
-}
-
-// lineUp sorts slow changes so that the slots that have waited longest come first.
-func (p *plan) lineUp() {
-	slices.SortStableFunc(p.slow, func(a, b change) int {
-		return cmp.Or(cmp.Compare(a.slot.turn.last, b.slot.turn.last), cmp.Compare(a.slot.name, b.slot.name))
-	})
 }

@@ -28,7 +28,7 @@ func (r *Renderer) Quarantine(ctx context.Context) (holdsRules bool, err error) 
 // quarantine reads the interfaces each time, and makes the next Commit read them again.
 func (r *Renderer) quarantine(ctx context.Context) (holdsRules bool, err error) {
 	if r.audits.timer.Take() { // time to look for late tags
-		r.audits.timer.Wait(r.options.Pacing.Audit, r.link.Prompt)
+		r.audits.timer.Wait(r.options.Audit, r.link.Prompt)
 	}
 	r.interfacesChanged.Store(true)
 	defer r.interfacesChanged.Store(true)

@@ -9,7 +9,6 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/counters"
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
-	"github.com/sluice-net/sluice/renderer/acl/internal/pauses"
 	"github.com/sluice-net/sluice/renderer/cache"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
@@ -39,7 +38,6 @@ func New(o Options) (*Renderer, error) {
 		o.Stats.Counters = r.memory.Stats.Counters
 	}
 	r.options = o
-	r.pace.deferral = pauses.New(r.cache, o.Pacing.PauseBudget)
 	r.unenforced.SetMatters(false) // until the vswitch is known
 	r.accumulator = counters.NewAccumulator(o.Stats.Counters)
 	r.memory.Limit, r.memory.Places, r.memory.Log, r.memory.Most = o.Memory, uint64(o.Flows.SessionTable), o.Log, r.mostSessions
@@ -49,15 +47,14 @@ func New(o Options) (*Renderer, error) {
 	}
 	r.memory.Link = r.link
 	r.flows = openFlows{Flows: o.Flows, link: r.link, log: o.Log}
-	if o.Pacing.Audit > 0 {
-		r.audits.timer.Wait(o.Pacing.Audit, r.link.Prompt)
+	if o.Audit > 0 {
+		r.audits.timer.Wait(o.Audit, r.link.Prompt)
 	}
 	return r, nil
 }
 
 // Close disconnects and thereby aborts a running Commit. Installed rules stay in force.
 func (r *Renderer) Close() error {
-	r.pace.stop()
 	r.audits.timer.Stop()
 	r.link.Interrupt()
 	r.mu.Lock()
@@ -70,42 +67,25 @@ func (r *Renderer) Close() error {
 	return nil
 }
 
-// Apply installs the difference. It returns a renderer.Deferred when set members are postponed (see
-// Pacing.PauseBudget) or slots wait for their turn.
+// Apply installs the difference.
 func (r *Renderer) Apply(ctx context.Context, c renderer.Changes) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.options.Pods.BlockUnknown && c.HasPods() {
 		r.interfacesChanged.Store(true) // the set of known pods determines which interfaces are blocked
 	}
-	now := time.Now()
-	r.pace.deferral.Begin(now, r.mirror != nil)
-	cache.Stage(&r.pace.deferral, c)
+	cache.Stage(r.cache, c)
 	r.unenforced.Track(c)
-	r.pace.deferral.End(now)
-	r.pace.turns.began, r.quarantined.committed = now, true
+	r.quarantined.committed = true
 	ctx, done := r.link.Calls(ctx)
 	defer done()
-	began, before := time.Now(), r.link.Paused.Load()
 	err := vpp.Ended(ctx, r.commit(ctx))
-	return r.await(time.Since(began), time.Duration(r.link.Paused.Load()-before), err)
-}
-
-// await publishes the outcome of a commit. took is its duration, and pause is how long it paused
-// the vswitch. await arranges for OnChange to be called when postponed changes are due.
-func (r *Renderer) await(took, pause time.Duration, err error) error {
-	now := time.Now()
-	r.pace.deferral.Paused(took, pause, now)
 	if err != nil {
 		r.publish(err)
 	} else {
 		r.publish(r.memory.Sessions.Err())
 	}
-	since := r.pace.awaitUnfinished(now, r.link.Prompt)
-	if err != nil || since.IsZero() {
-		return err
-	}
-	return &renderer.Deferred{Since: since}
+	return err
 }
 
 // commit changes the vswitch from its current to the desired content.
@@ -120,14 +100,12 @@ func (r *Renderer) commit(ctx context.Context) error {
 		return r.fail(err)
 	}
 	fresh = fresh || differs
-	idle := plan.Empty() && r.slots.unsettled == nil && r.pace.turns.since.IsZero()
-	r.pace.compacting = r.pace.idle.Take() && idle
-	if idle && !fresh && len(r.interfaces.pending)+len(r.interfaces.natConflicts) == 0 && !r.flows.isOver() && !r.pace.compacting {
+	idle := plan.Empty() && r.slots.unsettled == nil
+	if idle && !fresh && len(r.interfaces.pending)+len(r.interfaces.natConflicts) == 0 && !r.flows.isOver() {
 		r.unenforced.Refused(r.cache.Refused()) // refused tables were reverted
 		r.cache.Commit()
 		return nil
 	}
-	defer r.awaitIdle()
 	w, err := r.carryOut(ctx, plan, fresh)
 	if err != nil {
 		return r.fail(err)
@@ -206,16 +184,4 @@ func (r *Renderer) mostSessions(at map[uint32]uint64) (most string) {
 		}
 	}
 	return most
-}
-
-// awaitIdle starts the timer for idle compaction when a segment of recent entries is more than half
-// full. It is called after every commit. A commit for compaction does all the work, so it does not
-// start the timer again.
-func (r *Renderer) awaitIdle() {
-	if r.options.Pacing.CompactAfter < 0 || r.pace.compacting || r.mirror == nil || !r.slots.isDue(&r.bounds) {
-		r.pace.idle.Cancel()
-	} else {
-		r.pace.idle.Wait(r.options.Pacing.CompactAfter, r.link.Prompt)
-	}
-	r.pace.compacting = false
 }

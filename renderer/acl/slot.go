@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
@@ -29,7 +28,6 @@ type slot struct {
 
 	table  renderer.Digest       // table from which want was expanded
 	lines  *expand.Lines         // of that table, where want has several ACLs; nil when unknown
-	turn   turn                  // for a slot with long changes
 	owners map[entries.Entry]int // of the slot for recent entries: the part that each class of its entries belongs to
 }
 
@@ -221,13 +219,6 @@ func (a *slots) heldInput(m *mirror.Mirror) entries.Digest {
 		return m.ACLs[s.indexes[0]].Piece.Digest
 	}
 	return entries.Digest{}
-}
-
-// turn is the progress of one slot.
-type turn struct {
-	last  int             // sequence number of its last turn
-	since time.Time       // start of the oldest Commit that is not in force; zero when all are
-	table renderer.Digest // table that it holds; the rules of its entries are those of this table
 }
 
 func present(s *slot) []*slot {

@@ -9,7 +9,6 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/acl/internal/memory"
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
-	"github.com/sluice-net/sluice/renderer/acl/internal/pauses"
 	"github.com/sluice-net/sluice/renderer/cache"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
@@ -27,7 +26,6 @@ type Renderer struct {
 	flows        openFlows
 	slots        *slots
 	bounds       bounds
-	pace         pace
 	audits       audits
 	unenforced   cache.UnenforcedTracker
 	memory       memory.Memory
@@ -64,7 +62,6 @@ type snapshot struct {
 	unenforced []renderer.Unenforced
 	drifts     map[string]uint64
 	foreign    []renderer.Foreign
-	pauses     renderer.Pauses
 	sessions   *renderer.Sessions
 	attached
 }
@@ -78,7 +75,7 @@ type attached struct {
 
 // audits compare the content of the vswitch with what was installed.
 type audits struct {
-	timer    pauses.Timer
+	timer    timer
 	contents mirror.ContentAudit
 	drifts   map[string]uint64  // foreign changes that were found, by kind; replaced, never modified
 	foreign  []renderer.Foreign // ACLs of other owners on interfaces that have ours; likewise

@@ -37,7 +37,7 @@ func startHeapTest(t *testing.T, heap int, every float64, pods int) *heapTest {
 		tags = append(tags, sluiceacl.InterfaceTag(x.pods[i]))
 	}
 	attach(t, x.api(), tags)
-	r, err := sluiceacl.New(sluiceacl.Options{Socket: x.socket(), Stats: sluiceacl.Stats{Socket: x.statsSocket()}, Timeout: 10 * time.Minute, Pacing: sluiceacl.Pacing{Audit: -1, CompactAfter: -1}})
+	r, err := sluiceacl.New(sluiceacl.Options{Socket: x.socket(), Stats: sluiceacl.Stats{Socket: x.statsSocket()}, Timeout: 10 * time.Minute, Audit: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestRealVPPMemoryOfEntries(t *testing.T) {
 			x := startHeapTest(t, 2048, 0.1, n.pods)
 			defer x.close()
 			member := spaced(2, n.apart)[1].Addr()
-			commit(t, patient{x.r}, true, func(r *renderer.Changes) { x.about(r, member, false) })
+			commit(t, x.r, true, func(r *renderer.Changes) { x.about(r, member, false) })
 			base := usedHeap(t, x.api())
 			full := 0.0 // forecast for all of it
 			applied := float64((n.pods - 1) * n.members)
@@ -127,20 +127,13 @@ func TestRealVPPMemoryOfEntries(t *testing.T) {
 	}
 }
 
-// carryOut commits until all slots have had their turn, and returns the forecast for the worst
-// moment in MB.
+// carryOut commits, and returns the forecast for the worst moment in MB.
 func (x *heapTest) carryOut(t *testing.T, fill func(*renderer.Changes)) (needed float64) {
 	t.Helper()
-	for {
-		err := try(t, x.r, false, fill)
-		if needed = max(needed, float64(x.r.State().Memory.Needed)/(1<<20)); err == nil {
-			return needed
-		}
-		if !errors.Is(err, renderer.ErrDeferred) {
-			t.Fatal(err)
-		}
-		fill = nothing
+	if err := try(t, x.r, false, fill); err != nil {
+		t.Fatal(err)
 	}
+	return float64(x.r.State().Memory.Needed) / (1 << 20)
 }
 
 // TestRealVPPHeapIsReadFromStatistics reads VPP's heap size and use without its command line.
@@ -148,7 +141,7 @@ func TestRealVPPHeapIsReadFromStatistics(t *testing.T) {
 	x := startHeapTest(t, 512, 0.1, 4)
 	defer x.close()
 	for began, n := time.Now(), 0; ; n++ { // the first figures may not include the session table
-		commit(t, patient{x.r}, n == 0, func(r *renderer.Changes) { x.about(r, addr("172.16.0.4"), n%2 == 1) })
+		commit(t, x.r, n == 0, func(r *renderer.Changes) { x.about(r, addr("172.16.0.4"), n%2 == 1) })
 		// A quarter of the heap is reserved for sessions.
 		got, left := float64(x.r.State().Memory.Budget)/(1<<20), 512*3/4-usedHeap(t, x.api())
 		if math.Abs(got-left) <= 16 {
@@ -165,11 +158,11 @@ func TestRealVPPHeapIsReadFromStatistics(t *testing.T) {
 func TestRealVPPReusesKeptMemory(t *testing.T) {
 	x := startHeapTest(t, 800, 0.1, 95)
 	defer x.close()
-	commit(t, patient{x.r}, true, func(r *renderer.Changes) { x.about(r, addr("172.16.0.4"), false) })
+	commit(t, x.r, true, func(r *renderer.Changes) { x.about(r, addr("172.16.0.4"), false) })
 	for range 3 {
-		commit(t, patient{x.r}, false, func(r *renderer.Changes) { r.UpdateSet(throng, spaced(10_000, 257), nil) })
+		commit(t, x.r, false, func(r *renderer.Changes) { r.UpdateSet(throng, spaced(10_000, 257), nil) })
 		time.Sleep(300 * time.Millisecond) // figures are made meanwhile
-		commit(t, patient{x.r}, false, func(r *renderer.Changes) { r.UpdateSet(throng, nil, spaced(10_000, 257)) })
+		commit(t, x.r, false, func(r *renderer.Changes) { r.UpdateSet(throng, nil, spaced(10_000, 257)) })
 		time.Sleep(300 * time.Millisecond)
 	}
 }
@@ -186,7 +179,7 @@ func TestRealVPPSurvivesOneMorePolicy(t *testing.T) {
 		func(r *renderer.Changes) { r.UpdateSet(throng, spaced(10_000, 257), nil) },
 		func(r *renderer.Changes) { x.about(r, member, true) },
 	} {
-		err := try(t, patient{x.r}, n == 0, step)
+		err := try(t, x.r, n == 0, step)
 		if err != nil && !errors.Is(err, sluiceacl.ErrTooLarge) {
 			t.Fatalf("step %d: %v; vpp is %s", n, err, x.processState())
 		}
@@ -208,7 +201,7 @@ func TestRealVPPNeverAborts(t *testing.T) {
 	}
 	t.Logf("SLUICE_VPP_SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	total, refused, interrupted := 0, 0, 0
+	total, refused := 0, 0
 	for total < plans {
 		heap := []int{256, 256, 384, 384, 512, 512, 1024, 2048}[random.IntN(8)]
 		every := []float64{10, 1, 0.1}[random.IntN(3)]
@@ -217,16 +210,10 @@ func TestRealVPPNeverAborts(t *testing.T) {
 		t.Logf("plan %d: a heap of %d MB, figures every %v s, %d pods, up to %d members", total, heap, every, len(x.pods), most)
 		held := make(map[api.SetID][]netip.Prefix)
 		for n := range min(20, plans-total) {
-			var r renderer.Renderer = x.r
-			if random.IntN(2) == 0 {
-				r = patient{x.r}
-			}
-			err := try(t, r, n == 0, func(r *renderer.Changes) { x.randomChange(r, random, held, min(30_000, most)) })
+			err := try(t, x.r, n == 0, func(r *renderer.Changes) { x.randomChange(r, random, held, min(30_000, most)) })
 			switch {
 			case errors.Is(err, sluiceacl.ErrTooLarge):
 				refused++
-			case errors.Is(err, renderer.ErrDeferred): // the next plan comes before it is due
-				interrupted++
 			case err != nil:
 				t.Fatalf("plan %d: %v; vpp is %s", total, err, x.processState())
 			}
@@ -234,7 +221,7 @@ func TestRealVPPNeverAborts(t *testing.T) {
 		}
 		x.close()
 	}
-	t.Logf("%d plans, %d of them refused in part, %d interrupted, no abort", total, refused, interrupted)
+	t.Logf("%d plans, %d of them refused in part, no abort", total, refused)
 }
 
 // randomChange changes sets and pods at random.

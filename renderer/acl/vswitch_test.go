@@ -2,7 +2,6 @@ package acl_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"net/netip"
@@ -197,8 +196,8 @@ func (s *subject) attach(p api.PodID) uint32 {
 // open opens a renderer on the same vswitch.
 func (s *subject) open() *sluiceacl.Renderer {
 	o := s.options
-	if o.Pacing.Audit == 0 {
-		o.Pacing.Audit = -1 // tests count the calls of OnChange
+	if o.Audit == 0 {
+		o.Audit = -1 // tests count the calls of OnChange
 	}
 	o.Adapter, o.Pods.BlockUnknown, o.OnChange = s.tap, s.hold, func() {
 		select {
@@ -221,24 +220,9 @@ func (s *subject) open() *sluiceacl.Renderer {
 
 func (s *subject) Close() error { return errors.Join(s.r.Close(), s.sw.Close()) }
 
-func (s *subject) Renderer() renderer.Renderer { return s.router.Over(patient{s.r}) }
+func (s *subject) Renderer() renderer.Renderer { return s.router.Over(s.r) }
 func (s *subject) Operations() int             { return s.tap.operations() }
 func (s *subject) FailNext(n int)              { s.tap.fail(n) }
-
-// patient is a renderer whose Apply ends when all slots have had their turn.
-type patient struct{ *sluiceacl.Renderer }
-
-// Unwrap returns the renderer.
-func (p patient) Unwrap() renderer.Renderer { return p.Renderer }
-
-// Apply applies changes until no slot waits for its turn.
-func (p patient) Apply(ctx context.Context, c renderer.Changes) error {
-	err := p.Renderer.Apply(ctx, c)
-	for errors.Is(err, renderer.ErrDeferred) && !p.State().Pauses.Behind.IsZero() {
-		err = p.Renderer.Apply(ctx, renderer.Changes{})
-	}
-	return err
-}
 
 // Installed and Dangling implement renderertest.Inspector.
 func (s *subject) Installed() (string, error) { return backends.InstalledACL(s.r, s.sw) }

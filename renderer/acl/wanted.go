@@ -25,9 +25,6 @@ func (r *Renderer) want(p cache.Plan) *wanted {
 		expand: expand.New(r.cache.Aggregated), changed: make(map[api.SetID]bool, len(p.Sets)+len(r.slots.unsettled)),
 		content: make(map[renderer.Digest]expanded), whole: make(map[renderer.Digest]*cache.Table),
 	}
-	if r.pace.compacting {
-		w.tables.how = layout.Compacting
-	}
 	w.tables.expand.Coarse = r.unenforced.Matters()
 	maps.Copy(w.tables.changed, r.slots.unsettled)
 	for _, id := range p.Sets {
@@ -55,7 +52,6 @@ func (w *wanted) decide(changed []layout.Part) {
 	for _, t := range tables {
 		w.order(t)
 	}
-	w.plan.lineUp()
 	for _, name := range []string{openSlot, closedSlot} {
 		if s := w.slots.byName[name]; s != nil && w.plan.live[s] {
 			w.plan.early = append(w.plan.early, change{place: place{s, 0}, piece: s.want[0]})
@@ -101,9 +97,6 @@ func (w *wanted) fill(t *cache.Table) {
 				w.slots.local[t.Digest] = s
 			}
 		}
-		if s.table != (renderer.Digest{}) {
-			s.turn.table = s.table
-		}
 		s.hold(t, c, x.lines)
 	}
 	w.plan.live[s] = true
@@ -134,13 +127,10 @@ func (w *wanted) order(t *cache.Table) {
 		w.renew(t)
 	case leavers:
 		w.pace(s, changes)
-		w.plan.late = append(w.plan.late, w.plan.inTurn(changes)...)
-	case joiners: // they must find their new rules
-		w.pace(s, changes)
-		w.plan.early = append(w.plan.early, changes...)
+		w.plan.late = append(w.plan.late, changes...)
 	default:
 		w.pace(s, changes)
-		w.plan.early = append(w.plan.early, w.plan.inTurn(changes)...)
+		w.plan.early = append(w.plan.early, changes...)
 	}
 }
 

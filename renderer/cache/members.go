@@ -62,18 +62,3 @@ func (c *Cache) Aggregated(id api.SetID) Families { return c.sets.aggregated(id)
 
 // InSet reports whether an address is in the staged set.
 func (c *Cache) InSet(id api.SetID, a netip.Addr) bool { return c.sets.contain(id, a) }
-
-// Named reports whether any staged rule that names the set permits, and whether any denies. Both
-// are false for a set that no rule names.
-func (c *Cache) Named(id api.SetID) (permits, denies bool) {
-	for l := range c.lists.naming[id] {
-		for _, i := range l.bySet[id] {
-			if l.rules[i].Action == api.Permit {
-				permits = true
-			} else {
-				denies = true
-			}
-		}
-	}
-	return permits, denies
-}

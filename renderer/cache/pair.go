@@ -171,12 +171,3 @@ func (s *Pair) Evaluate(f api.Flow) []renderer.Decision {
 
 // Aggregated is Cache.Aggregated.
 func (s *Pair) Aggregated(id api.SetID) Families { return s.gets.Aggregated(id) }
-
-// Named is Cache.Named.
-func (s *Pair) Named(id api.SetID) (permits, denies bool) {
-	for _, c := range s.each() {
-		p, d := c.Named(id)
-		permits, denies = permits || p, denies || d
-	}
-	return permits, denies
-}

@@ -65,7 +65,6 @@ var mayImport = []struct {
 	{"renderer/acl/internal/counters", []string{"api", "renderer", "renderer/cache", "renderer/acl/internal/expand"}},
 	{"renderer/acl/internal/mirror", []string{"renderer", "renderer/vpp", "api", "renderer/acl/internal/entries", "renderer/acl/internal/layout"}},
 	{"renderer/acl/internal/memory", []string{"renderer", "renderer/acl/internal/counters", "renderer/acl/internal/entries", "renderer/acl/internal/mirror"}},
-	{"renderer/acl/internal/pauses", []string{"api", "renderer", "renderer/cache"}},
 	{"renderer/acl/...", []string{"api/...", "renderer", "renderer/cache", "renderer/internal/...", "renderer/vpp", "renderer/acl/internal/..."}}, // one renderer in several packages
 	{"renderer/...", []string{"api/...", "renderer", "renderer/cache", "renderer/internal/...", "renderer/vpp"}},                                  // renderers do not know each other
 	{"internal/oracle", []string{"api/..."}},

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -22,17 +21,13 @@ const pausesFor = 20 * time.Second
 
 // load is the number of peers and sets, and the rate of joins and leaves.
 type load struct {
-	peers, sets int     // sets share the peers, each with a rule of its own
-	rate        int     // pods that come or go in a second
-	budget      float64 // of the renderer for ACLs
-	plugin      bool    // Sluice's plugin enforces, instead of ACLs
+	peers, sets int  // sets share the peers, each with a rule of its own
+	rate        int  // pods that come or go in a second
+	plugin      bool // Sluice's plugin enforces, instead of ACLs
 }
 
 func (l load) String() string {
-	if l.plugin {
-		return fmt.Sprintf("%d-peers-in-%d/%d-pods-a-second", l.peers, l.sets, l.rate)
-	}
-	return fmt.Sprintf("%d-peers-in-%d/%d-pods-a-second/budget-%.0f%%", l.peers, l.sets, l.rate, 100*l.budget)
+	return fmt.Sprintf("%d-peers-in-%d/%d-pods-a-second", l.peers, l.sets, l.rate)
 }
 
 // BenchmarkVPPPauses has pods of other nodes come and go, as in rollouts of one set after the
@@ -45,14 +40,12 @@ func BenchmarkVPPPauses(b *testing.B) {
 	for _, peers := range []int{1_000, 10_000} {
 		for _, sets := range []int{1, peers / 500} {
 			for _, rate := range []int{10, 100} {
-				for _, budget := range []float64{1, 0.01} {
-					l := load{peers, sets, rate, budget, false}
-					b.Run(l.String(), func(b *testing.B) {
-						for b.Loop() {
-							pauses(b, l)
-						}
-					})
-				}
+				l := load{peers, sets, rate, false}
+				b.Run(l.String(), func(b *testing.B) {
+					for b.Loop() {
+						pauses(b, l)
+					}
+				})
 			}
 		}
 	}
@@ -91,15 +84,7 @@ type churn struct {
 	old      []netip.Addr // that were there at the beginning, and are; by set
 	young    []netip.Addr // that joined since, and are in force
 
-	waiting map[netip.Addr]time.Time // joins that are not in force, and since when
-	leaving []departures             // that are not in force everywhere
-	leaves  []time.Duration
-}
-
-// departures are members that left in one transaction.
-type departures struct {
-	ended time.Time // the transaction
-	at    map[netip.Addr]time.Time
+	leaves []time.Duration
 }
 
 func pauses(b *testing.B, l load) {
@@ -120,7 +105,7 @@ func pauses(b *testing.B, l load) {
 		p.Add(acl.InterfaceTag(id))
 	}
 	p.Route(podAddress(0), acl.InterfaceTag(ids[0]))
-	c := &churn{load: l, of: map[netip.Addr]api.SetID{}, prompted: make(chan struct{}, 1), waiting: map[netip.Addr]time.Time{}, s: &stream{dst: podAddress(0), sent: map[uint32]probe{}, hopedAt: map[netip.Addr]time.Time{}}}
+	c := &churn{load: l, of: map[netip.Addr]api.SetID{}, prompted: make(chan struct{}, 1), s: &stream{dst: podAddress(0), sent: map[uint32]probe{}, hopedAt: map[netip.Addr]time.Time{}}}
 	if l.plugin {
 		c.s.most = 4 // more come at once than there are packets
 	}
@@ -128,7 +113,7 @@ func pauses(b *testing.B, l load) {
 	c.s.allowed = []netip.Addr{c.old[0]}
 	c.old = c.old[1:]
 	stop, done := make(chan struct{}), make(chan struct{})
-	before := c.paused().Total
+	before := c.paused()
 	b.StartTimer()
 	began := time.Now()
 	go func() {
@@ -136,7 +121,7 @@ func pauses(b *testing.B, l load) {
 		c.s.run(b, outside, pod, stop)
 	}()
 	c.run(b)
-	paused, took := c.paused().Total-before, time.Since(began)
+	paused, took := c.paused()-before, time.Since(began)
 	b.StopTimer()
 	c.s.settle()
 	close(stop)
@@ -168,7 +153,6 @@ func (c *churn) start(b *testing.B, p *vpptest.Network, ids []api.PodID) {
 			Socket: p.Socket(),
 			Log:    slog.New(slog.DiscardHandler),
 			Memory: 1500 << 20,
-			Pacing: acl.Pacing{PauseBudget: c.budget},
 			OnChange: func() {
 				select {
 				case c.prompted <- struct{}{}:
@@ -207,11 +191,11 @@ func (c *churn) start(b *testing.B, p *vpptest.Network, ids []api.PodID) {
 }
 
 // paused returns for how long VPP was paused, by changes.
-func (c *churn) paused() renderer.Pauses {
-	if p := c.r.State().Pauses; p != nil {
+func (c *churn) paused() time.Duration {
+	if p := c.r.State().Paused; p != nil {
 		return *p
 	}
-	return renderer.Pauses{}
+	return 0
 }
 
 // bear returns a new address, which is to join a set.
@@ -248,10 +232,6 @@ func (c *churn) run(b *testing.B) {
 		}
 		c.commit(b, joins, leaves)
 	}
-	for len(c.waiting)+len(c.leaving) > 0 {
-		<-c.prompted
-		c.commit(b, nil, nil)
-	}
 }
 
 // goes returns the next member that leaves.
@@ -272,32 +252,21 @@ func (c *churn) commit(b *testing.B, joins, leaves map[netip.Addr]time.Time) {
 	txn := renderer.Changes{}
 	for a, at := range joins {
 		txn.UpdateSet(c.of[a], []netip.Prefix{netip.PrefixFrom(a, 32)}, nil)
-		c.waiting[a] = at
 		c.s.hope(a, at)
 	}
 	for a := range leaves {
 		txn.UpdateSet(c.of[a], nil, []netip.Prefix{netip.PrefixFrom(a, 32)})
 	}
-	err := c.r.Apply(b.Context(), txn)
-	if err != nil && !errors.Is(err, renderer.ErrDeferred) {
+	if err := c.r.Apply(b.Context(), txn); err != nil {
 		b.Fatal(err)
 	}
 	now := time.Now()
-	c.leaving = append(c.leaving, departures{now, leaves})
-	pauses := c.paused()
-	for len(c.leaving) > 0 && (pauses.Behind.IsZero() || c.leaving[0].ended.Before(pauses.Behind)) {
-		for a, at := range c.leaving[0].at {
-			c.leaves = append(c.leaves, now.Sub(at))
-			c.s.left(a)
-		}
-		c.leaving = c.leaving[1:]
+	for a, at := range leaves {
+		c.leaves = append(c.leaves, now.Sub(at))
+		c.s.left(a)
 	}
-	if pauses.Waiting > 0 {
-		return
-	}
-	for a := range c.waiting {
+	for a := range joins {
 		c.young = append(c.young, a)
 		c.s.joined(a)
 	}
-	clear(c.waiting)
 }

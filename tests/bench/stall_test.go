@@ -284,7 +284,7 @@ func sharing(b *testing.B, interfaces int) (*acl.Renderer, *wire) {
 // share makes the renderer, and pods with interfaces.
 func share(b *testing.B, w *wire, interfaces int, attach func(tag string)) *acl.Renderer {
 	b.Helper()
-	r, err := acl.New(acl.Options{Adapter: w, Pacing: acl.Pacing{CompactAfter: -1}, Log: slog.New(slog.DiscardHandler)})
+	r, err := acl.New(acl.Options{Adapter: w, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -62,7 +62,6 @@ func (s Step) String() string {
 // Case is steps from nothing on.
 type Case struct {
 	Steps []Step
-	Pace  pace
 	Loop  bool // the engine has an event loop, as in an agent: slow renderers work beside it
 	Flows []api.Flow
 }
@@ -70,7 +69,7 @@ type Case struct {
 // String prints the case for readers: each step with the manifests of what is different then.
 func (c Case) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d steps, pace %+v, with an event loop: %t\n", len(c.Steps), c.Pace, c.Loop)
+	fmt.Fprintf(&b, "%d steps, with an event loop: %t\n", len(c.Steps), c.Loop)
 	var s cluster.State
 	for i, step := range c.Steps {
 		fmt.Fprintf(&b, "\nstep %d: %s\n", i, step)
@@ -87,7 +86,7 @@ func (c Case) run(ctx context.Context, k kind) (n counts, v *violation, err erro
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var l *law
-	s, err := k.make(c.Pace, func(call string, always bool) {
+	s, err := k.make(func(call string, always bool) {
 		if l != nil {
 			l.called(call, always)
 		}

@@ -32,10 +32,7 @@ func draw(seed uint64, k kind) Case {
 		d.enlarge(&d.state)
 	}
 	c := Case{}
-	if i := src.Below(len(k.paces)+1, "pace"); i < len(k.paces) {
-		c.Pace = k.paces[i]
-	}
-	d.joins = c.Pace == rarePauses
+	d.joins = src.Below(3, "joins") == 0
 	c.Steps = []Step{{What: "start", Edits: cluster.Objects(d.state), Seed: seed}}
 	flows := map[api.Flow]bool{}
 	add := func(list []api.Flow) {

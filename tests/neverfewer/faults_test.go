@@ -32,8 +32,8 @@ var faults = []struct {
 
 func withSubject(k *kind, change func(*subject)) {
 	inner := k.make
-	k.make = func(p pace, called called) (*subject, error) {
-		s, err := inner(p, called)
+	k.make = func(called called) (*subject, error) {
+		s, err := inner(called)
 		if err == nil {
 			change(s)
 		}
@@ -133,7 +133,6 @@ func TestFaultsAreFound(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			k := kindOf("xdp")
-			k.paces = nil
 			tt.make(&k)
 			for seed := range uint64(seedsToFind) {
 				_, v, err := draw(seed, k).run(t.Context(), k)

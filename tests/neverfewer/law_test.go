@@ -2,7 +2,6 @@ package neverfewer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -78,7 +77,6 @@ const (
 type counts struct {
 	looks, commits, failures, restarts int
 	stops                              int // of renderers, while further states came
-	postponed                          int // commits after which something is left
 	passes, drops                      int // demands that were met
 }
 
@@ -88,7 +86,6 @@ func (c *counts) add(o counts) {
 	c.failures += o.failures
 	c.restarts += o.restarts
 	c.stops += o.stops
-	c.postponed += o.postponed
 	c.passes += o.passes
 	c.drops += o.drops
 }
@@ -280,8 +277,6 @@ func (l *law) Apply(ctx context.Context, c renderer.Changes) error {
 		l.compute()
 		clear(l.narrow)
 		l.narrowed()
-	case errors.Is(err, renderer.ErrDeferred):
-		l.counts.postponed++
 	}
 	l.look(fmt.Sprintf("an Apply (%v)", err))
 	return err

@@ -58,8 +58,8 @@ func smaller(c Case) (out []Case) {
 			}
 		}
 	}
-	if plain := c; c.Pace != (pace{}) || c.Loop {
-		plain.Pace, plain.Loop = pace{}, false
+	if plain := c; c.Loop {
+		plain.Loop = false
 		out = append(out, plain)
 	}
 	return out

@@ -45,23 +45,13 @@ type subject struct {
 // podsAt returns the pods that have an address.
 type podsAt func(a netip.Addr) []api.PodID
 
-// pace is how much work of one transaction is bounded. The zero pace is what a host with its own loop
-// gets by default.
-type pace struct {
-	budget float64 // of pauses: acl.Pacing.PauseBudget
-}
-
-// rarePauses lets what joins sets wait.
-var rarePauses = pace{budget: 0.001}
-
 // called is called after a call that changes the dataplane, always if packets meet other rules at once.
 type called func(call string, always bool)
 
 // kind makes subjects. Every change of its dataplane is followed by a look.
 type kind struct {
-	name  string
-	make  func(p pace, called called) (*subject, error)
-	paces []pace // beside the zero one
+	name string
+	make func(called called) (*subject, error)
 	// slow kinds need seconds for a look at thousands of rules, and are played without these unless
 	// tests are whole.
 	slow bool
@@ -71,7 +61,7 @@ type kind struct {
 
 var kinds = []kind{
 	{name: "recorder", make: newRecorder},
-	{name: "acl", make: newACL, paces: []pace{rarePauses}},
+	{name: "acl", make: newACL},
 	{name: "session", make: newSession, slow: true},
 	{name: "xdp", make: newHeap},
 	{name: "plugin", make: newMemory},
@@ -84,7 +74,7 @@ func kindOf(name string) kind {
 }
 
 // newRecorder is for the engine alone.
-func newRecorder(_ pace, look called) (*subject, error) {
+func newRecorder(look called) (*subject, error) {
 	r := renderertest.NewRecorder("recorder", nil)
 	r.SetHook(func(context.Context) error {
 		look("nothing yet", true)
@@ -106,9 +96,9 @@ func newRecorder(_ pace, look called) (*subject, error) {
 	}, nil
 }
 
-func newACL(p pace, look called) (*subject, error) {
+func newACL(look called) (*subject, error) {
 	s := &subject{}
-	b, err := backends.NewACL(acl.Options{Pacing: acl.Pacing{PauseBudget: p.budget}, OnChange: func() {
+	b, err := backends.NewACL(acl.Options{OnChange: func() {
 		if prompt := s.prompt.Load(); prompt != nil {
 			(*prompt)()
 		}
@@ -122,7 +112,7 @@ func newACL(p pace, look called) (*subject, error) {
 	return s, nil
 }
 
-func newSession(_ pace, look called) (*subject, error) {
+func newSession(look called) (*subject, error) {
 	s, err := backends.NewSession(backends.SessionOptions{Quirks: true, Rules: session.Options{Timeout: time.Minute}})
 	if err != nil {
 		return nil, err
@@ -144,11 +134,11 @@ func newSession(_ pace, look called) (*subject, error) {
 	}, nil
 }
 
-func newHeap(_ pace, look called) (*subject, error) {
+func newHeap(look called) (*subject, error) {
 	return newImage(xdp.NewHeap(), xdp.NewHeap().Close, look)
 }
 
-func newMemory(_ pace, look called) (*subject, error) {
+func newMemory(look called) (*subject, error) {
 	dir, err := os.MkdirTemp("", "neverfewer")
 	if err != nil {
 		return nil, err
@@ -273,7 +263,7 @@ func (m memory) Permits(id uint32, dir compile.Direction, f api.Flow) (bool, err
 	return compile.Reader{Word: m.Word}.Verdict(record, dir, f)&compile.Allow != 0, nil
 }
 
-func newSecgroup(_ pace, look called) (*subject, error) {
+func newSecgroup(look called) (*subject, error) {
 	s, err := secgrouptest.NewStack(secgroup.Options{DefaultGroups: []string{secgrouptest.Default}, MaxRules: 1 << 14})
 	if err != nil {
 		return nil, err

@@ -155,8 +155,8 @@ func states(s cluster.State, edits ...cluster.Edit) []cluster.State {
 const flowsOfState = 80
 
 // caseOf makes a case of states.
-func caseOf(all []cluster.State, p pace) Case {
-	c := Case{Pace: p}
+func caseOf(all []cluster.State) Case {
+	c := Case{}
 	before := cluster.State{}
 	for i, s := range all {
 		c.Steps = append(c.Steps, Step{What: fmt.Sprintf("state %d", i), Edits: cluster.Between(before, s)})
@@ -179,9 +179,8 @@ func caseOf(all []cluster.State, p pace) Case {
 // firstCalls of a step fail one after the other, later ones at growing distances.
 const firstCalls = 8
 
-// TestNeverFewerWritten plays the written cases on every renderer at every pace: once without a
-// failure, then with each call of a step failing (where tests are to be short, at the zero pace alone),
-// the first time that the step is tried or a second time as well, and with a restart of the agent.
+// TestNeverFewerWritten plays the written cases on every renderer: once without a
+// failure, then with each call of a step failing, the first time that the step is tried or a second time as well, and with a restart of the agent.
 func TestNeverFewerWritten(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -189,9 +188,7 @@ func TestNeverFewerWritten(t *testing.T) {
 			var sum counts
 			for _, w := range written {
 				t.Run(w.name, func(t *testing.T) {
-					for _, p := range append([]pace{{}}, k.paces...) {
-						playWritten(t, k, caseOf(w.states, p), &sum)
-					}
+					playWritten(t, k, caseOf(w.states), &sum)
 				})
 			}
 			t.Logf("%+v", sum)
@@ -214,14 +211,11 @@ func playWritten(t *testing.T, k kind, c Case, sum *counts) {
 		case err != nil:
 			t.Fatal(err)
 		case v != nil:
-			t.Fatalf("pace %+v, steps %v: %v", c.Pace, c.Steps, v)
+			t.Fatalf("steps %v: %v", c.Steps, v)
 		}
 		return n
 	}
 	play(c)
-	if c.Pace != (pace{}) && renderertest.Few() {
-		return
-	}
 	for step := 1; step < len(c.Steps)-1; step++ {
 		for n := 1; ; n += 1 + n/firstCalls*renderertest.Extent(8, 2, 1)*n/firstCalls {
 			failing := c

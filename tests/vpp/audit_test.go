@@ -36,7 +36,7 @@ func newAudited(t *testing.T, plugins ...string) *audited {
 	v := newOnVPP(vpptest.Launch(t, plugins...))
 	x := &audited{trial: &trial{TB: t, plane: v}, v: v, wake: make(chan struct{}, 1)}
 	var err error
-	x.r, err = acl.New(acl.Options{Socket: v.Socket(), Pacing: acl.Pacing{Audit: auditEvery}, OnChange: x.prompt})
+	x.r, err = acl.New(acl.Options{Socket: v.Socket(), Audit: auditEvery, OnChange: x.prompt})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func questions(n int) []vpptest.Packet {
 func TestVPPSessionTableFillsAndEmpties(t *testing.T) {
 	x := newAudited(t)
 	const limit = 2000
-	x.open(acl.Options{Flows: acl.Flows{SessionTable: limit}, Pacing: acl.Pacing{Audit: auditEvery}})
+	x.open(acl.Options{Flows: acl.Flows{SessionTable: limit}, Audit: auditEvery})
 	x.render(onPort(80), nil)
 	x.expect("at first", false)
 	// One place stays free. A flow has a session where it enters and one where it leaves; the last
@@ -96,7 +96,7 @@ func TestVPPSessionTableGetsFittingSize(t *testing.T) {
 		{wanted: 600_001, has: 600_000, warning: "connection count max 600001"},
 	} {
 		log.Reset()
-		x.open(acl.Options{Flows: acl.Flows{SessionTable: step.wanted}, Pacing: acl.Pacing{Audit: -1}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		x.open(acl.Options{Flows: acl.Flows{SessionTable: step.wanted}, Audit: -1, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		if step.wanted == 3_000_000 {
 			if err := x.r.Apply(t.Context(), renderer.Changes{Resync: true}); err != nil {
 				t.Fatal(err)

@@ -310,29 +310,6 @@ func TestDevOffersOnlyItsRenderers(t *testing.T) {
 	}
 }
 
-func TestVPPPauseBudgetIsPercentage(t *testing.T) {
-	for text, want := range map[string]float64{"1%": 0.01, "0.5%": 0.005, "100%": 1} {
-		n, err := Config{VPP: VPP{PauseBudget: text}}.ACL()
-		if err != nil || n.Pacing.PauseBudget != want {
-			t.Errorf("%q: %v, error %v; want %v", text, n.Pacing.PauseBudget, err, want)
-		}
-	}
-	for _, wrong := range []string{"0%", "-1%", "101%", "1", "%", "NaN%", "some"} {
-		want := fmt.Sprintf("--vpp-pause-budget %q: want a percentage above 0%%, and at most 100%%", wrong)
-		if _, err := (Config{VPP: VPP{PauseBudget: wrong}}).ACL(); err == nil || err.Error() != want {
-			t.Errorf("%v, want %s", err, want)
-		}
-	}
-	c, err := Load(flagsOf(t), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n, err := c.ACL(); err != nil || n.Pacing.PauseBudget != 0.01 {
-		t.Errorf("without a flag: %v, error %v", n.Pacing.PauseBudget, err)
-	}
-}
-
-// TestListenSettingsNameGroup: by its name or number.
 func TestListenSettingsNameGroup(t *testing.T) {
 	for text, want := range map[string]int{"": socket.NoGroup, "0": 0, "root": 0, "54322": 54322} {
 		if got, err := (Listen{APIGroup: text}).Group(); got != want || err != nil {

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -32,7 +31,6 @@ type VPP struct {
 	Grace        time.Duration `koanf:"grace-period"`
 	UDPIdle      time.Duration `koanf:"udp-idle-timeout"`
 	Sessions     uint32        `koanf:"session-table"`
-	PauseBudget  string        `koanf:"vpp-pause-budget"`
 	Services     []string      `koanf:"service-cidr"`
 	Traces       []string      `koanf:"vpp-traces"`
 	PluginMemory string        `koanf:"vpp-plugin-memory"`
@@ -54,7 +52,6 @@ func vppFlags(f *pflag.FlagSet) {
 	settings.Rename(f, "hold-unknown-pods", "block-unknown-pods")
 	f.Duration("grace-period", 5*time.Minute, "how long after VPP's start pods may continue connections that they opened before it; 0: not at all")
 	settings.Rename(f, "grace", "grace-period")
-	f.String("vpp-pause-budget", "1%", "share of time that rule changes may pause VPP's workers; changes that only permit more traffic wait for it, at most 2 s; 100%: no change waits")
 	f.StringSlice("service-cidr", nil, "CIDRs of services that VPP translates to pod addresses (CNAT, nat44); policy for packets to them applies after translation; none: VPP translates no services")
 	f.StringSlice("vpp-traces", nil, "input nodes of VPP, such as memif-input, of which sluicectl watch verdicts traces packets, 20 of each node and worker in a second; none: verdicts have no addresses and ports")
 	f.String("vpp-plugin-memory", "/run/sluice/vpp-plugin", "directory of the memory that --renderers vpp-plugin shares with Sluice's plugin in VPP; both must see it by this path")
@@ -73,7 +70,7 @@ func (v VPP) options(e Enforce) (acl.Options, error) {
 		Memory:  uint64(v.Memory) << 20,
 		Flows:   acl.Flows{Grace: v.Grace, UDPIdle: v.UDPIdle, SessionTable: v.Sessions},
 	}
-	var errEstablished, errOrientation, errInfra, errBudget, errServices error
+	var errEstablished, errOrientation, errInfra, errServices error
 	if e.Established != "" && o.Flows.Established.UnmarshalText([]byte(e.Established)) != nil {
 		errEstablished = fmt.Errorf("--established %q: want revoke or keep", e.Established)
 	}
@@ -83,9 +80,8 @@ func (v VPP) options(e Enforce) (acl.Options, error) {
 		errOrientation = errors.New("--acl-orientation split: want --established keep beside it, since VPP does not know there which side opened a connection")
 	}
 	o.Infra, errInfra = e.Exempt()
-	o.Pacing.PauseBudget, errBudget = v.pauses()
 	o.Services, errServices = v.services()
-	return o, errors.Join(errEstablished, errOrientation, errInfra, errBudget, errServices, v.checkTraces())
+	return o, errors.Join(errEstablished, errOrientation, errInfra, errServices, v.checkTraces())
 }
 
 // node is the name of a node of VPP. It becomes a part of a command.
@@ -98,20 +94,6 @@ func (v VPP) checkTraces() error {
 		}
 	}
 	return nil
-}
-
-// pauses parses the share of time that changes may pause VPP. It is 0 for the embedded dataplane,
-// which changes do not pause.
-func (v VPP) pauses() (share float64, err error) {
-	if v.PauseBudget == "" {
-		return 0, nil
-	}
-	number, ok := strings.CutSuffix(v.PauseBudget, "%")
-	percent, err := strconv.ParseFloat(number, 64)
-	if !ok || err != nil || !(percent > 0 && percent <= 100) { // NaN fails, too
-		return 0, fmt.Errorf("--vpp-pause-budget %q: want a percentage above 0%%, and at most 100%%", v.PauseBudget)
-	}
-	return percent / 100, nil
 }
 
 // services parses the CIDRs of services.

@@ -274,9 +274,6 @@ func describe(rv *view.RendererStatus, state *renderer.State) {
 	for _, f := range state.Foreign {
 		rv.Foreign = append(rv.Foreign, f.String())
 	}
-	if p := state.Pauses; p != nil {
-		rv.Deferred = view.Deferred{Waiting: p.Waiting, WaitingSince: p.Since, Behind: p.Behind}
-	}
 	if t := state.Sessions; t != nil {
 		rv.SessionTable = view.SessionTable{Sessions: t.Used, SessionsMax: t.Max}
 	}

@@ -76,15 +76,9 @@ func (c problemCollector) Collect(ch chan<- prometheus.Metric) {
 
 var driftDesc = prometheus.NewDesc("sluice_dataplane_drift_total", "What another process changed in the dataplane, and was repaired.", []string{"renderer", "kind"}, nil)
 
-// How long changes have paused VPP, and what waits so that they do it no more often.
+// How long changes have paused VPP, and how full its session table is.
 var (
-	pauseDesc   = prometheus.NewDesc("sluice_vpp_pause_seconds_total", "For how long changes of rules have paused the vswitch.", nil, nil)
-	waitingDesc = prometheus.NewDesc("sluice_vpp_deferred_changes", "Members that are to join sets and wait, because changes have paused the vswitch.", nil, nil)
-	ageDesc     = prometheus.NewDesc("sluice_vpp_deferred_age_seconds", "For how long the oldest of them has been waiting; 0 when none is.", nil, nil)
-)
-
-// How full the table is in which the dataplane remembers flows.
-var (
+	pauseDesc       = prometheus.NewDesc("sluice_vpp_pause_seconds_total", "For how long changes of rules have paused the vswitch.", nil, nil)
 	sessionsDesc    = prometheus.NewDesc("sluice_vpp_sessions", "Sessions that the vswitch has.", nil, nil)
 	sessionsMaxDesc = prometheus.NewDesc("sluice_vpp_sessions_max", "Sessions that the vswitch may have.", nil, nil)
 )
@@ -99,13 +93,10 @@ func collectSessions(ch chan<- prometheus.Metric, s *renderer.Sessions) {
 }
 
 // collectPauses counts pauses of a dataplane that changes pause.
-func collectPauses(ch chan<- prometheus.Metric, p *renderer.Pauses) {
-	if p == nil {
-		return
+func collectPauses(ch chan<- prometheus.Metric, paused *time.Duration) {
+	if paused != nil {
+		ch <- prometheus.MustNewConstMetric(pauseDesc, prometheus.CounterValue, paused.Seconds())
 	}
-	ch <- prometheus.MustNewConstMetric(pauseDesc, prometheus.CounterValue, p.Total.Seconds())
-	ch <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, float64(p.Waiting))
-	ch <- prometheus.MustNewConstMetric(ageDesc, prometheus.GaugeValue, p.Age(time.Now()).Seconds())
 }
 
 // tableCollector counts tables and rules of each renderer.
@@ -117,8 +108,6 @@ func (tableCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- rulesDesc
 	ch <- driftDesc
 	ch <- pauseDesc
-	ch <- waitingDesc
-	ch <- ageDesc
 	ch <- sessionsDesc
 	ch <- sessionsMaxDesc
 }
@@ -132,7 +121,7 @@ func (c tableCollector) Collect(ch chan<- prometheus.Metric) {
 		for kind, n := range s.Drift {
 			ch <- prometheus.MustNewConstMetric(driftDesc, prometheus.CounterValue, float64(n), s.Renderer, kind)
 		}
-		collectPauses(ch, s.Pauses)
+		collectPauses(ch, s.Paused)
 		collectSessions(ch, s.Sessions)
 	}
 }

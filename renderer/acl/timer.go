@@ -1,12 +1,12 @@
-package pauses
+package acl
 
 import (
 	"sync"
 	"time"
 )
 
-// Timer waits for an idle period. Any goroutine may use it.
-type Timer struct {
+// timer waits for an idle period. Any goroutine may use it.
+type timer struct {
 	mu     sync.Mutex
 	timer  *time.Timer // nil before first use
 	came   bool        // the period has passed, and no Commit has used it yet
@@ -14,7 +14,7 @@ type Timer struct {
 }
 
 // Wait calls prompt when neither Wait nor Cancel is called for d.
-func (q *Timer) Wait(d time.Duration, prompt func()) {
+func (q *timer) Wait(d time.Duration, prompt func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.came = false; q.closed {
@@ -30,7 +30,7 @@ func (q *Timer) Wait(d time.Duration, prompt func()) {
 	})
 }
 
-func (q *Timer) come() bool {
+func (q *timer) come() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.came = !q.closed
@@ -38,7 +38,7 @@ func (q *Timer) come() bool {
 }
 
 // Cancel stops waiting.
-func (q *Timer) Cancel() {
+func (q *timer) Cancel() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.came = false; q.timer != nil {
@@ -47,7 +47,7 @@ func (q *Timer) Cancel() {
 }
 
 // Take reports, once, whether the period has passed.
-func (q *Timer) Take() bool {
+func (q *timer) Take() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	came := q.came
@@ -56,7 +56,7 @@ func (q *Timer) Take() bool {
 }
 
 // Stop cancels for good.
-func (q *Timer) Stop() {
+func (q *timer) Stop() {
 	q.Cancel()
 	q.mu.Lock()
 	defer q.mu.Unlock()
