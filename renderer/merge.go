@@ -19,9 +19,9 @@ func Merge(a, b Changes) Changes {
 }
 
 // Merger merges changes one after the other, at a cost of the size of each; the members of a set that
-// only one of them changes are not looked at. What it holds is bounded
-// by the states between which the changes lead, however many there were. The zero value is empty. It
-// is used by one goroutine at a time.
+// only one of them changes are not looked at. What it holds is bounded by the states between which the
+// changes lead, however many there were, and by the pods that came and went between them: see Forget.
+// The zero value is empty. It is used by one goroutine at a time.
 type Merger struct {
 	resync bool
 	sets   map[api.SetID]mergedSet
@@ -61,6 +61,10 @@ func (m *Merger) Add(c Changes) {
 		}
 	}
 }
+
+// Forget drops the change of a pod. It is for a pod that came and went in what was merged: nobody has
+// to know that it ended.
+func (m *Merger) Forget(pod api.PodID) { delete(m.pods, pod) }
 
 // Take returns what was merged and leaves nothing.
 func (m *Merger) Take() Changes {

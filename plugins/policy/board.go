@@ -7,7 +7,6 @@ type published struct {
 	of      uint64 // number of the state
 	status  Status
 	refused error         // error of the failed renderers, if retries are of no use
-	working bool          // there is work that goes on without another change
 	next    chan struct{} // closed when there is a newer one
 }
 

@@ -23,15 +23,13 @@ type engine struct {
 	mailboxes []*mailbox
 	watch     stopwatch
 
-	resynced bool // renderers were sent the whole state
-	flushed  bool // the processor has been flushed
+	resynced bool // the whole state has come; before that, nothing is posted
 	// last logged reason why interfaces could not be blocked before the first state
 	unblocked string
 	problems  problemTracker
 
 	status  Status // all but what mailboxes say at the moment
 	refused error  // of renderers that failed, if no retry is of use
-	working bool   // a renderer is at work, or something waits for one
 	closing bool   // errors are expected, and not logged
 	state   uint64 // incremented with every change that snapshots can show
 	board   *board
@@ -55,10 +53,11 @@ func newEngine(now time.Time, d *Deps, b *board, changed func()) (*engine, error
 	return e, nil
 }
 
-// apply passes one batch of changes through the layers, and posts what changes for renderers.
+// apply passes one batch of changes through the layers, and posts what changes for renderers. What
+// comes before the whole state stays in the cache: rules made of a part of the state would replace
+// those of an earlier run.
 func (e *engine) apply(now time.Time, changes model.Changes) {
 	e.watch.start()
-	resync := changes.Resync && !e.resynced
 	if e.deps.Registered != nil {
 		e.cache.Register(e.deps.Node, e.deps.Registered())
 	}
@@ -66,25 +65,24 @@ func (e *engine) apply(now time.Time, changes model.Changes) {
 	e.problems.ended(e.cache.Solved())
 	e.renumber()
 	e.watch.passed(StageCache)
-	txn := e.configurator.NewTxn(resync)
-	if resync && e.flushed {
-		// Changes came before the first resync. The resync makes renderers forget them, so
-		// everything is sent again.
-		e.problems.found(e.processor.Replay(txn))
-	} else {
-		e.problems.found(e.processor.Flush(txn))
+	e.see(changes)
+	e.state++
+	first := changes.Resync && !e.resynced
+	e.resynced = e.resynced || first
+	if !e.resynced {
+		e.collect(now, false)
+		return
 	}
+	txn := e.configurator.NewTxn()
+	e.problems.found(e.processor.Flush(txn))
 	e.problems.ended(e.processor.Solved())
-	e.resynced, e.flushed = e.resynced || resync, true
 	e.watch.passed(StageProcessor)
 	value := txn.Changes()
+	value.Resync = first
 	e.watch.passed(StageConfigurator)
-	e.report() // before the renderers, which may take long
-	e.see(changes)
 	for _, m := range e.mailboxes {
 		m.post(now, value, e.status.Seen)
 	}
-	e.state++
 	e.status.Local = e.configurator.Pods()
 	e.status.Policies, e.status.Pods = e.configurator.Applied()
 	e.collect(now, true)
@@ -124,7 +122,7 @@ func (e *engine) renumber() bool {
 func (e *engine) collect(now time.Time, applied bool) {
 	old := e.status.Renderers
 	e.status.Renderers = make([]RendererStatus, len(old))
-	e.status.Committing, e.status.Waiting, e.working, e.refused = time.Time{}, 0, false, nil
+	e.status.Committing, e.status.Waiting, e.refused = time.Time{}, 0, nil
 	revision, synced, calls := e.status.Seen, e.resynced, 0
 	waiting := 0 // mailboxes with pods that wait
 	reports := []report{{ownName, e.configurator.Unenforced()}}
@@ -155,8 +153,7 @@ func (e *engine) collect(now time.Time, applied bool) {
 			}
 		}
 	}
-	e.working = !e.status.Committing.IsZero()
-	if err := errors.Join(errs...); !e.working && renderer.IsRefused(err) {
+	if err := errors.Join(errs...); e.status.Committing.IsZero() && renderer.IsRefused(err) {
 		e.refused = err
 	}
 	if waiting > 1 { // some pods may wait for several
@@ -166,10 +163,10 @@ func (e *engine) collect(now time.Time, applied bool) {
 	e.logUnblocked(errors.Join(unblocked...), len(unblocked) > 0)
 	e.problems.readReports(reports)
 	e.report()
-	if e.flushed {
+	if e.resynced {
 		e.status.Revision, e.status.Synced = max(e.status.Revision, revision), e.status.Synced || synced
 	}
-	done := e.flushed && (calls > 0 || applied && !e.working)
+	done := calls > 0 || applied && e.status.Committing.IsZero()
 	if done {
 		e.status.Transactions++
 		e.state++
@@ -219,7 +216,7 @@ func (e *engine) sourceEnded(err error) {
 
 // publish publishes the status.
 func (e *engine) publish() {
-	e.board.publish(&published{of: e.state, status: e.status, refused: e.refused, working: e.working})
+	e.board.publish(&published{of: e.state, status: e.status, refused: e.refused})
 }
 
 // buildSnapshot builds a snapshot and wakes the waiters, unless the last one is current.
@@ -237,7 +234,7 @@ func (e *engine) buildSnapshot() {
 func (e *engine) waiting() map[api.PodID]bool {
 	out := map[api.PodID]bool{}
 	for _, m := range e.mailboxes {
-		for _, pod := range m.waiting() {
+		for _, pod := range m.waitingPods() {
 			out[pod] = true
 		}
 	}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/sluice-net/sluice/api/model"
@@ -12,6 +13,7 @@ type feed struct {
 	wake chan struct{} // holds a token if there may be changes
 
 	mu       sync.Mutex
+	whole    bool // the whole state came
 	queue    []model.Changes
 	revision int64
 }
@@ -19,10 +21,13 @@ type feed struct {
 func newFeed() *feed { return &feed{wake: make(chan struct{}, 1)} }
 
 // push queues changes and returns their revision: their own or, if that is not newer than the last
-// one, the next number.
-func (f *feed) push(changes model.Changes) int64 {
+// one, the next number. It refuses changes of a state that is not there.
+func (f *feed) push(changes model.Changes) (revision int64, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.whole = f.whole || changes.Resync; !f.whole {
+		return 0, errors.New("changes came before the whole state: pass that first, with Resync set")
+	}
 	f.revision = max(f.revision+1, changes.Revision)
 	changes.Revision = f.revision
 	f.queue = append(f.queue, changes)
@@ -30,7 +35,7 @@ func (f *feed) push(changes model.Changes) int64 {
 	case f.wake <- struct{}{}:
 	default: // there is a token
 	}
-	return f.revision
+	return f.revision, nil
 }
 
 // Next implements Source.

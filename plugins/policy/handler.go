@@ -81,8 +81,9 @@ func (h *Handler) Resync(ctx context.Context, state []model.Delta) error {
 	return h.handle(ctx, model.Changes{Resync: true, Deltas: state})
 }
 
-// Update passes changes, at most one per object; a nil Value is a deletion. Updates may come before
-// the first Resync. Errors and values are treated as by Resync.
+// Update passes changes, at most one per object; a nil Value is a deletion. What comes before the
+// first Resync is enforced with it: until then the dataplane keeps the rules of an earlier run.
+// Errors and values are treated as by Resync.
 func (h *Handler) Update(ctx context.Context, changes []model.Delta) error {
 	return h.handle(ctx, model.Changes{Deltas: changes})
 }
@@ -130,11 +131,8 @@ func (h *Handler) Recommit(ctx context.Context) error {
 func (h *Handler) again(ctx context.Context, ask func()) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case h.state != handlerRunning:
+	if h.state != handlerRunning {
 		return ErrNotRunning
-	case h.engine.flushed && !h.engine.resynced:
-		return ctx.Err()
 	}
 	ask()
 	return h.work(ctx)

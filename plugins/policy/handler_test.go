@@ -55,7 +55,7 @@ func TestHandlerRendersLikePlugin(t *testing.T) {
 	p, want := startRecorded(t, Deps{}, "one")
 	h, got := startHandler(t, Deps{})
 	for i, ch := range []model.Changes{
-		changes(t, false, shopObjects(t)[:3]...), shop(t), changes(t, false, pod(4, "web", true)),
+		shop(t), changes(t, false, pod(4, "web", true)),
 		deletion(model.KindNetworkPolicy, "web"), shop(t),
 	} {
 		mustApply(t, p, ch)
@@ -69,6 +69,18 @@ func TestHandlerRendersLikePlugin(t *testing.T) {
 		if diff := cmp.Diff(want[0].Dump(), got.Dump()); diff != "" {
 			t.Fatalf("event %d (-plugin +handler):\n%s", i, diff)
 		}
+	}
+}
+
+// TestHandlerHoldsChangesUntilWholeState: of an earlier run, the dataplane may enforce rules of pods
+// that are not among the changes.
+func TestHandlerHoldsChangesUntilWholeState(t *testing.T) {
+	h, r := startHandler(t, Deps{})
+	if err := errors.Join(h.Update(t.Context(), changes(t, false, shopObjects(t)[:3]...).Deltas), h.Recommit(t.Context())); err != nil || r.Commits() != 0 || !h.RetryAt().IsZero() {
+		t.Fatalf("before the whole state: %v, %d commits, retry at %s", err, r.Commits(), h.RetryAt())
+	}
+	if err := h.Resync(t.Context(), shop(t).Deltas); err != nil || !r.LastCommit().Resync || r.Commits() != 1 || len(r.Pods()) != 2 {
+		t.Fatalf("after it: %v, %+v, %d commits, %d pods", err, r.LastCommit(), r.Commits(), len(r.Pods()))
 	}
 }
 

@@ -16,9 +16,10 @@ import (
 // posts and goes on. Whoever works for the renderer, a goroutine of its own or the loop of a host,
 // takes all that waits as one value and applies it: while a dataplane is slow, values merge.
 //
-// Before the first value there is nothing to enforce: a kick has the renderer block the interfaces
-// of pods instead. Afterwards a mailbox is idle, applies, or has failed. What failed is retried: by
-// the next value or kick, and, unless the renderer refused it, after a pause that doubles.
+// The first value is the whole state. Before it there is nothing to enforce: a kick has the renderer
+// block the interfaces of pods instead. Afterwards a mailbox is idle, applies, or has failed. What
+// failed is retried: by the next value or kick, and, unless the renderer refused it, after a pause
+// that doubles.
 //
 // All methods may be called by any goroutine, but only one at a time may call work.
 type mailbox struct {
@@ -30,18 +31,20 @@ type mailbox struct {
 	mu      sync.Mutex
 	wake    chan struct{} // holds a token if work may be due
 	merger  renderer.Merger
-	posted  bool                // a value was posted
-	whole   bool                // the whole state was posted
-	waits   bool                // a value waits
-	kicked  bool                // Apply is due, even without a value
-	since   time.Time           // when the oldest of what waits came
-	began   time.Time           // of the running call; zero: none runs
-	pods    map[api.PodID]int64 // of values that are not acknowledged, and their revision
-	retryAt time.Time           // zero: no retry is due
-	pause   time.Duration       // before it
+	posted  bool          // a value was posted
+	waits   bool          // a value waits
+	kicked  bool          // Apply is due, even without a value
+	since   time.Time     // when the oldest of what waits came
+	began   time.Time     // of the running call; zero: none runs
+	retryAt time.Time     // zero: no retry is due
+	pause   time.Duration // before it
 
-	given        bool  // the renderer was given the whole state
-	synced       bool  // and has enforced it once
+	// waiting has the pods whose newest rules the renderer does not enforce: true while they are in
+	// the merger, false once the renderer was given them. held has the pods whose rules the renderer
+	// was given: false once their end is in the merger. A pod that came and went is in neither.
+	waiting, held map[api.PodID]bool
+
+	synced       bool  // everything was enforced once
 	newest       int64 // revision of the last value
 	attempted    int64 // of the last value that the renderer was given
 	acknowledged int64 // up to which it enforces everything
@@ -70,11 +73,10 @@ type ended struct {
 }
 
 func newMailbox(r renderer.Renderer, d *Deps, changed func()) *mailbox {
-	return &mailbox{renderer: r, timeout: d.CommitTimeout, min: d.MinBackoff, max: d.MaxBackoff, changed: changed, wake: make(chan struct{}, 1), pods: map[api.PodID]int64{}}
+	return &mailbox{renderer: r, timeout: d.CommitTimeout, min: d.MinBackoff, max: d.MaxBackoff, changed: changed, wake: make(chan struct{}, 1), waiting: map[api.PodID]bool{}, held: map[api.PodID]bool{}}
 }
 
-// post puts changes into the mailbox that lead to a revision. A value that changes nothing needs no
-// call.
+// post puts changes into the mailbox that lead to a revision.
 func (m *mailbox) post(now time.Time, c renderer.Changes, revision int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,18 +85,43 @@ func (m *mailbox) post(now time.Time, c renderer.Changes, revision int64) {
 		m.acknowledgeRest()
 		return
 	}
-	m.posted, m.whole = true, m.whole || c.Resync
-	if !m.waits {
-		m.waits, m.since = true, now
+	m.posted, m.waits = true, true
+	if m.since.IsZero() {
+		m.since = now
 	}
 	m.merger.Add(c)
-	for pod := range c.Pods {
-		m.pods[pod] = revision
+	for pod, cfg := range c.Pods {
+		m.note(pod, cfg != nil)
 	}
 	m.signal()
 }
 
-// acknowledgeRest acknowledges the newest revision if the renderer enforces all that came.
+// note records that rules of a pod, or its end, are in the merger.
+func (m *mailbox) note(pod api.PodID, lives bool) {
+	_, held := m.held[pod]
+	if held {
+		m.held[pod] = lives
+	}
+	if lives {
+		m.waiting[pod] = true
+		return
+	}
+	delete(m.waiting, pod)
+	if !held {
+		m.merger.Forget(pod)
+	}
+}
+
+// handOver records that the renderer is given what is in the merger.
+func (m *mailbox) handOver() {
+	maps.DeleteFunc(m.held, func(_ api.PodID, lives bool) bool { return !lives })
+	for pod := range m.waiting {
+		m.waiting[pod], m.held[pod] = false, true
+	}
+}
+
+// acknowledgeRest acknowledges the newest revision if the renderer enforces all that came: a value
+// that changes nothing needs no call.
 func (m *mailbox) acknowledgeRest() {
 	if m.began.IsZero() && !m.waits && (m.outcome.err == nil || renderer.IsNoInterface(m.outcome.err)) {
 		m.acknowledged = m.newest
@@ -106,20 +133,13 @@ func (m *mailbox) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.newest, m.attempted, m.acknowledged = 0, 0, 0
-	for pod := range m.pods {
-		m.pods[pod] = 0 // what waits now goes with the next value
-	}
 }
 
 // kick makes the renderer look at its dataplane, where something may have changed: the pauses before
-// retries begin anew. Between the first value and the first whole state it does nothing, because the
-// renderer would take rules of an earlier run for leftovers.
+// retries begin anew.
 func (m *mailbox) kick(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.posted && !m.whole {
-		return
-	}
 	m.pause, m.retryAt = 0, time.Time{}
 	m.again(now)
 }
@@ -185,7 +205,8 @@ func (m *mailbox) work(ctx context.Context) bool {
 	m.waits, m.kicked, m.since, m.began = false, false, time.Time{}, began
 	merger := m.merger
 	m.merger = renderer.Merger{}
-	m.attempted, m.given = m.newest, m.whole
+	m.attempted = m.newest
+	m.handOver()
 	if !m.retryAt.After(began) {
 		m.retryAt = time.Time{}
 	}
@@ -255,8 +276,8 @@ func (m *mailbox) settle(now time.Time, err error) {
 			return
 		}
 	}
-	maps.DeleteFunc(m.pods, func(_ api.PodID, revision int64) bool { return revision <= m.attempted })
-	m.acknowledged, m.synced = m.attempted, m.given
+	maps.DeleteFunc(m.waiting, func(_ api.PodID, posted bool) bool { return !posted })
+	m.acknowledged, m.synced = m.attempted, true
 	m.acknowledgeRest()
 }
 
@@ -286,7 +307,7 @@ type mailboxStatus struct {
 func (m *mailbox) collect() mailboxStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := mailboxStatus{outcome: m.outcome, busySince: m.busy(), acknowledged: m.acknowledged, synced: m.synced, ended: m.outcomes, waiting: len(m.pods)}
+	s := mailboxStatus{outcome: m.outcome, busySince: m.busy(), acknowledged: m.acknowledged, synced: m.synced, ended: m.outcomes, waiting: len(m.waiting)}
 	m.outcomes = nil
 	return s
 }
@@ -305,11 +326,11 @@ func (m *mailbox) busySince() time.Time {
 	return m.busy()
 }
 
-// waiting returns the pods whose newest rules the renderer does not enforce yet, in no order.
-func (m *mailbox) waiting() []api.PodID {
+// waitingPods returns the pods whose newest rules the renderer does not enforce yet, in no order.
+func (m *mailbox) waitingPods() []api.PodID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Collect(maps.Keys(m.pods))
+	return slices.Collect(maps.Keys(m.waiting))
 }
 
 // err returns the error of the last call, with the name of the renderer.

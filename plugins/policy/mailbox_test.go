@@ -57,6 +57,42 @@ func (p *post) want(what string, commits int, acknowledged int64) {
 	}
 }
 
+// TestMailboxForgetsPodsThatCameAndWent while the renderer hung or failed: what a renderer never held
+// need not be removed, and nobody waits for it.
+func TestMailboxForgetsPodsThatCameAndWent(t *testing.T) {
+	inPost(t, func(p *post) {
+		named := func(i int) api.PodID { return api.PodID{Namespace: "shop", Name: fmt.Sprint("job-", i)} }
+		flip := func(i int) {
+			var comes, goes renderer.Changes
+			comes.Render(named(i), renderer.PodConfig{IPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}})
+			goes.Remove(named(i))
+			p.send(comes)
+			p.send(goes)
+		}
+		p.r.SetHook(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		p.send(podChanges(0)) // it is held from now on
+		for i := range 1000 {
+			flip(i)
+		}
+		var ends renderer.Changes
+		ends.Remove(api.PodID{Namespace: "shop", Name: "pod-0"})
+		p.send(ends)
+		p.mu.Lock()
+		waits := p.merger.Take()
+		p.merger.Add(waits)
+		p.mu.Unlock()
+		if len(waits.Pods) != 1 || len(p.waitingPods()) != 0 {
+			t.Errorf("%d pods are in the merger, want the one that is held; %d wait", len(waits.Pods), len(p.waitingPods()))
+		}
+		p.r.SetHook(nil)
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		if len(p.r.Pods()) != 0 || len(p.held) != 0 {
+			t.Errorf("in the end there are %v, held are %v", p.r.Pods(), p.held)
+		}
+	})
+}
+
 // podChanges renders one pod of a few.
 func podChanges(i int) (c renderer.Changes) {
 	c.Render(api.PodID{Namespace: "shop", Name: fmt.Sprint("pod-", i%10)}, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i % 10)})}})
@@ -71,14 +107,14 @@ func TestMailboxMergesWhatComesWhileRendererIsSlow(t *testing.T) {
 			p.send(podChanges(i))
 		}
 		p.want("while it is at work", 1, 1)
-		if since := p.busySince(); !since.Equal(began) || len(p.waiting()) != 10 {
-			t.Errorf("busy since %s, %d pods wait", since, len(p.waiting()))
+		if since := p.busySince(); !since.Equal(began) || len(p.waitingPods()) != 10 {
+			t.Errorf("busy since %s, %d pods wait", since, len(p.waitingPods()))
 		}
 		time.Sleep(2*time.Minute + 1)
 		synctest.Wait()
 		p.want("in the end", 3, 1001)
-		if len(p.r.Pods()) != 10 || len(p.waiting()) != 0 || !p.busySince().IsZero() {
-			t.Errorf("%d pods, %d wait", len(p.r.Pods()), len(p.waiting()))
+		if len(p.r.Pods()) != 10 || len(p.waitingPods()) != 0 || !p.busySince().IsZero() {
+			t.Errorf("%d pods, %d wait", len(p.r.Pods()), len(p.waitingPods()))
 		}
 	})
 }
@@ -201,7 +237,7 @@ func TestMailboxForgetsRevisionsOfAnotherStore(t *testing.T) {
 		p.r.SetHook(nil)
 		p.send(podChanges(1))
 		p.want("a change of the new store", 3, 5)
-		if waiting := p.waiting(); len(waiting) != 0 {
+		if waiting := p.waitingPods(); len(waiting) != 0 {
 			t.Errorf("%v wait although all is in force", waiting)
 		}
 	})
@@ -239,9 +275,9 @@ func TestMailboxRevisionIsNotHeldBackByMissingInterface(t *testing.T) {
 	})
 }
 
-// TestMailboxKickBeforeWholeStateCallsNothing: the renderer would take rules of an earlier run for
+// TestMailboxKickBeforeFirstValueAppliesNothing: the renderer would take rules of an earlier run for
 // leftovers.
-func TestMailboxKickBeforeWholeStateCallsNothing(t *testing.T) {
+func TestMailboxKickBeforeFirstValueAppliesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d := renderertest.NewRecorder("one", t), Deps{}
 		if err := d.complete(); err != nil {
@@ -254,17 +290,11 @@ func TestMailboxKickBeforeWholeStateCallsNothing(t *testing.T) {
 		if s := m.collect(); len(s.ended) != 1 || !s.ended[0].quarantined || !s.ended[0].unable || r.Commits() != 0 {
 			t.Errorf("a kick before the first value: %+v, %d calls", s.ended, r.Commits())
 		}
-		m.post(time.Now(), podChanges(0), 1)
-		m.work(t.Context())
-		m.kick(time.Now())
-		if m.work(t.Context()) {
-			t.Error("a kick before the whole state calls the renderer")
-		}
-		m.post(time.Now(), renderer.Changes{Resync: true}, 2)
+		m.post(time.Now(), renderer.Changes{Resync: true}, 1)
 		m.work(t.Context())
 		m.kick(time.Now())
 		if !m.work(t.Context()) || !m.collect().synced {
-			t.Error("a kick after the whole state does not call the renderer")
+			t.Error("a kick after it does not call the renderer")
 		}
 	})
 }

@@ -133,7 +133,7 @@ func (p *Plugin) AtWork() time.Time {
 }
 
 // Apply passes changes down to the renderers and waits until all of them enforce the changes. It is
-// for plugins without a Source, such as tools without a store. The first changes should be a
+// for plugins without a Source, such as tools without a store. The first changes must be a
 // resync. If ctx ends earlier, the changes are not lost.
 func (p *Plugin) Apply(ctx context.Context, changes model.Changes) error {
 	switch {
@@ -142,7 +142,11 @@ func (p *Plugin) Apply(ctx context.Context, changes model.Changes) error {
 	case p.feed == nil:
 		return ErrHasSource
 	}
-	return p.WaitIdle(ctx, p.feed.push(changes))
+	revision, err := p.feed.push(changes)
+	if err != nil {
+		return fmt.Errorf("plugin %s: %w", p, err)
+	}
+	return p.WaitIdle(ctx, revision)
 }
 
 // WaitIdle waits until every renderer enforces the changes up to a revision of the store and has no
@@ -154,7 +158,7 @@ func (p *Plugin) WaitIdle(ctx context.Context, revision int64) error {
 	}
 	for {
 		now := p.board.status.Load()
-		if now.status.Transactions > 0 && now.status.Revision >= revision && now.status.InSync() && !now.working {
+		if now.status.Transactions > 0 && now.status.Revision >= revision && now.status.InSync() {
 			return nil
 		}
 		if now.refused != nil && now.status.Seen >= revision {

@@ -110,10 +110,10 @@ func TestHandlerQuarantinesUntilFirstState(t *testing.T) {
 	if err := h.Retry(t.Context()); err != nil || c.asked() != 2 || !h.RetryAt().IsZero() {
 		t.Errorf("%v, asked %d times, retry at %s", err, c.asked(), h.RetryAt())
 	}
-	if err := h.Update(t.Context(), shop(t).Deltas); err != nil {
-		t.Fatal(err)
+	if err := errors.Join(h.Update(t.Context(), shop(t).Deltas), h.Recommit(t.Context())); err != nil || c.asked() != 3 || c.Commits() != 0 {
+		t.Errorf("before the whole state: %v, asked %d times, %d commits", err, c.asked(), c.Commits())
 	}
-	if err := errors.Join(h.Recommit(t.Context()), h.Resync(t.Context(), shop(t).Deltas), h.Recommit(t.Context())); err != nil || c.asked() != 2 {
+	if err := errors.Join(h.Resync(t.Context(), shop(t).Deltas), h.Recommit(t.Context())); err != nil || c.asked() != 3 {
 		t.Errorf("%v, asked %d times after it received a state", err, c.asked())
 	}
 }

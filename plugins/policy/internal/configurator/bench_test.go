@@ -81,7 +81,7 @@ func BenchmarkConfigure(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				c, r := New(Options{}), renderertest.NewRecorder("bench", b)
-				txn := c.NewTxn(true)
+				txn := c.NewTxn()
 				for pod := range 110 {
 					txn.Configure(podID(pod), podAddrs(pod), policies[pod%groups], nil)
 				}
@@ -98,7 +98,7 @@ func BenchmarkTransaction(b *testing.B) {
 	c := New(Options{})
 	policies := selectorPolicies(20, 0)
 	tell := func(pods int, sets bool) {
-		txn := c.NewTxn(false)
+		txn := c.NewTxn()
 		for pod := range pods {
 			txn.Configure(podID(pod), podAddrs(pod), policies, nil)
 		}
@@ -109,7 +109,7 @@ func BenchmarkTransaction(b *testing.B) {
 			b.Fatal(err)
 		}
 		if sets {
-			txn := c.NewTxn(false)
+			txn := c.NewTxn()
 			txn.UpdateSet(1000, nil, []netip.Prefix{pfx("10.1.9.9/32")})
 			if err := r.Apply(b.Context(), txn.Changes()); err != nil {
 				b.Fatal(err)

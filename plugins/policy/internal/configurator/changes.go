@@ -22,13 +22,6 @@ func (t *Txn) Changes() renderer.Changes {
 // applyPods applies the changes of pods, in the order of their names. It releases profiles after it
 // has acquired all, so that what moves from one pod to another stays the same object.
 func (t *Txn) applyPods() {
-	if t.changes.Resync {
-		for pod := range t.c.pods {
-			if _, named := t.pods[pod]; !named {
-				t.Remove(pod)
-			}
-		}
-	}
 	var unused []*profile
 	for _, pod := range slices.SortedFunc(maps.Keys(t.pods), api.PodID.Compare) {
 		if p := t.applyPod(pod, t.pods[pod]); p != nil {
@@ -46,7 +39,7 @@ func (t *Txn) applyPod(pod api.PodID, change podChange) *profile {
 	if len(change.ips) == 0 {
 		return t.removePod(pod, old)
 	}
-	if old != nil && !t.changes.Resync && idOfSlice(old.policies) == idOfSlice(change.policies) && slices.Equal(old.ips, change.ips) &&
+	if old != nil && idOfSlice(old.policies) == idOfSlice(change.policies) && slices.Equal(old.ips, change.ips) &&
 		slices.EqualFunc(old.shared, change.shared, api.Sharing.Equal) {
 		return nil
 	}
@@ -63,8 +56,6 @@ func (t *Txn) removePod(pod api.PodID, old *podState) *profile {
 		return nil
 	}
 	t.c.setPod(pod, nil)
-	if !t.changes.Resync { // a resync removes the pods that it does not name
-		t.changes.Remove(pod)
-	}
+	t.changes.Remove(pod)
 	return old.profile
 }

@@ -105,14 +105,6 @@ func (x *derivedSets) release(id api.SetID) {
 	x.touched[id] = struct{}{}
 }
 
-// forgetPublished makes the next publish send everything, as a resync requires.
-func (x *derivedSets) forgetPublished() {
-	for id, set := range x.byID {
-		set.published, set.current = false, nil
-		x.touched[id] = struct{}{}
-	}
-}
-
 // moved records that addresses joined or left a set of the processor.
 func (x *derivedSets) moved(id api.SetID, prefixes []netip.Prefix) {
 	for _, set := range x.partOf[id] {

@@ -20,11 +20,10 @@ func TestConfiguratorHasNoHistory(t *testing.T) {
 		w := world{pods: map[int][]*api.ContivPolicy{}, sets: map[api.SetID]netip.Prefix{}}
 		library := [][]*api.ContivPolicy{nil, {spread("p", 1)}, {spread("p", 2)}, drawPolicies(t), drawPolicies(t)}
 		for range rapid.IntRange(1, 10).Draw(t, "transactions") {
-			resync := rapid.IntRange(0, 6).Draw(t, "resync when 0") == 0
-			f.commit(resync, func(txn *Txn) { w.drawInto(t, txn, library, resync) })
+			f.commit(func(txn *Txn) { w.drawInto(t, txn, library) })
 		}
 		fresh := newFixture(t)
-		fresh.commit(true, w.tell)
+		fresh.commit(w.tell)
 		if diff := cmp.Diff(fresh.r.Dump(), f.r.Dump()); diff != "" {
 			t.Fatal(diff)
 		}
@@ -52,31 +51,24 @@ func (w *world) tell(txn *Txn) {
 	}
 }
 
-// drawInto changes the world and sends the changes, or everything in a resync.
-func (w *world) drawInto(t *rapid.T, txn *Txn, library [][]*api.ContivPolicy, resync bool) {
-	changes := txn
-	if resync {
-		changes = New(Options{}).NewTxn(false) // a transaction that is never committed
-	}
+// drawInto changes the world and sends the txn.
+func (w *world) drawInto(t *rapid.T, txn *Txn, library [][]*api.ContivPolicy) {
 	for range rapid.IntRange(0, 4).Draw(t, "pods") {
 		pod := rapid.IntRange(0, 4).Draw(t, "pod")
 		if rapid.IntRange(0, 3).Draw(t, "remove when 0") == 0 {
 			delete(w.pods, pod)
-			changes.Remove(podID(pod))
+			txn.Remove(podID(pod))
 			continue
 		}
 		w.pods[pod] = rapid.SampledFrom(library).Draw(t, "its policies")
-		configure(pod, w.pods[pod]...)(changes)
+		configure(pod, w.pods[pod]...)(txn)
 	}
 	id := rapid.SampledFrom([]api.SetID{300, 301}).Draw(t, "set")
 	if old, ok := w.sets[id]; ok {
 		delete(w.sets, id)
-		changes.UpdateSet(id, nil, []netip.Prefix{old})
+		txn.UpdateSet(id, nil, []netip.Prefix{old})
 	} else {
 		w.sets[id] = pfx("10.0.0.1/32")
-		changes.UpdateSet(id, []netip.Prefix{w.sets[id]}, nil)
-	}
-	if resync {
-		w.tell(txn)
+		txn.UpdateSet(id, []netip.Prefix{w.sets[id]}, nil)
 	}
 }

@@ -83,15 +83,15 @@ func TestTxnGivesSharersOneList(t *testing.T) {
 		x.Configure(podID(0), podAddrs(0), a, []api.Sharing{{Policies: b}})
 		x.Configure(podID(1), podAddrs(0), b, []api.Sharing{{Policies: a, Before: true}})
 	}
-	f.commit(false, both)
+	f.commit(both)
 	if one, other := f.config(0).Egress, f.config(1).Egress; one == nil || one != other {
 		t.Errorf("two lists:\n%v\n%v", one, other)
 	}
-	f.commit(false, func(x *Txn) { x.Configure(podID(0), podAddrs(0), a, nil) }, func(x *Txn) { x.Remove(podID(1)) })
+	f.commit(func(x *Txn) { x.Configure(podID(0), podAddrs(0), a, nil) }, func(x *Txn) { x.Remove(podID(1)) })
 	if got := f.config(0).Egress.Rules(); !slices.Equal(generate(api.Ingress, a, true).rules.Rules(), got) {
 		t.Errorf("when the other one is gone: %v", got)
 	}
-	f.commit(false, func(x *Txn) { x.Remove(podID(0)) })
+	f.commit(func(x *Txn) { x.Remove(podID(0)) })
 	for what, n := range footprint(f.c) {
 		if n != 0 {
 			t.Errorf("%d %s are left", n, what)

@@ -335,7 +335,7 @@ func TestCommonSetFollowsItsSets(t *testing.T) {
 	r := renderertest.NewRecorder("one", t)
 	f := &fixture{t, New(Options{Sets: sets}), r}
 	policies := []*api.ContivPolicy{adminOf(does(pass, "set:300", "any"), does(deny, "any", "any")), ingressOf("a", rule("set:301 10.7.0.0/16", "any"))}
-	f.commit(true, sets.tell(300, "10.0.0.1 10.0.0.2 10.7.0.1", ""), sets.tell(301, "10.0.0.2 10.0.0.3", ""), configure(0, policies...))
+	f.commit(sets.tell(300, "10.0.0.1 10.0.0.2 10.7.0.1", ""), sets.tell(301, "10.0.0.2 10.0.0.3", ""), configure(0, policies...))
 	common := func() string {
 		var out []string
 		for id, members := range f.r.Sets() {
@@ -363,18 +363,16 @@ func TestCommonSetFollowsItsSets(t *testing.T) {
 		{"it is needed again", []func(*Txn){sets.tell(301, "10.0.0.3", ""), configure(0, policies...)}, "10.0.0.3 10.7.9.9"},
 	} {
 		if len(step.do) > 0 {
-			f.commit(false, step.do...)
+			f.commit(step.do...)
 		}
 		if got := common(); got != step.want {
 			t.Errorf("%s: %s, want %s", step.name, got, step.want)
 		}
 	}
-	f.commit(true, sets.tell(300, "10.0.0.3", ""), sets.tell(301, "10.0.0.3", ""), configure(0, policies...))
-	sets[300] = map[netip.Addr]bool{netip.MustParseAddr("10.0.0.3"): true}
 	if n := len(f.c.interner.derived.partOf); n != 3 { // 300, 301 and that of the node
 		t.Errorf("%d sets are parts, want 3", n)
 	}
-	f.commit(false, configure(0))
+	f.commit(configure(0))
 	if len(f.c.interner.derived.partOf)+len(f.c.interner.derived.byID) != 0 {
 		t.Error("sets that nobody needs are kept")
 	}

@@ -24,16 +24,8 @@ type podChange struct {
 	shared   []api.Sharing
 }
 
-// NewTxn begins a transaction. With resync, whatever the transaction does not name is removed, here
-// and in the renderers.
-func (c *Configurator) NewTxn(resync bool) *Txn {
-	if resync {
-		clear(c.sizes)
-		clear(c.refused)
-		c.interner.derived.forgetPublished()
-	}
-	return &Txn{c: c, changes: renderer.Changes{Resync: resync}}
-}
+// NewTxn begins a transaction.
+func (c *Configurator) NewTxn() *Txn { return &Txn{c: c} }
 
 // UpdateSet changes the members of an address set; see renderer.SetChange. A set that no policy names any
 // more loses all of them in the transaction of the new lists.
@@ -74,7 +66,7 @@ func sortedAddrs(ips []netip.Addr) []netip.Addr {
 func (t *Txn) apply(pod api.PodID, state *podState) {
 	old := t.c.pods[pod]
 	t.c.setPod(pod, state)
-	if old == nil || t.changes.Resync || !sameConfig(old.config, state.config) {
+	if old == nil || !sameConfig(old.config, state.config) {
 		t.changes.Render(pod, state.config)
 	}
 }

@@ -30,14 +30,16 @@ func newFixture(t tb) *fixture {
 	return &fixture{t, New(Options{}), renderertest.NewRecorder("one", t)}
 }
 
-// commit must work.
-func (f *fixture) commit(resync bool, steps ...func(*Txn)) {
+// commit must work. The first one is the whole state.
+func (f *fixture) commit(steps ...func(*Txn)) {
 	f.t.Helper()
-	txn := f.c.NewTxn(resync)
+	txn := f.c.NewTxn()
 	for _, s := range steps {
 		s(txn)
 	}
-	if c := txn.Changes(); !c.Empty() {
+	c := txn.Changes()
+	c.Resync = f.r.Commits() == 0
+	if !c.Empty() {
 		if err := f.r.Apply(context.Background(), c); err != nil {
 			f.t.Fatal(err)
 		}
@@ -63,7 +65,7 @@ func spread(name string, seed byte) *api.ContivPolicy {
 func TestPodsWithEqualPoliciesShareLists(t *testing.T) {
 	f := newFixture(t)
 	a, b := ingressOf("a", rule("set:300", "tcp/80")), ingressOf("b", rule("set:301", "tcp/80"))
-	f.commit(false, configure(0, a, b), configure(1, a, b), configure(2, b, a), configure(3, b, a, b))
+	f.commit(configure(0, a, b), configure(1, a, b), configure(2, b, a), configure(3, b, a, b))
 	for pod := 1; pod < 4; pod++ {
 		if f.config(pod).Egress != f.config(0).Egress {
 			t.Errorf("pod %d does not share the list of pod 0", pod)
@@ -78,7 +80,7 @@ func TestListsWithEqualRulesAndOriginsAreOne(t *testing.T) {
 	f := newFixture(t)
 	a, equal := ingressOf("a", rule("set:300", "tcp/80 tcp/81")), ingressOf("a", rule("set:300", "tcp/80-81"))
 	other := ingressOf("b", rule("set:300", "tcp/80-81"))
-	f.commit(false, configure(0, a), configure(1, equal), configure(2, other))
+	f.commit(configure(0, a), configure(1, equal), configure(2, other))
 	if f.config(0).Egress != f.config(1).Egress {
 		t.Error("equal rules and origins, but two lists")
 	}
@@ -94,7 +96,7 @@ func TestTxnFlipsDirection(t *testing.T) {
 	f := newFixture(t)
 	p := ingressOf("a", rule("10.0.0.0/8", "tcp/80"))
 	q := &api.ContivPolicy{ID: policyID("b"), Tier: api.TierNetworkPolicy, IsolatesEgress: true}
-	f.commit(false, configure(0, p), configure(1, q), configure(2))
+	f.commit(configure(0, p), configure(1, q), configure(2))
 	if cfg := f.config(0); cfg.Ingress != nil || cfg.Egress == nil || cfg.Egress.Rules()[1].Src.Prefix != pfx("10.0.0.0/8") {
 		t.Errorf("ingress of the pod became %v", cfg)
 	}
@@ -110,20 +112,16 @@ func TestTxnOfEqualInputRendersNothing(t *testing.T) {
 	f := newFixture(t)
 	a, b := ingressOf("a", rule("set:300", "tcp/80")), spread("b", 1)
 	policies := []*api.ContivPolicy{a, b}
-	f.commit(true, configure(0, policies...), configure(1, a))
+	f.commit(configure(0, policies...), configure(1, a))
 	commits := f.r.Commits()
-	f.commit(false)
-	f.commit(false, configure(0, policies...), configure(1, a))
-	f.commit(false, configure(0, b, a))
-	f.commit(false, configure(0, a), configure(0, a, b), configure(1), configure(1, a))
-	f.commit(false, configure(0, ingressOf("a", rule("set:300", "tcp/80")), b))
-	f.commit(false, func(t *Txn) { t.Remove(podID(7)); t.UpdateSet(300, nil, nil) })
+	f.commit()
+	f.commit(configure(0, policies...), configure(1, a))
+	f.commit(configure(0, b, a))
+	f.commit(configure(0, a), configure(0, a, b), configure(1), configure(1, a))
+	f.commit(configure(0, ingressOf("a", rule("set:300", "tcp/80")), b))
+	f.commit(func(t *Txn) { t.Remove(podID(7)); t.UpdateSet(300, nil, nil) })
 	if n := f.r.Commits() - commits; n != 0 {
 		t.Errorf("the renderer committed %d times, want 0", n)
-	}
-	f.commit(true, configure(0, policies...), configure(1, a))
-	if info := f.r.LastCommit(); !info.Resync || info.Operations != 0 {
-		t.Errorf("a resync of the same state: %+v, want no operation", info)
 	}
 }
 
@@ -131,22 +129,22 @@ func TestDerivedSetLivesAsLongAsItsLists(t *testing.T) {
 	f := newFixture(t)
 	p, q := spread("p", 1), spread("q", 1)
 	q.Ingress[0].Ports = tcpPorts(443)
-	f.commit(false, configure(0, p), configure(1, p))
+	f.commit(configure(0, p), configure(1, p))
 	if got := f.r.Sets(); len(got) != 1 {
 		t.Fatalf("%d sets, want 1", len(got))
 	}
-	f.commit(false, configure(0, q))
-	f.commit(false, func(t *Txn) { t.Remove(podID(1)) })
+	f.commit(configure(0, q))
+	f.commit(func(t *Txn) { t.Remove(podID(1)) })
 	if info := f.r.LastCommit(); info.Operations != 1 || len(f.r.Sets()) != 1 {
 		t.Errorf("one of two users left: %d operations and %d sets, want 1 and 1", info.Operations, len(f.r.Sets()))
 	}
-	f.commit(false, configure(0))
+	f.commit(configure(0))
 	if n := len(f.r.Sets()); n != 0 {
 		t.Errorf("%d sets, want none", n)
 	}
 	// Within one transaction the set gets another user, and nothing is sent about it.
-	f.commit(false, configure(0, p))
-	f.commit(false, configure(0), configure(1, q))
+	f.commit(configure(0, p))
+	f.commit(configure(0), configure(1, q))
 	if info := f.r.LastCommit(); info.Operations != 2 {
 		t.Errorf("a set that changes hands: %d operations, want those of the two pods", info.Operations)
 	}
@@ -156,7 +154,7 @@ func TestDerivedSetOfTakenIDPermitsNothing(t *testing.T) {
 	f := newFixture(t)
 	p := spread("p", 1)
 	id := generate(api.Ingress, []*api.ContivPolicy{p}, false).sets[0].id
-	f.commit(false, func(t *Txn) { t.UpdateSet(id, []netip.Prefix{pfx("10.0.0.1/32")}, nil) }, configure(0, p))
+	f.commit(func(t *Txn) { t.UpdateSet(id, []netip.Prefix{pfx("10.0.0.1/32")}, nil) }, configure(0, p))
 	for _, r := range f.config(0).Egress.Rules() {
 		if r.Src.Set == id {
 			t.Errorf("rule %s names a set of something else", r)
@@ -170,18 +168,13 @@ func TestDerivedSetOfTakenIDPermitsNothing(t *testing.T) {
 func TestSetWithIDOfDerivedSetIsNotRendered(t *testing.T) {
 	f := newFixture(t)
 	p := spread("p", 1)
-	f.commit(false, configure(0, p))
+	f.commit(configure(0, p))
 	id := generate(api.Ingress, []*api.ContivPolicy{p}, false).sets[0].id
-	f.commit(false, func(t *Txn) { t.UpdateSet(id, []netip.Prefix{pfx("10.0.0.1/32")}, nil) })
-	f.commit(false, configure(0))
-	f.commit(false, func(t *Txn) { t.UpdateSet(id, nil, []netip.Prefix{pfx("10.0.0.1/32")}) })
+	f.commit(func(t *Txn) { t.UpdateSet(id, []netip.Prefix{pfx("10.0.0.1/32")}, nil) })
+	f.commit(configure(0))
+	f.commit(func(t *Txn) { t.UpdateSet(id, nil, []netip.Prefix{pfx("10.0.0.1/32")}) })
 	if n := len(f.r.Sets()); n != 0 {
 		t.Errorf("%d sets, want none", n)
-	}
-	// A resync starts over.
-	f.commit(true, func(t *Txn) { t.UpdateSet(id, []netip.Prefix{pfx("10.0.0.1/32")}, nil) })
-	if n := len(f.r.Sets()); n != 1 {
-		t.Errorf("%d sets after a resync, want 1", n)
 	}
 }
 
@@ -198,20 +191,20 @@ func sizes(sets map[api.SetID][]netip.Prefix) map[api.SetID]int {
 func TestTxnUpdatesLeaveNoGarbage(t *testing.T) {
 	f := newFixture(t)
 	keep := spread("keep", 9)
-	f.commit(true, configure(0, keep))
+	f.commit(configure(0, keep))
 	want := footprint(f.c)
 	for i := range 10_000 {
 		p, q := spread("p", byte(i%5)), ingressOf("q", rule("set:300", "tcp/80 tcp/443"))
 		q.Ingress[0].Ports[0].Range = api.Port(uint16(i%50 + 1))
 		switch i % 4 {
 		case 0:
-			f.commit(false, configure(1, p, q), configure(2, q))
+			f.commit(configure(1, p, q), configure(2, q))
 		case 1:
-			f.commit(false, configure(1, q), configure(2, p), func(t *Txn) { t.UpdateSet(300, []netip.Prefix{pfx("10.0.0.1/32")}, nil) })
+			f.commit(configure(1, q), configure(2, p), func(t *Txn) { t.UpdateSet(300, []netip.Prefix{pfx("10.0.0.1/32")}, nil) })
 		case 2:
-			f.commit(false, configure(2, p), configure(1))
+			f.commit(configure(2, p), configure(1))
 		case 3:
-			f.commit(false, func(t *Txn) {
+			f.commit(func(t *Txn) {
 				t.Remove(podID(1))
 				t.Remove(podID(2))
 				t.UpdateSet(300, nil, []netip.Prefix{pfx("10.0.0.1/32")})
@@ -234,27 +227,14 @@ func footprint(c *Configurator) map[string]int {
 	}
 }
 
-func TestTxnResyncForgetsOtherPods(t *testing.T) {
-	f := newFixture(t)
-	f.commit(true, configure(0, spread("p", 1)), configure(1, spread("q", 2)), func(t *Txn) { t.UpdateSet(300, []netip.Prefix{pfx("10.0.0.1/32")}, nil) })
-	f.commit(true, configure(1, spread("q", 2)))
-	want := map[string]int{"pods": 1, "sizes": 0, "refused": 0, "policies": 1, "slices": 1, "profiles": 1, "lists": 1, "derived": 1, "touched": 0}
-	if diff := cmp.Diff(want, footprint(f.c)); diff != "" {
-		t.Error(diff)
-	}
-	if len(f.r.Pods()) != 1 || len(f.r.Sets()) != 1 {
-		t.Errorf("%d pods and %d sets are installed, want 1 and 1", len(f.r.Pods()), len(f.r.Sets()))
-	}
-}
-
 func TestTxnSortsAddressesAndRemovesPodsWithout(t *testing.T) {
 	f := newFixture(t)
 	a, b := netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::1")
-	f.commit(false, func(t *Txn) { t.Configure(podID(0), []netip.Addr{b, a, b}, nil, nil) })
+	f.commit(func(t *Txn) { t.Configure(podID(0), []netip.Addr{b, a, b}, nil, nil) })
 	if got := f.config(0).IPs; !slices.Equal(got, []netip.Addr{a, b}) {
 		t.Errorf("addresses %v", got)
 	}
-	f.commit(false, func(t *Txn) { t.Configure(podID(0), nil, nil, nil) })
+	f.commit(func(t *Txn) { t.Configure(podID(0), nil, nil, nil) })
 	if n := len(f.r.Pods()); n != 0 {
 		t.Errorf("%d pods, want none", n)
 	}
@@ -262,7 +242,7 @@ func TestTxnSortsAddressesAndRemovesPodsWithout(t *testing.T) {
 
 func TestDumpShowsEverythingInPodDirection(t *testing.T) {
 	f := newFixture(t)
-	f.commit(false, configure(1, spread("b", 1), ingressOf("a", rule("set:300", "tcp/80"))), configure(0), func(t *Txn) { t.UpdateSet(300, []netip.Prefix{pfx("10.0.0.1/32")}, nil) })
+	f.commit(configure(1, spread("b", 1), ingressOf("a", rule("set:300", "tcp/80"))), configure(0), func(t *Txn) { t.UpdateSet(300, []netip.Prefix{pfx("10.0.0.1/32")}, nil) })
 	d := f.c.Dump()
 	if len(d.Pods) != 2 || d.Pods[0].Pod != podID(0) || d.Pods[0].Ingress != nil || d.Pods[0].Egress != nil {
 		t.Fatalf("pods %v", d.Pods)

@@ -149,7 +149,7 @@ func TestProcessorLeavesNothing(t *testing.T) {
 		w.apply(shop(bothWays("shop/p", peer), egress("shop/q", sel(), rule(nil, "tcp/web")))...)
 		w.resync()
 	}
-	if len(w.proc.Sets()) != 1 || len(w.replay().pods) != 0 || len(w.cache.Pods()) != 0 || len(w.cache.Namespaces()) != 0 || len(w.cache.PolicySpecs()) != 0 {
+	if len(w.proc.Sets()) != 1 || len(w.sink.pods) != 0 || len(w.cache.Pods()) != 0 || len(w.cache.Namespaces()) != 0 || len(w.cache.PolicySpecs()) != 0 {
 		t.Errorf("left over: %v %v %v", w.proc.Sets(), w.cache.Pods(), w.cache.Namespaces())
 	}
 }

@@ -2,7 +2,6 @@ package processor
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -103,30 +102,3 @@ func (r report) send(sink Sink) {
 		sink.Configure(r.pod.id, now.ips, now.policies, now.shared)
 	}
 }
-
-// Replay sends the complete state to an empty sink: every set with members, then every pod. It
-// replaces a Flush for sinks that start anew: the changes that Flush would have sent are included
-// and will not be sent again.
-func (p *Processor) Replay(sink Sink) []api.Problem {
-	found := p.Flush(discardSink{})
-	if own := p.node.Info().Members; len(own) > 0 {
-		sink.UpdateSet(api.NodeSet, own, nil)
-	}
-	members := p.sets.All()
-	for _, id := range slices.Sorted(maps.Keys(members)) {
-		if len(members[id]) > 0 {
-			sink.UpdateSet(id, members[id], nil)
-		}
-	}
-	for _, pod := range p.local.sorted() {
-		sink.Configure(pod.id, pod.ips, pod.group.list.contivPolicies(), pod.published.shared)
-	}
-	return found
-}
-
-// discardSink is a sink that discards everything.
-type discardSink struct{}
-
-func (discardSink) UpdateSet(api.SetID, []netip.Prefix, []netip.Prefix)                   {}
-func (discardSink) Configure(api.PodID, []netip.Addr, []*api.ContivPolicy, []api.Sharing) {}
-func (discardSink) Remove(api.PodID)                                                      {}

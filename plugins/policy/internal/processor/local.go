@@ -2,7 +2,6 @@ package processor
 
 import (
 	"iter"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -254,14 +253,6 @@ func (l *localPods) markSelectedIn(name string, ns *localNamespace, subject *int
 			l.markGroup(g)
 		}
 	}
-}
-
-// sorted returns the local pods that have an address, sorted by ID.
-func (l *localPods) sorted() []*localPod {
-	pods := slices.Collect(maps.Values(l.pods))
-	pods = slices.DeleteFunc(pods, func(pod *localPod) bool { return pod.group == nil })
-	slices.SortFunc(pods, comparePods)
-	return pods
 }
 
 func comparePods(a, b *localPod) int { return a.id.Compare(b.id) }

@@ -200,13 +200,6 @@ func newWorldWithin(t tb, opts processor.Options, quota int) *world {
 	return w
 }
 
-// replay returns a recorder that has received the whole state.
-func (w *world) replay() *recorder {
-	again := newRecorder(w.t)
-	w.proc.Replay(again)
-	return again
-}
-
 // renumber sets node addresses in addition to those of its pods and its object.
 func (w *world) renumber(addrs []netip.Addr) {
 	w.t.Helper()
