@@ -41,7 +41,9 @@ func (c *Changes) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 		d.then(now, c.Resync)
 		now = d.change()
 	}
-	c.Sets[id] = now
+	if c.Sets[id] = now; len(now.Added)+len(now.Removed) == 0 {
+		delete(c.Sets, id)
+	}
 }
 
 // Render sets the configuration of a pod that is attached to this vswitch.

@@ -44,7 +44,7 @@ type mailbox struct {
 	// was given: false once their end is in the merger. A pod that came and went is in neither.
 	waiting, held map[api.PodID]bool
 
-	synced       bool  // everything was enforced once
+	synced       bool  // the renderer has enforced everything once
 	newest       int64 // revision of the last value
 	attempted    int64 // of the last value that the renderer was given
 	acknowledged int64 // up to which it enforces everything

@@ -120,8 +120,11 @@ func (p *Plugin) Watch() (Status, <-chan struct{}) {
 	}
 	s.Committing, s.Renderers = time.Time{}, slices.Clone(s.Renderers)
 	for i, m := range p.loop.engine.mailboxes {
-		s.Renderers[i].Committing = m.busySince()
-		s.Committing = earliest(s.Committing, s.Renderers[i].Committing)
+		r := &s.Renderers[i]
+		if since := m.busySince(); !since.IsZero() { // else what has ended may not be collected yet
+			r.Committing = since
+		}
+		s.Committing = earliest(s.Committing, r.Committing)
 	}
 	return s, next
 }
@@ -177,9 +180,9 @@ func (p *Plugin) Snapshot(ctx context.Context) (*Snapshot, error) {
 	if p.done == nil {
 		return nil, ErrNotRunning
 	}
-	for {
+	for first := p.board.status.Load().of; ; { // while the state goes on, one as of the call will do
 		now := p.board.status.Load()
-		if s := p.board.snapshot.Load(); s != nil && s.of == now.of {
+		if s := p.board.snapshot.Load(); s != nil && s.of >= first {
 			return s, nil
 		}
 		p.loop.want()

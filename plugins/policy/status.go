@@ -28,7 +28,7 @@ type Status struct {
 	Unenforced int            `json:"unenforced"`
 	// SourceError explains why no more changes will come; empty while they do.
 	SourceError string `json:"sourceError,omitempty"`
-	// Committing is when the oldest call began that is not over; zero if renderers are idle.
+	// Committing is the earliest one of all renderers; zero if they are idle.
 	Committing time.Time `json:"committing,omitzero"`
 }
 
@@ -49,8 +49,8 @@ type RendererStatus struct {
 	// Refused reports whether only a change can solve Error, see renderer.ErrRefused: no retry is
 	// scheduled.
 	Refused bool `json:"refused,omitempty"`
-	// Committing is when its call began that goes on, or when what waits for one came; zero if there
-	// is neither. What comes meanwhile waits for it, for this renderer alone.
+	// Committing is since when the renderer is busy: the start of the running call or, before it, the
+	// arrival of what waits; zero if it is idle.
 	Committing time.Time `json:"committing,omitzero"`
 }
 

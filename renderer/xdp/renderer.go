@@ -21,8 +21,8 @@ import (
 )
 
 // Renderer enforces rules in a Dataplane. It implements renderer.Renderer and the optional
-// interfaces of package renderer; the methods of these do not wait for a running Commit.
-// Transactions are committed one at a time.
+// interfaces of package renderer; the methods of these do not wait for a running Apply. One Apply
+// runs at a time.
 type Renderer struct {
 	options  Options
 	log      *slog.Logger
@@ -30,7 +30,7 @@ type Renderer struct {
 	counters *ruleCounters
 	desired  desired
 
-	mu          sync.Mutex // held during a Commit
+	mu          sync.Mutex // held during an Apply
 	policy      *policy
 	attachments *attachments
 	learning    learning
@@ -38,7 +38,7 @@ type Renderer struct {
 	audits      audits
 	pending     []renderer.Pending
 	refused     func() []renderer.Unenforced // see closedLists.report
-	acked       endpoints                    // as the last Commit without an error installed them
+	acked       endpoints                    // as last installed, whatever problems remained
 	ended       bool                         // by Close
 }
 
@@ -50,7 +50,7 @@ var (
 	_ renderer.Counter   = (*Renderer)(nil)
 )
 
-// New returns a renderer. It changes nothing in the dataplane before the first Commit.
+// New returns a renderer. It changes nothing in the dataplane before the first Apply.
 func New(o Options) (*Renderer, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -318,7 +318,7 @@ func (r *Renderer) setDigest(m StateDigest) error {
 	return nil
 }
 
-// publish makes the outcome of a Commit visible to readers, and returns its error with context.
+// publish makes the outcome of an Apply visible to readers, and returns its error with context.
 func (r *Renderer) publish(err error) error {
 	if err != nil {
 		err = fmt.Errorf("install in the dataplane: %w", err)

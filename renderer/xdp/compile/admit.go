@@ -65,12 +65,12 @@ type admission struct {
 	exempt bool // it denies everything, and is never closed
 	wanted bool // its nets are in the tries
 	closed Reason
-	cost   int  // of its rows; of a list that is closed any number above Bounds.List if it is more
+	cost   int  // of its rows: exact up to Bounds.List; above it only that it is above
 	stale  bool // it is not in the policy map, and the cost must be counted again
 	ahead  ahead
 }
 
-// ahead is what a list in the policy map would take more for classes that are being added.
+// ahead is how much more a list in the policy map costs if the classes that are being added get rows.
 type ahead struct {
 	cost int
 	rows map[class]aheadRow // of those classes that its rules distinguish from the class around them

@@ -66,8 +66,8 @@ func (x *Sets) Members(id api.SetID) []netip.Addr {
 	return x.membersOf(set, deltas{})
 }
 
-// membersOf returns the members of a set, sorted; found is what differs from the pods that its
-// groups have now.
+// membersOf returns the members of a set, sorted. It counts the pods that its groups have now, and
+// found, which has those that joined or left since the last update.
 func (x *Sets) membersOf(set *Set, found deltas) (out []netip.Addr) {
 	var addrs []netip.Addr
 	for g := range x.state.MatchGroups(set.sel.Query()) {

@@ -11,9 +11,13 @@
 // the node by group, and sharing those that share an address. resolver holds the policies of each
 // group as they apply to it: a ContivPolicy refers to sets and numbers only. admission decides which
 // policies are evaluated, which bounds the work for each namespace. problemTracker knows which parts
-// of policies cannot be enforced. Each part has its own state and knows only the lower ones. The
-// processor records notifications of the cache; Flush computes the changes of the sets, of the
-// policies of the affected groups and of the pods of those groups.
+// of policies cannot be enforced. Each part has its own state and knows only the lower ones.
+//
+// Events mark, Flush settles. A notification of the cache computes nothing: it marks the groups and
+// pods that it is about (localPods.dirty, dirtyPods), the policies (policyState.stale), the sets
+// (membership: Set.touched) and the namespaces whose quota counts anew (tenant.touched). Flush then
+// settles what is marked, from below: which policies are admitted, the list of each marked group, the
+// pods of groups whose list changed, and the net change of every set.
 //
 // # Invariants
 //

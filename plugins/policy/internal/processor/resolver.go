@@ -41,14 +41,15 @@ func (r *resolver) renumber(id api.PolicyID) {
 }
 
 // refresh determines the lists of the marked groups, and marks the pods of groups whose list
-// changed. It returns the groups that may have other lists. of are the pods that share an address.
-func (r *resolver) refresh(of map[*localPod][]*localPod) []*localGroup {
+// changed. It returns the groups that may have other lists. sharers are the pods that share an address
+// with a pod.
+func (r *resolver) refresh(sharers map[*localPod][]*localPod) []*localGroup {
 	refreshed := slices.Clone(r.local.takeGroups())
 	for _, g := range refreshed {
 		r.list(g, r.listOf(g))
 	}
 	r.dropLists()
-	r.countShared(of)
+	r.countShared(sharers)
 	for _, t := range r.tenants {
 		r.settle(t)
 	}
