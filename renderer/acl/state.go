@@ -66,6 +66,7 @@ type snapshot struct {
 	foreign    []renderer.Foreign
 	pauses     renderer.Pauses
 	sessions   *renderer.Sessions
+	capacity   []renderer.Capacity
 	attached
 }
 
