@@ -2,7 +2,6 @@ package cache
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -85,31 +84,6 @@ func (x *admission) combine() {
 		}
 		p.additions = made[p.key]
 	}
-}
-
-// key identifies tables that are equal if no list is closed: the own list, and what all opposite
-// lists say about the addresses of the pod.
-func (c *combiner) key(p *pod) string {
-	id := uint32(0)
-	if p.own != nil {
-		id = p.own.id
-	}
-	key := binary.BigEndian.AppendUint32(nil, id)
-	for _, family := range families(p.addrs) {
-		for _, a := range family {
-			key = append(key, 0xff, byte(a.addr.BitLen()))
-			if len(family) > 1 {
-				key = append(key, a.addr.AsSlice()...)
-			}
-			for _, l := range c.opposites {
-				if v := l.asked(a, c.inSet); v.allowed != traffic.Everything {
-					key = binary.BigEndian.AppendUint32(append(key, 0), l.id)
-					key = binary.BigEndian.AppendUint32(key, v.class)
-				}
-			}
-		}
-	}
-	return string(key)
 }
 
 // additions counts what local peers add to the table of a pod. What two lists permit in common takes

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"slices"
 
@@ -107,6 +108,31 @@ func (c *combiner) build(p *pod, shared blocks) *block {
 		shared[key] = b
 	}
 	return b
+}
+
+// key identifies tables that are equal if no list is closed: the own list, and what all opposite
+// lists say about the addresses of the pod.
+func (c *combiner) key(p *pod) string {
+	id := uint32(0)
+	if p.own != nil {
+		id = p.own.id
+	}
+	key := binary.BigEndian.AppendUint32(nil, id)
+	for _, family := range families(p.addrs) {
+		for _, a := range family {
+			key = append(key, 0xff, byte(a.addr.BitLen()))
+			if len(family) > 1 {
+				key = append(key, a.addr.AsSlice()...)
+			}
+			for _, l := range c.opposites {
+				if v := l.asked(a, c.inSet); v.allowed != traffic.Everything {
+					key = binary.BigEndian.AppendUint32(append(key, 0), l.id)
+					key = binary.BigEndian.AppendUint32(key, v.class)
+				}
+			}
+		}
+	}
+	return string(key)
 }
 
 // families splits sorted addresses into IPv4 and IPv6 and leaves out empty parts.
