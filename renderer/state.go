@@ -46,6 +46,10 @@ type State struct {
 	Paused *time.Duration
 	// Sessions is nil when there is no session table, or when its fill level is unknown.
 	Sessions *Sessions
+	// Capacity is what lists take of each resource that bounds them, and Closed the policies with
+	// rules beyond it.
+	Capacity []Capacity
+	Closed   []Closed
 }
 
 // ErrSessionsFull is State.Err when rules are enforced but the session table has no free entry for

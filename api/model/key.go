@@ -208,7 +208,7 @@ func Encode(m proto.Message) ([]byte, error) {
 	return b, nil
 }
 
-// Decode decodes a value. It returns an error if the value exceeds MaxValue or maxRules, or is not
+// Decode decodes a value. It returns an error if the value exceeds MaxValue or MaxRules, or is not
 // the object that the key names. In place of a policy whose subject cannot be read it returns one
 // that closes what it may select, with Refused.
 func Decode(id ID, value []byte) (proto.Message, error) {

@@ -110,8 +110,8 @@ func TestDecodeDistinguishesClusterScopedPolicies(t *testing.T) {
 // TestDecodeRefusesPoliciesOfTooManyRules: 700 000 rules fit into a value, but every list that has
 // them has their origins.
 func TestDecodeRefusesPoliciesOfTooManyRules(t *testing.T) {
-	const maxRules = 100_000
-	for rules, refused := range map[int]bool{maxRules: false, maxRules + 1: true, 700_000: true} {
+	const MaxRules = 100_000
+	for rules, refused := range map[int]bool{MaxRules: false, MaxRules + 1: true, 700_000: true} {
 		half := rules / 2
 		policy := &model.NetworkPolicy{Namespace: "shop", Name: "p", Ingress: make([]*model.NetworkPolicy_Rule, half), Egress: make([]*model.NetworkPolicy_Rule, rules-half)}
 		cluster := &model.ClusterPolicy{Kind: model.ClusterPolicy_KIND_ADMIN_NETWORK_POLICY, Name: "p", Ingress: make([]*model.ClusterPolicy_Rule, rules)}

@@ -15,7 +15,7 @@ import (
 const (
 	// MaxValue is the maximum size of an encoded value in bytes. An etcd server accepts requests of
 	// 1.5 MiB, so no object of a Kubernetes cluster is larger; 16 KiB are reserved for the key and
-	// the framing of the request. Beside maxRules it is the only bound on the lists in an object
+	// the framing of the request. Beside MaxRules it is the only bound on the lists in an object
 	// (peers, ports, exceptions, labels, values); the largest value is processed in about a second.
 	MaxValue = 1536<<10 - 16<<10
 	// MaxNamespace is the maximum length of a namespace name, a DNS label.
@@ -32,9 +32,9 @@ const (
 	// peer resolves a name to its own numbers. The maximum takes a second and 300 MB; a value of
 	// maximum size could otherwise cause thousands of millions.
 	MaxFamilies = 100_000
-	// maxRules is the maximum number of rules of one policy, of both directions together. A rule
+	// MaxRules is the maximum number of rules of one policy, of both directions together. A rule
 	// takes two bytes at least, but its origin takes 48 in every list of a pod that has it.
-	maxRules = 100_000
+	MaxRules = 100_000
 	// MaxProblems is how many problems of one object are reported individually. Further errors fail
 	// closed in the same way and are reported as one total.
 	MaxProblems = 100
@@ -53,10 +53,10 @@ func CheckLimits(m proto.Message, size int) error {
 	case *ClusterPolicy:
 		ingress, egress = len(p.GetIngress()), len(p.GetEgress())
 	}
-	if ingress+egress <= maxRules {
+	if ingress+egress <= MaxRules {
 		return nil
 	}
-	return fmt.Errorf("spec.ingress has %d rules and spec.egress %d, the limit is %d together: split the policy", ingress, egress, maxRules)
+	return fmt.Errorf("spec.ingress has %d rules and spec.egress %d, the limit is %d together: split the policy", ingress, egress, MaxRules)
 }
 
 // TooManyFamilies explains why a rule is among OverFamilies.

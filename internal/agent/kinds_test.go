@@ -33,7 +33,7 @@ var kinds = map[string]func(*config.Config){
 var questions = map[string]string{
 	"GET /metrics": "", "GET /livez": "", "GET /readyz": "", "GET /v1/status": "", "GET /v1/nodes": "", "GET /v1/pods": "", "GET /v1/policies": "",
 	"GET /v1/pods/relations": "?namespace=demo&name=server", "GET /v1/policies/rules": "?namespace=demo&name=server",
-	"GET /v1/sets": "", "GET /v1/tables": "", "GET /v1/rules": "", "GET /v1/audit": "", "GET /v1/matrix": "", "GET /v1/objects": "", "GET /v1/check": "", "GET /v1/settings": "", "GET /v1/log": "", "POST /v1/change": `{"put": []}`,
+	"GET /v1/sets": "", "GET /v1/tables": "", "GET /v1/rules": "", "GET /v1/audit": "", "GET /v1/limits": "", "GET /v1/matrix": "", "GET /v1/objects": "", "GET /v1/check": "", "GET /v1/settings": "", "GET /v1/log": "", "POST /v1/change": `{"put": []}`,
 	"POST /v1/explain":  `{"src": "demo/friend", "dst": "demo/server", "port": "80", "protocol": "tcp"}`,
 	"POST /v1/inject":   `{"src": "demo/friend", "dst": "demo/server", "port": "80", "protocol": "tcp"}`,
 	"POST /v1/verdicts": `{}`, "POST /v1/traffic": `{}`, "GET /v1/decisions": "", "GET /v1/namespaces": "", "GET /debug/pprof/": "", "GET /debug/pprof/cmdline": "", "GET /debug/pprof/symbol": "",

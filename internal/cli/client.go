@@ -107,11 +107,17 @@ func (c *client) send(ctx context.Context, method, path string, in any) (*http.R
 		return nil, c.cutOff(err)
 	}
 	words := oneLine(string(answer))
+	if words == errNotServed.Error() {
+		return nil, fmt.Errorf("agent: %w", errNotServed)
+	}
 	if resp.StatusCode >= http.StatusInternalServerError {
 		return nil, fmt.Errorf("the agent failed while answering (%s): %s", whereItLogs, cmp.Or(words, resp.Status))
 	}
 	return nil, fmt.Errorf("agent: %s", cmp.Or(words, resp.Status))
 }
+
+// errNotServed is the answer of Go's server to a path that it does not know.
+var errNotServed = errors.New("404 page not found")
 
 // mostError is how many bytes of an error are read.
 const mostError = 1 << 20

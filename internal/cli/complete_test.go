@@ -31,10 +31,11 @@ func completions(socket string, args ...string) (words []string, directive strin
 func TestCompletionOffersNamesOfAgent(t *testing.T) {
 	socket := realShop(t)
 	for line, want := range map[string]string{
-		"get ":                                  "pods policies namespaces sets tables rules audit endpoints nodes status",
+		"get ":                                  "pods policies namespaces sets tables rules audit limits endpoints nodes status",
 		"describe ":                             "pods policies endpoints nodes",
 		"get pods -n shop ":                     "batch-0 cart-0 catalog-0 checkout-0 web-0 web-1",
 		"get pods -n shop web-0 ":               "batch-0 cart-0 catalog-0 checkout-0 web-1",
+		"get limits quota/":                     "quota/data quota/platform quota/shop acl/entries/list acl/entries/namespace acl/entries/total object/bytes object/rules object/named-ports object/addresses",
 		"get rules -n data ":                    "postgres-0 redis-0 search-0",
 		"describe policy -n data ":              "allow-monitoring default-deny postgres redis search",
 		"get pods -n ":                          "data platform shop",

@@ -25,7 +25,7 @@ type resource interface {
 
 // resources are in the order of the help.
 func resources() []resource {
-	return []resource{podList, policyList, namespaceList, setList, tableList, ruleList, auditList, endpointList, nodeList(), status{}}
+	return []resource{podList, policyList, namespaceList, setList, tableList, ruleList, auditList, limitList, endpointList, nodeList(), status{}}
 }
 
 // resourceOf returns the resource that a word names. A slash and a name may follow, as -o name
@@ -116,6 +116,7 @@ yet, 2 error.`,
   sluicectl get sets --contains app=web
   sluicectl get rules shop/web-0 --sort-by .packets
   sluicectl get audit -n shop
+  sluicectl get limits -o wide
   sluicectl get nodes --policy shop/web -w`,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return o.completeGet(cmd, f, args, resources())

@@ -1,11 +1,15 @@
 package cli
 
 import (
+	"net/http"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/view"
 )
 
 // TestGetBehavesLikeKubectl on an agent that enforces the shop.
@@ -147,7 +151,46 @@ func TestGetShowsSetsByMeaning(t *testing.T) {
 
 var hash = regexp.MustCompile(`\b[0-9a-f]{16}\b`)
 
-// TestGetStatusOfGeneratedCluster: ordinary policies exceed no share of entries (ADR 0081).
+// TestGetLimits shows quotas, capacities and limits of objects.
+func TestGetLimits(t *testing.T) {
+	socket := realShop(t)
+	code, out, errOut := sluicectl(socket, "", "get", "limits")
+	for _, want := range []string{"LIMIT", "quota/shop", "acl/entries/total", "object/rules", "1048576"} {
+		if code != ExitOK || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, %q, no %s in\n%s", code, errOut, want, out)
+		}
+	}
+	if code, out, errOut := sluicectl(socket, "", "get", "limit/quota/shop", "-o", "jsonpath={[0].namespace} {[0].most} {[0].state}"); code != ExitOK || out != "shop 1048576 ok" {
+		t.Errorf("exit code %d, %q, %q", code, out, errOut)
+	}
+}
+
+// TestGetLimitsShowsWhatIsClosed by name, and why where it is wide.
+func TestGetLimitsShowsWhatIsClosed(t *testing.T) {
+	used := 3
+	shop := api.PolicyID{Namespace: "shop", Name: "p"}
+	socket := agent(t, map[string]http.HandlerFunc{"GET /v1/limits": says([]view.Limit{{
+		Limit: "quota/shop", What: "units of the namespace", Used: &used, Most: 4, State: view.LimitExceeded, Closed: []view.ClosedPolicy{{Policy: shop, Reason: "name fewer"}},
+	}})})
+	want := "LIMIT       WHAT                    USED  MOST  STATE     CLOSED\nquota/shop  units of the namespace  3     4     exceeded  shop/p\n"
+	if _, out, _ := sluicectl(socket, "", "get", "limits"); out != want {
+		t.Errorf("got\n%swant\n%s", out, want)
+	}
+	want += "quota/shop closes shop/p: name fewer\n"
+	if _, out, _ := sluicectl(socket, "", "get", "limits", "-o", "wide"); out != want {
+		t.Errorf("wide:\n%swant\n%s", out, want)
+	}
+}
+
+// TestGetLimitsOfAnOlderAgent says that it is one.
+func TestGetLimitsOfAnOlderAgent(t *testing.T) {
+	code, _, errOut := sluicectl(agent(t, map[string]http.HandlerFunc{"GET /v1/pods": says([]view.Pod{})}), "", "get", "limits")
+	if code != ExitError || !strings.Contains(errOut, "does not serve /v1/limits (404): it is of an earlier version than this sluicectl") {
+		t.Errorf("exit code %d, %q", code, errOut)
+	}
+}
+
+// TestGetStatusOfGeneratedCluster: ordinary policies exceed no capacity (ADR 0097).
 func TestGetStatusOfGeneratedCluster(t *testing.T) {
 	code, out, errOut := sluicectl(realCluster(t), "", "get", "status")
 	if code != ExitOK || strings.Contains(out, "dataplane without address sets") {

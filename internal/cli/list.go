@@ -239,7 +239,11 @@ func (l listing[T]) ask(ctx context.Context, r *getRun, namespace, contains stri
 		}
 	}
 	items := []T{}
-	if err := r.client.get(ctx, "/v1/"+l.what+"?"+q.Encode(), &items); err != nil || r.labels == nil {
+	err := r.client.get(ctx, "/v1/"+l.what+"?"+q.Encode(), &items)
+	if errors.Is(err, errNotServed) {
+		err = fmt.Errorf("the agent on %s does not serve /v1/%s (404): it is of an earlier version than this sluicectl, so update the agent", r.client.socket, l.what)
+	}
+	if err != nil || r.labels == nil {
 		return items, err
 	}
 	return l.labelled(r, items)

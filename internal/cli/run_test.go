@@ -254,7 +254,7 @@ func TestOutputErrorsAreReturned(t *testing.T) {
 
 func TestRunSuggestsSimilarCommands(t *testing.T) {
 	for args, want := range map[string]string{
-		"get foo":                 `there is no kind "foo": want pods, policies, namespaces, sets, tables, rules, audit, endpoints, nodes, status`,
+		"get foo":                 `there is no kind "foo": want pods, policies, namespaces, sets, tables, rules, audit, limits, endpoints, nodes, status`,
 		"get podz":                `there is no kind "podz": did you mean pods?`,
 		"get pdos":                `there is no kind "pdos": did you mean pods?`,
 		"get polices":             `there is no kind "polices": did you mean policies?`,

@@ -196,6 +196,54 @@ var auditList = listing[view.Audited]{
 		labelled: ofPods(func(a view.Audited) []api.PodID { return a.Pods })},
 }
 
+// limitList lists limits, and what is taken of them.
+var limitList = listing[view.Limit]{
+	what: "limits", single: "limit", short: "quotas of namespaces and capacities of dataplanes: what is used, and what is closed", table: limitTable,
+	name:    func(v view.Limit) string { return v.Limit },
+	named:   func(v view.Limit, _, name string) bool { return v.Limit == name },
+	special: special[view.Limit]{details: writeClosed},
+}
+
+func limitTable(all []view.Limit, wide bool) *term.Table {
+	t := term.NewTable("LIMIT", "WHAT", "USED", "MOST", "STATE", "CLOSED").Narrow(24, "LIMIT").Narrow(24, "WHAT").Narrow(16, "CLOSED").Optional("WHAT")
+	for _, v := range all {
+		used, most, state := "-", "-", term.Cell{Text: v.State}
+		if v.Used != nil {
+			used = strconv.Itoa(*v.Used)
+		}
+		if v.Most > 0 {
+			most = strconv.Itoa(v.Most)
+		}
+		switch v.State {
+		case view.LimitHalf:
+			state.Style = term.Amber
+		case view.LimitExceeded:
+			state.Style = term.Red
+		}
+		var closed []string
+		for _, c := range v.Closed {
+			if name := c.Policy.Short(); !slices.Contains(closed, name) {
+				closed = append(closed, name)
+			}
+		}
+		few := 4
+		if wide {
+			few = len(closed)
+		}
+		t.Row(v.Limit, v.What, used, most, state, dash(term.Few(closed, few)))
+	}
+	return t
+}
+
+// writeClosed says why policies are closed, and what helps.
+func writeClosed(w *term.Writer, all []view.Limit) {
+	for _, v := range all {
+		for _, c := range v.Closed {
+			w.Printf("%s: %s\n", w.Styled(term.Red, v.Limit+" closes "+c.Policy.Short()), c.Reason)
+		}
+	}
+}
+
 var endpointList = listing[wire.Endpoint]{
 	what: "endpoints", single: "endpoint", aliases: []string{"ep"}, short: "interfaces of pods, in the kernel and in VPP, and which are blocked",
 	table:     endpointTable,

@@ -74,6 +74,34 @@ type Namespace struct {
 	Policies  int               `json:"policies"`
 }
 
+// Limit is a limit, and what is taken of it.
+type Limit struct {
+	Limit string `json:"limit"` // its name: what is limited and where, as in "quota/shop" or "acl/entries/list"
+	// Of is what it is for: policies, an object, or a renderer.
+	Of   string `json:"of"`
+	What string `json:"what"` // what is counted, for whom
+	// Namespace is that of the quota, or the one that takes most.
+	Namespace string `json:"namespace,omitempty"`
+	Used      *int   `json:"used,omitempty"` // without what is closed; nil: not counted
+	Most      int    `json:"most,omitempty"` // 0: none
+	State     string `json:"state"`          // LimitOK, LimitHalf or LimitExceeded
+	// Closed are the policies that do not fit.
+	Closed []ClosedPolicy `json:"closed,omitempty"`
+}
+
+// The values of Limit.State.
+const (
+	LimitOK       = "ok"
+	LimitHalf     = "half used"
+	LimitExceeded = "exceeded"
+)
+
+// ClosedPolicy is a policy that a limit closes, in whole or in part.
+type ClosedPolicy struct {
+	Policy api.PolicyID `json:"policy"`
+	Reason string       `json:"reason"` // which limit, and what helps
+}
+
 // PodRelations are the policies that select a pod, and the rules that name it as a peer.
 type PodRelations struct {
 	Selecting []api.PolicyID    `json:"selecting,omitempty"`

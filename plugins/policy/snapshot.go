@@ -29,6 +29,17 @@ type Snapshot struct {
 	// Problems lists the problems of all objects, and the parts of policies that dataplanes cannot
 	// enforce.
 	Problems []api.Problem `json:"problems,omitempty"`
+	// Tenants are the namespaces whose NetworkPolicies select local pods.
+	Tenants []Tenant `json:"tenants,omitempty"`
+}
+
+// Tenant is what the policies of a namespace take of its quota, in units. The admin policies are
+// together one without a name: they are counted and never refused.
+type Tenant struct {
+	Namespace string         `json:"namespace"`
+	Units     int            `json:"units"` // without those of refused policies
+	Quota     int            `json:"quota"`
+	Refused   []api.PolicyID `json:"refused,omitempty"` // policies that isolate and permit nothing
 }
 
 // Labels are the labels of an object, sorted by key.
@@ -140,6 +151,9 @@ func (l *layers) snapshot(node string, waiting map[api.PodID]bool, reports []api
 	}
 	s.Policies = l.policies(applied, byObject, findings.Notes)
 	s.Sets = l.sets(dump.Sets)
+	for _, t := range findings.Tenants {
+		s.Tenants = append(s.Tenants, Tenant(t))
+	}
 	return s
 }
 

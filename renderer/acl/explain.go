@@ -58,7 +58,7 @@ func (r *Renderer) publish(err error) {
 	s := &snapshot{
 		version: r.version, err: err, pending: r.interfaces.pending, blocked: r.interfaces.blocked, memory: renderer.Memory{Needed: r.memory.Heap.Needed, Budget: r.memory.Heap.Budget},
 		tables: r.slots.placed(r.cache.InstalledTables()), guards: r.slots.placedGuards(r.cache.Installed().Senders), constants: map[uint32]string{}, unenforced: r.unenforced.Unenforced(), drifts: r.audits.drifts, foreign: r.audits.foreign,
-		sessions: r.memory.Sessions.State(), attached: attached{bound: r.interfaces.bound, answered: r.interfaces.answered},
+		sessions: r.memory.Sessions.State(), capacity: r.cache.Capacity(), attached: attached{bound: r.interfaces.bound, answered: r.interfaces.answered},
 	}
 	r.noticeMade(s, r.mirror)
 	for _, slot := range r.slots.byName {
@@ -115,7 +115,7 @@ func (r *reader) State() *renderer.State {
 	out := &renderer.State{
 		Renderer: name, Version: s.version, Connected: r.link.Connected(), Waiting: r.link.Waiting(), Err: s.err, Pending: s.pending,
 		Blocked: s.blocked, Memory: s.memory, Drift: s.drifts, Foreign: s.foreign, Paused: &paused,
-		Sessions: s.sessions,
+		Sessions: s.sessions, Capacity: s.capacity, Closed: renderer.ClosedIn(s.unenforced),
 	}
 	for _, p := range s.tables {
 		out.Tables = append(out.Tables, p.View())

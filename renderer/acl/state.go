@@ -63,6 +63,7 @@ type snapshot struct {
 	drifts     map[string]uint64
 	foreign    []renderer.Foreign
 	sessions   *renderer.Sessions
+	capacity   []renderer.Capacity
 	attached
 }
 

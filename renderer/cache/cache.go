@@ -17,7 +17,7 @@ type Cache struct {
 
 	resync *resync // nil outside a resync
 	staged
-	weights weights // without a bound: none
+	admission admission
 
 	// Results of the last Compute.
 	entries entries
@@ -33,7 +33,7 @@ func New(direction api.Direction, bounds ...Bound) *Cache {
 	c := &Cache{entries: make(entries)}
 	c.reset(o, &c.mu)
 	c.installed = newInstalled(o, c.sets.contained)
-	c.weights.bound(&c.staged, bounds)
+	c.admission.bound(&c.staged, bounds)
 	return c
 }
 

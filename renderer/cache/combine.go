@@ -43,11 +43,11 @@ type pair struct{ a, b traffic.Traffic }
 // blocks shares blocks between the pods of one Compute.
 type blocks map[blockKey]*block
 
-// blockKey is what the table of a pod depends on, apart from what all pods have in common: its own
-// list with the origins, and for each address the rules of every opposite list that match it.
+// blockKey is what the table of a pod depends on, apart from what all pods have in common, which
+// lists are closed among it: combiner.key, and its own list with the origins.
 type blockKey struct {
-	own *renderer.RuleList
-	opp string
+	tables string
+	own    *renderer.RuleList
 }
 
 // refresh updates the sorted opposite lists, and the addresses of the pods that have them.
@@ -98,7 +98,10 @@ func oppositesOf(a *address) []int {
 // the vswitch under its own address, so this changes no verdict that matters, and pods with equal
 // lists get equal tables.
 func (c *combiner) build(p *pod, shared blocks) *block {
-	key := c.blockKey(p)
+	key := blockKey{tables: p.key}
+	if p.own != nil {
+		key.own = p.own.inForce(c.orientation.ownRules(p.cfg))
+	}
 	b := shared[key]
 	if b == nil {
 		b = c.assemble(p)
@@ -107,20 +110,14 @@ func (c *combiner) build(p *pod, shared blocks) *block {
 	return b
 }
 
-func (c *combiner) blockKey(p *pod) blockKey {
-	k := blockKey{opp: c.key(p, func(l *list, a *address) verdict { return l.verdict(a, c.inSet) })}
+// key identifies tables that are equal if no list is closed: the own list, and what all opposite
+// lists say about the addresses of the pod.
+func (c *combiner) key(p *pod) string {
+	id := uint32(0)
 	if p.own != nil {
-		k.own = p.own.inForce(c.orientation.ownRules(p.cfg))
+		id = p.own.id
 	}
-	return k
-}
-
-// judged returns what a list says about an address, also if the list is closed.
-func (c *combiner) judged(l *list, a *address) verdict { return l.asked(a, c.inSet) }
-
-// key identifies the results of all opposite lists for the addresses of a pod.
-func (c *combiner) key(p *pod, verdictOf func(*list, *address) verdict) string {
-	var key []byte
+	key := binary.BigEndian.AppendUint32(nil, id)
 	for _, family := range families(p.addrs) {
 		for _, a := range family {
 			key = append(key, 0xff, byte(a.addr.BitLen()))
@@ -128,7 +125,7 @@ func (c *combiner) key(p *pod, verdictOf func(*list, *address) verdict) string {
 				key = append(key, a.addr.AsSlice()...)
 			}
 			for _, l := range c.opposites {
-				if v := verdictOf(l, a); v.allowed != traffic.Everything {
+				if v := l.asked(a, c.inSet); v.allowed != traffic.Everything {
 					key = binary.BigEndian.AppendUint32(append(key, 0), l.id)
 					key = binary.BigEndian.AppendUint32(key, v.class)
 				}

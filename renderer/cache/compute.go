@@ -19,13 +19,13 @@ func (c *Cache) look() map[listKey]string {
 	}
 	c.applyMembershipChanges()
 	c.markRestricted()
-	c.weights.weigh()
-	return c.weights.excess()
+	c.admission.combine()
+	return c.admission.decide()
 }
 
 // build makes stale tables. Lists in why are closed.
 func (c *Cache) build(why map[listKey]string) Plan {
-	c.weights.setClosed(why)
+	c.admission.setClosed(why)
 	shared := make(blocks)
 	for _, id := range sortedPods(c.stale.pods) {
 		p := c.stale.pods[id]
@@ -245,9 +245,6 @@ func (c *Cache) Naming(id api.SetID) []*Table {
 	}
 	return out
 }
-
-// Recount makes the next Compute look again at which pods have entries.
-func (c *Cache) Recount() { c.stale.any, c.weights.recount = true, true }
 
 // Refused returns the policies whose lists are closed, without their rules.
 func (c *Cache) Refused() (out []renderer.Unenforced) {

@@ -113,6 +113,7 @@ func (l *list) judge(indexes []uint32) verdict {
 		}
 		l.classes++
 		v = verdict{known: true, class: l.classes, matches: matches(key), allowed: traffic.Allowed(rules)}
+		v.rules = len(v.allowed.Rules())
 		l.byMatches[v.matches] = v
 	}
 	return v

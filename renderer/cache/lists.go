@@ -1,6 +1,8 @@
 package cache
 
 import (
+	"iter"
+
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 )
@@ -20,6 +22,19 @@ func newLists(o orientation) lists {
 	return lists{
 		orientation: o, owns: make(map[renderer.Digest]*list), opposites: make(map[renderer.Digest]*list),
 		naming: make(map[api.SetID]map[*list]struct{}),
+	}
+}
+
+// all iterates over the lists of both directions.
+func (x *lists) all() iter.Seq[*list] {
+	return func(yield func(*list) bool) {
+		for _, of := range [2]map[renderer.Digest]*list{x.owns, x.opposites} {
+			for _, l := range of {
+				if !yield(l) {
+					return
+				}
+			}
+		}
 	}
 }
 
@@ -54,6 +69,13 @@ func (x *lists) isAsked(id api.SetID) bool {
 		}
 	}
 	return false
+}
+
+// resize forgets the entries of lists that name a set.
+func (x *lists) resize(id api.SetID) {
+	for l := range x.naming[id] {
+		l.sized = false
+	}
 }
 
 // list returns a new list.
@@ -102,9 +124,7 @@ func (x *lists) purge() {
 
 // forget drops all verdicts about the address of a slot.
 func (x *lists) forget(slot int) {
-	for _, lists := range []map[renderer.Digest]*list{x.owns, x.opposites} {
-		for _, l := range lists {
-			l.forget(slot)
-		}
+	for l := range x.all() {
+		l.forget(slot)
 	}
 }

@@ -20,6 +20,7 @@ func (c *Cache) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 		if len(added) > 0 {
 			c.sets.fill(id, s, added)
 			c.stale.any = true
+			c.lists.resize(id)
 		}
 		return
 	case asked && !few:
@@ -39,6 +40,7 @@ func (c *Cache) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	}
 	put(removed, false)
 	put(added, true)
+	c.lists.resize(id)
 }
 
 // fewMembers is how many members of a set may change until all verdicts of the lists that name it

@@ -11,13 +11,14 @@ import (
 
 // pod is the staged state of a local pod.
 type pod struct {
-	id       api.PodID
-	cfg      renderer.PodConfig
-	addrs    []*address // sorted by address
-	own, opp *list      // nil when unrestricted
-	built    *block     // nil before the first Compute
-	entry    *entry     // nil when the pod has no table
-	weight   *weight    // nil before the first Compute, and without a Bound
+	id        api.PodID
+	cfg       renderer.PodConfig
+	addrs     []*address // sorted by address
+	own, opp  *list      // nil when unrestricted
+	built     *block     // nil before the first Compute
+	entry     *entry     // nil when the pod has no table
+	key       string     // of equal tables, see combiner.key
+	additions *additions // nil before the first Compute, and without a Bound
 }
 
 // address is an address of at least one local pod.
@@ -55,7 +56,8 @@ type list struct {
 type listShare struct {
 	origins *renderer.RuleList // of one of its pods
 	entries int
-	sized   bool   // entries is known
+	sized   bool // entries is known
+	demand
 	closed  string // why everything is denied instead; "" when it is not
 	tooLong bool   // it is closed for good and not indexed
 	named   map[*renderer.RuleList][]api.Origin
@@ -75,13 +77,4 @@ type entry struct {
 	sets   []api.SetID
 	pods   map[api.PodID]*pod
 	table  *Table // nil when it must be rebuilt
-}
-
-// weight is what the table of some pods would take if no list were closed. Pods with the same key
-// would share their table.
-type weight struct {
-	own     *list
-	adds    map[*list]int // entries that lists add to it by the combination with local peers
-	counted int           // number of the count that it is part of
-	uses    int           // how often it counts
 }

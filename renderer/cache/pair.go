@@ -108,6 +108,14 @@ func (s *Pair) Refused() []renderer.Unenforced {
 	return append(s.gets.Refused(), s.sends.Refused()...)
 }
 
+// Capacity is Cache.Capacity. Where directions are apart, each of them may take as much.
+func (s *Pair) Capacity() []renderer.Capacity {
+	if s.combined {
+		return s.gets.Capacity() // guards are small
+	}
+	return append(s.gets.admission.capacity("entries of what pods receive"), s.sends.admission.capacity("entries of what pods send")...)
+}
+
 // Commit is Cache.Commit for both directions.
 func (s *Pair) Commit() {
 	for _, c := range s.each() {

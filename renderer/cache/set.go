@@ -230,7 +230,6 @@ type sets struct {
 	mu      *sync.RWMutex // held while sets change
 	all     map[api.SetID]*set
 	changed map[api.SetID]struct{} // since the last Commit
-	stale   map[api.SetID]struct{} // since the last Compute
 }
 
 // of returns a set and creates it if it is missing.
@@ -252,7 +251,7 @@ func (x *sets) put(id api.SetID, s *set, p netip.Prefix, member bool) bool {
 	if !s.put(p, member) {
 		return false
 	}
-	x.changed[id], x.stale[id] = struct{}{}, struct{}{}
+	x.changed[id] = struct{}{}
 	return true
 }
 
@@ -261,7 +260,7 @@ func (x *sets) fill(id api.SetID, s *set, members []netip.Prefix) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	s.fill(members)
-	x.changed[id], x.stale[id] = struct{}{}, struct{}{}
+	x.changed[id] = struct{}{}
 }
 
 // membersOf returns the members of a set in order.
@@ -325,6 +324,8 @@ func (x *sets) derive(l *list, a *address) {
 	for _, l := range lists {
 		s := x.of(l.podsSet)
 		s.derived = true
-		x.put(l.podsSet, s, prefixes.Host(a.addr), l == first)
+		if x.put(l.podsSet, s, prefixes.Host(a.addr), l == first) {
+			l.sized = false
+		}
 	}
 }

@@ -29,10 +29,10 @@ func (s *staged) reset(o orientation, mu *sync.RWMutex) {
 		pods:        make(map[api.PodID]*pod),
 		addrs:       addresses{all: make(map[netip.Addr]*address)},
 		lists:       newLists(o),
-		stale:       stale{pods: make(map[api.PodID]*pod), touched: make(map[membershipChange]struct{}), judged: make(map[*list]struct{}), lists: make(map[*list]struct{}), sets: make(map[api.SetID]struct{})},
+		stale:       stale{pods: make(map[api.PodID]*pod), touched: make(map[membershipChange]struct{}), judged: make(map[*list]struct{}), lists: make(map[*list]struct{})},
 		changedPods: make(map[api.PodID]struct{}),
 	}
-	s.sets = sets{mu: mu, all: make(map[api.SetID]*set), changed: make(map[api.SetID]struct{}), stale: s.stale.sets}
+	s.sets = sets{mu: mu, all: make(map[api.SetID]*set), changed: make(map[api.SetID]struct{})}
 	s.combiner = combiner{orientation: o, inSet: s.sets.contain, meets: make(map[pair]traffic.Traffic)}
 }
 
@@ -43,8 +43,7 @@ type stale struct {
 	touched map[membershipChange]struct{}
 	judged  map[*list]struct{} // lists whose verdicts may all be others
 	global  bool
-	lists   map[*list]struct{}     // opposite lists whose pods changed
-	sets    map[api.SetID]struct{} // sets whose members changed
+	lists   map[*list]struct{} // opposite lists whose pods changed
 }
 
 // list marks the pods that an opposite list restricts, and the global table, for another look.

@@ -17,6 +17,7 @@ type verdict struct {
 	class   uint32 // number of the result within the list
 	matches matches
 	allowed traffic.Traffic
+	rules   int // how many rules express allowed
 }
 
 // maxMemo bounds the memos whose size depends on history. A full memo is dropped.

@@ -27,7 +27,8 @@ func (r *Renderer) State() *renderer.State { return &r.published.Load().state }
 
 // publish publishes the outcome of a Commit to readers.
 func (r *Renderer) publish(err error) {
-	s := &snapshot{renderer.State{Renderer: r.Name(), Connected: r.held != nil, Err: err, Pending: r.pending}, r.unenforced.Unenforced()}
+	s := &snapshot{renderer.State{Renderer: r.Name(), Connected: r.held != nil, Err: err, Pending: r.pending, Capacity: r.cache.Capacity()}, r.unenforced.Unenforced()}
+	s.state.Closed = renderer.ClosedIn(s.unenforced)
 	names := slices.Sorted(maps.Keys(r.held))
 	for _, table := range r.cache.InstalledTables() {
 		c := r.contents[table.Digest]

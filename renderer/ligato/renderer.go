@@ -104,7 +104,7 @@ func New(o Options) (*Renderer, error) {
 		return nil, fmt.Errorf("ligato: %w", err)
 	}
 	r := &Renderer{
-		options: o, prefix: aclPrefix(o.Prefix, o.Label), infra: infraRules(infra), log: o.Log, cache: cache.New(api.Egress, cache.Bound{Namespace: namespaceRules, Node: nodeRules, List: listRules, Entries: count}),
+		options: o, prefix: aclPrefix(o.Prefix, o.Label), infra: infraRules(infra), log: o.Log, cache: cache.New(api.Egress, cache.Bound{Namespace: namespaceRules, Total: nodeRules, List: listRules, Entries: count}),
 		contents: make(map[renderer.Digest]content), unenforced: cache.NewUnenforcedTracker(reasonSCTP, namesLostPort),
 	}
 	r.publish(nil)

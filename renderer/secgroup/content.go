@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/internal/capacity"
 	"github.com/sluice-net/sluice/renderer/internal/ports"
 	"github.com/sluice-net/sluice/renderer/secgroup/internal/permits"
 )
@@ -25,10 +26,11 @@ type content struct {
 	reports []renderer.Unenforced
 }
 
-// pair identifies the lists of pods, and the addresses of their node.
+// pair identifies the lists of pods, why they are closed, and the addresses of their node.
 type pair struct {
-	ingress, egress *renderer.RuleList // of traffic to and from the pod
-	node            string
+	lists   [2]*renderer.RuleList // by direction of the pod
+	refused [2]capacity.Refusal
+	node    string
 }
 
 // builder makes the contents of groups.
@@ -44,22 +46,37 @@ type builder struct {
 // Reasons of reports.
 const (
 	reasonUnnamed = "too many rules of security groups to permit every protocol other than TCP, UDP, SCTP and ICMP"
-	reasonSize    = "too many rules of security groups"
 )
+
+// reasonOf says why a list of a namespace is closed, and what helps.
+func reasonOf(namespace string, r capacity.Refusal) string {
+	if r.Limit == capacity.OneList {
+		return fmt.Sprintf("too many rules of security groups: a list may become %d, so name fewer peers or ports, or raise --neutron-max-rules", r.Most)
+	}
+	return fmt.Sprintf("too many rules of security groups: the lists of namespace %s may become %d, and this is one of those that become most, so name fewer peers or ports", namespace, r.Most)
+}
 
 // maxInline is the largest number of prefixes that a remote without address sets has in rules. More
 // become an address group, where these are used.
 const maxInline = 4
 
-// build returns the content for two lists, which may be nil, in directions of the pod.
-func (b *builder) build(in, out *renderer.RuleList) *content {
-	c := &content{lists: [2]*renderer.RuleList{api.Ingress: in, api.Egress: out}, rules: map[Rule][]api.Origin{}, addrs: map[string][]permits.Remote{}}
+// permitsOf returns what a list for a direction of the pod permits.
+func permitsOf(l *renderer.RuleList, d api.Direction) *permits.List {
+	return permits.Of(l, func(r api.ContivRule) api.Net {
+		if d == api.Ingress {
+			return r.Src
+		}
+		return r.Dst
+	})
+}
+
+// build returns the content for two lists, which may be nil, and what they permit. namespace is that
+// of one of their pods.
+func (b *builder) build(p pair, permit [2]*permits.List, namespace string) *content {
+	c := &content{lists: p.lists, rules: map[Rule][]api.Origin{}, addrs: map[string][]permits.Remote{}}
 	seen := map[api.SetID]bool{}
-	for d, l := range [2]*permits.List{
-		api.Ingress: permits.Of(in, func(r api.ContivRule) api.Net { return r.Src }),
-		api.Egress:  permits.Of(out, func(r api.ContivRule) api.Net { return r.Dst }),
-	} {
-		b.direction(c, api.Direction(d), l)
+	for d, l := range permit {
+		b.direction(c, api.Direction(d), l, p.refused[d], namespace)
 		for _, id := range l.Sets() {
 			if !seen[id] {
 				seen[id] = true
@@ -72,15 +89,30 @@ func (b *builder) build(in, out *renderer.RuleList) *content {
 	return c
 }
 
-// direction adds the rules of one direction. Where these are too many, it leaves out protocols that
-// policies cannot name, and then everything.
-func (b *builder) direction(c *content, d api.Direction, l *permits.List) {
+// direction adds the rules of one direction, or only those for exempt traffic if its list is refused.
+func (b *builder) direction(c *content, d api.Direction, l *permits.List, refused capacity.Refusal, namespace string) {
 	c.deny[d] = l.Deny
 	c.reports = append(c.reports, l.Lost...)
+	if refused.Limit != capacity.None {
+		for _, p := range l.Permits {
+			c.report(p.Origins, reasonOf(namespace, refused))
+		}
+		x := expansion{builder: b, direction: d, rules: c.rules, left: len(b.infra)}
+		x.exempt()
+		return
+	}
+	x, without, _ := b.expand(d, l)
+	maps.Copy(c.rules, x.rules)
+	maps.Copy(c.addrs, x.addrs)
+	c.report(without, reasonUnnamed)
+}
+
+// expand makes the rules of a list, and reports whether they fit. Where they are too many, it leaves
+// out protocols that policies cannot name: without has the origins of those.
+func (b *builder) expand(d api.Direction, l *permits.List) (x expansion, without []api.Origin, fits bool) {
 	for _, unnamed := range []bool{true, false} {
-		x := expansion{builder: b, direction: d, rules: map[Rule][]api.Origin{}, addrs: map[string][]permits.Remote{}, left: b.maxRules / 2}
-		var without []api.Origin
-		fits := x.exempt()
+		x = expansion{builder: b, direction: d, rules: map[Rule][]api.Origin{}, addrs: map[string][]permits.Remote{}, left: b.maxRules / 2}
+		without, fits = nil, x.exempt()
 		for _, p := range l.Permits {
 			if p.Unnamed && !unnamed {
 				without = append(without, p.Origins...)
@@ -89,17 +121,10 @@ func (b *builder) direction(c *content, d api.Direction, l *permits.List) {
 			fits = fits && x.permit(p)
 		}
 		if fits {
-			maps.Copy(c.rules, x.rules)
-			maps.Copy(c.addrs, x.addrs)
-			c.report(without, reasonUnnamed)
-			return
+			break
 		}
 	}
-	for _, p := range l.Permits {
-		c.report(p.Origins, reasonSize)
-	}
-	x := expansion{builder: b, direction: d, rules: c.rules, left: len(b.infra)}
-	x.exempt()
+	return x, without, fits
 }
 
 func (c *content) report(origins []api.Origin, reason string) {

@@ -73,13 +73,14 @@ type Renderer struct {
 	log       *slog.Logger
 	published atomic.Pointer[snapshot]
 
-	mu       sync.Mutex // held during a Commit, including its calls
-	desired  desired
-	contents map[pair]*content // for the current members of sets
-	held     *held             // nil when everything must be read
-	wanted   *wanted           // by the last Commit; nil before the first
-	groups   map[string]string // IDs of groups, by key of the content; of the last Commit
-	reads    reads
+	mu        sync.Mutex // held during a Commit, including its calls
+	desired   desired
+	contents  map[pair]*content // for the current members of sets
+	admission admission
+	held      *held             // nil when everything must be read
+	wanted    *wanted           // by the last Commit; nil before the first
+	groups    map[string]string // IDs of groups, by key of the content; of the last Commit
+	reads     reads
 }
 
 // reads is what a Renderer remembers between Commits beside the desired and the known state.
@@ -119,7 +120,7 @@ func New(o Options) (*Renderer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("secgroup: %w", err)
 	}
-	r := &Renderer{options: o, log: o.Log, desired: newDesired(), contents: map[pair]*content{}}
+	r := &Renderer{options: o, log: o.Log, desired: newDesired(), contents: map[pair]*content{}, admission: admission{costs: map[side]cost{}}}
 	r.reads.changed = map[api.SetID]bool{}
 	r.builder = builder{
 		members: r.desired.members, infra: infra.Addresses, addressGroups: o.AddressGroups, maxRules: o.MaxRules, prefix: r.namePrefix(),
@@ -218,9 +219,11 @@ func (r *Renderer) takeOver(c renderer.Changes) {
 	changed := r.desired.apply(c)
 	if c.Resync {
 		clear(r.contents)
+		clear(r.admission.costs)
 	}
 	if len(changed) > 0 {
 		maps.Copy(r.reads.changed, changed)
+		r.admission.forget(changed)
 		maps.DeleteFunc(r.contents, func(_ pair, c *content) bool {
 			return slices.ContainsFunc(c.sets, func(id api.SetID) bool { return changed[id] })
 		})

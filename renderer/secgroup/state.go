@@ -80,6 +80,7 @@ func (r *Renderer) publish(err error) {
 	}
 	s.state = renderer.State{
 		Renderer: r.Name(), Connected: r.held != nil, Err: err, Pending: r.reads.pending, Drift: maps.Clone(r.reads.drift), Tables: s.state.Tables,
+		Capacity: r.admission.capacity(r.options.MaxRules), Closed: renderer.ClosedIn(s.unenforced),
 	}
 	if r.held != nil && r.wanted != nil {
 		s.fill(r)

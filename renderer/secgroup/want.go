@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/internal/capacity"
 	"github.com/sluice-net/sluice/renderer/secgroup/internal/permits"
 )
 
@@ -125,12 +126,12 @@ func (r *Renderer) place() *wanted {
 		plugged: map[api.PodID]bool{}, owners: map[string]api.PodID{}, unclear: map[string]bool{}, portless: map[netip.Addr]api.PodID{},
 	}
 	ports := r.portsOf()
-	used := map[pair]bool{}
+	used, refused := map[pair]bool{}, r.refuse()
 	for _, pod := range slices.SortedFunc(maps.Keys(r.desired.pods), api.PodID.Compare) {
 		cfg := r.desired.pods[pod]
 		var c *content
 		if cfg.Ingress != nil || cfg.Egress != nil || len(r.options.DefaultGroups) == 0 {
-			c = r.contentOf(pod, cfg, used)
+			c = r.contentOf(pod, cfg, refused, used)
 		}
 		w.pod(r, pod, cfg, c, ports(pod, cfg))
 	}
@@ -248,26 +249,49 @@ func (r *Renderer) portsOf() func(api.PodID, renderer.PodConfig) []*Port {
 	return func(pod api.PodID, _ renderer.PodConfig) []*Port { return byPod[pod] }
 }
 
-// contentOf returns the memoized content for the lists of a pod.
-func (r *Renderer) contentOf(pod api.PodID, cfg renderer.PodConfig, used map[pair]bool) *content {
-	// The contract's directions are the vswitch's: its egress is traffic to the pod.
-	k := pair{ingress: cfg.Egress, egress: cfg.Ingress}
-	b := r.builder
-	b.ownNode = r.options.NodeOf != nil
+// pairOf returns the lists of a pod. The contract's directions are the vswitch's: its egress is
+// traffic to the pod.
+func (r *Renderer) pairOf(pod api.PodID, cfg renderer.PodConfig) pair {
+	p := pair{lists: [2]*renderer.RuleList{api.Ingress: cfg.Egress, api.Egress: cfg.Ingress}}
 	if r.options.NodeOf != nil {
-		own := r.options.NodeOf(pod)
-		k.node = fmt.Sprint(own)
-		b.members = func(id api.SetID) []netip.Prefix {
-			if id != api.NodeSet {
-				return r.builder.members(id)
-			}
-			return hosts(own)
+		p.node = fmt.Sprint(r.options.NodeOf(pod))
+	}
+	return p
+}
+
+// builderFor returns what makes the content of a pod.
+func (r *Renderer) builderFor(pod api.PodID) builder {
+	b := r.builder
+	if r.options.NodeOf == nil {
+		return b
+	}
+	own := r.options.NodeOf(pod)
+	b.ownNode = true
+	b.members = func(id api.SetID) []netip.Prefix {
+		if id != api.NodeSet {
+			return r.builder.members(id)
+		}
+		return hosts(own)
+	}
+	return b
+}
+
+// contentOf returns the memoized content for the lists of a pod.
+func (r *Renderer) contentOf(pod api.PodID, cfg renderer.PodConfig, refused map[side]capacity.Refusal, used map[pair]bool) *content {
+	k := r.pairOf(pod, cfg)
+	var permit [2]*permits.List
+	for d, l := range k.lists {
+		s := side{l, api.Direction(d), k.node}
+		k.refused[d] = refused[s]
+		if permit[d] = r.admission.costs[s].permits; l == nil {
+			permit[d] = permitsOf(nil, s.direction)
 		}
 	}
 	used[k] = true
 	c := r.contents[k]
 	if c == nil {
-		c = b.build(cfg.Egress, cfg.Ingress)
+		b := r.builderFor(pod)
+		c = b.build(k, permit, pod.Namespace)
 		r.contents[k] = c
 	}
 	return c
@@ -303,7 +327,8 @@ func (w *wanted) close(r *Renderer, port string) {
 // closed is the content of a group that permits nothing but exempt traffic.
 func (r *Renderer) closed() *content {
 	nothing := renderer.NewRuleList(nil, nil)
-	return r.builder.build(nothing, nothing)
+	none := [2]*permits.List{permitsOf(nothing, api.Ingress), permitsOf(nothing, api.Egress)}
+	return r.builder.build(pair{lists: [2]*renderer.RuleList{nothing, nothing}}, none, "")
 }
 
 // addressGroups derives the address groups that the groups name.

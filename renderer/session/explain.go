@@ -43,7 +43,7 @@ func (r *Renderer) Unenforced() []renderer.Unenforced { return r.published.Load(
 func (r *Renderer) State() *renderer.State {
 	s := r.published.Load()
 	out := &renderer.State{Renderer: r.Name(), Version: s.version, Connected: r.link.Connected(), Waiting: r.link.Waiting(), Err: s.err, Forbidden: s.forbidden,
-		Drift: s.drifts, Foreign: s.foreign}
+		Drift: s.drifts, Foreign: s.foreign, Capacity: s.capacity, Closed: renderer.ClosedIn(s.unenforced)}
 	for _, table := range s.tables {
 		t := renderer.Table{Name: table.Name(), Pods: table.Pods, Rules: table.Rules, Origins: table.Origins}
 		if t.IsGlobal() {

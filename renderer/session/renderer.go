@@ -67,7 +67,7 @@ func New(o Options) (*Renderer, error) {
 		compiler: compiler{can, o.MaxRules, map[wantedKey]*wanted{}}, holders: holders{}, unenforced: cache.NewUnenforcedTracker(can.reason(), can.loses),
 		audits: audits{every: o.Audit, drifts: map[string]uint64{driftRule: 0}},
 	}
-	r.cache = cache.New(api.Ingress, cache.Bound{Namespace: namespaceRules, Node: nodeRules, List: listRules, Entries: r.compiler.count, Has: r.pods.isOnStack})
+	r.cache = cache.New(api.Ingress, cache.Bound{Namespace: namespaceRules, Total: nodeRules, List: listRules, Entries: r.compiler.count, Has: r.pods.isOnStack})
 	if r.link, err = dial(o); err != nil {
 		return nil, err
 	}
@@ -151,7 +151,6 @@ func (r *Renderer) commit(ctx context.Context, hasChanges bool) error {
 		return r.fail(err)
 	}
 	if !maps.EqualFunc(before, r.pods.namespaces, slices.Equal) {
-		r.cache.Recount()
 		plan = r.cache.Compute()
 	}
 	r.compiler.forget(r.cache, plan.Sets)
@@ -332,7 +331,7 @@ func (r *Renderer) scheduleNext() {
 func (r *Renderer) publish(err error) {
 	s := &snapshot{
 		version: r.link.version, err: err, pods: make(map[netip.Addr]bool, len(r.pods.own)), tables: r.cache.InstalledTables(),
-		forbidden: r.revoked.left, unenforced: r.unenforced.Unenforced(), drifts: r.audits.drifts, foreign: r.audits.foreign,
+		forbidden: r.revoked.left, unenforced: r.unenforced.Unenforced(), drifts: r.audits.drifts, foreign: r.audits.foreign, capacity: r.cache.Capacity(),
 	}
 	s.spaces, s.reach = spacesOf(&r.pods, r.mirror, s.tables)
 	for id, own := range r.pods.own {

@@ -22,6 +22,7 @@ type snapshot struct {
 	unenforced []renderer.Unenforced
 	drifts     map[string]uint64
 	foreign    []renderer.Foreign
+	capacity   []renderer.Capacity
 }
 
 // onStack reports whether an address belongs to a pod, and whether that pod has an application

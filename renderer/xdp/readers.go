@@ -138,7 +138,11 @@ func (r *Renderer) readHits(v *view) bool {
 
 // state returns a view in the form of renderer.State.
 func (r *Renderer) state(v *view, packets func(side, *renderer.RuleList) []uint64) *renderer.State {
-	return &renderer.State{Renderer: r.Name(), Connected: v.err == nil, Err: v.err, Pending: v.pending, Drift: v.drift, Foreign: v.foreign,
+	var unenforced []renderer.Unenforced
+	if v.unenforced != nil {
+		unenforced = v.unenforced()
+	}
+	return &renderer.State{Capacity: v.capacity(r.options.limits()), Closed: renderer.ClosedIn(unenforced), Renderer: r.Name(), Connected: v.err == nil, Err: v.err, Pending: v.pending, Drift: v.drift, Foreign: v.foreign,
 		Memory: renderer.Memory{Needed: uint64(v.lines) * bpf.LineBytes, Budget: r.options.PolicyMemory}, Tables: v.tables(packets)}
 }
 

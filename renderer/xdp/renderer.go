@@ -323,6 +323,7 @@ func (r *Renderer) publish(err error) error {
 	if err != nil {
 		err = fmt.Errorf("install in the dataplane: %w", err)
 	}
-	r.view.Store(&view{err: err, pending: r.pending, unenforced: r.refused, lines: r.policy.image.Use().Lines, drift: maps.Clone(r.audits.drift), foreign: r.audits.foreign, endpoints: r.acked})
+	rows, addresses := r.policy.image.Usage()
+	r.view.Store(&view{rows: rows, addresses: addresses, err: err, pending: r.pending, unenforced: r.refused, lines: r.policy.image.Use().Lines, drift: maps.Clone(r.audits.drift), foreign: r.audits.foreign, endpoints: r.acked})
 	return err
 }

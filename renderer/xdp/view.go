@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
+	"github.com/sluice-net/sluice/renderer/internal/capacity"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
 	"github.com/sluice-net/sluice/renderer/xdp/internal/attach"
 )
@@ -18,6 +19,8 @@ type view struct {
 	pending    []renderer.Pending
 	unenforced func() []renderer.Unenforced
 	lines      int // of the policy map
+	rows       func() capacity.Use
+	addresses  int // that lists name
 	drift      attach.Drift
 	foreign    []renderer.Foreign
 	endpoints  // as the last Commit without an error installed them
@@ -87,4 +90,20 @@ func decision(pod api.PodID, s side, l *renderer.RuleList, rule int) renderer.De
 		d.Action = d.Match.Action
 	}
 	return d
+}
+
+// capacity returns what lists take of the policy memory. How many addresses a namespace names is
+// counted only where all together name too many.
+func (v *view) capacity(l compile.Limits) []renderer.Capacity {
+	var u capacity.Use
+	if v.rows != nil {
+		u = v.rows()
+	}
+	return []renderer.Capacity{{
+		Resource: "lines of rows", List: renderer.Share{Used: u.List, Most: l.Rows.List}, Of: u.Of,
+		Namespace: renderer.Share{Used: u.Namespace, Most: l.Rows.Namespace}, Total: renderer.Share{Used: u.Total, Most: l.Rows.Total},
+	}, {
+		Resource: "addresses", Namespace: renderer.Share{Most: l.Addresses.Namespace},
+		Total: renderer.Share{Used: v.addresses, Most: l.Addresses.Total},
+	}}
 }

@@ -32,7 +32,7 @@ var mayImport = []struct {
 	{"plugins/bindings", []string{"api/...", "plugins/follow", "plugins/statefile"}},
 	{"plugins/policy", []string{"api/...", "renderer", "plugins/policy/..."}}, // wires, so knows its layers
 	{"plugins/policy/internal/intent", []string{"api/..."}},                   // what users wrote: cache and processor share it
-	{"plugins/policy/internal/configurator", []string{"api/...", "renderer", "internal/shares"}},
+	{"plugins/policy/internal/configurator", []string{"api/...", "renderer"}},
 	{"plugins/policy/internal/processor", []string{"api/...", "plugins/policy/internal/intent", "plugins/policy/internal/membership"}},
 	{"plugins/policy/...", []string{"api/...", "plugins/policy/internal/intent"}}, // layers do not know each other
 	{"endpoints", []string{"api/..."}},
@@ -43,8 +43,7 @@ var mayImport = []struct {
 	{"renderer/internal/...", []string{"api/..."}}, // arithmetic that renderers have in common
 	{"renderer/cache/internal/traffic", []string{"api/...", "renderer/internal/..."}},
 	{"renderer/cache/internal/traffictest", []string{"api/..."}},
-	{"renderer/cache", []string{"api/...", "renderer", "renderer/internal/...", "renderer/cache/internal/...", "internal/shares"}},
-	{"internal/shares", nil},          // arithmetic
+	{"renderer/cache", []string{"api/...", "renderer", "renderer/internal/...", "renderer/cache/internal/..."}},
 	{"renderer/vpp", []string{"api"}}, // the connection of all that talk to VPP
 	{"renderer/xdp/compile", []string{"api/...", "renderer", "renderer/internal/capacity"}},
 	{"renderer/xdp/bpf", nil},

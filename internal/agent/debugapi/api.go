@@ -113,6 +113,7 @@ func (a *API) Reader() Routes {
 		"GET /v1/tables":            list(a.Lists.tables),
 		"GET /v1/rules":             list(a.Lists.rules),
 		"GET /v1/audit":             list(a.Lists.audit),
+		"GET /v1/limits":            list(a.Lists.limits),
 		"GET /v1/pods/relations":    list(a.Answers.relations),
 		"GET /v1/policies/rules":    list(a.Answers.rulesOf),
 		"GET /v1/check":             list(a.Answers.check),

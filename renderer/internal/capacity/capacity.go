@@ -18,10 +18,15 @@ import (
 type List[K any] struct {
 	Key  K
 	Cost int // what it takes, or any number above Limits.List if that is more
+	// One is what it takes at one place, if it is at several: Limits.List bounds that. 0 is Cost.
+	One int
 	// Namespaces are those of its pods, without duplicates. Each of them pays for the list, and the
 	// list is closed only if all of them refuse it.
 	Namespaces []string
 }
+
+// one is what Limits.List bounds.
+func (x *List[K]) one() int { return cmp.Or(x.One, x.Cost) }
 
 // Limits are what lists may cost. 0 is no limit.
 type Limits struct {
@@ -54,21 +59,27 @@ type Refusal struct {
 // the wishes of namespaces, cut to it, fit into the capacity.
 func Refused[K comparable](lists []List[K], l Limits, compare func(a, b K) int) map[K]Refusal {
 	out := map[K]Refusal{}
-	lists = slices.Clone(lists)
-	slices.SortFunc(lists, func(a, b List[K]) int { return cmp.Or(cmp.Compare(a.Cost, b.Cost), compare(a.Key, b.Key)) })
-	wants, total := map[string]int{}, 0
+	total := 0
 	for _, x := range lists {
-		if l.List > 0 && x.Cost > l.List {
+		if l.List > 0 && x.one() > l.List {
 			out[x.Key] = Refusal{OneList, l.List}
-			continue
+		} else {
+			total += x.Cost
 		}
-		total += x.Cost
-		for _, namespace := range x.Namespaces {
-			wants[namespace] += x.Cost
-		}
+	}
+	if (l.Total <= 0 || total <= l.Total) && (l.Namespace <= 0 || total <= l.Namespace) {
+		return out // the usual case
 	}
 	if total <= l.Total {
 		l.Total = 0 // though lists of several namespaces count for each of them
+	}
+	lists = slices.DeleteFunc(slices.Clone(lists), func(x List[K]) bool { _, no := out[x.Key]; return no })
+	slices.SortFunc(lists, func(a, b List[K]) int { return cmp.Or(cmp.Compare(a.Cost, b.Cost), compare(a.Key, b.Key)) })
+	wants := map[string]int{}
+	for _, x := range lists {
+		for _, namespace := range x.Namespaces {
+			wants[namespace] += x.Cost
+		}
 	}
 	level, limited := levelOf(wants, l)
 	if !limited {
@@ -76,9 +87,6 @@ func Refused[K comparable](lists []List[K], l Limits, compare func(a, b K) int) 
 	}
 	taken := map[string]int{}
 	for _, x := range lists {
-		if l.List > 0 && x.Cost > l.List {
-			continue
-		}
 		refused := len(x.Namespaces) > 0
 		for _, namespace := range x.Namespaces {
 			if taken[namespace] += x.Cost; taken[namespace] <= level {
@@ -114,4 +122,33 @@ func levelOf(wants map[string]int, l Limits) (level int, limited bool) {
 		level = min(level, l.Namespace)
 	}
 	return level, true
+}
+
+// Use is what lists cost.
+type Use struct {
+	List      int // the dearest one
+	Namespace int // the lists of the namespace that has most
+	Of        string
+	Total     int // all lists
+}
+
+// UseOf returns what the lists cost that are not refused.
+func UseOf[K comparable](lists []List[K], refused map[K]Refusal) (u Use) {
+	takes := map[string]int{}
+	for _, x := range lists {
+		if _, no := refused[x.Key]; no {
+			continue
+		}
+		u.List = max(u.List, x.one())
+		u.Total += x.Cost
+		for _, namespace := range x.Namespaces {
+			takes[namespace] += x.Cost
+		}
+	}
+	for namespace, n := range takes {
+		if n > u.Namespace || n == u.Namespace && namespace < u.Of {
+			u.Namespace, u.Of = n, namespace
+		}
+	}
+	return u
 }

@@ -14,6 +14,9 @@ type list = List[string]
 func random(rng *rand.Rand) (lists []list, l Limits) {
 	for i := range rng.IntN(12) {
 		x := list{Key: fmt.Sprint("l", i), Cost: rng.IntN(40)}
+		if rng.IntN(3) == 0 {
+			x.One = 1 + rng.IntN(40)
+		}
 		for n := range 4 {
 			if rng.IntN(3) == 0 {
 				x.Namespaces = append(x.Namespaces, fmt.Sprint("n", n))
@@ -50,7 +53,7 @@ func each(t *testing.T, f func(t *testing.T, rng *rand.Rand, lists []list, l Lim
 func bySpecification(lists []list, l Limits) map[string]Refusal {
 	out := map[string]Refusal{}
 	wants, all, once := map[string]int{}, 0, 0
-	fits := func(x list) bool { return l.List == 0 || x.Cost <= l.List }
+	fits := func(x list) bool { return l.List == 0 || x.one() <= l.List }
 	for _, x := range lists {
 		if !fits(x) {
 			continue
@@ -136,9 +139,12 @@ func TestRefusedFitsTheCapacity(t *testing.T) {
 			if _, closed := refused[x.Key]; closed {
 				continue
 			}
-			if taken += x.Cost; l.List > 0 && x.Cost > l.List {
-				t.Errorf("list %s costs %d", x.Key, x.Cost)
+			if taken += x.Cost; l.List > 0 && x.one() > l.List {
+				t.Errorf("list %s costs %d at one place", x.Key, x.one())
 			}
+		}
+		if u := UseOf(lists, refused); u.Total != taken || u.Namespace > u.Total || l.List > 0 && u.List > l.List {
+			t.Errorf("the lists that are taken cost %d, and the use is %+v", taken, u)
 		}
 		if l.Total > 0 && taken > l.Total {
 			t.Errorf("what is taken costs %d", taken)

@@ -334,3 +334,35 @@ func (m *Image) Refused() (out []Refusal) {
 	}
 	return out
 }
+
+// Usage returns what counts what the lists that are not closed take of rows, and the number of
+// addresses that lists name. It may be called while the image changes.
+func (m *Image) Usage() (rows func() capacity.Use, addresses int) {
+	type held struct {
+		of    *program
+		owner string
+		cost  int
+	}
+	all := make([]held, 0, 2*len(m.endpoints.all))
+	for _, e := range m.endpoints.all {
+		for _, p := range e.programs {
+			if p != nil && !p.exempt && p.isAdmitted() {
+				all = append(all, held{p, e.Owner, p.cost})
+			}
+		}
+	}
+	return func() capacity.Use {
+		at, lists := map[*program]int{}, []capacity.List[*program]{}
+		for _, x := range all {
+			i, known := at[x.of]
+			if !known {
+				i = len(lists)
+				at[x.of], lists = i, append(lists, capacity.List[*program]{Key: x.of, Cost: x.cost})
+			}
+			if l := &lists[i]; !slices.Contains(l.Namespaces, x.owner) {
+				l.Namespaces = append(l.Namespaces, x.owner)
+			}
+		}
+		return capacity.UseOf(lists, nil)
+	}, m.nets.total
+}

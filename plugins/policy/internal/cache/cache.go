@@ -32,7 +32,7 @@ func New() *Cache {
 		nodes:      nodes{},
 		problems:   problems{all: map[model.ID][]api.Problem{}},
 	}
-	c.groups = groups{ns: &c.namespaces, strings: stringTable{}, byPort: map[api.PortName][]intent.GroupID{}}
+	c.groups = groups{ns: &c.namespaces, byPort: map[api.PortName][]intent.GroupID{}}
 	c.pods = pods{ns: &c.namespaces, groups: &c.groups, hosts: newHostTable()}
 	c.policies.ns = &c.namespaces
 	c.registered = registered{pods: &c.pods, nodes: c.nodes}

@@ -120,7 +120,7 @@ func TestWatcherGetsDifferencesOnly(t *testing.T) {
 	step("the same as a resync", same)
 	step("an empty resync", model.Changes{Resync: true},
 		"policy true -> false", "policy true -> false", "node true -> false", "pod n/p[1.1.1.1]@x -> none", "group removed", "namespace n "+nameLabel+"=n -> ")
-	if len(c.namespaces.byName)+len(c.groups.strings)+len(c.policies.selectors.byText)+c.policies.selectors.rules.index.n+c.pods.index.n+c.pods.byAddr.n+c.groups.index.n+c.pods.hosts.index.n+len(c.groups.byPort)+
+	if len(c.namespaces.byName)+len(c.policies.selectors.byText)+c.policies.selectors.rules.index.n+c.pods.index.n+c.pods.byAddr.n+c.groups.index.n+c.pods.hosts.index.n+len(c.groups.byPort)+
 		len(c.policies.cluster)+len(c.policies.subjects.scopes)+c.policies.subjects.index.Len()+len(c.nodes) != 0 {
 		t.Errorf("left over: %+v", c)
 	}

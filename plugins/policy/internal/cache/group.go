@@ -20,12 +20,11 @@ type group struct {
 
 // groups are the groups of pods with equal namespace, labels and ports.
 type groups struct {
-	ns      *namespaces
-	strings stringTable
-	list    []group
-	index   hashIndex
-	free    []intent.GroupID
-	byPort  map[api.PortName][]intent.GroupID
+	ns     *namespaces
+	list   []group
+	index  hashIndex
+	free   []intent.GroupID
+	byPort map[api.PortName][]intent.GroupID
 }
 
 func hashGroup(ns string, labels intent.Labels, ports []api.NamedPort) uint32 {
@@ -53,13 +52,6 @@ func (x *groups) of(n uint32, labels intent.Labels, ports []api.NamedPort, w upd
 	}
 	gid := alloc(&x.list, &x.free)
 	def := &intent.Group{Namespace: name, Labels: slices.Clone(labels), NamedPorts: slices.Clone(ports)}
-	for i, l := range def.Labels {
-		def.Labels[i] = intent.Label{Key: x.strings.acquire(l.Key), Value: x.strings.acquire(l.Value)}
-	}
-	for i := range def.NamedPorts {
-		p := &def.NamedPorts[i]
-		p.Name = x.strings.acquire(p.Name)
-	}
 	x.list[gid] = group{def: def, ns: n}
 	x.index.insert(hash, uint32(gid))
 	x.file(gid)
@@ -73,13 +65,6 @@ func (x *groups) drop(gid intent.GroupID, w update) {
 	def, n := g.def, g.ns
 	x.unfile(gid)
 	x.index.remove(hashGroup(def.Namespace, def.Labels, def.NamedPorts), uint32(gid))
-	for _, l := range def.Labels {
-		x.strings.release(l.Key)
-		x.strings.release(l.Value)
-	}
-	for _, p := range def.NamedPorts {
-		x.strings.release(p.Name)
-	}
 	*g = group{}
 	x.free = append(x.free, gid)
 	w.GroupRemoved(gid)

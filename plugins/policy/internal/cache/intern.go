@@ -9,35 +9,8 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// stringTable lets groups share the strings of their labels, and drops strings that no group uses
-// any more.
-type stringTable map[string]sharedString
-
-type sharedString struct {
-	text string
-	refs int
-}
-
-func (t stringTable) acquire(s string) string {
-	e, ok := t[s]
-	if !ok {
-		e.text = s
-	}
-	e.refs++
-	t[e.text] = e
-	return e.text
-}
-
-func (t stringTable) release(s string) {
-	e := t[s]
-	if e.refs--; e.refs <= 0 {
-		delete(t, s)
-		return
-	}
-	t[s] = e
-}
-
-// selectorTable lets policies share selectors: equal selectors are the same *intent.Selector.
+// selectorTable lets policies share selectors: equal selectors are the same *intent.Selector, which is
+// what membership and specs compare. So it is no memo that could be left out.
 type selectorTable struct {
 	byText map[string]sharedSelector
 	rules  ruleTable            // of policies with these selectors

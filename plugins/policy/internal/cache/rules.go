@@ -8,7 +8,9 @@ import (
 )
 
 // ruleTable lets policies share rules: namespaces that are made alike have policies that differ in
-// nothing else. It counts the users of each list, and drops it after the last.
+// nothing else. It counts the users of each list, and drops it after the last. On L it saves 2 % of
+// the memory (BenchmarkWorkloadInit), where 100 admin policies have the same 100 rules 30 %
+// (BenchmarkAdminLimits, ADR 0089).
 type ruleTable struct {
 	index hashIndex
 	list  []sharedRules

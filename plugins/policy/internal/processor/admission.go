@@ -393,3 +393,20 @@ func (a *admission) notes() map[api.PolicyID]api.Problem {
 	}
 	return out
 }
+
+// taken returns what each tenant takes, sorted by namespace.
+func (a *admission) taken() []Tenant {
+	out := make([]Tenant, 0, len(a.tenants))
+	for _, t := range a.tenants {
+		x := Tenant{Namespace: t.namespace, Units: a.takes(t), Quota: a.quota}
+		for st := range t.policies {
+			if st.refused {
+				x.Refused = append(x.Refused, st.spec.ID)
+			}
+		}
+		slices.SortFunc(x.Refused, api.PolicyID.Compare)
+		out = append(out, x)
+	}
+	slices.SortFunc(out, func(a, b Tenant) int { return cmp.Compare(a.Namespace, b.Namespace) })
+	return out
+}

@@ -19,6 +19,17 @@ type Findings struct {
 	// Notes list, by policy, what matches less than it might without being a mistake: a name that
 	// some pods do not have, a selector that currently selects no pod.
 	Notes map[api.PolicyID][]api.Problem
+	// Tenants are the namespaces whose NetworkPolicies select local pods, and one without a name for
+	// all admin policies.
+	Tenants []Tenant
+}
+
+// Tenant is what the policies of a namespace take of its quota.
+type Tenant struct {
+	Namespace string
+	Units     int
+	Quota     int
+	Refused   []api.PolicyID // policies that do not fit
 }
 
 // findingsOf computes the findings.
@@ -40,6 +51,7 @@ func findingsOf(state State, t *problemTracker) Findings {
 			out.Notes[id] = notes
 		}
 	}
+	out.Tenants = t.resolver.taken()
 	out.Problems = t.all()
 	for i := range out.Problems {
 		out.Problems[i].Reason += details[out.Problems[i]]

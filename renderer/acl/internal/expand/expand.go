@@ -63,7 +63,7 @@ func emit(lines []line, total int, bySource bool) (entries.List, []int) {
 
 // Bound limits the entries of a namespace's pods, and of all pods: before shadowed ones are left
 // out.
-var Bound = cache.Bound{Namespace: 1 << 18, Node: 1 << 20, List: 1 << 16, Entries: func(rules []api.ContivRule, _ bool, nets *cache.Nets) int {
+var Bound = cache.Bound{Namespace: 1 << 18, Total: 1 << 20, List: 1 << 16, Entries: func(rules []api.ContivRule, _ bool, nets *cache.Nets) int {
 	x := Expander{nets: nets, enough: enough}
 	return sum(factorProducts(x.linesOf(rules, 0, len(rules)), x.enough))
 }}
