@@ -228,7 +228,7 @@ func TestVPPPluginJudgesMulticastToPods(t *testing.T) {
 // arcsOfPlugin are the nodes of the plugin, by the arcs that they are on.
 var arcsOfPlugin = map[string]string{
 	"ip4-unicast": "sluice-from-pod-ip4", "ip6-unicast": "sluice-from-pod-ip6", "ip4-multicast": "sluice-from-pod-ip4", "ip6-multicast": "sluice-from-pod-ip6",
-	"ip4-output": "sluice-to-pod-ip4", "ip6-output": "sluice-to-pod-ip6",
+	"ip4-output": "sluice-to-pod-ip4", "ip6-output": "sluice-to-pod-ip6", "mpls-input": "sluice-mpls-input", "mpls-output": "sluice-mpls-output",
 }
 
 // TestVPPPluginPutsBackNodesThatOthersTakeAway: no packet passes between the command and the
@@ -309,6 +309,65 @@ func TestVPPPluginBlocksSubInterfacesOfPods(t *testing.T) {
 	l.want(true, "the interface itself", 80)
 	l.Do("set interface tag %s.5 %s", pod, acl.ReleasedTag)
 	crosses(true, "released")
+}
+
+// TestVPPPluginDropsMPLSOfPods: what has a label is routed by that, past all nodes for IP.
+func TestVPPPluginDropsMPLSOfPods(t *testing.T) {
+	l := newPluginLab(t)
+	l.start()
+	l.isolate()
+	pod := l.Links[vpp.PodTag(receiver.String())].Name
+	l.Do("mpls table add 0")
+	l.Do("set interface mpls %s enable", pod)
+	l.Do("mpls local-label add eos 100 via ip4-lookup-in-table 0")
+	l.Do("ip route add 203.0.113.9/32 via %s %s out-labels 200", addressesOf[receiver][0], pod)
+	l.Do("set interface mac address %s %s", pod, macText(neighbourMAC))
+	out := api.Flow{Src: addressesOf[receiver][0], Dst: stranger[0], Protocol: api.UDP, SrcPort: 30000, DstPort: 53}
+	crosses := func(want bool, when string) {
+		t.Helper()
+		in := api.Flow{Src: stranger[0], Dst: netip.MustParseAddr("203.0.113.9"), Protocol: api.UDP, SrcPort: 30000, DstPort: 53}
+		for _, p := range []vpptest.Packet{{Packet: vswitch.FlowPacket(out), To: neighbourMAC, From: podMAC, MPLS: 100}, {Packet: vswitch.FlowPacket(in)}} {
+			l.mark++
+			p.Mark = l.mark
+			if got := len(l.Inject([]vpptest.Packet{p}).Left) == 1; got != want {
+				t.Errorf("%s: %v passes: %t, want %t", when, p.Packet, got, want)
+			}
+		}
+	}
+	crosses(false, "of an isolated pod")
+	l.commit(labRules{})
+	crosses(false, "of a pod that may send and receive everything")
+	if out := l.CLI("show errors"); !strings.Contains(out, "sluice-mpls-output") { // the network of the tests reads no labels
+		t.Errorf("a packet with a label goes to the pod: %s", out)
+	}
+	l.recovers()
+	l.Do("set interface tag %s %s", pod, acl.ReleasedTag)
+	l.mark++
+	if len(l.Inject([]vpptest.Packet{{Packet: vswitch.FlowPacket(out), To: neighbourMAC, From: podMAC, MPLS: 100, Mark: l.mark}}).Left) != 1 {
+		t.Error("released, the label is not known")
+	}
+}
+
+// TestVPPPluginIsFirstOnArcs: what could send a packet elsewhere, or change it, is behind the plugin;
+// only the translation of a service's address is before it.
+func TestVPPPluginIsFirstOnArcs(t *testing.T) {
+	l := newPluginLabWith(t, "", "cnat_plugin.so", "det44_plugin.so", "nat_plugin.so", "nat44_ei_plugin.so", "nat64_plugin.so", "nat66_plugin.so", "pnat_plugin.so", "dslite_plugin.so")
+	at, before := "", map[string][]string{}
+	for _, line := range strings.Split(l.CLI("show features verbose"), "\n") {
+		_, name, _ := strings.Cut(line, "]")
+		switch name = strings.Trim(name, ": "); {
+		case strings.HasPrefix(line, "["):
+			at = name
+		case before[at] == nil || !strings.HasPrefix(before[at][len(before[at])-1], "sluice-"):
+			before[at] = append(before[at], name)
+		}
+	}
+	for arc, node := range arcsOfPlugin {
+		got := slices.DeleteFunc(before[arc], func(name string) bool { return strings.HasPrefix(name, "cnat-input-") })
+		if !slices.Equal(got, []string{node}) {
+			t.Errorf("on %s are %q, want %s first", arc, got, node)
+		}
+	}
 }
 
 // TestVPPPluginJudgesInOtherTables: an interface of a pod stays bound in another table of routes.

@@ -9,10 +9,12 @@
 #include <vnet/ip/ip.h>
 #include <vnet/l2/l2_input.h>
 #include <vnet/l2/l2_output.h>
+#include <vnet/mpls/mpls.h>
 
 #include "plugin.h"
 
-/* The arcs of layer 2 have the interfaces that switch frames: no arc of IP sees these. */
+/* The arcs of layer 2 have the interfaces that switch frames, and those of MPLS what has a label: no
+ * arc of IP sees these. */
 static struct place
 {
   const char *arc, *node;
@@ -20,11 +22,12 @@ static struct place
 } places[] = {
   { "ip4-unicast", "sluice-from-pod-ip4" },	{ "ip6-unicast", "sluice-from-pod-ip6" },   { "ip4-multicast", "sluice-from-pod-ip4" },
   { "ip6-multicast", "sluice-from-pod-ip6" },	{ "ip4-output", "sluice-to-pod-ip4" },	    { "ip6-output", "sluice-to-pod-ip6" },
+  { "mpls-input", "sluice-mpls-input" },	{ "mpls-output", "sluice-mpls-output" },
   { "l2-input-ip4", "sluice-bridged-input" },	{ "l2-input-ip6", "sluice-bridged-input" },   { "l2-input-nonip", "sluice-bridged-input" },
   { "l2-output-ip4", "sluice-bridged-output" }, { "l2-output-ip6", "sluice-bridged-output" }, { "l2-output-nonip", "sluice-bridged-output" },
 };
-#define FIRST_INPUT 6
-#define FIRST_OUTPUT 9
+#define FIRST_INPUT 8
+#define FIRST_OUTPUT 11
 
 static int
 is_on (struct place *p, u32 sw_if_index)
@@ -80,7 +83,8 @@ output_arc (ip_adjacency_t *adj)
 {
   return adj->ia_link == VNET_LINK_IP4 ? ip4_main.lookup_main.output_feature_arc_index :
 	 adj->ia_link == VNET_LINK_IP6 ? ip6_main.lookup_main.output_feature_arc_index :
-					       (u8) ~0;
+	 adj->ia_link == VNET_LINK_MPLS ? mpls_main.output_feature_arc_index :
+					  (u8) ~0;
 }
 
 static adj_walk_rc_t
