@@ -35,6 +35,7 @@ type plane struct {
 	open   bool                          // the plugin lets packets of interfaces pass that are not bound
 	shared int                           // the connection by which the plugin had the memory of this agent
 	due    bool                          // the plugin is to map the memory as soon as that has policy
+	bare   bool                          // the plugin has mapped no memory, and drops packets of interfaces that are bound
 	broken error                         // the memory cannot be used any more; nil: it can
 	drift  drift
 	table  fullness
@@ -62,10 +63,10 @@ var ErrMissing = errors.New("vpp has not loaded the sluice plugin")
 var ErrMemory = errors.New("the plugin does not read the policy memory")
 
 // refresh is refreshed, and drops a connection that cannot be used. What the plugin refuses leaves
-// it usable.
+// it usable, and so does a VPP without the plugin.
 func (p *plane) refresh(ctx context.Context) error {
 	err := p.refreshed(ctx)
-	if !errors.Is(err, ErrMemory) {
+	if !errors.Is(err, ErrMemory) && !errors.Is(err, ErrMissing) {
 		p.link.Failed(err)
 	}
 	return err
@@ -126,6 +127,7 @@ func (p *plane) check(ctx context.Context, asks uint64) error {
 		case p.othersEnforce:
 			return fmt.Errorf("%w: it is %s", ErrMissing, version)
 		case err != nil:
+			p.link.Failed(err)
 			return fmt.Errorf("%w, and pods are open: %w", ErrMissing, err)
 		}
 		return fmt.Errorf("%w: it is %s; %d interfaces of pods are down, until VPP starts with the plugin", ErrMissing, version, down)
@@ -191,6 +193,7 @@ func (p *plane) share(ctx context.Context, epoch int) error {
 	}
 	p.divide()
 	p.drift.counted(got.Repaired)
+	p.bare = got.Inode == 0
 	inode, err := p.inode()
 	if err != nil || got.Inode == inode {
 		p.shared, p.due = epoch, false
@@ -213,16 +216,21 @@ func (p *plane) have(ctx context.Context, epoch int, onlyCheck bool) error {
 		return fmt.Errorf("have the plugin open %s: %w", p.directory, err)
 	}
 	if !onlyCheck {
-		p.shared, p.due = epoch, false
+		p.shared, p.due, p.bare = epoch, false, false
 	}
 	return nil
 }
 
-// handOver has the plugin map the memory if a Commit has written policy to it that the plugin waits for.
+// handOver has the plugin map the memory after a Commit has written policy to it, if the plugin waits
+// for that.
 func (p *plane) handOver() error {
 	if !p.due || p.epoch == 0 || !p.holdsPolicy() {
 		return nil
 	}
+	return p.mapNow()
+}
+
+func (p *plane) mapNow() error {
 	ctx, cancel := context.WithTimeout(p.calls, p.link.Timeout)
 	defer cancel()
 	err := p.have(ctx, p.epoch, false)
@@ -304,6 +312,11 @@ func (p *plane) Attach(e compile.Endpoint) error {
 	n, known := p.all[e.ID]
 	if !known {
 		return xdp.ErrGone
+	}
+	if p.due && p.bare { // all lists are written: from now on it is judged by them
+		if err := p.mapNow(); err != nil {
+			return err
+		}
 	}
 	if err := p.bind(e.ID, n.tag, true); err != nil {
 		return err

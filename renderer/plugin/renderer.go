@@ -126,5 +126,5 @@ func (r *Renderer) apply(ctx context.Context, c renderer.Changes) (err error) {
 	}()
 	defer survive(&err)()
 	err = r.Renderer.Apply(ctx, c)
-	return errors.Join(err, r.plane.handOver(), r.plane.hold(), r.plane.unjudged())
+	return errors.Join(err, r.plane.handOver(), r.plane.hold(), r.plane.unjudged(), r.plane.table.err())
 }

@@ -1,7 +1,6 @@
 package vpp
 
 import (
-	"context"
 	"errors"
 	"net/netip"
 	"os"
@@ -83,6 +82,12 @@ func TestVPPPluginSurvivesOverwrittenHeader(t *testing.T) {
 	}
 }
 
+// within is called by a Commit that has asked the plugin, and has written nothing yet.
+type within func()
+
+func (f within) InterfacesOf(api.PodID) []string { f(); return nil }
+func (f within) IsPodInterface(string) bool      { return false }
+
 // TestVPPPluginMapsNewMemoryWithPolicy: an agent with memory of another size replaces the files. Until
 // it has written policy there, VPP judges by what the agent before wrote.
 func TestVPPPluginMapsNewMemoryWithPolicy(t *testing.T) {
@@ -91,22 +96,20 @@ func TestVPPPluginMapsNewMemoryWithPolicy(t *testing.T) {
 	l.commit(labRules{in: web})
 	l.end()
 	l.options.Memory.Flows *= 2
+	asked := 0
+	l.options.Pods.Bindings = within(func() {
+		asked++
+		l.want(true, "before policy is written", 80)
+		l.want(false, "before policy is written, not permitted", 81)
+	})
 	l.start()
 	l.want(true, "before the first commit", 80)
-	list := renderer.NewRuleList([]api.ContivRule{{}}, nil)
-	ended, cancel := context.WithCancel(t.Context())
-	changes := renderer.Changes{Resync: true}
-	changes.Render(sender, renderer.PodConfig{IPs: addressesOf[sender]})
-	changes.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Egress: list})
-	cancel()
-	if err := l.r.Apply(ended, changes); err == nil {
-		t.Error("a commit that is cancelled is no error")
-	}
-	l.want(true, "after a commit that wrote nothing", 80)
-	l.want(false, "after a commit that wrote nothing, not permitted", 81)
 	l.commit(labRules{in: []api.ContivRule{{Action: api.Permit, Protocol: api.TCP, DstPort: api.Port(81)}}})
 	l.want(false, "by the new memory, not permitted", 80)
 	l.want(true, "by the new memory", 81)
+	if asked == 0 {
+		t.Error("nothing was sent before policy was written")
+	}
 }
 
 // TestVPPPluginMissingSetsPodsDown: a VPP without the plugin would forward everything. Interfaces of
@@ -177,25 +180,26 @@ func TestVPPPluginReportsFullConnectionTable(t *testing.T) {
 	l.options.Memory.Flows = plugin.Flows(50)
 	l.start()
 	denied := renderer.NewRuleList([]api.ContivRule{{}}, nil)
-	fill := func() {
-		l.change(true, func(c *renderer.Changes) { // answers need a connection
-			c.Render(sender, renderer.PodConfig{IPs: addressesOf[sender], Egress: denied})
-			c.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver]})
-		})
-		for range 100 {
-			l.want(true, "the sender may send", 80)
-		}
-	}
 	looks := func() *renderer.State {
 		l.end()
 		l.start()
-		l.commit(labRules{})
-		return l.r.State()
+		err := l.r.Apply(t.Context(), renderer.Changes{Resync: true})
+		s := l.r.State()
+		if (err == nil) != (s.Err == nil) || err != nil && !errors.Is(err, renderer.ErrConnectionsFull) {
+			t.Errorf("a commit is %v", err)
+		}
+		return s
 	}
 	if s := looks(); s.Err != nil || s.Sessions == nil || s.Sessions.Max != 64 || s.Sessions.Used != 0 {
 		t.Errorf("at first: %v, %+v", s.Err, s.Sessions)
 	}
-	fill()
+	l.change(true, func(c *renderer.Changes) { // answers need a connection
+		c.Render(sender, renderer.PodConfig{IPs: addressesOf[sender], Egress: denied})
+		c.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver]})
+	})
+	for range 100 {
+		l.want(true, "the sender may send", 80)
+	}
 	s := looks()
 	name := l.Links[vpp.PodTag(sender.String())].Name
 	if !errors.Is(s.Err, renderer.ErrConnectionsFull) || s.Sessions.Used < 61 || !strings.Contains(s.Err.Error(), "raise --xdp-flows; ") || !strings.Contains(s.Err.Error(), "interface "+name+" with tag") {
