@@ -162,6 +162,69 @@ func TestVPPPluginBlocksInterfacesThatSwitchFrames(t *testing.T) {
 	}
 }
 
+// TestVPPPluginBlocksInterfacesWhoseFramesOthersTake: a patch takes the frames of an interface before
+// layer 2 and IP. The interface is judged again without it.
+func TestVPPPluginBlocksInterfacesWhoseFramesOthersTake(t *testing.T) {
+	l := newPluginLab(t)
+	l.start()
+	l.isolate()
+	n := l.neighbour()
+	patched := func(want bool, when string) {
+		t.Helper()
+		for _, f := range crossing(neighbours) {
+			if n.At(f.Src).Name != n.pod.Name {
+				continue
+			}
+			l.mark++
+			if got := len(l.Inject([]vpptest.Packet{{Packet: vswitch.FlowPacket(f), Mark: l.mark, From: podMAC, To: neighbourMAC}}).Left) == 1; got != want {
+				t.Errorf("%s: %s arrives: %t, want %t", when, f, got, want)
+			}
+		}
+	}
+	l.Do("test l2patch rx %s tx %s", n.pod.Name, n.link.Name)
+	patched(false, "patched")
+	if out := l.CLI("show sluice"); !strings.Contains(out, "interface "+n.pod.Name+": blocked (bridged or cross-connected)") || strings.Contains(out, "put back") {
+		t.Errorf("show sluice says %q", out)
+	}
+	l.fails("interface " + n.pod.Name + " of pod lab/receiver is bridged or cross-connected")
+	l.Do("set interface tag %s %s", n.pod.Name, acl.ReleasedTag)
+	patched(true, "released")
+	l.Do("set interface tag %s %s", n.pod.Name, vpp.PodTag(receiver.String()))
+	patched(false, "tagged again")
+	l.Do("test l2patch rx %s tx %s del", n.pod.Name, n.link.Name)
+	towards := map[string]func(){
+		"by command": func() { l.Do("test l2patch rx %s tx %s", n.link.Name, n.pod.Name) },
+		"by message": func() {
+			ctx, cancel := vpptest.Bounded(t)
+			defer cancel()
+			if _, err := l2.NewServiceClient(l.Conn).L2PatchAddDel(ctx, &l2.L2PatchAddDel{RxSwIfIndex: n.link.Index, TxSwIfIndex: n.pod.Index, IsAdd: true}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	received := func(want bool, when string) {
+		t.Helper()
+		f := crossing(neighbours)[1] // to the pod
+		l.mark++
+		if got := len(l.Inject([]vpptest.Packet{{Packet: vswitch.FlowPacket(f), Mark: l.mark, From: neighbourMAC, To: podMAC}}).Left) == 1; got != want {
+			t.Errorf("%s: %s arrives: %t, want %t", when, f, got, want)
+		}
+	}
+	for way, patch := range towards {
+		patch()
+		received(false, "towards the pod, "+way)
+		l.Do("set interface tag %s %s", n.pod.Name, acl.ReleasedTag)
+		patch()
+		received(true, "released, "+way)
+		l.Do("set interface tag %s %s", n.pod.Name, vpp.PodTag(receiver.String()))
+		received(false, "tagged again, "+way)
+	}
+	l.recovers()
+	l.want(false, "without a patch, isolated", 80)
+	l.commit(labRules{in: web})
+	l.want(true, "without a patch, permitted", 80)
+}
+
 // TestVPPPluginBlocksInterfaceThatIsBridgedBeforeItIsUp: the interface of a pod that no agent has
 // bound yet is blocked in a bridge domain, too, and a bridged pod keeps no other one from its
 // rules.

@@ -120,9 +120,9 @@ NODE (sluice_from_pod6, "sluice-from-pod-ip6", 1, 0);
 NODE (sluice_to_pod4, "sluice-to-pod-ip4", 0, 1);
 NODE (sluice_to_pod6, "sluice-to-pod-ip6", 1, 1);
 
-/* No node for IP sees the frames of an interface in a bridge domain, or of one that is
- * cross-connected: all of them are dropped. */
-static char *bridged[] = { "bridged or cross-connected: pods are judged at routed interfaces" };
+/* No node for IP sees the frames of an interface in a bridge domain, of one that is cross-connected,
+ * or of one whose frames another node takes: all of them are dropped. */
+static char *bridged[] = { "bridged, cross-connected, patched or bonded: pods are judged at routed interfaces" };
 /* What has a label is routed by that. */
 static char *mpls[] = { "MPLS: pods send and receive IP" };
 
@@ -152,6 +152,7 @@ drop_frame (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame)
 
 DROP_NODE (sluice_bridged_input, "sluice-bridged-input", bridged);
 DROP_NODE (sluice_bridged_output, "sluice-bridged-output", bridged);
+DROP_NODE (sluice_taken_input, "sluice-taken-input", bridged);
 DROP_NODE (sluice_mpls_input, "sluice-mpls-input", mpls);
 DROP_NODE (sluice_mpls_output, "sluice-mpls-output", mpls);
 
@@ -210,6 +211,17 @@ VNET_FEATURE_INIT (sluice_mpls_out, static) = {
   .arc_name = "mpls-output",
   .node_name = "sluice-mpls-output",
   .runs_before = VNET_FEATURES ("mpls-qos-mark", "interface-output"),
+};
+
+VNET_FEATURE_INIT (sluice_taken_device, static) = {
+  .arc_name = "device-input",
+  .node_name = "sluice-taken-input",
+  .runs_before = VNET_FEATURES ("l2-patch", "bond-input", "sr-pl-rewrite-encaps-l2", "ethernet-input"),
+};
+VNET_FEATURE_INIT (sluice_taken_port, static) = {
+  .arc_name = "port-rx-eth",
+  .node_name = "sluice-taken-input",
+  .runs_before = VNET_FEATURES ("l2-patch", "bond-input", "ethernet-input"),
 };
 
 #define BRIDGED(id, arc, node, end, acl) \
