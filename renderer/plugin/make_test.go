@@ -16,12 +16,11 @@ type builder struct {
 }
 
 // file makes a file, which may be a program that does nothing.
-func (b builder) file(path string) string {
+func (b builder) file(path string) {
 	b.Helper()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755)); err != nil {
 		b.Fatal(err)
 	}
-	return path
 }
 
 // needs returns what the Makefile of the plugin says that it uses, or why it cannot build.

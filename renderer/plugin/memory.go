@@ -92,6 +92,16 @@ func (m *Memory) start(o MemoryOptions) (err error) {
 // holdsPolicy reports whether the policy map in force is that of some Commit.
 func (m *Memory) holdsPolicy() bool { return m.StateDigest() != xdp.StateDigest{} }
 
+// readable returns why nothing can be read from the memory. Any goroutine may call it.
+func (m *Memory) readable() error {
+	m.running.RLock()
+	defer m.running.RUnlock()
+	if m.policyFile == nil {
+		return os.ErrClosed
+	}
+	return m.intact()
+}
+
 // configure sets the settings of the classifier.
 func (m *Memory) configure(o MemoryOptions) {
 	s := &m.header.Settings

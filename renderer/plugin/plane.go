@@ -199,7 +199,8 @@ func (p *plane) share(ctx context.Context, epoch int) error {
 		p.shared, p.due = epoch, false
 		return err
 	}
-	if p.shared == epoch && got.Inode != 0 {
+	if p.shared == epoch && got.Inode != 0 { // that one did not lock it, or is gone: the next Commit takes VPP back
+		p.shared = 0
 		return fmt.Errorf("%w of %s any more, another agent had it open other memory: end one of them", ErrMemory, p.directory)
 	}
 	p.due = !p.holdsPolicy()

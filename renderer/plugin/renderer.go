@@ -87,6 +87,24 @@ func (r *Renderer) Events(ctx context.Context, f func(xdp.Event)) error {
 	return r.plane.Events(ctx, f)
 }
 
+// Verdict implements renderer.Renderer.
+func (r *Renderer) Verdict(f api.Flow) (verdict api.Action, err error) {
+	if err := r.plane.readable(); err != nil {
+		return api.Deny, err
+	}
+	defer survive(&err)()
+	return r.Renderer.Verdict(f)
+}
+
+// Check implements renderer.Checker.
+func (r *Renderer) Check(ctx context.Context) (objects int, drift []string, err error) {
+	if err := r.plane.readable(); err != nil {
+		return 0, nil, err
+	}
+	defer survive(&err)()
+	return r.Renderer.Check(ctx)
+}
+
 // connected adds the state of the connection to VPP.
 func (r *Renderer) connected(s *renderer.State) *renderer.State {
 	s.Connected, s.Waiting = r.plane.link.Connected(), r.plane.link.Waiting()

@@ -36,6 +36,12 @@ func TestVPPPluginSurvivesTruncatedFiles(t *testing.T) {
 			if _, err := l.r.Drops(); name == "state" && !errors.Is(err, plugin.ErrCut) {
 				t.Errorf("to read it is %v", err)
 			}
+			f := api.Flow{Src: stranger[0], Dst: addressesOf[receiver][0], Protocol: api.TCP, SrcPort: 1, DstPort: 80}
+			_, errVerdict := l.r.Verdict(f)
+			_, _, errCheck := l.r.Check(t.Context())
+			if !errors.Is(errVerdict, plugin.ErrCut) || !errors.Is(errCheck, plugin.ErrCut) {
+				t.Errorf("readers get %v and %v", errVerdict, errCheck)
+			}
 			for range 2 {
 				if err := l.r.Apply(t.Context(), renderer.Changes{}); !errors.Is(err, plugin.ErrCut) {
 					t.Errorf("a commit is %v", err)
