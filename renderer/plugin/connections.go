@@ -84,9 +84,13 @@ func (m *Memory) tracked(id uint32) (n uint32, err error) {
 	return atomic.LoadUint32(&share.Flows), nil
 }
 
-// Flows returns the size of a connection table with at least so many places: it is a power of two.
+// Flows returns the size of a connection table with at least so many places: it is a power of two, or
+// zero, the default.
 func Flows(places uint32) int {
-	if places < bpf.BucketFlows {
+	switch {
+	case places == 0:
+		return 0
+	case places < bpf.BucketFlows:
 		return bpf.BucketFlows
 	}
 	return 1 << bits.Len32(places-1)

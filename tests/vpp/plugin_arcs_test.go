@@ -416,7 +416,7 @@ func TestVPPPluginDropsMPLSOfPods(t *testing.T) {
 func TestVPPPluginIsFirstOnArcs(t *testing.T) {
 	l := newPluginLabWith(t, "", "cnat_plugin.so", "det44_plugin.so", "nat_plugin.so", "nat44_ei_plugin.so", "nat64_plugin.so", "nat66_plugin.so", "pnat_plugin.so", "dslite_plugin.so")
 	at, before := "", map[string][]string{}
-	for _, line := range strings.Split(l.CLI("show features verbose"), "\n") {
+	for line := range strings.SplitSeq(l.CLI("show features verbose"), "\n") {
 		_, name, _ := strings.Cut(line, "]")
 		switch name = strings.Trim(name, ": "); {
 		case strings.HasPrefix(line, "["):
