@@ -134,8 +134,10 @@ func (p *plane) check(ctx context.Context, asks uint64) error {
 	case err != nil:
 		return err
 	}
-	if _, err := p.link.Version(ctx, needed, "the sluice plugin"); err != nil {
-		return fmt.Errorf("%w: it is of another version than this agent, build the plugin from the same sources: %w", ErrMemory, err)
+	for _, m := range needed {
+		if _, err := p.link.Conn.GetMessageID(m); err != nil {
+			return fmt.Errorf("%w: it is of another version than this agent, and has no message %s_%s: build the plugin from the same sources", ErrMemory, m.GetMessageName(), m.GetCrcString())
+		}
 	}
 	return nil
 }

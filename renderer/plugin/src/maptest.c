@@ -10,7 +10,7 @@ struct wide {
 };
 HASH_MAP(few, 8, struct fragment_key, struct wide);
 
-#define ROUNDS 300000
+#define ROUNDS 50000
 #define KEYS 4
 static volatile int torn, found, writers = 2;
 
