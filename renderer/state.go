@@ -56,6 +56,10 @@ type State struct {
 // new flows.
 var ErrSessionsFull = errors.New("the session table is full and new flows are dropped: raise --session-table, or lower --udp-idle-timeout")
 
+// ErrConnectionsFull is State.Err when rules are enforced but the connection table has no free place
+// for new connections.
+var ErrConnectionsFull = errors.New("the connection table is full, and answers to new connections may be denied: raise --xdp-flows")
+
 // Sessions is the fill level of the dataplane's session table. It is sampled, and up to tens of
 // seconds old; longer for a table with millions of entries.
 type Sessions struct {

@@ -130,7 +130,7 @@ func TestReadinessFailsWhileSessionTableIsFull(t *testing.T) {
 		t.Errorf("the policy of the server is %s: %s", v.Enforced, v.Pending)
 	}
 	_, text := a.ask("GET", "/metrics", "")
-	for _, line := range []string{"sluice_vpp_sessions 40\n", "sluice_vpp_sessions_max 40\n", "sluice_dataplane_up 0\n"} {
+	for _, line := range []string{"sluice_vpp_sessions{renderer=\"acl\"} 40\n", "sluice_vpp_sessions_max{renderer=\"acl\"} 40\n", "sluice_dataplane_up 0\n"} {
 		if !strings.Contains(text, line) {
 			t.Errorf("the metrics lack %q", line)
 		}

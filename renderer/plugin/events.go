@@ -17,7 +17,8 @@ const readEvery = 100 * time.Millisecond
 
 // SetEventFilter changes which packets the program reports. One goroutine at a time may call it,
 // also while Events runs.
-func (m *Memory) SetEventFilter(f xdp.EventFilter) error {
+func (m *Memory) SetEventFilter(f xdp.EventFilter) (err error) {
+	defer survive(&err)()
 	m.running.RLock()
 	defer m.running.RUnlock()
 	if m.header == nil {
@@ -60,13 +61,14 @@ func (m *Memory) Events(ctx context.Context, f func(xdp.Event)) error {
 
 // takeEvents returns what the rings have.
 func (m *Memory) takeEvents() (out []xdp.Event, err error) {
+	defer survive(&err)()
 	m.running.RLock()
 	defer m.running.RUnlock()
 	if m.state == nil {
 		return nil, os.ErrClosed
 	}
 	for thread := range min(m.threads.Threads, mostThreads) {
-		r := (*ring)(unsafe.Pointer(&m.state[m.header.At.Events+uint64(thread)*uint64(unsafe.Sizeof(ring{}))]))
+		r := (*ring)(unsafe.Pointer(&m.state[m.layout.At.Events+uint64(thread)*uint64(unsafe.Sizeof(ring{}))]))
 		written := atomic.LoadUint64(&r.Written)
 		for at := max(r.Taken, written-min(written, ringRecords)); at < written; at++ {
 			raw := r.Records[at%ringRecords]
@@ -82,12 +84,15 @@ func (m *Memory) takeEvents() (out []xdp.Event, err error) {
 // Label implements the naming of rules for those who trace packets in VPP. Without memory for it,
 // rules have no names there.
 func (m *Memory) Label(first uint32, list *renderer.RuleList) {
-	n := min(list.Len(), max(int(m.header.Sizes.Slots)-int(first), 0))
+	n := min(list.Len(), max(int(m.layout.Sizes.Slots)-int(first), 0))
+	if rules := &m.header.Settings.Rules[m.inForce()]; n > 0 && uint32(int(first)+n) > atomic.LoadUint32(rules) {
+		atomic.StoreUint32(rules, uint32(int(first)+n))
+	}
 	names := make([]byte, n*nameBytes)
 	for i := range n {
 		copy(names[i*nameBytes:(i+1)*nameBytes-1], nameOf(list, i))
 	}
-	_, _ = m.policyFile.WriteAt(names, int64(m.header.At.Names[m.inForce()])+int64(first)*nameBytes)
+	_, _ = m.policyFile.WriteAt(names, int64(m.layout.At.Names[m.inForce()])+int64(first)*nameBytes)
 }
 
 // nameOf returns what a rule does, and what it came from.

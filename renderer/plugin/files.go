@@ -1,12 +1,15 @@
 package plugin
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -18,17 +21,25 @@ import (
 type files struct {
 	lock, policyFile, stateFile *os.File
 	policy, state               []byte
-	header                      *policyHeader
+	header                      *policyHeader // which others who are root may overwrite
+	layout                      policyHeader  // sizes and offsets that were checked
 	threads                     *stateHeader
 }
 
+// ErrCut is returned when a file is shorter than it was: what was behind its end is gone.
+var ErrCut = errors.New("a file of the policy memory was truncated, pods are blocked: start the agent again, which makes new files")
+
 // open adopts the files of a directory if they have the wanted layout, and creates them otherwise.
 func (f *files) open(directory string, want policyHeader) (err error) {
+	f.layout = want
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return err
 	}
-	if f.lock, err = os.Open(directory); err != nil {
+	if f.lock, err = os.OpenFile(directory, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0); err != nil {
 		return err
+	}
+	if s, err := stat(f.lock); err != nil || !isOurs(s) {
+		return cmp.Or(err, errors.New("the directory belongs to another user, or others may write to it"))
 	}
 	if err := unix.Flock(int(f.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return errors.New("another process has it open")
@@ -41,6 +52,16 @@ func (f *files) open(directory string, want policyHeader) (err error) {
 	}
 	return f.adopt(directory, want)
 }
+
+func stat(f *os.File) (s unix.Stat_t, err error) {
+	if err = unix.Fstat(int(f.Fd()), &s); err != nil {
+		err = fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return s, err
+}
+
+// isOurs reports whether only the user of this process may write.
+func isOurs(s unix.Stat_t) bool { return s.Uid == uint32(os.Geteuid()) && s.Mode&0o022 == 0 }
 
 // create creates both files. Each gets its name when it is complete, the policy file last.
 func create(directory string, h policyHeader) error {
@@ -59,22 +80,47 @@ func create(directory string, h policyHeader) error {
 		{"policy", h.Sizes.Policy, unsafe.Slice((*byte)(unsafe.Pointer(&h)), unsafe.Sizeof(h))},
 	} {
 		path := filepath.Join(directory, f.name)
-		if err := os.WriteFile(path+".new", f.head, 0o600); err != nil {
+		if err := write(path+".new", f.head, int64(f.size)); err != nil {
 			return err
 		}
-		if err := errors.Join(os.Truncate(path+".new", int64(f.size)), os.Rename(path+".new", path)); err != nil {
+		if err := os.Rename(path+".new", path); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// adopt maps files that have the wanted layout.
-func (f *files) adopt(directory string, want policyHeader) (err error) {
-	if f.policyFile, err = os.OpenFile(filepath.Join(directory, "policy"), os.O_RDWR, 0); err != nil {
+// write makes a file that begins with head. It replaces one that a killed agent left, or a link.
+func write(path string, head []byte, size int64) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if f.stateFile, err = os.OpenFile(filepath.Join(directory, "state"), os.O_RDWR, 0); err != nil {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(head)
+	return errors.Join(err, f.Truncate(size), f.Close())
+}
+
+// openOurs opens a file that nobody else can have written, nor reach by another name.
+func openOurs(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if s, err := stat(f); err != nil || !isOurs(s) || s.Mode&unix.S_IFMT != unix.S_IFREG || s.Nlink != 1 {
+		return nil, errors.Join(cmp.Or(err, fmt.Errorf("%s: others may have written it", path)), f.Close())
+	}
+	return f, nil
+}
+
+// adopt maps files that have the wanted layout.
+func (f *files) adopt(directory string, want policyHeader) (err error) {
+	if f.policyFile, err = openOurs(filepath.Join(directory, "policy")); err != nil {
+		return err
+	}
+	if f.stateFile, err = openOurs(filepath.Join(directory, "state")); err != nil {
 		return err
 	}
 	for _, m := range []struct {
@@ -116,11 +162,37 @@ func (f *files) unmap() error {
 
 // inode identifies the policy file.
 func (f *files) inode() (uint64, error) {
-	var s unix.Stat_t
-	if err := unix.Fstat(int(f.policyFile.Fd()), &s); err != nil {
-		return 0, fmt.Errorf("policy file: %w", err)
+	s, err := stat(f.policyFile)
+	return s.Ino, err
+}
+
+// intact returns ErrCut unless both files have their size.
+func (f *files) intact() error {
+	for file, size := range map[*os.File]uint64{f.policyFile: f.layout.Sizes.Policy, f.stateFile: f.layout.Sizes.State} {
+		switch s, err := stat(file); {
+		case err != nil:
+			return err
+		case s.Size != int64(size):
+			return ErrCut
+		}
 	}
-	return s.Ino, nil
+	return nil
+}
+
+// survive returns a function to defer, by which an access to memory of a file that was truncated is
+// ErrCut, and does not end the process.
+func survive(err *error) func() {
+	before := debug.SetPanicOnFault(true)
+	return func() {
+		debug.SetPanicOnFault(before)
+		switch r := recover().(type) {
+		case nil:
+		case interface{ Addr() uintptr }: // of package runtime: the address that is not there
+			*err = ErrCut
+		default:
+			panic(r)
+		}
+	}
 }
 
 // close ends the use of the files. It may be called again.
@@ -134,11 +206,11 @@ func (f *files) close() error {
 }
 
 func (f *files) place(which, place uint32) *uint64 {
-	return (*uint64)(unsafe.Pointer(&f.policy[f.header.At.Endpoints[which]+8*uint64(place)]))
+	return (*uint64)(unsafe.Pointer(&f.policy[f.layout.At.Endpoints[which]+8*uint64(place)]))
 }
 
 func (f *files) word(which, i uint32) *uint32 {
-	return (*uint32)(unsafe.Pointer(&f.policy[f.header.At.Lines[which]+4*uint64(i)]))
+	return (*uint32)(unsafe.Pointer(&f.policy[f.layout.At.Lines[which]+4*uint64(i)]))
 }
 
 // punch frees memory of the policy file, which is zero then.
@@ -151,8 +223,8 @@ func (f *files) punch(at, size uint64) error {
 
 // counters returns the counters of all threads that a program has, for a policy map.
 func (f *files) counters(which uint32) []byte {
-	begin := f.header.At.Counters[which]
-	return f.state[begin : begin+uint64(min(f.threads.Threads, mostThreads))*uint64(f.header.Sizes.Slots)*bpf.CounterBytes]
+	begin := f.layout.At.Counters[which]
+	return f.state[begin : begin+uint64(min(f.threads.Threads, mostThreads))*uint64(f.layout.Sizes.Slots)*bpf.CounterBytes]
 }
 
 // used reports whether a program uses the memory: it holds a lock as long as it lives.
@@ -168,13 +240,6 @@ func (f *files) used() (bool, error) {
 	return false, unix.Flock(fd, unix.LOCK_UN)
 }
 
-const stateUsed = 1 << 46 // of flows.h
-
-func (f *files) eachFlow(do func(state *uint64)) {
-	for i := range int(f.header.Sizes.Buckets) {
-		b := (*bpf.SluiceBucket)(unsafe.Pointer(&f.state[f.header.At.Flows+uint64(i*bpf.BucketBytes)]))
-		for j := range b.Flow {
-			do(&b.Flow[j].State)
-		}
-	}
+func (f *files) bucket(i uint32) *bpf.SluiceBucket {
+	return (*bpf.SluiceBucket)(unsafe.Pointer(&f.state[f.layout.At.Flows+uint64(i)*uint64(bpf.BucketBytes)]))
 }

@@ -9,7 +9,7 @@ import (
 // Numbers of image.h; a test compares.
 const (
 	magic       = 0x31656369756c73
-	version     = 2
+	version     = 3
 	mostThreads = 63
 	pageBytes   = 4096
 	nameBytes   = 128
@@ -23,7 +23,7 @@ type policyHeader struct {
 	At                  offsets
 	Sizes               fileSizes
 	Settings            settings
-	_                   [6]uint64
+	_                   [5]uint64
 	Changes             bpf.SluiceHistory
 	Limits              bpf.SluiceQuota
 	EventFilter         bpf.SluiceEventFilter
@@ -54,6 +54,7 @@ type settings struct {
 	Conf            uint32
 	RecentThreshold uint32
 	TunnelPorts     [8]uint32
+	Rules           [2]uint32 // of both policy maps: how many counters are in use
 }
 
 // owned is what only agents read: programs do not know of it.

@@ -74,14 +74,32 @@ func Open(o MemoryOptions) (*Memory, error) {
 		return nil, fmt.Errorf("invalid size of the policy map: %d lines, %d counters", o.Lines, o.Slots)
 	}
 	m := &Memory{records: [2]map[uint32]uint32{{}, {}}}
-	if err := m.open(o.Directory, layoutOf(o.Lines, o.Slots, o.Flows)); err != nil {
-		return nil, errors.Join(fmt.Errorf("policy memory %s: %w", o.Directory, err), m.Close())
-	}
-	m.configure(o)
-	if err := m.readEndpoints(); err != nil {
+	if err := m.start(o); err != nil {
 		return nil, errors.Join(fmt.Errorf("policy memory %s: %w", o.Directory, err), m.Close())
 	}
 	return m, nil
+}
+
+func (m *Memory) start(o MemoryOptions) (err error) {
+	defer survive(&err)()
+	if err := m.open(o.Directory, layoutOf(o.Lines, o.Slots, o.Flows)); err != nil {
+		return err
+	}
+	m.configure(o)
+	return m.readEndpoints()
+}
+
+// holdsPolicy reports whether the policy map in force is that of some Commit.
+func (m *Memory) holdsPolicy() bool { return m.StateDigest() != xdp.StateDigest{} }
+
+// readable returns why nothing can be read from the memory. Any goroutine may call it.
+func (m *Memory) readable() error {
+	m.running.RLock()
+	defer m.running.RUnlock()
+	if m.policyFile == nil {
+		return os.ErrClosed
+	}
+	return m.intact()
 }
 
 // configure sets the settings of the classifier.
@@ -114,8 +132,8 @@ func (m *Memory) readEndpoints() error {
 		if record == 0 {
 			continue
 		}
-		if record >= uint64(m.header.Sizes.Lines) {
-			return fmt.Errorf("invalid record of place %d: line %d of %d", place, record, m.header.Sizes.Lines)
+		if record >= uint64(m.layout.Sizes.Lines) {
+			return fmt.Errorf("invalid record of place %d: line %d of %d", place, record, m.layout.Sizes.Lines)
 		}
 		m.records[m.inForce()][m.Word(uint32(record)*compile.LineWords+compile.RecordID)] = uint32(record)
 	}
@@ -166,14 +184,14 @@ func (m *Memory) Size() (lines, slots int) { return m.Limits() }
 
 // Limits implements xdp.Dataplane.
 func (m *Memory) Limits() (lines, slots int) {
-	return int(m.header.Sizes.Lines), int(m.header.Sizes.Slots)
+	return int(m.layout.Sizes.Lines), int(m.layout.Sizes.Slots)
 }
 
 // Prepare implements xdp.Dataplane.
 func (m *Memory) Prepare(lines, _ int) error {
 	m.preparing = true
 	which := m.written()
-	begin, end := m.header.At.Endpoints[which], m.header.At.Names[which]+uint64(m.header.Sizes.Slots)*nameBytes
+	begin, end := m.layout.At.Endpoints[which], m.layout.At.Names[which]+uint64(m.layout.Sizes.Slots)*nameBytes
 	if err := m.punch(begin, end-begin); err != nil {
 		return err
 	}
@@ -188,11 +206,11 @@ func (m *Memory) allocate(which uint32, lines int) error {
 	if lines <= m.allocated[which] {
 		return nil
 	}
-	if lines > int(m.header.Sizes.Lines) {
+	if lines > int(m.layout.Sizes.Lines) {
 		return fmt.Errorf("the policy map has no line %d", lines)
 	}
-	lines = min((lines+chunk-1)/chunk*chunk, int(m.header.Sizes.Lines))
-	endpoints, begin := m.header.At.Endpoints[which], m.header.At.Lines[which]
+	lines = min((lines+chunk-1)/chunk*chunk, int(m.layout.Sizes.Lines))
+	endpoints, begin := m.layout.At.Endpoints[which], m.layout.At.Lines[which]
 	for at, size := range map[uint64]int{endpoints: bpf.EndpointsBytes, begin: lines * bpf.LineBytes} {
 		if err := unix.Fallocate(int(m.policyFile.Fd()), 0, int64(at), int64(size)); err != nil {
 			return fmt.Errorf("allocate %d lines of the policy map: %w", lines, err)
@@ -212,7 +230,7 @@ func (m *Memory) Write(line uint32, content []compile.Line) error {
 		return err
 	}
 	from := unsafe.Slice((*byte)(unsafe.Pointer(&content[0])), len(content)*bpf.LineBytes)
-	copy(m.policy[m.header.At.Lines[which]+uint64(line)*bpf.LineBytes:], from)
+	copy(m.policy[m.layout.At.Lines[which]+uint64(line)*bpf.LineBytes:], from)
 	return nil
 }
 
@@ -261,8 +279,9 @@ func (m *Memory) Switch() (left []uint64, err error) {
 	}
 	m.running.Lock()
 	defer m.running.Unlock()
-	old, slots := m.inForce(), m.header.Sizes.Slots
+	old, slots := m.inForce(), m.layout.Sizes.Slots
 	clear(m.counters(1 - old)) // of the policy map before
+	atomic.StoreUint32(&m.header.Settings.Rules[1-old], 0)
 	m.preparing = false
 	atomic.StoreUint32(&m.header.Settings.InForce, 1-old)
 	atomic.AddUint32(&m.header.Settings.Serial, 1)
@@ -277,14 +296,15 @@ func (m *Memory) Switch() (left []uint64, err error) {
 func (m *Memory) count(which, first, count uint32) []uint64 {
 	out, counters := make([]uint64, count), m.counters(which)
 	for i := range out {
-		out[i] = bpf.Sum(counters, int(first)+i, int(m.header.Sizes.Slots))
+		out[i] = bpf.Sum(counters, int(first)+i, int(m.layout.Sizes.Slots))
 	}
 	return out
 }
 
 // Grace implements xdp.Dataplane. It waits until each thread has ended the frame of packets that it
 // was at.
-func (m *Memory) Grace() error {
+func (m *Memory) Grace() (err error) {
+	defer survive(&err)()
 	used, err := m.used()
 	if err != nil || !used {
 		return err
@@ -313,26 +333,28 @@ func (m *Memory) Word(i uint32) uint32 { return atomic.LoadUint32(m.word(m.inFor
 func (m *Memory) Record(id uint32) uint32 { return m.records[m.inForce()][id] }
 
 // Permits reports whether the policy map permits the first packet of a flow.
-func (m *Memory) Permits(id uint32, dir compile.Direction, f api.Flow) (bool, error) {
+func (m *Memory) Permits(id uint32, dir compile.Direction, f api.Flow) (permitted bool, err error) {
+	defer survive(&err)()
 	record := m.Record(id)
 	return record != 0 && compile.Reader{Word: m.Word}.Verdict(record, dir, f)&compile.Allow != 0, nil
 }
 
 // Hits implements xdp.Dataplane.
-func (m *Memory) Hits(first, count uint32) ([]uint64, error) {
+func (m *Memory) Hits(first, count uint32) (out []uint64, err error) {
+	defer survive(&err)()
 	m.running.RLock()
 	defer m.running.RUnlock()
 	if m.state == nil {
 		return nil, os.ErrClosed
 	}
-	slots := m.header.Sizes.Slots
+	slots := m.layout.Sizes.Slots
 	return m.count(m.inForce(), first, min(count, slots-min(first, slots))), nil
 }
 
 // Divide sets the share of the connection table to an equal part for each of the given number of
 // endpoints.
 func (m *Memory) Divide(endpoints int) {
-	places := m.header.Sizes.Buckets * bpf.BucketFlows
+	places := m.layout.Sizes.Buckets * bpf.BucketFlows
 	atomic.StoreUint32(&m.header.Limits.Flows, places/uint32(max(endpoints, 1)))
 }
 
@@ -340,23 +362,27 @@ func (m *Memory) Divide(endpoints int) {
 func (m *Memory) Connections() (n int) {
 	m.running.RLock()
 	defer m.running.RUnlock()
-	m.eachFlow(func(state *uint64) {
-		if atomic.LoadUint64(state)&stateUsed != 0 {
-			n++
+	for i := range m.layout.Sizes.Buckets {
+		b := m.bucket(i)
+		for j := range b.Flow {
+			if atomic.LoadUint64(&b.Flow[j].State)&stateUsed != 0 {
+				n++
+			}
 		}
-	})
+	}
 	return n
 }
 
 // Drops returns how many packets were dropped so far, by reason. Any goroutine may call it.
-func (m *Memory) Drops() (map[xdp.Reason]uint64, error) {
+func (m *Memory) Drops() (out map[xdp.Reason]uint64, err error) {
+	defer survive(&err)()
 	m.running.RLock()
 	defer m.running.RUnlock()
 	if m.state == nil {
 		return nil, os.ErrClosed
 	}
 	counts := make([]uint64, bpf.DropBytes/bpf.CounterBytes)
-	all := m.state[m.header.At.Drops : m.header.At.Drops+mostThreads*bpf.DropBytes]
+	all := m.state[m.layout.At.Drops : m.layout.At.Drops+mostThreads*bpf.DropBytes]
 	for i := range counts {
 		counts[i] = bpf.Sum(all, i, len(counts))
 	}

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/renderer/plugin"
 	"github.com/sluice-net/sluice/renderer/plugin/plugintest"
@@ -128,22 +131,47 @@ func TestOpenRefusesInvalidSizes(t *testing.T) {
 	}
 }
 
-// TestProgramRefusesFilesOfOthers checks that it reads no policy that others than its user can
-// write.
-func TestProgramRefusesFilesOfOthers(t *testing.T) {
-	for name, change := range map[string]func(policy, state string) error{
-		"writable by others":  func(policy, _ string) error { return os.Chmod(policy, 0o622) },
-		"state for the group": func(_, state string) error { return os.Chmod(state, 0o660) },
-		"cut":                 func(policy, _ string) error { return os.Truncate(policy, 1<<20) },
+// foreign are changes of both files that make them others', or something else.
+func foreign() map[string]func(policy, state string) error {
+	changes := map[string]func(policy, state string) error{
+		"writable by others":    func(policy, _ string) error { return os.Chmod(policy, 0o622) },
+		"state for the group":   func(_, state string) error { return os.Chmod(state, 0o660) },
+		"another name":          func(policy, _ string) error { return os.Link(policy, policy+"1") },
+		"another name of state": func(_, state string) error { return os.Link(state, state+"1") },
+		"cut":                   func(policy, _ string) error { return os.Truncate(policy, 1<<20) },
+		"state cut":             func(_, state string) error { return os.Truncate(state, 1<<12) },
+		"empty":                 func(_, state string) error { return os.Truncate(state, 0) },
 		"a link": func(policy, _ string) error {
 			return errors.Join(os.Rename(policy, policy+"1"), os.Symlink(policy+"1", policy))
 		},
-		"none":                 func(policy, _ string) error { return os.Remove(policy) },
-		"of something else":    func(policy, _ string) error { return os.WriteFile(policy, make([]byte, 4096), 0o600) },
-		"of another version":   func(policy, _ string) error { return patch(policy, 8) },
-		"with another header":  func(policy, _ string) error { return patch(policy, 12) },
-		"with another purpose": func(policy, _ string) error { return patch(policy, 0) },
-	} {
+		"a pipe":                     func(policy, _ string) error { return errors.Join(os.Remove(policy), unix.Mkfifo(policy, 0o600)) },
+		"a folder":                   func(_, state string) error { return errors.Join(os.Remove(state), os.Mkdir(state, 0o700)) },
+		"none":                       func(policy, _ string) error { return os.Remove(policy) },
+		"of something else":          func(policy, _ string) error { return os.WriteFile(policy, make([]byte, 4096), 0o600) },
+		"of another version":         func(policy, _ string) error { return patch(policy, 8) },
+		"with another header":        func(policy, _ string) error { return patch(policy, 12) },
+		"with another purpose":       func(policy, _ string) error { return patch(policy, 0) },
+		"state of another version":   func(_, state string) error { return patch(state, 8) },
+		"with other lines":           func(policy, _ string) error { return patch(policy, 18) },
+		"with connections elsewhere": func(policy, _ string) error { return patch(policy, 50) },
+		"with counters elsewhere":    func(policy, _ string) error { return patch(policy, 99) },
+		"with many lines":            func(policy, _ string) error { return patch(policy, 147) },
+		"with many counters":         func(policy, _ string) error { return patch(policy, 150) },
+		"with many buckets":          func(policy, _ string) error { return patch(policy, 155) },
+		"in a folder of others":      func(policy, _ string) error { return os.Chmod(filepath.Dir(policy), 0o770) },
+	}
+	if os.Geteuid() == 0 {
+		changes["of another user"] = func(policy, _ string) error { return os.Chown(policy, 12345, 0) }
+		changes["state of another user"] = func(_, state string) error { return os.Chown(state, 12345, 0) }
+		changes["folder of another user"] = func(policy, _ string) error { return os.Chown(filepath.Dir(policy), 12345, 0) }
+	}
+	return changes
+}
+
+// TestProgramRefusesFilesOfOthers checks that it reads no policy that others than its user can
+// write, and that it looks nowhere beyond the files.
+func TestProgramRefusesFilesOfOthers(t *testing.T) {
+	for name, change := range foreign() {
 		p := plugintest.New(t, small)
 		if err := change(filepath.Join(p.Directory(), "policy"), filepath.Join(p.Directory(), "state")); err != nil {
 			t.Fatal(err)
@@ -151,8 +179,87 @@ func TestProgramRefusesFilesOfOthers(t *testing.T) {
 		if _, err := p.Probe(7, compile.ToPod, make([]byte, 60)); err == nil {
 			t.Errorf("%s: the program answers", name)
 		}
-		if p.Close() == nil {
-			t.Errorf("%s: the program ends without an error", name)
+		if err := p.Close(); err == nil || !strings.Contains(err.Error(), "exit status 1") {
+			t.Errorf("%s: the program ends with %v, want status 1", name, err)
+		}
+	}
+}
+
+// TestMemoryAdoptsNoFilesOfOthers: it makes new ones, whatever is there, and follows no link. A
+// folder of others it refuses.
+func TestMemoryAdoptsNoFilesOfOthers(t *testing.T) {
+	for name, change := range foreign() {
+		o := small
+		o.Directory = t.TempDir()
+		m := open(t, o.Directory)
+		secret := m.Secret()
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
+		target := filepath.Join(o.Directory, "target")
+		policy := filepath.Join(o.Directory, "policy")
+		if err := errors.Join(change(policy, filepath.Join(o.Directory, "state")), os.WriteFile(target, []byte("mine"), 0o600), os.Symlink(target, policy+".new")); err != nil {
+			t.Fatal(err)
+		}
+		m, err := plugin.Open(o)
+		switch name {
+		case "in a folder of others", "folder of another user":
+			if err == nil || !strings.Contains(err.Error(), "others may write to it") {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		case "a folder":
+			if err == nil {
+				t.Errorf("%s: it is replaced: %v", name, m.Close())
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if m.Secret() == secret {
+			t.Errorf("%s: it is adopted", name)
+		}
+		if b, err := os.ReadFile(target); err != nil || string(b) != "mine" {
+			t.Errorf("%s: a file behind a link has %q: %v", name, b, err)
+		}
+		if info, err := os.Lstat(policy); err != nil || info.Mode() != 0o600 {
+			t.Errorf("%s: the new file is %v: %v", name, info, err)
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestTruncatedFilesEndNoProcess: neither that of the agent, nor one that judges packets.
+func TestTruncatedFilesEndNoProcess(t *testing.T) {
+	for _, name := range []string{"policy", "state"} {
+		p := plugintest.New(t, small)
+		if _, err := p.Probe(7, compile.ToPod, make([]byte, 60)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(filepath.Join(p.Directory(), name), 0); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if passes, err := p.Probe(7, compile.ToPod, make([]byte, 60)); err != nil || passes {
+				t.Errorf("%s: the program says %t: %v", name, passes, err)
+			}
+		}
+		if name == "state" {
+			if _, err := p.Drops(); !errors.Is(err, plugin.ErrCut) {
+				t.Errorf("the drops are read: %v", err)
+			}
+			if _, err := p.Hits(0, 8); !errors.Is(err, plugin.ErrCut) {
+				t.Errorf("the hits are read: %v", err)
+			}
+		} else if err := p.SetEventFilter(xdp.EventFilter{}); !errors.Is(err, plugin.ErrCut) {
+			t.Errorf("the filter is written: %v", err)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

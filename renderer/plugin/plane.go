@@ -23,8 +23,9 @@ import (
 type plane struct {
 	*Memory
 	*ports
-	link      *vpp.Link
-	directory string
+	link          *vpp.Link
+	directory     string
+	othersEnforce bool // policy, in the same VPP
 
 	calls  context.Context               //nolint:containedctx // of the running Commit: xdp.Dataplane passes none
 	epoch  int                           // the connection that the following was read by; 0: none
@@ -33,7 +34,11 @@ type plane struct {
 	judged map[uint32]sluice.SluiceState // the interfaces whose packets are judged
 	open   bool                          // the plugin lets packets of interfaces pass that are not bound
 	shared int                           // the connection by which the plugin had the memory of this agent
+	due    bool                          // the plugin is to map the memory as soon as that has policy
+	bare   bool                          // the plugin has mapped no memory, and drops packets of interfaces that are bound
+	broken error                         // the memory cannot be used any more; nil: it can
 	drift  drift
+	table  fullness
 }
 
 const (
@@ -51,14 +56,17 @@ var needed = []govpp.Message{
 	&interfaces.SwInterfaceDump{}, &interfaces.SwInterfaceDetails{}, &interfaces.SwInterfaceSetFlags{},
 }
 
+// ErrMissing is returned by a VPP without the plugin, where nothing judges packets.
+var ErrMissing = errors.New("vpp has not loaded the sluice plugin")
+
 // ErrMemory is returned if VPP does not read the memory of this agent.
 var ErrMemory = errors.New("the plugin does not read the policy memory")
 
 // refresh is refreshed, and drops a connection that cannot be used. What the plugin refuses leaves
-// it usable.
+// it usable, and so does a VPP without the plugin.
 func (p *plane) refresh(ctx context.Context) error {
 	err := p.refreshed(ctx)
-	if !errors.Is(err, ErrMemory) {
+	if !errors.Is(err, ErrMemory) && !errors.Is(err, ErrMissing) {
 		p.link.Failed(err)
 	}
 	return err
@@ -78,8 +86,11 @@ func (p *plane) refreshed(ctx context.Context) error {
 		return nil
 	}
 	p.epoch = 0
+	if err := p.intact(); err != nil {
+		return err
+	}
 	if !known {
-		if _, err := p.link.Version(ctx, needed, "the sluice plugin"); err != nil {
+		if err := p.check(ctx, asks); err != nil {
 			return err
 		}
 	}
@@ -94,6 +105,9 @@ func (p *plane) refreshed(ctx context.Context) error {
 				return err
 			}
 		}
+		if err := p.lookAtConnections(); err != nil {
+			return err
+		}
 		p.since = p.asked
 	}
 	p.epoch = epoch
@@ -101,7 +115,69 @@ func (p *plane) refreshed(ctx context.Context) error {
 	return nil
 }
 
-// share reads the bindings, and has the plugin map the memory unless it has.
+// check checks that VPP has the plugin, and of this version. One that has none would forward all
+// packets: it gets the interfaces of pods set down.
+func (p *plane) check(ctx context.Context, asks uint64) error {
+	version, err := p.link.Version(ctx, needed[:1], "the sluice plugin")
+	switch {
+	case errors.Is(err, vpp.ErrIncompatible):
+		p.link.WakeAt(time.Now().Add(askEvery))
+		down, err := p.setDown(ctx, asks)
+		switch {
+		case p.othersEnforce:
+			return fmt.Errorf("%w: it is %s", ErrMissing, version)
+		case err != nil:
+			p.link.Failed(err)
+			return fmt.Errorf("%w, and pods are open: %w", ErrMissing, err)
+		}
+		return fmt.Errorf("%w: it is %s; %d interfaces of pods are down, until VPP starts with the plugin", ErrMissing, version, down)
+	case err != nil:
+		return err
+	}
+	for _, m := range needed {
+		if _, err := p.link.Conn.GetMessageID(m); err != nil {
+			return fmt.Errorf("%w: it is of another version than this agent, and has no message %s_%s: build the plugin from the same sources", ErrMemory, m.GetMessageName(), m.GetCrcString())
+		}
+	}
+	return nil
+}
+
+// setDown sets all interfaces of pods down, and returns their number. It changes nothing where others
+// enforce policy, too.
+func (p *plane) setDown(ctx context.Context, asks uint64) (down int, err error) {
+	if p.othersEnforce {
+		return 0, nil
+	}
+	p.judged = map[uint32]sluice.SluiceState{}
+	if err := p.readInterfaces(ctx, asks); err != nil {
+		return 0, err
+	}
+	for _, index := range slices.Sorted(maps.Keys(p.all)) {
+		if n := p.all[index]; n.isUp {
+			if err := p.setUp(ctx, index, false); err != nil {
+				return down, fmt.Errorf("set interface %s down: %w", n.name, err)
+			}
+		}
+		down++
+	}
+	return down, nil
+}
+
+// setUp sets an interface up or down.
+func (p *plane) setUp(ctx context.Context, index uint32, up bool) error {
+	ctx, cancel := context.WithTimeout(ctx, p.link.Timeout)
+	defer cancel()
+	m := &interfaces.SwInterfaceSetFlags{SwIfIndex: interface_types.InterfaceIndex(index)}
+	if up {
+		m.Flags = interface_types.IF_STATUS_API_FLAG_ADMIN_UP
+	}
+	_, err := interfaces.NewServiceClient(p.link.Conn).SwInterfaceSetFlags(ctx, m)
+	return err
+}
+
+// share reads the bindings, and has the plugin map the memory unless it has. Memory that has no
+// policy yet does so after the Commit that writes it: until then the plugin judges by what it
+// mapped before.
 func (p *plane) share(ctx context.Context, epoch int) error {
 	ctx, cancel := context.WithTimeout(ctx, p.link.Timeout)
 	defer cancel()
@@ -119,24 +195,55 @@ func (p *plane) share(ctx context.Context, epoch int) error {
 	}
 	p.divide()
 	p.drift.counted(got.Repaired)
+	p.bare = got.Inode == 0
 	inode, err := p.inode()
 	if err != nil || got.Inode == inode {
-		p.shared = epoch
+		p.shared, p.due = epoch, false
 		return err
 	}
-	if p.shared == epoch {
+	if p.shared == epoch && got.Inode != 0 { // that one did not lock it, or is gone: the next Commit takes VPP back
 		p.shared = 0
 		return fmt.Errorf("%w of %s any more, another agent had it open other memory: end one of them", ErrMemory, p.directory)
 	}
-	reply, err := client.SluiceOpen(ctx, &sluice.SluiceOpen{Directory: p.directory})
+	p.due = !p.holdsPolicy()
+	return p.have(ctx, epoch, p.due)
+}
+
+// have has the plugin map the memory, or only check that it can.
+func (p *plane) have(ctx context.Context, epoch int, onlyCheck bool) error {
+	reply, err := sluice.NewServiceClient(p.link.Conn).SluiceOpen(ctx, &sluice.SluiceOpen{OnlyCheck: onlyCheck, Directory: p.directory})
 	if reply != nil && reply.Problem != "" {
 		return fmt.Errorf("%w: %s: %s", ErrMemory, p.directory, reply.Problem)
 	}
 	if err != nil {
 		return fmt.Errorf("have the plugin open %s: %w", p.directory, err)
 	}
-	p.shared = epoch
+	if !onlyCheck {
+		p.shared, p.due, p.bare = epoch, false, false
+	}
 	return nil
+}
+
+// handOver has the plugin map the memory after a Commit has written policy to it, if the plugin waits
+// for that.
+func (p *plane) handOver() error {
+	if !p.due || p.epoch == 0 || !p.holdsPolicy() {
+		return nil
+	}
+	return p.mapNow()
+}
+
+func (p *plane) mapNow() error {
+	ctx, cancel := context.WithTimeout(p.calls, p.link.Timeout)
+	defer cancel()
+	err := p.have(ctx, p.epoch, false)
+	if err != nil {
+		p.epoch = 0
+		if !errors.Is(err, ErrMemory) {
+			p.link.Failed(err)
+		}
+	}
+	return err
 }
 
 // hold has the plugin block interfaces of pods that are not bound, once those of known pods are.
@@ -209,17 +316,18 @@ func (p *plane) Attach(e compile.Endpoint) error {
 	if !known {
 		return xdp.ErrGone
 	}
+	if p.due && p.bare { // all lists are written: from now on it is judged by them
+		if err := p.mapNow(); err != nil {
+			return err
+		}
+	}
 	if err := p.bind(e.ID, n.tag, true); err != nil {
 		return err
 	}
 	if n.isUp || !vpp.MadeByCNI(n.name) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(p.calls, p.link.Timeout)
-	defer cancel()
-	_, err := interfaces.NewServiceClient(p.link.Conn).SwInterfaceSetFlags(ctx,
-		&interfaces.SwInterfaceSetFlags{SwIfIndex: interface_types.InterfaceIndex(e.ID), Flags: interface_types.IF_STATUS_API_FLAG_ADMIN_UP})
-	if err != nil {
+	if err := p.setUp(p.calls, e.ID, true); err != nil {
 		return fmt.Errorf("set interface %s up: %w", n.name, err)
 	}
 	return nil

@@ -25,7 +25,10 @@ type Options struct {
 
 	Pods   Pods
 	Memory MemoryOptions
-	XDP    xdp.Options // of the renderer; New sets Name, Dataplane, Interfaces, Begin and Enforced
+	// OthersEnforce says that another renderer enforces the same policy in this VPP. Unless it does,
+	// interfaces of pods are set down in a VPP that has not loaded the plugin.
+	OthersEnforce bool
+	XDP           xdp.Options // of the renderer; New sets Name, Dataplane, Interfaces, Begin and Enforced
 }
 
 // Renderer is an xdp.Renderer whose dataplane is a VPP with the plugin. Its transactions fail while
@@ -53,7 +56,7 @@ func New(o Options) (*Renderer, error) {
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	p := &plane{Memory: m, ports: newPorts(o.Pods, link.Prompt), link: link, directory: o.Memory.Directory}
+	p := &plane{Memory: m, ports: newPorts(o.Pods, link.Prompt), link: link, directory: o.Memory.Directory, othersEnforce: o.OthersEnforce}
 	p.drift.log = cmp.Or(o.XDP.Log, slog.New(slog.DiscardHandler))
 	o.XDP.Name, o.XDP.Dataplane, o.XDP.Begin = "vpp-plugin", p, p.refresh
 	o.XDP.Interfaces = func(pod api.PodID, _ []netip.Addr) []uint32 { return p.of(pod) }
@@ -84,10 +87,32 @@ func (r *Renderer) Events(ctx context.Context, f func(xdp.Event)) error {
 	return r.plane.Events(ctx, f)
 }
 
+// Verdict implements renderer.Renderer.
+func (r *Renderer) Verdict(f api.Flow) (verdict api.Action, err error) {
+	if err := r.plane.readable(); err != nil {
+		return api.Deny, err
+	}
+	defer survive(&err)()
+	return r.Renderer.Verdict(f)
+}
+
+// Check implements renderer.Checker.
+func (r *Renderer) Check(ctx context.Context) (objects int, drift []string, err error) {
+	if err := r.plane.readable(); err != nil {
+		return 0, nil, err
+	}
+	defer survive(&err)()
+	return r.Renderer.Check(ctx)
+}
+
 // connected adds the state of the connection to VPP.
 func (r *Renderer) connected(s *renderer.State) *renderer.State {
 	s.Connected, s.Waiting = r.plane.link.Connected(), r.plane.link.Waiting()
 	r.plane.drift.in(s)
+	s.Sessions = r.plane.table.seen.Load()
+	if s.Err == nil {
+		s.Err = r.plane.table.err()
+	}
 	return s
 }
 
@@ -104,9 +129,20 @@ func (r *Renderer) Apply(ctx context.Context, c renderer.Changes) error {
 	ctx, release := r.plane.link.Calls(ctx)
 	defer release()
 	r.plane.calls = ctx
-	err := r.Renderer.Apply(ctx, c)
-	if held := errors.Join(r.plane.hold(), r.plane.unjudged()); held != nil {
-		err = errors.Join(err, held)
+	return vpp.Ended(ctx, r.apply(ctx, c))
+}
+
+// apply fails for good when memory is gone that it reads: what is in the rest is not known.
+func (r *Renderer) apply(ctx context.Context, c renderer.Changes) (err error) {
+	if r.plane.broken != nil {
+		return r.plane.broken
 	}
-	return vpp.Ended(ctx, err)
+	defer func() {
+		if errors.Is(err, ErrCut) {
+			r.plane.broken = err
+		}
+	}()
+	defer survive(&err)()
+	err = r.Renderer.Apply(ctx, c)
+	return errors.Join(err, r.plane.handOver(), r.plane.hold(), r.plane.unjudged(), r.plane.table.err())
 }

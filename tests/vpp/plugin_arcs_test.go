@@ -1,6 +1,7 @@
 package vpp
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -161,6 +162,69 @@ func TestVPPPluginBlocksInterfacesThatSwitchFrames(t *testing.T) {
 	}
 }
 
+// TestVPPPluginBlocksInterfacesWhoseFramesOthersTake: a patch takes the frames of an interface before
+// layer 2 and IP. The interface is judged again without it.
+func TestVPPPluginBlocksInterfacesWhoseFramesOthersTake(t *testing.T) {
+	l := newPluginLab(t)
+	l.start()
+	l.isolate()
+	n := l.neighbour()
+	patched := func(want bool, when string) {
+		t.Helper()
+		for _, f := range crossing(neighbours) {
+			if n.At(f.Src).Name != n.pod.Name {
+				continue
+			}
+			l.mark++
+			if got := len(l.Inject([]vpptest.Packet{{Packet: vswitch.FlowPacket(f), Mark: l.mark, From: podMAC, To: neighbourMAC}}).Left) == 1; got != want {
+				t.Errorf("%s: %s arrives: %t, want %t", when, f, got, want)
+			}
+		}
+	}
+	l.Do("test l2patch rx %s tx %s", n.pod.Name, n.link.Name)
+	patched(false, "patched")
+	if out := l.CLI("show sluice"); !strings.Contains(out, "interface "+n.pod.Name+": blocked (bridged or cross-connected)") || strings.Contains(out, "put back") {
+		t.Errorf("show sluice says %q", out)
+	}
+	l.fails("interface " + n.pod.Name + " of pod lab/receiver is bridged or cross-connected")
+	l.Do("set interface tag %s %s", n.pod.Name, acl.ReleasedTag)
+	patched(true, "released")
+	l.Do("set interface tag %s %s", n.pod.Name, vpp.PodTag(receiver.String()))
+	patched(false, "tagged again")
+	l.Do("test l2patch rx %s tx %s del", n.pod.Name, n.link.Name)
+	towards := map[string]func(){
+		"by command": func() { l.Do("test l2patch rx %s tx %s", n.link.Name, n.pod.Name) },
+		"by message": func() {
+			ctx, cancel := vpptest.Bounded(t)
+			defer cancel()
+			if _, err := l2.NewServiceClient(l.Conn).L2PatchAddDel(ctx, &l2.L2PatchAddDel{RxSwIfIndex: n.link.Index, TxSwIfIndex: n.pod.Index, IsAdd: true}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	received := func(want bool, when string) {
+		t.Helper()
+		f := crossing(neighbours)[1] // to the pod
+		l.mark++
+		if got := len(l.Inject([]vpptest.Packet{{Packet: vswitch.FlowPacket(f), Mark: l.mark, From: neighbourMAC, To: podMAC}}).Left) == 1; got != want {
+			t.Errorf("%s: %s arrives: %t, want %t", when, f, got, want)
+		}
+	}
+	for way, patch := range towards {
+		patch()
+		received(false, "towards the pod, "+way)
+		l.Do("set interface tag %s %s", n.pod.Name, acl.ReleasedTag)
+		patch()
+		received(true, "released, "+way)
+		l.Do("set interface tag %s %s", n.pod.Name, vpp.PodTag(receiver.String()))
+		received(false, "tagged again, "+way)
+	}
+	l.recovers()
+	l.want(false, "without a patch, isolated", 80)
+	l.commit(labRules{in: web})
+	l.want(true, "without a patch, permitted", 80)
+}
+
 // TestVPPPluginBlocksInterfaceThatIsBridgedBeforeItIsUp: the interface of a pod that no agent has
 // bound yet is blocked in a bridge domain, too, and a bridged pod keeps no other one from its
 // rules.
@@ -227,7 +291,7 @@ func TestVPPPluginJudgesMulticastToPods(t *testing.T) {
 // arcsOfPlugin are the nodes of the plugin, by the arcs that they are on.
 var arcsOfPlugin = map[string]string{
 	"ip4-unicast": "sluice-from-pod-ip4", "ip6-unicast": "sluice-from-pod-ip6", "ip4-multicast": "sluice-from-pod-ip4", "ip6-multicast": "sluice-from-pod-ip6",
-	"ip4-output": "sluice-to-pod-ip4", "ip6-output": "sluice-to-pod-ip6",
+	"ip4-output": "sluice-to-pod-ip4", "ip6-output": "sluice-to-pod-ip6", "mpls-input": "sluice-mpls-input", "mpls-output": "sluice-mpls-output",
 }
 
 // TestVPPPluginPutsBackNodesThatOthersTakeAway: no packet passes between the command and the
@@ -310,6 +374,65 @@ func TestVPPPluginBlocksSubInterfacesOfPods(t *testing.T) {
 	crosses(true, "released")
 }
 
+// TestVPPPluginDropsMPLSOfPods: what has a label is routed by that, past all nodes for IP.
+func TestVPPPluginDropsMPLSOfPods(t *testing.T) {
+	l := newPluginLab(t)
+	l.start()
+	l.isolate()
+	pod := l.Links[vpp.PodTag(receiver.String())].Name
+	l.Do("mpls table add 0")
+	l.Do("set interface mpls %s enable", pod)
+	l.Do("mpls local-label add eos 100 via ip4-lookup-in-table 0")
+	l.Do("ip route add 203.0.113.9/32 via %s %s out-labels 200", addressesOf[receiver][0], pod)
+	l.Do("set interface mac address %s %s", pod, macText(neighbourMAC))
+	out := api.Flow{Src: addressesOf[receiver][0], Dst: stranger[0], Protocol: api.UDP, SrcPort: 30000, DstPort: 53}
+	crosses := func(want bool, when string) {
+		t.Helper()
+		in := api.Flow{Src: stranger[0], Dst: netip.MustParseAddr("203.0.113.9"), Protocol: api.UDP, SrcPort: 30000, DstPort: 53}
+		for _, p := range []vpptest.Packet{{Packet: vswitch.FlowPacket(out), To: neighbourMAC, From: podMAC, MPLS: 100}, {Packet: vswitch.FlowPacket(in)}} {
+			l.mark++
+			p.Mark = l.mark
+			if got := len(l.Inject([]vpptest.Packet{p}).Left) == 1; got != want {
+				t.Errorf("%s: %v passes: %t, want %t", when, p.Packet, got, want)
+			}
+		}
+	}
+	crosses(false, "of an isolated pod")
+	l.commit(labRules{})
+	crosses(false, "of a pod that may send and receive everything")
+	if out := l.CLI("show errors"); !strings.Contains(out, "sluice-mpls-output") { // the network of the tests reads no labels
+		t.Errorf("a packet with a label goes to the pod: %s", out)
+	}
+	l.recovers()
+	l.Do("set interface tag %s %s", pod, acl.ReleasedTag)
+	l.mark++
+	if len(l.Inject([]vpptest.Packet{{Packet: vswitch.FlowPacket(out), To: neighbourMAC, From: podMAC, MPLS: 100, Mark: l.mark}}).Left) != 1 {
+		t.Error("released, the label is not known")
+	}
+}
+
+// TestVPPPluginIsFirstOnArcs: what could send a packet elsewhere, or change it, is behind the plugin;
+// only the translation of a service's address is before it.
+func TestVPPPluginIsFirstOnArcs(t *testing.T) {
+	l := newPluginLabWith(t, "", "cnat_plugin.so", "det44_plugin.so", "nat_plugin.so", "nat44_ei_plugin.so", "nat64_plugin.so", "nat66_plugin.so", "pnat_plugin.so", "dslite_plugin.so")
+	at, before := "", map[string][]string{}
+	for line := range strings.SplitSeq(l.CLI("show features verbose"), "\n") {
+		_, name, _ := strings.Cut(line, "]")
+		switch name = strings.Trim(name, ": "); {
+		case strings.HasPrefix(line, "["):
+			at = name
+		case before[at] == nil || !strings.HasPrefix(before[at][len(before[at])-1], "sluice-"):
+			before[at] = append(before[at], name)
+		}
+	}
+	for arc, node := range arcsOfPlugin {
+		got := slices.DeleteFunc(before[arc], func(name string) bool { return strings.HasPrefix(name, "cnat-input-") })
+		if !slices.Equal(got, []string{node}) {
+			t.Errorf("on %s are %q, want %s first", arc, got, node)
+		}
+	}
+}
+
 // TestVPPPluginJudgesInOtherTables: an interface of a pod stays bound in another table of routes.
 func TestVPPPluginJudgesInOtherTables(t *testing.T) {
 	l := newPluginLab(t)
@@ -325,9 +448,9 @@ func TestVPPPluginJudgesInOtherTables(t *testing.T) {
 	l.want(false, "not permitted", 81)
 }
 
-// TestVPPPluginReportsAnotherAgent: a VPP has the memory of one agent. Two that take it from each
-// other both say so.
-func TestVPPPluginReportsAnotherAgent(t *testing.T) {
+// TestVPPPluginRefusesAnotherAgent: a VPP has the memory of one agent. Another one is refused while
+// that lives, changes nothing, and takes over afterwards.
+func TestVPPPluginRefusesAnotherAgent(t *testing.T) {
 	l := newPluginLab(t)
 	l.start()
 	l.commit(labRules{in: web})
@@ -342,15 +465,22 @@ func TestVPPPluginReportsAnotherAgent(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if err := other.Apply(t.Context(), renderer.Changes{Resync: true}); err != nil {
+	changes := renderer.Changes{Resync: true}
+	for range 2 {
+		if err := other.Apply(t.Context(), changes); !errors.Is(err, plugin.ErrMemory) || !strings.Contains(err.Error(), "another agent enforces in this VPP") {
+			t.Errorf("the other one says %v", err)
+		}
+	}
+	l.recovers()
+	l.want(true, "permitted", 80)
+	l.want(false, "not permitted", 81)
+	l.end()
+	l.want(true, "permitted, without the first agent", 80)
+	changes.Render(sender, renderer.PodConfig{IPs: addressesOf[sender]})
+	list := renderer.NewRuleList([]api.ContivRule{{}}, nil)
+	changes.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Egress: list})
+	if err := other.Apply(t.Context(), changes); err != nil {
 		t.Fatal(err)
 	}
-	l.want(false, "with the memory of another agent", 80)
-	l.fails("another agent had it open other memory")
-	l.recovers()
-	l.want(true, "with that of its own again", 80)
-	vpptest.Eventually(t, "the other one to report it", func() bool {
-		err := other.Apply(t.Context(), renderer.Changes{})
-		return err != nil && strings.Contains(err.Error(), "another agent had it open other memory")
-	})
+	l.want(false, "with the memory of the next agent", 80)
 }

@@ -161,7 +161,7 @@ func (l *pluginLab) want(permitted bool, what string, port uint16) {
 func TestVPPPluginBlocksPodsUntilTheyAreBound(t *testing.T) {
 	l := newPluginLab(t)
 	l.want(false, "before the first agent", 80)
-	if out := l.CLI("show sluice"); !strings.Contains(out, "blocked") || !strings.Contains(out, "the files cannot be opened") {
+	if out := l.CLI("show sluice"); !strings.Contains(out, "blocked") || !strings.Contains(out, "no agent has made them") {
 		t.Errorf("show sluice says %q", out)
 	}
 	l.start()

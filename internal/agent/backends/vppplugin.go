@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/agent/metrics"
 	"github.com/sluice-net/sluice/internal/node"
 	"github.com/sluice-net/sluice/internal/preflight"
@@ -31,7 +32,8 @@ func newVPPPlugin(d Deps) (node.Backend, error) {
 	}
 	v := &VPPPlugin{packetEvents: packetEvents{config: c}, VPPPlugin: node.VPPPlugin{Options: plugin.Options{
 		Socket: c.VPP.Socket, Timeout: c.VPP.Timeout,
-		Memory: plugin.MemoryOptions{Directory: c.VPP.PluginMemory, AnySource: c.Kernel.AnySource, PodTunnels: c.Link.AllowsTunnels(), TunnelPorts: c.Link.Ports()},
+		Memory:        plugin.MemoryOptions{Directory: c.VPP.PluginMemory, AnySource: c.Kernel.AnySource, PodTunnels: c.Link.AllowsTunnels(), TunnelPorts: c.Link.Ports(), Flows: plugin.Flows(c.Kernel.Flows)},
+		OthersEnforce: c.Enforce.Has(config.RendererACL),
 		XDP: xdp.Options{
 			Log: d.Log.With("plugin", "vpp-plugin"), Keep: c.Enforce.Keeps(), Learn: c.Kernel.Learn, Infra: infra,
 			PolicyMemory: uint64(c.Kernel.PolicyMemory) << 20,

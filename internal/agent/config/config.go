@@ -181,7 +181,7 @@ func (c Config) Idle(given []string) (out []Idle) {
 var ofKernel = []string{"policy-memory", "take-over", "new-interfaces", "pod-interfaces", "cni-results", "endpoints-file", "non-ip", "pod-tunnels", "pod-tunnel-ports"}
 
 // ofPlugin are settings of the kernel dataplane that the plugin of VPP has, too.
-var ofPlugin = []string{"policy-memory", "pod-tunnels", "pod-tunnel-ports", "xdp-any-source", "xdp-learn", "xdp-events", "xdp-sample"}
+var ofPlugin = []string{"policy-memory", "pod-tunnels", "pod-tunnel-ports", "xdp-any-source", "xdp-learn", "xdp-flows", "xdp-events", "xdp-sample"}
 
 // Enforcers returns log attributes that describe the dataplanes.
 func (c Config) Enforcers() (out []any) {

@@ -249,7 +249,7 @@ func TestCheckReportsSettingsWithoutEffect(t *testing.T) {
 		"ligato-label":          {"--ligato-label", "x", "--state-file", "/tmp/state"},
 		"acl-memory vpp-socket": {"--renderers", "xdp", "--xdp-flows", "64", "--acl-memory", "64", "--vpp-socket", "/run/vpp.sock"},
 		"vpp-plugin-memory":     {"--vpp-plugin-memory", "/run/m"},
-		"xdp-flows":             {"--renderers", "vpp-plugin", "--xdp-flows", "64", "--policy-memory", "64", "--vpp-plugin-memory", "/run/m"},
+		"xdp-mode":              {"--renderers", "vpp-plugin", "--xdp-mode", "xdp", "--xdp-flows", "64", "--policy-memory", "64", "--vpp-plugin-memory", "/run/m"},
 		"vpp-stats-socket":      {"--acl-target", "ligato", "--ligato-label", "x", "--vpp-stats-socket", "/run/stats.sock"},
 	} {
 		flags := flagsOf(t, args...)

@@ -91,7 +91,7 @@ func newWaits(states []*renderer.State, status policy.Status, pods []policy.Pod)
 	}
 	enforces := map[string]bool{}
 	for _, s := range states {
-		enforces[s.Renderer] = errors.Is(s.Err, renderer.ErrNoInterface) || errors.Is(s.Err, renderer.ErrSessionsFull)
+		enforces[s.Renderer] = errors.Is(s.Err, renderer.ErrNoInterface) || errors.Is(s.Err, renderer.ErrSessionsFull) || errors.Is(s.Err, renderer.ErrConnectionsFull)
 		for _, p := range s.Pending {
 			switch {
 			case p.Ends: // nothing passes there that could be judged

@@ -79,17 +79,17 @@ var driftDesc = prometheus.NewDesc("sluice_dataplane_drift_total", "What another
 // How long changes have paused VPP, and how full its session table is.
 var (
 	pauseDesc       = prometheus.NewDesc("sluice_vpp_pause_seconds_total", "For how long changes of rules have paused the vswitch.", nil, nil)
-	sessionsDesc    = prometheus.NewDesc("sluice_vpp_sessions", "Sessions that the vswitch has.", nil, nil)
-	sessionsMaxDesc = prometheus.NewDesc("sluice_vpp_sessions_max", "Sessions that the vswitch may have.", nil, nil)
+	sessionsDesc    = prometheus.NewDesc("sluice_vpp_sessions", "Sessions that the vswitch has, or connections that the plugin in it tracks.", []string{"renderer"}, nil)
+	sessionsMaxDesc = prometheus.NewDesc("sluice_vpp_sessions_max", "Sessions that the vswitch may have, or connections that the plugin may track.", []string{"renderer"}, nil)
 )
 
 // collectSessions counts the sessions of a dataplane that has a table of them.
-func collectSessions(ch chan<- prometheus.Metric, s *renderer.Sessions) {
+func collectSessions(ch chan<- prometheus.Metric, name string, s *renderer.Sessions) {
 	if s == nil {
 		return
 	}
-	ch <- prometheus.MustNewConstMetric(sessionsDesc, prometheus.GaugeValue, float64(s.Used))
-	ch <- prometheus.MustNewConstMetric(sessionsMaxDesc, prometheus.GaugeValue, float64(s.Max))
+	ch <- prometheus.MustNewConstMetric(sessionsDesc, prometheus.GaugeValue, float64(s.Used), name)
+	ch <- prometheus.MustNewConstMetric(sessionsMaxDesc, prometheus.GaugeValue, float64(s.Max), name)
 }
 
 // collectPauses counts pauses of a dataplane that changes pause.
@@ -122,7 +122,7 @@ func (c tableCollector) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(driftDesc, prometheus.CounterValue, float64(n), s.Renderer, kind)
 		}
 		collectPauses(ch, s.Paused)
-		collectSessions(ch, s.Sessions)
+		collectSessions(ch, s.Renderer, s.Sessions)
 	}
 }
 

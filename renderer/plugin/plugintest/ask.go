@@ -40,22 +40,31 @@ func build(tb testing.TB) string {
 	built.Lock()
 	defer built.Unlock()
 	if built.file == nil {
-		i := slices.IndexFunc(compilers, func(name string) bool { _, err := exec.LookPath(name); return err == nil })
-		if i < 0 {
-			tb.Skip("there is no C compiler: the classifier is not run as an ordinary program")
-		}
-		root := sources(tb)
-		path := filepath.Join(tb.TempDir(), "ask")
-		out, err := exec.CommandContext(tb.Context(), compilers[i], "-O2", "-Wall", "-I", filepath.Join(root, "renderer/xdp/bpf/src"), "-o", path,
-			filepath.Join(root, "renderer/plugin/src/ask.c")).CombinedOutput()
-		if err != nil || len(out) > 0 {
-			tb.Fatalf("%s: %v\n%s", compilers[i], err, out)
-		}
-		if built.file, err = os.Open(path); err != nil {
+		file, err := os.Open(Compile(tb, "ask.c"))
+		if err != nil {
 			tb.Fatal(err)
 		}
+		built.file = file
 	}
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), built.file.Fd())
+}
+
+// Compile compiles a source of the plugin as an ordinary program, and returns its path, which the
+// test removes. The test is skipped without a C compiler.
+func Compile(tb testing.TB, source string) (path string) {
+	tb.Helper()
+	i := slices.IndexFunc(compilers, func(name string) bool { _, err := exec.LookPath(name); return err == nil })
+	if i < 0 {
+		tb.Skip("there is no C compiler: the classifier is not run as an ordinary program")
+	}
+	root := sources(tb)
+	path = filepath.Join(tb.TempDir(), "program")
+	out, err := exec.CommandContext(tb.Context(), compilers[i], "-O2", "-Wall", "-pthread", "-I", filepath.Join(root, "renderer/xdp/bpf/src"), "-o", path,
+		filepath.Join(root, "renderer/plugin/src", source)).CombinedOutput()
+	if err != nil || len(out) > 0 {
+		tb.Fatalf("%s: %v\n%s", compilers[i], err, out)
+	}
+	return path
 }
 
 // sources returns the root of the module.

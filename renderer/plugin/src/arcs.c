@@ -9,10 +9,12 @@
 #include <vnet/ip/ip.h>
 #include <vnet/l2/l2_input.h>
 #include <vnet/l2/l2_output.h>
+#include <vnet/mpls/mpls.h>
 
 #include "plugin.h"
 
-/* The arcs of layer 2 have the interfaces that switch frames: no arc of IP sees these. */
+/* The arcs of layer 2 have the interfaces that switch frames, and those of MPLS what has a label: no
+ * arc of IP sees these. */
 static struct place
 {
   const char *arc, *node;
@@ -20,11 +22,16 @@ static struct place
 } places[] = {
   { "ip4-unicast", "sluice-from-pod-ip4" },	{ "ip6-unicast", "sluice-from-pod-ip6" },   { "ip4-multicast", "sluice-from-pod-ip4" },
   { "ip6-multicast", "sluice-from-pod-ip6" },	{ "ip4-output", "sluice-to-pod-ip4" },	    { "ip6-output", "sluice-to-pod-ip6" },
+  { "mpls-input", "sluice-mpls-input" },	{ "mpls-output", "sluice-mpls-output" },
   { "l2-input-ip4", "sluice-bridged-input" },	{ "l2-input-ip6", "sluice-bridged-input" },   { "l2-input-nonip", "sluice-bridged-input" },
   { "l2-output-ip4", "sluice-bridged-output" }, { "l2-output-ip6", "sluice-bridged-output" }, { "l2-output-nonip", "sluice-bridged-output" },
 };
-#define FIRST_INPUT 6
-#define FIRST_OUTPUT 9
+/* Where frames begin, nodes of others may take all of them: for another interface, a bond, a tunnel.
+ * Only then ours is there, before them, and drops the frames. */
+static struct place gates[] = { { "device-input", "sluice-taken-input" }, { "port-rx-eth", "sluice-taken-input" } };
+static const char *takers[] = { "l2-patch", "bond-input", "sr-pl-rewrite-encaps-l2" };
+#define FIRST_INPUT 8
+#define FIRST_OUTPUT 11
 
 static int
 is_on (struct place *p, u32 sw_if_index)
@@ -41,11 +48,22 @@ set (struct place *p, u32 sw_if_index, int on)
 		  on ? "on" : "off", p->arc, rv);
 }
 
+/* is_taken reports whether a node takes the frames of an interface. */
+static int
+is_taken (u32 sw_if_index)
+{
+  for (struct place *g = gates; g < gates + ARRAY_LEN (gates); g++)
+    for (u32 i = 0; i < ARRAY_LEN (takers); i++)
+      if (vnet_feature_is_enabled (g->arc, takers[i], sw_if_index) == 1)
+	return 1;
+  return 0;
+}
+
 int
 sluice_is_bridged (u32 sw_if_index)
 {
   l2_input_config_t *c = l2input_intf_config (sw_if_index);
-  return l2_input_is_bridge (c) || l2_input_is_xconnect (c);
+  return l2_input_is_bridge (c) || l2_input_is_xconnect (c) || is_taken (sw_if_index);
 }
 
 /* VPP looks at the arcs of layer 2 only where these bits are set. It clears them when an interface
@@ -80,7 +98,8 @@ output_arc (ip_adjacency_t *adj)
 {
   return adj->ia_link == VNET_LINK_IP4 ? ip4_main.lookup_main.output_feature_arc_index :
 	 adj->ia_link == VNET_LINK_IP6 ? ip6_main.lookup_main.output_feature_arc_index :
-					       (u8) ~0;
+	 adj->ia_link == VNET_LINK_MPLS ? mpls_main.output_feature_arc_index :
+					  (u8) ~0;
 }
 
 static adj_walk_rc_t
@@ -115,9 +134,20 @@ adjacency_created (adj_index_t ai)
     show_output (ai, 0);
 }
 
+static void
+set_gates (u32 sw_if_index, int closed)
+{
+  for (struct place *g = gates; g < gates + ARRAY_LEN (gates); g++)
+    if (is_on (g, sw_if_index) != closed)
+      set (g, sw_if_index, closed);
+}
+
 void
 sluice_enable (u32 sw_if_index, int enable)
 {
+  set_gates (sw_if_index, enable && is_taken (sw_if_index));
+  if (enable)
+    sluice_end_patches (sw_if_index);
   for (struct place *p = places; p < places + ARRAY_LEN (places); p++)
     if (is_on (p, sw_if_index) != enable)
       set (p, sw_if_index, enable);
@@ -134,6 +164,8 @@ sluice_gaps (u32 sw_if_index)
     n += !is_on (p, sw_if_index);
   if (!has_bits (sw_if_index) && sluice_is_bridged (sw_if_index))
     n++;
+  for (struct place *g = gates; g < gates + ARRAY_LEN (gates); g++)
+    n += !is_on (g, sw_if_index) && is_taken (sw_if_index);
   adj_walk (sw_if_index, count_blind, &n);
   return n;
 }
@@ -159,6 +191,9 @@ feature_changed (u32 sw_if_index, u8 arc, u8 is_enable, void *nothing)
 {
   if (!clib_bitmap_get (sluice_main.enabled, sw_if_index))
     return;
+  for (struct place *g = gates; g < gates + ARRAY_LEN (gates); g++)
+    if (g->index == arc)
+      set_gates (sw_if_index, is_taken (sw_if_index));
   for (struct place *p = places; p < places + ARRAY_LEN (places); p++)
     if (p->index == arc && !is_on (p, sw_if_index))
       sluice_close (sw_if_index);
@@ -170,6 +205,8 @@ sluice_watch_arcs (void)
   adj_delegate_vft_t created = { .adv_adj_created = adjacency_created };
   for (struct place *p = places; p < places + ARRAY_LEN (places); p++)
     p->index = vnet_get_feature_arc_index (p->arc);
+  for (struct place *g = gates; g < gates + ARRAY_LEN (gates); g++)
+    g->index = vnet_get_feature_arc_index (g->arc);
   adj_delegate_register_new_type (&created);
   vnet_feature_register (feature_changed, 0); /* last, so that all others see what it does */
 }

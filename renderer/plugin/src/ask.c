@@ -4,6 +4,7 @@
  *   ask DIRECTORY THREAD
  *
  * A question is a struct question and a frame; an answer is the reason of package bpf as 4 bytes. */
+#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -26,11 +27,20 @@ inline_always int judge_bytes(struct bytes *b, struct packet *p, __u32 id, const
 	return how == QUERY ? classify(b, p, id, to_pod, QUERY) : classify(b, p, id, to_pod, ENFORCE);
 }
 
+static struct image m;
+
+static void on_bus(int signal, siginfo_t *info, void *context)
+{
+	if (!survive_cut(&m, info->si_addr))
+		abort();
+}
+
 int main(int count, char **args)
 {
 	static __u8 frame[MOST_BYTES];
-	struct image m;
 	struct question q;
+	struct sigaction survive = {.sa_sigaction = on_bus, .sa_flags = SA_SIGINFO};
+	sigaction(SIGBUS, &survive, 0);
 	if (count != 3)
 		return fprintf(stderr, "want a directory and the number of a thread\n"), 2;
 	__u32 thread = atoi(args[2]);

@@ -6,6 +6,7 @@
 #define SLUICE_IMAGE_H
 
 #include <errno.h>
+#include <stddef.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
@@ -16,7 +17,7 @@
 #include "classifier.h"
 
 #define IMAGE_MAGIC 0x31656369756c73ULL
-#define IMAGE_VERSION 2
+#define IMAGE_VERSION 3
 #define MOST_THREADS 63
 
 /* The first page of the policy file. Numbers of the form at_ are offsets in a file. The agent writes
@@ -34,7 +35,8 @@ struct policy_header {
 	__u32 in_force; /* which policy map */
 	__u32 conf, recent_threshold;
 	__u32 tunnel_ports[TUNNEL_PORTS];
-	__u64 unused[6];
+	__u32 rules[2]; /* of both policy maps: how many counters are in use */
+	__u64 unused[5];
 
 	struct history changes; /* in a cache line that begins here */
 	struct quota limits;
@@ -68,6 +70,7 @@ HAS_OFFSET(policy_header, policy_size, 128);
 HAS_OFFSET(policy_header, buckets, 152);
 HAS_OFFSET(policy_header, settings, 160);
 HAS_OFFSET(policy_header, tunnel_ports, 176);
+HAS_OFFSET(policy_header, rules, 208);
 HAS_OFFSET(policy_header, changes, 256);
 HAS_OFFSET(policy_header, limits, 272);
 HAS_OFFSET(policy_header, evfilter, 280);
@@ -82,76 +85,182 @@ _Static_assert(sizeof(struct policy_header) == 296 && sizeof(struct state_header
 #define RING_BYTES (sizeof(struct ring) + RING_RECORDS * sizeof(struct event))
 _Static_assert(sizeof(struct ring) == 128 && sizeof(struct event) == 72 && RING_RECORDS == 2048, "size of a ring");
 
+/* The agent may change the first page at any time, and so may others who are root. So what leads
+ * to memory is read once, checked, and kept here. */
 struct image {
 	volatile struct policy_header *policy;
 	struct state_header *state;
-	__u64 policy_size, state_size, inode;
-	int policy_file, state_file;
+	struct policy_header is; /* sizes and offsets, as they were checked */
+	struct stat directory;
+	__u64 inode;
+	int directory_file, policy_file, state_file;
 	__u32 serial; /* no two images of a process have the same one */
+	volatile int cut; /* a file was truncated: its memory is gone */
 };
+
+#define NO_IMAGE {.directory_file = -1, .policy_file = -1, .state_file = -1}
 
 /* close_image ends the use of an image. */
 static may_be_unused void close_image(struct image *m)
 {
+	int files[] = {m->directory_file, m->policy_file, m->state_file}; /* the last one with its lock */
 	if (m->policy)
-		munmap((void *)m->policy, m->policy_size);
+		munmap((void *)m->policy, m->is.policy_size);
 	if (m->state)
-		munmap(m->state, m->state_size);
-	if (m->policy_file >= 0)
-		close(m->policy_file);
-	if (m->state_file >= 0)
-		close(m->state_file); /* with its lock */
-	*m = (struct image){.policy_file = -1, .state_file = -1};
+		munmap(m->state, m->is.state_size);
+	for (int i = 0; i < 3; i++)
+		if (files[i] >= 0)
+			close(files[i]);
+	*m = (struct image)NO_IMAGE;
+}
+
+#define MOST_LINES (1U << 26)
+#define MOST_SLOTS (1U << 22)
+#define MOST_BUCKETS (1U << 22)
+
+/* part returns where a part of a file begins: each begins with a page. */
+static __u64 part(__u64 *at, __u64 bytes)
+{
+	__u64 begin = *at;
+	*at += (bytes + 4095) / 4096 * 4096;
+	return begin;
+}
+
+/* lay_out sets the offsets and sizes that follow from the numbers of lines, slots and buckets. The
+ * agent does the same (layout.go), so that no others need to be trusted. */
+static void lay_out(struct policy_header *h)
+{
+	__u64 at = 4096;
+	for (int i = 0; i < 2; i++) {
+		h->at_endpoints[i] = part(&at, PLACES * sizeof(__u64));
+		h->at_lines[i] = part(&at, (__u64)h->lines * sizeof(struct line));
+		h->at_names[i] = part(&at, (__u64)h->slots * NAME_BYTES);
+	}
+	h->policy_size = at;
+	at = 4096;
+	h->at_flows = part(&at, (__u64)h->buckets * sizeof(struct bucket));
+	h->at_recent = part(&at, (1UL << (64 - RECENT_SHIFT)) * sizeof(struct recent_bucket));
+	h->at_activity = part(&at, 4096);
+	h->at_shares = part(&at, PLACES * sizeof(struct share));
+	h->at_drops = part(&at, MOST_THREADS * DROP_PLACES * sizeof(__u64));
+	for (int i = 0; i < 2; i++)
+		h->at_counters[i] = part(&at, (__u64)MOST_THREADS * h->slots * sizeof(__u64));
+	h->at_events = part(&at, MOST_THREADS * RING_BYTES);
+	h->state_size = at;
+}
+
+/* check_file returns why a file is not one that only the user of the process can have written, 0 if
+ * it is. */
+static const char *check_file(const struct stat *s)
+{
+	if (!S_ISREG(s->st_mode))
+		return "a file is no regular file";
+	if (s->st_uid != geteuid())
+		return "a file belongs to another user";
+	if (s->st_mode & 022)
+		return "others may write to the files";
+	if (s->st_nlink != 1)
+		return "a file has another name, too, by which others may reach it";
+	return 0;
+}
+
+/* check_header returns why the header of a policy file cannot be used with the sizes of both, 0 if it
+ * can. */
+static const char *check_header(const struct policy_header *h, __u64 policy_size, __u64 state_size)
+{
+	struct policy_header want = *h;
+	if (h->magic != IMAGE_MAGIC)
+		return "the policy file is none of Sluice";
+	if (h->version != IMAGE_VERSION || h->header_size != sizeof(*h))
+		return "the policy file is of another version";
+	if (!h->lines || h->lines > MOST_LINES || !h->slots || h->slots > MOST_SLOTS || !h->buckets || h->buckets > MOST_BUCKETS || h->buckets & (h->buckets - 1))
+		return "the policy file has impossible numbers of lines, rules or connections";
+	lay_out(&want);
+	if (memcmp(&want, h, offsetof(struct policy_header, settings)))
+		return "the policy file does not have its parts where they belong";
+	if (policy_size != h->policy_size || state_size != h->state_size)
+		return "the files do not have the size that they claim";
+	return 0;
+}
+
+/* open_file opens a file of the directory of an image. */
+static const char *open_file(struct image *m, const char *name, int flags, int *file, struct stat *s)
+{
+	*file = openat(m->directory_file, name, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (*file < 0)
+		return errno == ENOENT ? "there are no files: no agent has made them" : errno == ELOOP ? "a file is a link" : "the files cannot be opened";
+	return fstat(*file, s) ? "the files cannot be opened" : check_file(s);
 }
 
 /* open_image maps the files of a directory. After an error close_image must be called. It returns 0, or
  * why that is not possible. Only the user of the process may be able to write to the files. */
 static const char *open_image(struct image *m, const char *directory, __u32 threads)
 {
-	char path[4096];
-	struct stat policy_stat, state_stat;
-	struct policy_header h;
+	struct stat policy, state;
+	struct state_header head;
 	static __u32 serial;
-	*m = (struct image){.policy_file = -1, .state_file = -1, .serial = ++serial};
+	const char *problem;
+	*m = (struct image)NO_IMAGE;
+	m->serial = ++serial;
 	if (threads > MOST_THREADS)
 		return "there are too many threads";
-	if (snprintf(path, sizeof(path), "%s/policy", directory) >= (int)sizeof(path))
-		return "the name of the directory is too long";
-	m->policy_file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	snprintf(path, sizeof(path), "%s/state", directory);
-	m->state_file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	if (m->policy_file < 0 || m->state_file < 0 || fstat(m->policy_file, &policy_stat) || fstat(m->state_file, &state_stat))
-		return "the files cannot be opened";
-	if (policy_stat.st_uid != geteuid() || state_stat.st_uid != geteuid() || (policy_stat.st_mode | state_stat.st_mode) & 022 || !S_ISREG(policy_stat.st_mode) || !S_ISREG(state_stat.st_mode))
-		return "others may write to the files";
-	if (pread(m->policy_file, &h, sizeof(h), 0) != sizeof(h) || h.magic != IMAGE_MAGIC)
+	m->directory_file = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (m->directory_file < 0 || fstat(m->directory_file, &m->directory))
+		return errno == ENOENT ? "there are no files: no agent has made them" : "the directory cannot be opened, or is none";
+	if (m->directory.st_uid != geteuid() || m->directory.st_mode & 022)
+		return "the directory belongs to another user, or others may write to it";
+	problem = open_file(m, "policy", O_RDONLY, &m->policy_file, &policy);
+	if (!problem)
+		problem = open_file(m, "state", O_RDWR, &m->state_file, &state);
+	if (problem)
+		return problem;
+	if (pread(m->policy_file, &m->is, sizeof(m->is), 0) != sizeof(m->is))
 		return "the policy file is none of Sluice";
-	if (h.version != IMAGE_VERSION || h.header_size != sizeof(h))
-		return "the policy file is of another version";
-	if ((__u64)policy_stat.st_size != h.policy_size || (__u64)state_stat.st_size != h.state_size)
-		return "the files do not have the size that they claim";
+	problem = check_header(&m->is, policy.st_size, state.st_size);
+	if (problem)
+		return problem;
+	if (pread(m->state_file, &head, sizeof(head), 0) != sizeof(head) || head.magic != IMAGE_MAGIC || head.version != IMAGE_VERSION)
+		return "the state file is none of Sluice, or of another version";
 	for (int i = 0; flock(m->state_file, LOCK_SH | LOCK_NB); i++) { /* an agent holds a lock for moments */
-		if (i == 1000)
+		if (i == 10)
 			return "the state file is locked";
 		usleep(1000);
 	}
-	__u64 counters = (__u64)threads * h.slots * sizeof(__u64);
-	if (posix_fallocate(m->state_file, 0, h.at_counters[0]) || posix_fallocate(m->state_file, h.at_counters[0], counters) || posix_fallocate(m->state_file, h.at_counters[1], counters) || posix_fallocate(m->state_file, h.at_events, threads * RING_BYTES))
+	__u64 counters = (__u64)threads * m->is.slots * sizeof(__u64);
+	if (posix_fallocate(m->state_file, 0, m->is.at_counters[0]) || posix_fallocate(m->state_file, m->is.at_counters[0], counters) || posix_fallocate(m->state_file, m->is.at_counters[1], counters) || posix_fallocate(m->state_file, m->is.at_events, threads * RING_BYTES))
 		return "there is no memory for the state file";
-	void *mapped = mmap(0, h.policy_size, PROT_READ, MAP_SHARED, m->policy_file, 0);
+	void *mapped = mmap(0, m->is.policy_size, PROT_READ, MAP_SHARED, m->policy_file, 0);
 	if (mapped == MAP_FAILED)
 		return "the policy file cannot be mapped";
 	m->policy = mapped;
-	m->policy_size = h.policy_size;
-	mapped = mmap(0, h.state_size, PROT_READ | PROT_WRITE, MAP_SHARED, m->state_file, 0);
+	mapped = mmap(0, m->is.state_size, PROT_READ | PROT_WRITE, MAP_SHARED, m->state_file, 0);
 	if (mapped == MAP_FAILED)
 		return "the state file cannot be mapped";
 	m->state = mapped;
-	m->state_size = h.state_size;
-	m->inode = policy_stat.st_ino;
+	m->inode = policy.st_ino;
 	if (m->state->threads < threads)
 		m->state->threads = threads;
 	return 0;
+}
+
+static int is_in(volatile void *mapping, __u64 size, const void *address)
+{
+	const __u8 *begin = (const __u8 *)mapping, *at = address;
+	return begin && at >= begin && at < begin + size;
+}
+
+/* survive_cut must be called when an access to an address ended with the signal SIGBUS. Where the file
+ * that was mapped there has become shorter, memory of zeros takes its place, by which packets are
+ * dropped, and it returns 1. A program can neither keep its user from truncating a file nor notice
+ * it before it reads. */
+static may_be_unused int survive_cut(struct image *m, const void *address)
+{
+	int policy = is_in(m->policy, m->is.policy_size, address);
+	if (!policy && !is_in(m->state, m->is.state_size, address))
+		return 0;
+	m->cut = 1;
+	return mmap(policy ? (void *)m->policy : m->state, policy ? m->is.policy_size : m->is.state_size, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
 }
 
 /* reset_epoch must be called for every thread of a new image: a program may have ended in a frame. */
@@ -165,36 +274,36 @@ static __thread __u32 seen_serial, seen_settings;
 
 static void see_image(struct image *m, __u32 settings)
 {
-	struct policy_header *h = (struct policy_header *)m->policy;
+	struct policy_header *h = (struct policy_header *)m->policy, *is = &m->is;
 	__u8 *p = (__u8 *)h, *s = (__u8 *)m->state;
 	__u32 map = *(volatile __u32 *)&h->in_force & 1;
 	static struct reach links[PLACES]; /* shared by all threads */
 
-	policy = (struct line *)(p + h->at_lines[map]);
-	policy_lines = h->lines;
+	policy = (struct line *)(p + is->at_lines[map]);
+	policy_lines = is->lines;
 	policy_parity = map;
-	endpts = (__u64 *)(p + h->at_endpoints[map]);
+	endpts = (__u64 *)(p + is->at_endpoints[map]);
 	changes = &h->changes;
 	limits = &h->limits;
 	evfilter = &h->evfilter;
-	conf = h->conf;
+	conf = h->conf | CONF_CLOSED; /* also if it was truncated, and reads as zeros */
 	recent_threshold = h->recent_threshold;
 	memcpy(tunnel_ports, h->tunnel_ports, sizeof(tunnel_ports));
-	conns = (struct bucket *)(s + h->at_flows);
-	flow_mask = h->buckets - 1;
+	conns = (struct bucket *)(s + is->at_flows);
+	flow_mask = is->buckets - 1;
 	flow_seed = h->changes.seed;
 #ifdef __x86_64__
 	reorders = 0;
 #endif
-	recent = (struct recent_bucket *)(s + h->at_recent);
-	activity = (struct active_flows *)(s + h->at_activity);
-	shares = (struct share *)(s + h->at_shares);
-	drops = (__u64 *)(s + h->at_drops);
+	recent = (struct recent_bucket *)(s + is->at_recent);
+	activity = (struct active_flows *)(s + is->at_activity);
+	shares = (struct share *)(s + is->at_shares);
+	drops = (__u64 *)(s + is->at_drops);
 	cpus = MOST_THREADS;
-	counters = (__u64 *)(s + h->at_counters[map]);
-	counter_slots = h->slots;
+	counters = (__u64 *)(s + is->at_counters[map]);
+	counter_slots = is->slots;
 	counter_places = counter_slots * (MOST_THREADS);
-	events = (struct ring *)(s + h->at_events + thread_index * RING_BYTES);
+	events = (struct ring *)(s + is->at_events + thread_index * RING_BYTES);
 	gateways = links;
 	seen_serial = m->serial;
 	seen_settings = settings;

@@ -34,10 +34,16 @@ struct judged {
 	unsigned rule;
 };
 
-/* judge_open maps the memory of an agent for a number of threads, in place of what was mapped
- * before. No thread may judge packets meanwhile. It returns 0, or why that is not possible; then
- * what was mapped before stays. */
+/* judge_open maps the memory of an agent for a number of threads, beside what is mapped. It returns
+ * 0, or why that is not possible: then nothing is left to do. judge_switch has it judge packets in
+ * place of what was mapped before; no thread may judge packets meanwhile, for which it takes some
+ * stores. judge_close ends the use of what judge_switch replaced, or of what it never put in force. */
 const char *judge_open(const char *directory, unsigned threads);
+void judge_switch(void);
+void judge_close(void);
+
+/* judge_survive has truncated files end in dropped packets, and not the process. */
+int judge_survive(void);
 
 /* judge_begin begins a frame of packets. It returns 0 if no memory is mapped; then all packets must
  * be dropped. Otherwise judge_end must be called after the packets. */
@@ -47,22 +53,23 @@ void judge_end(unsigned thread);
 /* judge_packets judges packets of one family in one direction. */
 void judge_packets(struct judged *all, unsigned count, int v6, int to_pod);
 
-/* judge_rules returns how many rules have counters. judge_rule_name sets to to the name of a rule,
+/* judge_rules returns how many counters rules have. judge_rule_name sets to to the name of a rule,
  * which is empty if it has none. judge_decided returns how many packets of a thread it decided. */
 unsigned judge_rules(void);
 #define RULE_NAME 128
 void judge_rule_name(unsigned rule, char to[RULE_NAME]);
 unsigned long long judge_decided(unsigned rule, unsigned thread);
 
-/* judge_inode identifies the policy file that is mapped, 0 for none. */
+/* judge_inode identifies the policy file that is mapped, 0 for none, or for one that was truncated. */
 unsigned long long judge_inode(void);
 
 /* judge_version is the version of the memory's layout. */
 unsigned judge_version(void);
 
 /* judge_dropped returns how many packets all threads dropped for a reason, also before VPP was
- * started. judge_connections returns how many connections are tracked, expired ones included. */
+ * started. judge_connections returns how many connections of an endpoint are tracked, expired ones
+ * included. */
 unsigned long long judge_dropped(unsigned reason);
-unsigned judge_connections(void);
+unsigned judge_connections(unsigned endpoint);
 
 #endif

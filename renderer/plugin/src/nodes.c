@@ -120,9 +120,11 @@ NODE (sluice_from_pod6, "sluice-from-pod-ip6", 1, 0);
 NODE (sluice_to_pod4, "sluice-to-pod-ip4", 0, 1);
 NODE (sluice_to_pod6, "sluice-to-pod-ip6", 1, 1);
 
-/* No node for IP sees the frames of an interface in a bridge domain, or of one that is
- * cross-connected: all of them are dropped. */
-static char *bridged[] = { "bridged or cross-connected: pods are judged at routed interfaces" };
+/* No node for IP sees the frames of an interface in a bridge domain, of one that is cross-connected,
+ * or of one whose frames another node takes: all of them are dropped. */
+static char *bridged[] = { "bridged, cross-connected, patched or bonded: pods are judged at routed interfaces" };
+/* What has a label is routed by that. */
+static char *mpls[] = { "MPLS: pods send and receive IP" };
 
 static uword
 drop_frame (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame)
@@ -136,45 +138,54 @@ drop_frame (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame)
   return n;
 }
 
-#define BRIDGED_NODE(id, node_name) \
+#define DROP_NODE(id, node_name, why) \
   VLIB_REGISTER_NODE (id) = { \
     .name = node_name, \
     .function = drop_frame, \
     .vector_size = sizeof (u32), \
     .type = VLIB_NODE_TYPE_INTERNAL, \
-    .n_errors = ARRAY_LEN (bridged), \
-    .error_strings = bridged, \
+    .n_errors = ARRAY_LEN (why), \
+    .error_strings = why, \
     .n_next_nodes = NEXTS, \
     .next_nodes = { [NEXT_DROP] = "error-drop" }, \
   }
 
-BRIDGED_NODE (sluice_bridged_input, "sluice-bridged-input");
-BRIDGED_NODE (sluice_bridged_output, "sluice-bridged-output");
+DROP_NODE (sluice_bridged_input, "sluice-bridged-input", bridged);
+DROP_NODE (sluice_bridged_output, "sluice-bridged-output", bridged);
+DROP_NODE (sluice_taken_input, "sluice-taken-input", bridged);
+DROP_NODE (sluice_mpls_input, "sluice-mpls-input", mpls);
+DROP_NODE (sluice_mpls_output, "sluice-mpls-output", mpls);
 
-/* From a pod: after the translation of a service's address, and before that of sources. */
+/* From a pod: after the translation of a service's address, and before that of sources. What could
+ * send a packet elsewhere is behind, too: classifiers of VPP, forwarding by ACL, tunnels. */
 VNET_FEATURE_INIT (sluice_ip4_unicast, static) = {
   .arc_name = "ip4-unicast",
   .node_name = "sluice-from-pod-ip4",
   .runs_after = VNET_FEATURES ("cnat-input-ip4"),
   .runs_before = VNET_FEATURES ("acl-plugin-in-ip4-fa", "ip4-full-reassembly-feature", "ip4-sv-reassembly-feature", "nat44-ed-in2out", "nat44-ed-out2in",
 				"nat44-ed-classify", "nat44-ei-in2out", "nat44-ei-out2in", "nat44-ei-classify", "det44-in2out", "det44-out2in",
-				"cnat-snat-ip4", "ip4-lookup"),
+				"cnat-snat-ip4", "ip4-qos-store", "ip4-not-enabled", "ip4-flow-classify", "ip4-inacl", "ip4-policer-classify",
+				"ipsec4-input-feature", "vpath-input-ip4", "ip4-vxlan-bypass", "ip4-gtpu-bypass", "ip4-geneve-bypass",
+				"abf-input-ip4", "l3xc-input-ip4", "pnat-input", "ip4-lookup"),
 };
 VNET_FEATURE_INIT (sluice_ip6_unicast, static) = {
   .arc_name = "ip6-unicast",
   .node_name = "sluice-from-pod-ip6",
   .runs_after = VNET_FEATURES ("cnat-input-ip6"),
-  .runs_before = VNET_FEATURES ("acl-plugin-in-ip6-fa", "ip6-full-reassembly-feature", "ip6-sv-reassembly-feature", "cnat-snat-ip6", "ip6-lookup"),
+  .runs_before = VNET_FEATURES ("acl-plugin-in-ip6-fa", "ip6-full-reassembly-feature", "ip6-sv-reassembly-feature", "cnat-snat-ip6", "nat64-in2out",
+				"nat66-in2out", "ip6-qos-store", "ip6-not-enabled", "ip6-unicast-nd-proxy", "ip6-flow-classify", "ip6-inacl",
+				"ip6-policer-classify", "ipsec6-input-feature", "l2tp-decap", "vpath-input-ip6", "ip6-vxlan-bypass", "ip6-gtpu-bypass",
+				"ip6-geneve-bypass", "abf-input-ip6", "l3xc-input-ip6", "ip6-lookup"),
 };
 VNET_FEATURE_INIT (sluice_ip4_multicast, static) = {
   .arc_name = "ip4-multicast",
   .node_name = "sluice-from-pod-ip4",
-  .runs_before = VNET_FEATURES ("ip4-mfib-forward-lookup"),
+  .runs_before = VNET_FEATURES ("ip4-qos-store", "ip4-not-enabled", "vpath-input-ip4", "ip4-mfib-forward-lookup"),
 };
 VNET_FEATURE_INIT (sluice_ip6_multicast, static) = {
   .arc_name = "ip6-multicast",
   .node_name = "sluice-from-pod-ip6",
-  .runs_before = VNET_FEATURES ("ip6-mfib-forward-lookup"),
+  .runs_before = VNET_FEATURES ("ip6-multicast-nd-proxy", "ip6-qos-store", "ip6-not-enabled", "vpath-input-ip6", "ip6-mfib-forward-lookup"),
 };
 
 /* To a pod: before the addresses of answers are translated back, so that both directions of a
@@ -182,12 +193,35 @@ VNET_FEATURE_INIT (sluice_ip6_multicast, static) = {
 VNET_FEATURE_INIT (sluice_ip4_output, static) = {
   .arc_name = "ip4-output",
   .node_name = "sluice-to-pod-ip4",
-  .runs_before = VNET_FEATURES ("acl-plugin-out-ip4-fa", "cnat-output-ip4", "interface-output"),
+  .runs_before = VNET_FEATURES ("acl-plugin-out-ip4-fa", "cnat-output-ip4", "ip4-qos-mark", "ip4-dvr-reinject", "ip4-outacl", "ipsec4-output-feature",
+				"policer-output", "interface-output"),
 };
 VNET_FEATURE_INIT (sluice_ip6_output, static) = {
   .arc_name = "ip6-output",
   .node_name = "sluice-to-pod-ip6",
-  .runs_before = VNET_FEATURES ("acl-plugin-out-ip6-fa", "cnat-output-ip6", "interface-output"),
+  .runs_before = VNET_FEATURES ("acl-plugin-out-ip6-fa", "cnat-output-ip6", "ip6-qos-mark", "ip6-dvr-reinject", "ip6-outacl", "ipsec6-output-feature",
+				"policer-output", "interface-output"),
+};
+VNET_FEATURE_INIT (sluice_mpls_in, static) = {
+  .arc_name = "mpls-input",
+  .node_name = "sluice-mpls-input",
+  .runs_before = VNET_FEATURES ("mpls-qos-record", "vlan-mpls-qos-record", "mpls-not-enabled", "mpls-lookup"),
+};
+VNET_FEATURE_INIT (sluice_mpls_out, static) = {
+  .arc_name = "mpls-output",
+  .node_name = "sluice-mpls-output",
+  .runs_before = VNET_FEATURES ("mpls-qos-mark", "interface-output"),
+};
+
+VNET_FEATURE_INIT (sluice_taken_device, static) = {
+  .arc_name = "device-input",
+  .node_name = "sluice-taken-input",
+  .runs_before = VNET_FEATURES ("l2-patch", "bond-input", "sr-pl-rewrite-encaps-l2", "ethernet-input"),
+};
+VNET_FEATURE_INIT (sluice_taken_port, static) = {
+  .arc_name = "port-rx-eth",
+  .node_name = "sluice-taken-input",
+  .runs_before = VNET_FEATURES ("l2-patch", "bond-input", "ethernet-input"),
 };
 
 #define BRIDGED(id, arc, node, end, acl) \

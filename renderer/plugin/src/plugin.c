@@ -24,18 +24,25 @@ sluice_main_t sluice_main = { .problem = "no directory is set" };
 #define RELEASED_TAG "sluice/released"
 #define UPLINK_TAG "sluice/uplink"
 
-/* map_memory returns 0, or why the memory of a directory cannot be mapped. */
+/* map_memory returns 0, or why the memory of a directory cannot be mapped. With only_check, it does
+ * not replace what is mapped. Workers wait while pointers change: what was mapped before judges until
+ * then. */
 static const char *
-map_memory (vlib_main_t *vm, const char *directory)
+map_memory (vlib_main_t *vm, const char *directory, int only_check)
 {
   sluice_main_t *sm = &sluice_main;
-  const char *problem;
-  vlib_worker_thread_barrier_sync (vm);
-  problem = judge_open (directory, vlib_get_n_threads ());
-  vlib_worker_thread_barrier_release (vm);
-  if (!problem || !judge_inode ())
+  const char *problem = judge_open (directory, vlib_get_n_threads ());
+  if (!problem && !only_check)
     {
-      strncpy (sm->directory, directory, sizeof (sm->directory) - 1);
+      vlib_worker_thread_barrier_sync (vm);
+      judge_switch ();
+      vlib_worker_thread_barrier_release (vm);
+    }
+  judge_close ();
+  if (!only_check && (!problem || !judge_inode ()))
+    {
+      if (directory != sm->directory)
+	strncpy (sm->directory, directory, sizeof (sm->directory) - 1);
       sm->problem = problem;
     }
   if (problem)
@@ -203,7 +210,7 @@ vl_api_sluice_open_t_handler (vl_api_sluice_open_t *mp)
   const char *problem;
   int rv;
   strncpy (directory, (char *) mp->directory, sizeof (directory) - 1);
-  problem = map_memory (vlib_get_main (), directory);
+  problem = map_memory (vlib_get_main (), directory, mp->only_check);
   rv = problem ? VNET_API_ERROR_INVALID_VALUE : 0;
   REPLY_MACRO2 (VL_API_SLUICE_OPEN_REPLY, ({
 		  rmp->layout = htonl (judge_version ());
@@ -295,6 +302,17 @@ VLIB_CLI_COMMAND (sluice_release_command, static) = {
   .function = sluice_release,
 };
 
+/* connections returns how many connections of bound interfaces are tracked. */
+static u32
+connections (void)
+{
+  u32 n = 0;
+  uword i;
+  clib_bitmap_foreach (i, sluice_main.bound)
+    n += judge_connections (i);
+  return n;
+}
+
 #define REASON_TEXT(name, text) text,
 static const char *reason_texts[] = { FOREACH_REASON (REASON_TEXT) };
 
@@ -311,9 +329,11 @@ show_sluice (vlib_main_t *vm, unformat_input_t *input, vlib_cli_command_t *comma
   sluice_main_t *sm = &sluice_main;
   uword i;
   vlib_cli_output (vm, "memory: %s%s%s", sm->directory, sm->problem ? ": " : "", sm->problem ? sm->problem : "");
+  if (!sm->problem && !judge_inode ())
+    vlib_cli_output (vm, "a file was truncated: all packets of pods are dropped");
   if (sm->released)
     vlib_cli_output (vm, "released: interfaces that no agent has bound are open");
-  vlib_cli_output (vm, "connections: %u", judge_connections ());
+  vlib_cli_output (vm, "connections: %u", connections ());
   if (sm->repaired)
     vlib_cli_output (vm, "taken away by others, and put back: %llu", sm->repaired);
   for (i = 1; i < ARRAY_LEN (reason_texts); i++)
@@ -379,13 +399,10 @@ static void
 collect (vlib_stats_collector_data_t *d)
 {
   sluice_main_t *sm = &sluice_main;
-  u32 threads = vlib_get_n_threads (), last = 0;
+  u32 threads = vlib_get_n_threads (), rules = judge_rules ();
   counter_t **counters;
-  vlib_stats_set_gauge (sm->connections, judge_connections ());
-  for (u32 rule = 1; rule < judge_rules (); rule++)
-    if (packets_of (rule))
-      last = rule;
-  vlib_stats_validate (d->entry_index, threads - 1, last);
+  vlib_stats_set_gauge (sm->connections, connections ());
+  vlib_stats_validate (d->entry_index, threads - 1, rules ? rules - 1 : 0);
   counters = vlib_stats_get_entry_data_pointer (d->entry_index);
   for (u32 i = 0; i < threads; i++)
     for (u32 rule = 0; rule < vec_len (counters[i]); rule++)
@@ -427,7 +444,9 @@ enter_main_loop (vlib_main_t *vm)
 {
   sluice_main_t *sm = &sluice_main;
   if (sm->directory[0])
-    map_memory (vm, sm->directory);
+    map_memory (vm, sm->directory, 0);
+  if (judge_survive ())
+    return clib_error_return_unix (0, "sluice: sigaction");
   sluice_watch_arcs ();
   sluice_look_at_all ();
   return sluice_watch_commands ();
@@ -444,6 +463,7 @@ init (vlib_main_t *vm)
   vlib_stats_collector_reg_t reg = { .collect_fn = collect };
   sm->msg_id_base = setup_message_id_table ();
   vl_api_set_msg_thread_safe (vlibapi_get_main (), sm->msg_id_base + VL_API_SLUICE_GET, 1); /* workers go on */
+  vl_api_set_msg_thread_safe (vlibapi_get_main (), sm->msg_id_base + VL_API_SLUICE_OPEN, 1);
   sm->connections = vlib_stats_add_gauge ("/sluice/connections");
   reg.entry_index = vlib_stats_add_counter_vector ("/sluice/rules");
   vlib_stats_register_collector_fn (&reg);

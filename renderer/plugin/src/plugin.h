@@ -35,6 +35,10 @@ void sluice_close (u32 sw_if_index);
 /* sluice_is_bridged reports whether an interface switches frames, so that no node for IP sees them. */
 int sluice_is_bridged (u32 sw_if_index);
 
+/* sluice_end_patches removes patches that lead to an interface: no node of the plugin sees what they send
+ * there. */
+void sluice_end_patches (u32 to);
+
 /* sluice_look does what follows from the state of an interface and of its sub-interfaces, and
  * sluice_look_at_all from those of all. */
 void sluice_look (u32 sw_if_index);

@@ -26,6 +26,7 @@ type Packet struct {
 	From MAC    // of a frame; zero for one that nothing has
 	Type uint16 // of a frame that says to hold something else than IP
 	VLAN uint16 // of a frame with a tag; 0: without
+	MPLS uint32 // the label of a frame; 0: without
 }
 
 // This sender is for frames whose sender does not matter.
@@ -65,8 +66,14 @@ func (p Packet) Frame() []byte {
 	if p.VLAN != 0 {
 		head = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(head, tagged), p.VLAN)
 	}
+	if p.MPLS != 0 { // the last label, with a hop limit
+		return append(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(head, labelled), p.MPLS<<12|1<<8|64), p.bytes()...)
+	}
 	return append(binary.BigEndian.AppendUint16(head, kind), p.bytes()...)
 }
+
+// labelled is the type of a frame with a label of MPLS.
+const labelled = 0x8847
 
 // tagged is the type of a frame with a tag of 802.1Q.
 const tagged = 0x8100

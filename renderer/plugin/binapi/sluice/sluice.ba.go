@@ -28,8 +28,8 @@ const _ = api.GoVppAPIPackageIsVersion2
 
 const (
 	APIFile    = "sluice"
-	APIVersion = "1.1.0"
-	VersionCrc = 0x6e8c4831
+	APIVersion = "2.0.0"
+	VersionCrc = 0xcb9a2a86
 )
 
 // SluiceState defines enum 'sluice_state'.
@@ -261,12 +261,13 @@ func (m *SluiceGetReply) Unmarshal(b []byte) error {
 //
 // SluiceOpen defines message 'sluice_open'.
 type SluiceOpen struct {
+	OnlyCheck bool   `binapi:"bool,name=only_check" json:"only_check,omitempty"`
 	Directory string `binapi:"string[256],name=directory" json:"directory,omitempty"`
 }
 
 func (m *SluiceOpen) Reset()               { *m = SluiceOpen{} }
 func (*SluiceOpen) GetMessageName() string { return "sluice_open" }
-func (*SluiceOpen) GetCrcString() string   { return "889c4f75" }
+func (*SluiceOpen) GetCrcString() string   { return "9ca5b65e" }
 func (*SluiceOpen) GetMessageType() api.MessageType {
 	return api.RequestMessage
 }
@@ -275,6 +276,7 @@ func (m *SluiceOpen) Size() (size int) {
 	if m == nil {
 		return 0
 	}
+	size += 1   // m.OnlyCheck
 	size += 256 // m.Directory
 	return size
 }
@@ -283,11 +285,13 @@ func (m *SluiceOpen) Marshal(b []byte) ([]byte, error) {
 		b = make([]byte, m.Size())
 	}
 	buf := codec.NewBuffer(b)
+	buf.EncodeBool(m.OnlyCheck)
 	buf.EncodeString(m.Directory, 256)
 	return buf.Bytes(), nil
 }
 func (m *SluiceOpen) Unmarshal(b []byte) error {
 	buf := codec.NewBuffer(b)
+	m.OnlyCheck = buf.DecodeBool()
 	m.Directory = buf.DecodeString(256)
 	return nil
 }

@@ -38,23 +38,24 @@ inline_always __u64 zero_of(__u64 x)
 
 inline_always __u64 minus_one(__u64 x) { return x - 1; }
 
-/* A hash map of the process, for what few packets need. A lock orders its users. An entry is a word
- * that is 1 if it is used, the key, and the value. Entries are not removed one by one, so that a
- * search ends at the first unused one. */
+/* A hash map of the process, for what few packets need. Nobody waits: who meets an entry that another
+ * thread is writing finds nothing, or writes nothing. The first word of an entry has the generation of
+ * the map that it belongs to, and in the lower half a number that is odd while it is written. Entries
+ * are not removed one by one, so that a search ends at the first one of an older generation. */
 struct hash_map {
 	__u8 *entries;
-	__u32 most, entry_size, key_size, value_size, value_at, lock;
+	__u32 most, entry_size, key_size, value_size, value_at, generation;
 };
 
 #define HASH_MAP(name, count, key_type, value_type) \
 	static struct { \
-		__u64 used; \
+		__u64 state; \
 		key_type key; \
 		value_type value; \
 	} name##_entries[count]; \
 	static may_be_unused struct hash_map name = { \
 		.entries = (__u8 *)name##_entries, .most = count, .entry_size = sizeof(name##_entries[0]), .key_size = sizeof(key_type), \
-		.value_size = sizeof(value_type), .value_at = __builtin_offsetof(typeof(name##_entries[0]), value)}; \
+		.value_size = sizeof(value_type), .value_at = __builtin_offsetof(typeof(name##_entries[0]), value), .generation = 1}; \
 	_Static_assert(sizeof(value_type) <= sizeof(found_value), "found_value is too small")
 
 #define MOST_PROBES 64
@@ -62,23 +63,19 @@ struct hash_map {
 /* The copy of a value that map_lookup returns. */
 static __thread may_be_unused __u64 found_value[8];
 
-inline_always void lock_map(struct hash_map *m)
-{
-	while (__atomic_exchange_n(&m->lock, 1, __ATOMIC_ACQUIRE))
-		;
-}
-
-inline_always void unlock_map(struct hash_map *m) { __atomic_store_n(&m->lock, 0, __ATOMIC_RELEASE); }
-
-/* entry_of returns the entry of a key, or the unused one that it may take; 0: there is neither. */
-inline_always __u8 *entry_of(struct hash_map *m, const void *key)
+/* entry_of returns the entry of a key, or the unused one that it may take, and sets state to that of
+ * the entry. It returns 0 if there is neither, or if the entry is being written. */
+inline_always __u8 *entry_of(struct hash_map *m, const void *key, __u32 generation, __u64 *state)
 {
 	__u64 h = 14695981039346656037ULL;
 	for (__u32 i = 0; i < m->key_size; i++)
 		h = (h ^ ((const __u8 *)key)[i]) * 1099511628211ULL;
 	for (__u32 i = 0; i < MOST_PROBES; i++) {
 		__u8 *e = m->entries + (__u64)((__u32)(h >> 20) + i) % m->most * m->entry_size;
-		if (!*(__u64 *)e || !memcmp(e + sizeof(__u64), key, m->key_size))
+		*state = __atomic_load_n((__u64 *)e, __ATOMIC_ACQUIRE);
+		if (*state & 1)
+			return 0;
+		if (*state >> 32 != generation || !memcmp(e + sizeof(__u64), key, m->key_size))
 			return e;
 	}
 	return 0;
@@ -86,35 +83,32 @@ inline_always __u8 *entry_of(struct hash_map *m, const void *key)
 
 static may_be_unused void *map_lookup(struct hash_map *m, const void *key)
 {
-	void *found = 0;
-	lock_map(m);
-	__u8 *e = entry_of(m, key);
-	if (e && *(__u64 *)e)
-		found = memcpy(found_value, e + m->value_at, m->value_size);
-	unlock_map(m);
-	return found;
+	__u64 state;
+	__u32 generation = __atomic_load_n(&m->generation, __ATOMIC_ACQUIRE);
+	__u8 *e = entry_of(m, key, generation, &state);
+	if (!e || state >> 32 != generation)
+		return 0;
+	memcpy(found_value, e + m->value_at, m->value_size);
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return __atomic_load_n((__u64 *)e, __ATOMIC_RELAXED) == state ? found_value : 0;
 }
 
 static may_be_unused long map_update(struct hash_map *m, const void *key, const void *value, __u64 flags)
 {
-	lock_map(m);
-	__u8 *e = entry_of(m, key);
-	if (e) {
-		memcpy(e + sizeof(__u64), key, m->key_size);
-		memcpy(e + m->value_at, value, m->value_size);
-		*(__u64 *)e = 1;
-	}
-	unlock_map(m);
-	return e ? 0 : -1;
+	__u64 state;
+	__u32 generation = __atomic_load_n(&m->generation, __ATOMIC_ACQUIRE);
+	__u8 *e = entry_of(m, key, generation, &state);
+	if (!e || !__atomic_compare_exchange_n((__u64 *)e, &state, (__u64)generation << 32 | (__u32)(state + 1), 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+		return -1;
+	__atomic_thread_fence(__ATOMIC_RELEASE); /* the odd number is seen before what follows */
+	memcpy(e + sizeof(__u64), key, m->key_size);
+	memcpy(e + m->value_at, value, m->value_size);
+	__atomic_store_n((__u64 *)e, (__u64)generation << 32 | (__u32)(state + 2), __ATOMIC_RELEASE);
+	return 0;
 }
 
 /* clear_map removes all entries. */
-static may_be_unused void clear_map(struct hash_map *m)
-{
-	lock_map(m);
-	memset(m->entries, 0, (__u64)m->most * m->entry_size);
-	unlock_map(m);
-}
+static may_be_unused void clear_map(struct hash_map *m) { __atomic_fetch_add(&m->generation, 1, __ATOMIC_RELEASE); }
 
 /* A value of each thread, which own_value returns. */
 #define OWN_VALUE(value_type, name) static __thread may_be_unused value_type name
