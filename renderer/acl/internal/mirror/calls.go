@@ -23,15 +23,15 @@ func (l *Link) put(ctx context.Context, index uint32, tag string, p entries.Piec
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
 	defer l.pausing(ctx)()
-	r, err := acl.NewServiceClient(l.Conn).ACLAddReplace(ctx, putOf(index, tag, p))
+	r, err := acl.NewServiceClient(l.Conn).ACLAddReplace(ctx, l.putOf(index, tag, p))
 	if err != nil {
 		return None, fmt.Errorf("put acl %s of %d entries: %w", tag, len(p.Entries), err)
 	}
 	return r.ACLIndex, nil
 }
 
-func putOf(index uint32, tag string, p entries.Piece) *acl.ACLAddReplace {
-	return &acl.ACLAddReplace{ACLIndex: index, Tag: tag, Count: uint32(len(p.Entries)), R: rulesOf(p)}
+func (l *Link) putOf(index uint32, tag string, p entries.Piece) *acl.ACLAddReplace {
+	return &acl.ACLAddReplace{ACLIndex: index, Tag: tag, Count: uint32(len(p.Entries)), R: l.rulesOf(p)}
 }
 
 // Reclassify returns the command that sets whether sessions are evaluated again when rules change.
@@ -55,7 +55,7 @@ func (l *Link) putUnseen(ctx context.Context, index uint32, tag string, p entrie
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
 	defer l.pausing(ctx)()
-	replies, errs := l.together(ctx, off, putOf(index, tag, p), on)
+	replies, errs := l.together(ctx, off, l.putOf(index, tag, p), on)
 	if err := errors.Join(errs...); err != nil {
 		return None, fmt.Errorf("put acl %s of %d entries while sessions are not evaluated: %w", tag, len(p.Entries), err)
 	}
