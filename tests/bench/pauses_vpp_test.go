@@ -270,3 +270,10 @@ func (c *churn) commit(b *testing.B, joins, leaves map[netip.Addr]time.Time) {
 		c.s.joined(a)
 	}
 }
+
+// addressOf returns an address of 16 million, in no order, as addresses of pods come
+// from the blocks of many nodes.
+func addressOf(member int) netip.Prefix {
+	n := uint32(member) * 0x9e3779b1 >> 8 // an odd factor: no two are the same
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), 32)
+}
