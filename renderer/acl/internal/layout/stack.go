@@ -34,8 +34,9 @@ func (s Shape) ACLs() int {
 	return 1
 }
 
-// manyACLs is how many ACLs a base has at most, unless they would be too large.
-const manyACLs = 32
+// manyACLs is how many ACLs a base has at most, unless they would be too large. More make a leave
+// hardly cheaper, because of the entries behind the ACL that changes, and dear what changes them all.
+const manyACLs = 8
 
 // baseFor returns how many ACLs a new base of some permits has.
 func (z Sizes) baseFor(permits int) int {
