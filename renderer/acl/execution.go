@@ -100,9 +100,12 @@ func (w *wanted) change(ctx context.Context, c *change) error {
 			return err
 		}
 	}
-	s.want, s.table, s.current = c.want, c.of, true
+	s.hold(c)
 	return nil
 }
+
+// hold records that a change was made.
+func (s *stack) hold(c *change) { s.want, s.table, s.current = c.want, c.of, true }
 
 // turn is the changes of one interface.
 type turn struct {
@@ -110,12 +113,30 @@ type turn struct {
 	changes []*change
 	grows   int  // entries
 	more    bool // it only gets more permits
+	done    bool // it is in a batch
+}
+
+// isInPlace reports whether all changes are in place.
+func (t *turn) isInPlace() bool {
+	return len(t.changes) > 0 && !slices.ContainsFunc(t.changes, func(c *change) bool { return c.held == nil })
 }
 
 // changeInterfaces changes one interface after the other. Those that may deny something come first,
 // and among them those whose lists become shorter, to make room for longer ones.
 func (w *wanted) changeInterfaces(ctx context.Context) error {
+	var in batch
 	for _, t := range w.turns() {
+		if t.isInPlace() && w.bindings.isBound(t.n) {
+			if in.add(t); in.cost < atOnce {
+				continue
+			}
+		}
+		if err := w.changeTogether(ctx, &in); err != nil {
+			return err
+		}
+		if t.done {
+			continue
+		}
 		for _, c := range t.changes {
 			if err := w.change(ctx, c); err != nil {
 				return err
@@ -130,6 +151,56 @@ func (w *wanted) changeInterfaces(ctx context.Context) error {
 			}
 		}
 	}
+	return w.changeTogether(ctx, &in)
+}
+
+// atOnce is about how many entries VPP applies before it gets time to forward, where changes of
+// several interfaces are sent together: it takes 1 us for each.
+const atOnce = 1_500
+
+// batch is the changes in place of some interfaces.
+type batch struct {
+	changes []*change
+	cost    int // of the dearest step of each
+}
+
+func (b *batch) add(t *turn) {
+	for _, c := range t.changes {
+		dearest := 0
+		for _, step := range c.steps {
+			dearest = max(dearest, 2*step.Piece.Count+entries.CountOf(c.want[step.At:]))
+		}
+		b.changes, b.cost = append(b.changes, c), b.cost+dearest
+	}
+	t.done = true
+}
+
+// changeTogether makes the first step of all changes, then the second ones, and so on. VPP makes those
+// of one round one after the other, without waiting for the agent. A step is not sent before the one
+// before it was made, since no packet may meet a third state.
+func (w *wanted) changeTogether(ctx context.Context, b *batch) error {
+	for n := 0; ; n++ {
+		var round []mirror.Write
+		for _, c := range b.changes {
+			if n < len(c.steps) {
+				at, p := c.steps[n].At, c.steps[n].Piece
+				round = append(round, mirror.Write{Index: w.acls.stacks[c.at].acls[at], Tag: mirror.Tag(nameOf(c.at.use, c.shape, at), at, p.Digest), Piece: p})
+			}
+		}
+		if len(round) == 0 {
+			break
+		}
+		if err := w.r.memory.Room(); err != nil {
+			return err
+		}
+		if err := w.m.PutTogether(ctx, round); err != nil {
+			return err
+		}
+	}
+	for _, c := range b.changes {
+		w.acls.stacks[c.at].hold(c)
+	}
+	*b = batch{}
 	return nil
 }
 

@@ -75,6 +75,29 @@ func (l *Link) putUnseen(ctx context.Context, index uint32, tag string, p entrie
 	return index, nil
 }
 
+// putTogether writes several ACLs without waiting for each answer.
+func (l *Link) putTogether(ctx context.Context, all []Write) error {
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+	defer cancel()
+	defer l.pausing(ctx)()
+	requests := make([]govpp.Message, len(all))
+	for i, w := range all {
+		requests[i] = l.putOf(w.Index, w.Tag, w.Piece)
+	}
+	replies, errs := l.together(ctx, requests...)
+	for i, r := range replies {
+		if put, ours := r.(*acl.ACLAddReplaceReply); errs[i] == nil && ours {
+			errs[i] = govpp.RetvalToVPPApiError(put.Retval)
+		} else if errs[i] == nil {
+			errs[i] = fmt.Errorf("a reply of another type: %T", r)
+		}
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("put acl %s of %d entries: %w", all[i].Tag, len(all[i].Piece.Entries), errs[i])
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // together sends requests one right after the other and awaits their replies after that, so that
 // the vswitch does as little as possible between them. A request is sent even if an earlier one
 // failed, or could not be sent. Replies and errors are in the order of the requests. An error of a

@@ -17,9 +17,9 @@ type Mirror struct {
 	ACLs       map[uint32]*ACL // ours only
 	Interfaces []*Interface    // sorted by index
 
-	// Losing is called before an ACL is replaced or removed. The returned function is called after
+	// Losing is called before ACLs are replaced or removed. The returned function is called after
 	// the vswitch has answered; done reports whether the change was made.
-	Losing func(aclIndex uint32) (lost func(done bool))
+	Losing func(indexes ...uint32) (lost func(done bool))
 }
 
 // ACL is one of our ACLs in the vswitch.
@@ -48,7 +48,7 @@ func (l Lists) Equal(o Lists) bool { return slices.Equal(l.In, o.In) && slices.E
 // Read rebuilds the mirror. before are interfaces of the same VPP process that were known before,
 // if any.
 func (l *Link) Read(ctx context.Context, before []*Interface) (*Mirror, error) {
-	m := &Mirror{link: l, Interfaces: before, ACLs: make(map[uint32]*ACL), Losing: func(uint32) func(bool) { return func(bool) {} }}
+	m := &Mirror{link: l, Interfaces: before, ACLs: make(map[uint32]*ACL), Losing: func(...uint32) func(bool) { return func(bool) {} }}
 	all, err := l.ReadACLs(ctx, None)
 	if err != nil {
 		return nil, err
@@ -177,6 +177,32 @@ func (m *Mirror) putBy(ctx context.Context, put putting, index uint32, tag strin
 	}
 	m.hold(index, tag, p)
 	return index, nil
+}
+
+// Write is new content of an ACL that exists.
+type Write struct {
+	Index uint32
+	Tag   string
+	Piece entries.Piece
+}
+
+// PutTogether writes ACLs that do not depend on each other: if one write fails, the others are made.
+// After an error the mirror does not know which.
+func (m *Mirror) PutTogether(ctx context.Context, all []Write) error {
+	indexes := make([]uint32, len(all))
+	for i, w := range all {
+		indexes[i] = w.Index
+	}
+	lost := m.Losing(indexes...)
+	err := m.link.putTogether(ctx, all)
+	lost(err == nil)
+	if err != nil {
+		return err
+	}
+	for _, w := range all {
+		m.hold(w.Index, w.Tag, w.Piece)
+	}
+	return nil
 }
 
 // hold records an ACL.
