@@ -152,9 +152,9 @@ func TestRealVPPReusesKeptMemory(t *testing.T) {
 	defer x.close()
 	commit(t, x.r, true, func(r *renderer.Changes) { x.about(r, addr("172.16.0.4"), false) })
 	for range 3 {
-		commit(t, x.r, false, func(r *renderer.Changes) { r.UpdateSet(throng, spaced(5_000, 257), nil) })
+		commit(t, x.r, false, func(r *renderer.Changes) { r.UpdateSet(throng, spaced(3_000, 257), nil) })
 		time.Sleep(300 * time.Millisecond) // figures are made meanwhile
-		commit(t, x.r, false, func(r *renderer.Changes) { r.UpdateSet(throng, nil, spaced(5_000, 257)) })
+		commit(t, x.r, false, func(r *renderer.Changes) { r.UpdateSet(throng, nil, spaced(3_000, 257)) })
 		time.Sleep(300 * time.Millisecond)
 	}
 }

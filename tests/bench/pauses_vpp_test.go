@@ -37,7 +37,7 @@ func (l load) String() string {
 // and leaves until they were in force on all interfaces. A machine without other work and a core
 // for VPP make figures that mean something.
 func BenchmarkVPPPauses(b *testing.B) {
-	for _, peers := range []int{1_000, 10_000} {
+	for _, peers := range []int{1_000, 5_000} {
 		for _, sets := range []int{1, peers / 500} {
 			for _, rate := range []int{10, 100} {
 				l := load{peers, sets, rate, false}

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -123,9 +124,13 @@ const ceiling = 1 << 17
 // keeps counters in a vector whose capacity may exceed its length by half.
 const counterBytes = 16 + 16/2
 
+// usualSegment is the size of the segment unless VPP is told another one. With counters of 24 MB in it,
+// VPP ended when they were made anew.
+const usualSegment = 32 << 20
+
 // Fits reports whether VPP has room for so many entries.
 func (m *Memory) Fits(n int) bool {
-	if m.Segment > 0 && !m.IsEmbedded && uint64(n)*counterBytes*max(1, m.Sessions.Threads) > m.Segment/4*3 {
+	if !m.IsEmbedded && uint64(n)*counterBytes*max(1, m.Sessions.Threads) > cmp.Or(m.Segment, usualSegment)/8*5 {
 		return false
 	}
 	return m.Heap.Budget == 0 || bytes(n, m.Heap.Most) <= m.Heap.Budget
