@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/counters"
+	"github.com/sluice-net/sluice/renderer/acl/internal/memory"
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/cache"
 	"github.com/sluice-net/sluice/renderer/vpp"
@@ -112,6 +113,9 @@ func (r *Renderer) commit(ctx context.Context) error {
 	}
 	if err == nil {
 		err = r.memory.Ask(ctx, r.mirror.Entries())
+	}
+	if err == nil && len(w.refusals.errs) == 0 {
+		r.memory.Heap.Needed = memory.Bytes(r.mirror.Entries())
 	}
 	if err != nil {
 		return r.fail(err)

@@ -65,7 +65,7 @@ const slack = 16 << 20
 // Heap tracks VPP's main heap, and the total that our ACLs may use, including current ones.
 type Heap struct {
 	Budget uint64 // 0 when unknown: then nothing is refused
-	Needed uint64 // in the last commit, including refused tables
+	Needed uint64 // by what is installed, and by refused tables
 	Most   int    // entries so far
 
 	Last  counters.Usage
