@@ -10,38 +10,31 @@ import (
 // bindings determine the ACL lists that interfaces must have.
 type bindings struct {
 	ownership *ownership
-	slots     *slots
-	guards    map[uint32]*slot // by interface; empty with Split
+	acls      *acls
 	refusals  *refusals
 }
 
 // ours returns the ACLs of ours that an interface must have.
 func (b *bindings) ours(n *mirror.Interface) mirror.Lists {
 	if b.ownership.blocked[n.Index] {
-		closed := b.slots.get(closedSlot).indexes
+		closed := b.acls.one(closedACL)
 		return mirror.Lists{In: closed, Out: closed}
 	}
 	if b.ownership.options.Orientation == Split {
 		return b.oursSplit(n)
 	}
-	infra, open := b.slots.get(infraSlot).indexes, slices.Concat(b.slots.get(infraSlot).indexes, b.slots.get(openSlot).indexes)
+	infra := b.acls.one(infraACL)
 	to := mirror.Lists{}
 	if b.ownership.judgesInput(n) {
-		to.In = b.slots.get(reflectSlot).indexes
-		if guard := b.guards[n.Index]; guard != nil {
-			to.In = slices.Concat(infra, guard.indexes, to.In)
+		to.In = b.acls.one(reflectACL)
+		if _, isPods := b.ownership.pods[n.Index]; isPods {
+			to.In = slices.Concat(infra, b.acls.indexes(place{n.Index, guard}), to.In)
 		}
 	}
-	switch {
-	case b.ownership.tables[n.Index] != nil:
-		to.Out = b.listOf(b.ownership.tables[n.Index], n.Bound.Out)
-	case b.ownership.uplinks[n.Index] && b.ownership.layout.Global != nil:
-		to.Out = slices.Clone(infra)
-		for _, s := range b.slots.globalSlots() {
-			to.Out = append(to.Out, s.indexes...)
-		}
-	case b.ownership.isOpen(n):
-		to.Out = open
+	if t := b.ownership.outputTable(n); t != nil {
+		to.Out = b.listOf(t, place{n.Index, output}, n.Bound.Out)
+	} else if b.ownership.isOpen(n) {
+		to.Out = slices.Concat(infra, b.acls.one(openACL))
 	}
 	return to
 }
@@ -51,31 +44,31 @@ func (b *bindings) oursSplit(n *mirror.Interface) mirror.Lists {
 	in, out := b.ownership.senders[n.Index], b.ownership.tables[n.Index]
 	switch {
 	case in != nil && out != nil:
-		return mirror.Lists{In: b.listOf(in, n.Bound.In), Out: b.listOf(out, n.Bound.Out)}
+		return mirror.Lists{In: b.listOf(in, place{n.Index, input}, n.Bound.In), Out: b.listOf(out, place{n.Index, output}, n.Bound.Out)}
 	case in != nil: // nothing blocks replies
-		return mirror.Lists{In: b.listOf(in, n.Bound.In)}
+		return mirror.Lists{In: b.listOf(in, place{n.Index, input}, n.Bound.In)}
 	case out != nil:
-		return mirror.Lists{In: b.slots.get(reflectSlot).indexes, Out: b.listOf(out, n.Bound.Out)}
+		return mirror.Lists{In: b.acls.one(reflectACL), Out: b.listOf(out, place{n.Index, output}, n.Bound.Out)}
 	}
 	return mirror.Lists{}
 }
 
 // listOf returns the ACLs for a list with table t. If t was refused, the list keeps its ACLs, or is
 // blocked when it has none.
-func (b *bindings) listOf(t *cache.Table, bound []uint32) []uint32 {
-	infra := b.slots.get(infraSlot).indexes
+func (b *bindings) listOf(t *cache.Table, at place, bound []uint32) []uint32 {
+	infra := b.acls.one(infraACL)
 	switch own := b.ownership.m.Own(bound); {
-	case !b.refusals.tooBig[t.Digest]:
-		return slices.Concat(infra, b.slots.local[t.Digest].indexes)
+	case !b.refusals.refused[t.Digest]:
+		return slices.Concat(infra, b.acls.indexes(at))
 	case b.decides(own):
 		return own
 	}
-	return slices.Concat(infra, b.slots.get(closedSlot).indexes)
+	return slices.Concat(infra, b.acls.one(closedACL))
 }
 
 // decides reports whether the list contains ACLs of policy, or the blocking ACL.
 func (b *bindings) decides(own []uint32) bool {
-	constant := slices.Concat(b.slots.get(infraSlot).indexes, b.slots.get(openSlot).indexes, b.slots.get(reflectSlot).indexes)
+	constant := slices.Concat(b.acls.one(infraACL), b.acls.one(openACL), b.acls.one(reflectACL))
 	return slices.ContainsFunc(own, func(i uint32) bool { return !slices.Contains(constant, i) })
 }
 

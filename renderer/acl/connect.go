@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/renderer"
-	"github.com/sluice-net/sluice/renderer/acl/internal/memory"
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 )
 
@@ -38,7 +37,7 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	}
 	r.memory.IsEmbedded = isEmbedded(r.version)
 	r.unenforced.SetMatters(!r.memory.IsEmbedded)
-	r.memory.Heap = memory.Heap{Last: r.memory.Heap.Last, Most: r.memory.Heap.Most}
+	r.memory.Heap.Forget()
 	r.order = nil
 	if err := r.startCounting(ctx); err != nil {
 		r.options.Log.Warn("packets are not counted by rule", "error", err)
@@ -57,7 +56,7 @@ func (r *Renderer) connect(ctx context.Context) (fresh bool, err error) {
 	}
 	r.epoch = epoch
 	r.interfaces.ending.Forget() // the interfaces went with the old VPP process
-	if err := r.flows.begin(ctx, r.slots.heldInput(r.mirror)); err != nil {
+	if err := r.flows.begin(ctx, r.acls.heldInput(r.mirror)); err != nil {
 		return false, err
 	}
 	r.options.Log.Info("read the acls of the vswitch", "version", r.version, "acls", len(r.mirror.ACLs), "interfaces", len(r.mirror.Interfaces))
@@ -70,13 +69,10 @@ func (r *Renderer) read(ctx context.Context, before []*mirror.Interface) error {
 	if err != nil {
 		return err
 	}
-	m.Long, m.Losing = r.bounds.Whole, r.accumulator.Losing
-	if r.options.Stats.Counters != nil {
-		m.Lengthen(r.options.Stats.Counters)
-	}
+	m.Losing = r.accumulator.Losing
 	r.mirror = m
-	r.slots.adopt(r.mirror)
-	r.accumulator.Look(slices.Concat(r.slots.placed(r.cache.InstalledTables()), r.slots.placedGuards(r.cache.Installed().Senders)))
+	r.acls.adopt(r.mirror)
+	r.accumulator.Look(slices.Concat(r.acls.placed(r.cache.InstalledTables()), r.acls.placedGuards(r.cache.Installed().Senders)))
 	return nil
 }
 
@@ -87,7 +83,7 @@ func (r *Renderer) startCounting(ctx context.Context) error {
 	}
 	r.memory.Stats.Reset()
 	if u, ok := r.memory.Stats.Heap(); ok && u.Segment > 0 {
-		r.bounds.statistics = int(u.Segment)
+		r.memory.Segment = u.Segment
 	}
 	return r.link.Count(ctx)
 }

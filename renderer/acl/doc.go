@@ -8,31 +8,28 @@
 //
 // The interface of a pod has the input list `[infra, guard, reflect]` and the output list `[infra,
 // table]`, or `[infra, open]` while the pod has no table. If there is a global table, every uplink
-// has the output list `[infra, young, 16 parts of the table, final]`, and `[infra, open]`
-// otherwise; its input list is `[reflect]`. The `infra` ACL permits exempt traffic, such as
-// neighbour discovery and ICMP errors. The `young` ACL has the recent permits of the global table.
+// has the output list `[infra, part..., rest]`, and `[infra, open]` otherwise; its input list is
+// `[reflect]`. The `infra` ACL permits exempt traffic, such as neighbour discovery and ICMP errors.
 // Packets that a table permits create a session, so that replies pass. The guard of an interface
 // denies what the pod is certain not to be permitted to send, so that it creates no sessions (see
 // guard.go). The reflect ACL permits all input and creates sessions for flows that begin there.
 // Input lists do not change, because VPP would drop established flows.
 //
-// A table is held by a slot: one ACL, or several for a large table, with tags
-// "sluice:<slot>:<n>:<digest>". Slots keep their ACLs while the content changes. The
-// entries of a large table are in segments by age, so that an address that joins
-// changes a small ACL at the end of the list (see internal/layout).
+// A table is held by a stack: ACLs of one interface, which no other one has (see stacks.go). They
+// change in place. A large table is held by a base, a small ACL with the latest permits, and an ACL
+// that decides the rest (see internal/layout). The tags of ACLs are "sluice:<name>:<n>:<digest>".
 //
 // # Processing
 //
-// A Commit computes tables with the cache and maps interfaces to pods with an ownership. Package
-// expand converts tables to entries, package layout assigns entries to the ACLs of a slot, and
-// package memory checks whether VPP has room for them. The result is a plan, which an execution
-// carries out call by call through the mirror. Readers see a snapshot of the outcome.
+// An Apply computes tables with the cache and maps interfaces to pods with an ownership (wanted.go).
+// Package expand converts tables to entries, and package layout decides what the ACLs of a stack get
+// to hold. What VPP has no room for is refused (admission.go). Then the changes are made, interface by
+// interface, through the mirror (execution.go). Readers see a snapshot of the outcome.
 //
 // # Invariants
 //
-//   - Never fewer: new ACLs are created first. Then changes in place and switches of interfaces
-//     follow, in an order in which each packet meets either its old or its new rules. Removals come
-//     last (see wanted.install).
+//   - Never fewer: between two calls each packet meets the old or the new rules of an interface (see
+//     wanted.install).
 //   - The mirror changes only after the vswitch has answered. After any error,
 //     everything is read before anything is changed.
 //   - Equal input causes no changing call, even after a restart.

@@ -1,210 +1,308 @@
 package acl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
 	"slices"
 
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 )
 
-// execution carries out what is wanted. It changes the vswitch, the mirror and the slots, and makes
-// no decisions.
-type execution struct{ *wanted }
-
-// changeInputs changes the input ACLs in place, unseen by sessions. Otherwise VPP would treat all
-// sessions that were created on input as outdated, and drop the flows that pods have opened.
-// Sessions need not see it: outputs deny what these changes deny.
-func (x *execution) changeInputs(ctx context.Context) error {
-	return x.change(ctx, inputsOf(x.m, x.plan))
+// install changes the vswitch so that every packet meets, at every moment, the old or the new rules
+// of an interface. Each interface has ACLs of its own. Their content changes in place, in one message
+// or in an order that shows no third state (layout.Changes); or the interface gets new ACLs, is
+// switched to them, and the old ones are removed.
+//
+// Guards come first, since new interfaces are bound to them. Then come interfaces whose changes may
+// deny anything, and then those that only permit more.
+//
+// It stops at the first error. The mirror contains every acknowledged step.
+func (w *wanted) install(ctx context.Context) error {
+	w.prepare()
+	if err := w.admit(ctx); err != nil {
+		return err
+	}
+	for _, phase := range []func(context.Context) error{w.changeShared, w.changeGuards, w.changeInterfaces, w.cleanUp, w.raise} {
+		if err := phase(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// create adds the ACLs of slots without ACLs.
-func (x *execution) create(ctx context.Context) error {
-	for _, s := range x.plan.sorted() {
-		if len(s.indexes) > 0 {
+// changeShared creates and changes the ACLs that interfaces share.
+func (w *wanted) changeShared(ctx context.Context) error {
+	for _, name := range slices.Sorted(maps.Keys(w.shared)) {
+		p := w.shared[name]
+		index, known := w.acls.shared[name]
+		switch {
+		case !known || w.m.ACLs[index] == nil:
+			index = mirror.None
+		case w.m.ACLs[index].Piece.Digest == p.Digest:
 			continue
 		}
-		for n, p := range s.want {
-			if err := x.r.memory.Room(); err != nil {
+		index, err := w.put(ctx, index, name == infraACL || name == reflectACL, mirror.Tag(name, 0, p.Digest), p)
+		if err != nil {
+			return err
+		}
+		w.acls.shared[name] = index
+	}
+	return nil
+}
+
+// put writes an ACL. A change of an input ACL is not shown to sessions: otherwise VPP would treat all
+// sessions that were created on input as outdated, and drop the flows that pods have opened. They need
+// not see it, since outputs deny what inputs deny.
+func (w *wanted) put(ctx context.Context, index uint32, isInput bool, tag string, p entries.Piece) (uint32, error) {
+	if index == mirror.None || p.Count > w.m.ACLs[index].Piece.Count {
+		if err := w.r.memory.Room(); err != nil {
+			return mirror.None, err
+		}
+	}
+	if isInput && index != mirror.None && w.r.options.Flows.Established == Revoke {
+		return w.m.PutUnseen(ctx, index, tag, p)
+	}
+	return w.m.Put(ctx, index, tag, p)
+}
+
+// changeGuards changes and creates guards.
+func (w *wanted) changeGuards(ctx context.Context) error {
+	for _, c := range w.changes {
+		if c.at.use == guard {
+			if err := w.change(ctx, c); err != nil {
 				return err
 			}
-			index, err := x.m.Put(ctx, mirror.None, s.tag(n, p), p)
+		}
+	}
+	return nil
+}
+
+// change makes a change of a stack. Old ACLs that it replaces stay bound until the interface is
+// switched.
+func (w *wanted) change(ctx context.Context, c *change) error {
+	s := w.acls.stacks[c.at]
+	if c.held == nil {
+		s = &stack{shape: c.shape}
+		for n, p := range c.want {
+			index, err := w.put(ctx, mirror.None, c.at.use == guard, mirror.Tag(nameOf(c.at.use, c.shape, n), n, p.Digest), p)
 			if err != nil {
 				return err
 			}
-			s.indexes = append(s.indexes, index)
+			s.acls = append(s.acls, index)
+		}
+		c.replaced, w.acls.stacks[c.at] = w.acls.indexes(c.at), s
+	}
+	for _, step := range c.steps {
+		if _, err := w.put(ctx, s.acls[step.At], c.at.use == guard, mirror.Tag(nameOf(c.at.use, c.shape, step.At), step.At, step.Piece.Digest), step.Piece); err != nil {
+			return err
 		}
 	}
+	s.hold(c)
 	return nil
 }
 
-// changeEarly makes the changes in place that need not wait.
-func (x *execution) changeEarly(ctx context.Context) error { return x.change(ctx, x.plan.early) }
+// hold records that a change was made.
+func (s *stack) hold(c *change) { s.want, s.table, s.current = c.want, c.of, true }
 
-// changeLate changes the slots that interfaces had to leave first.
-func (x *execution) changeLate(ctx context.Context) error { return x.change(ctx, x.plan.late) }
+// turn is the changes of one interface.
+type turn struct {
+	n       *mirror.Interface
+	changes []*change
+	grows   int  // entries
+	more    bool // it only gets more permits
+	done    bool // it is in a batch
+}
 
-func (x *execution) change(ctx context.Context, changes []change) error {
-	for _, c := range changes {
-		index := c.index()
-		if x.m.ACLs[index].Piece.Digest == c.piece.Digest {
+// isInPlace reports whether all changes are in place.
+func (t *turn) isInPlace() bool {
+	return len(t.changes) > 0 && !slices.ContainsFunc(t.changes, func(c *change) bool { return c.held == nil })
+}
+
+// changeInterfaces changes one interface after the other. Those that may deny something come first,
+// and among them those whose lists become shorter, to make room for longer ones.
+func (w *wanted) changeInterfaces(ctx context.Context) error {
+	var in batch
+	for _, t := range w.turns() {
+		if t.isInPlace() && w.bindings.isBound(t.n) {
+			if in.add(t); in.cost < atOnce {
+				continue
+			}
+		}
+		if err := w.changeTogether(ctx, &in); err != nil {
+			return err
+		}
+		if t.done {
 			continue
 		}
-		if c.paced || c.piece.Count > x.m.ACLs[index].Piece.Count {
-			if err := x.r.memory.Room(); err != nil {
+		for _, c := range t.changes {
+			if err := w.change(ctx, c); err != nil {
 				return err
 			}
 		}
-		if c.paced {
-			if err := x.switchOver(ctx, c); err != nil {
+		if err := w.bindInterface(ctx, t.n); err != nil {
+			return err
+		}
+		for _, c := range t.changes {
+			if err := w.removeUnused(ctx, c.replaced); err != nil {
 				return err
 			}
+		}
+	}
+	return w.changeTogether(ctx, &in)
+}
+
+// atOnce is about how many entries VPP applies before it gets time to forward, where changes of
+// several interfaces are sent together: it takes 1 us for each.
+const atOnce = 1_500
+
+// batch is the changes in place of some interfaces.
+type batch struct {
+	changes []*change
+	cost    int // of the dearest step of each
+}
+
+func (b *batch) add(t *turn) {
+	for _, c := range t.changes {
+		dearest := 0
+		for _, step := range c.steps {
+			dearest = max(dearest, 2*step.Piece.Count+entries.CountOf(c.want[step.At:]))
+		}
+		b.changes, b.cost = append(b.changes, c), b.cost+dearest
+	}
+	t.done = true
+}
+
+// changeTogether makes the first step of all changes, then the second ones, and so on. VPP makes those
+// of one round one after the other, without waiting for the agent. A step is not sent before the one
+// before it was made, since no packet may meet a third state.
+func (w *wanted) changeTogether(ctx context.Context, b *batch) error {
+	for n := 0; ; n++ {
+		var round []mirror.Write
+		for _, c := range b.changes {
+			if n < len(c.steps) {
+				at, p := c.steps[n].At, c.steps[n].Piece
+				round = append(round, mirror.Write{Index: w.acls.stacks[c.at].acls[at], Tag: mirror.Tag(nameOf(c.at.use, c.shape, at), at, p.Digest), Piece: p})
+			}
+		}
+		if len(round) == 0 {
+			break
+		}
+		if err := w.r.memory.Room(); err != nil {
+			return err
+		}
+		if err := w.m.PutTogether(ctx, round); err != nil {
+			return err
+		}
+	}
+	for _, c := range b.changes {
+		w.acls.stacks[c.at].hold(c)
+	}
+	*b = batch{}
+	return nil
+}
+
+func (w *wanted) turns() []*turn {
+	of := make(map[*mirror.Interface]*turn, len(w.m.Interfaces))
+	out := make([]*turn, 0, len(w.m.Interfaces))
+	for _, n := range w.m.Interfaces {
+		of[n] = &turn{n: n}
+		out = append(out, of[n])
+	}
+	for _, c := range w.changes {
+		if c.at.use == guard {
 			continue
 		}
-		put := x.m.Put
-		if c.slot.isInput() && x.r.options.Flows.Established == Revoke {
-			put = x.m.PutUnseen
-		}
-		if _, err := put(ctx, index, c.slot.tag(c.n, c.piece), c.piece); err != nil {
-			return err
-		}
+		t := of[c.n]
+		t.more = c.more && (t.more || len(t.changes) == 0)
+		t.changes = append(t.changes, c)
+		t.grows += entries.CountOf(c.want) - entries.CountOf(c.held)
 	}
-	return nil
+	slices.SortStableFunc(out, func(a, b *turn) int {
+		switch {
+		case a.more != b.more && a.more:
+			return 1
+		case a.more != b.more:
+			return -1
+		}
+		return cmp.Compare(a.grows, b.grows)
+	})
+	return out
 }
 
-// bind switches interfaces, those whose lists become shorter first; see Mirror.Bind.
-func (x *execution) bind(ctx context.Context) error {
-	for _, n := range x.plan.turns {
-		if err := x.r.memory.Room(); err != nil {
-			return err
-		}
-		if err := x.bindInterface(ctx, n); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// bindInterface sets the lists of an interface.
-func (x *execution) bindInterface(ctx context.Context, n *mirror.Interface) error {
-	to := x.m.With(n, x.bindings.ours(n))
+// bindInterface gives an interface the lists that it must have.
+func (w *wanted) bindInterface(ctx context.Context, n *mirror.Interface) error {
+	to := w.m.With(n, w.bindings.ours(n))
 	if to.Equal(n.Bound) {
 		return nil
 	}
-	err := x.m.Bind(ctx, n, to)
+	if err := w.r.memory.Room(); err != nil {
+		return err
+	}
+	err := w.m.Bind(ctx, n, to)
 	if errors.Is(err, ErrTooLarge) {
-		x.bindings.refuseInterface(n, err)
+		w.bindings.refuseInterface(n, err)
 		return nil
 	}
 	return err
 }
 
-// cleanUp removes our ACLs that no slot holds and no interface has, and drops empty slots.
-func (x *execution) cleanUp(ctx context.Context) error {
-	used := x.m.Users()
-	for s := range x.plan.live {
-		for _, i := range s.indexes {
-			used[i] = true
-		}
-	}
-	for _, i := range slices.Sorted(maps.Keys(x.m.ACLs)) {
-		if used[i] {
+// removeUnused removes those of some ACLs that no interface has.
+func (w *wanted) removeUnused(ctx context.Context, some []uint32) error {
+	used := w.m.Users()
+	for _, index := range some {
+		if used[index] || w.m.ACLs[index] == nil {
 			continue
 		}
-		if err := x.m.Remove(ctx, i); err != nil {
+		if err := w.m.Remove(ctx, index); err != nil {
 			return err
-		}
-	}
-	for s := range x.plan.live {
-		x.forget(s)
-	}
-	for name, s := range x.slots.byName {
-		s.indexes = slices.DeleteFunc(s.indexes, func(i uint32) bool { return x.m.ACLs[i] == nil })
-		if len(s.indexes) == 0 {
-			delete(x.slots.byName, name)
 		}
 	}
 	return nil
 }
 
-// forget drops the entries that were sent; comparisons use digests. It keeps them where several
-// ACLs may change together, because the order of changes depends on the entries.
-func (x *execution) forget(s *slot) {
-	if len(s.indexes) == 1 && !s.isGlobal() {
-		x.m.ACLs[s.indexes[0]].Piece.Entries = nil
-		s.want[0].Entries = nil
+// cleanUp removes our ACLs that no stack in use holds and no interface has.
+func (w *wanted) cleanUp(ctx context.Context) error {
+	keep := make(map[uint32]bool)
+	for name := range w.shared {
+		keep[w.acls.shared[name]] = true
 	}
+	for at, s := range w.acls.stacks {
+		if !w.live[at] {
+			delete(w.acls.stacks, at)
+			continue
+		}
+		for _, index := range s.acls {
+			keep[index] = true
+		}
+	}
+	var rest []uint32
+	for _, index := range slices.Sorted(maps.Keys(w.m.ACLs)) {
+		if !keep[index] {
+			rest = append(rest, index)
+		}
+	}
+	if err := w.removeUnused(ctx, rest); err != nil {
+		return err
+	}
+	maps.DeleteFunc(w.acls.shared, func(_ string, index uint32) bool { return w.m.ACLs[index] == nil })
+	return nil
 }
 
 // raise sets up the interfaces that a CNI plugin left down, once they have their rules and the
 // MACIP list that the plugin sets last.
-func (x *execution) raise(ctx context.Context) error {
-	for _, n := range x.m.Interfaces {
-		_, isPods := x.ownership.pods[n.Index]
-		if !n.Down || n.Made == nil || !isPods && !x.ownership.blocked[n.Index] || !x.bindings.isBound(n) {
+func (w *wanted) raise(ctx context.Context) error {
+	for _, n := range w.m.Interfaces {
+		_, isPods := w.ownership.pods[n.Index]
+		if !n.Down || n.Made == nil || !isPods && !w.ownership.blocked[n.Index] || !w.bindings.isBound(n) {
 			continue
 		}
-		if err := x.r.link.Raise(ctx, n); err != nil {
+		if err := w.r.link.Raise(ctx, n); err != nil {
 			return err
 		}
 		n.Down = false
-	}
-	return nil
-}
-
-// switchOver creates a new ACL and switches interfaces to it. At any time each interface has the
-// old or the new ACL.
-func (x *execution) switchOver(ctx context.Context, c change) error {
-	old := c.index()
-	index, err := x.m.Put(ctx, mirror.None, c.slot.tag(c.n, c.piece), c.piece)
-	if err != nil {
-		return err
-	}
-	c.slot.indexes = slices.Clone(c.slot.indexes)
-	c.slot.indexes[c.n] = index
-	for _, n := range x.m.Interfaces {
-		if !slices.Contains(n.Bound.Out, old) {
-			continue
-		}
-		if err := x.r.memory.Room(); err != nil {
-			return err
-		}
-		if err := x.m.Bind(ctx, n, n.Bound.With(old, index)); err != nil {
-			return err
-		}
-	}
-	return x.m.Remove(ctx, old)
-}
-
-// prepare decides the content of the slots, and refuses what does not fit into the memory of the
-// vswitch. It makes no changing calls.
-func (w *wanted) prepare(ctx context.Context) error {
-	for _, t := range w.layout.Tables {
-		if !w.tables.isCurrent(t) && !w.tables.patch(t) {
-			w.tables.expandTable(t)
-		}
-	}
-	w.tables.share()
-	return w.fit(ctx, w.expandGlobal())
-}
-
-// install changes the vswitch so that every packet meets, at every moment, either the old or the
-// new rules. New ACLs come first, then changes in place that give no interface foreign rules, then
-// switches of interfaces, then other changes in place, and removals.
-// Interfaces that were left down are set up when they have what they must have.
-//
-// It stops at the first error. The mirror contains every acknowledged step.
-func (w *wanted) install(ctx context.Context) error {
-	if err := w.prepare(ctx); err != nil {
-		return err
-	}
-	x := &execution{w}
-	for _, phase := range []func(context.Context) error{x.create, x.changeInputs, x.changeEarly, x.bind, x.changeLate, x.cleanUp, x.raise} {
-		if err := phase(ctx); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/counters"
 	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
-	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/cache"
 	"github.com/sluice-net/sluice/renderer/vpp"
@@ -57,53 +56,49 @@ func (r *reader) Source(aclIndex, rule uint32) (Source, bool) {
 func (r *Renderer) publish(err error) {
 	s := &snapshot{
 		version: r.version, err: err, pending: r.interfaces.pending, blocked: r.interfaces.blocked, memory: renderer.Memory{Needed: r.memory.Heap.Needed, Budget: r.memory.Heap.Budget},
-		tables: r.slots.placed(r.cache.InstalledTables()), guards: r.slots.placedGuards(r.cache.Installed().Senders), constants: map[uint32]string{}, unenforced: r.unenforced.Unenforced(), drifts: r.audits.drifts, foreign: r.audits.foreign,
+		tables: r.acls.placed(r.cache.InstalledTables()), guards: r.acls.placedGuards(r.cache.Installed().Senders), constants: map[uint32]string{}, unenforced: r.unenforced.Unenforced(), drifts: r.audits.drifts, foreign: r.audits.foreign,
 		sessions: r.memory.Sessions.State(), capacity: r.cache.Capacity(), attached: attached{bound: r.interfaces.bound, answered: r.interfaces.answered},
 	}
 	r.noticeMade(s, r.mirror)
-	for _, slot := range r.slots.byName {
-		if slot.isLocal() || slot.isGuard() || slot.isGlobal() || slot.name == finalSlot {
-			continue
-		}
-		for _, index := range slot.indexes {
-			s.constants[index] = slot.name
-		}
+	for name, index := range r.acls.shared {
+		s.constants[index] = name
 	}
 	r.accumulator.Look(slices.Concat(s.tables, s.guards))
 	r.published.Store(s)
 }
 
 // placed returns installed tables with the ACLs that hold them.
-func (a *slots) placed(tables []*cache.Table) []counters.Table {
+func (a *acls) placed(tables []*cache.Table) []counters.Table {
+	of := a.byTable(false)
 	out := make([]counters.Table, len(tables))
 	for i, t := range tables {
-		out[i].Of = t
-		for _, s := range a.of(t) {
-			for n, index := range s.indexes {
-				h := counters.ACL{Index: index}
-				if n < len(s.want) {
-					h.Rules, h.Entries = s.want[n].Rules, s.want[n].Count
-				}
-				out[i].ACLs = append(out[i].ACLs, h)
-			}
-		}
+		out[i] = counters.Table{Of: t, ACLs: of[t.Digest]}
 	}
 	return out
 }
 
 // placedGuards returns the installed sender tables with the guards that hold them.
-func (a *slots) placedGuards(senders map[api.PodID]*cache.Table) (out []counters.Table) {
-	by := make(map[renderer.Digest][]counters.ACL)
-	for _, s := range a.byName {
-		if s.isGuard() && len(s.indexes) == 1 && len(s.want) == 1 && s.want[0].Rules != nil {
-			by[s.table] = append(by[s.table], counters.ACL{Index: s.indexes[0], Rules: s.want[0].Rules, Entries: s.want[0].Count})
+func (a *acls) placedGuards(senders map[api.PodID]*cache.Table) (out []counters.Table) {
+	of, seen := a.byTable(true), make(map[renderer.Digest]bool)
+	for _, t := range senders {
+		if t != nil && !seen[t.Digest] && of[t.Digest] != nil {
+			seen[t.Digest] = true
+			out = append(out, counters.Table{Of: t, Guards: true, ACLs: of[t.Digest]})
 		}
 	}
-	seen := make(map[renderer.Digest]bool)
-	for _, t := range senders {
-		if t != nil && !seen[t.Digest] && by[t.Digest] != nil {
-			seen[t.Digest] = true
-			out = append(out, counters.Table{Of: t, Guards: true, ACLs: by[t.Digest]})
+	return out
+}
+
+// byTable returns the ACLs of guards, or of other stacks, by table.
+func (a *acls) byTable(guards bool) map[renderer.Digest][]counters.ACL {
+	out := make(map[renderer.Digest][]counters.ACL)
+	for _, at := range a.sorted() {
+		s := a.stacks[at]
+		if (at.use == guard) != guards || len(s.want) != len(s.acls) {
+			continue
+		}
+		for n, index := range s.acls {
+			out[s.table] = append(out[s.table], counters.ACL{Index: index, Rules: s.want[n].Rules, Entries: s.want[n].Count})
 		}
 	}
 	return out
@@ -121,18 +116,6 @@ func (r *reader) State() *renderer.State {
 		out.Tables = append(out.Tables, p.View())
 	}
 	return out
-}
-
-// of returns the slots that hold an installed table.
-func (a *slots) of(t *cache.Table) []*slot {
-	if t.Parts == nil {
-		return a.ofLocal(t)
-	}
-	all := present(a.byName[youngSlot])
-	for i := range layout.Parts {
-		all = append(all, present(a.byName[partOf(i)])...)
-	}
-	return append(all, present(a.byName[finalSlot])...)
 }
 
 // Decisions implements renderer.Counter. It counts first packets of flows.

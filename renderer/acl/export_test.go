@@ -10,23 +10,14 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 )
 
-// SpareTag is the tag of ACLs that are kept for long lists.
-const SpareTag = mirror.SpareTag
-
-// Shrink lowers the limits, so that tables with a few entries are treated as large and a Commit
-// changes one slot with long changes. It must be called before the first commit.
+// Shrink lowers the limits, so that tables with a few entries are treated as large. It must be called
+// before the first commit.
 func (r *Renderer) Shrink() {
-	r.bounds = bounds{Sizes: layout.Sizes{Whole: 2, Young: 2, Peers: 2, Warm: 4, Full: 5, Most: 7}, sharers: 2, pause: 4, statistics: 32 << 20,
-		guard: expand.GuardSizes{Entries: 2, Peers: 3, Blocks: 2}}
+	r.bounds = bounds{Sizes: layout.Sizes{Whole: 2, Recent: 2, Base: 3, Most: 4}, guard: expand.GuardSizes{Entries: 2, Peers: 3, Blocks: 2}}
 }
 
-// LimitStatistics sets the size of the vswitch's statistics segment, from the next read on.
-func (r *Renderer) LimitStatistics(bytes int) { r.bounds.statistics = bytes }
-
-// Bytes returns the forecast memory use of entries: held by ACLs, and applied on interfaces.
-func Bytes(held, applied int) uint64 {
-	return memory.EntryBytes(held, applied) + memory.LookupBytes(applied)
-}
+// Bytes returns the forecast memory use of entries.
+func Bytes(n int) uint64 { return memory.Bytes(n) }
 
 // Dump is the known content of ours in the vswitch, for diagnosis.
 type Dump struct {

@@ -48,9 +48,7 @@ func (w *faultyRun) runChanges(n int) {
 	}
 	w.everythingGone()
 	for _, a := range w.sw.ACLs() {
-		if a.Tag != sluiceacl.SpareTag || a.Rules > 0 {
-			t.Errorf("ACL %d %s with %d rules is left when there are no pods", a.Index, a.Tag, a.Rules)
-		}
+		t.Errorf("ACL %d %s with %d rules is left when there are no pods", a.Index, a.Tag, a.Rules)
 	}
 	for f := range allFaults {
 		if w.failed[f] == 0 {

@@ -29,9 +29,9 @@ func withManyPeers(t *renderer.Changes, name, ip string) {
 		[][]api.Origin{{{Policy: api.PolicyID{Namespace: "shop", Name: "many"}}}, nil})})
 }
 
-const budget = 3 << 19
+const budget = 3 << 20
 
-// limited returns a subject with 1.5 MB for ACLs: about 2 800 entries on one interface.
+// limited returns a subject with 3 MB for ACLs: about 2 800 entries on interfaces.
 func limited(t *testing.T) *subject {
 	s := open(t, shopPods...)
 	s.options.Memory = budget
@@ -84,7 +84,7 @@ func TestFitRefusesTooMuchAndInstallsRest(t *testing.T) {
 	})
 }
 
-func TestFitBlocksPartsOfGlobalTable(t *testing.T) {
+func TestFitBlocksUplinkWithoutRoomForGlobalTable(t *testing.T) {
 	s := limited(t)
 	s.router.Attached[addr("10.0.0.3")] = pod("db")
 	if err := try(t, s.Renderer(), true, func(x *renderer.Changes) {
@@ -114,9 +114,17 @@ func TestFitRefusesLargestTables(t *testing.T) {
 		t.Fatalf("error %v, want %v", err, sluiceacl.ErrTooLarge)
 	}
 	var installed []int
+	entries := map[uint32]int{}
 	for _, a := range s.r.Dump().ACLs {
-		if a.Entries > 100 {
-			installed = append(installed, a.Entries)
+		entries[a.Index] = a.Entries
+	}
+	for _, n := range s.r.Dump().Interfaces {
+		sum := 0
+		for _, index := range n.Output {
+			sum += entries[index]
+		}
+		if sum > 100 {
+			installed = append(installed, sum/100*100)
 		}
 	}
 	slices.Sort(installed)

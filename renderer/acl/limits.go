@@ -39,9 +39,7 @@ func namesSCTPPort(r *api.ContivRule) bool {
 type refusals struct {
 	errs     []error
 	oversize []renderer.Unenforced    // rules of the refused tables
-	tooBig   map[renderer.Digest]bool // refused tables
-	lacking  int                      // number of tables, and of parts of one, that are refused for lack of memory
-	needed   uint64                   // bytes at the worst moment if nothing were refused
+	refused  map[renderer.Digest]bool // tables
 }
 
 // add records that the rules of a table do not fit.
@@ -61,20 +59,12 @@ func (f *refusals) add(err error, reason string, origins [][]api.Origin, pods in
 	}
 }
 
-// bounds limit the work of one step and the size of ACLs.
+// bounds limit the sizes of ACLs.
 type bounds struct {
 	layout.Sizes
-	// sharers is the number of interfaces that share the ACLs of a large table.
-	sharers int
-	// pause is the number of entries that VPP may remove from its interfaces and add again in one
-	// call.
-	pause int
-	// statistics is the size of VPP's statistics segment in bytes, or VPP's default while it is
-	// unknown.
-	statistics int
-	guard      expand.GuardSizes
+	guard expand.GuardSizes
 }
 
 func defaultBounds() bounds {
-	return bounds{Sizes: layout.DefaultSizes(), sharers: 5, pause: 20_000, statistics: 32 << 20, guard: expand.GuardSizes{Entries: 256, Peers: 1024, Blocks: 128}}
+	return bounds{Sizes: layout.DefaultSizes(), guard: expand.GuardSizes{Entries: 256, Peers: 1024, Blocks: 128}}
 }

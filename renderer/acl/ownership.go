@@ -176,8 +176,8 @@ func (o *ownership) wasPods(n *mirror.Interface) bool {
 	}
 	own := slices.Concat(o.m.Own(n.Bound.In), o.m.Own(n.Bound.Out))
 	return slices.ContainsFunc(own, func(index uint32) bool {
-		slot, _, _, _ := mirror.ParseTag(o.m.ACLs[index].Tag)
-		return len(o.before[n.Index]) > 0 || slot == closedSlot || isNumbered(slot, "l") || isNumbered(slot, "i")
+		name, _, _ := mirror.ParseTag(o.m.ACLs[index].Tag)
+		return len(o.before[n.Index]) > 0 || name == closedACL || name == guardACL || name == tableACL || name == frontACL || isOfEarlier(name)
 	})
 }
 
@@ -234,12 +234,10 @@ func (o *ownership) identityRefused(n *mirror.Interface) string {
 	return o.options.Pods.Refuses(pod, *n.Made)
 }
 
-// isToHave reports whether an interface must have a table, in either direction.
-func (o *ownership) isToHave(n *mirror.Interface, t *cache.Table) bool {
-	return o.tables[n.Index] == t || o.senders[n.Index] == t
-}
-
-// listBindings returns the lists of an interface.
-func (o *ownership) listBindings(n *mirror.Interface) [2]listBinding {
-	return [2]listBinding{{n.Bound.In, o.senders[n.Index]}, {n.Bound.Out, o.tables[n.Index]}}
+// outputTable returns the table on the output of an interface; nil for none.
+func (o *ownership) outputTable(n *mirror.Interface) *cache.Table {
+	if t := o.tables[n.Index]; t != nil || !o.uplinks[n.Index] {
+		return t
+	}
+	return o.layout.Global
 }

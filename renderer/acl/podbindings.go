@@ -31,7 +31,6 @@ func (f PodInterfaces) IsPodInterface(string) bool { return false }
 // interfaces is what the last commit found and installed at interfaces.
 type interfaces struct {
 	owned        map[uint32][]api.PodID // pods by interface
-	guards       map[uint32]*slot       // by interface
 	bound        map[string]vpp.Bound   // by name, for pod interfaces; replaced, never modified
 	pending      []renderer.Pending     // pods and uplinks without interfaces
 	ending       renderer.Unplugged     // pods whose interfaces disappeared

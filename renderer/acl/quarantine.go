@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 
-	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/cache"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
@@ -36,9 +35,9 @@ func (r *Renderer) quarantine(ctx context.Context) (holdsRules bool, err error) 
 		return false, r.fail(err)
 	}
 	w := r.want(cache.Plan{})
-	holdsRules = r.mirror.HoldsBeside(closedSlot) // then an earlier run has committed to this vswitch
+	holdsRules = r.mirror.HoldsBeside(closedACL) // then an earlier run has committed to this vswitch
 	r.quarantined.spare(w, holdsRules)
-	if err := w.block(ctx); err != nil {
+	if err := w.quarantine(ctx); err != nil {
 		return holdsRules, r.fail(err)
 	}
 	r.interfaces.noteBlocked(w)
@@ -61,25 +60,20 @@ func (q *quarantined) spare(w *wanted, holdsRules bool) {
 	}
 }
 
-// block binds the ACL that denies everything to the blocked interfaces, and changes nothing else.
-func (w *wanted) block(ctx context.Context) error {
+// quarantine binds the ACL that denies everything to the blocked interfaces, and changes nothing else.
+func (w *wanted) quarantine(ctx context.Context) error {
 	if len(w.ownership.blocked) == 0 {
 		return nil
 	}
-	w.fixed(closedSlot, entries.Everything(entries.Deny))
-	s := w.slots.get(closedSlot)
-	w.plan.early = []change{{place: place{s, 0}, piece: s.want[0]}}
-	x := &execution{w}
-	for _, phase := range []func(context.Context) error{x.create, x.changeEarly} {
-		if err := phase(ctx); err != nil {
-			return err
-		}
+	w.block()
+	if err := w.changeShared(ctx); err != nil {
+		return err
 	}
 	for _, n := range w.m.Interfaces {
 		if !w.ownership.blocked[n.Index] {
 			continue
 		}
-		if err := x.bindInterface(ctx, n); err != nil {
+		if err := w.bindInterface(ctx, n); err != nil {
 			return err
 		}
 	}

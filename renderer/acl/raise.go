@@ -53,7 +53,7 @@ func (w *wanted) endpoints(before map[string]vpp.Bound, now time.Time) map[strin
 		switch {
 		case w.ownership.blocked[n.Index]:
 			b.State, b.Reason = w.ownership.blockedState(n)
-		case isPods && (!w.bindings.isBound(n) || t != nil && w.refusals.tooBig[t.Digest]):
+		case isPods && (!w.bindings.isBound(n) || t != nil && w.refusals.refused[t.Digest]):
 			b.Reason = "the rules of its pod are not in force"
 		case isPods:
 			b.State, b.Pod = vpp.BoundEnforced, pod

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/counters"
+	"github.com/sluice-net/sluice/renderer/acl/internal/memory"
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/cache"
 	"github.com/sluice-net/sluice/renderer/vpp"
@@ -30,7 +31,7 @@ func New(o Options) (*Renderer, error) {
 		return nil, err
 	}
 	r := &Renderer{
-		cache: newCache(o.Orientation), slots: newSlots(), bounds: defaultBounds(),
+		cache: newCache(o.Orientation), acls: newACLs(), bounds: defaultBounds(),
 		unenforced: cache.NewUnenforcedTracker(reasonSCTP, namesSCTPPort), audits: newAudits(),
 	}
 	if o.Stats.Counters == nil && o.Stats.Socket != "" {
@@ -100,17 +101,26 @@ func (r *Renderer) commit(ctx context.Context) error {
 		return r.fail(err)
 	}
 	fresh = fresh || differs
-	idle := plan.Empty() && r.slots.unsettled == nil
+	idle := plan.Empty() && !r.acls.unsettled
 	if idle && !fresh && len(r.interfaces.pending)+len(r.interfaces.natConflicts) == 0 && !r.flows.isOver() {
 		r.unenforced.Refused(r.cache.Refused()) // refused tables were reverted
 		r.cache.Commit()
 		return nil
 	}
-	w, err := r.carryOut(ctx, plan, fresh)
+	w, err := r.look(ctx, plan, fresh)
+	if err == nil {
+		err = w.install(ctx)
+	}
+	if err == nil {
+		err = r.memory.Ask(ctx, r.mirror.Entries())
+	}
+	if err == nil && len(w.refusals.errs) == 0 {
+		r.memory.Heap.Needed = memory.Bytes(r.mirror.Entries())
+	}
 	if err != nil {
 		return r.fail(err)
 	}
-	r.interfaces.pending, r.interfaces.owned, r.interfaces.guards, r.interfaces.bound = w.ownership.pending, w.ownership.owned, w.bindings.guards, w.endpoints(r.interfaces.bound, time.Now())
+	r.interfaces.pending, r.interfaces.owned, r.interfaces.bound = w.ownership.pending, w.ownership.owned, w.endpoints(r.interfaces.bound, time.Now())
 	r.interfaces.answered = r.interfaces.asked
 	r.interfaces.noteBound(w)
 	r.interfaces.noteBlocked(w)
@@ -118,42 +128,14 @@ func (r *Renderer) commit(ctx context.Context) error {
 		return r.fail(err)
 	}
 	r.unenforced.Refused(append(r.cache.Refused(), w.refusals.oversize...))
-	r.slots.unsettled = w.tables.changed
-	if len(w.refusals.errs) == 0 { // otherwise refused tables are retried with the next change
+	if r.acls.unsettled = len(w.refusals.errs) > 0; !r.acls.unsettled { // otherwise refused tables are retried with the next change
 		r.cache.Commit()
-		r.slots.unsettled = nil
 	}
 	errs := w.refusals.errs
 	if len(r.interfaces.natConflicts) > 0 {
 		errs = append(errs, natOrderError(r.options.Orientation, r.interfaces.natConflicts))
 	}
 	return errors.Join(append(errs, renderer.Missing(w.ownership.pending))...)
-}
-
-// carryOut installs a plan. Changes that do not fit into memory beside old content may fit
-// afterwards; carryOut starts another round as long as each round refuses fewer tables.
-func (r *Renderer) carryOut(ctx context.Context, plan cache.Plan, fresh bool) (*wanted, error) {
-	r.memory.Heap.Needed = 0
-	for lacking := -1; ; {
-		w, err := r.look(ctx, plan, fresh)
-		if err != nil {
-			return nil, err
-		}
-		if err := w.install(ctx); err != nil {
-			return nil, err
-		}
-		if err := r.memory.Ask(ctx, r.mirror.Held(), r.mirror.Applied()); err != nil {
-			return nil, err
-		}
-		if w.refusals.lacking == 0 {
-			return w, nil
-		}
-		if lacking >= 0 && w.refusals.lacking >= lacking {
-			r.memory.Heap.Needed = max(r.memory.Heap.Needed, w.refusals.needed)
-			return w, nil
-		}
-		lacking, fresh = w.refusals.lacking, true
-	}
 }
 
 // look derives the desired content from a plan. Unless fresh, it reads interfaces that are about to

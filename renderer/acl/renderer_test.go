@@ -106,14 +106,14 @@ func (s *subject) want(t testing.TB, src, dst string, port uint16, want api.Acti
 	}
 }
 
-func TestCommitOfOneMemberIsOneCallPerTable(t *testing.T) {
+func TestCommitOfOneMemberIsOneCallPerPod(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s.Renderer(), true, shop)
 	n := s.changes(func() {
 		commit(t, s.r, false, func(x *renderer.Changes) { x.UpdateSet(clients, []netip.Prefix{host("10.9.0.7")}, nil) })
 	})
-	if n != 1 {
-		t.Errorf("%d calls, want 1: the two pods share a table", n)
+	if n != 2 {
+		t.Errorf("%d calls, want 2: two pods have the table", n)
 	}
 	s.want(t, "10.9.0.7", "10.0.0.1", 80, api.Permit)
 	s.want(t, "10.9.0.7", "10.0.0.2", 81, api.Deny)
@@ -424,7 +424,7 @@ func TestStateShowsTablesAndTheirPlaces(t *testing.T) {
 	slices.Sort(lines)
 	// db may send only to port 53: "open" and db itself have an exception for it. The tables of web
 	// do not permit db anything anyway.
-	want := []string{"global pods=0 rules=3 acls=18", "local pods=1 rules=3 acls=1", "local pods=1 rules=3 acls=1", "local pods=2 rules=2 acls=1"}
+	want := []string{"global pods=0 rules=3 acls=17", "local pods=1 rules=3 acls=1", "local pods=1 rules=3 acls=1", "local pods=2 rules=2 acls=2"}
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Error(diff)
 	}

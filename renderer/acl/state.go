@@ -6,7 +6,6 @@ import (
 
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl/internal/counters"
-	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/acl/internal/memory"
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/cache"
@@ -24,7 +23,7 @@ type Renderer struct {
 	vswitchState            // as it was read and changed
 	interfaces   interfaces
 	flows        openFlows
-	slots        *slots
+	acls         *acls
 	bounds       bounds
 	audits       audits
 	unenforced   cache.UnenforcedTracker
@@ -86,32 +85,4 @@ type audits struct {
 type quarantined struct {
 	committed bool              // a Commit has started
 	spared    map[uint32]string // interfaces by index that Quarantine leaves alone; nil when it has found no rules
-}
-
-// wanted is the desired content of the vswitch after a commit, and the plan that leads there.
-type wanted struct {
-	r      *Renderer
-	slots  *slots
-	m      *mirror.Mirror
-	layout cache.Layout
-
-	tables    *contents
-	ownership *ownership // of interfaces
-	bindings  *bindings
-	refusals  *refusals
-	plan      *plan
-	// inputDiffers is whether inputs create sessions for other packets than before.
-	inputDiffers bool
-
-	frugal bool // avoid plans in which all interfaces have the old and the new content of an ACL at the same time
-}
-
-// fixed prepares a slot whose content does not depend on policy.
-func (w *wanted) fixed(name string, all []entries.Entry) {
-	s := w.slots.get(name)
-	if s.want == nil {
-		s.want = []entries.Piece{entries.NewPiece(all, nil)}
-	}
-	s.indexes = s.indexes[:min(len(s.indexes), len(s.want))] // an earlier run may have used more ACLs
-	w.plan.live[s] = true
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// FuzzTag: the tag of a slot is parsed as that slot and fits; formatting a parsed tag gives the
+// FuzzTag: the tag of an ACL is parsed as its name and fits; formatting a parsed tag gives the
 // same tag. The tags of two pods differ, and are never parsed as the tag of an ACL or of an uplink.
 func FuzzTag(f *testing.F) {
 	for _, s := range []string{
@@ -20,22 +20,22 @@ func FuzzTag(f *testing.F) {
 		f.Add(s, "web-0")
 	}
 	f.Add("sluice:a:1:", strings.Repeat("x", 100))
-	f.Fuzz(func(t *testing.T, tag, name string) {
-		slot, n, r, own := mirror.ParseTag(tag)
-		if own != strings.HasPrefix(tag, mirror.OwnPrefix) || n < 0 || slot != "" && !own {
-			t.Fatalf("%q is read as %q %d %v", tag, slot, n, own)
+	f.Fuzz(func(t *testing.T, tag, pod string) {
+		name, n, own := mirror.ParseTag(tag)
+		if own != strings.HasPrefix(tag, mirror.OwnPrefix) || n < -1 || name != "" && !own {
+			t.Fatalf("%q is read as %q %d %v", tag, name, n, own)
 		}
-		if slot != "" {
-			if again, m, q, ok := mirror.ParseTag(mirror.Tag(slot, n, r, entries.DigestOf(nil))); again != slot || m != n || q != r || !ok {
-				t.Errorf("%q is read as %q %d, and that as %q %d %v", tag, slot, n, again, m, ok)
+		if n >= 0 {
+			if again, m, ok := mirror.ParseTag(mirror.Tag(name, n, entries.DigestOf(nil))); again != name || m != n || !ok {
+				t.Errorf("%q is read as %q %d, and that as %q %d %v", tag, name, n, again, m, ok)
 			}
 		}
-		if name == "" || strings.Contains(name, "/") {
+		if pod == "" || strings.Contains(pod, "/") {
 			return
 		}
-		a := InterfaceTag(api.PodID{Namespace: "shop", Name: name})
-		b := InterfaceTag(api.PodID{Namespace: "shop", Name: name + "-0"})
-		if _, _, _, own := mirror.ParseTag(a); own || a == b || a == UplinkTag || len(a) > vpp.MaxTag {
+		a := InterfaceTag(api.PodID{Namespace: "shop", Name: pod})
+		b := InterfaceTag(api.PodID{Namespace: "shop", Name: pod + "-0"})
+		if _, _, own := mirror.ParseTag(a); own || a == b || a == UplinkTag || len(a) > vpp.MaxTag {
 			t.Errorf("tags of two pods: %q and %q", a, b)
 		}
 	})

@@ -1,7 +1,6 @@
 package acl
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/sluice-net/sluice/api"
@@ -9,59 +8,107 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/acl/internal/expand"
 	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
+	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// want derives the desired content from a plan.
+// wanted is what the vswitch is to have after a commit, and the changes that lead there.
+type wanted struct {
+	r         *Renderer
+	acls      *acls
+	m         *mirror.Mirror
+	layout    cache.Layout
+	ownership *ownership
+	bindings  *bindings
+	refusals  *refusals
+
+	expand  *expand.Expander
+	changed map[api.SetID]bool // sets
+	tables  map[renderer.Digest]*expanded
+	fits    map[fitting]*fit
+	guards  map[*cache.Table]entries.Piece
+
+	shared  map[string]entries.Piece // ACLs that interfaces share
+	changes []*change
+	live    map[place]bool // stacks that are in use afterwards
+	// inputDiffers is whether inputs create sessions for other packets than before.
+	inputDiffers bool
+}
+
+// expanded is a table as entries.
+type expanded struct {
+	*layout.Table
+	parts []entries.Piece // of the global table
+	err   error           // it is too large
+}
+
+// change is what happens to one stack.
+type change struct {
+	n        *mirror.Interface
+	at       place
+	table    *cache.Table // nil for a guard
+	shape    layout.Shape
+	held     []entries.Piece // nil: it needs new ACLs
+	want     []entries.Piece
+	steps    []layout.Step // in place; empty with new ACLs
+	more     bool          // it only permits more
+	of       renderer.Digest
+	replaced []uint32 // the ACLs that it had before new ones
+}
+
+// fitting is a table, and what ACLs hold.
+type fitting struct {
+	table renderer.Digest
+	shape layout.Shape
+	held  string // digests
+}
+
+// fit is how these ACLs get to hold the table.
+type fit struct {
+	shape layout.Shape
+	want  []entries.Piece
+	steps []layout.Step
+	ok    bool // without new ACLs
+}
+
+// want derives what interfaces are to have from a plan.
 func (r *Renderer) want(p cache.Plan) *wanted {
 	w := &wanted{
-		r: r, slots: r.slots, m: r.mirror, layout: r.cache.Desired(),
-		refusals: &refusals{tooBig: make(map[renderer.Digest]bool)}, plan: &plan{live: make(map[*slot]bool)},
+		r: r, acls: r.acls, m: r.mirror, layout: r.cache.Desired(), refusals: &refusals{refused: make(map[renderer.Digest]bool)},
+		expand: expand.New(r.cache.Aggregated), changed: make(map[api.SetID]bool, len(p.Sets)),
+		tables: make(map[renderer.Digest]*expanded), fits: make(map[fitting]*fit), guards: make(map[*cache.Table]entries.Piece),
+		shared: make(map[string]entries.Piece), live: make(map[place]bool),
 	}
 	w.ownership = ownershipOf(&r.options, r.mirror, w.layout, r.interfaces.owned, &r.interfaces.ending)
-	w.bindings = &bindings{ownership: w.ownership, slots: r.slots, refusals: w.refusals}
-	w.tables = &contents{
-		layout: w.layout, ownership: w.ownership, slots: r.slots, refusals: w.refusals, bounds: &r.bounds, threads: int(r.memory.Sessions.Threads),
-		expand: expand.New(r.cache.Aggregated), changed: make(map[api.SetID]bool, len(p.Sets)+len(r.slots.unsettled)),
-		content: make(map[renderer.Digest]expanded), whole: make(map[renderer.Digest]*cache.Table),
-	}
-	w.tables.expand.Coarse = r.unenforced.Matters()
-	maps.Copy(w.tables.changed, r.slots.unsettled)
+	w.bindings = &bindings{ownership: w.ownership, acls: r.acls, refusals: w.refusals}
+	w.expand.Coarse = r.unenforced.Matters()
 	for _, id := range p.Sets {
-		w.tables.changed[id] = true
+		w.changed[id] = true
 	}
 	return w
 }
 
-// decide sets the content of slots and the order of changes. changed are the changed parts of the
-// global table.
-func (w *wanted) decide(changed []layout.Part) {
-	tables := slices.DeleteFunc(slices.Clone(w.tables.local), func(t *cache.Table) bool { return w.refusals.tooBig[t.Digest] })
-	w.tables.assign(tables)
-	for _, t := range tables {
-		w.fill(t)
-	}
-	w.prepareConstants()
-	w.prepareGuards()
-	if len(w.refusals.tooBig) > 0 || len(w.ownership.blocked) > 0 {
-		w.fixed(closedSlot, entries.Everything(entries.Deny))
-	}
-	if w.layout.Global != nil {
-		w.prepareGlobal(changed)
-	}
-	for _, t := range tables {
-		w.order(t)
-	}
-	for _, name := range []string{openSlot, closedSlot} {
-		if s := w.slots.byName[name]; s != nil && w.plan.live[s] {
-			w.plan.early = append(w.plan.early, change{place: place{s, 0}, piece: s.want[0]})
+// prepare decides what changes, and refuses what does not fit into the memory of the vswitch. It makes
+// no changing calls.
+func (w *wanted) prepare() {
+	w.prepareShared()
+	for _, n := range w.m.Interfaces {
+		if _, ok := w.ownership.pods[n.Index]; ok && w.r.options.Orientation == Outputs && w.ownership.judgesInput(n) {
+			w.prepareGuard(n)
+		}
+		if t := w.ownership.outputTable(n); t != nil {
+			w.prepareTable(n, place{n.Index, output}, t)
+		}
+		if t := w.ownership.senders[n.Index]; t != nil {
+			w.prepareTable(n, place{n.Index, input}, t)
 		}
 	}
 }
 
-// prepareConstants sets the content of the ACLs that do not depend on policy, where an interface
-// needs them.
-func (w *wanted) prepareConstants() {
+// prepareShared sets the content of the ACLs that do not depend on policy, where an interface needs
+// them.
+func (w *wanted) prepareShared() {
+	fixed := func(name string, all []entries.Entry) { w.shared[name] = entries.NewPiece(all, nil) }
 	// A state without rules must be recognizable, too; see HoldsBeside.
 	infra, input, open := len(w.layout.Tables) > 0 || w.r.options.Pods.BlockUnknown, false, false
 	for _, n := range w.m.Interfaces {
@@ -72,101 +119,139 @@ func (w *wanted) prepareConstants() {
 		input, open = input || w.ownership.judgesInput(n), open || w.ownership.isOpen(n)
 	}
 	if infra || open || input && w.r.options.Orientation == Outputs {
-		w.fixed(infraSlot, entries.Infra(w.r.options.Infra))
+		fixed(infraACL, entries.Infra(w.r.options.Infra))
 	}
 	if input {
-		w.prepareInput()
+		w.inputDiffers = w.r.flows.settle()
+		fixed(reflectACL, w.r.flows.input())
 	}
 	if open {
-		w.fixed(openSlot, entries.Everything(entries.Reflect))
+		fixed(openACL, entries.Everything(entries.Reflect))
+	}
+	if len(w.ownership.blocked) > 0 {
+		w.block()
 	}
 }
 
-// fill sets the desired content of the slot of a table.
-func (w *wanted) fill(t *cache.Table) {
-	s := w.slots.local[t.Digest]
-	if x, changed := w.tables.content[t.Digest]; changed {
-		c, fits := layout.Content{}, len(s.indexes) > 0
-		if fits {
-			c, fits = w.r.bounds.Refit(s.content(w.m), x.Table, w.tables.how)
-		}
-		if !fits {
-			c = w.r.bounds.New(x.Table)
-			if len(s.indexes) > 0 {
-				s = w.slots.newLocal()
-				w.slots.local[t.Digest] = s
-			}
-		}
-		s.hold(t, c, x.lines)
-	}
-	w.plan.live[s] = true
+// block prepares the ACL that denies everything.
+func (w *wanted) block() {
+	w.shared[closedACL] = entries.NewPiece(entries.Everything(entries.Deny), nil)
 }
 
-// order decides when the content of a local slot changes: at once, after interfaces have left it,
-// or in a new slot. An interface that moves between two slots must see the new content of the new
-// slot and the old content of the old slot.
-func (w *wanted) order(t *cache.Table) {
-	s := w.slots.local[t.Digest]
-	if len(s.indexes) == 0 {
-		return // it will be created
+// isCurrent reports whether a stack is known to hold a table.
+func (w *wanted) isCurrent(s *stack, t *cache.Table) bool {
+	return s != nil && s.current && !w.acls.unsettled && s.table == digestOfTable(t) &&
+		(t == nil || !slices.ContainsFunc(t.Sets, func(id api.SetID) bool { return w.changed[id] }))
+}
+
+// refuse leaves the lists with a table as they are, or blocks them.
+func (w *wanted) refuse(t *cache.Table, err error, reason string) {
+	if !w.refusals.refused[t.Digest] {
+		w.refusals.refused[t.Digest] = true
+		w.refusals.add(err, reason, t.Origins, len(t.Pods))
 	}
-	changes, ok := changesOf(w.m, s.places())
-	if ok && len(changes) == 0 {
+	w.block()
+}
+
+// prepareTable decides how the stack of a list gets to hold a table.
+func (w *wanted) prepareTable(n *mirror.Interface, at place, t *cache.Table) {
+	w.live[at] = true
+	s := w.acls.stacks[at]
+	if w.isCurrent(s, t) {
 		return
 	}
-	var joiners, leavers bool
-	for _, n := range w.m.Interfaces {
-		for _, x := range w.ownership.listBindings(n) {
-			bound, wants := x.has(s), w.tables.wants(x, s)
-			joiners = joiners || wants && !bound
-			leavers = leavers || bound && !wants
+	x := w.expandTable(t)
+	if x.err != nil {
+		w.refuse(t, x.err, reasonTable)
+		return
+	}
+	c := &change{n: n, at: at, table: t, of: t.Digest}
+	if held, ok := s.heldIn(w.m); ok {
+		if f := w.fit(s.shape, held, t, x); f.ok {
+			c.shape, c.held, c.want, c.steps = s.shape, held, f.want, f.steps
+			c.more = layout.PermitsMore(s.shape, held, f.want)
+			w.changes = append(w.changes, c)
+			return
 		}
 	}
+	f := w.fit(layout.Shape{}, nil, t, x)
+	c.shape, c.want = f.shape, f.want
+	w.changes = append(w.changes, c)
+}
+
+func (s *stack) heldIn(m *mirror.Mirror) ([]entries.Piece, bool) {
+	if s == nil {
+		return nil, false
+	}
+	return s.held(m)
+}
+
+// fit finds out how ACLs get to hold a table, or new ones if they hold nothing. Interfaces with the
+// same table mostly have the same content.
+func (w *wanted) fit(shape layout.Shape, held []entries.Piece, t *cache.Table, x *expanded) *fit {
+	key := fitting{table: t.Digest, shape: shape}
+	for _, p := range held {
+		key.held += string(p.Digest[:])
+	}
+	f := w.fits[key]
+	if f != nil {
+		return f
+	}
+	f = &fit{shape: shape}
+	w.fits[key] = f
 	switch {
-	case !ok, joiners && leavers, w.frugal && isTwofold(changes):
-		w.renew(t)
-	case leavers:
-		w.pace(s, changes)
-		w.plan.late = append(w.plan.late, changes...)
-	default:
-		w.pace(s, changes)
-		w.plan.early = append(w.plan.early, changes...)
+	case x.parts != nil:
+		f.shape, f.want = layout.Shape{Parts: len(x.parts) - 1}, x.parts
+		f.ok = shape == f.shape && held != nil
+	case held == nil:
+		f.shape, f.want = w.r.bounds.New(x.Table)
+	case shape.Parts == 0:
+		f.want, f.ok = w.r.bounds.Fit(shape, held, x.Table)
 	}
+	if f.ok {
+		f.steps, f.ok = layout.Changes(held, f.want)
+	}
+	return f
 }
 
-// renew moves a table to a new slot. The ACLs of its old slot are removed at the end, after
-// interfaces have been switched.
-func (w *wanted) renew(t *cache.Table) {
-	old, s := w.slots.local[t.Digest], w.slots.newLocal()
-	if _, known := w.tables.content[t.Digest]; !known {
-		w.tables.expandTable(t) // it was patched, so it is not too large
+// expandTable returns a table as entries.
+func (w *wanted) expandTable(t *cache.Table) *expanded {
+	x := w.tables[t.Digest]
+	if x != nil {
+		return x
 	}
-	x := w.tables.content[t.Digest]
-	s.hold(t, w.r.bounds.New(x.Table), x.lines)
-	w.slots.local[t.Digest] = s
-	delete(w.plan.live, old)
-	w.plan.live[s] = true
+	x = &expanded{}
+	w.tables[t.Digest] = x
+	if t.Parts != nil {
+		x.parts, x.err = w.partsOf(t)
+		return x
+	}
+	list, err := w.expand.Expand(t, 0, len(t.Rules))
+	x.Table, x.err = layout.NewTable(list), err
+	return x
 }
 
-// pace switches interfaces to a new ACL one after the other, where a change in place would pause
-// the vswitch for too long. A change in place makes VPP remove everything behind the changed ACL
-// from all interfaces at once; a switch removes everything from one interface, twice.
-func (w *wanted) pace(s *slot, changes []change) {
-	for i := range changes {
-		c := &changes[i]
-		users, able := w.m.UsersOf(c.index())
-		behind := c.piece.Count
-		for n := c.n; n < len(s.indexes); n++ {
-			behind += w.m.ACLs[s.indexes[n]].Piece.Count
+// globalParts is the number of ACLs, or groups of them, over which the lists of the global table are
+// distributed. It is constant, so that uplinks keep their ACLs when lists come and go: VPP drops the
+// established flows of an interface whose ACLs change. A list always goes to the same part. The lists
+// are about different sources, so their order does not matter.
+const globalParts = 16
+
+// partsOf returns the content of the ACLs that hold the global table.
+func (w *wanted) partsOf(g *cache.Table) (out []entries.Piece, err error) {
+	last := len(g.Parts) - 1
+	var parts [globalParts]entries.List
+	for i := range last {
+		x, err := w.expand.Expand(g, g.Parts[i], g.Parts[i+1])
+		if err != nil {
+			return nil, err
 		}
-		c.paced = able && users > 1 && behind*users > w.r.bounds.pause
+		p := &parts[uint64(g.Rules[g.Parts[i]].Src.Set)%globalParts]
+		p.Entries, p.Rules = append(p.Entries, x.Entries...), append(p.Rules, x.Rules...)
 	}
-}
-
-// prepareInput sets the content of the input ACL.
-func (w *wanted) prepareInput() {
-	differs := w.r.flows.settle()
-	w.inputDiffers = w.inputDiffers || differs
-	w.slots.get(reflectSlot).want = nil // it may have been another one
-	w.fixed(reflectSlot, w.r.flows.input())
+	for _, p := range parts {
+		out = append(out, entries.Cut(p, w.r.bounds.Most)...)
+	}
+	rest, rule := entries.Everything(entries.Reflect), int32(g.Parts[last])
+	return append(out, entries.NewPiece(rest, []int32{rule, rule})), nil
 }

@@ -58,11 +58,11 @@ var mayImport = []struct {
 	{"renderer/secgroup/internal/permits", []string{"api/...", "renderer", "renderer/internal/..."}},
 	{"renderer/secgroup/neutron", []string{"api/...", "renderer/secgroup"}},
 	{"renderer/secgroup", []string{"api/...", "renderer", "renderer/internal/...", "renderer/secgroup/internal/permits"}}, // one renderer in several packages
-	{"renderer/acl/internal/entries/...", []string{"api/...", "renderer", "renderer/cache", "renderer/internal/...", "renderer/acl/internal/entries", "internal/interned"}},
+	{"renderer/acl/internal/entries/...", []string{"api/...", "renderer", "renderer/cache", "renderer/internal/...", "renderer/acl/internal/entries"}},
 	{"renderer/acl/internal/expand", []string{"api/...", "renderer/cache", "renderer/internal/...", "renderer/acl/internal/entries"}},
-	{"renderer/acl/internal/layout", []string{"renderer/cache", "renderer/internal/...", "renderer/acl/internal/entries"}},
+	{"renderer/acl/internal/layout", []string{"renderer/acl/internal/entries"}},
 	{"renderer/acl/internal/counters", []string{"api", "renderer", "renderer/cache", "renderer/acl/internal/expand"}},
-	{"renderer/acl/internal/mirror", []string{"renderer", "renderer/vpp", "api", "renderer/acl/internal/entries", "renderer/acl/internal/layout"}},
+	{"renderer/acl/internal/mirror", []string{"renderer", "renderer/vpp", "api", "renderer/acl/internal/entries"}},
 	{"renderer/acl/internal/memory", []string{"renderer", "renderer/acl/internal/counters", "renderer/acl/internal/entries", "renderer/acl/internal/mirror"}},
 	{"renderer/acl/...", []string{"api/...", "renderer", "renderer/cache", "renderer/internal/...", "renderer/vpp", "renderer/acl/internal/..."}}, // one renderer in several packages
 	{"renderer/...", []string{"api/...", "renderer", "renderer/cache", "renderer/internal/...", "renderer/vpp"}},                                  // renderers do not know each other

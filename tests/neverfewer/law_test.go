@@ -271,8 +271,7 @@ func (l *law) Apply(ctx context.Context, c renderer.Changes) error {
 	err := l.Renderer.Apply(ctx, c)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case err == nil:
+	if err == nil {
 		l.received = l.received[len(l.received)-1:]
 		l.compute()
 		clear(l.narrow)

@@ -134,11 +134,11 @@ func DanglingACL(sw *vswitch.Switch) []string {
 	return append(out, unused(sw.ACLs())...)
 }
 
-// unused names the ACLs of ours that no interface has, but for empty ones that are kept as spares.
+// unused names the ACLs of ours that no interface has.
 func unused(acls []vswitch.ACL) []string {
 	var out []string
 	for _, a := range acls {
-		if strings.HasPrefix(a.Tag, "sluice:") && (a.Tag != "sluice:spare" || a.Rules > 0) && len(a.Inputs)+len(a.Outputs) == 0 {
+		if strings.HasPrefix(a.Tag, "sluice:") && len(a.Inputs)+len(a.Outputs) == 0 {
 			out = append(out, fmt.Sprintf("acl %d %s with %d rules is on no interface", a.Index, a.Tag, a.Rules))
 		}
 	}

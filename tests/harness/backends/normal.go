@@ -36,7 +36,7 @@ func inForce(sw *vswitch.Switch, acls []uint32) []vswitch.Rule {
 // isGlobal reports whether an ACL holds lists of the global table. Rules of different
 // sources have no order there.
 func isGlobal(tag string) bool {
-	return strings.HasPrefix(tag, "sluice:young:") || strings.HasPrefix(tag, "sluice:g")
+	return strings.HasPrefix(tag, "sluice:part:")
 }
 
 func normalGlobal(rules []vswitch.Rule) []vswitch.Rule {

@@ -106,24 +106,26 @@ func (y *Accumulator) Look(tables []Table) {
 	maps.DeleteFunc(y.rules, func(d renderer.Digest, _ []uint64) bool { return !installed[d] })
 }
 
-// Losing reads the counters of an ACL that is about to be replaced or removed. The caller calls
-// lost after the call; with done, the counts are kept. No reads happen in between.
-func (y *Accumulator) Losing(index uint32) (lost func(done bool)) {
+// Losing reads the counters of ACLs that are about to be replaced or removed. The caller calls lost
+// after the calls; with done, the counts are kept. No reads happen in between.
+func (y *Accumulator) Losing(indexes ...uint32) (lost func(done bool)) {
 	if y.count == nil {
 		return func(bool) {}
 	}
 	y.acquire()
-	from, ok := y.now[index]
-	if !ok {
-		y.release()
-		return func(bool) {}
+	packets := make(map[uint32][]uint64, len(indexes))
+	for _, index := range indexes {
+		if _, ok := y.now[index]; ok {
+			packets[index], _ = y.count(index)
+		}
 	}
-	packets, _ := y.count(index)
 	return func(done bool) {
 		defer y.release()
-		if done {
-			delete(y.now, index)
-			y.keep(from, packets)
+		for index, of := range packets {
+			if from := y.now[index]; done {
+				delete(y.now, index)
+				y.keep(from, of)
+			}
 		}
 	}
 }

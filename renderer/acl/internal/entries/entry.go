@@ -91,3 +91,8 @@ func AnyOf(a netip.Addr) Net {
 
 // Contains reports whether p contains all ports of o.
 func (p Ports) Contains(o Ports) bool { return p.First <= o.First && o.Last <= p.Last }
+
+// MatchesAll reports whether an entry matches every packet of its family.
+func (e *Entry) MatchesAll() bool {
+	return e.Src.Bits() == 0 && e.Dst.Bits() == 0 && e.Protocol == api.AnyProtocol && e.Mask == 0 && e.SrcPort == AnyPorts && e.DstPort == AnyPorts
+}

@@ -145,3 +145,21 @@ func (n *Net) Halves() (low, high Net) {
 	high.addr[at/8] |= 0x80 >> (at % 8)
 	return low, high
 }
+
+// Wider returns the prefix that is one bit shorter.
+func (n Net) Wider() Net {
+	at := n.within() - 1
+	n.addr[at/8] &^= 0x80 >> (at % 8)
+	n.kind--
+	return n
+}
+
+// Hash returns a number that depends on the prefix alone, also after a restart.
+func (n *Net) Hash() uint32 {
+	h := uint32(2166136261)
+	for _, b := range n.addr {
+		h = (h ^ uint32(b)) * 16777619
+	}
+	h = (h ^ uint32(n.kind)) * 16777619
+	return h ^ h>>16
+}

@@ -2,9 +2,7 @@ package entries
 
 import (
 	"errors"
-	"unsafe"
 
-	"github.com/sluice-net/sluice/internal/interned"
 	"github.com/sluice-net/sluice/renderer"
 )
 
@@ -24,35 +22,13 @@ const MaxEntries = 16_000
 type Piece struct {
 	Digest  Digest
 	Count   int     // number of entries
-	Entries []Entry // dropped after installation, unless several ACLs may change together
+	Entries []Entry // shared, and never changed
 	Rules   []int32 // nil when the entries come from no table
 }
 
 // NewPiece returns the piece with the given entries; rules may be nil. It keeps both slices.
 func NewPiece(entries []Entry, rules []int32) Piece {
 	return Piece{Digest: DigestOf(entries), Count: len(entries), Entries: entries, Rules: rules}
-}
-
-// Computed are values by a digest of what they were computed of. Each is found until a garbage
-// collection after its last use.
-type Computed[V any] = interned.Values[Digest, V]
-
-// shared has the first entry of pieces in use, by digest.
-var shared Computed[Entry]
-
-// Share returns a piece with the entries that an equal one in use has, so that they are stored
-// once: the tables of many pods begin with the same peers. The piece must have entries of its own,
-// which are not a part of a longer list.
-func Share(p Piece) Piece {
-	if p.Count == 0 {
-		return p
-	}
-	if first := shared.Get(p.Digest); first != nil {
-		p.Entries = unsafe.Slice(first, p.Count)
-	} else {
-		shared.Put(p.Digest, &p.Entries[0])
-	}
-	return p
 }
 
 // CountOf returns the number of entries of pieces.
@@ -64,16 +40,16 @@ func CountOf(pieces []Piece) int {
 	return n
 }
 
-// Cut splits a list into pieces that VPP can hold. The cuts depend only on the entries, so that an
+// Cut splits a list into pieces of at most some entries. The cuts depend only on the entries, so that an
 // entry that is added or removed changes only one piece.
-func Cut(x List) []Piece {
-	if len(x.Entries) <= MaxEntries {
+func Cut(x List, most int) []Piece {
+	if len(x.Entries) <= most {
 		return []Piece{NewPiece(x.Entries, x.Rules)}
 	}
 	var out []Piece
 	for start := 0; start < len(x.Entries); {
-		end := min(start+MaxEntries, len(x.Entries))
-		for i := start + MaxEntries/4; i < end; i++ {
+		end := min(start+most, len(x.Entries))
+		for i := start + most/4; i < end; i++ {
 			if isBoundary(&x.Entries[i]) {
 				end = i
 				break
@@ -93,12 +69,6 @@ func isBoundary(e *Entry) bool {
 		h = (h ^ uint32(b)) * 16777619
 	}
 	return h%4001 == 0
-}
-
-// Run is a block of a list: a maximal run of entries with one verdict.
-type Run struct {
-	Verdict Verdict
-	Count   int
 }
 
 // List is a table, or a part of one, as VPP entries.

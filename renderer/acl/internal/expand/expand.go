@@ -2,7 +2,6 @@ package expand
 
 import (
 	"fmt"
-	"net/netip"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
@@ -17,48 +16,33 @@ type Expander struct {
 	nets   *cache.Nets
 	enough func(api.Protocol) int // see factor
 	Coarse bool                   // SCTP ports are not matched: VPP parses only those of TCP and UDP
-	diffs  map[versions][]netip.Prefix
 }
 
 // New returns an Expander. aggregated is as for cache.NewNets.
 func New(aggregated func(api.SetID) cache.Families) *Expander {
-	return &Expander{nets: cache.NewNets(aggregated), enough: enough, diffs: make(map[versions][]netip.Prefix)}
+	return &Expander{nets: cache.NewNets(aggregated), enough: enough}
 }
 
 // Expand expands the rules first..last-1 of a table.
 func (x *Expander) Expand(t *cache.Table, first, last int) (entries.List, error) {
-	out, _, err := x.expand(t, first, last)
-	return out, err
-}
-
-// ExpandLocal expands a local table. The lines tell later what a change of sets changes.
-func (x *Expander) ExpandLocal(t *cache.Table) (entries.List, *Lines, error) {
-	return x.expand(t, 0, len(t.Rules))
-}
-
-func (x *Expander) expand(t *cache.Table, first, last int) (entries.List, *Lines, error) {
 	lines := factorProducts(x.linesOf(t.Rules, first, last), x.enough)
 	total := sum(lines)
 	if total > maxTable {
-		return entries.List{}, nil, fmt.Errorf("table %s: more than %d: %w", t.Name(), maxTable, entries.ErrTooLarge)
+		return entries.List{}, fmt.Errorf("table %s: more than %d: %w", t.Name(), maxTable, entries.ErrTooLarge)
 	}
-	out, counts := emit(lines, total, t.Parts != nil)
-	return out, &Lines{lines, counts}, nil
+	return emit(lines, total, t.Parts != nil), nil
 }
 
-// emit returns the entries of lines, and how many each line has.
-func emit(lines []line, total int, bySource bool) (entries.List, []int) {
+// emit returns the entries of lines.
+func emit(lines []line, total int, bySource bool) entries.List {
 	// Pods share the global table, and each of its lists has few sources. A local table has few
 	// destinations.
 	out := emission{hidden: newShadowIndex(lines), bySource: bySource}
 	out.Entries, out.Rules = make([]entries.Entry, 0, total), make([]int32, 0, total)
-	counts := make([]int, len(lines))
 	for i := range lines {
-		before := len(out.Entries)
 		out.add(&lines[i])
-		counts[i] = len(out.Entries) - before
 	}
-	return out.List, counts
+	return out.List
 }
 
 // Bound limits the entries of a namespace's pods, and of all pods: before shadowed ones are left

@@ -63,8 +63,6 @@ func union(old, want []entries.Entry) (both []entries.Entry, isOld, isNew bool) 
 	switch {
 	case len(old) == 0:
 		return want, false, true
-	case isSegment(old) && isSegment(want) && (len(want) == 0 || old[0].Verdict == want[0].Verdict):
-		return unionOfSegments(old, want)
 	case includes(old, want):
 		return old, true, false
 	}
@@ -80,38 +78,6 @@ func union(old, want []entries.Entry) (both []entries.Entry, isOld, isNew bool) 
 		}
 	}
 	return both, false, len(both) == len(want)
-}
-
-// isSegment reports whether entries are as those of a segment: sorted, with one verdict.
-func isSegment(all []entries.Entry) bool { return uniform(all) && entries.IsInOrder(all) }
-
-// unionOfSegments is union of sorted entries of one verdict. What another entry contains matches
-// nothing more.
-func unionOfSegments(old, want []entries.Entry) (both []entries.Entry, isOld, isNew bool) {
-	both = make([]entries.Entry, 0, max(len(old), len(want)))
-	left := [2][]entries.Entry{old, want}
-	var wide [2]entries.Entry // the last of each list that nothing before it contains
-	only := [2]bool{}         // has something that the other list does not contain
-	for len(left[0])+len(left[1]) > 0 {
-		from := 0
-		if len(left[0]) == 0 || len(left[1]) > 0 && entries.CompareEntries(&left[1][0], &left[0][0]) < 0 {
-			from = 1
-		}
-		e := left[from][0]
-		left[from] = left[from][1:]
-		if wide[from].Includes(&e) {
-			continue
-		}
-		wide[from] = e
-		if wide[1-from].Includes(&e) {
-			continue
-		}
-		both = append(both, e)
-		if of := left[1-from]; len(of) == 0 || of[0] != e {
-			only[from] = true
-		}
-	}
-	return both, !only[1], !only[0]
 }
 
 // includes reports whether all contains every entry of some, in the same order unless the order

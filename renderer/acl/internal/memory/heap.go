@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -14,36 +15,42 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 )
 
-// Memory that entries use in the main heap of VPP 25.10, in bytes. VPP does not reject a message
-// when the heap is exhausted: it aborts. So a change that does not fit must never be sent.
-const (
-	HeldBytes    = 160 // an entry as such: as sent, and prepared for lookups
-	AppliedBytes = 172 // an entry on an interface: 48, half of that again in a grown vector, and a vector of 96 for colliding entries
-)
+// Memory that an entry takes in the main heap of VPP 25.10, in bytes: 160 in its ACL, as sent and
+// prepared for lookups, and 172 on its interface: 48, half of that again in a grown vector, and a
+// vector of 96 for colliding entries. VPP does not reject a message when the heap is exhausted: it
+// aborts. So a change that does not fit must never be sent.
+const entryBytes = 160 + 172
 
 // VPP looks up the entries of all interfaces in one hash table (bihash_48_8). It has this many
 // buckets, each with a power of two of pages with four keys. When a page overflows, its bucket is
 // doubled. Old pages go to free lists by size, and never back to the heap.
 const (
 	hashBuckets = 65536
-	HashPage    = 224
+	hashPage    = 224
 )
 
-// keyBytes is the maximum memory that one applied entry uses in the hash table when the given
-// number of entries is applied. It was measured with the plugin's own code at 0.1 to 64 entries for
-// each bucket.
-func keyBytes(applied int) float64 {
-	x := float64(applied) / hashBuckets
-	return HashPage/(1+x) + 66*math.Sqrt(x)
+// lookupBytes returns the memory that the hash table takes for entries that are written once. It was
+// measured with the plugin's own code at 0.1 to 64 entries for each bucket.
+func lookupBytes(n int) float64 {
+	x := float64(n) / hashBuckets
+	return float64(n) * (hashPage/(1+x) + 66*math.Sqrt(x))
 }
 
-// LookupBytes returns the memory that the hash table uses for the given number of applied entries.
-func LookupBytes(applied int) uint64 { return uint64(float64(applied) * keyBytes(applied)) }
+// margin is how much more memory entries may take than when they are written once: entries get other
+// keys when something changes in front of them, and buckets that are sparse then do not shrink. 940 000
+// entries took 570 bytes each when written, and 1 159 after a deny had come in front of them and gone.
+const margin = 2
 
-// rehashBytes returns the growth of the hash table when some of the applied entries get other keys.
-// It is the same as for new entries: sparse buckets never shrink, so others are doubled, and
-// entries that shared a key may get one each.
-func rehashBytes(some, applied int) uint64 { return uint64(float64(some) * keyBytes(applied)) }
+// Bytes returns the memory that entries may take.
+func Bytes(n int) uint64 { return bytes(n, n) }
+
+// bytes is Bytes if there were more entries before: VPP keeps the memory of their lookups.
+func bytes(n, most int) uint64 { return margin * written(n, most) }
+
+// written is bytes without the margin.
+func written(n, most int) uint64 {
+	return uint64(n)*entryBytes + uint64(lookupBytes(max(n, most)))
+}
 
 // ACLs must leave 1/reserve of the heap for everything else, for messages in transit, and for
 // fragmentation.
@@ -55,87 +62,40 @@ const sessionReserve = 4
 // slack is the minimum growth that ACLs are allowed where the heap size is unknown.
 const slack = 16 << 20
 
-// Demand is the memory that a plan needs during its calls.
-type Demand struct {
-	Held, Applied int    // entries before the plan; Applied counts those of all lists
-	Peak, Low     uint64 // maximum and minimum of EntryBytes; Low includes the hash table
-	Most          int    // maximum of applied entries
-	Rehashed      int    // applied entries that may get other keys
-}
-
-// rehashBytes returns the possible growth of the hash table; most is the highest number of applied
-// entries so far.
-func (d Demand) rehashBytes(most int) uint64 { return rehashBytes(d.Rehashed, max(most, d.Most)) }
-
-// Heap tracks VPP's main heap, and the total that our ACLs may use, including current ones. Memory
-// that VPP keeps from earlier lookups counts as ours, because VPP uses it again.
+// Heap tracks VPP's main heap, and the total that our ACLs may use, including current ones.
 type Heap struct {
 	Budget uint64 // 0 when unknown: then nothing is refused
-	Needed uint64 // at the worst moment of the last commit, including refused tables
+	Needed uint64 // by what is installed, and by refused tables
+	Most   int    // entries so far
 
-	Last   counters.Usage
-	asked  bool   // the command line has answered, or is not needed
-	ours   uint64 // minimum use by ACLs when the last figure was made
-	low    uint64 // minimum use by ACLs since the last query
-	Most   int    // maximum of applied entries so far
-	rehash uint64 // growth that plans may have caused since the last query
-	unseen uint64 // the same for the time before, if the last figure may not include it
-	table  uint64 // memory of the session table, if the last figure may not include it
-	fresh  bool   // the session table was made since the last query
+	Last  counters.Usage
+	asked bool   // the command line has answered, or is not needed
+	least int    // entries since the last figure
+	ours  uint64 // of Last
+	table uint64 // memory of the session table, if the last figure may not include it
+	fresh bool   // the session table was made since the last query
 }
 
-// left returns the part of a heap that is not used by others than our ACLs.
-func (h *Heap) left(u counters.Usage, t *SessionTable) uint64 {
-	free := u.Total - max(u.Total/reserve, min(t.toGrow(), u.Total/sessionReserve)) + h.ours
-	return free - min(free, u.Used+h.unseen+h.table+t.toMake())
-}
-
-// bytes returns the memory that entries use, including what VPP keeps.
-func (h *Heap) bytes(held, applied int) uint64 {
-	return EntryBytes(held, applied) + LookupBytes(max(h.Most, applied))
-}
-
-// EntryBytes returns the memory of entries without their lookups: held by ACLs, and applied on
-// interfaces.
-func EntryBytes(held, applied int) uint64 {
-	return uint64(held)*HeldBytes + uint64(applied)*AppliedBytes
-}
-
-// look takes over a figure; now is the current use by our ACLs. VPP may have made a figure at any
-// time since the previous one was seen, so the use at that time is only known to be at least the
-// minimum since then. For the first figure that minimum is zero.
-func (h *Heap) look(u counters.Usage, now uint64, t *SessionTable) {
-	h.low = min(h.low, now)
-	if u.Beat != h.Last.Beat {
-		if h.unseen = h.rehash; !h.fresh {
+// look takes over a figure; n is how many entries there are. VPP makes figures every 10 s, so this one
+// is about any moment since the previous one.
+func (h *Heap) look(u counters.Usage, n int, t *SessionTable) {
+	if h.Last == (counters.Usage{}) {
+		h.least = n
+	}
+	if h.least = min(h.least, n); u.Beat != h.Last.Beat || h.Last == (counters.Usage{}) {
+		if h.ours = written(h.least, h.Most); !h.fresh {
 			h.table = 0
 		}
-		h.ours = h.low
-	} else {
-		h.unseen = repeated(h.unseen, h.rehash)
+		h.least = n
 	}
-	h.fresh = false
-	h.Last, h.low, h.rehash = u, now, 0
-	h.Budget = max(1, h.left(u, t))
+	h.fresh, h.Last = false, u
+	others := u.Used - min(u.Used, h.ours) + h.table + t.toMake()
+	free := u.Total - max(u.Total/reserve, min(t.toGrow(), u.Total/sessionReserve))
+	h.Budget = max(1, free-min(free, others))
 }
 
-// Plan records that a plan is carried out.
-func (h *Heap) Plan(f Demand) {
-	h.low = min(h.low, f.Low)
-	h.rehash = repeated(h.rehash, f.rehashBytes(h.Most))
-	h.Most = max(h.Most, f.Most)
-}
-
-// Needs returns the memory that ACLs use at the worst moment of a plan.
-func (h *Heap) Needs(f Demand) uint64 {
-	return f.Peak + LookupBytes(max(h.Most, f.Most)) + f.rehashBytes(h.Most)
-}
-
-// repeated combines the growth of two rehashes. Most doubled buckets also hold the keys of the
-// second one. When 880 000 applied entries got other keys for the first time, VPP took 475 MB more;
-// the second time it took 54 MB (TestRealVPPMemoryOfEntries). A VPP in which 700 000 entries got
-// other keys every 3 s used no more heap after half an hour.
-func repeated(a, b uint64) uint64 { return max(a, b) + min(a, b)/8 }
+// Forget forgets what a VPP without figures has answered.
+func (h *Heap) Forget() { h.Budget, h.asked = 0, false }
 
 // tableMade records that VPP has allocated the session table. The last figure may be older.
 func (h *Heap) tableMade(bytes uint64) { h.table, h.fresh = h.table+bytes, h.fresh || bytes > 0 }
@@ -151,15 +111,46 @@ type Memory struct {
 	Limit      uint64                            // maximum memory of ACLs in bytes; 0: ask VPP
 	Places     uint64                            // size that the session table must get; 0: keep it
 	IsEmbedded bool                              // the embedded vswitch has no limit
+	Segment    uint64                            // size of VPP's statistics segment; 0: unknown
+	tooMany    bool                              // there are more entries than ceiling, and a warning about it
 	Most       func(at map[uint32]uint64) string // returns the pod interface with the most sessions, given sessions by interface
 }
 
-// Ask updates the available memory, before and after a plan. held and applied are the current
-// numbers of entries. The embedded vswitch has no limit; neither has a vswitch whose answer cannot
-// be parsed.
-func (m *Memory) Ask(ctx context.Context, held, applied int) error {
+// ceiling is up to how many entries on interfaces VPP changes them quickly: 1 000 peers on 100
+// interfaces, and a little more.
+const ceiling = 1 << 17
+
+// counterBytes is what the counters of an entry take of VPP's statistics segment, for each thread. VPP
+// keeps counters in a vector whose capacity may exceed its length by half.
+const counterBytes = 16 + 16/2
+
+// usualSegment is the size of the segment unless VPP is told another one. With counters of 24 MB in it,
+// VPP ended when they were made anew.
+const usualSegment = 32 << 20
+
+// Fits reports whether VPP has room for so many entries.
+func (m *Memory) Fits(n int) bool {
+	if !m.IsEmbedded && uint64(n)*counterBytes*max(1, m.Sessions.Threads) > cmp.Or(m.Segment, usualSegment)/8*5 {
+		return false
+	}
+	return m.Heap.Budget == 0 || bytes(n, m.Heap.Most) <= m.Heap.Budget
+}
+
+// Plan records that there will be up to so many entries. wanted are those with refused tables.
+func (m *Memory) Plan(n, wanted int) {
+	m.Heap.Needed, m.Heap.Most = bytes(wanted, m.Heap.Most), max(m.Heap.Most, n)
+	if was := m.tooMany; !m.IsEmbedded && wanted > ceiling && !was {
+		m.Log.Warn("the rules of this node are more than vpp's acls are made for: changes take long, and vpp forwards nothing meanwhile; use --renderers vpp-plugin",
+			"entries", wanted, "ceiling", ceiling)
+	}
+	m.tooMany = wanted > ceiling
+}
+
+// Ask updates the available memory, before and after a plan. n is how many entries there are. The
+// embedded vswitch has no limit; neither has a vswitch whose answer cannot be parsed.
+func (m *Memory) Ask(ctx context.Context, n int) error {
 	h := &m.Heap
-	if applied > 0 {
+	if n > 0 {
 		m.sessionsMade()
 	}
 	switch {
@@ -173,24 +164,25 @@ func (m *Memory) Ask(ctx context.Context, held, applied int) error {
 	if m.Stats != nil {
 		if u, ok := m.Stats.Heap(); ok {
 			if u.Boot != h.Last.Boot { // another VPP process
-				*h = Heap{Most: applied, Needed: h.Needed}
+				*h = Heap{Most: n, Needed: h.Needed}
 			}
-			h.look(u, h.bytes(held, applied), &m.Sessions)
+			h.look(u, n, &m.Sessions)
 			return nil
 		}
 	}
 	if h.asked {
 		return nil
 	}
-	return m.askCommandLine(ctx, applied, h.bytes(held, applied))
+	return m.askCommandLine(ctx, n)
 }
 
 // askCommandLine is for a VPP whose statistics segment cannot be read. To answer, VPP looks at
 // every page of the heap, which pauses it for half a second. So it is asked once, and only while no
 // interface has ACLs of ours. Otherwise ACLs may only grow a little.
-func (m *Memory) askCommandLine(ctx context.Context, applied int, now uint64) error {
+func (m *Memory) askCommandLine(ctx context.Context, n int) error {
 	h := &m.Heap
-	if applied > 0 {
+	if n > 0 {
+		now := Bytes(n)
 		h.asked, h.Budget = true, now+max(now/reserve, slack)
 		m.Log.Warn("could not determine the size of vpp's heap; acls may grow by an eighth: set --vpp-stats-socket or --acl-memory",
 			"bytes", now, "limit", h.Budget)
@@ -206,7 +198,7 @@ func (m *Memory) askCommandLine(ctx context.Context, applied int, now uint64) er
 		m.Log.Warn("could not parse the memory size of the vswitch; memory use of tables is not limited", "answer", text)
 		return nil
 	}
-	h.look(u, now, &m.Sessions)
+	h.look(u, n, &m.Sessions)
 	return nil
 }
 
@@ -257,16 +249,6 @@ func parseSize(text string) uint64 {
 		return 0
 	}
 	return uint64(n * unit)
-}
-
-// Lacks returns how many bytes a plan needs beyond those available. A plan that never needs more
-// than the current use lacks none, whatever is known of the heap.
-func (h *Heap) Lacks(f Demand) uint64 {
-	needs := h.Needs(f)
-	if h.Budget == 0 || needs <= h.bytes(f.Held, f.Applied) {
-		return 0
-	}
-	return needs - min(needs, h.Budget)
 }
 
 // About rounds to one significant digit, so that a repeated refusal is not reported as a new one.

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
-	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
 )
 
 // The kinds of drift.
@@ -34,7 +33,7 @@ type ContentAudit struct {
 func (x *ContentAudit) Audit(ctx context.Context, link *Link, m *Mirror, rounds int) (found []Drift, err error) {
 	all := slices.Sorted(maps.Keys(m.ACLs))
 	at, _ := slices.BinarySearch(all, x.Next)
-	next := all[at:min(at+layout.Ceil(len(all), rounds), len(all))]
+	next := all[at:min(at+(len(all)+rounds-1)/rounds, len(all))]
 	x.Next = 0
 	if end := at + len(next); end < len(all) {
 		x.Next = all[end]

@@ -94,13 +94,3 @@ func (m *Mirror) exchange(ctx context.Context, n *Interface, added, removed []ui
 	}
 	return nil
 }
-
-// Common returns the ACLs of a list that another one has, too.
-func Common(a, b []uint32) (out []uint32) {
-	for _, x := range a {
-		if slices.Contains(b, x) {
-			out = append(out, x)
-		}
-	}
-	return out
-}

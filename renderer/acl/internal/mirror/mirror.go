@@ -15,14 +15,11 @@ import (
 type Mirror struct {
 	link       *Link
 	ACLs       map[uint32]*ACL // ours only
-	Long       int             // an ACL that has had more entries is kept as a spare
 	Interfaces []*Interface    // sorted by index
 
-	Spares spares
-
-	// Losing is called before an ACL is replaced or removed. The returned function is called after
+	// Losing is called before ACLs are replaced or removed. The returned function is called after
 	// the vswitch has answered; done reports whether the change was made.
-	Losing func(aclIndex uint32) (lost func(done bool))
+	Losing func(indexes ...uint32) (lost func(done bool))
 }
 
 // ACL is one of our ACLs in the vswitch.
@@ -30,8 +27,6 @@ type ACL struct {
 	Index uint32
 	Tag   string
 	Piece entries.Piece // without rules after a read; without entries where these are not needed
-
-	Longest int // length of the longest list that it has had, where known
 }
 
 // Interface is an interface of the vswitch.
@@ -53,16 +48,14 @@ func (l Lists) Equal(o Lists) bool { return slices.Equal(l.In, o.In) && slices.E
 // Read rebuilds the mirror. before are interfaces of the same VPP process that were known before,
 // if any.
 func (l *Link) Read(ctx context.Context, before []*Interface) (*Mirror, error) {
-	m := &Mirror{link: l, Interfaces: before, ACLs: make(map[uint32]*ACL), Spares: make(spares), Losing: func(uint32) func(bool) { return func(bool) {} }}
+	m := &Mirror{link: l, Interfaces: before, ACLs: make(map[uint32]*ACL), Losing: func(...uint32) func(bool) { return func(bool) {} }}
 	all, err := l.ReadACLs(ctx, None)
 	if err != nil {
 		return nil, err
 	}
 	same := make(map[entries.Digest]entries.Piece) // groups of interfaces hold the same entries
 	for _, d := range all {
-		if d.Tag == SpareTag {
-			m.Spares[d.ACLIndex] = entries.MaxEntries // until the length is known
-		} else if _, _, _, own := ParseTag(d.Tag); own {
+		if _, _, own := ParseTag(d.Tag); own {
 			p := entries.NewPiece(FromRules(d.R), nil)
 			if known, ok := same[p.Digest]; ok {
 				p = known
@@ -176,34 +169,51 @@ func (m *Mirror) PutUnseen(ctx context.Context, index uint32, tag string, p entr
 }
 
 func (m *Mirror) putBy(ctx context.Context, put putting, index uint32, tag string, p entries.Piece) (uint32, error) {
-	longest := m.longest(index)
-	if index == None {
-		index, longest = m.spareFor(p.Count)
-	}
 	lost := m.Losing(index)
 	index, err := put(ctx, index, tag, p)
 	lost(err == nil)
 	if err != nil {
 		return None, err
 	}
-	m.hold(index, tag, p).Longest = max(longest, p.Count)
+	m.hold(index, tag, p)
 	return index, nil
 }
 
-// hold records an ACL.
-func (m *Mirror) hold(index uint32, tag string, p entries.Piece) *ACL {
-	h := &ACL{Index: index, Tag: tag, Piece: p, Longest: p.Count}
-	m.ACLs[index] = h
-	return h
+// Write is new content of an ACL that exists.
+type Write struct {
+	Index uint32
+	Tag   string
+	Piece entries.Piece
 }
 
-// Remove deletes one of our ACLs, or keeps it as a spare.
+// PutTogether writes ACLs that do not depend on each other: if one write fails, the others are made.
+// After an error the mirror does not know which.
+func (m *Mirror) PutTogether(ctx context.Context, all []Write) error {
+	indexes := make([]uint32, len(all))
+	for i, w := range all {
+		indexes[i] = w.Index
+	}
+	lost := m.Losing(indexes...)
+	err := m.link.putTogether(ctx, all)
+	lost(err == nil)
+	if err != nil {
+		return err
+	}
+	for _, w := range all {
+		m.hold(w.Index, w.Tag, w.Piece)
+	}
+	return nil
+}
+
+// hold records an ACL.
+func (m *Mirror) hold(index uint32, tag string, p entries.Piece) {
+	m.ACLs[index] = &ACL{Index: index, Tag: tag, Piece: p}
+}
+
+// Remove deletes one of our ACLs.
 func (m *Mirror) Remove(ctx context.Context, index uint32) error {
 	lost := m.Losing(index)
-	kept, err := m.spare(ctx, index)
-	if err == nil && !kept {
-		err = m.link.remove(ctx, index, m.ACLs[index].Tag)
-	}
+	err := m.link.remove(ctx, index, m.ACLs[index].Tag)
 	lost(err == nil)
 	if err != nil {
 		return err
@@ -212,26 +222,23 @@ func (m *Mirror) Remove(ctx context.Context, index uint32) error {
 	return nil
 }
 
-// Held returns the number of entries of our ACLs.
-func (m *Mirror) Held() (n int) {
+// Entries returns the number of entries in our ACLs, or on interfaces, if that is more: interfaces share
+// few.
+func (m *Mirror) Entries() int {
+	held, applied := 0, 0
 	for _, h := range m.ACLs {
-		n += h.Piece.Count
+		held += h.Piece.Count
 	}
-	return n
-}
-
-// Applied returns the number of our entries on interfaces.
-func (m *Mirror) Applied() (n int) {
 	for _, i := range m.Interfaces {
 		for _, list := range [2][]uint32{i.Bound.In, i.Bound.Out} {
 			for _, index := range list {
 				if h := m.ACLs[index]; h != nil {
-					n += h.Piece.Count
+					applied += h.Piece.Count
 				}
 			}
 		}
 	}
-	return n
+	return max(held, applied)
 }
 
 // Users returns the set of our ACLs that some interface has.
@@ -245,37 +252,6 @@ func (m *Mirror) Users() map[uint32]bool {
 		}
 	}
 	return out
-}
-
-// With returns the lists with one ACL replaced by another.
-func (l Lists) With(old, now uint32) Lists {
-	replace := func(list []uint32) []uint32 {
-		out := slices.Clone(list)
-		for i, index := range out {
-			if index == old {
-				out[i] = now
-			}
-		}
-		return out
-	}
-	return Lists{In: replace(l.In), Out: replace(l.Out)}
-}
-
-// UsersOf returns the number of interfaces that have an ACL, and whether all of them can be
-// switched to another ACL by appending that and removing this one.
-func (m *Mirror) UsersOf(index uint32) (count int, able bool) {
-	able = true
-	for _, n := range m.Interfaces {
-		switch {
-		case slices.Contains(n.Bound.In, index):
-			count, able = count+1, false
-		case slices.Contains(n.Bound.Out, index):
-			count++
-			_, _, ok := n.Bound.Exchange(n.Bound.With(index, None))
-			able = able && ok
-		}
-	}
-	return count, able
 }
 
 // Rebound returns the interfaces that have lost ACLs of ours, or have them in another order, since
@@ -299,10 +275,10 @@ func (m *Mirror) Rebound(before []*Interface) (found []Drift) {
 	return found
 }
 
-// HoldsBeside reports whether the vswitch has ACLs of ours that do not belong to the given slot.
-func (m *Mirror) HoldsBeside(slot string) bool {
+// HoldsBeside reports whether the vswitch has ACLs of ours that do not have the given name.
+func (m *Mirror) HoldsBeside(name string) bool {
 	for _, h := range m.ACLs {
-		if name, _, _, _ := ParseTag(h.Tag); name != slot {
+		if of, _, _ := ParseTag(h.Tag); of != name {
 			return true
 		}
 	}

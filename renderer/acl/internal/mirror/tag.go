@@ -6,36 +6,28 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
-	"github.com/sluice-net/sluice/renderer/acl/internal/layout"
 )
 
 // OwnPrefix is the prefix of the tags of our ACLs.
 const OwnPrefix = "sluice:"
 
-// Tag returns the tag of the n-th ACL of a slot. A segment has a letter for its age behind the
-// number, in upper case when it denies.
-func Tag(slot string, n int, r layout.Role, d entries.Digest) string {
-	return fmt.Sprintf("%s%s:%d%s:%s", OwnPrefix, slot, n, r, d)
+// Tag returns the tag of an ACL with a name, the n-th of some.
+func Tag(name string, n int, d entries.Digest) string {
+	return fmt.Sprintf("%s%s:%d:%s", OwnPrefix, name, n, d)
 }
 
-// ParseTag parses a tag made by Tag. own is true for any tag with OwnPrefix, even if the rest
-// cannot be parsed.
-func ParseTag(tag string) (slot string, n int, r layout.Role, own bool) {
+// ParseTag parses a tag made by Tag. own is true for any tag with OwnPrefix, even if the rest cannot be
+// parsed; then n is negative.
+func ParseTag(tag string) (name string, n int, own bool) {
 	rest, own := strings.CutPrefix(tag, OwnPrefix)
 	if !own {
-		return "", 0, layout.Role{}, false
+		return "", -1, false
 	}
-	slot, rest, _ = strings.Cut(rest, ":")
+	name, rest, _ = strings.Cut(rest, ":")
 	number, _, _ := strings.Cut(rest, ":")
-	if last := len(number) - 1; last > 0 {
-		var ok bool
-		if r, ok = layout.RoleOf(number[last]); ok {
-			number = number[:last]
-		}
-	}
 	n, err := strconv.Atoi(number)
-	if err != nil || n < 0 || slot == "" {
-		return "", 0, layout.Role{}, true
+	if err != nil || n < 0 {
+		n = -1
 	}
-	return slot, n, r, true
+	return name, n, true
 }

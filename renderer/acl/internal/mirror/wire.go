@@ -35,20 +35,13 @@ func toPrefix(n *entries.Net) ip_types.Prefix {
 	return out
 }
 
-// messages are the rules of pieces, of which many tables have the same.
-var messages entries.Computed[[]acl_types.ACLRule]
-
-// rulesOf returns the rules of a piece, which must not change.
-func rulesOf(p entries.Piece) []acl_types.ACLRule {
-	if len(p.Entries) == 0 || len(p.Entries) != p.Count { // the digest may be that of others
-		return toRules(p.Entries)
+// rulesOf returns the rules of a piece, which must not change. Interfaces with equal content are
+// changed one after the other, so the rules of the last piece are kept.
+func (l *Link) rulesOf(p entries.Piece) []acl_types.ACLRule {
+	if l.last.Digest != p.Digest || len(l.rules) != len(p.Entries) {
+		l.last, l.rules = p, toRules(p.Entries)
 	}
-	if known := messages.Get(p.Digest); known != nil {
-		return *known
-	}
-	out := toRules(p.Entries)
-	messages.Put(p.Digest, &out)
-	return out
+	return l.rules
 }
 
 func toRules(entries []entries.Entry) []acl_types.ACLRule {

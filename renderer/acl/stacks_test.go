@@ -50,7 +50,7 @@ func leaves(n int) func(*renderer.Changes) {
 	return func(x *renderer.Changes) { x.UpdateSet(7, nil, []netip.Prefix{peer(n)}) }
 }
 
-func TestSegmentsSendFewRulesForJoiningAddress(t *testing.T) {
+func TestStackSendsFewRulesForJoiningAddress(t *testing.T) {
 	s := open(t, peerPods[0])
 	commit(t, s.Renderer(), true, func(x *renderer.Changes) {
 		manyPeers(peerPods[:1], 5000)(x)
@@ -66,47 +66,12 @@ func TestSegmentsSendFewRulesForJoiningAddress(t *testing.T) {
 		s.want(t, peer(n+1).Addr().String(), "10.0.0.1", 80, api.Deny)
 	}
 	if rules := s.sent(func() { commit(t, s.Renderer(), false, leaves(5080)) }); rules > 128 {
-		t.Errorf("a young address that leaves sends %d rules", rules)
+		t.Errorf("a recent address that leaves sends %d rules", rules)
 	}
 	s.want(t, peer(5080).Addr().String(), "10.0.0.1", 80, api.Deny)
 }
 
-// The first address of a set that leaves moves the others out of the cold segment, so that later
-// ones do not change it.
-func TestSegmentsChangeColdSegmentOnce(t *testing.T) {
-	s := open(t, peerPods[0])
-	commit(t, s.Renderer(), true, func(x *renderer.Changes) {
-		manyPeers(peerPods[:1], 5000)(x)
-		var others []netip.Prefix
-		for n := 6000; n < 6300; n++ {
-			others = append(others, peer(n))
-		}
-		x.UpdateSet(9, others, nil)
-		x.Render(peerPods[0], renderer.PodConfig{IPs: []netip.Addr{addr("10.0.0.1")}, Egress: list(from(api.SetNet(7), 80), from(api.SetNet(9), 80))})
-	})
-	leave := func(n int) (rules int) {
-		rules = s.sent(func() {
-			commit(t, s.Renderer(), false, func(x *renderer.Changes) { x.UpdateSet(9, nil, []netip.Prefix{peer(n)}) })
-		})
-		s.want(t, peer(n).Addr().String(), "10.0.0.1", 80, api.Deny)
-		s.want(t, peer(n+1).Addr().String(), "10.0.0.1", 80, api.Permit)
-		s.want(t, peer(n-5000).Addr().String(), "10.0.0.1", 80, api.Permit)
-		return rules
-	}
-	if rules := leave(6000); rules < 2000 {
-		t.Fatalf("the first one sends %d rules: it was in no cold segment", rules)
-	}
-	for n := 6001; n < 6100; n++ {
-		if rules := leave(n); rules > 300 {
-			t.Fatalf("the address %d sends %d rules when it leaves", n, rules)
-		}
-	}
-	if err := s.Restart(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestSegmentsAreUnchangedByRestart(t *testing.T) {
+func TestStackIsUnchangedByRestart(t *testing.T) {
 	s := open(t, peerPods...)
 	commit(t, s.Renderer(), true, manyPeers(peerPods, 3000))
 	members := 3000
@@ -138,7 +103,7 @@ func TestSegmentsAreUnchangedByRestart(t *testing.T) {
 
 // Whichever call fails, addresses that are members before and after pass, and addresses that never
 // are do not.
-func TestSegmentsKeepRulesInForceWhenCallsFail(t *testing.T) {
+func TestStackKeepsRulesInForceWhenCallsFail(t *testing.T) {
 	atEveryCall(t, peerPods, func(x *renderer.Changes) {
 		manyPeers(peerPods, 600)(x)
 	}, func(x *renderer.Changes) {
@@ -157,7 +122,7 @@ func TestSegmentsKeepRulesInForceWhenCallsFail(t *testing.T) {
 	})
 }
 
-func TestSegmentsMapEntriesToRules(t *testing.T) {
+func TestStackMapsEntriesToRules(t *testing.T) {
 	s := open(t, peerPods...)
 	commit(t, s.Renderer(), true, manyPeers(peerPods, 1000))
 	for n := 1000; n < 1010; n++ {
@@ -179,60 +144,6 @@ func TestSegmentsMapEntriesToRules(t *testing.T) {
 		}
 	}
 	if len(hits) == 0 {
-		t.Error("no table is held in segments")
+		t.Error("no table is held in several ACLs")
 	}
-}
-
-func TestGlobalTableSendsFewRulesForJoiningPeer(t *testing.T) {
-	s := open(t, peerPods...)
-	state := func(members int) func(*renderer.Changes) {
-		return func(x *renderer.Changes) {
-			manyPeers(peerPods, members)(x)
-			out := list(to(api.SetNet(7), 443), api.ContivRule{Dst: api.SetNet(8)}, to(api.SetNet(7), 80))
-			for i, p := range peerPods {
-				x.Render(p, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, Ingress: out})
-			}
-		}
-	}
-	commit(t, s.Renderer(), true, state(1000))
-	first := s.sent(func() { commit(t, s.Renderer(), false, joins(1000)) })
-	for n := 1001; n < 1020; n++ {
-		commit(t, s.Renderer(), false, joins(n))
-	}
-	if first < 1000 {
-		t.Errorf("%d rules: what is permitted behind a denial is not young", first)
-	}
-	for n, want := range map[int]api.Action{500: api.Permit, 1010: api.Permit, 1030: api.Deny} {
-		s.want(t, "10.0.0.2", peer(n).Addr().String(), 443, want)
-		s.want(t, "10.0.0.2", peer(n).Addr().String(), 80, want)
-	}
-	short := func(members int) func(*renderer.Changes) {
-		return func(x *renderer.Changes) {
-			state(members)(x)
-			for i, p := range peerPods {
-				x.Render(p, renderer.PodConfig{IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, Ingress: list(to(api.SetNet(7), 443))})
-			}
-		}
-	}
-	commit(t, s.Renderer(), true, short(1000))
-	for n := 1000; n < 1100; n++ {
-		rules := 0
-		calls := s.changes(func() { rules = s.sent(func() { commit(t, s.Renderer(), false, joins(n)) }) })
-		if calls > 1+len(peerPods) || rules > 256 { // the list of the uplink, and the guard of each pod
-			t.Fatalf("address %d: %d rules in %d messages", n, rules, calls)
-		}
-	}
-	if err := s.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	if n := s.changes(func() { commit(t, s.Renderer(), true, short(1100)) }); n != 0 {
-		t.Errorf("%d calls changed something after a restart, want 0", n)
-	}
-	for n, want := range map[int]api.Action{500: api.Permit, 1050: api.Permit, 1200: api.Deny} {
-		s.want(t, "10.0.0.2", peer(n).Addr().String(), 443, want)
-	}
-	if rules := s.sent(func() { commit(t, s.Renderer(), false, leaves(1050)) }); rules > 512 { // including those of the guards
-		t.Errorf("a young peer that leaves sends %d rules", rules)
-	}
-	s.want(t, "10.0.0.2", peer(1050).Addr().String(), 443, api.Deny)
 }

@@ -1,0 +1,80 @@
+package acl
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
+	"github.com/sluice-net/sluice/renderer/acl/internal/memory"
+	"github.com/sluice-net/sluice/renderer/cache"
+)
+
+// admit refuses tables that do not fit into the memory of the vswitch. What interfaces have counts as
+// it is. Tables are admitted in the order of the entries that they add, those that add least first,
+// until there is no more room; the result depends only on the state and the memory.
+func (w *wanted) admit(ctx context.Context) error {
+	total := w.m.Entries()
+	if err := w.r.memory.Ask(ctx, total); err != nil {
+		return err
+	}
+	var candidates []*candidate
+	of := make(map[*cache.Table]*candidate)
+	for _, c := range w.changes {
+		grows := c.grows()
+		if c.table == nil {
+			total += grows
+			continue
+		}
+		x := of[c.table]
+		if x == nil {
+			x = &candidate{table: c.table}
+			of[c.table], candidates = x, append(candidates, x)
+		}
+		x.grows += grows
+		x.entries += entries.CountOf(c.want)
+	}
+	slices.SortFunc(candidates, func(a, b *candidate) int {
+		return cmp.Or(cmp.Compare(a.grows, b.grows), strings.Compare(a.table.Name(), b.table.Name()))
+	})
+	wanted := total
+	for _, x := range candidates {
+		wanted += x.grows
+		if x.grows > 0 && !w.r.memory.Fits(total+x.grows) {
+			w.refuse(x.table, fmt.Errorf("table %s: about %d entries take about %d MB, more than the vswitch has left: %w (%w)",
+				x.table.Name(), memory.About(x.entries), memory.About(int(memory.Bytes(x.entries)>>20)), ErrTooLarge, entries.ErrMayPass), reasonMemory)
+			continue
+		}
+		total += x.grows
+	}
+	w.changes = slices.DeleteFunc(w.changes, func(c *change) bool { return c.table != nil && w.refusals.refused[c.table.Digest] })
+	w.r.memory.Plan(total, wanted)
+	return nil
+}
+
+// candidate is a table that may be refused.
+type candidate struct {
+	table          *cache.Table
+	grows, entries int // at all its interfaces
+}
+
+// grows returns how many entries a change adds at its worst moment: a new stack is beside the old one,
+// and an ACL may hold old and new entries.
+func (c *change) grows() (n int) {
+	if c.held == nil {
+		return entries.CountOf(c.want)
+	}
+	most := make([]int, len(c.held))
+	for i, p := range c.held {
+		most[i] = p.Count
+	}
+	for _, step := range c.steps {
+		most[step.At] = max(most[step.At], step.Piece.Count)
+	}
+	for i, p := range c.held {
+		n += most[i] - p.Count
+	}
+	return n
+}
