@@ -3,6 +3,7 @@ package secgroup_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -30,6 +31,14 @@ func stack(t testing.TB, o secgroup.Options) *secgrouptest.Stack {
 
 func pooled() secgroup.Options {
 	return secgroup.Options{DefaultGroups: []string{secgrouptest.Default}, MaxRules: exact}
+}
+
+// A security group has each pair of a peer and ports, so that some random states take a hundred
+// thousand rules, and seconds for each step.
+func init() {
+	if renderertest.Few() {
+		_ = flag.Set("rapid.checks", "8")
+	}
 }
 
 func TestRendererConforms(t *testing.T) {
