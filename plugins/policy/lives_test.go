@@ -37,7 +37,7 @@ func lives(t *testing.T, n int) {
 		p, unused, h := New(deps()), New(deps()), NewHandler(deps())
 		err := errors.Join(p.Init(), unused.Init(), h.Init(), p.AfterInit(), h.AfterInit(),
 			p.Apply(t.Context(), shop(t)), h.Resync(t.Context(), shop(t).Deltas))
-		p.feed.push(changes(t, false, pod(3, "front", true)))
+		_, _ = p.feed.push(changes(t, false, pod(3, "front", true)))
 		if err = errors.Join(err, unused.Close(), h.Close(), p.Close()); err != nil {
 			t.Fatal(err)
 		}

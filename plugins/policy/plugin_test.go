@@ -107,7 +107,7 @@ func TestPluginRetriesFailedRendererAlone(t *testing.T) {
 		down := errors.New("the stack is down")
 		bad.SetHook(func(context.Context) error { return down })
 		begin := time.Now()
-		apply := func(ch model.Changes) { p.feed.push(ch); synctest.Wait() }
+		apply := func(ch model.Changes) { _, _ = p.feed.push(ch); synctest.Wait() }
 		apply(shop(t))
 		apply(changes(t, false, pod(3, "web", true)))
 		if len(good.Pods()) != 3 || len(bad.Pods()) != 0 || time.Since(begin) != 0 {
@@ -206,7 +206,7 @@ func TestCloseLeavesStuckRendererBehind(t *testing.T) {
 		if err := errors.Join(p.Init(), p.AfterInit()); err != nil {
 			t.Fatal(err)
 		}
-		p.feed.push(shop(t))
+		_, _ = p.feed.push(shop(t))
 		synctest.Wait()
 		begin := time.Now()
 		if err := p.Close(); !errors.Is(err, ErrStuck) || time.Since(begin) >= 5*time.Second {

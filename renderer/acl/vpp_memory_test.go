@@ -106,6 +106,9 @@ func TestRealVPPMemoryOfEntries(t *testing.T) {
 				{"emptied", func(r *renderer.Changes) { r.UpdateSet(throng, nil, spaced(n.members, n.apart)) }},
 				{"filled again", func(r *renderer.Changes) { r.UpdateSet(throng, spaced(n.members, n.apart), nil) }},
 			} {
+				if step.name == "filled again" && n.members > 5000 {
+					continue // far above the ceiling: what VPP keeps may be taken for others' memory, and refused
+				}
 				began := time.Now()
 				needed = max(needed, x.carryOut(t, step.fill)) // VPP keeps memory
 				took, used := time.Since(began), usedHeap(t, x.api())
