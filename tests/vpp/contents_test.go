@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 
 	"go.fd.io/govpp/adapter"
@@ -20,7 +21,8 @@ import (
 // contents is what a dataplane holds of ACLs, without anything that it has chosen
 // by itself: indexes are left out.
 type contents struct {
-	ACLs  map[string][]string // rules in order, by tag
+	ACLs  map[string][]string // rules in order, by tag; equal tags have equal rules
+	Count map[string]int      // ACLs, by tag
 	Bound map[string]bound    // by tag of the interface
 }
 
@@ -34,7 +36,7 @@ func contentsOf(tb testing.TB, conn govpp.Connection) contents {
 	tb.Helper()
 	ctx, cancel := vpptest.Bounded(tb)
 	defer cancel()
-	out := contents{ACLs: map[string][]string{}, Bound: map[string]bound{}}
+	out := contents{ACLs: map[string][]string{}, Count: map[string]int{}, Bound: map[string]bound{}}
 	acls := map[uint32]string{}
 	list, err := acl.NewServiceClient(conn).ACLDump(ctx, &acl.ACLDump{ACLIndex: all})
 	each(tb, list, err, func(d *acl.ACLDetails) {
@@ -42,10 +44,11 @@ func contentsOf(tb testing.TB, conn govpp.Connection) contents {
 		for i, r := range d.R {
 			rules[i] = fmt.Sprint(r)
 		}
-		if _, twice := out.ACLs[d.Tag]; twice {
-			tb.Errorf("two acls have the tag %s", d.Tag)
+		if other, twice := out.ACLs[d.Tag]; twice && !slices.Equal(other, rules) {
+			tb.Errorf("two acls with other rules have the tag %s", d.Tag)
 		}
 		out.ACLs[d.Tag], acls[d.ACLIndex] = rules, d.Tag
+		out.Count[d.Tag]++
 	})
 	tags := map[interface_types.InterfaceIndex]string{}
 	ifs, err := interfaces.NewServiceClient(conn).SwInterfaceDump(ctx, &interfaces.SwInterfaceDump{SwIfIndex: interface_types.InterfaceIndex(all)})
@@ -100,8 +103,8 @@ func connect(tb testing.TB, a adapter.VppAPI) *core.Connection {
 
 // rules counts the rules of all ACLs.
 func (c contents) rules() (n int) {
-	for _, r := range c.ACLs {
-		n += len(r)
+	for tag, r := range c.ACLs {
+		n += len(r) * c.Count[tag]
 	}
 	return n
 }
