@@ -67,7 +67,7 @@ func New(o Options) (*Renderer, error) {
 		compiler: compiler{can, o.MaxRules, map[wantedKey]*wanted{}}, holders: holders{}, unenforced: cache.NewUnenforcedTracker(can.reason(), can.loses),
 		audits: audits{every: o.Audit, drifts: map[string]uint64{driftRule: 0}},
 	}
-	r.cache = cache.New(api.Ingress, cache.Bound{Namespace: namespaceRules, Total: nodeRules, List: listRules, Entries: r.compiler.count, Has: r.pods.isOnStack})
+	r.cache = cache.New(api.Ingress, cache.Bound{Namespace: namespaceRules, Total: nodeRules, List: min(listRules, o.MaxRules), Entries: r.compiler.count, Has: r.pods.isOnStack})
 	if r.link, err = dial(o); err != nil {
 		return nil, err
 	}

@@ -23,9 +23,18 @@ var (
 )
 
 func list(rules ...api.ContivRule) *renderer.RuleList {
+	return listBy(api.PolicyID{Namespace: "test", Name: "policy"}, rules)
+}
+
+// adminList is by a policy that no limit of a namespace closes.
+func adminList(rules ...api.ContivRule) *renderer.RuleList {
+	return listBy(api.PolicyID{Kind: api.AdminNetworkPolicy, Name: "policy"}, rules)
+}
+
+func listBy(policy api.PolicyID, rules []api.ContivRule) *renderer.RuleList {
 	origins := make([][]api.Origin, len(rules))
 	for i := range origins {
-		origins[i] = []api.Origin{{Policy: api.PolicyID{Namespace: "test", Name: "policy"}, Rule: i}}
+		origins[i] = []api.Origin{{Policy: policy, Rule: i}}
 	}
 	return renderer.NewRuleList(rules, origins)
 }
@@ -132,7 +141,7 @@ func TestCommitRefusesTooManyRules(t *testing.T) {
 	}
 	many := web
 	many.DstPort = api.Ports(80, 90)
-	if err := render(t, s, list(many, denyAll)); !errors.Is(err, sluicesession.ErrTooLarge) || !renderer.IsRefused(err) ||
+	if err := render(t, s, adminList(many, denyAll)); !errors.Is(err, sluicesession.ErrTooLarge) || !renderer.IsRefused(err) ||
 		!strings.Contains(err.Error(), "namespace of pod "+client.String()+", for what it opens over TCP and IPv4, needs more than 8 rules: ") {
 		t.Errorf("%v, want %v, refused, naming pod and limit", err, sluicesession.ErrTooLarge)
 	}
@@ -145,8 +154,27 @@ func TestCommitRefusesTooManyRules(t *testing.T) {
 	if err := render(t, s, list(web, denyAll)); err != nil {
 		t.Fatal(err)
 	}
-	if err := render(t, s, list(many, denyAll)); !errors.Is(err, sluicesession.ErrTooLarge) || connect(s, somewhere, 80) != api.Permit || connect(s, somewhere, 81) != api.Deny {
+	if err := render(t, s, adminList(many, denyAll)); !errors.Is(err, sluicesession.ErrTooLarge) || connect(s, somewhere, 80) != api.Permit || connect(s, somewhere, 81) != api.Deny {
 		t.Errorf("%v: a pod does not keep what it had", err)
+	}
+}
+
+// TestTooManyRulesOfNamespaceAreClosed: a namespace does not make the state of its node refused.
+func TestTooManyRulesOfNamespaceAreClosed(t *testing.T) {
+	s := opened(t, false)
+	s.Options.MaxRules = 8
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	many := web
+	many.DstPort = api.Ports(80, 90)
+	for _, l := range []*renderer.RuleList{list(web, denyAll), list(many, denyAll)} {
+		if err := render(t, s, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := s.Rules.Unenforced(); connect(s, somewhere, 80) != api.Deny || len(got) == 0 || got[0].Effect != renderer.EffectClosed || got[0].Class != api.ClassLimit {
+		t.Errorf("reported is %+v", got)
 	}
 }
 
