@@ -412,7 +412,7 @@ func TestPluginWaitsForNoSlowRenderer(t *testing.T) {
 		if s := p.Status(); s.Revision != second || !s.InSync() || slow.Commits() != 2 {
 			t.Errorf("%d commits, %+v", slow.Commits(), s)
 		}
-		p.feed.push(changes(t, false, pod(4, "web", true)))
+		_, _ = p.feed.push(changes(t, false, pod(4, "web", true)))
 		time.Sleep(time.Second)
 		begin = time.Now()
 		if err := p.Close(); err != nil || time.Since(begin) != 0 || !p.Status().Committing.IsZero() {
@@ -433,7 +433,7 @@ func TestPluginRetriesSlowFailuresLessOften(t *testing.T) {
 			time.Sleep(time.Second)
 			return down
 		})
-		p.feed.push(shop(t))
+		_, _ = p.feed.push(shop(t))
 		time.Sleep(6 * time.Second)
 		want := []time.Duration{0, 1100, 2300, 3700, 5100} // each a second, then 100, 200 and 400 ms
 		for i := range want {

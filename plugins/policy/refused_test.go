@@ -36,7 +36,7 @@ func TestPluginRetriesRefusedCommitOnChange(t *testing.T) {
 		var log bytes.Buffer
 		p, rs := startRecorded(t, Deps{Log: slog.New(slog.NewTextHandler(&log, nil))}, "one", "two")
 		failWith(rs[0], fmt.Errorf("pod a: %w", errTooLarge))
-		p.feed.push(shop(t))
+		_, _ = p.feed.push(shop(t))
 		pass()
 		if got := rs[0].Commits(); got != 1 {
 			t.Fatalf("%d commits while nothing changed, want 1", got)
@@ -46,7 +46,7 @@ func TestPluginRetriesRefusedCommitOnChange(t *testing.T) {
 		}
 		p.Prompt()
 		pass()
-		p.feed.push(changes(t, false, pod(3, "web", true)))
+		_, _ = p.feed.push(changes(t, false, pod(3, "web", true)))
 		pass()
 		if got := rs[0].Commits(); got != 3 {
 			t.Errorf("%d commits after a prompt and a change, want 3", got)
@@ -76,7 +76,7 @@ func TestPluginRetriesRefusalBesideOtherError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, rs := startRecorded(t, Deps{}, "one")
 		failWith(rs[0], errors.Join(errTooLarge, errDown))
-		p.feed.push(shop(t))
+		_, _ = p.feed.push(shop(t))
 		pass()
 		if got := rs[0].Commits(); got < 3 || p.Status().Renderers[0].Refused {
 			t.Errorf("%d commits, status %+v, want retries", got, p.Status())
@@ -104,13 +104,13 @@ func TestWaitIdleEndsWithRefusal(t *testing.T) {
 		default:
 		}
 		rs[0].SetHook(nil)
-		p.feed.push(changes(t, false, pod(3, "web", true)))
+		_, _ = p.feed.push(changes(t, false, pod(3, "web", true)))
 		if err := <-waited; err != nil {
 			t.Errorf("a change mended it: %v", err)
 		}
 		failWith(rs[0], errTooLarge)
 		failWith(rs[1], errDown)
-		p.feed.push(changes(t, false, pod(4, "web", true)))
+		_, _ = p.feed.push(changes(t, false, pod(4, "web", true)))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := p.WaitIdle(ctx, 3); !errors.Is(err, context.DeadlineExceeded) {

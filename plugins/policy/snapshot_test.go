@@ -101,7 +101,7 @@ func TestSnapshotWaitsForNoCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, rs := startRecorded(t, Deps{}, "one")
 		rs[0].SetHook(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
-		p.feed.push(shop(t))
+		_, _ = p.feed.push(shop(t))
 		synctest.Wait() // in the commit
 		for range 2 {   // built, and built already
 			s, err := p.Snapshot(t.Context())
