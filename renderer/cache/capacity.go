@@ -20,7 +20,8 @@ type Bound struct {
 	// many rules of NetworkPolicies a list may have. A list of more rules is closed without being
 	// looked at.
 	List             int
-	Namespace, Total int // entries of all lists of a namespace's pods, and of all pods
+	ListText         string // what one list may take, for reports; empty: List entries
+	Namespace, Total int    // entries of all lists of a namespace's pods, and of all pods
 	// Entries returns how many entries some rules become, or any number above List if there are
 	// more. own is whether they are of the cache's orientation. If Entries is nil, only what the
 	// combination with lists of local peers adds is counted.
@@ -297,7 +298,8 @@ func (x *admission) reason(l *list, r capacity.Refusal) string {
 	case l.inTable > 0 && x.entriesOf(l) <= x.List:
 		return fmt.Sprintf("together with the list of a local peer, this list of the policies of namespace %s takes more than %d entries in a dataplane without address sets, so everything is denied: name fewer ports, or select fewer pods", namespace, r.Most)
 	}
-	return fmt.Sprintf("a list of the policies of namespace %s takes more than %d entries in a dataplane without address sets, so everything is denied: name fewer peers or ports", namespace, r.Most)
+	return fmt.Sprintf("a list of the policies of namespace %s takes more than %s in a dataplane without address sets, so everything is denied: name fewer peers or ports",
+		namespace, cmp.Or(x.ListText, fmt.Sprintf("%d entries", r.Most)))
 }
 
 func (x *admission) keyOf(l *list) listKey {

@@ -45,8 +45,9 @@ type admission struct {
 	use   capacity.Use
 }
 
-// refused returns the lists that are closed, and what the others take. Every group of a list counts.
-func (r *Renderer) refuse() map[side]capacity.Refusal {
+// refused returns the lists that are closed, and records what the others take. Every group of a list
+// counts.
+func (r *Renderer) refused() map[side]capacity.Refusal {
 	groups := map[side]map[pair]bool{}
 	owners := map[side]map[string]bool{}
 	for pod, cfg := range r.desired.pods {

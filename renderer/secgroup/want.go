@@ -126,7 +126,7 @@ func (r *Renderer) place() *wanted {
 		plugged: map[api.PodID]bool{}, owners: map[string]api.PodID{}, unclear: map[string]bool{}, portless: map[netip.Addr]api.PodID{},
 	}
 	ports := r.portsOf()
-	used, refused := map[pair]bool{}, r.refuse()
+	used, refused := map[pair]bool{}, r.refused()
 	for _, pod := range slices.SortedFunc(maps.Keys(r.desired.pods), api.PodID.Compare) {
 		cfg := r.desired.pods[pod]
 		var c *content

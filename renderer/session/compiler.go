@@ -58,8 +58,8 @@ func (c *compiler) wanted(key wantedKey, table []api.ContivRule, peer side, nets
 	return w
 }
 
-// count returns how many rules a list becomes for one pod; a section counts as Options.MaxRules and
-// one more if it has too many.
+// count returns how many rules a list becomes for one pod, or more than a list may have if one of its
+// sections has too many.
 func (c *compiler) count(rules []api.ContivRule, own bool, nets *cache.Nets) (n int) {
 	peer := source
 	if own {
@@ -69,8 +69,7 @@ func (c *compiler) count(rules []api.ContivRule, own bool, nets *cache.Nets) (n 
 		for family := range tops {
 			rules, ok := compile(c.can.lines(rules, peer, transport, family, nets, nil), family, c.most)
 			if !ok {
-				n += c.most + 1
-				continue
+				return listRules + 1
 			}
 			n += rules.count
 		}

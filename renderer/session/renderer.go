@@ -67,7 +67,10 @@ func New(o Options) (*Renderer, error) {
 		compiler: compiler{can, o.MaxRules, map[wantedKey]*wanted{}}, holders: holders{}, unenforced: cache.NewUnenforcedTracker(can.reason(), can.loses),
 		audits: audits{every: o.Audit, drifts: map[string]uint64{driftRule: 0}},
 	}
-	r.cache = cache.New(api.Ingress, cache.Bound{Namespace: namespaceRules, Total: nodeRules, List: min(listRules, o.MaxRules), Entries: r.compiler.count, Has: r.pods.isOnStack})
+	r.cache = cache.New(api.Ingress, cache.Bound{
+		List: listRules, ListText: fmt.Sprintf("%d session rules, or %d of them for one transport and family", listRules, o.MaxRules),
+		Namespace: namespaceRules, Total: nodeRules, Entries: r.compiler.count, Has: r.pods.isOnStack,
+	})
 	if r.link, err = dial(o); err != nil {
 		return nil, err
 	}
