@@ -130,4 +130,7 @@ func TestChangesUpdateSetTwice(t *testing.T) {
 	if want := map[api.SetID]SetChange{1: {Added: []netip.Prefix{b}}}; !reflect.DeepEqual(c.Sets, want) {
 		t.Errorf("%v, want %v", c.Sets, want)
 	}
+	if c.UpdateSet(1, nil, []netip.Prefix{b}); !c.Empty() {
+		t.Errorf("a member that joined and left is kept:\n%s", c)
+	}
 }

@@ -452,3 +452,33 @@ func TestPluginRetriesSlowFailuresLessOften(t *testing.T) {
 		}
 	})
 }
+
+// TestPluginIsNotInSyncBetweenFailureAndReport: the call has ended, and its error is not in the status
+// yet.
+func TestPluginIsNotInSyncBetweenFailureAndReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := renderertest.NewRecorder("one", t)
+		asked := false
+		var p *Plugin
+		p = start(t, Deps{Renderers: []renderer.Renderer{r}, Observer: Observer{Stage: func(s Stage, _ time.Duration) {
+			if s != StageCommit { // this one is reported before the status is published
+				return
+			}
+			if s := p.Status(); asked && s.InSync() {
+				t.Errorf("it is in sync: %+v", s)
+			}
+		}}})
+		mustApply(t, p, shop(t))
+		asked = true
+		r.SetHook(func(context.Context) error { time.Sleep(time.Second); return errors.New("down") })
+		_, _ = p.feed.push(changes(t, false, pod(3, "web", true)))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if s := p.Status(); s.Renderers[0].Failures == 0 {
+			t.Errorf("nothing has failed: %+v", s)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -107,8 +107,8 @@ func (w *wanted) change(ctx context.Context, c *change) error {
 // hold records that a change was made.
 func (s *stack) hold(c *change) { s.want, s.table, s.current = c.want, c.of, true }
 
-// turn is the changes of one interface.
-type turn struct {
+// interfaceChanges are the changes of one interface.
+type interfaceChanges struct {
 	n       *mirror.Interface
 	changes []*change
 	grows   int  // entries
@@ -117,7 +117,7 @@ type turn struct {
 }
 
 // isInPlace reports whether all changes are in place.
-func (t *turn) isInPlace() bool {
+func (t *interfaceChanges) isInPlace() bool {
 	return len(t.changes) > 0 && !slices.ContainsFunc(t.changes, func(c *change) bool { return c.held == nil })
 }
 
@@ -125,7 +125,7 @@ func (t *turn) isInPlace() bool {
 // and among them those whose lists become shorter, to make room for longer ones.
 func (w *wanted) changeInterfaces(ctx context.Context) error {
 	var in batch
-	for _, t := range w.turns() {
+	for _, t := range w.byInterface() {
 		if t.isInPlace() && w.bindings.isBound(t.n) {
 			if in.add(t); in.cost < atOnce {
 				continue
@@ -164,7 +164,7 @@ type batch struct {
 	cost    int // of the dearest step of each
 }
 
-func (b *batch) add(t *turn) {
+func (b *batch) add(t *interfaceChanges) {
 	for _, c := range t.changes {
 		dearest := 0
 		for _, step := range c.steps {
@@ -204,11 +204,12 @@ func (w *wanted) changeTogether(ctx context.Context, b *batch) error {
 	return nil
 }
 
-func (w *wanted) turns() []*turn {
-	of := make(map[*mirror.Interface]*turn, len(w.m.Interfaces))
-	out := make([]*turn, 0, len(w.m.Interfaces))
+// byInterface returns the changes of all interfaces, in the order in which they are made.
+func (w *wanted) byInterface() []*interfaceChanges {
+	of := make(map[*mirror.Interface]*interfaceChanges, len(w.m.Interfaces))
+	out := make([]*interfaceChanges, 0, len(w.m.Interfaces))
 	for _, n := range w.m.Interfaces {
-		of[n] = &turn{n: n}
+		of[n] = &interfaceChanges{n: n}
 		out = append(out, of[n])
 	}
 	for _, c := range w.changes {
@@ -220,7 +221,7 @@ func (w *wanted) turns() []*turn {
 		t.changes = append(t.changes, c)
 		t.grows += entries.CountOf(c.want) - entries.CountOf(c.held)
 	}
-	slices.SortStableFunc(out, func(a, b *turn) int {
+	slices.SortStableFunc(out, func(a, b *interfaceChanges) int {
 		switch {
 		case a.more != b.more && a.more:
 			return 1

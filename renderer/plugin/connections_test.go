@@ -4,8 +4,6 @@ import (
 	"errors"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sluice-net/sluice/renderer"
 )
 
@@ -15,32 +13,6 @@ func TestFlowsIsPowerOfTwo(t *testing.T) {
 		if got := Flows(places); got != want {
 			t.Errorf("%d places are %d, want %d", places, got, want)
 		}
-	}
-}
-
-// TestConnectionIsAliveAsInProgram: what has expired has a place that is free.
-func TestConnectionIsAliveAsInProgram(t *testing.T) {
-	const now = 1 << 20
-	of := func(protocol, flags uint64, seconds int) uint64 {
-		return stateUsed | flags | protocol<<stateProtocolShift | uint64(now-seconds*1000>>unitShift)
-	}
-	for what, x := range map[string]struct {
-		protocol, flags uint64
-		seconds         int
-	}{
-		"a question": {unix.IPPROTO_UDP, 0, 30}, "a dialogue": {unix.IPPROTO_UDP, seenReply, 180}, "an echo": {unix.IPPROTO_ICMP, 0, 30},
-		"an attempt": {unix.IPPROTO_TCP, 0, 60}, "a connection": {unix.IPPROTO_TCP, seenReply, 6 * 3600}, "of SCTP": {unix.IPPROTO_SCTP, seenReply, 6 * 3600},
-		"one that ends": {unix.IPPROTO_TCP, seenReply | 1<<42, 6 * 3600}, "one that ended": {unix.IPPROTO_TCP, seenReply | seenEnds, 30}, "a reset one": {unix.IPPROTO_TCP, seenReply | seenReset, 10},
-	} {
-		if !isAlive(of(x.protocol, x.flags, x.seconds-1), now) || isAlive(of(x.protocol, x.flags, x.seconds+1), now) {
-			t.Errorf("%s does not last for %d s", what, x.seconds)
-		}
-	}
-	if isAlive(0, now) || isAlive(1<<40, now) {
-		t.Error("a free place is used")
-	}
-	if !isAlive(stateUsed|(now+5), now) {
-		t.Error("the newest connection is free")
 	}
 }
 

@@ -133,14 +133,19 @@ func TestUnenforcedRangesAreClosedAndReported(t *testing.T) {
 	}
 }
 
-func TestCommitRefusesTooManyRules(t *testing.T) {
-	s := opened(t, false)
-	s.Options.MaxRules = 8
+// few returns a renderer in which a pod may have 8 rules, and a rule that takes more.
+func few(t *testing.T) (s *backends.Session, many api.ContivRule) {
+	t.Helper()
+	s, many = opened(t, false), web
+	s.Options.MaxRules, many.DstPort = 8, api.Ports(80, 90)
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	many := web
-	many.DstPort = api.Ports(80, 90)
+	return s, many
+}
+
+func TestCommitRefusesTooManyRules(t *testing.T) {
+	s, many := few(t)
 	if err := render(t, s, adminList(many, denyAll)); !errors.Is(err, sluicesession.ErrTooLarge) || !renderer.IsRefused(err) ||
 		!strings.Contains(err.Error(), "namespace of pod "+client.String()+", for what it opens over TCP and IPv4, needs more than 8 rules: ") {
 		t.Errorf("%v, want %v, refused, naming pod and limit", err, sluicesession.ErrTooLarge)
@@ -161,19 +166,14 @@ func TestCommitRefusesTooManyRules(t *testing.T) {
 
 // TestTooManyRulesOfNamespaceAreClosed: a namespace does not make the state of its node refused.
 func TestTooManyRulesOfNamespaceAreClosed(t *testing.T) {
-	s := opened(t, false)
-	s.Options.MaxRules = 8
-	if err := s.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	many := web
-	many.DstPort = api.Ports(80, 90)
+	s, many := few(t)
 	for _, l := range []*renderer.RuleList{list(web, denyAll), list(many, denyAll)} {
 		if err := render(t, s, l); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := s.Rules.Unenforced(); connect(s, somewhere, 80) != api.Deny || len(got) == 0 || got[0].Effect != renderer.EffectClosed || got[0].Class != api.ClassLimit {
+	if got := s.Rules.Unenforced(); connect(s, somewhere, 80) != api.Deny || len(got) == 0 || got[0].Effect != renderer.EffectClosed || got[0].Class != api.ClassLimit ||
+		!strings.Contains(got[0].Reason, " more than 65536 session rules, or 8 of them for one transport and family ") {
 		t.Errorf("reported is %+v", got)
 	}
 }
