@@ -118,7 +118,7 @@ func TestRegistryWaitsForCommitAfterClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, r, 1, endpoints.StatePending)
-	// of a Commit that began earlier
+	// of an Apply that began earlier
 	r.Acknowledge(map[api.PodID]bool{web: true}, map[uint32]api.PodID{1: web})
 	want(t, r, 1, endpoints.StatePending)
 	commit(r, web)

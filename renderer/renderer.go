@@ -79,7 +79,7 @@ type CounterKey struct {
 type Scope interface {
 	// NotApplicable returns one clause that says why this dataplane does not decide about a flow
 	// that the node decides about. It returns "" when the dataplane decides. Explain is not called
-	// for flows that are not applicable. Any goroutine may call it; it does not wait for a Commit.
+	// for flows that are not applicable. Any goroutine may call it; it does not wait for an Apply.
 	NotApplicable(f api.Flow) string
 }
 
@@ -88,6 +88,6 @@ type Scope interface {
 type Explainer interface {
 	// Explain returns the decisions of the tables that the flow meets, in that order. The flow is
 	// permitted if all of them permit it, or if there are none. It evaluates the installed state,
-	// not the desired state. Any goroutine may call it; it does not wait for a Commit.
+	// not the desired state. Any goroutine may call it; it does not wait for an Apply.
 	Explain(f api.Flow) []Decision
 }

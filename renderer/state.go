@@ -25,14 +25,14 @@ type State struct {
 	Renderer  string
 	Version   string // of the dataplane; empty when it has none or it is unknown
 	Connected bool   // at the time of the State call, not of publication
-	// Waiting is when the call began that the dataplane has not answered yet, as of the State call.
+	// Unanswered is when the call began that the dataplane has not answered yet, as of the State call.
 	// It is zero when no call is outstanding, or when this is unknown.
-	Waiting time.Time
-	Err     error     // of the last Commit; nil when everything is enforced
-	Pending []Pending // desired, but not enforced yet
-	Blocked []string  // interfaces that pass no traffic, because their pod is unknown
-	Memory  Memory
-	Tables  []Table // local tables by name, then the global table
+	Unanswered time.Time
+	Err        error     // of the last Apply; nil when everything is enforced
+	Pending    []Pending // desired, but not enforced yet
+	Blocked    []string  // interfaces that pass no traffic, because their pod is unknown
+	Memory     Memory
+	Tables     []Table // local tables by name, then the global table
 	// Forbidden is the number of open connections that policy no longer permits, and that the
 	// dataplane can only ask applications to close.
 	Forbidden int
@@ -102,7 +102,7 @@ func (f Foreign) Meets(from, to api.PodID) bool {
 }
 
 // Overdue is how long a dataplane may take to answer one call. It is below one second so that,
-// together with the polling interval, a second is enough to detect a dataplane that hangs. A Commit
+// together with the polling interval, a second is enough to detect a dataplane that hangs. An Apply
 // consists of many calls and may take longer.
 const Overdue = 800 * time.Millisecond
 
@@ -112,8 +112,8 @@ func (s *State) Alive(now time.Time) error {
 	switch {
 	case !s.Connected && s.Err == nil:
 		return fmt.Errorf("renderer %s: %w", s.Renderer, errGone)
-	case !s.Waiting.IsZero() && now.Sub(s.Waiting) > Overdue:
-		return fmt.Errorf("renderer %s: the dataplane has not answered for %s", s.Renderer, now.Sub(s.Waiting).Truncate(100*time.Millisecond))
+	case !s.Unanswered.IsZero() && now.Sub(s.Unanswered) > Overdue:
+		return fmt.Errorf("renderer %s: the dataplane has not answered for %s", s.Renderer, now.Sub(s.Unanswered).Truncate(100*time.Millisecond))
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func Summary[T any](names []T) string {
 
 // Memory is the dataplane memory that rules use, in bytes. The zero value means unknown.
 type Memory struct {
-	Needed uint64 // for the desired state of the last Commit; an estimate
+	Needed uint64 // for the desired state of the last Apply; an estimate
 	Budget uint64 // 0: unlimited, or not needed so far
 }
 
@@ -230,7 +230,7 @@ func (s *State) Waits(pod api.PodID) bool {
 // Inspector is implemented by renderers that report what they have installed.
 type Inspector interface {
 	// State returns the last published State. Any goroutine may call it; it waits neither for a
-	// Commit nor for the dataplane. The caller must not change the State.
+	// Apply nor for the dataplane. The caller must not change the State.
 	State() *State
 }
 
@@ -248,9 +248,9 @@ type Counter interface {
 
 // Checker is implemented by renderers that read back what their dataplane holds.
 type Checker interface {
-	// Check reads what is installed and compares it with what the last Commit left there. It
+	// Check reads what is installed and compares it with what the last Apply left there. It
 	// returns how many objects it read, and one clause for each that differs. It changes nothing,
-	// also not what differs. While a Commit runs it fails. Any goroutine may call it.
+	// also not what differs. While an Apply runs it fails. Any goroutine may call it.
 	Check(ctx context.Context) (objects int, drift []string, err error)
 }
 

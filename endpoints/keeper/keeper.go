@@ -50,7 +50,7 @@ type Config struct {
 	// Attached returns the interfaces to which the classifier of the previous process is still
 	// attached.
 	Attached func() ([]uint32, error)
-	// OnChange is called when policy must be enforced on other interfaces; a Commit calls
+	// OnChange is called when policy must be enforced on other interfaces; an Apply calls
 	// Interfaces again. Any goroutine may call it; it must not block.
 	OnChange func()
 	// Waited is called when policy is enforced at an interface, with the time since it was claimed
@@ -186,7 +186,7 @@ func (k *Keeper) move(index uint32) {
 	e, known := k.reg.Endpoint(index)
 	k.births.see(index, e)
 	if k.inherited[index] && e.State == endpoints.StatePending {
-		return // what the previous process enforces stays in force until the first Commit
+		return // what the previous process enforces stays in force until the first Apply
 	}
 	var err error
 	switch _, there := k.devices[index]; {
@@ -214,7 +214,7 @@ func (k *Keeper) Registered() map[api.PodID][]netip.Addr {
 }
 
 // Identify sets the UIDs by which policy knows pods of the node: all of them, or some; an empty UID
-// means unknown. It is called before a Commit that enforces policy of these pods: when it returns,
+// means unknown. It is called before an Apply that enforces policy of these pods: when it returns,
 // interfaces of earlier pods of the same names are blocked.
 func (k *Keeper) Identify(uids map[api.PodID]string, all bool) {
 	k.mu.Lock()
@@ -258,7 +258,7 @@ func (k *Keeper) Enforced(pods map[api.PodID]bool, ends map[uint32]api.PodID) {
 	k.acknowledged()
 }
 
-// acknowledged is settle without prompting, because a Commit was just made. mu is held.
+// acknowledged is settle without prompting, because an Apply was just made. mu is held.
 func (k *Keeper) acknowledged() {
 	prompt := k.cfg.OnChange
 	k.cfg.OnChange = func() {}

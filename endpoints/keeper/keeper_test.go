@@ -112,7 +112,7 @@ func (s *station) becomes(pod string, want endpoints.State) {
 	}
 }
 
-// enforce does what a Commit with these pods does.
+// enforce does what an Apply with these pods does.
 func (s *station) enforce(pods ...string) {
 	s.T.Helper()
 	s.in(func() error {
@@ -406,7 +406,7 @@ func TestKeeperRefusesMissingInterface(t *testing.T) {
 	}
 }
 
-// TestKeeperReleasesNoAllowedInterface releases interfaces, as a Commit does.
+// TestKeeperReleasesNoAllowedInterface releases interfaces, as an Apply does.
 func TestKeeperReleasesNoAllowedInterface(t *testing.T) {
 	s := newStation(t, "a", "b")
 	s.start()

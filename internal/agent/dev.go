@@ -242,7 +242,7 @@ func (d *devSession) follow(ctx context.Context, shown moment) error {
 			return ctx.Err()
 		case <-d.metrics.Happened():
 		}
-		if !d.node.Plugin.Status().Committing.IsZero() {
+		if !d.node.Plugin.Status().BusySince.IsZero() {
 			continue // there is another one when the dataplane has it
 		}
 		now, err := d.moment(ctx)

@@ -32,7 +32,7 @@ type enforcementLog struct {
 func (e *enforcementLog) see(s policy.Status, now time.Time) (wait time.Duration) {
 	same := s.Policies == e.last.Policies && s.Pods == e.last.Pods && s.Unenforced == e.last.Unenforced
 	switch {
-	case !s.Committing.IsZero(): // its outcome is the next status
+	case !s.BusySince.IsZero(): // its outcome is the next status
 		return 0
 	case !s.Synced || !s.InSync():
 		e.inSync = false

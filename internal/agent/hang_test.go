@@ -119,7 +119,7 @@ func hanging(t *testing.T) (a *Agent, stop func() error) {
 	a, r, stop := relayed(t)
 	r.hang(true)
 	a.reflect(t, another)
-	a.eventually(t, "a commit to hang", func() bool { return !a.node.Plugin.Status().Committing.IsZero() })
+	a.eventually(t, "a commit to hang", func() bool { return !a.node.Plugin.Status().BusySince.IsZero() })
 	return a, stop
 }
 
@@ -135,7 +135,7 @@ spec: {podSelector: {}, policyTypes: [Egress], egress: [{ports: [{port: 53, prot
 // is answered.
 func TestAPIReadersDoNotWaitForCommit(t *testing.T) {
 	a, stop := hanging(t)
-	since := a.node.Plugin.Status().Committing
+	since := a.node.Plugin.Status().BusySince
 	api := a.api.Owner()
 	var slowest time.Duration
 	var slow string
@@ -149,7 +149,7 @@ func TestAPIReadersDoNotWaitForCommit(t *testing.T) {
 		if took := time.Since(began); took > slowest && !asksToWait {
 			slowest, slow = took, pattern
 		}
-		if now := a.node.Plugin.Status().Committing; !now.Equal(since) {
+		if now := a.node.Plugin.Status().BusySince; !now.Equal(since) {
 			t.Fatalf("%s waited %s for the commit since %s, now it is %s", pattern, time.Since(began), since, now)
 		}
 	}
@@ -228,7 +228,7 @@ func TestCommitEndsWithDataplane(t *testing.T) {
 	a, r, stop := relayed(t)
 	r.hang(true)
 	a.reflect(t, another)
-	a.eventually(t, "a commit to hang", func() bool { return !a.node.Plugin.Status().Committing.IsZero() })
+	a.eventually(t, "a commit to hang", func() bool { return !a.node.Plugin.Status().BusySince.IsZero() })
 	began := time.Now()
 	r.end()
 	a.eventually(t, "the commit to end because of it", func() bool {

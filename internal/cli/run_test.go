@@ -204,7 +204,7 @@ func TestStatusNamesFaults(t *testing.T) {
 		Version: "v1", Source: "etcd", Revision: 4, Seen: 5,
 		Renderers: []view.RendererStatus{{Name: "a", InSync: true, Foreign: []string{"acl 7 of somebody else"}}, {Name: "b", Error: "no interface"}, {Name: "c"}, {Name: "d", InSync: true, Dataplane: "not there"},
 			{Name: "e", InSync: true},
-			{Name: "f", InSync: true, Committing: time.Now().Add(-time.Minute)}, {Name: "g", InSync: true, Committing: time.Now()}},
+			{Name: "f", InSync: true, BusySince: time.Now().Add(-time.Minute)}, {Name: "g", InSync: true, BusySince: time.Now()}},
 		Problems: []api.Problem{{Object: "Pod a/b", Reason: "is odd"}},
 	}
 	_, out, _ := sluicectl(agent(t, map[string]http.HandlerFunc{"GET /v1/status": says(s)}), "", "get", "status")

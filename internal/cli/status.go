@@ -62,7 +62,7 @@ func writeStatus(w *term.Writer, s view.Status) {
 		if !r.InSync && !r.Since.IsZero() && r.Error != "" {
 			state.Text += lasting(r.Since, time.Now())
 		}
-		if long := time.Since(r.Committing); !r.Committing.IsZero() && long > time.Second {
+		if long := time.Since(r.BusySince); !r.BusySince.IsZero() && long > time.Second {
 			state.Text += fmt.Sprintf("; at work on one change for %s, and later ones wait for it", long.Round(time.Second))
 		}
 		if n := len(r.Blocked); n > 0 {

@@ -41,7 +41,7 @@ func ips(texts ...string) (out []netip.Addr) {
 	return out
 }
 
-// commit runs one transaction and returns the error of its Commit.
+// commit runs one transaction and returns the error of its Apply.
 func (r *rig) commit(t testing.TB, resync bool, tell func(*renderer.Changes)) error {
 	changes := renderer.Changes{Resync: resync}
 	tell(&changes)

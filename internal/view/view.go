@@ -178,8 +178,7 @@ type Status struct {
 	Policies int    `json:"policies"`
 	// Unenforced is the number of policies that are not or only partially enforced.
 	Unenforced int `json:"unenforced"`
-	// Waiting names the pods of the node whose new rules take a dataplane so long that other pods are
-	// served first.
+	// Waiting names the pods of the node whose newest rules some dataplane does not enforce yet.
 	Waiting   []string         `json:"waiting,omitempty"`
 	Sets      int              `json:"sets"`
 	Renderers []RendererStatus `json:"renderers"`
@@ -271,9 +270,9 @@ type RendererStatus struct {
 	Commits uint64    `json:"commits"`
 	Error   string    `json:"error,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
-	// Committing is when its change of the dataplane began that takes longer than a moment; what
+	// BusySince is when its change of the dataplane began that takes longer than a moment; what
 	// comes meanwhile waits for it, in this renderer alone.
-	Committing time.Time `json:"committing,omitzero"`
+	BusySince time.Time `json:"busySince,omitzero"`
 	Installed
 	// Refused reports whether only a change of policies or of the dataplane can resolve Error: the
 	// commit is not retried before.

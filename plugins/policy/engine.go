@@ -122,7 +122,7 @@ func (e *engine) renumber() bool {
 func (e *engine) collect(now time.Time, applied bool) {
 	old := e.status.Renderers
 	e.status.Renderers = make([]RendererStatus, len(old))
-	e.status.Committing, e.status.Waiting, e.refused = time.Time{}, 0, nil
+	e.status.BusySince, e.status.Waiting, e.refused = time.Time{}, 0, nil
 	revision, synced, calls := e.status.Seen, e.resynced, 0
 	waiting := 0 // mailboxes with pods that wait
 	reports := []report{{ownName, e.configurator.Unenforced()}}
@@ -130,7 +130,7 @@ func (e *engine) collect(now time.Time, applied bool) {
 	for i, m := range e.mailboxes {
 		s := m.collect()
 		e.status.Renderers[i] = rendererStatus(old[i], s, now)
-		e.status.Committing = earliest(e.status.Committing, s.busySince)
+		e.status.BusySince = earliest(e.status.BusySince, s.busySince)
 		revision, synced = min(revision, s.acknowledged), synced && s.synced
 		if s.err != nil {
 			errs = append(errs, s.err)
@@ -153,7 +153,7 @@ func (e *engine) collect(now time.Time, applied bool) {
 			}
 		}
 	}
-	if err := errors.Join(errs...); e.status.Committing.IsZero() && renderer.IsRefused(err) {
+	if err := errors.Join(errs...); e.status.BusySince.IsZero() && renderer.IsRefused(err) {
 		e.refused = err
 	}
 	if waiting > 1 { // some pods may wait for several
@@ -166,7 +166,7 @@ func (e *engine) collect(now time.Time, applied bool) {
 	if e.resynced {
 		e.status.Revision, e.status.Synced = max(e.status.Revision, revision), e.status.Synced || synced
 	}
-	done := calls > 0 || applied && e.status.Committing.IsZero()
+	done := calls > 0 || applied && e.status.BusySince.IsZero()
 	if done {
 		e.status.Transactions++
 		e.state++

@@ -31,19 +31,19 @@ func TestHandlerHasRenderedWhenItReturns(t *testing.T) {
 	if err := h.Resync(t.Context(), shop(t).Deltas); err != nil {
 		t.Fatal(err)
 	}
-	if !r.LastCommit().Resync || r.Verdict(web(addr(1), addr(0))) != api.Permit || r.Verdict(web(addr(2), addr(0))) != api.Deny {
-		t.Fatalf("after the resync, %+v:\n%s", r.LastCommit(), r.Dump())
+	if !r.LastCall().Resync || r.Verdict(web(addr(1), addr(0))) != api.Permit || r.Verdict(web(addr(2), addr(0))) != api.Deny {
+		t.Fatalf("after the resync, %+v:\n%s", r.LastCall(), r.Dump())
 	}
 	if err := h.Update(t.Context(), changes(t, false, pod(3, "front", false)).Deltas); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.LastCommit(); got.Resync || got.Operations != 1 {
+	if got := r.LastCall(); got.Resync || got.Operations != 1 {
 		t.Errorf("a remote pod: %+v, want one operation", got)
 	}
 	if err := h.Resync(t.Context(), changes(t, true, ns()).Deltas); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.LastCommit(); got.Resync || len(r.Pods()) != 0 {
+	if got := r.LastCall(); got.Resync || len(r.Pods()) != 0 {
 		t.Errorf("a later resync: %+v, %d pods", got, len(r.Pods()))
 	}
 	if s := h.Status(); s.Revision != 3 || !s.Synced {
@@ -76,11 +76,11 @@ func TestHandlerRendersLikePlugin(t *testing.T) {
 // that are not among the changes.
 func TestHandlerHoldsChangesUntilWholeState(t *testing.T) {
 	h, r := startHandler(t, Deps{})
-	if err := errors.Join(h.Update(t.Context(), changes(t, false, shopObjects(t)[:3]...).Deltas), h.Recommit(t.Context())); err != nil || r.Commits() != 0 || !h.RetryAt().IsZero() {
-		t.Fatalf("before the whole state: %v, %d commits, retry at %s", err, r.Commits(), h.RetryAt())
+	if err := errors.Join(h.Update(t.Context(), changes(t, false, shopObjects(t)[:3]...).Deltas), h.Recommit(t.Context())); err != nil || r.Calls() != 0 || !h.RetryAt().IsZero() {
+		t.Fatalf("before the whole state: %v, %d commits, retry at %s", err, r.Calls(), h.RetryAt())
 	}
-	if err := h.Resync(t.Context(), shop(t).Deltas); err != nil || !r.LastCommit().Resync || r.Commits() != 1 || len(r.Pods()) != 2 {
-		t.Fatalf("after it: %v, %+v, %d commits, %d pods", err, r.LastCommit(), r.Commits(), len(r.Pods()))
+	if err := h.Resync(t.Context(), shop(t).Deltas); err != nil || !r.LastCall().Resync || r.Calls() != 1 || len(r.Pods()) != 2 {
+		t.Fatalf("after it: %v, %+v, %d commits, %d pods", err, r.LastCall(), r.Calls(), len(r.Pods()))
 	}
 }
 
@@ -110,11 +110,11 @@ func TestHandlerRetryAtNamesNextTry(t *testing.T) {
 
 func TestHandlerRecommitBeforeResyncDoesNothing(t *testing.T) {
 	h, r := startHandler(t, Deps{})
-	if err := errors.Join(h.Recommit(t.Context()), h.Retry(t.Context())); err != nil || r.Commits() != 0 {
-		t.Fatalf("before the first resync: %v, %d commits", err, r.Commits())
+	if err := errors.Join(h.Recommit(t.Context()), h.Retry(t.Context())); err != nil || r.Calls() != 0 {
+		t.Fatalf("before the first resync: %v, %d commits", err, r.Calls())
 	}
-	if err := errors.Join(h.Resync(t.Context(), shop(t).Deltas), h.Recommit(t.Context())); err != nil || r.Commits() != 2 {
-		t.Fatalf("after it: %v, %d commits, want 2", err, r.Commits())
+	if err := errors.Join(h.Resync(t.Context(), shop(t).Deltas), h.Recommit(t.Context())); err != nil || r.Calls() != 2 {
+		t.Fatalf("after it: %v, %d commits, want 2", err, r.Calls())
 	}
 }
 

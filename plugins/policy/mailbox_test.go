@@ -52,8 +52,8 @@ func (p *post) send(c renderer.Changes) {
 
 func (p *post) want(what string, commits int, acknowledged int64) {
 	p.t.Helper()
-	if s := p.collect(); p.r.Commits() != commits || s.acknowledged != acknowledged {
-		p.t.Errorf("%s: revision %d is acknowledged after %d calls, want %d after %d", what, s.acknowledged, p.r.Commits(), acknowledged, commits)
+	if s := p.collect(); p.r.Calls() != commits || s.acknowledged != acknowledged {
+		p.t.Errorf("%s: revision %d is acknowledged after %d calls, want %d after %d", what, s.acknowledged, p.r.Calls(), acknowledged, commits)
 	}
 }
 
@@ -287,8 +287,8 @@ func TestMailboxKickBeforeFirstValueAppliesNothing(t *testing.T) {
 		m.kick(time.Now())
 		for m.work(t.Context()) {
 		}
-		if s := m.collect(); len(s.ended) != 1 || !s.ended[0].quarantined || !s.ended[0].unable || r.Commits() != 0 {
-			t.Errorf("a kick before the first value: %+v, %d calls", s.ended, r.Commits())
+		if s := m.collect(); len(s.ended) != 1 || !s.ended[0].quarantined || !s.ended[0].unable || r.Calls() != 0 {
+			t.Errorf("a kick before the first value: %+v, %d calls", s.ended, r.Calls())
 		}
 		m.post(time.Now(), renderer.Changes{Resync: true}, 1)
 		m.work(t.Context())

@@ -118,13 +118,13 @@ func (p *Plugin) Watch() (Status, <-chan struct{}) {
 	if p.done == nil {
 		return s, next
 	}
-	s.Committing, s.Renderers = time.Time{}, slices.Clone(s.Renderers)
+	s.BusySince, s.Renderers = time.Time{}, slices.Clone(s.Renderers)
 	for i, m := range p.loop.engine.mailboxes {
 		r := &s.Renderers[i]
 		if since := m.busySince(); !since.IsZero() { // else what has ended may not be collected yet
-			r.Committing = since
+			r.BusySince = since
 		}
-		s.Committing = earliest(s.Committing, r.Committing)
+		s.BusySince = earliest(s.BusySince, r.BusySince)
 	}
 	return s, next
 }
@@ -132,7 +132,7 @@ func (p *Plugin) Watch() (Status, <-chan struct{}) {
 // AtWork returns since when the event loop has been working without looking for changes, or the
 // oldest call of a renderer goes on; it is zero while there is neither. It never blocks.
 func (p *Plugin) AtWork() time.Time {
-	return earliest(p.loop.atWork(), p.Status().Committing)
+	return earliest(p.loop.atWork(), p.Status().BusySince)
 }
 
 // Apply passes changes down to the renderers and waits until all of them enforce the changes. It is

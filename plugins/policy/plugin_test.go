@@ -25,7 +25,7 @@ func TestPluginSendsChangesToRenderers(t *testing.T) {
 	p, rs := startRecorded(t, Deps{}, "one", "two")
 	mustApply(t, p, shop(t))
 	for _, r := range rs {
-		if !r.LastCommit().Resync {
+		if !r.LastCall().Resync {
 			t.Errorf("the first commit of %s is no resync", r.Name())
 		}
 		if got := r.Verdict(web(addr(1), addr(0))); got != api.Permit {
@@ -39,7 +39,7 @@ func TestPluginSendsChangesToRenderers(t *testing.T) {
 	if got := rs[0].Verdict(web(addr(3), addr(0))); got != api.Permit {
 		t.Errorf("a new front to web: %s", got)
 	}
-	if got := rs[0].LastCommit().Operations; got != 1 {
+	if got := rs[0].LastCall().Operations; got != 1 {
 		t.Errorf("a remote pod took %d operations, want 1", got)
 	}
 	mustApply(t, p, deletion(model.KindNetworkPolicy, "web"))
@@ -56,22 +56,22 @@ func TestPluginResyncsRenderersOnce(t *testing.T) {
 	p, rs := startRecorded(t, Deps{}, "one")
 	mustApply(t, p, shop(t))
 	mustApply(t, p, shop(t))
-	if n := rs[0].Commits(); n != 1 {
+	if n := rs[0].Calls(); n != 1 {
 		t.Errorf("an equal resync: %d commits, want the first only", n)
 	}
 	mustApply(t, p, changes(t, true, ns(), pod(0, "web", true), pod(1, "front", false), allow("web", "front", "web", 80)))
-	if got := rs[0].LastCommit(); got.Resync || got.Operations != 1 {
+	if got := rs[0].LastCall(); got.Resync || got.Operations != 1 {
 		t.Errorf("a resync without one pod: %+v, want one operation", got)
 	}
 }
 
 func TestPluginRefusesChangesBeforeWholeState(t *testing.T) {
 	p, rs := startRecorded(t, Deps{}, "one")
-	if err := p.Apply(t.Context(), changes(t, false, shopObjects(t)[:3]...)); err == nil || rs[0].Commits() != 0 {
-		t.Fatalf("before the resync: %v, %d commits", err, rs[0].Commits())
+	if err := p.Apply(t.Context(), changes(t, false, shopObjects(t)[:3]...)); err == nil || rs[0].Calls() != 0 {
+		t.Fatalf("before the resync: %v, %d commits", err, rs[0].Calls())
 	}
 	mustApply(t, p, shop(t))
-	if !rs[0].LastCommit().Resync || !p.Status().Synced || len(rs[0].Pods()) != 2 {
+	if !rs[0].LastCall().Resync || !p.Status().Synced || len(rs[0].Pods()) != 2 {
 		t.Fatalf("after the resync: %d pods, status %+v", len(rs[0].Pods()), p.Status())
 	}
 }
@@ -87,15 +87,15 @@ func TestPluginHoldsChangesOfSourceUntilWholeState(t *testing.T) {
 		source.changes <- some
 		p.Prompt()
 		synctest.Wait()
-		if s := p.Status(); r.Commits() != 0 || s.Seen != 3 || s.Revision != 0 || s.Synced {
-			t.Fatalf("before the whole state: %d commits, status %+v", r.Commits(), s)
+		if s := p.Status(); r.Calls() != 0 || s.Seen != 3 || s.Revision != 0 || s.Synced {
+			t.Fatalf("before the whole state: %d commits, status %+v", r.Calls(), s)
 		}
 		ch := shop(t)
 		ch.Revision = 4
 		source.changes <- ch
 		synctest.Wait()
-		if s := p.Status(); !r.LastCommit().Resync || r.Commits() != 1 || s.Revision != 4 || !s.Synced {
-			t.Errorf("after it: %d commits, status %+v", r.Commits(), s)
+		if s := p.Status(); !r.LastCall().Resync || r.Calls() != 1 || s.Revision != 4 || !s.Synced {
+			t.Errorf("after it: %d commits, status %+v", r.Calls(), s)
 		}
 	})
 }
@@ -120,15 +120,15 @@ func TestPluginRetriesFailedRendererAlone(t *testing.T) {
 		for i, at := range []time.Duration{100, 300, 700, 1100, 1500} {
 			<-time.After(time.Until(begin.Add(at*time.Millisecond - 1)))
 			synctest.Wait()
-			before := bad.Commits()
+			before := bad.Calls()
 			<-time.After(time.Nanosecond)
 			synctest.Wait()
-			if before != 2+i || bad.Commits() != before+1 {
-				t.Fatalf("retry %d: %d commits before and %d after %d ms", i+1, before, bad.Commits(), at)
+			if before != 2+i || bad.Calls() != before+1 {
+				t.Fatalf("retry %d: %d commits before and %d after %d ms", i+1, before, bad.Calls(), at)
 			}
 		}
-		if good.Commits() != 2 {
-			t.Errorf("the good renderer committed %d times, want 2", good.Commits())
+		if good.Calls() != 2 {
+			t.Errorf("the good renderer committed %d times, want 2", good.Calls())
 		}
 		bad.SetHook(nil)
 		if err := p.WaitIdle(t.Context(), 2); err != nil {
@@ -400,7 +400,7 @@ func TestPluginWaitsForNoSlowRenderer(t *testing.T) {
 		second, _ := p.feed.push(changes(t, false, pod(3, "web", true)))
 		synctest.Wait()
 		s := p.Status()
-		if len(fast.Pods()) != 3 || len(slow.Pods()) != 0 || s.Seen != second || s.Revision != 0 || s.InSync() || !s.Committing.Equal(begin) {
+		if len(fast.Pods()) != 3 || len(slow.Pods()) != 0 || s.Seen != second || s.Revision != 0 || s.InSync() || !s.BusySince.Equal(begin) {
 			t.Errorf("fast has %d pods, slow %d, %+v", len(fast.Pods()), len(slow.Pods()), s)
 		}
 		if err := p.WaitIdle(t.Context(), first); err != nil || time.Since(begin) != 2*time.Minute {
@@ -409,13 +409,13 @@ func TestPluginWaitsForNoSlowRenderer(t *testing.T) {
 		if diff := cmp.Diff(fast.Dump(), slow.Dump()); diff != "" {
 			t.Error(diff)
 		}
-		if s := p.Status(); s.Revision != second || !s.InSync() || slow.Commits() != 2 {
-			t.Errorf("%d commits, %+v", slow.Commits(), s)
+		if s := p.Status(); s.Revision != second || !s.InSync() || slow.Calls() != 2 {
+			t.Errorf("%d commits, %+v", slow.Calls(), s)
 		}
 		_, _ = p.feed.push(changes(t, false, pod(4, "web", true)))
 		time.Sleep(time.Second)
 		begin = time.Now()
-		if err := p.Close(); err != nil || time.Since(begin) != 0 || !p.Status().Committing.IsZero() {
+		if err := p.Close(); err != nil || time.Since(begin) != 0 || !p.Status().BusySince.IsZero() {
 			t.Errorf("close: %v after %s, status %+v", err, time.Since(begin), p.Status())
 		}
 	})

@@ -24,15 +24,15 @@ func TestPromptBeforeFirstResyncCommitsNothing(t *testing.T) {
 		p.Prompt()
 		synctest.Wait()
 		for _, r := range rs {
-			if r.Commits() != 0 {
-				t.Errorf("%s committed %d times before it received any state", r.Name(), r.Commits())
+			if r.Calls() != 0 {
+				t.Errorf("%s committed %d times before it received any state", r.Name(), r.Calls())
 			}
 		}
 		mustApply(t, p, shop(t))
-		before := rs[1].Commits()
+		before := rs[1].Calls()
 		p.Prompt()
 		synctest.Wait()
-		if got := rs[1].Commits(); got != before+1 {
+		if got := rs[1].Calls(); got != before+1 {
 			t.Errorf("after the resync a prompt caused %d commits, want 1", got-before)
 		}
 	})

@@ -88,14 +88,14 @@ func TestPluginQuarantinesUntilFirstState(t *testing.T) {
 		}
 		c.answers(true, nil)
 		p.Prompt()
-		if synctest.Wait(); !slices.Equal(c.changes(), []bool{false, true}) || c.Commits() != 0 {
-			t.Errorf("changed %v, %d commits", c.changes(), c.Commits())
+		if synctest.Wait(); !slices.Equal(c.changes(), []bool{false, true}) || c.Calls() != 0 {
+			t.Errorf("changed %v, %d commits", c.changes(), c.Calls())
 		}
 		mustApply(t, p, shop(t))
 		asked := c.asked()
 		p.Prompt()
-		if synctest.Wait(); c.asked() != asked || c.Commits() != 2 {
-			t.Errorf("after the first state: asked %d times more, %d commits", c.asked()-asked, c.Commits())
+		if synctest.Wait(); c.asked() != asked || c.Calls() != 2 {
+			t.Errorf("after the first state: asked %d times more, %d commits", c.asked()-asked, c.Calls())
 		}
 	})
 }
@@ -110,8 +110,8 @@ func TestHandlerQuarantinesUntilFirstState(t *testing.T) {
 	if err := h.Retry(t.Context()); err != nil || c.asked() != 2 || !h.RetryAt().IsZero() {
 		t.Errorf("%v, asked %d times, retry at %s", err, c.asked(), h.RetryAt())
 	}
-	if err := errors.Join(h.Update(t.Context(), shop(t).Deltas), h.Recommit(t.Context())); err != nil || c.asked() != 3 || c.Commits() != 0 {
-		t.Errorf("before the whole state: %v, asked %d times, %d commits", err, c.asked(), c.Commits())
+	if err := errors.Join(h.Update(t.Context(), shop(t).Deltas), h.Recommit(t.Context())); err != nil || c.asked() != 3 || c.Calls() != 0 {
+		t.Errorf("before the whole state: %v, asked %d times, %d commits", err, c.asked(), c.Calls())
 	}
 	if err := errors.Join(h.Resync(t.Context(), shop(t).Deltas), h.Recommit(t.Context())); err != nil || c.asked() != 3 {
 		t.Errorf("%v, asked %d times after it received a state", err, c.asked())

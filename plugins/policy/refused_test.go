@@ -38,7 +38,7 @@ func TestPluginRetriesRefusedCommitOnChange(t *testing.T) {
 		failWith(rs[0], fmt.Errorf("pod a: %w", errTooLarge))
 		_, _ = p.feed.push(shop(t))
 		pass()
-		if got := rs[0].Commits(); got != 1 {
+		if got := rs[0].Calls(); got != 1 {
 			t.Fatalf("%d commits while nothing changed, want 1", got)
 		}
 		if s := p.Status(); s.InSync() || !s.Renderers[0].Refused || s.Renderers[1].Refused || s.Revision != 0 {
@@ -48,14 +48,14 @@ func TestPluginRetriesRefusedCommitOnChange(t *testing.T) {
 		pass()
 		_, _ = p.feed.push(changes(t, false, pod(3, "web", true)))
 		pass()
-		if got := rs[0].Commits(); got != 3 {
+		if got := rs[0].Calls(); got != 3 {
 			t.Errorf("%d commits after a prompt and a change, want 3", got)
 		}
 		failWith(rs[1], errDown) // which is retried, alone
 		p.Prompt()
 		pass()
-		if got := rs[0].Commits(); got != 4 || rs[1].Commits() < 10 {
-			t.Errorf("%d and %d commits, want retries of the renderer that may recover", got, rs[1].Commits())
+		if got := rs[0].Calls(); got != 4 || rs[1].Calls() < 10 {
+			t.Errorf("%d and %d commits, want retries of the renderer that may recover", got, rs[1].Calls())
 		}
 		rs[0].SetHook(nil)
 		rs[1].SetHook(nil)
@@ -78,7 +78,7 @@ func TestPluginRetriesRefusalBesideOtherError(t *testing.T) {
 		failWith(rs[0], errors.Join(errTooLarge, errDown))
 		_, _ = p.feed.push(shop(t))
 		pass()
-		if got := rs[0].Commits(); got < 3 || p.Status().Renderers[0].Refused {
+		if got := rs[0].Calls(); got < 3 || p.Status().Renderers[0].Refused {
 			t.Errorf("%d commits, status %+v, want retries", got, p.Status())
 		}
 		if err := p.Close(); err != nil {

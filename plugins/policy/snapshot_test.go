@@ -108,14 +108,14 @@ func TestSnapshotWaitsForNoCommit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s.Status.Committing.IsZero() || s.Status.InSync() || s.Status.Seen != 1 || s.Status.Revision != 0 || len(s.Pods) != 3 {
+			if s.Status.BusySince.IsZero() || s.Status.InSync() || s.Status.Seen != 1 || s.Status.Revision != 0 || len(s.Pods) != 3 {
 				t.Errorf("snapshot of %d pods with the status %+v", len(s.Pods), s.Status)
 			}
 		}
 		if err := p.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if s := p.Status(); !s.Committing.IsZero() {
+		if s := p.Status(); !s.BusySince.IsZero() {
 			t.Errorf("a plugin that has ended commits: %+v", s)
 		}
 	})

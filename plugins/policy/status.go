@@ -28,8 +28,8 @@ type Status struct {
 	Unenforced int            `json:"unenforced"`
 	// SourceError explains why no more changes will come; empty while they do.
 	SourceError string `json:"sourceError,omitempty"`
-	// Committing is the earliest one of all renderers; zero if they are idle.
-	Committing time.Time `json:"committing,omitzero"`
+	// BusySince is the earliest one of all renderers; zero if they are idle.
+	BusySince time.Time `json:"busySince,omitzero"`
 }
 
 // ProblemCount is the number of problems of a class.
@@ -49,14 +49,14 @@ type RendererStatus struct {
 	// Refused reports whether only a change can solve Error, see renderer.ErrRefused: no retry is
 	// scheduled.
 	Refused bool `json:"refused,omitempty"`
-	// Committing is since when the renderer is busy: the start of the running call or, before it, the
+	// BusySince is since when the renderer is busy: the start of the running call or, before it, the
 	// arrival of what waits; zero if it is idle.
-	Committing time.Time `json:"committing,omitzero"`
+	BusySince time.Time `json:"busySince,omitzero"`
 }
 
 // InSync reports whether every renderer enforces what was received.
 func (s Status) InSync() bool {
-	if !s.Committing.IsZero() {
+	if !s.BusySince.IsZero() {
 		return false
 	}
 	for _, r := range s.Renderers {
@@ -81,7 +81,7 @@ func (s Status) failing() string {
 func rendererStatus(old RendererStatus, m mailboxStatus, at time.Time) RendererStatus {
 	s := RendererStatus{
 		Name: old.Name, InSync: m.applied && m.err == nil, Since: at, Commits: m.commits, Failures: m.failures,
-		Refused: renderer.IsRefused(m.err), Committing: m.busySince,
+		Refused: renderer.IsRefused(m.err), BusySince: m.busySince,
 	}
 	if m.err != nil {
 		s.Error = m.err.Error()

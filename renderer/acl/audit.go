@@ -21,7 +21,7 @@ func newAudits() audits {
 
 // audit runs an audit when it is due. It checks the fill level of the session table, reads the
 // lists of all interfaces and some of the ACLs, looks for address translation, and compares the
-// result with the mirror. It logs and counts differences, and then makes the Commit check
+// result with the mirror. It logs and counts differences, and then makes the Apply check
 // everything.
 func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (differs bool, err error) {
 	if !r.audits.timer.Take() {

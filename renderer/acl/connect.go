@@ -98,7 +98,7 @@ func (r *Renderer) readInterfaces(ctx context.Context) error {
 	return nil
 }
 
-// drifted logs, counts and publishes differences. The Commit that found them repairs them.
+// drifted logs, counts and publishes differences. The Apply that found them repairs them.
 func (r *Renderer) drifted(found []mirror.Drift) {
 	if len(found) == 0 {
 		return

@@ -14,7 +14,7 @@ import (
 )
 
 // Explain returns the decisions of the tables that the first packet of a flow meets. It evaluates
-// the tables that the last successful Commit installed. ICMP errors and neighbour discovery always
+// the tables that the last successful Apply installed. ICMP errors and neighbour discovery always
 // pass.
 func (r *Renderer) Explain(f api.Flow) []renderer.Decision {
 	return renderer.WithRenderer(r.Name(), r.cache.Evaluate(f))
@@ -29,8 +29,8 @@ type Source struct {
 }
 
 // Source maps a rule of one of our ACLs, as named in a packet trace, to the policy rule that it
-// stems from, as of the last Commit. It returns false for unknown ACLs and rules. It does not wait
-// for a Commit.
+// stems from, as of the last Apply. It returns false for unknown ACLs and rules. It does not wait
+// for an Apply.
 func (r *reader) Source(aclIndex, rule uint32) (Source, bool) {
 	s := r.published.Load()
 	if name, ok := s.constants[aclIndex]; ok {
@@ -52,7 +52,7 @@ func (r *reader) Source(aclIndex, rule uint32) (Source, bool) {
 	return Source{}, false
 }
 
-// publish publishes the outcome of a Commit to readers.
+// publish publishes the outcome of an Apply to readers.
 func (r *Renderer) publish(err error) {
 	s := &snapshot{
 		version: r.version, err: err, pending: r.interfaces.pending, blocked: r.interfaces.blocked, memory: renderer.Memory{Needed: r.memory.Heap.Needed, Budget: r.memory.Heap.Budget},
@@ -108,7 +108,7 @@ func (a *acls) byTable(guards bool) map[renderer.Digest][]counters.ACL {
 func (r *reader) State() *renderer.State {
 	s, paused := r.published.Load(), time.Duration(r.link.Paused.Load())
 	out := &renderer.State{
-		Renderer: name, Version: s.version, Connected: r.link.Connected(), Waiting: r.link.Waiting(), Err: s.err, Pending: s.pending,
+		Renderer: name, Version: s.version, Connected: r.link.Connected(), Unanswered: r.link.Unanswered(), Err: s.err, Pending: s.pending,
 		Blocked: s.blocked, Memory: s.memory, Drift: s.drifts, Foreign: s.foreign, Paused: &paused,
 		Sessions: s.sessions, Capacity: s.capacity, Closed: renderer.ClosedIn(s.unenforced),
 	}
@@ -149,7 +149,7 @@ func (r *reader) Guarded() (out []renderer.Table) {
 }
 
 // Made returns the interfaces that sluice-cni made, as read last. Any goroutine may call it; it
-// does not wait for a Commit. OnChange is called when the result changes.
+// does not wait for an Apply. OnChange is called when the result changes.
 func (r *reader) Made() []vpp.Made { return r.published.Load().made }
 
 // noticeMade stores the interfaces made by sluice-cni in a snapshot, and calls OnChange if they

@@ -41,8 +41,8 @@ type DumpInterface struct {
 	Output    []uint32 `json:"output,omitempty"`
 }
 
-// Dump returns the known content of the vswitch, or nothing between an error and the next Commit.
-// It makes no calls. Unlike State, it waits for a running Commit.
+// Dump returns the known content of the vswitch, or nothing between an error and the next Apply.
+// It makes no calls. Unlike State, it waits for a running Apply.
 func (r *Renderer) Dump() (out Dump) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl/internal/mirror"
 )
 
-// ErrNATOrder is returned by Commit when the vswitch translates addresses where ACLs then do not
+// ErrNATOrder is returned by Apply when the vswitch translates addresses where ACLs then do not
 // see the addresses that rules name. That is sources ahead of uplink ACLs, or, with Split,
 // destinations behind the ACLs of pod interfaces. Everything else is installed.
 var ErrNATOrder = errors.New("address translation hides addresses from policy")

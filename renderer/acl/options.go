@@ -48,13 +48,13 @@ type Options struct {
 	// VPP's heap size through Stats.Socket. Tables that do not fit are refused; see ErrTooLarge.
 	Memory uint64
 
-	// Audit is the interval between audits. OnChange is called, and a Commit reads the ACL lists of
+	// Audit is the interval between audits. OnChange is called, and an Apply reads the ACL lists of
 	// interfaces and a part of the ACLs, compares them with what was installed, and repairs
 	// differences. 0 means 10 seconds; a negative value disables audits. Every sixth audit reads a
 	// given ACL again.
 	Audit time.Duration
 
-	// OnChange is called when a Commit would have work to do although nothing was rendered. That is
+	// OnChange is called when an Apply would have work to do although nothing was rendered. That is
 	// after a (re)connection, when interfaces come or go, and when an audit is due. It runs in another
 	// goroutine, and must neither block nor call the Renderer. It may be nil.
 	OnChange func()

@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// PodBindings finds interfaces of pods that are not tagged with InterfaceTag. Every Commit with
+// PodBindings finds interfaces of pods that are not tagged with InterfaceTag. Every Apply with
 // changes calls it again, so the facts about a pod are never applied to another pod with the same
 // name. The Renderer calls its methods while it holds its lock: they must neither block nor call
 // it. The implementation calls InterfacesChanged when a result changes.

@@ -24,7 +24,7 @@ func (r *Renderer) Quarantine(ctx context.Context) (holdsRules bool, err error) 
 	return holdsRules, err
 }
 
-// quarantine reads the interfaces each time, and makes the next Commit read them again.
+// quarantine reads the interfaces each time, and makes the next Apply read them again.
 func (r *Renderer) quarantine(ctx context.Context) (holdsRules bool, err error) {
 	if r.audits.timer.Take() { // time to look for late tags
 		r.audits.timer.Wait(r.options.Audit, r.link.Prompt)

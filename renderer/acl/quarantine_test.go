@@ -92,7 +92,7 @@ func TestQuarantineBlocksPodsOfFreshVswitch(t *testing.T) {
 	}
 }
 
-// commitRoutes sets up the router of a subject for the addresses of the shop, without a Commit.
+// commitRoutes sets up the router of a subject for the addresses of the shop, without an Apply.
 func commitRoutes(t *testing.T, s *subject) {
 	t.Helper()
 	for p, a := range map[string]string{"open": "10.0.0.4", "db": "10.0.0.3"} {
@@ -104,7 +104,7 @@ func commitRoutes(t *testing.T, s *subject) {
 }
 
 // TestQuarantineLeavesVswitchWithRules: pods with and without rules keep what they have,
-// whatever the last state was; a pod that arrives before the first Commit is blocked.
+// whatever the last state was; a pod that arrives before the first Apply is blocked.
 func TestQuarantineLeavesVswitchWithRules(t *testing.T) {
 	for name, state := range map[string]func(*renderer.Changes){"with policies": shop, "without policies": unruled} {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// Ask makes the next Commit read all interfaces, and calls OnChange to cause one. It returns a
+// Ask makes the next Apply read all interfaces, and calls OnChange to cause one. It returns a
 // ticket for Bound. Any goroutine may call it.
 func (r *reader) Ask() (ticket uint64) {
 	ticket = r.asks.Add(1)
@@ -18,22 +18,22 @@ func (r *reader) Ask() (ticket uint64) {
 	return ticket
 }
 
-// Bound returns the state of an interface after a Commit that has read the interfaces since Ask. It
-// returns false when there was no such Commit, or when the interface is not known as a pod's. Any
-// goroutine may call it; it does not wait for a Commit.
+// Bound returns the state of an interface after an Apply that has read the interfaces since Ask. It
+// returns false when there was no such Apply, or when the interface is not known as a pod's. Any
+// goroutine may call it; it does not wait for an Apply.
 func (r *reader) Bound(name string, ticket uint64) (vpp.Bound, bool) {
 	s := r.published.Load()
 	b, ok := s.bound[name]
 	return b, ok && s.answered >= ticket
 }
 
-// Endpoints returns the state of the pod interfaces after the last Commit, by index. Any goroutine
-// may call it; it does not wait for a Commit.
+// Endpoints returns the state of the pod interfaces after the last Apply, by index. Any goroutine
+// may call it; it does not wait for an Apply.
 func (r *reader) Endpoints() []vpp.Bound {
 	return slices.SortedFunc(maps.Values(r.published.Load().bound), func(a, b vpp.Bound) int { return cmp.Compare(a.Index, b.Index) })
 }
 
-// InterfacesChanged makes the next Commit look up the interfaces of all pods again, and calls
+// InterfacesChanged makes the next Apply look up the interfaces of all pods again, and calls
 // OnChange to cause one. Any goroutine may call it.
 func (r *reader) InterfacesChanged() {
 	r.interfacesChanged.Store(true)

@@ -54,7 +54,7 @@ func New(o Options) (*Renderer, error) {
 	return r, nil
 }
 
-// Close disconnects and thereby aborts a running Commit. Installed rules stay in force.
+// Close disconnects and thereby aborts a running Apply. Installed rules stay in force.
 func (r *Renderer) Close() error {
 	r.audits.timer.Stop()
 	r.link.Interrupt()

@@ -13,13 +13,13 @@ import (
 )
 
 // Renderer installs policy as VPP ACLs. It implements renderer.Renderer and the optional interfaces
-// of package renderer; the reading ones do not wait for a Commit.
+// of package renderer; the reading ones do not wait for an Apply.
 type Renderer struct {
 	reader
 	options Options
 	cache   *cache.Pair
 
-	mu           sync.Mutex // held during a Commit, including its calls of the vswitch
+	mu           sync.Mutex // held during an Apply, including its calls of the vswitch
 	vswitchState            // as it was read and changed
 	interfaces   interfaces
 	flows        openFlows
@@ -39,7 +39,7 @@ type vswitchState struct {
 	order   mirror.Features // of all nodes of the vswitch; nil when they must be read
 }
 
-// reader answers queries about the last Commit without waiting for a running one.
+// reader answers queries about the last Apply without waiting for a running one.
 type reader struct {
 	link              *mirror.Link
 	accumulator       *counters.Accumulator
@@ -48,7 +48,7 @@ type reader struct {
 	interfacesChanged atomic.Bool // the interfaces have changed
 }
 
-// snapshot is the immutable outcome of the last Commit that readers see.
+// snapshot is the immutable outcome of the last Apply that readers see.
 type snapshot struct {
 	version    string
 	err        error
@@ -81,8 +81,8 @@ type audits struct {
 	foreign  []renderer.Foreign // ACLs of other owners on interfaces that have ours; likewise
 }
 
-// quarantined is what was blocked before the first Commit.
+// quarantined is what was blocked before the first Apply.
 type quarantined struct {
-	committed bool              // a Commit has started
+	committed bool              // an Apply has started
 	spared    map[uint32]string // interfaces by index that Quarantine leaves alone; nil when it has found no rules
 }

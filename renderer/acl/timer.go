@@ -9,7 +9,7 @@ import (
 type timer struct {
 	mu     sync.Mutex
 	timer  *time.Timer // nil before first use
-	came   bool        // the period has passed, and no Commit has used it yet
+	came   bool        // the period has passed, and no Apply has used it yet
 	closed bool
 }
 

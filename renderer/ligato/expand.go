@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// ErrTooLarge is returned by Commit when a table does not fit into one ACL. Its pods keep their
+// ErrTooLarge is returned by Apply when a table does not fit into one ACL. Its pods keep their
 // rules, and a pod without an older table is blocked. Everything else is published. It is a
 // renderer.Refusal.
 var ErrTooLarge = renderer.Refusal("the rules do not fit into an etcd value")

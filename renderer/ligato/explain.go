@@ -9,23 +9,23 @@ import (
 )
 
 // Explain returns the decisions of the tables that the first packet of a flow meets. It evaluates
-// the tables that the last successful Commit published. Whether the agent has applied them is known
+// the tables that the last successful Apply published. Whether the agent has applied them is known
 // only to the agent.
 func (r *Renderer) Explain(f api.Flow) []renderer.Decision {
 	return renderer.WithRenderer(r.Name(), r.cache.Evaluate(f))
 }
 
-// snapshot is the immutable outcome of the last Commit that readers see.
+// snapshot is the immutable outcome of the last Apply that readers see.
 type snapshot struct {
 	state      renderer.State
 	unenforced []renderer.Unenforced
 }
 
 // State implements renderer.Inspector. Connected reports whether the store accepted the last
-// Commit.
+// Apply.
 func (r *Renderer) State() *renderer.State { return &r.published.Load().state }
 
-// publish publishes the outcome of a Commit to readers.
+// publish publishes the outcome of an Apply to readers.
 func (r *Renderer) publish(err error) {
 	s := &snapshot{renderer.State{Renderer: r.Name(), Connected: r.held != nil, Err: err, Pending: r.pending, Capacity: r.cache.Capacity()}, r.unenforced.Unenforced()}
 	s.state.Closed = renderer.ClosedIn(s.unenforced)

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// ErrSharedInterface is returned by Commit when several pods with different tables, or a pod and an
+// ErrSharedInterface is returned by Apply when several pods with different tables, or a pod and an
 // uplink, claim one interface. The interface is blocked. It is a renderer.Refusal: the caller
 // commits again when the result of Options.Interfaces changes.
 var ErrSharedInterface = renderer.Refusal("an interface is claimed twice")
@@ -47,8 +47,8 @@ type Options struct {
 
 	// Interfaces returns the names of the interfaces that connect a pod, as named in the
 	// configuration of the agent, not in VPP. It returns none while the pod is not attached. Every
-	// Commit calls it for every pod with a table and does not keep the results; when a result
-	// changes, the embedder prompts the policy plugin. It is called in the goroutine of Commit, and
+	// Apply calls it for every pod with a table and does not keep the results; when a result
+	// changes, the embedder prompts the policy plugin. It is called in the goroutine of Apply, and
 	// must not call the Renderer.
 	Interfaces func(pod api.PodID) []string
 	// Uplinks are the names of the interfaces that connect the node with other nodes.
@@ -58,7 +58,7 @@ type Options struct {
 }
 
 // Renderer publishes policy as ACLs of a vpp-agent. It implements renderer.Renderer and optional
-// interfaces of package renderer; the reading ones do not wait for a Commit. Transactions are
+// interfaces of package renderer; the reading ones do not wait for an Apply. Transactions are
 // committed one after the other.
 type Renderer struct {
 	options Options
@@ -69,7 +69,7 @@ type Renderer struct {
 	cache     *cache.Cache
 	published atomic.Pointer[snapshot]
 
-	mu         sync.Mutex           // held during a Commit, including its calls of the store
+	mu         sync.Mutex           // held during an Apply, including its calls of the store
 	held       map[string]published // content of the store, by name; nil when it must be read
 	strange    []string             // names of ours whose values differ from what we write
 	foreign    map[binding]string   // foreign ACL of each binding
@@ -85,7 +85,7 @@ var (
 	_ renderer.Inspector = (*Renderer)(nil)
 )
 
-// New returns a renderer. It starts nothing, and reads nothing before the first Commit.
+// New returns a renderer. It starts nothing, and reads nothing before the first Apply.
 func New(o Options) (*Renderer, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -124,8 +124,8 @@ func (r *Renderer) warn(name string, p published) {
 }
 
 // Invalidate notifies the renderer that the store may not hold what was written: another program
-// has written, or the host could not apply the writes. The next Commit reads the store. Invalidate
-// waits for a running Commit.
+// has written, or the host could not apply the writes. The next Apply reads the store. Invalidate
+// waits for a running Apply.
 func (r *Renderer) Invalidate() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,14 +136,14 @@ func (r *Renderer) Invalidate() {
 func (r *Renderer) Prefix() string { return r.prefix }
 
 // Seen processes changes of keys under Prefix, as reported by a watch of the store; a nil Value is
-// a deletion. It reports whether another program made one of them: then the next Commit reads
-// everything, and the caller should commit soon. Seen waits for a running Commit. A value that
-// existed only for a moment during a Commit counts as foreign.
+// a deletion. It reports whether another program made one of them: then the next Apply reads
+// everything, and the caller should commit soon. Seen waits for a running Apply. A value that
+// existed only for a moment during an Apply counts as foreign.
 func (r *Renderer) Seen(entries []model.Entry) (foreign bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.held == nil {
-		return false // the next Commit reads everything anyway
+		return false // the next Apply reads everything anyway
 	}
 	for _, e := range entries {
 		name := strings.TrimPrefix(e.Key, r.prefix)

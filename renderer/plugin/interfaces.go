@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
-// Pods determines which interfaces belong to pods, besides their tags. A Commit calls the
+// Pods determines which interfaces belong to pods, besides their tags. An Apply calls the
 // functions: they must neither block nor call the Renderer. Who implements them calls
 // InterfacesChanged when a result changes.
 type Pods struct {
@@ -47,11 +47,11 @@ type port struct {
 	made      *vpp.Made // nil: not by sluice-cni
 }
 
-// ports are the interfaces of pods in VPP, as the last Commit read them. Any goroutine may call the
-// exported methods, which do not wait for a Commit.
+// ports are the interfaces of pods in VPP, as the last Apply read them. Any goroutine may call the
+// exported methods, which do not wait for an Apply.
 type ports struct {
 	pods Pods
-	wake func()        // causes a Commit
+	wake func()        // causes an Apply
 	asks atomic.Uint64 // that interfaces shall be read
 	view atomic.Pointer[portsView]
 
@@ -59,7 +59,7 @@ type ports struct {
 	all    map[uint32]port
 	byTag  map[string][]uint32
 	byName map[string]uint32
-	// Of the running Commit.
+	// Of the running Apply.
 	owners  map[uint32][]api.PodID
 	refused map[uint32]string
 }
@@ -77,25 +77,25 @@ func newPorts(pods Pods, wake func()) *ports {
 	return p
 }
 
-// Ask makes the next Commit read all interfaces, and causes one. It returns a ticket for Bound.
+// Ask makes the next Apply read all interfaces, and causes one. It returns a ticket for Bound.
 func (p *ports) Ask() (ticket uint64) {
 	ticket = p.asks.Add(1)
 	p.wake()
 	return ticket
 }
 
-// InterfacesChanged makes the next Commit look up the interfaces of all pods again, and causes one.
+// InterfacesChanged makes the next Apply look up the interfaces of all pods again, and causes one.
 func (p *ports) InterfacesChanged() { p.Ask() }
 
-// Bound returns the state of an interface after a Commit that has read the interfaces since Ask. It
-// returns false when there was no such Commit, or when the interface is not known as a pod's.
+// Bound returns the state of an interface after an Apply that has read the interfaces since Ask. It
+// returns false when there was no such Apply, or when the interface is not known as a pod's.
 func (p *ports) Bound(name string, ticket uint64) (vpp.Bound, bool) {
 	v := p.view.Load()
 	b, ok := v.bound[name]
 	return b, ok && v.answered >= ticket
 }
 
-// Interfaces returns the state of the pods' interfaces after the last Commit, by index.
+// Interfaces returns the state of the pods' interfaces after the last Apply, by index.
 func (p *ports) Interfaces() []vpp.Bound {
 	return slices.SortedFunc(maps.Values(p.view.Load().bound), func(a, b vpp.Bound) int { return cmp.Compare(a.Index, b.Index) })
 }
@@ -140,7 +140,7 @@ func (p *ports) read(seen uint64, found []*interfaces.SwInterfaceDetails, made m
 	}
 }
 
-// begin begins with the interfaces of a Commit.
+// begin begins with the interfaces of an Apply.
 func (p *ports) begin() { p.owners, p.refused = map[uint32][]api.PodID{}, map[uint32]string{} }
 
 // of returns the interfaces of a pod, sorted.
@@ -177,7 +177,7 @@ func (p *ports) refuses(pod api.PodID, n port) string {
 	return p.pods.Refuses(pod, *n.made)
 }
 
-// publish shows readers what a Commit made of the interfaces, of which enforce has those that
+// publish shows readers what an Apply made of the interfaces, of which enforce has those that
 // enforce.
 func (p *ports) publish(enforce map[uint32]api.PodID) {
 	before, now := p.view.Load(), time.Now()

@@ -89,7 +89,7 @@ func (m *Memory) start(o MemoryOptions) (err error) {
 	return m.readEndpoints()
 }
 
-// holdsPolicy reports whether the policy map in force is that of some Commit.
+// holdsPolicy reports whether the policy map in force is that of some Apply.
 func (m *Memory) holdsPolicy() bool { return m.StateDigest() != xdp.StateDigest{} }
 
 // readable returns why nothing can be read from the memory. Any goroutine may call it.

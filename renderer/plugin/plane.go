@@ -27,7 +27,7 @@ type plane struct {
 	directory     string
 	othersEnforce bool // policy, in the same VPP
 
-	calls  context.Context               //nolint:containedctx // of the running Commit: xdp.Dataplane passes none
+	calls  context.Context               //nolint:containedctx // of the running Apply: xdp.Dataplane passes none
 	epoch  int                           // the connection that the following was read by; 0: none
 	asked  time.Time                     // when the plugin was asked for its interfaces
 	since  time.Time                     // when the interfaces of VPP were read
@@ -42,9 +42,9 @@ type plane struct {
 }
 
 const (
-	// askEvery is how often a Commit asks the plugin for the state of its interfaces.
+	// askEvery is how often an Apply asks the plugin for the state of its interfaces.
 	askEvery = time.Second
-	// lookEvery is how often a Commit looks for changes in VPP without events, such as tags.
+	// lookEvery is how often an Apply looks for changes in VPP without events, such as tags.
 	lookEvery = 10 * time.Second
 )
 
@@ -176,7 +176,7 @@ func (p *plane) setUp(ctx context.Context, index uint32, up bool) error {
 }
 
 // share reads the bindings, and has the plugin map the memory unless it has. Memory that has no
-// policy yet does so after the Commit that writes it: until then the plugin judges by what it
+// policy yet does so after the Apply that writes it: until then the plugin judges by what it
 // mapped before.
 func (p *plane) share(ctx context.Context, epoch int) error {
 	ctx, cancel := context.WithTimeout(ctx, p.link.Timeout)
@@ -201,7 +201,7 @@ func (p *plane) share(ctx context.Context, epoch int) error {
 		p.shared, p.due = epoch, false
 		return err
 	}
-	if p.shared == epoch && got.Inode != 0 { // that one did not lock it, or is gone: the next Commit takes VPP back
+	if p.shared == epoch && got.Inode != 0 { // that one did not lock it, or is gone: the next Apply takes VPP back
 		p.shared = 0
 		return fmt.Errorf("%w of %s any more, another agent had it open other memory: end one of them", ErrMemory, p.directory)
 	}
@@ -224,7 +224,7 @@ func (p *plane) have(ctx context.Context, epoch int, onlyCheck bool) error {
 	return nil
 }
 
-// handOver has the plugin map the memory after a Commit has written policy to it, if the plugin waits
+// handOver has the plugin map the memory after an Apply has written policy to it, if the plugin waits
 // for that.
 func (p *plane) handOver() error {
 	if !p.due || p.epoch == 0 || !p.holdsPolicy() {
@@ -366,7 +366,7 @@ func (p *plane) bind(id uint32, tag string, bind bool) error {
 		state = sluice.SLUICE_API_BOUND
 	}
 	if err != nil {
-		p.since = time.Time{} // the next Commit reads all interfaces
+		p.since = time.Time{} // the next Apply reads all interfaces
 	}
 	p.judged[id] = state
 	p.divide()

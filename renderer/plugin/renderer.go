@@ -45,7 +45,7 @@ var (
 	_ renderer.Counter   = (*Renderer)(nil)
 )
 
-// New returns a Renderer. It changes nothing before the first Commit.
+// New returns a Renderer. It changes nothing before the first Apply.
 func New(o Options) (*Renderer, error) {
 	o.Memory.Infra = o.XDP.Infra
 	m, err := Open(o.Memory)
@@ -107,7 +107,7 @@ func (r *Renderer) Check(ctx context.Context) (objects int, drift []string, err 
 
 // connected adds the state of the connection to VPP.
 func (r *Renderer) connected(s *renderer.State) *renderer.State {
-	s.Connected, s.Waiting = r.plane.link.Connected(), r.plane.link.Waiting()
+	s.Connected, s.Unanswered = r.plane.link.Connected(), r.plane.link.Unanswered()
 	r.plane.drift.in(s)
 	s.Sessions = r.plane.table.seen.Load()
 	if s.Err == nil {

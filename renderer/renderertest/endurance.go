@@ -11,7 +11,7 @@ import (
 type Ends struct{ Src, Dst api.Action }
 
 // Possible returns, by action, whether a flow may have that verdict when each of its ends is
-// decided as in one of the states. After a failed Commit these are the last enforced state or any
+// decided as in one of the states. After a failed Apply these are the last enforced state or any
 // later one. The ends may be in different states, because a renderer changes pod after pod.
 func Possible(states ...Ends) (verdicts [2]bool) {
 	var src, dst [2]bool // by action
@@ -26,7 +26,7 @@ func Possible(states ...Ends) (verdicts [2]bool) {
 // Changes returns the number of changes of a test in which many fail; n is the usual number.
 func Changes(n int) int { return Extent(n/2, n, 10_000) }
 
-// LiveHeap returns the number of reachable bytes. Leaks of failed Commits add up over many changes.
+// LiveHeap returns the number of reachable bytes. Leaks of failed Applies add up over many changes.
 func LiveHeap() int64 {
 	var m runtime.MemStats
 	for range 2 { // the second run collects what finalizers release

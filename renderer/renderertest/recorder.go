@@ -13,17 +13,17 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// ErrInjected is the error of a Commit that was made to fail.
+// ErrInjected is the error of an Apply that was made to fail.
 var ErrInjected = errors.New("injected failure")
 
-// Failure is when a Commit of a Recorder fails.
+// Failure is when an Apply of a Recorder fails.
 type Failure uint8
 
 // The failures that can be injected.
 const (
 	NoFailure  Failure = iota
 	FailBefore         // nothing is applied
-	FailAfter          // everything is applied, but Commit returns an error
+	FailAfter          // everything is applied, but Apply returns an error
 )
 
 // Reporter receives violations of the contract. A *testing.T is a Reporter.
@@ -46,11 +46,11 @@ type Recorder struct {
 	violations []string
 	operations int
 	commits    int
-	last       CommitInfo
+	last       Call
 }
 
-// CommitInfo describes one Commit.
-type CommitInfo struct {
+// Call describes one Apply.
+type Call struct {
 	Resync     bool // a resync was among the applied transactions
 	Operations int  // pods and set members that changed
 	Err        error
@@ -70,14 +70,14 @@ func NewRecorder(name string, reporter Reporter) *Recorder {
 // Name implements renderer.Renderer.
 func (r *Recorder) Name() string { return r.name }
 
-// FailNext queues failures, one for each following Commit.
+// FailNext queues failures, one for each following Apply.
 func (r *Recorder) FailNext(failures ...Failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failures = append(r.failures, failures...)
 }
 
-// SetHook installs a function that every Commit calls first. If it returns an error, the Commit
+// SetHook installs a function that every Apply calls first. If it returns an error, the Apply
 // fails with it and applies nothing. It may block, like a slow dataplane. A nil hook removes it.
 func (r *Recorder) SetHook(hook func(context.Context) error) {
 	r.mu.Lock()
@@ -92,15 +92,15 @@ func (r *Recorder) Operations() int {
 	return r.operations
 }
 
-// Commits returns the number of commits, including failed ones.
-func (r *Recorder) Commits() int {
+// Calls returns the number of calls of Apply, including failed ones.
+func (r *Recorder) Calls() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.commits
 }
 
-// LastCommit describes the last Commit.
-func (r *Recorder) LastCommit() CommitInfo {
+// LastCall describes the last Apply.
+func (r *Recorder) LastCall() Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last
@@ -145,7 +145,7 @@ func (r *Recorder) Apply(ctx context.Context, c renderer.Changes) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.backlog = append(r.backlog, c)
-	r.last = CommitInfo{}
+	r.last = Call{}
 	failure := r.nextFailure()
 	switch {
 	case err != nil:

@@ -90,11 +90,11 @@ func TestFailNextInjectsFailures(t *testing.T) {
 		t.Fatalf("failure after: error %v, %d pods installed, want those of both transactions", err, len(r.Pods()))
 	}
 	mustCommit(t, r, false, nothing)
-	if got := r.LastCommit(); got != (CommitInfo{}) {
+	if got := r.LastCall(); got != (Call{}) {
 		t.Errorf("the commit after the failures did %+v, want nothing", got)
 	}
-	if r.Commits() != 3 || r.Operations() != 2 {
-		t.Errorf("%d commits and %d operations, want 3 and 2", r.Commits(), r.Operations())
+	if r.Calls() != 3 || r.Operations() != 2 {
+		t.Errorf("%d commits and %d operations, want 3 and 2", r.Calls(), r.Operations())
 	}
 }
 
@@ -110,7 +110,7 @@ func TestRecorderHookBlocksUntilContextEnds(t *testing.T) {
 	}
 	r.SetHook(nil)
 	mustCommit(t, r, false, nothing)
-	if len(r.Pods()) != 1 || !r.LastCommit().Resync {
+	if len(r.Pods()) != 1 || !r.LastCall().Resync {
 		t.Errorf("the next commit left the resync out")
 	}
 }

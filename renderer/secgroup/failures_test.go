@@ -125,7 +125,7 @@ func TestRendererGroupVanishesUnderIt(t *testing.T) {
 }
 
 // TestRendererCatchesUpByDifference: no call works while policies change and pods come and go. Then
-// one Commit makes up the difference between the first state and the last, and no more.
+// one Apply makes up the difference between the first state and the last, and no more.
 func TestRendererCatchesUpByDifference(t *testing.T) {
 	s, b := brokenStack(t, pooled())
 	must(t, s, map[api.PodID]renderer.PodConfig{web: closedTo("10.0.0.1", "10.0.0.9/32"), other: closedTo("10.0.0.2", "10.0.0.9/32")})

@@ -18,7 +18,7 @@ const (
 	maxAddresses = 1000
 )
 
-// reconciler executes one Commit: it compares what is wanted with what is held, and makes the calls
+// reconciler executes one Apply: it compares what is wanted with what is held, and makes the calls
 // that remove the difference.
 type reconciler struct {
 	r      *Renderer
@@ -172,7 +172,7 @@ func (x *reconciler) create(ctx context.Context) error {
 }
 
 // createOne creates an address group with all its addresses, or takes another one that has exactly
-// these: a Commit that failed may have left it.
+// these: an Apply that failed may have left it.
 func (x *reconciler) createOne(ctx context.Context, name string) error {
 	addrs := x.want.addrs[name]
 	for _, id := range slices.Sorted(maps.Keys(x.held.addrs)) {
@@ -345,7 +345,7 @@ func (x *reconciler) used() map[string]bool {
 	return used
 }
 
-// unfinished returns the group that an earlier Commit began for the same content and that no port
+// unfinished returns the group that an earlier Apply began for the same content and that no port
 // has; nil if there is none. So calls that take longer than their time do not begin anew for ever.
 func (x *reconciler) unfinished(name string) *heldGroup {
 	used := x.used()
@@ -443,7 +443,7 @@ func (x *reconciler) changes(g *heldGroup, key string) (calls int) {
 	return calls
 }
 
-// manyFailures is how many ports in a row may fail before the rest is left for the next Commit: a
+// manyFailures is how many ports in a row may fail before the rest is left for the next Apply: a
 // Neutron that does not answer is not asked about each.
 const manyFailures = 3
 
@@ -510,7 +510,7 @@ func (x *reconciler) groupsOf(ctx context.Context, p *Port) ([]string, error) {
 }
 
 // collect deletes unused groups and address groups. One that is still in use, for example
-// by a port in another network, is left for the next Commit. Ports that keep old groups need them;
+// by a port in another network, is left for the next Apply. Ports that keep old groups need them;
 // their address groups lose what no pod's rules name.
 func (x *reconciler) collect(ctx context.Context) error {
 	if len(x.failed) > 0 {

@@ -27,7 +27,7 @@ var (
 	ErrGone = errors.New("no such object")
 )
 
-// ErrSharedPort is returned by Commit when several ports have one address of a pod; they are then
+// ErrSharedPort is returned by Apply when several ports have one address of a pod; they are then
 // not changed. It is also returned when several pods with different rules have one port, which is
 // then closed. It is a renderer.Refusal.
 var ErrSharedPort = renderer.Refusal("the port of a pod is not clear")
@@ -55,44 +55,44 @@ type Options struct {
 	// pod with more than half as many is closed, and reported.
 	MaxRules int
 	// Identify returns the pod of a port. If it is nil, a port is that of the pod that has one of
-	// its fixed addresses. It is called in the goroutine of Commit.
+	// its fixed addresses. It is called in the goroutine of Apply.
 	Identify func(Port) (pod api.PodID, ok bool)
 	// NodeOf returns the addresses of the node of a pod, which replace the members of api.NodeSet.
-	// If it is nil, pods may talk to every member. It is called in the goroutine of Commit.
+	// If it is nil, pods may talk to every member. It is called in the goroutine of Apply.
 	NodeOf func(api.PodID) []netip.Addr
 	Infra  renderer.Infra // exempt traffic; messages of ICMP are left to the backend of Neutron
-	// OnChange asks for a Commit. nil: it asks for none.
+	// OnChange asks for an Apply. nil: it asks for none.
 	OnChange func()
 }
 
 // Renderer makes security groups. It implements renderer.Renderer and optional interfaces of
-// package renderer; the reading ones do not wait for a Commit.
+// package renderer; the reading ones do not wait for an Apply.
 type Renderer struct {
 	options   Options
 	builder   builder
 	log       *slog.Logger
 	published atomic.Pointer[snapshot]
 
-	mu        sync.Mutex // held during a Commit, including its calls
+	mu        sync.Mutex // held during an Apply, including its calls
 	desired   desired
 	contents  map[pair]*content // for the current members of sets
 	admission admission
 	held      *held             // nil when everything must be read
-	wanted    *wanted           // by the last Commit; nil before the first
-	groups    map[string]string // IDs of groups, by key of the content; of the last Commit
+	wanted    *wanted           // by the last Apply; nil before the first
+	groups    map[string]string // IDs of groups, by key of the content; of the last Apply
 	reads     reads
 }
 
-// reads is what a Renderer remembers between Commits beside the desired and the known state.
+// reads is what a Renderer remembers between Applies beside the desired and the known state.
 type reads struct {
 	stale      atomic.Bool // Refresh was called
 	unplugged  renderer.Unplugged
 	drift      map[string]uint64
 	unenforced []renderer.Unenforced
 	pending    []renderer.Pending
-	portless   map[netip.Addr]api.PodID // as of the last Commit
+	portless   map[netip.Addr]api.PodID // as of the last Apply
 	changed    map[api.SetID]bool       // sets, since the last publication
-	settled    bool                     // the last Commit ended without an error
+	settled    bool                     // the last Apply ended without an error
 }
 
 var (
@@ -102,7 +102,7 @@ var (
 	_ renderer.Inspector = (*Renderer)(nil)
 )
 
-// New returns a renderer. It starts nothing, and calls nothing before the first Commit.
+// New returns a renderer. It starts nothing, and calls nothing before the first Apply.
 func New(o Options) (*Renderer, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -143,7 +143,7 @@ func (r *Renderer) namePrefix() string { return "sluice/" + r.options.Cluster + 
 // Name returns "secgroup".
 func (r *Renderer) Name() string { return "secgroup" }
 
-// Refresh makes the next Commit read everything, to find what others have changed. Any goroutine
+// Refresh makes the next Apply read everything, to find what others have changed. Any goroutine
 // may call it.
 func (r *Renderer) Refresh() { r.reads.stale.Store(true) }
 
@@ -231,7 +231,7 @@ func (r *Renderer) takeOver(c renderer.Changes) {
 }
 
 // commit makes Neutron hold the desired state. unchanged is set when that is the one of the last
-// Commit, so that differences come from others.
+// Apply, so that differences come from others.
 func (r *Renderer) commit(ctx context.Context, unchanged bool) error {
 	refreshed := r.reads.stale.Swap(false)
 	if refreshed {

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// snapshot is the immutable outcome of the last Commit that readers see.
+// snapshot is the immutable outcome of the last Apply that readers see.
 type snapshot struct {
 	state      renderer.State
 	unenforced []renderer.Unenforced
@@ -32,14 +32,14 @@ type groupTables struct {
 	tables [2]renderer.Table // by direction, without pods
 }
 
-// State implements renderer.Inspector. Connected reports whether Neutron answered the last Commit.
+// State implements renderer.Inspector. Connected reports whether Neutron answered the last Apply.
 func (r *Renderer) State() *renderer.State { return &r.published.Load().state }
 
 // Unenforced implements renderer.Reporter.
 func (r *Renderer) Unenforced() []renderer.Unenforced { return r.published.Load().unenforced }
 
 // Explain returns the decisions of the groups of both ends about the first packet of a flow, as the
-// last successful Commit installed them. Whether the backend of Neutron has applied them is known
+// last successful Apply installed them. Whether the backend of Neutron has applied them is known
 // only to that.
 func (r *Renderer) Explain(f api.Flow) (out []renderer.Decision) {
 	s := r.published.Load()
@@ -70,7 +70,7 @@ func (s *snapshot) decide(t *renderer.Table, l *renderer.RuleList, f api.Flow) r
 	return out
 }
 
-// publish publishes the outcome of a Commit. While what Neutron holds is not known, readers see
+// publish publishes the outcome of an Apply. While what Neutron holds is not known, readers see
 // what it held.
 func (r *Renderer) publish(err error) {
 	s := &snapshot{unenforced: r.reads.unenforced}

@@ -9,7 +9,7 @@ import (
 )
 
 // Explain implements renderer.Explainer. It returns the decisions of the tables that a connection
-// attempt meets, as installed by the last successful Commit.
+// attempt meets, as installed by the last successful Apply.
 func (r *Renderer) Explain(f api.Flow) []renderer.Decision {
 	return renderer.WithRenderer(r.Name(), r.cache.Evaluate(f))
 }
@@ -29,8 +29,8 @@ func (r *Renderer) NotApplicable(f api.Flow) string {
 	return "no application on the host stack sends it, or gets it from beyond the node"
 }
 
-// Serves reports whether a pod had an application namespace in the last Commit. Any goroutine may
-// call it; it does not wait for a Commit.
+// Serves reports whether a pod had an application namespace in the last Apply. Any goroutine may
+// call it; it does not wait for an Apply.
 func (r *Renderer) Serves(pod api.PodID) bool {
 	_, found := slices.BinarySearchFunc(r.published.Load().spaces, pod, func(s space, pod api.PodID) int { return s.pod.Compare(pod) })
 	return found
@@ -42,7 +42,7 @@ func (r *Renderer) Unenforced() []renderer.Unenforced { return r.published.Load(
 // State implements renderer.Inspector.
 func (r *Renderer) State() *renderer.State {
 	s := r.published.Load()
-	out := &renderer.State{Renderer: r.Name(), Version: s.version, Connected: r.link.Connected(), Waiting: r.link.Waiting(), Err: s.err, Forbidden: s.forbidden,
+	out := &renderer.State{Renderer: r.Name(), Version: s.version, Connected: r.link.Connected(), Unanswered: r.link.Unanswered(), Err: s.err, Forbidden: s.forbidden,
 		Drift: s.drifts, Foreign: s.foreign, Capacity: s.capacity, Closed: renderer.ClosedIn(s.unenforced)}
 	for _, table := range s.tables {
 		t := renderer.Table{Name: table.Name(), Pods: table.Pods, Rules: table.Rules, Origins: table.Origins}

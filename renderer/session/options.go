@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Errors of Commit. Everything else is installed.
+// Errors of Apply. Everything else is installed.
 var (
 	// ErrSharedNamespace is returned when two pods claim one application namespace. Its
 	// applications may then not connect to any address. Like ErrTooLarge it is a renderer.Refusal.
@@ -62,7 +62,7 @@ type Options struct {
 	Socket  string
 
 	// Namespaces returns the index of the application namespace of a pod, or false while it has
-	// none. Every Commit with work to do calls it for every pod while the Renderer holds its lock:
+	// none. Every Apply with work to do calls it for every pod while the Renderer holds its lock:
 	// it must neither block nor call the Renderer. If it is nil, VPP is queried for the namespaces
 	// with the names of the pod.
 	Namespaces func(pod api.PodID) (index uint32, ok bool)
@@ -82,12 +82,12 @@ type Options struct {
 	Ports    Ports
 	Timeout  time.Duration // of one call to the vswitch, or of one round of pipelined calls; 0 is vpp.DefaultTimeout
 
-	// Audit is the interval between audits: OnChange is called, and a Commit compares the session
+	// Audit is the interval between audits: OnChange is called, and an Apply compares the session
 	// rules with what was installed, and repairs differences. 0 means 10 seconds; a negative value
 	// disables audits.
 	Audit time.Duration
 
-	// OnChange is called when a Commit would have work to do although nothing was rendered: after a
+	// OnChange is called when an Apply would have work to do although nothing was rendered: after a
 	// (re)connection, and after NamespacesChanged. It runs in another goroutine, and must neither
 	// block nor call the Renderer. It may be nil.
 	OnChange func()

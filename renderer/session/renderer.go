@@ -22,7 +22,7 @@ import (
 )
 
 // Renderer installs policy as VPP session rules. It implements renderer.Renderer and optional
-// interfaces of package renderer; the reading ones do not wait for a Commit.
+// interfaces of package renderer; the reading ones do not wait for an Apply.
 type Renderer struct {
 	options   Options
 	log       *slog.Logger
@@ -31,7 +31,7 @@ type Renderer struct {
 	cache     *cache.Cache
 	link      *link
 
-	mu         sync.Mutex // held during a Commit, including its calls of the vswitch
+	mu         sync.Mutex // held during an Apply, including its calls of the vswitch
 	pods       pods
 	compiler   compiler
 	mirror     *mirror // nil when it must be read
@@ -39,7 +39,7 @@ type Renderer struct {
 	unenforced cache.UnenforcedTracker
 	revoked    revocation
 	audits     audits
-	complete   bool // the last Commit completed all its work
+	complete   bool // the last Apply completed all its work
 }
 
 var (
@@ -81,7 +81,7 @@ func New(o Options) (*Renderer, error) {
 // Name returns "session".
 func (r *Renderer) Name() string { return "session" }
 
-// Close disconnects and thereby aborts a running Commit. Installed rules stay in force.
+// Close disconnects and thereby aborts a running Apply. Installed rules stay in force.
 func (r *Renderer) Close() error {
 	r.link.Interrupt()
 	r.mu.Lock()
@@ -91,8 +91,8 @@ func (r *Renderer) Close() error {
 	return nil
 }
 
-// NamespacesChanged makes the next Commit look up the namespaces of all pods, and read their rules,
-// again. It calls OnChange to cause a Commit.
+// NamespacesChanged makes the next Apply look up the namespaces of all pods, and read their rules,
+// again. It calls OnChange to cause an Apply.
 func (r *Renderer) NamespacesChanged() {
 	r.renumbers.Store(true)
 	r.link.Prompt()
@@ -330,7 +330,7 @@ func (r *Renderer) scheduleNext() {
 	}
 }
 
-// publish publishes the outcome of a Commit to readers.
+// publish publishes the outcome of an Apply to readers.
 func (r *Renderer) publish(err error) {
 	s := &snapshot{
 		version: r.link.version, err: err, pods: make(map[netip.Addr]bool, len(r.pods.own)), tables: r.cache.InstalledTables(),

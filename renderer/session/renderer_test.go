@@ -196,8 +196,8 @@ func TestNamespacesChangedRestrictsWaitingPod(t *testing.T) {
 	}
 }
 
-// TestCommitHandlesRevertedSetAfterFailure removes a member in a Commit that fails, and
-// restores it before the next Commit.
+// TestCommitHandlesRevertedSetAfterFailure removes a member in an Apply that fails, and
+// restores it before the next Apply.
 func TestCommitHandlesRevertedSetAfterFailure(t *testing.T) {
 	for _, refuses := range []bool{false, true} {
 		s := newStack(t, backends.SessionOptions{Refuses: refuses}, client)

@@ -53,7 +53,7 @@ func (v *revocation) look(ctx context.Context, l *link, m *mirror, p *pods, log 
 	return nil
 }
 
-// tightened makes the next Commit look for forbidden connections of the given addresses, or of all
+// tightened makes the next Apply look for forbidden connections of the given addresses, or of all
 // pods if there are none.
 func (v *revocation) tightened(of ...netip.Addr) {
 	all := len(of) == 0 || v.due && v.of == nil

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// snapshot is the immutable outcome of the last Commit that readers see.
+// snapshot is the immutable outcome of the last Apply that readers see.
 type snapshot struct {
 	version    string
 	err        error

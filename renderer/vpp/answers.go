@@ -10,7 +10,7 @@ import (
 
 // answers sits between GoVPP and the vswitch, and tracks since when a message waits for its answer.
 // The vswitch answers in order, and GoVPP sends health checks all the time, so a hanging vswitch is
-// detected even without a Commit.
+// detected even without an Apply.
 type answers struct {
 	adapter.VppAPI
 
@@ -19,9 +19,9 @@ type answers struct {
 	since  time.Time // when the vswitch was asked, or last sent anything; zero when all is answered
 }
 
-// waiting returns when the vswitch last made progress on outstanding requests; zero when there are
+// unanswered returns when the vswitch last made progress on outstanding requests; zero when there are
 // none.
-func (a *answers) waiting() time.Time {
+func (a *answers) unanswered() time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.since

@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// Bound describes an interface of a pod after a Commit.
+// Bound describes an interface of a pod after an Apply.
 type Bound struct {
 	Name  string
 	Index uint32

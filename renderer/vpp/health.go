@@ -81,11 +81,11 @@ func (h *health) connected() bool {
 	return h.isUp
 }
 
-func (h *health) waiting() time.Time {
+func (h *health) unanswered() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.isUp {
 		return time.Time{}
 	}
-	return h.asked.waiting()
+	return h.asked.unanswered()
 }

@@ -32,7 +32,7 @@ const (
 	dumpBuffer = 16384
 	// reconnectInterval is the pause between two attempts to connect.
 	reconnectInterval = 250 * time.Millisecond
-	// connectWait is how long a Commit waits for a connection before it fails, so that other
+	// connectWait is how long an Apply waits for a connection before it fails, so that other
 	// renderers can continue.
 	connectWait = 2 * time.Second
 	// disconnectWait is how long the vswitch may take to disconnect.
@@ -59,7 +59,7 @@ const DefaultTimeout = 10 * time.Second
 // Link is the connection of a renderer to its vswitch, for the lifetime of the renderer. GoVPP
 // keeps a connection up in the background. After a failed call the connection is dropped, because
 // GoVPP could take a late answer for the answer to another request; the next Connect creates a new
-// one. Only Prompt, Connected, Waiting, Calls and Interrupt may be called concurrently.
+// one. Only Prompt, Connected, Unanswered, Calls and Interrupt may be called concurrently.
 type Link struct {
 	Conn    *core.Connection // created by the last Connect
 	Timeout time.Duration    // of one call
@@ -70,7 +70,7 @@ type Link struct {
 	dialled bool               // Conn is in use
 	stop    context.CancelFunc
 	done    sync.WaitGroup
-	alarm   *time.Timer // fires when a Commit would have work to do
+	alarm   *time.Timer // fires when an Apply would have work to do
 	health  health
 }
 
@@ -82,7 +82,7 @@ type Options struct {
 	Socket, Client string
 
 	Timeout  time.Duration // of one call; DefaultTimeout unless it is more than 0
-	OnChange func()        // called in a goroutine of the link when a Commit would have work to do; may be nil
+	OnChange func()        // called in a goroutine of the link when an Apply would have work to do; may be nil
 }
 
 // newAdapter returns the adapter for a new connection.
@@ -182,7 +182,7 @@ func (l *Link) Failed(err error) {
 	}
 }
 
-// Calls returns a context for the calls of a Commit. It ends with ctx, when the Link is
+// Calls returns a context for the calls of an Apply. It ends with ctx, when the Link is
 // interrupted, and when the connection is lost, since no answer can come then. The caller calls the
 // returned function to release it. There is one such context at a time.
 func (l *Link) Calls(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -192,7 +192,7 @@ func (l *Link) Calls(ctx context.Context) (context.Context, context.CancelFunc) 
 	return ctx, func() { stop(); hang(nil) }
 }
 
-// Ended returns the error of a Commit, together with the reason if its calls were cancelled because
+// Ended returns the error of an Apply, together with the reason if its calls were cancelled because
 // the connection was lost. ctx is the context from Calls.
 func Ended(ctx context.Context, err error) error {
 	if err == nil || !errors.Is(context.Cause(ctx), errLost) {
@@ -211,7 +211,7 @@ func (l *Link) Close() {
 	l.drop()
 }
 
-// Prompt calls OnChange, to request a Commit. Any goroutine may call it.
+// Prompt calls OnChange, to request an Apply. Any goroutine may call it.
 func (l *Link) Prompt() { l.options.OnChange() }
 
 // never is longer than any process runs.
@@ -274,9 +274,9 @@ func (l *Link) subscribe(ctx context.Context) govpp.Watcher {
 // Connected reports whether there is a connection now.
 func (l *Link) Connected() bool { return l.health.connected() }
 
-// Waiting returns since when the vswitch has not answered a request, which may be a health check.
+// Unanswered returns since when the vswitch has not answered a request, which may be a health check.
 // It is zero when everything is answered, and while there is no connection.
-func (l *Link) Waiting() time.Time { return l.health.waiting() }
+func (l *Link) Unanswered() time.Time { return l.health.unanswered() }
 
 // wait waits for a connection.
 func (l *Link) wait(parent context.Context) error {

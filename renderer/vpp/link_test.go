@@ -102,21 +102,21 @@ func TestLinkWaitsSinceFirstUnansweredCall(t *testing.T) {
 		_, err := l.CLI(t.Context(), "show version")
 		answered <- err
 	}()
-	for l.Waiting().IsZero() {
+	for l.Unanswered().IsZero() {
 		time.Sleep(time.Millisecond)
 	}
-	since := l.Waiting()
+	since := l.Unanswered()
 	if _, err := l.CLI(late, "show version"); err == nil {
 		t.Error("there is an answer")
 	}
-	if now := l.Waiting(); now != since {
+	if now := l.Unanswered(); now != since {
 		t.Errorf("it waits since %v, and after another call since %v", since, now)
 	}
 	s.open.Unlock()
 	if err := <-answered; err != nil {
 		t.Fatal(err)
 	}
-	for l.Waiting().Equal(since) {
+	for l.Unanswered().Equal(since) {
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -129,7 +129,7 @@ func TestLinkNoticesWithinSecond(t *testing.T) {
 	}
 	now := time.Now()
 	for wait, alive := range map[time.Duration]bool{0: true, renderer.Overdue: true, renderer.Overdue + 1: false} {
-		s := renderer.State{Renderer: "r", Connected: true, Waiting: now.Add(-wait)}
+		s := renderer.State{Renderer: "r", Connected: true, Unanswered: now.Add(-wait)}
 		if err := s.Alive(now); (err == nil) != alive {
 			t.Errorf("after %s without an answer: %v", wait, err)
 		}

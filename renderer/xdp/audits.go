@@ -11,11 +11,11 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/attach"
 )
 
-// ErrForeign is returned by Commit while Sluice programs of another pin folder run at interfaces of
+// ErrForeign is returned by Apply while Sluice programs of another pin folder run at interfaces of
 // pods. Their verdicts are not those of this agent's policy.
 var ErrForeign = errors.New("programs of another Sluice agent are attached")
 
-// ErrBefore is returned by Commit while a program of others runs before Sluice's, and is put back
+// ErrBefore is returned by Apply while a program of others runs before Sluice's, and is put back
 // there again and again.
 var ErrBefore = errors.New("programs of others may permit what policy denies")
 
@@ -54,7 +54,7 @@ type audits struct {
 	failed  bool               // the last audit could not repair everything
 }
 
-// due reports whether the next Commit must audit: after auditEvery, after a look that found
+// due reports whether the next Apply must audit: after auditEvery, after a look that found
 // something, and while foreign programs are attached.
 func (a *audits) due() bool {
 	return a.seen != "" || a.failed || len(a.foreign) > 0 || time.Since(a.last) >= auditEvery

@@ -13,7 +13,7 @@ import (
 )
 
 // What the lists of one pod's direction and of one namespace may take whatever the policy memory is,
-// so that no Commit takes long: it writes ten lines of rows in a microsecond, and an address or two.
+// so that no Apply takes long: it writes ten lines of rows in a microsecond, and an address or two.
 const (
 	listRows           = 1 << 19
 	namespaceRows      = 1 << 20

@@ -16,16 +16,16 @@ type desired struct {
 	digester digester
 	digest   StateDigest // of the sets only; digestOf adds the endpoints
 
-	mu     sync.RWMutex // held to change sets; the goroutine of a Commit reads them without it
+	mu     sync.RWMutex // held to change sets; the goroutine of an Apply reads them without it
 	sets   map[api.SetID]map[netip.Prefix]struct{}
-	before map[api.SetID]past // changed sets, as they were when a Commit last succeeded
+	before map[api.SetID]past // changed sets, as they were when an Apply last succeeded
 }
 
 func newDesired(secret uint64) desired {
 	return desired{digester: newDigester(secret), pods: map[api.PodID]renderer.PodConfig{}, sets: map[api.SetID]map[netip.Prefix]struct{}{}, before: map[api.SetID]past{}}
 }
 
-// past is a set as it was when a Commit last succeeded: as a difference to now, or whole.
+// past is a set as it was when an Apply last succeeded: as a difference to now, or whole.
 type past struct {
 	changed map[netip.Prefix]bool // whether the prefix was a member
 	all     map[netip.Prefix]struct{}
@@ -50,7 +50,7 @@ func (d *desired) acknowledge(f func()) {
 	f()
 }
 
-// wasIn reports whether an address was in a set when a Commit last succeeded. The caller holds mu.
+// wasIn reports whether an address was in a set when an Apply last succeeded. The caller holds mu.
 func (d *desired) wasIn(id api.SetID, a netip.Addr) bool {
 	set, before := d.sets[id], d.before[id]
 	for bits := a.BitLen(); bits >= 0; bits-- {
@@ -134,7 +134,7 @@ func (d *desired) change(id api.SetID, want renderer.SetChange, whole bool) (add
 	return added, removed
 }
 
-// note records whether a changed prefix was a member when a Commit last succeeded.
+// note records whether a changed prefix was a member when an Apply last succeeded.
 func (p past) note(x netip.Prefix, was bool) {
 	if p.changed == nil {
 		return

@@ -12,7 +12,7 @@
 // # Invariants
 //
 //   - The policy of an endpoint changes by one store; see compile.Plan for the order of changes.
-//   - After a failed Commit the next plan is made from the whole desired state. It works from any
+//   - After a failed Apply the next plan is made from the whole desired state. It works from any
 //     intermediate state of the dataplane.
 //   - A dataplane that already enforces the desired state is not touched.
 //   - Only links and maps under the renderer's own pin path are touched.

@@ -155,7 +155,7 @@ func (k *Kernel) look() (string, error) {
 
 // pinned returns the maps that have pins, by the names of these.
 func (k *Kernel) pinned() map[string]*ebpf.Map {
-	if !k.folder.Pins() || k.StateDigest() == (StateDigest{}) { // a Commit will pin them
+	if !k.folder.Pins() || k.StateDigest() == (StateDigest{}) { // an Apply will pin them
 		return nil
 	}
 	pinned := maps.Clone(k.shared)

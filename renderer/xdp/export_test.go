@@ -25,7 +25,7 @@ const (
 	stateBusy = 1 << 47
 )
 
-// AuditNext makes the next Commit audit the kernel.
+// AuditNext makes the next Apply audit the kernel.
 func (r *Renderer) AuditNext() { r.audits.last = time.Time{} }
 
 // ReleasePins releases the ownership of the pins, as if the process had ended.

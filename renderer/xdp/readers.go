@@ -61,7 +61,7 @@ func (r *Renderer) Verdict(f api.Flow) (api.Action, error) {
 }
 
 // Explain returns the decisions of the lists that apply to the first packet of a flow. It uses the
-// lists that the last Commit without an error installed, so it does not know what an earlier
+// lists that the last Apply without an error installed, so it does not know what an earlier
 // process installed.
 func (r *Renderer) Explain(f api.Flow) (out []renderer.Decision) {
 	r.desired.mu.RLock()
@@ -91,7 +91,7 @@ func (r *Renderer) Explain(f api.Flow) (out []renderer.Decision) {
 	return renderer.WithRenderer(r.Name(), out)
 }
 
-// State implements renderer.Inspector. Connected is true if the last Commit succeeded.
+// State implements renderer.Inspector. Connected is true if the last Apply succeeded.
 func (r *Renderer) State() *renderer.State {
 	return r.state(r.view.Load(), func(side, *renderer.RuleList) []uint64 { return nil })
 }
@@ -146,15 +146,15 @@ func (r *Renderer) state(v *view, packets func(side, *renderer.RuleList) []uint6
 		Memory: renderer.Memory{Needed: uint64(v.lines) * bpf.LineBytes, Budget: r.options.PolicyMemory}, Tables: v.tables(packets)}
 }
 
-// Endpoints returns the interfaces of pods with their lists, as the last Commit without an error
+// Endpoints returns the interfaces of pods with their lists, as the last Apply without an error
 // installed them. The caller must not modify the map.
 func (r *Renderer) Endpoints() map[uint32]compile.Endpoint { return r.view.Load().lists }
 
-// Lines returns how many lines of the policy map the last Commit needed.
+// Lines returns how many lines of the policy map the last Apply needed.
 func (r *Renderer) Lines() int { return r.view.Load().lines }
 
 // Members returns the sorted members of the address sets that installed lists name. It waits for a
-// running Commit.
+// running Apply.
 func (r *Renderer) Members() map[api.SetID][]netip.Prefix {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,7 +17,7 @@ type side struct {
 }
 
 // ruleCounters tracks which rules own the packet counters, and keeps what was counted by counters
-// that were reused, or belonged to an earlier policy map. Readers and writers hold mu. A Commit
+// that were reused, or belonged to an earlier policy map. Readers and writers hold mu. An Apply
 // holds it while it records changes and while it switches policy maps.
 type ruleCounters struct {
 	mu       sync.Mutex

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/xdp/internal/attach"
 )
 
-// view is the outcome of the last Commit, as readers see it. It is immutable.
+// view is the outcome of the last Apply, as readers see it. It is immutable.
 type view struct {
 	err        error
 	pending    []renderer.Pending
@@ -23,7 +23,7 @@ type view struct {
 	addresses  int // that lists name
 	drift      attach.Drift
 	foreign    []renderer.Foreign
-	endpoints  // as the last Commit without an error installed them
+	endpoints  // as the last Apply without an error installed them
 }
 
 // tables returns the rule lists of pods as tables. Equal lists share a table.

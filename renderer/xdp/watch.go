@@ -7,7 +7,7 @@ import (
 )
 
 // Watch looks every second for changes of the dataplane by other processes, until the context ends.
-// When it finds one, State has an error until a Commit, for which it asks by OnChange, has repaired
+// When it finds one, State has an error until an Apply, for which it asks by OnChange, has repaired
 // it.
 func (r *Renderer) Watch(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)

@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-net/sluice/tests/wires"
 )
 
-// look looks once, as Watch does every second, and reports whether the renderer asks for a Commit.
+// look looks once, as Watch does every second, and reports whether the renderer asks for an Apply.
 func (a *audited) look() {
 	a.Must(wires.Inside(a.Node, func() error { a.r.Look(); return nil }))
 }
@@ -48,7 +48,7 @@ func (a *audited) ahead(name string) link.Link {
 }
 
 // TestRendererLooksForChanges: what others change is found by one look, the state has an error
-// until the next Commit, and that repairs it.
+// until the next Apply, and that repairs it.
 func TestRendererLooksForChanges(t *testing.T) {
 	t.Parallel()
 	a := newAudited(t, xdp.ModeAuto)

@@ -64,7 +64,7 @@ type trial struct {
 
 // observe receives every transaction from the event loop.
 func (n *Node) observe(s policy.Status) {
-	if t := n.trial.Load(); t != nil && s.Seen >= t.seen && s.Committing.IsZero() && !s.InSync() {
+	if t := n.trial.Load(); t != nil && s.Seen >= t.seen && s.BusySince.IsZero() && !s.InSync() {
 		t.fail(errFailed)
 	}
 }

@@ -4,12 +4,12 @@
 //	both permit passes, and what neither permits does not.
 //
 // A list is meant with the members of all sets that it names, both of one moment. Old is what the
-// renderer held for that side when a Commit last succeeded, new is what it has received since; a
+// renderer held for that side when an Apply last succeeded, new is what it has received since; a
 // state that it never received does not count.
 //
 //	Case -> policy.Handler -> law -> renderer -> its smallest real dataplane
 //	           |               |                   |  after every call that changes it, and
-//	           |               +--- looks at ------+  after every Commit, also a failed one
+//	           |               +--- looks at ------+  after every Apply, also a failed one
 //	           +-> oracle: what the renderer received is of a state of the cluster
 //
 // A Case is edits of a cluster, the calls to the dataplane that fail meanwhile, and restarts. It is

@@ -41,7 +41,7 @@ func withSubject(k *kind, change func(*subject)) {
 	}
 }
 
-// asking makes a fault of what a dataplane answers, given whether a Commit has failed.
+// asking makes a fault of what a dataplane answers, given whether an Apply has failed.
 func asking(answer func(failed, passes bool) bool) func(*kind) {
 	return func(k *kind) {
 		withSubject(k, func(s *subject) {

@@ -101,12 +101,12 @@ type law struct {
 	mu     sync.Mutex // of what follows: a plugin commits in another goroutine than the one that plays
 	counts counts
 	step   int
-	calls  int // of the Commit, so far
+	calls  int // of the Apply, so far
 	stopAt int // the call after which the renderer stands still; 0: none
 
 	model    *renderertest.Recorder // what the renderer received
 	owners   map[netip.Addr][]api.PodID
-	received []view // since a Commit last succeeded, the state of then first
+	received []view // since an Apply last succeeded, the state of then first
 	demands  [][bothEnds]must
 	narrow   []bool // flows that the dataplane may deny although they are permitted
 	unasked  bool   // since there are new states, the dataplane was not asked for these
@@ -168,7 +168,7 @@ func (l *law) breaks(where, call, format string, args ...any) {
 	}
 }
 
-// closeCalls is how many calls of one Commit are all looked at. Of later ones it is fewer and fewer.
+// closeCalls is how many calls of one Apply are all looked at. Of later ones it is fewer and fewer.
 const closeCalls = 64
 
 // called looks after a call to the dataplane, and lets the renderer stand still if it is to. Calls by

@@ -76,7 +76,7 @@ func (l *loop) settle(ctx context.Context) error {
 	var failed error
 	err := l.until(ctx, func(s policy.Status) bool {
 		r := s.Renderers[0]
-		if s.Seen >= l.revision && s.Committing.IsZero() && r.Error != "" && r.Failures > l.failures {
+		if s.Seen >= l.revision && s.BusySince.IsZero() && r.Error != "" && r.Failures > l.failures {
 			failed, l.failures = errors.New(r.Error), r.Failures
 			return true
 		}

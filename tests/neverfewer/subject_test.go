@@ -28,7 +28,7 @@ import (
 // subject is a renderer over its smallest real dataplane.
 type subject struct {
 	renderer func() renderer.Renderer // the one of now
-	prompt   atomic.Pointer[func()]   // what the renderer calls to get another Commit; nil: nothing
+	prompt   atomic.Pointer[func()]   // what the renderer calls to get another Apply; nil: nothing
 	restart  func() error             // replaces it by one that knows nothing; nil: it is the dataplane itself
 	fail     func(n int)              // makes the n-th next call to the dataplane fail; 0: none
 

@@ -88,7 +88,7 @@ func TestVPPPluginSurvivesOverwrittenHeader(t *testing.T) {
 	}
 }
 
-// within is called by a Commit that has asked the plugin, and has written nothing yet.
+// within is called by an Apply that has asked the plugin, and has written nothing yet.
 type within func()
 
 func (f within) InterfacesOf(api.PodID) []string { f(); return nil }

@@ -91,7 +91,7 @@ func (a *Answers) compare(ctx context.Context, differs func(s cluster.State, pen
 // stuck reports whether waiting is pointless: a commit takes long, or a renderer has failed.
 func (a *Answers) stuck() bool {
 	s := a.Pipeline()
-	if !s.Committing.IsZero() && time.Since(s.Committing) > quickCommit {
+	if !s.BusySince.IsZero() && time.Since(s.BusySince) > quickCommit {
 		return true
 	}
 	return slices.ContainsFunc(s.Renderers, func(r policy.RendererStatus) bool { return r.Error != "" })

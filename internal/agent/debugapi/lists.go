@@ -249,7 +249,7 @@ func (l *Lists) Status(ctx context.Context) (view.Status, error) {
 	}
 	states := l.Node.States()
 	for _, r := range node.WithFindings(s.Status, states).Renderers {
-		rv := view.RendererStatus{Name: r.Name, InSync: r.InSync, Commits: r.Commits, Error: r.Error, Since: r.Since, Refused: r.Refused, Committing: r.Committing}
+		rv := view.RendererStatus{Name: r.Name, InSync: r.InSync, Commits: r.Commits, Error: r.Error, Since: r.Since, Refused: r.Refused, BusySince: r.BusySince}
 		for _, state := range states {
 			if state.Renderer == r.Name {
 				describe(&rv, state)

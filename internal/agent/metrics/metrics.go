@@ -114,7 +114,7 @@ func (m *Metrics) Observer(known func(api.Problem) bool) policy.Observer {
 			if m.open.IsZero() {
 				m.open = m.received
 			}
-			if s.Committing.IsZero() && !m.open.IsZero() {
+			if s.BusySince.IsZero() && !m.open.IsZero() {
 				m.last.Store(int64(time.Since(m.open)))
 				m.open = time.Time{}
 			}
@@ -156,12 +156,12 @@ func (m *Metrics) propagate(r policy.RendererStatus) {
 		observe(&w.committed)
 	}
 	switch {
-	case r.Committing.IsZero():
+	case r.BusySince.IsZero():
 		observe(&w.next) // also where nothing had to be committed
-	case !r.Committing.Equal(w.began): // it has all that came until it began
+	case !r.BusySince.Equal(w.began): // it has all that came until it began
 		w.committed, w.next = w.next, time.Time{}
 	}
-	w.began = r.Committing
+	w.began = r.BusySince
 }
 
 // LastDuration is how long the newest changes took until every renderer was done with them.

@@ -46,7 +46,7 @@ func TestObserverMeasuresChangesUntilSlowRendererHasThem(t *testing.T) {
 		}
 		fast, slow := policy.RendererStatus{Name: "fast"}, policy.RendererStatus{Name: "slow"}
 		step := func() {
-			o.Transaction(policy.Status{Renderers: []policy.RendererStatus{fast, slow}, Committing: slow.Committing})
+			o.Transaction(policy.Status{Renderers: []policy.RendererStatus{fast, slow}, BusySince: slow.BusySince})
 		}
 		want := func(what string, n uint64, sum time.Duration) {
 			t.Helper()
@@ -56,7 +56,7 @@ func TestObserverMeasuresChangesUntilSlowRendererHasThem(t *testing.T) {
 		}
 
 		next()
-		fast.Commits, slow.Committing = 1, time.Now()
+		fast.Commits, slow.BusySince = 1, time.Now()
 		step()
 		want("a commit that goes on", 0, 0)
 		time.Sleep(time.Second)
@@ -64,14 +64,14 @@ func TestObserverMeasuresChangesUntilSlowRendererHasThem(t *testing.T) {
 		fast.Commits = 2
 		step()
 		time.Sleep(2 * time.Second)
-		slow.Commits, slow.Committing = 1, time.Now() // and the next one goes on
+		slow.Commits, slow.BusySince = 1, time.Now() // and the next one goes on
 		step()
 		want("the commit has ended", 1, 3*time.Second)
 		if d := m.LastDuration(); d != 0 {
 			t.Errorf("changes took %s that renderers are still at", d)
 		}
 		time.Sleep(3 * time.Second)
-		slow.Commits, slow.Committing = 2, time.Time{}
+		slow.Commits, slow.BusySince = 2, time.Time{}
 		step()
 		want("what came meanwhile", 2, 8*time.Second)
 		if d := m.LastDuration(); d != 6*time.Second {
@@ -101,7 +101,7 @@ func TestObserverMeasuresChangesDuringCommitWithoutChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New()
 		source, o := m.Source(always{}), m.Observer(func(api.Problem) bool { return false })
-		slow := policy.RendererStatus{Name: "slow", Committing: time.Now()}
+		slow := policy.RendererStatus{Name: "slow", BusySince: time.Now()}
 		step := func() { o.Transaction(policy.Status{Renderers: []policy.RendererStatus{slow}}) }
 		step()
 		time.Sleep(time.Second)
@@ -110,10 +110,10 @@ func TestObserverMeasuresChangesDuringCommitWithoutChanges(t *testing.T) {
 		}
 		step() // it waits
 		time.Sleep(time.Second)
-		slow.Commits, slow.Committing = 1, time.Now() // the next one has it
+		slow.Commits, slow.BusySince = 1, time.Now() // the next one has it
 		step()
 		time.Sleep(time.Hour)
-		slow.Commits, slow.Committing = 2, time.Time{}
+		slow.Commits, slow.BusySince = 2, time.Time{}
 		step()
 		if n, took := m.measured(t, "slow"); n != 1 || took != time.Hour+time.Second {
 			t.Errorf("%d changes took %s, want 1 in an hour and a second", n, took)

@@ -94,7 +94,7 @@ func BenchmarkOneAddress(b *testing.B) {
 }
 
 // BenchmarkLargestList writes lists that cost about as much as one may: an operation is what one
-// Commit takes for it. What it costs is in lines.
+// Apply takes for it. What it costs is in lines.
 func BenchmarkLargestList(b *testing.B) {
 	host := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{11, byte(i >> 14), byte(i >> 6), byte(i << 2)}) }
 	tcp := func(src api.Net, p api.PortRange) api.ContivRule {

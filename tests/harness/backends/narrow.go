@@ -11,7 +11,7 @@ import (
 
 // narrow knows which flows session rules may deny although they are permitted: those that are
 // decided by rules that session rules cannot express. It keeps all states of pods since the last
-// Commit that succeeded, because until the next one any of them may be in force.
+// Apply that succeeded, because until the next one any of them may be in force.
 type narrow struct {
 	pods map[api.PodID][]renderer.PodConfig // the last one is that of now
 	gone map[api.PodID]bool                 // since then

@@ -38,7 +38,7 @@ func (f *fixture) commit(steps ...func(*Txn)) {
 		s(txn)
 	}
 	c := txn.Changes()
-	c.Resync = f.r.Commits() == 0
+	c.Resync = f.r.Calls() == 0
 	if !c.Empty() {
 		if err := f.r.Apply(context.Background(), c); err != nil {
 			f.t.Fatal(err)
@@ -113,14 +113,14 @@ func TestTxnOfEqualInputRendersNothing(t *testing.T) {
 	a, b := ingressOf("a", rule("set:300", "tcp/80")), spread("b", 1)
 	policies := []*api.ContivPolicy{a, b}
 	f.commit(configure(0, policies...), configure(1, a))
-	commits := f.r.Commits()
+	commits := f.r.Calls()
 	f.commit()
 	f.commit(configure(0, policies...), configure(1, a))
 	f.commit(configure(0, b, a))
 	f.commit(configure(0, a), configure(0, a, b), configure(1), configure(1, a))
 	f.commit(configure(0, ingressOf("a", rule("set:300", "tcp/80")), b))
 	f.commit(func(t *Txn) { t.Remove(podID(7)); t.UpdateSet(300, nil, nil) })
-	if n := f.r.Commits() - commits; n != 0 {
+	if n := f.r.Calls() - commits; n != 0 {
 		t.Errorf("the renderer committed %d times, want 0", n)
 	}
 }
@@ -135,7 +135,7 @@ func TestDerivedSetLivesAsLongAsItsLists(t *testing.T) {
 	}
 	f.commit(configure(0, q))
 	f.commit(func(t *Txn) { t.Remove(podID(1)) })
-	if info := f.r.LastCommit(); info.Operations != 1 || len(f.r.Sets()) != 1 {
+	if info := f.r.LastCall(); info.Operations != 1 || len(f.r.Sets()) != 1 {
 		t.Errorf("one of two users left: %d operations and %d sets, want 1 and 1", info.Operations, len(f.r.Sets()))
 	}
 	f.commit(configure(0))
@@ -145,7 +145,7 @@ func TestDerivedSetLivesAsLongAsItsLists(t *testing.T) {
 	// Within one transaction the set gets another user, and nothing is sent about it.
 	f.commit(configure(0, p))
 	f.commit(configure(0), configure(1, q))
-	if info := f.r.LastCommit(); info.Operations != 2 {
+	if info := f.r.LastCall(); info.Operations != 2 {
 		t.Errorf("a set that changes hands: %d operations, want those of the two pods", info.Operations)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // replacement, and everything from before the vswitch or the renderer started. Also lost are the
 // counts of an ACL that is replaced after an error.
 //
-// Readers share it with a running Commit. They wait at most readerWait for a call that changes
+// Readers share it with a running Apply. They wait at most readerWait for a call that changes
 // counters, and then return what was read last.
 type Accumulator struct {
 	count Reader
@@ -82,7 +82,7 @@ func (y *Accumulator) tryAcquire() bool {
 	}
 }
 
-// Look records what each ACL holds, after a Commit and after a full read. It drops the counts of
+// Look records what each ACL holds, after an Apply and after a full read. It drops the counts of
 // tables that are not installed.
 func (y *Accumulator) Look(tables []Table) {
 	if y.count == nil {
