@@ -17,8 +17,6 @@ type combiner struct {
 	inSet            func(api.SetID, netip.Addr) bool // staged membership
 	opposites        []*list                          // opposite lists that have pods, sorted by digest
 	restrictingPeers []restrictingPeer                // addresses of those pods, sorted
-	origins          originIndex                      // of the opposite lists
-	meets            map[pair]traffic.Traffic
 	scratch          []traffic.Traffic
 }
 
@@ -37,9 +35,6 @@ type group struct {
 	own      []ruleAbout // rules of the own list that apply to its first address
 }
 
-// pair is the memo key for the intersection of two sets of traffic.
-type pair struct{ a, b traffic.Traffic }
-
 // blocks shares blocks between the pods of one Compute.
 type blocks map[blockKey]*block
 
@@ -52,7 +47,7 @@ type blockKey struct {
 
 // refresh updates the sorted opposite lists, and the addresses of the pods that have them.
 func (c *combiner) refresh(opposites map[renderer.Digest]*list, addrs map[netip.Addr]*address) {
-	c.opposites, c.origins = c.opposites[:0], newOriginIndex()
+	c.opposites = c.opposites[:0]
 	for _, l := range opposites {
 		if len(l.pods) > 0 {
 			c.opposites = append(c.opposites, l)
@@ -267,13 +262,9 @@ func (c *combiner) write(b *block, groups []group, a *address, own api.Net) {
 		rules := g.may.Rules()
 		b.rules = slices.Grow(b.rules, len(g.prefixes)*len(rules))
 		b.origins = slices.Grow(b.origins, len(g.prefixes)*len(rules))
-		origins := make([][]api.Origin, len(rules))
-		about := make([]*rulesAbout, len(g.lists))
-		for i, l := range g.lists {
-			about[i] = c.origins.about(l, l.verdict(a, c.inSet))
-		}
+		about, origins := c.oppRulesAbout(g.lists, a), make([][]api.Origin, len(rules))
 		for i, r := range rules {
-			origins[i] = c.origins.of(about, r)
+			origins[i] = originsOf(about, r)
 			if r.Audit {
 				origins[i] = mergedOrigins(origins[i], g.audited(r))
 			}
@@ -286,6 +277,28 @@ func (c *combiner) write(b *block, groups []group, a *address, own api.Net) {
 			}
 		}
 	}
+}
+
+// oppRulesAbout returns the rules of lists that apply to an address of the pod.
+func (c *combiner) oppRulesAbout(lists []*list, a *address) (out []ruleAbout) {
+	for _, l := range lists {
+		for _, i := range l.verdict(a, c.inSet).matches.indexes() {
+			out = append(out, ruleAbout{l.ofAll, int(i)})
+		}
+	}
+	return out
+}
+
+// originsOf returns the sorted origins of the rules that an exception stems from: those with its
+// action that match common traffic.
+func originsOf(about []ruleAbout, r api.ContivRule) (out []api.Origin) {
+	for _, a := range about {
+		if rule := a.rule(); rule.Action == r.Action && rule.Audit == r.Audit && overlap(rule, r) {
+			out = append(out, a.list.Origins(a.index)...)
+		}
+	}
+	slices.SortFunc(out, api.Origin.Compare)
+	return slices.Compact(out)
 }
 
 // ownRulesAbout returns the rules of a pod's own list that apply to an address.
@@ -324,16 +337,7 @@ func (c *combiner) intersect(a, b traffic.Traffic) traffic.Traffic {
 	case a == traffic.Everything:
 		return b
 	}
-	key := pair{a, b}
-	out, ok := c.meets[key]
-	if !ok {
-		if len(c.meets) >= maxMemo {
-			clear(c.meets)
-		}
-		out = traffic.Intersect(a, b)
-		c.meets[key] = out
-	}
-	return out
+	return traffic.Intersect(a, b)
 }
 
 // global makes the global table. It contains the opposite lists of all pods, each applied to the
@@ -360,4 +364,24 @@ func (c *combiner) global() *Table {
 	t.Origins = append(t.Origins, nil)
 	t.Digest, t.Sets = renderer.DigestRules(t.Rules), setsOf(t.Rules)
 	return t
+}
+
+// ruleAbout is a rule of a list.
+type ruleAbout struct {
+	list  *renderer.RuleList
+	index int
+}
+
+func (r ruleAbout) rule() api.ContivRule { return r.list.Rules()[r.index] }
+
+// overlap reports whether two rules match common traffic; it ignores addresses.
+func overlap(a, b api.ContivRule) bool {
+	return (a.Protocol == b.Protocol || a.Protocol == api.AnyProtocol || b.Protocol == api.AnyProtocol) &&
+		overlapPorts(a.SrcPort, b.SrcPort) && overlapPorts(a.DstPort, b.DstPort)
+}
+
+func overlapPorts(a, b api.PortRange) bool {
+	af, al := a.Bounds()
+	bf, bl := b.Bounds()
+	return af <= bl && bf <= al
 }

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/renderer/cache/internal/traffic"
 )
 
 // staged is the staged state, which the next Compute makes tables of.
@@ -33,7 +32,7 @@ func (s *staged) reset(o orientation, mu *sync.RWMutex) {
 		changedPods: make(map[api.PodID]struct{}),
 	}
 	s.sets = sets{mu: mu, all: make(map[api.SetID]*set), changed: make(map[api.SetID]struct{})}
-	s.combiner = combiner{orientation: o, inSet: s.sets.contain, meets: make(map[pair]traffic.Traffic)}
+	s.combiner = combiner{orientation: o, inSet: s.sets.contain}
 }
 
 // stale is what has changed since the last Compute.

@@ -12,15 +12,14 @@ import (
 // rules and the last refusals, not on history. It works incrementally: changing a pod costs a look
 // at the lists of that pod.
 type UnenforcedTracker struct {
-	lost     func(*api.ContivRule) bool        // whether the dataplane cannot express the rule
-	reason   string                            // why
-	matters  bool                              // whether such rules count
-	pods     map[api.PodID]lostLists           // pods that have such rules
-	rules    map[lostRule]int                  // those rules, with the number of their pods
-	lists    map[*renderer.RuleList][]lostRule // memo of lostIn
-	oversize []renderer.Unenforced             // refused rules
-	answer   []renderer.Unenforced             // memoized result of Unenforced
-	current  bool                              // answer is valid
+	lost     func(*api.ContivRule) bool // whether the dataplane cannot express the rule
+	reason   string                     // why
+	matters  bool                       // whether such rules count
+	pods     map[api.PodID]lostLists    // pods that have such rules
+	rules    map[lostRule]int           // those rules, with the number of their pods
+	oversize []renderer.Unenforced      // refused rules
+	answer   []renderer.Unenforced      // memoized result of Unenforced
+	current  bool                       // answer is valid
 }
 
 // lostLists holds the lists of a pod that contain a rule that cannot be expressed; a list without
@@ -40,7 +39,7 @@ type lostRule struct {
 // of those in RuleList.Unusual, and reason says why. The renderer must deny what such a rule
 // permits, and must deny more than such a rule denies.
 func NewUnenforcedTracker(reason string, lost func(*api.ContivRule) bool) UnenforcedTracker {
-	return UnenforcedTracker{lost: lost, reason: reason, matters: true, pods: map[api.PodID]lostLists{}, rules: map[lostRule]int{}, lists: map[*renderer.RuleList][]lostRule{}}
+	return UnenforcedTracker{lost: lost, reason: reason, matters: true, pods: map[api.PodID]lostLists{}, rules: map[lostRule]int{}}
 }
 
 // Matters reports whether the current dataplane cannot express such rules.
@@ -100,11 +99,7 @@ func (x *UnenforcedTracker) count(of lostLists, d int) {
 }
 
 // lostIn returns the lost rules of a list, each once.
-func (x *UnenforcedTracker) lostIn(l *renderer.RuleList) []lostRule {
-	out, known := x.lists[l]
-	if known || l == nil {
-		return out
-	}
+func (x *UnenforcedTracker) lostIn(l *renderer.RuleList) (out []lostRule) {
 	seen := map[lostRule]bool{}
 	for i, r := range l.Unusual() {
 		if !x.lost(&r) {
@@ -121,10 +116,6 @@ func (x *UnenforcedTracker) lostIn(l *renderer.RuleList) []lostRule {
 			}
 		}
 	}
-	if len(x.lists) > 2*len(x.pods) {
-		clear(x.lists)
-	}
-	x.lists[l] = out
 	return out
 }
 

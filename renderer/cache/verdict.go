@@ -20,7 +20,7 @@ type verdict struct {
 	rules   int // how many rules express allowed
 }
 
-// maxMemo bounds the memos whose size depends on history. A full memo is dropped.
+// maxMemo bounds list.byMatches, whose size depends on history. When it is full it is dropped.
 const maxMemo = 1 << 14
 
 // count returns the number of rules.

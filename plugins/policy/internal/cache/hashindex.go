@@ -7,8 +7,8 @@ import (
 )
 
 // hashIndex maps hashes to ids. It stores no keys: the caller compares. Several ids may have equal
-// hashes, also because they have equal keys. It takes 8 bytes per slot and has no pointers. A map
-// is no alternative: at 100 000 pods its keys would take more memory than the pods.
+// hashes, also because they have equal keys. It takes 8 bytes per slot and has no pointers. A
+// map of the names of pods in its place takes 3 MiB more of 22 on L (BenchmarkWorkloadInit).
 //
 // It is an open addressing table with linear probing. Removal shifts entries back, so there are no
 // tombstones. The load is at most 3/4.

@@ -39,7 +39,7 @@ func (t *Txn) applyPod(pod api.PodID, change podChange) *profile {
 	if len(change.ips) == 0 {
 		return t.removePod(pod, old)
 	}
-	if old != nil && idOfSlice(old.policies) == idOfSlice(change.policies) && slices.Equal(old.ips, change.ips) &&
+	if old != nil && slices.Equal(old.policies, change.policies) && slices.Equal(old.ips, change.ips) &&
 		slices.EqualFunc(old.shared, change.shared, api.Sharing.Equal) {
 		return nil
 	}

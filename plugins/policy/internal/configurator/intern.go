@@ -15,7 +15,6 @@ type interner struct {
 
 	numbers  map[*api.ContivPolicy]*policyNumber
 	lastUsed uint64 // last number given to a policy
-	bySlice  map[sliceID]*profile
 	byKey    map[string]*profile
 	lists    map[listKey]*list
 	derived  derivedSets
@@ -33,7 +32,6 @@ func newInterner(allowNode bool) *interner {
 	return &interner{
 		allowNode: allowNode,
 		numbers:   map[*api.ContivPolicy]*policyNumber{},
-		bySlice:   map[sliceID]*profile{},
 		byKey:     map[string]*profile{},
 		lists:     map[listKey]*list{},
 		derived:   newDerivedSets(),
@@ -45,11 +43,6 @@ func newInterner(allowNode bool) *interner {
 // adds a reference to it. taken reports whether the ID of a derived set is already used for another
 // set.
 func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, taken func(api.SetID) bool) *profile {
-	slice := idOfSlice(policies)
-	if p := in.bySlice[slice]; p != nil && len(shared) == 0 {
-		p.uses++
-		return p
-	}
 	policies = canonical(policies)
 	key, known := in.keyOf(policies, shared)
 	if known {
@@ -58,14 +51,12 @@ func (in *interner) acquire(policies []*api.ContivPolicy, shared []api.Sharing, 
 			return p
 		}
 	}
-	p := &profile{policies: policies, shared: shared, slice: slice, uses: 1}
+	p := &profile{policies: policies, shared: shared, uses: 1}
 	p.key = in.number(p)
 	for _, d := range []api.Direction{api.Ingress, api.Egress} {
 		p.lists[d] = in.intern(finish(generate(d, p.policies, in.allowNode, shared...)), taken)
 	}
-	if in.byKey[p.key] = p; len(shared) == 0 {
-		in.bySlice[p.slice] = p
-	}
+	in.byKey[p.key] = p
 	return p
 }
 
@@ -113,9 +104,6 @@ func (in *interner) number(p *profile) string {
 func (in *interner) release(p *profile) {
 	if p.uses--; p.uses > 0 {
 		return
-	}
-	if in.bySlice[p.slice] == p {
-		delete(in.bySlice, p.slice)
 	}
 	delete(in.byKey, p.key)
 	for policy := range p.all() {

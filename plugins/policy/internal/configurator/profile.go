@@ -9,26 +9,12 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// sliceID identifies a non-empty slice that is never modified.
-type sliceID struct {
-	first **api.ContivPolicy
-	len   int
-}
-
-func idOfSlice(policies []*api.ContivPolicy) sliceID {
-	if len(policies) == 0 {
-		return sliceID{}
-	}
-	return sliceID{&policies[0], len(policies)}
-}
-
 // profile is the translation of some policies for a pod. Pods with the same policies share it,
 // unless other pods share their addresses. The lists are indexed by direction, seen from the pod;
 // nil does not restrict.
 type profile struct {
 	policies []*api.ContivPolicy
 	shared   []api.Sharing
-	slice    sliceID
 	key      string
 	lists    [2]*list
 	uses     int // number of pods

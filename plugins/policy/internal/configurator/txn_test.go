@@ -222,7 +222,7 @@ func TestTxnUpdatesLeaveNoGarbage(t *testing.T) {
 func footprint(c *Configurator) map[string]int {
 	in := c.interner
 	return map[string]int{
-		"pods": len(c.pods), "sizes": len(c.sizes), "refused": len(c.refused), "policies": len(in.numbers), "slices": len(in.bySlice),
+		"pods": len(c.pods), "sizes": len(c.sizes), "refused": len(c.refused), "policies": len(in.numbers),
 		"profiles": len(in.byKey), "lists": len(in.lists), "derived": len(in.derived.byID), "touched": len(in.derived.touched),
 	}
 }
