@@ -35,7 +35,8 @@ type group struct {
 	own      []ruleAbout // rules of the own list that apply to its first address
 }
 
-// blocks shares blocks between the pods of one Compute.
+// blocks shares blocks between the pods of one Compute. With 110 pods of 20 kinds a local pod takes 8
+// instead of 17 MB (BenchmarkLocalPodComesAndGoes), and as much more without the classes of verdicts.
 type blocks map[blockKey]*block
 
 // blockKey is what the table of a pod depends on, apart from what all pods have in common, which

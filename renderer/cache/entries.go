@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// entries holds the staged local tables.
+// entries holds the staged local tables. Pods with equal tables share one: dataplanes count them.
 type entries map[renderer.Digest]*entry
 
 // bind assigns a table to a pod; nil means none.

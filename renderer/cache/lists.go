@@ -7,7 +7,8 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// lists holds the rule lists of all pods; equal lists are stored once.
+// lists holds the rule lists of all pods. Equal lists are one, since the tables of pods are those of
+// their lists.
 type lists struct {
 	orientation orientation
 	owns        map[renderer.Digest]*list

@@ -43,7 +43,7 @@ type list struct {
 	byPrefix bart.Table[[]uint32]
 
 	verdicts   []verdict // by address slot
-	byMatches  map[matches]verdict
+	byMatches  map[matches]verdict // gives equal results one class, by which blocks are shared
 	classes    uint32 // distinct results so far
 	isOpposite bool
 	index      int       // of an opposite list: position in combiner.opposites

@@ -227,8 +227,11 @@ func (x *expansion) put(r Rule, origins []api.Origin) bool {
 	if !ok {
 		x.left--
 	}
-	if len(origins) > 0 {
-		old = append(slices.Clone(old), origins...)
+	switch {
+	case len(old) == 0:
+		old = origins // of the permit, which are sorted
+	case len(origins) > 0:
+		old = slices.Concat(old, origins)
 		slices.SortFunc(old, api.Origin.Compare)
 		old = slices.Compact(old)
 	}

@@ -232,6 +232,37 @@ func TestRendererClosesWhatExplodes(t *testing.T) {
 	}
 }
 
+// TestRendererClosesTheDearestListsOfANamespace: what its lists may become together is bounded, so that
+// those of other namespaces are made in time.
+func TestRendererClosesTheDearestListsOfANamespace(t *testing.T) {
+	s := stack(t, secgroup.Options{})
+	pods := map[api.PodID]renderer.PodConfig{web: closedTo("10.0.0.1", "10.9.0.0/16")}
+	const n, rules = 67, 2000 // 131 789 rules, where a namespace may have 131 072
+	for i := range n {
+		var permits []api.ContivRule
+		for port := range rules - i {
+			permits = append(permits, api.ContivRule{Action: api.Permit, Src: api.PrefixNet(prefix("10.9.0.0/16")), Protocol: api.TCP, DstPort: api.Port(uint16(2*port + 1))})
+		}
+		pods[api.PodID{Namespace: "big", Name: fmt.Sprint(i)}] = renderer.PodConfig{IPs: []netip.Addr{ip(fmt.Sprintf("10.0.1.%d", i))}, Egress: from(permits...)}
+	}
+	must(t, s, pods)
+	if !s.Passes(flow("10.9.0.1", "10.0.0.1", 80)) || !s.Passes(flow("10.9.0.1", "10.0.1.66", 1)) {
+		t.Error("another namespace, or the cheapest list, is closed")
+	}
+	if s.Passes(flow("10.9.0.1", "10.0.1.0", 1)) {
+		t.Error("the dearest list is open")
+	}
+	u := s.Groups.Unenforced()
+	if len(u) != rules || !strings.Contains(u[0].Reason, "the lists of namespace big may become 131072") || u[0].Effect != renderer.EffectClosed {
+		t.Fatalf("%d rules are reported, the first is %+v", len(u), u[:min(len(u), 1)])
+	}
+	must(t, s, map[api.PodID]renderer.PodConfig{{Namespace: "big", Name: "0"}: closedTo("10.0.1.0"), {Namespace: "big", Name: "1"}: closedTo("10.0.1.1"),
+		{Namespace: "big", Name: "2"}: closedTo("10.0.1.2"), {Namespace: "big", Name: "3"}: closedTo("10.0.1.3")})
+	if u := s.Groups.Unenforced(); len(u) != 0 || !s.Passes(flow("10.9.0.1", "10.0.1.4", 1)) {
+		t.Errorf("after lists have gone %d rules are reported", len(u))
+	}
+}
+
 // TestRendererReportsSourcePorts: no security group matches them.
 func TestRendererReportsSourcePorts(t *testing.T) {
 	s := stack(t, secgroup.Options{})

@@ -48,8 +48,8 @@ type writer struct {
 	*generator
 	list    renderer.RuleWriter
 	decided []covered               // by the sections so far, by peer
-	sides   []int                   // by peer, plus one; 0: no rule names the peer
-	several map[string][]api.Origin // by their indexes
+	sides   []int                   // by peer, plus one; 0: no rule names the peer. Rows name sides by number (ADR 0089)
+	several map[string][]api.Origin // by their indexes; rows of one origin list share it (ADR 0089)
 	key     []byte
 }
 

@@ -16,7 +16,7 @@ type Sets struct {
 
 	namespaces map[string]intent.Labels
 	scopes     scopes
-	selectors  map[key]*Selector // active
+	selectors  map[key]*Selector // active; one for equal ones, which is what policies count
 	byID       setIndex
 	links      *links
 	journal    journal

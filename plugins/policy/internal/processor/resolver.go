@@ -10,7 +10,7 @@ import (
 )
 
 // resolver determines the policies of local groups, and keeps one object per policy, per resolution
-// and per list.
+// and per list: what is equal is identical, so that all below compare pointers.
 type resolver struct {
 	state PolicyState
 	sets  *membership.Sets

@@ -1,7 +1,6 @@
 package entries
 
 import (
-	"cmp"
 	"encoding/binary"
 	"net/netip"
 	"slices"
@@ -83,32 +82,9 @@ func (n *Net) within() int {
 	return int(n.kind) - firstIPv4 + 96
 }
 
-// Compare orders as prefixes.Compare: by address, IPv4 first, and a prefix before those that it
-// contains.
-func (n *Net) Compare(o *Net) int {
-	if n.Is6() != o.Is6() {
-		return cmp.Compare(n.kind, o.kind)
-	}
-	if c := cmp.Compare(n.high(), o.high()); c != 0 {
-		return c
-	}
-	if c := cmp.Compare(n.low(), o.low()); c != 0 {
-		return c
-	}
-	return cmp.Compare(n.kind, o.kind)
-}
-
 // high and low are the halves of the address as numbers.
 func (n *Net) high() uint64 { return binary.BigEndian.Uint64(n.addr[:8]) }
 func (n *Net) low() uint64  { return binary.BigEndian.Uint64(n.addr[8:]) }
-
-// StartsBefore reports whether the first address is before that of another prefix.
-func (n *Net) StartsBefore(o *Net) bool {
-	if n.Is6() != o.Is6() {
-		return o.Is6()
-	}
-	return n.high() < o.high() || n.high() == o.high() && n.low() < o.low()
-}
 
 // Contains reports whether the prefix contains the first address of another one.
 func (n *Net) Contains(o *Net) bool {
@@ -120,30 +96,6 @@ func (n *Net) Contains(o *Net) bool {
 		return high == 0 && (n.low()^o.low())>>(128-bits) == 0
 	}
 	return high>>(64-bits) == 0
-}
-
-// Parent returns the prefix of which n and high are the two halves; ok is false if there is none.
-func (n *Net) Parent(high *Net) (parent Net, ok bool) {
-	if n.kind != high.kind || n.Bits() <= 0 || *n == *high || n.bit() {
-		return Net{}, false
-	}
-	parent = Net{n.addr, n.kind - 1}
-	return parent, parent.Contains(high)
-}
-
-// bit reports whether the last bit of a prefix is set.
-func (n *Net) bit() bool {
-	at := n.within() - 1
-	return n.addr[at/8]&(0x80>>(at%8)) != 0
-}
-
-// Halves splits a prefix that contains more than one address.
-func (n *Net) Halves() (low, high Net) {
-	low = Net{n.addr, n.kind + 1}
-	high = low
-	at := low.within() - 1
-	high.addr[at/8] |= 0x80 >> (at % 8)
-	return low, high
 }
 
 // Wider returns the prefix that is one bit shorter.

@@ -30,24 +30,8 @@ func TestNetIsPrefix(t *testing.T) {
 		if n.Prefix() != p || n.Bits() != p.Bits() || n.Is6() != p.Addr().Is6() || n.String() != p.String() || (n == o) != (p == q) {
 			t.Fatalf("%s is %s, of %d bits", p, n, n.Bits())
 		}
-		if got, want := n.Compare(&o), prefixes.Compare(p, q); got != want {
-			t.Errorf("%s and %s compare as %d, want %d", p, q, got, want)
-		}
-		if got, want := n.StartsBefore(&o), p.Addr().Less(q.Addr()); got != want {
-			t.Errorf("%s starts before %s: %t", p, q, got)
-		}
 		if got, want := n.Contains(&o), p.Contains(q.Addr()); got != want {
 			t.Errorf("%s contains %s: %t", p, q, got)
-		}
-		parent, ok := n.Parent(&o)
-		if want, is := prefixes.Parent(p, q); ok != is || ok && parent.Prefix() != want {
-			t.Errorf("parent of %s and %s: %s, %t, want %s, %t", p, q, parent, ok, want, is)
-		}
-		if p.Bits() < p.Addr().BitLen() {
-			low, high := n.Halves()
-			if l, h := prefixes.Halves(p); low.Prefix() != l || high.Prefix() != h {
-				t.Errorf("halves of %s: %s and %s", p, low, high)
-			}
 		}
 	})
 	if n := entries.NetOf(netip.Prefix{}); n != (entries.Net{}) || n.Prefix().IsValid() || n.Bits() != -1 || n.Contains(&n) {

@@ -115,7 +115,11 @@ func (v *held) check(t *rapid.T, x entries.List) {
 		}
 		acls = append(acls, p.Entries)
 		for i, e := range p.Entries {
-			if !slices.ContainsFunc(x.Entries, func(o entries.Entry) bool { return o.IsLike(&e) && o.Src.Contains(&e.Src) }) || !slices.Contains(x.Rules, p.Rules[i]) {
+			if !slices.ContainsFunc(x.Entries, func(o entries.Entry) bool {
+				decides := o
+				decides.Src = e.Src
+				return decides == e && o.Src.Contains(&e.Src)
+			}) || !slices.Contains(x.Rules, p.Rules[i]) {
 				t.Fatalf("entry %q of acl %d, of rule %d, is not in %q", entriestest.Text([]entries.Entry{e}), n, p.Rules[i], entriestest.Text(x.Entries))
 			}
 		}

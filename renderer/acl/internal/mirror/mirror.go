@@ -53,7 +53,7 @@ func (l *Link) Read(ctx context.Context, before []*Interface) (*Mirror, error) {
 	if err != nil {
 		return nil, err
 	}
-	same := make(map[entries.Digest]entries.Piece) // groups of interfaces hold the same entries
+	same := make(map[entries.Digest]entries.Piece) // interfaces of pods with equal rules hold the same entries
 	for _, d := range all {
 		if _, _, own := ParseTag(d.Tag); own {
 			p := entries.NewPiece(FromRules(d.R), nil)

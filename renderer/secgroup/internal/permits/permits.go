@@ -102,9 +102,15 @@ type union struct {
 // traffic is what one remote may exchange.
 type traffic struct {
 	remote  Remote
-	ports   map[api.Protocol]ports.Set
-	origins map[api.Protocol][]api.Origin
+	parts   map[api.Protocol][]part
+	ports   map[api.Protocol]ports.Set // the union of parts
 	unnamed map[api.Protocol]bool
+}
+
+// part is the ports that a rule permits, and where the rule comes from.
+type part struct {
+	ports.Range
+	origins []api.Origin
 }
 
 func (u *union) rule(i int, r api.ContivRule) {
@@ -208,15 +214,14 @@ func covers(a, b api.Net) bool {
 	return a.Prefix.Bits() <= b.Prefix.Bits() && a.Prefix.Contains(b.Prefix.Addr())
 }
 
-func (u *union) add(x Remote, p api.Protocol, part ports.Range, origins []api.Origin, unnamed bool) {
+func (u *union) add(x Remote, p api.Protocol, r ports.Range, origins []api.Origin, unnamed bool) {
 	key := x.String()
 	t := u.byRemote[key]
 	if t == nil {
-		t = &traffic{x, map[api.Protocol]ports.Set{}, map[api.Protocol][]api.Origin{}, map[api.Protocol]bool{}}
+		t = &traffic{x, map[api.Protocol][]part{}, map[api.Protocol]ports.Set{}, map[api.Protocol]bool{}}
 		u.byRemote[key] = t
 	}
-	t.ports[p] = ports.Union(append(slices.Clone(t.ports[p]), part))
-	t.origins[p] = append(t.origins[p], origins...)
+	t.parts[p] = append(t.parts[p], part{r, origins})
 	if unnamed {
 		t.unnamed[p] = true
 	}
@@ -225,6 +230,9 @@ func (u *union) add(x Remote, p api.Protocol, part ports.Range, origins []api.Or
 // permits returns the collected traffic by protocol and ports. What any remote may exchange is not
 // repeated for others.
 func (u *union) permits() []Permit {
+	for _, t := range u.byRemote {
+		t.unite()
+	}
 	anyone := u.byRemote[Remote{}.String()]
 	type key struct {
 		protocol api.Protocol
@@ -234,14 +242,25 @@ func (u *union) permits() []Permit {
 	for _, name := range slices.Sorted(maps.Keys(u.byRemote)) {
 		t := u.byRemote[name]
 		for _, p := range slices.Sorted(maps.Keys(t.ports)) {
-			for _, part := range t.rest(p, anyone) {
-				k := key{p, part}
+			parts := t.parts[p]
+			for _, r := range t.rest(p, anyone) {
+				for len(parts) > 0 && parts[0].Last < r.First {
+					parts = parts[1:]
+				}
+				k := key{p, r}
 				if found[k] == nil {
-					found[k] = &Permit{Protocol: p, Ports: part, Unnamed: true}
+					found[k] = &Permit{Protocol: p, Ports: r, Unnamed: true}
 				}
 				f := found[k]
 				f.Remotes = append(f.Remotes, t.remote)
-				f.Origins = append(f.Origins, t.origins[p]...)
+				for _, x := range parts {
+					if x.First > r.Last {
+						break
+					}
+					if x.Last >= r.First {
+						f.Origins = append(f.Origins, x.origins...)
+					}
+				}
 				f.Unnamed = f.Unnamed && t.unnamed[p]
 			}
 		}
@@ -255,6 +274,18 @@ func (u *union) permits() []Permit {
 		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Ports.First, b.Ports.First), cmp.Compare(a.Ports.Last, b.Ports.Last))
 	})
 	return out
+}
+
+// unite sorts the parts of each protocol by their first port, and unites them.
+func (t *traffic) unite() {
+	for p, parts := range t.parts {
+		slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(a.First, b.First) })
+		all := make([]ports.Range, len(parts))
+		for i, x := range parts {
+			all[i] = x.Range
+		}
+		t.ports[p] = ports.Union(all)
+	}
 }
 
 // rest returns the ports of a protocol that neither all protocols of the same remote nor the
