@@ -42,9 +42,9 @@ type list struct {
 	bySet    map[api.SetID][]uint32
 	byPrefix bart.Table[[]uint32]
 
-	verdicts   []verdict // by address slot
+	verdicts   []verdict           // by address slot
 	byMatches  map[matches]verdict // gives equal results one class, by which blocks are shared
-	classes    uint32 // distinct results so far
+	classes    uint32              // distinct results so far
 	isOpposite bool
 	index      int       // of an opposite list: position in combiner.opposites
 	podsSet    api.SetID // of an opposite list: the set of its pods

@@ -12,9 +12,9 @@ import (
 // policyState is a policy that applies to local pods.
 type policyState struct {
 	spec        *intent.Policy
-	stale       bool   // the numbers of one of its named ports changed
-	watched     bool   // it has or had named ports or a refused set, or was refused, so it may have problems
-	version     uint64 // of the input of resolutions
+	stale       bool                   // the numbers of one of its named ports changed
+	watched     bool                   // it has or had named ports or a refused set, or was refused, so it may have problems
+	version     uint64                 // of the input of resolutions
 	resolutions map[string]*resolution // by the numbers of named ports; ContivPolicies are compared by identity
 	// perPort holds the selectors of the peers for each named port of egress rules.
 	perPort map[portName][]*membership.Selector

@@ -23,15 +23,15 @@ func (l *Link) put(ctx context.Context, index uint32, tag string, p entries.Piec
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
 	defer l.pausing(ctx)()
-	r, err := acl.NewServiceClient(l.Conn).ACLAddReplace(ctx, l.putOf(index, tag, p))
+	r, err := acl.NewServiceClient(l.Conn).ACLAddReplace(ctx, addReplace(index, tag, p))
 	if err != nil {
 		return None, fmt.Errorf("put acl %s of %d entries: %w", tag, len(p.Entries), err)
 	}
 	return r.ACLIndex, nil
 }
 
-func (l *Link) putOf(index uint32, tag string, p entries.Piece) *acl.ACLAddReplace {
-	return &acl.ACLAddReplace{ACLIndex: index, Tag: tag, Count: uint32(len(p.Entries)), R: l.rulesOf(p)}
+func addReplace(index uint32, tag string, p entries.Piece) *acl.ACLAddReplace {
+	return &acl.ACLAddReplace{ACLIndex: index, Tag: tag, Count: uint32(len(p.Entries)), R: toRules(p.Entries)}
 }
 
 // Reclassify returns the command that sets whether sessions are evaluated again when rules change.
@@ -55,7 +55,7 @@ func (l *Link) putUnseen(ctx context.Context, index uint32, tag string, p entrie
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
 	defer l.pausing(ctx)()
-	replies, errs := l.together(ctx, off, l.putOf(index, tag, p), on)
+	replies, errs := l.together(ctx, off, addReplace(index, tag, p), on)
 	if err := errors.Join(errs...); err != nil {
 		return None, fmt.Errorf("put acl %s of %d entries while sessions are not evaluated: %w", tag, len(p.Entries), err)
 	}
@@ -82,7 +82,7 @@ func (l *Link) putTogether(ctx context.Context, all []Write) error {
 	defer l.pausing(ctx)()
 	requests := make([]govpp.Message, len(all))
 	for i, w := range all {
-		requests[i] = l.putOf(w.Index, w.Tag, w.Piece)
+		requests[i] = addReplace(w.Index, w.Tag, w.Piece)
 	}
 	replies, errs := l.together(ctx, requests...)
 	for i, r := range replies {

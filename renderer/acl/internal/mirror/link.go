@@ -7,21 +7,17 @@ import (
 
 	govpp "go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/acl"
-	"go.fd.io/govpp/binapi/acl_types"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/memclnt"
 
-	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 
 // Link is the connection to the vswitch.
 type Link struct {
 	*vpp.Link
-	Paused atomic.Int64  // nanoseconds of calls during which VPP holds its workers
-	rested time.Time     // until when VPP was left to forward the packets queued in the last one
-	last   entries.Piece // that was sent
-	rules  []acl_types.ACLRule
+	Paused atomic.Int64 // nanoseconds of calls during which VPP holds its workers
+	rested time.Time    // until when VPP was left to forward the packets queued in the last one
 }
 
 // Between two such calls the link waits for a part of the time that the first call took, so that

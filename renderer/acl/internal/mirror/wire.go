@@ -35,15 +35,6 @@ func toPrefix(n *entries.Net) ip_types.Prefix {
 	return out
 }
 
-// rulesOf returns the rules of a piece, which must not change. Interfaces with equal content are
-// changed one after the other, so the rules of the last piece are kept.
-func (l *Link) rulesOf(p entries.Piece) []acl_types.ACLRule {
-	if l.last.Digest != p.Digest || len(l.rules) != len(p.Entries) {
-		l.last, l.rules = p, toRules(p.Entries)
-	}
-	return l.rules
-}
-
 func toRules(entries []entries.Entry) []acl_types.ACLRule {
 	out := make([]acl_types.ACLRule, len(entries))
 	for i := range entries {
