@@ -22,7 +22,7 @@ const elided = "..."
 func TestGuidesShowPrintedOutput(t *testing.T) {
 	t.Setenv(view.SocketEnv, realShop(t))
 	t.Chdir(filepath.Join("..", ".."))
-	for page, least := range map[string]int{"explain.md": 8, "sluicectl.md": 8, "preview.md": 4, "verdicts.md": 4, "day-two.md": 15, "suggest.md": 1} {
+	for page, least := range map[string]int{"explain.md": 8, "sluicectl.md": 8, "preview.md": 4, "verdicts.md": 4, "day-two.md": 15, "dropped-packets.md": 5, "suggest.md": 1} {
 		t.Run(page, func(t *testing.T) { compareGuide(t, filepath.Join("docs", "guide", page), least) })
 	}
 }

@@ -24,7 +24,7 @@ type Options struct {
 	Program string         // path of the plugin that is copied
 	BinDir  string         // folder of the node with CNI's plugins
 	ConfDir string         // folder of the node with CNI's configurations
-	Members map[string]any // of the plugin's entry, beside its type; see docs/guide/agent.md
+	Members map[string]any // of the plugin's entry, beside its type; see docs/guide/cni.md
 
 	step func() // is called between steps; nil but for tests
 }

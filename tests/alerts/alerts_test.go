@@ -334,7 +334,7 @@ func TestDashboardNamesExistingMetrics(t *testing.T) {
 // TestAlertsAreAllInGuides checks that the guides explain every alert.
 func TestAlertsAreAllInGuides(t *testing.T) {
 	var guides strings.Builder
-	for _, name := range []string{"agent.md", "ksr.md", "neutron.md"} {
+	for _, name := range []string{"operations.md", "ksr.md", "neutron.md"} {
 		b, err := os.ReadFile("../../docs/guide/" + name)
 		if err != nil {
 			t.Fatal(err)

@@ -15,10 +15,10 @@ import (
 	"github.com/sluice-net/sluice/api"
 )
 
-// guideCommand returns the arguments of the command in the guide of the agent that begins so.
+// guideCommand returns the arguments of the command in the guide about removing that begins so.
 func guideCommand(t *testing.T, begin string) []string {
 	t.Helper()
-	f, err := os.Open(filepath.Join("..", "..", "docs", "guide", "agent.md"))
+	f, err := os.Open(filepath.Join("..", "..", "docs", "guide", "remove.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ var elsewhere = map[string]string{
 
 // printed are the pages whose consoles internal/cli TestGuidesShowPrintedOutput runs, and compares
 // with what they show.
-var printed = []string{"docs/guide/day-two.md", "docs/guide/explain.md", "docs/guide/preview.md", "docs/guide/sluicectl.md", "docs/guide/verdicts.md"}
+var printed = []string{"docs/guide/day-two.md", "docs/guide/dropped-packets.md", "docs/guide/explain.md", "docs/guide/preview.md", "docs/guide/sluicectl.md", "docs/guide/verdicts.md"}
 
 // negative are the commands that end with code 1, and what they print then.
 var negative = map[string]string{

@@ -154,7 +154,7 @@ func TestVPPCutThroughConnectionsAreClosed(t *testing.T) {
 // own.
 func guideBlock(t *testing.T, begins, dir string) string {
 	t.Helper()
-	guide, err := os.ReadFile("../../docs/guide/agent.md")
+	guide, err := os.ReadFile("../../docs/guide/vpp.md")
 	if err != nil {
 		t.Fatal(err)
 	}
