@@ -1,31 +1,33 @@
-package decode
+package strict
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"regexp"
+	"strconv"
+	"strings"
 	"unicode"
 )
 
-// document is one YAML document or one JSON value of a stream.
-type document struct {
-	text []byte
+// Document is one YAML document or one JSON value of a stream.
+type Document struct {
+	Text []byte
 	line int // its first line, from 1
 	json bool
 }
 
-// documents splits a stream and drops documents that are empty or contain only comments. It splits
+// Documents splits a stream and drops documents that are empty or contain only comments. It splits
 // before parsing, so that an error in one document does not hide the others. It stops soon after
-// maxDocuments.
-func documents(stream []byte) []document {
+// most documents.
+func Documents(stream []byte, most int) []Document {
 	stream = bytes.TrimPrefix(stream, []byte("\ufeff"))
-	var docs []document
+	s := splitter{most: most}
 	start, line, first := 0, 0, 1
-	flush := func(end int) {
-		docs = appendDocument(docs, stream[start:end], first)
-	}
-	for pos := 0; pos < len(stream) && len(docs) <= maxDocuments; {
+	flush := func(end int) { s.document(stream[start:end], first) }
+	for pos := 0; pos < len(stream) && !s.full(); {
 		line++
 		end := pos + lineLength(stream[pos:])
 		switch text := stream[pos:end]; {
@@ -38,11 +40,19 @@ func documents(stream []byte) []document {
 		}
 		pos = end
 	}
-	if len(docs) <= maxDocuments {
+	if !s.full() {
 		flush(len(stream))
 	}
-	return docs
+	return s.docs
 }
+
+// splitter collects the documents of a stream.
+type splitter struct {
+	docs []Document
+	most int
+}
+
+func (s *splitter) full() bool { return len(s.docs) > s.most }
 
 // marker reports whether a line is a document separator: it starts the line, and nothing or white
 // space follows.
@@ -59,9 +69,9 @@ func lineLength(b []byte) int {
 	return len(b)
 }
 
-// appendDocument appends the text between two markers: nothing, one YAML document, or any number of
-// JSON values.
-func appendDocument(docs []document, text []byte, line int) []document {
+// document adds the text between two markers: nothing, one YAML document, or any number of JSON
+// values.
+func (s *splitter) document(text []byte, line int) {
 	for len(text) > 0 {
 		end := lineLength(text)
 		if !skippable(text[:end]) {
@@ -69,13 +79,13 @@ func appendDocument(docs []document, text []byte, line int) []document {
 		}
 		text, line = text[end:], line+1
 	}
-	if len(text) == 0 {
-		return docs
+	switch first := bytes.TrimLeft(text, " \t"); {
+	case len(text) == 0:
+	case first[0] == '{':
+		s.values(text, line)
+	default:
+		s.docs = append(s.docs, Document{Text: text, line: line})
 	}
-	if first := bytes.TrimLeft(text, " \t"); first[0] == '{' {
-		return appendJSON(docs, text, line)
-	}
-	return append(docs, document{text: text, line: line})
 }
 
 // skippable reports whether a line before a document is blank, a comment or a
@@ -88,17 +98,17 @@ func skippable(line []byte) bool {
 	return len(line) == 0 || line[0] == '#'
 }
 
-// appendJSON appends the values of concatenated JSON or JSON lines. Text that is not JSON is kept
+// values adds the values of concatenated JSON or JSON lines. Text that is not JSON is kept
 // as YAML: a flow mapping is valid, the rest is reported. The next line that begins with a brace
 // starts a value again.
-func appendJSON(docs []document, text []byte, line int) []document {
-	for wasted := int64(0); len(docs) <= maxDocuments; {
+func (s *splitter) values(text []byte, line int) {
+	for wasted := int64(0); !s.full(); {
 		lead := len(text) - len(bytes.TrimLeft(text, " \t\r\n"))
 		line += bytes.Count(text[:lead], []byte{'\n'})
 		text = text[lead:]
 		length, err := valueLength(text)
 		if errors.Is(err, io.EOF) { // not io.ErrUnexpectedEOF
-			return docs
+			return
 		}
 		if err != nil {
 			wasted += scanned(text, err)
@@ -107,11 +117,10 @@ func appendJSON(docs []document, text []byte, line int) []document {
 				length = i + 1
 			}
 		}
-		docs = append(docs, document{text: text[:length], line: line, json: err == nil})
+		s.docs = append(s.docs, Document{Text: text[:length], line: line, json: err == nil})
 		line += bytes.Count(text[:length], []byte{'\n'})
 		text = text[length:]
 	}
-	return docs
 }
 
 // maxWasted is how many bytes of invalid JSON are scanned in total, so that a stream in which every
@@ -134,4 +143,46 @@ func valueLength(text []byte) (int, error) {
 		return 0, err
 	}
 	return int(dec.InputOffset()), nil
+}
+
+var yamlLine = regexp.MustCompile(`line (\d+)`)
+
+// JSON returns the document as JSON, or nil if it is null, or the reason why it cannot be read.
+func (d Document) JSON() (raw []byte, reason string) {
+	if d.json {
+		return d.Text, ""
+	}
+	raw, err := YAMLToJSON(d.Text)
+	if err, ok := errors.AsType[*TooLarge](err); ok {
+		return nil, err.Error()
+	}
+	if err == nil {
+		if string(raw) == "null" {
+			return nil, ""
+		}
+		return raw, ""
+	}
+	return nil, "is not valid " + d.language() + ": " + d.describe(err)
+}
+
+func (d Document) language() string {
+	if d.Text[0] == '{' {
+		return "JSON or YAML"
+	}
+	return "YAML"
+}
+
+// describe returns the first line of an error, with line numbers counted from the beginning of the
+// file.
+func (d Document) describe(err error) string {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	text = strings.TrimPrefix(text, "unmarshal errors:\n  ")
+	text, _, _ = strings.Cut(text, "\n")
+	if !yamlLine.MatchString(text) {
+		return fmt.Sprintf("%s, in the document from line %d on", text, d.line)
+	}
+	return yamlLine.ReplaceAllStringFunc(text, func(s string) string {
+		n, _ := strconv.Atoi(s[len("line "):])
+		return fmt.Sprintf("line %d", n+d.line-1)
+	})
 }
