@@ -33,6 +33,7 @@ type ACL struct {
 type Interface struct {
 	Index     uint32
 	Name, Tag string
+	Super     uint32    // the interface that it is a sub-interface of; its own index: of none
 	Down      bool      // as read last
 	Made      *vpp.Made // by sluice-cni; nil for other interfaces
 	Bound     Lists
