@@ -39,17 +39,21 @@ func onDataplanes(t *testing.T, plugins []string, test func(t *testing.T, d *dat
 		d.begin(r, r.Endpoints)
 		test(t, d)
 	})
-	t.Run("vpp-plugin", func(t *testing.T) {
-		name, config := vpptest.Plugin(t)
-		d := &dataplane{TB: t, Network: vpptest.NewNetwork(vpptest.LaunchWith(t, config, slices.Concat(plugins, []string{name})...))}
-		memory := plugin.MemoryOptions{Directory: filepath.Join(t.TempDir(), "memory"), Lines: 1 << 18, Slots: 1 << 12, Flows: 1 << 12}
-		r, err := plugin.New(plugin.Options{Socket: d.Socket(), Memory: memory})
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.begin(r, r.Interfaces)
-		test(t, d)
-	})
+	t.Run("vpp-plugin", func(t *testing.T) { onPlugin(t, plugins, false, test) })
+}
+
+// onPlugin runs a test on a VPP with the plugin, which may let pods send from any address.
+func onPlugin(t *testing.T, plugins []string, anySource bool, test func(t *testing.T, d *dataplane)) {
+	t.Helper()
+	name, config := vpptest.Plugin(t)
+	d := &dataplane{TB: t, Network: vpptest.NewNetwork(vpptest.LaunchWith(t, config, slices.Concat(plugins, []string{name})...))}
+	memory := plugin.MemoryOptions{Directory: filepath.Join(t.TempDir(), "memory"), AnySource: anySource, Lines: 1 << 18, Slots: 1 << 12, Flows: 1 << 12}
+	r, err := plugin.New(plugin.Options{Socket: d.Socket(), Memory: memory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.begin(r, r.Interfaces)
+	test(t, d)
 }
 
 type closer interface {

@@ -12,7 +12,7 @@ import (
 // an ACL or the plugin denies it. The test fails when it is lost.
 func (p *Network) Cross(tb testing.TB, from, to End, k Packet) bool {
 	tb.Helper()
-	before := p.denied()
+	before := p.Denied()
 	p.Sent++
 	if err := from.Write(k.Frame()); err != nil {
 		tb.Fatal(err)
@@ -28,7 +28,7 @@ func (p *Network) Cross(tb testing.TB, from, to End, k Packet) bool {
 			}
 		case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR):
 			tb.Fatal(err)
-		case p.denied() > before:
+		case p.Denied() > before:
 			return true
 		}
 		return arrived
@@ -36,8 +36,8 @@ func (p *Network) Cross(tb testing.TB, from, to End, k Packet) bool {
 	return arrived
 }
 
-// denied is how many packets ACLs or the plugin denied so far.
-func (p *Network) denied() int {
+// Denied is how many packets ACLs or the plugin denied so far.
+func (p *Network) Denied() int {
 	return p.counted("ACL deny packets") + p.counted(" sluice-")
 }
 
