@@ -1,8 +1,10 @@
 package vpp
 
 import (
+	"fmt"
 	"net/netip"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -27,8 +29,15 @@ type dataplane struct {
 
 // onDataplanes runs a test on a VPP with ACLs and on one with the plugin.
 func onDataplanes(t *testing.T, plugins []string, test func(t *testing.T, d *dataplane)) {
+	t.Helper()
+	onDataplanesWith(t, "", plugins, test)
+}
+
+// onDataplanesWith is onDataplanes with further text in the start-up file of VPP.
+func onDataplanesWith(t *testing.T, config string, plugins []string, test func(t *testing.T, d *dataplane)) {
+	t.Helper()
 	t.Run("acl", func(t *testing.T) {
-		d := &dataplane{TB: t, Network: vpptest.NewNetwork(vpptest.Launch(t, plugins...))}
+		d := &dataplane{TB: t, Network: vpptest.NewNetwork(vpptest.LaunchWith(t, config, plugins...))}
 		r, err := acl.New(acl.Options{
 			Socket: d.Socket(), Stats: acl.Stats{Socket: d.StatsSocket()}, Pods: acl.Pods{BlockUnknown: true},
 			Services: []netip.Prefix{netip.PrefixFrom(servicesOf[0], 32), netip.PrefixFrom(servicesOf[1], 128)},
@@ -39,14 +48,14 @@ func onDataplanes(t *testing.T, plugins []string, test func(t *testing.T, d *dat
 		d.begin(r, r.Endpoints)
 		test(t, d)
 	})
-	t.Run("vpp-plugin", func(t *testing.T) { onPlugin(t, plugins, false, test) })
+	t.Run("vpp-plugin", func(t *testing.T) { onPlugin(t, config, plugins, false, test) })
 }
 
 // onPlugin runs a test on a VPP with the plugin, which may let pods send from any address.
-func onPlugin(t *testing.T, plugins []string, anySource bool, test func(t *testing.T, d *dataplane)) {
+func onPlugin(t *testing.T, config string, plugins []string, anySource bool, test func(t *testing.T, d *dataplane)) {
 	t.Helper()
-	name, config := vpptest.Plugin(t)
-	d := &dataplane{TB: t, Network: vpptest.NewNetwork(vpptest.LaunchWith(t, config, slices.Concat(plugins, []string{name})...))}
+	name, path := vpptest.Plugin(t)
+	d := &dataplane{TB: t, Network: vpptest.NewNetwork(vpptest.LaunchWith(t, path+config, slices.Concat(plugins, []string{name})...))}
 	memory := plugin.MemoryOptions{Directory: filepath.Join(t.TempDir(), "memory"), AnySource: anySource, Lines: 1 << 18, Slots: 1 << 12, Flows: 1 << 12}
 	r, err := plugin.New(plugin.Options{Socket: d.Socket(), Memory: memory})
 	if err != nil {
@@ -154,12 +163,27 @@ func (x *ends) crosses(from, to api.PodID, p vswitch.Packet) bool {
 
 const tcpACK = 0x10
 
+// workers is the text of a start-up file by which VPP has two workers, or one where the machine has
+// two processors.
+func workers(t *testing.T) string {
+	t.Helper()
+	n := min(2, runtime.NumCPU()-1)
+	if n < 1 {
+		t.Skip("a worker of VPP needs a processor of its own")
+	}
+	return fmt.Sprintf("cpu { workers %d }\n", n)
+}
+
 // kindsOfInterfaces are the ways in which a pod can be connected to VPP.
 var kindsOfInterfaces = map[string]struct {
 	plugins []string
 	connect func(x *ends, t *testing.T, tag string) (vpptest.End, vpptest.Link)
 }{
 	"host": {nil, func(x *ends, t *testing.T, tag string) (vpptest.End, vpptest.Link) {
+		c := x.Connect(t, "p", tag)
+		return c, c.Link
+	}},
+	"workers": {nil, func(x *ends, t *testing.T, tag string) (vpptest.End, vpptest.Link) {
 		c := x.Connect(t, "p", tag)
 		return c, c.Link
 	}},
@@ -188,12 +212,16 @@ var kindsOfInterfaces = map[string]struct {
 }
 
 // TestVPPKindsOfInterfaces has a pod at an interface of each kind, and another one at a host
-// interface. What policy permits passes, and what it does not permit does not, in both directions
+// interface; once on a VPP with workers. What policy permits passes, and what it does not permit does not, in both directions
 // and families.
 func TestVPPKindsOfInterfaces(t *testing.T) {
 	for kind, of := range kindsOfInterfaces {
 		t.Run(kind, func(t *testing.T) {
-			onDataplanes(t, append([]string{"af_packet_plugin.so"}, of.plugins...), func(t *testing.T, d *dataplane) {
+			config := ""
+			if kind == "workers" {
+				config = workers(t)
+			}
+			onDataplanesWith(t, config, append([]string{"af_packet_plugin.so"}, of.plugins...), func(t *testing.T, d *dataplane) {
 				x := &ends{dataplane: d, at: map[api.PodID]vpptest.End{}, vlan: map[api.PodID]uint16{}}
 				pod, link := of.connect(x, t, vpp.PodTag(receiver.String()))
 				var peer vpptest.Cable
