@@ -402,31 +402,6 @@ func TestVPPPluginKnowsOwnNodeByOrigin(t *testing.T) {
 	}
 }
 
-// TestVPPPluginMeetsServicesOfCNAT: CNAT by routes translates behind what a pod sends, and before
-// what the pod behind the service receives.
-func TestVPPPluginMeetsServicesOfCNAT(t *testing.T) {
-	l := newPluginLabWith(t, "", "cnat_plugin.so")
-	l.Do("cnat translation add proto TCP vip %s 80 to ->%s 8080", toFriend, addressesOf[receiver][0])
-	l.start()
-	pod := []api.ContivRule{{Action: api.Permit, Protocol: api.TCP, DstPort: api.Port(8080)}}
-	service := []api.ContivRule{{Action: api.Permit, Dst: api.AddrNet(toFriend), Protocol: api.TCP, DstPort: api.Port(80)}}
-	for name, c := range map[string]struct {
-		labRules
-		permitted bool
-	}{
-		"egress names the pod":              {labRules{out: pod}, false},
-		"egress names the service":          {labRules{out: service}, true},
-		"ingress names the port of the pod": {labRules{in: pod}, true},
-		"ingress names that of the service": {labRules{in: web}, false},
-	} {
-		l.commit(c.labRules)
-		f := api.Flow{Src: addressesOf[sender][0], Dst: toFriend, Protocol: api.TCP, SrcPort: uint16(30000 + l.mark), DstPort: 80}
-		if got := l.passes(vswitch.FlowPacket(f)); got != c.permitted {
-			t.Errorf("%s: a packet to the service passes: %t, want %t", name, got, c.permitted)
-		}
-	}
-}
-
 // TestVPPPluginRefusesMemoryThatOthersCanWrite checks that the agent reports it, and that pods stay
 // blocked.
 func TestVPPPluginRefusesMemoryThatOthersCanWrite(t *testing.T) {
