@@ -14,10 +14,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "classifier.h"
+#include "frame.h"
 
 #define IMAGE_MAGIC 0x31656369756c73ULL
-#define IMAGE_VERSION 3
+#define IMAGE_VERSION 4
 #define MOST_THREADS 63
 
 /* The first page of the policy file. Numbers of the form at_ are offsets in a file. The agent writes
@@ -28,6 +28,7 @@ struct policy_header {
 	__u64 at_lines[2], at_endpoints[2]; /* of both policy maps */
 	__u64 at_flows, at_recent, at_activity, at_shares, at_drops, at_counters[2], at_events; /* in the state file */
 	__u64 at_names[2]; /* of rules, by counter, in the policy file */
+	__u64 at_verdicts; /* of IPv6 connections, in the state file */
 	__u64 policy_size, state_size;
 	__u32 lines, slots, buckets, zero;
 
@@ -36,7 +37,7 @@ struct policy_header {
 	__u32 conf, recent_threshold;
 	__u32 tunnel_ports[TUNNEL_PORTS];
 	__u32 rules[2]; /* of both policy maps: how many counters are in use */
-	__u64 unused[5];
+	__u64 unused[4];
 
 	struct history changes; /* in a cache line that begins here */
 	struct quota limits;
@@ -66,11 +67,12 @@ HAS_OFFSET(policy_header, at_flows, 48);
 HAS_OFFSET(policy_header, at_counters, 88);
 HAS_OFFSET(policy_header, at_events, 104);
 HAS_OFFSET(policy_header, at_names, 112);
-HAS_OFFSET(policy_header, policy_size, 128);
-HAS_OFFSET(policy_header, buckets, 152);
-HAS_OFFSET(policy_header, settings, 160);
-HAS_OFFSET(policy_header, tunnel_ports, 176);
-HAS_OFFSET(policy_header, rules, 208);
+HAS_OFFSET(policy_header, at_verdicts, 128);
+HAS_OFFSET(policy_header, policy_size, 136);
+HAS_OFFSET(policy_header, buckets, 160);
+HAS_OFFSET(policy_header, settings, 168);
+HAS_OFFSET(policy_header, tunnel_ports, 184);
+HAS_OFFSET(policy_header, rules, 216);
 HAS_OFFSET(policy_header, changes, 256);
 HAS_OFFSET(policy_header, limits, 272);
 HAS_OFFSET(policy_header, evfilter, 280);
@@ -139,6 +141,7 @@ static void lay_out(struct policy_header *h)
 	h->policy_size = at;
 	at = 4096;
 	h->at_flows = part(&at, (__u64)h->buckets * sizeof(struct bucket));
+	h->at_verdicts = part(&at, (__u64)h->buckets * BUCKET_FLOWS * sizeof(__u64));
 	h->at_recent = part(&at, (1UL << (64 - RECENT_SHIFT)) * sizeof(struct recent_bucket));
 	h->at_activity = part(&at, 4096);
 	h->at_shares = part(&at, PLACES * sizeof(struct share));
@@ -290,11 +293,9 @@ static void see_image(struct image *m, __u32 settings)
 	recent_threshold = h->recent_threshold;
 	memcpy(tunnel_ports, h->tunnel_ports, sizeof(tunnel_ports));
 	conns = (struct bucket *)(s + is->at_flows);
+	verdicts6 = (__u64 *)(s + is->at_verdicts);
 	flow_mask = is->buckets - 1;
 	flow_seed = h->changes.seed;
-#ifdef __x86_64__
-	reorders = 0;
-#endif
 	recent = (struct recent_bucket *)(s + is->at_recent);
 	activity = (struct active_flows *)(s + is->at_activity);
 	shares = (struct share *)(s + is->at_shares);

@@ -99,10 +99,11 @@ static void note_link_local(__u32 endpoint, __u64 address)
 		__atomic_store_n(&r->link_local, address, __ATOMIC_RELEASE);
 }
 
-inline_always void judge_one(struct judged *j, const int v6, const int to_pod)
+/* judge_one judges a packet by the lists of its pod. q is what is known of it. */
+inline_always int judge_one(struct judged *j, struct prepared *q, const int v6, const int to_pod)
 {
 	struct bytes b = bytes_of(j, v6);
-	struct packet p = {.hairpin = j->hairpin, .made_here = j->made_here};
+	struct packet p = {.hairpin = j->hairpin, .made_here = j->made_here, .key = q->parsed ? &q->key : 0};
 	decided_by = 0;
 	if (!to_pod && v6 && likely(j->length >= sizeof(struct ip6))) {
 		/* VPP routes no link-local address, so such a source is that of a pod about its link. The
@@ -114,39 +115,56 @@ inline_always void judge_one(struct judged *j, const int v6, const int to_pod)
 	}
 	j->reason = classify(&b, &p, j->endpoint, to_pod, ENFORCE);
 	j->rule = decided_by;
+	return j->reason != PERMITTED;
 }
 
-/* How many packets ahead the steps of ahead are. */
-#define AHEAD_FIRST 4
-#define AHEAD_SECOND 2
+/* How many packets before it is judged a packet is read, and what else it needs is fetched. */
+#define PREPARED 8
+#define FETCHED 4
+#define FETCHED_NEXT 2
 
-inline_always void look_ahead(struct judged *all, unsigned count, unsigned i, const int v6, const int to_pod, const int step)
-{
-	if (likely(i < count)) {
-		struct bytes b = bytes_of(&all[i], v6);
-		ahead(&b, all[i].endpoint, to_pod, step);
+/* judge_frame is compiled for each family and direction. */
+#define JUDGE_FRAME(name, v6, to_pod) \
+	static __attribute__((noinline)) int name##_one(struct judged *j, struct prepared *q) { return judge_one(j, q, v6, to_pod); } \
+	static unsigned name(struct judged *all, unsigned count) \
+	{ \
+		struct frame f; \
+		struct prepared ahead[2 * PREPARED]; \
+		unsigned dropped = 0; \
+		begin(&f); \
+		for (unsigned i = 0; i < count + PREPARED; i++) { \
+			if (likely(i < count)) { \
+				struct bytes b = bytes_of(&all[i], v6); \
+				prepare(&f, &ahead[i % (2 * PREPARED)], &b, all[i].endpoint, all[i].hairpin, to_pod); \
+			} \
+			if (i < PREPARED - FETCHED) \
+				continue; \
+			if (likely(i - (PREPARED - FETCHED) < count)) \
+				fetch(&f, &ahead[(i - (PREPARED - FETCHED)) % (2 * PREPARED)], v6, 0); \
+			if (i < PREPARED) \
+				continue; \
+			if (!v6 && likely(i - (PREPARED - FETCHED_NEXT) < count)) \
+				fetch(&f, &ahead[(i - (PREPARED - FETCHED_NEXT)) % (2 * PREPARED)], v6, 1); \
+			struct judged *j = &all[i - PREPARED]; \
+			struct prepared *q = &ahead[(i - PREPARED) % (2 * PREPARED)]; \
+			j->reason = PERMITTED; \
+			j->rule = known(&f, q, to_pod); \
+			if (unlikely(j->rule == UNKNOWN)) \
+				dropped += name##_one(j, q); \
+		} \
+		return dropped; \
 	}
-}
 
-inline_always void judge_each(struct judged *all, unsigned count, const int v6, const int to_pod)
-{
-	for (unsigned i = 0; i < AHEAD_FIRST; i++)
-		look_ahead(all, count, i, v6, to_pod, 0);
-	for (unsigned i = 0; i < AHEAD_SECOND; i++)
-		look_ahead(all, count, i, v6, to_pod, 1);
-	for (unsigned i = 0; i < count; i++) {
-		look_ahead(all, count, i + AHEAD_FIRST, v6, to_pod, 0);
-		look_ahead(all, count, i + AHEAD_SECOND, v6, to_pod, 1);
-		judge_one(&all[i], v6, to_pod);
-	}
-}
+JUDGE_FRAME(from_pod4, 0, 0)
+JUDGE_FRAME(from_pod6, 1, 0)
+JUDGE_FRAME(to_pod4, 0, 1)
+JUDGE_FRAME(to_pod6, 1, 1)
 
-void judge_packets(struct judged *all, unsigned count, int v6, int to_pod)
+unsigned judge_packets(struct judged *all, unsigned count, int v6, int to_pod)
 {
 	if (to_pod)
-		v6 ? judge_each(all, count, 1, 1) : judge_each(all, count, 0, 1);
-	else
-		v6 ? judge_each(all, count, 1, 0) : judge_each(all, count, 0, 0);
+		return v6 ? to_pod6(all, count) : to_pod4(all, count);
+	return v6 ? from_pod6(all, count) : from_pod4(all, count);
 }
 
 unsigned judge_rules(void)

@@ -50,8 +50,8 @@ int judge_survive(void);
 int judge_begin(unsigned thread);
 void judge_end(unsigned thread);
 
-/* judge_packets judges packets of one family in one direction. */
-void judge_packets(struct judged *all, unsigned count, int v6, int to_pod);
+/* judge_packets judges packets of one family in one direction. It returns how many are dropped. */
+unsigned judge_packets(struct judged *all, unsigned count, int v6, int to_pod);
 
 /* judge_rules returns how many counters rules have. judge_rule_name sets to to the name of a rule,
  * which is empty if it has none. judge_decided returns how many packets of a thread it decided. */
