@@ -96,6 +96,7 @@ struct image {
 	struct stat directory;
 	__u64 inode;
 	int directory_file, policy_file, state_file;
+	struct reach *links; /* of interfaces: what only this process knows */
 	__u32 serial; /* no two images of a process have the same one */
 	volatile int cut; /* a file was truncated: its memory is gone */
 };
@@ -197,14 +198,16 @@ static const char *open_file(struct image *m, const char *name, int flags, int *
 
 /* open_image maps the files of a directory. After an error close_image must be called. It returns 0, or
  * why that is not possible. Only the user of the process may be able to write to the files. */
-static const char *open_image(struct image *m, const char *directory, __u32 threads)
+static may_be_unused const char *open_image(struct image *m, const char *directory, __u32 threads)
 {
 	struct stat policy, state;
 	struct state_header head;
 	static __u32 serial;
+	static struct reach links[PLACES];
 	const char *problem;
 	*m = (struct image)NO_IMAGE;
 	m->serial = ++serial;
+	m->links = links;
 	if (threads > MOST_THREADS)
 		return "there are too many threads";
 	m->directory_file = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -267,7 +270,7 @@ static may_be_unused int survive_cut(struct image *m, const void *address)
 }
 
 /* reset_epoch must be called for every thread of a new image: a program may have ended in a frame. */
-static void reset_epoch(struct image *m, __u32 thread)
+static may_be_unused void reset_epoch(struct image *m, __u32 thread)
 {
 	m->state->epochs[thread].frames += m->state->epochs[thread].frames & 1;
 }
@@ -280,8 +283,6 @@ static void see_image(struct image *m, __u32 settings)
 	struct policy_header *h = (struct policy_header *)m->policy, *is = &m->is;
 	__u8 *p = (__u8 *)h, *s = (__u8 *)m->state;
 	__u32 map = *(volatile __u32 *)&h->in_force & 1;
-	static struct reach links[PLACES]; /* shared by all threads */
-
 	policy = (struct line *)(p + is->at_lines[map]);
 	policy_lines = is->lines;
 	policy_parity = map;
@@ -305,7 +306,7 @@ static void see_image(struct image *m, __u32 settings)
 	counter_slots = is->slots;
 	counter_places = counter_slots * (MOST_THREADS);
 	events = (struct ring *)(s + is->at_events + thread_index * RING_BYTES);
-	gateways = links;
+	gateways = m->links;
 	seen_serial = m->serial;
 	seen_settings = settings;
 }

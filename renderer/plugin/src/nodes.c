@@ -80,7 +80,8 @@ judge_frame (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame, co
   vlib_buffer_t *buffers[VLIB_FRAME_SIZE], **b = buffers;
   struct judged all[VLIB_FRAME_SIZE], *j = all;
   u16 nexts[VLIB_FRAME_SIZE], *next = nexts;
-  u32 *from = vlib_frame_vector_args (frame), n = frame->n_vectors, dropped = n;
+  u32 *from = vlib_frame_vector_args (frame), n = frame->n_vectors;
+  int dropped;
   uword *bound = sluice_main.bound, *uplinks = sluice_main.uplinks;
 
   vlib_get_buffers (vm, from, buffers, n);
@@ -92,12 +93,8 @@ judge_frame (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame, co
       clib_prefetch_load ((void *) j->data);
       vnet_feature_next_u16 (next, b[0]);
     }
-  if (PREDICT_TRUE (judge_begin (vm->thread_index)))
-    {
-      dropped = judge_packets (all, n, v6, to_pod);
-      judge_end (vm->thread_index);
-    }
-  else
+  dropped = JUDGE (judge_packets) (vm->thread_index, all, n, v6, to_pod);
+  if (PREDICT_FALSE (dropped < 0))
     for (j = all; j < all + n; j++)
       {
 	j->reason = NO_POLICY;
@@ -110,10 +107,9 @@ judge_frame (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame, co
 }
 
 #define NODE(id, node_name, v6, to_pod) \
-  static uword id##_fn (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame) { return judge_frame (vm, node, frame, v6, to_pod); } \
+  VLIB_NODE_FN (id) (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame) { return judge_frame (vm, node, frame, v6, to_pod); } \
   VLIB_REGISTER_NODE (id) = { \
     .name = node_name, \
-    .function = id##_fn, \
     .vector_size = sizeof (u32), \
     .format_trace = format_trace, \
     .type = VLIB_NODE_TYPE_INTERNAL, \

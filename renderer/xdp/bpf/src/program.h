@@ -66,16 +66,20 @@ struct hash_map {
 	__u32 most, entry_size, key_size, value_size, value_at, generation;
 };
 
+#ifdef MAPS_ELSEWHERE
+#define HASH_MAP(name, count, key_type, value_type) extern struct hash_map name
+#else
 #define HASH_MAP(name, count, key_type, value_type) \
 	static struct { \
 		__u64 state; \
 		key_type key; \
 		value_type value; \
 	} name##_entries[count]; \
-	static may_be_unused struct hash_map name = { \
+	struct hash_map name = { \
 		.entries = (__u8 *)name##_entries, .most = count, .entry_size = sizeof(name##_entries[0]), .key_size = sizeof(key_type), \
 		.value_size = sizeof(value_type), .value_at = __builtin_offsetof(typeof(name##_entries[0]), value), .generation = 1}; \
 	_Static_assert(sizeof(value_type) <= sizeof(found_value), "found_value is too small")
+#endif
 
 #define MOST_PROBES 64
 
