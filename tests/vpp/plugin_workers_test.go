@@ -155,7 +155,7 @@ func alone(i int) []netip.Prefix {
 }
 
 // variantLine is a line of show node about what was compiled for a kind of processor.
-var variantLine = regexp.MustCompile(`(?m)^ +(\w+) +(-?\d+) +(yes)? `)
+var variantLine = regexp.MustCompile(`(?m)^ +([a-z]\w+) +(-?\d+) +(yes)? `)
 
 // TestVPPPluginRunsWhatIsCompiledForProcessor: as VPP's own nodes, those that judge are compiled for
 // several kinds of processors, and VPP runs the best that this one can.
