@@ -88,7 +88,7 @@ func allocated(b *testing.B, dir string) (sum uint64) {
 const costKnown = 4096
 
 // costRounds is how many packets each of them has in a measurement.
-const costRounds = 100
+const costRounds = 20
 
 // costNew is how many flows are new in a measurement.
 const costNew = 20_000

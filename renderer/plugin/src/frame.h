@@ -64,6 +64,7 @@ struct prepared {
 	__u8 tracked;        /* its connection may have a cached verdict */
 	__u8 known;          /* it seems to have one: nothing else is fetched */
 	__u8 tcp;            /* flags that end a connection */
+	__u32 next;          /* where fetch6 is */
 };
 
 inline_always int comes_from(struct frame *f, struct packet *p)
@@ -105,41 +106,66 @@ inline_always void prepare(struct frame *f, struct prepared *q, struct bytes *b,
 	q->tracked = p.kind != FIRST_PACKET && !hairpin && (to_pod || (comes_from(f, &p) && !is_for_tunnel(f, &p)));
 }
 
-/* fetch fetches what classify will need for a packet whose connection is not known: in step 0 what its
- * address leads to, in step 1 what that memory leads to. It decides nothing. */
-inline_always void fetch(struct frame *f, struct prepared *q, const int v6, const int step)
+inline_always void fetch_line(__u32 i)
 {
-	__u32 cell, key;
-	if (!step) {
-		struct flow *first = f->conns[q->tracked ? q->key.bucket[0] : 0].flow;
-		q->known = q->tracked && (first[0].ports == q->key.ports || first[1].ports == q->key.ports);
-	}
-	if (likely(q->known) || !q->record)
+	if (i < policy_lines)
+		__builtin_prefetch(AT(policy, i));
+}
+
+/* fetch4 fetches the next memory that leads to the class of an address of IPv4. */
+inline_always void fetch4(struct prepared *q, const int step)
+{
+	__u32 root = q->record->w[RECORD_ROOT4], address = q->key.remote;
+	if (root >= policy_lines - (ROOT_LINES - 1))
 		return;
-	__u32 remote[4] = {q->key.remote, q->key.remote >> 32, q->key.more, q->key.more >> 32};
-	if (v6) {
+	__u32 *word = AT(policy, root)->w + (address >> 16);
+	for (int i = 0; i < step; i++) {
+		__u32 node = *word & PAYLOAD_MASK;
+		if ((*word & KIND_MASK) != KIND_NODE || node >= policy_lines - (NODE_LINES - 1))
+			return;
+		word = AT(policy, node)->w + (i ? address & 255 : address >> 8 & 255);
+	}
+	__builtin_prefetch(word);
+}
+
+/* fetch6 does that for IPv6. In step 0 it goes from the root to the next node, and in each other step
+ * from there to the next one. */
+inline_always void fetch6(struct prepared *q, const int step)
+{
+	struct address remote = {.w = {q->key.remote, q->key.remote >> 32, q->key.more, q->key.more >> 32}};
+	if (!step) {
 		__u32 root = q->record->w[RECORD_ROOT6];
-		struct line *node = line_at(word_at(root >> 4, root & 15));
-		if (step || !node)
-			return;
-		__u32 digit = node->w[NODE_DIGIT] & 7;
-		cell = node->w[NODE_CELL];
-		key = remote[digit >> 1] >> (digit & 1 ? 0 : 16) & 0xffff;
-	} else {
-		__u32 root = q->record->w[RECORD_ROOT4];
-		if (root >= policy_lines - (ROOT_LINES - 1))
-			return;
-		__u32 *first = AT(policy, root)->w + (remote[0] >> 16);
-		if (!step) {
-			__builtin_prefetch(first);
+		q->next = next6(word_at(root >> 4, root & 15), &remote);
+	} else if (q->next & NEXT_NODE) {
+		struct line *l = line_at(q->next & ~NEXT_NODE);
+		__u32 kind = l ? l->w[NODE_CELL] & KIND_MASK : 0;
+		if (kind && kind != KIND_NODE) {
+			fetch_line(l->w[NODE_CELL] & PAYLOAD_MASK);
+			q->next = 0;
 			return;
 		}
-		cell = *first;
-		key = remote[0] & 0xffff;
+		q->next = next6(q->next & ~NEXT_NODE, &remote);
 	}
-	__u32 node = cell & PAYLOAD_MASK;
-	if ((cell & KIND_MASK) == KIND_NODE && node < policy_lines - (NODE_LINES - 1))
-		__builtin_prefetch(AT(policy, node)->w + (key >> 8));
+	if (q->next & NEXT_NODE)
+		fetch_line(q->next & ~NEXT_NODE);
+}
+
+/* fetch fetches what classify will need for a packet whose connection is not known. It decides
+ * nothing. */
+inline_always void fetch(struct frame *f, struct prepared *q, const int v6, const int step)
+{
+	if (!step) {
+		struct flow *first = f->conns[q->tracked ? q->key.bucket[0] : 0].flow;
+		q->known = !q->record || (q->tracked && (first[0].ports == q->key.ports || first[1].ports == q->key.ports));
+	}
+	if (likely(q->known))
+		return;
+	if (!step)
+		__builtin_prefetch(recent_at(&q->key));
+	if (v6)
+		fetch6(q, step);
+	else
+		fetch4(q, step);
 }
 
 #define UNKNOWN (~0U)

@@ -46,10 +46,17 @@ inline_always int judge_one(struct judged *j, struct prepared *q, const int v6, 
 	return j->reason != PERMITTED;
 }
 
-/* How many packets before it is judged a packet is read, and what else it needs is fetched. */
+/* So many packets before it is judged a packet is read, and what else it needs is fetched in steps. */
 #define PREPARED 8
-#define FETCHED 4
-#define FETCHED_NEXT 2
+#define FETCHED 6
+#define FETCHED_NEXT 4
+#define FETCHED_LAST 2
+
+/* STEP is a step of fetch for the packet that is judged so many packets later than the i-th one, which
+ * is read now. */
+#define STEP(distance, v6, step) \
+	if (likely(i >= PREPARED - (distance) && i - (PREPARED - (distance)) < count)) \
+		fetch(&f, &ahead[(i - (PREPARED - (distance))) % (2 * PREPARED)], v6, step);
 
 /* judge_frame is compiled for each family and direction. */
 #define JUDGE_FRAME(name, v6, to_pod) \
@@ -65,14 +72,11 @@ inline_always int judge_one(struct judged *j, struct prepared *q, const int v6, 
 				struct bytes b = bytes_of(&all[i], v6); \
 				prepare(&f, &ahead[i % (2 * PREPARED)], &b, all[i].endpoint, all[i].hairpin, to_pod); \
 			} \
-			if (i < PREPARED - FETCHED) \
-				continue; \
-			if (likely(i - (PREPARED - FETCHED) < count)) \
-				fetch(&f, &ahead[(i - (PREPARED - FETCHED)) % (2 * PREPARED)], v6, 0); \
+			STEP(FETCHED, v6, 0) \
+			STEP(FETCHED_NEXT, v6, 1) \
+			STEP(FETCHED_LAST, v6, 2) \
 			if (i < PREPARED) \
 				continue; \
-			if (!v6 && likely(i - (PREPARED - FETCHED_NEXT) < count)) \
-				fetch(&f, &ahead[(i - (PREPARED - FETCHED_NEXT)) % (2 * PREPARED)], v6, 1); \
 			struct judged *j = &all[i - PREPARED]; \
 			struct prepared *q = &ahead[(i - PREPARED) % (2 * PREPARED)]; \
 			j->reason = PERMITTED; \
