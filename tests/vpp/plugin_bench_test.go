@@ -1,6 +1,7 @@
 package vpp
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"net/netip"
@@ -141,6 +142,67 @@ func BenchmarkVPPPluginCost(b *testing.B) {
 	}
 	if err := plot.Write(dir, pictures); err != nil {
 		b.Fatal(err)
+	}
+}
+
+// BenchmarkVPPPluginCostOfChanges is the part of BenchmarkVPPPluginCost about established flows, to 10 000
+// addresses, while so many addresses join or leave in a second: the list is asked about the next packet
+// of each flow.
+func BenchmarkVPPPluginCostOfChanges(b *testing.B) {
+	for _, perSecond := range []int{0, 100, 1000} {
+		b.Run(fmt.Sprintf("changes-%d", perSecond), func(b *testing.B) {
+			v := planes[0].open(b, 0)
+			members := peersOf(b, v, 10_000)
+			for _, six := range []bool{false, true} {
+				v.floods(b, udp(members[six], costKnown, 0), 1, 0)
+			}
+			ended, end := make(chan error, 1), make(chan struct{})
+			go func() { ended <- v.changes(perSecond, end) }()
+			found := map[string]float64{}
+			for b.Loop() {
+				for six, family := range map[bool]string{false: "ip4", true: "ip6"} {
+					v.Do("clear runtime")
+					v.floods(b, udp(members[six], costKnown, 0), costRounds, 0)
+					clocks := v.clocks(b, costKnown*costRounds/2)[0]
+					if least, seen := found[family]; !seen || clocks < least {
+						found[family] = clocks
+					}
+				}
+			}
+			close(end)
+			if err := <-ended; err != nil {
+				b.Fatal(err)
+			}
+			for family, clocks := range found {
+				b.ReportMetric(clocks, "established-"+family)
+			}
+		})
+	}
+}
+
+// changes has so many addresses join or leave in a second until the end.
+func (v measured) changes(perSecond int, end <-chan struct{}) error {
+	if perSecond == 0 {
+		return nil
+	}
+	tick := time.NewTicker(time.Second / time.Duration(perSecond))
+	defer tick.Stop()
+	other := []netip.Prefix{netip.MustParsePrefix("10.99.1.1/32")}
+	for i := 0; ; i++ {
+		select {
+		case <-end:
+			return nil
+		case <-tick.C:
+		}
+		changes := renderer.Changes{}
+		if i%2 == 0 {
+			changes.UpdateSet(api.NewSetID("peers"), other, nil)
+		} else {
+			changes.UpdateSet(api.NewSetID("peers"), nil, other)
+		}
+		if err := v.Apply(context.Background(), changes); err != nil {
+			return err
+		}
 	}
 }
 

@@ -150,14 +150,23 @@ inline_always void fetch6(struct prepared *q, const int step)
 		fetch_line(q->next & ~NEXT_NODE);
 }
 
+/* seems_known reports whether there may be a connection with a verdict of this generation. */
+inline_always int seems_known(struct frame *f, struct prepared *q, const int v6)
+{
+	__u32 bucket = q->key.bucket[0];
+	struct flow *first = f->conns[bucket].flow;
+	int i = first[0].ports == q->key.ports ? 0 : 1;
+	if (first[i].ports != q->key.ports)
+		return 0;
+	return (v6 ? f->verdicts6[bucket * BUCKET_FLOWS + i] : first[i].more) >> CACHED_GENERATION_SHIFT == f->generation;
+}
+
 /* fetch fetches what classify will need for a packet whose connection is not known. It decides
  * nothing. */
 inline_always void fetch(struct frame *f, struct prepared *q, const int v6, const int step)
 {
-	if (!step) {
-		struct flow *first = f->conns[q->tracked ? q->key.bucket[0] : 0].flow;
-		q->known = !q->record || (q->tracked && (first[0].ports == q->key.ports || first[1].ports == q->key.ports));
-	}
+	if (!step)
+		q->known = !q->record || (q->tracked && seems_known(f, q, v6));
 	if (likely(q->known))
 		return;
 	if (!step)

@@ -47,16 +47,17 @@ inline_always int judge_one(struct judged *j, struct prepared *q, const int v6, 
 }
 
 /* So many packets before it is judged a packet is read, and what else it needs is fetched in steps. */
-#define PREPARED 8
-#define FETCHED 6
-#define FETCHED_NEXT 4
+#define PREPARED 12
+#define FETCHED 8
+#define FETCHED_NEXT 5
 #define FETCHED_LAST 2
+#define READ_AHEAD 16 /* places for packets that were read */
 
 /* STEP is a step of fetch for the packet that is judged so many packets later than the i-th one, which
  * is read now. */
 #define STEP(distance, v6, step) \
 	if (likely(i >= PREPARED - (distance) && i - (PREPARED - (distance)) < count)) \
-		fetch(&f, &ahead[(i - (PREPARED - (distance))) % (2 * PREPARED)], v6, step);
+		fetch(&f, &ahead[(i - (PREPARED - (distance))) % READ_AHEAD], v6, step);
 
 /* judge_frame is compiled for each family and direction. */
 #define JUDGE_FRAME(name, v6, to_pod) \
@@ -64,13 +65,13 @@ inline_always int judge_one(struct judged *j, struct prepared *q, const int v6, 
 	static unsigned name(struct judged *all, unsigned count) \
 	{ \
 		struct frame f; \
-		struct prepared ahead[2 * PREPARED]; \
+		struct prepared ahead[READ_AHEAD]; \
 		unsigned dropped = 0; \
 		begin(&f); \
 		for (unsigned i = 0; i < count + PREPARED; i++) { \
 			if (likely(i < count)) { \
 				struct bytes b = bytes_of(&all[i], v6); \
-				prepare(&f, &ahead[i % (2 * PREPARED)], &b, all[i].endpoint, all[i].hairpin, to_pod); \
+				prepare(&f, &ahead[i % READ_AHEAD], &b, all[i].endpoint, all[i].hairpin, to_pod); \
 			} \
 			STEP(FETCHED, v6, 0) \
 			STEP(FETCHED_NEXT, v6, 1) \
@@ -78,7 +79,7 @@ inline_always int judge_one(struct judged *j, struct prepared *q, const int v6, 
 			if (i < PREPARED) \
 				continue; \
 			struct judged *j = &all[i - PREPARED]; \
-			struct prepared *q = &ahead[(i - PREPARED) % (2 * PREPARED)]; \
+			struct prepared *q = &ahead[(i - PREPARED) % READ_AHEAD]; \
 			j->reason = PERMITTED; \
 			j->rule = known(&f, q, to_pod); \
 			if (unlikely(j->rule == UNKNOWN)) \
