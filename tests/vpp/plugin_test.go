@@ -373,7 +373,8 @@ func TestVPPPluginKnowsOwnNodeByOrigin(t *testing.T) {
 	txn := renderer.Changes{Resync: true}
 	txn.UpdateSet(api.NodeSet, node, nil)
 	rules := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.SetNet(api.NodeSet)}, {}}, nil)
-	txn.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Egress: rules})
+	sends := renderer.NewRuleList([]api.ContivRule{{}}, nil) // so that connections to the pod are tracked
+	txn.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Egress: rules, Ingress: sends})
 	if err := l.r.Apply(t.Context(), txn); err != nil {
 		t.Fatal(err)
 	}
@@ -383,6 +384,18 @@ func TestVPPPluginKnowsOwnNodeByOrigin(t *testing.T) {
 			if got := l.passes(vswitch.FlowPacket(f)); got != want {
 				t.Errorf("%s passes: %t, want %t", f, got, want)
 			}
+		}
+	}
+	for family, a := range host {
+		p := vswitch.Packet{Src: a, Dst: addressesOf[receiver][family], Protocol: api.TCP, SrcPort: 30000, DstPort: 80, TCPFlags: 16}
+		for range 3 {
+			if !l.passes(p) {
+				t.Errorf("a packet of the node's connection to %s does not pass", p.Dst)
+			}
+		}
+		l.Unroute(a)
+		if l.passes(p) {
+			t.Errorf("a packet to %s from another node passes with the addresses and ports of the own node's connection", p.Dst)
 		}
 	}
 	ping := func() (denied bool) {
