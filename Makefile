@@ -246,4 +246,4 @@ test-arm64: ## Run tests of what decides as arm64 programs, emulated (apt-get in
 
 size: build ## Print the sizes of the binaries, which fails where one is above its BUDGET
 	@for b in $(BUDGET); do printf "%s %s %s\n" $${b%%:*} $$(stat -c %s $(BIN)/$${b%%:*}) $${b##*:}; done | \
-	  awk '{printf "%-14s %6.1f MB of %s\n", $$1, $$2/1e6, $$3} $$2 > $$3*1e6 {print $$1 " is too large: see docs/adr/0090-sizes.md"; bad=1} END {exit bad}'
+	  awk '{printf "%-14s %6.1f MB of %s\n", $$1, $$2/1e6, $$3} $$2 > $$3*1e6 {print $$1 " is too large: see docs/design/build.md"; bad=1} END {exit bad}'

@@ -54,7 +54,7 @@ func newAgent(cfg config.Config, log *slog.Logger, store *kvstore.Client, source
 	return newOn(backends.New, cfg, log, store, source)
 }
 
-// newOn is newAgent with other backends. A program links those that it names: ADR 0090.
+// newOn is newAgent with other backends. A program links those that it names: docs/design/build.md.
 func newOn(dataplanes backends.Maker, cfg config.Config, log *slog.Logger, store *kvstore.Client, source string) (*Agent, error) {
 	cfg.Store.StateFile = cfg.Store.Kept(log)
 	a := &Agent{cfg: cfg, log: log, store: store, metrics: metrics.New(), committed: make(chan struct{}, 1)}

@@ -35,7 +35,7 @@ type EmbeddedStore interface {
 }
 
 // StartStore starts the store of "dev". An empty dir is a temporary one. The agent of a node links
-// no store: ADR 0090.
+// no store: docs/design/build.md.
 type StartStore func(ctx context.Context, dir string, log *slog.Logger) (EmbeddedStore, error)
 
 // dev runs everything in this process: manifests -> etcd -> pipeline -> vswitch.

@@ -101,7 +101,8 @@ func auditAdmin(name string, priority int, spec string) string {
 	return strings.Replace(shop.Admin(name, priority, spec), "metadata: {", "metadata: {annotations: {sluice.io/mode: audit}, ", 1)
 }
 
-// TestAuditRows are the rows of ADR 0073. The question is that of web to the database.
+// TestAuditRows are the cases of policies in audit mode (docs/design/configurator.md). The question is
+// that of web to the database.
 func TestAuditRows(t *testing.T) {
 	denyAll := shop.Baseline(shop.ForDB + shop.DenyWeb)
 	allowWeb := shop.ForDB + "ingress: [{action: Allow, from: " + shop.WebPods + "}]"

@@ -1,7 +1,6 @@
 package policytest
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
@@ -59,7 +57,7 @@ func Parse(source string, data []byte) ([]*File, error) {
 	if len(data) > maxFile {
 		return nil, Problems{{Source: source, Reason: fmt.Sprintf("is larger than the limit of %d bytes", maxFile)}}
 	}
-	docs := documents(data)
+	docs := strict.Documents(data, len(data))
 	if len(docs) == 0 {
 		return nil, Problems{{Source: source, Reason: "holds no policy test: want apiVersion " + APIVersion + ", kind " + Kind}}
 	}
@@ -79,65 +77,25 @@ func Parse(source string, data []byte) ([]*File, error) {
 	return files, problems.orNil()
 }
 
-// document is the text between two markers and the number of its first line.
-type document struct {
-	text []byte
-	line int
-}
-
-// documents splits YAML at the lines that begin with a document marker, which
-// cannot be anything else, and leaves out what holds only comments.
-func documents(data []byte) []document {
-	var docs []document
-	current := document{line: 1}
-	flush := func() {
-		if slices.ContainsFunc(bytes.Split(current.text, []byte{'\n'}), func(line []byte) bool {
-			line = bytes.TrimSpace(line)
-			return len(line) > 0 && line[0] != '#'
-		}) {
-			docs = append(docs, current)
-		}
-	}
-	number := 0
-	for line := range bytes.Lines(bytes.TrimPrefix(data, []byte("\ufeff"))) {
-		number++
-		rest, isMarker := bytes.CutPrefix(line, []byte("---"))
-		if isMarker && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0) {
-			flush()
-			current = document{line: number}
-			line = rest
-		}
-		current.text = append(current.text, line...)
-	}
-	flush()
-	return docs
-}
-
-var yamlLine = regexp.MustCompile(`line (\d+)`)
-
-// tree returns the document as maps, lists, strings, booleans and json.Numbers.
-func (d document) tree() (any, error) {
-	raw, err := strict.YAMLToJSON(d.text)
-	if err != nil {
-		text, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  "), "\n")
-		return nil, errors.New(yamlLine.ReplaceAllStringFunc(text, func(s string) string {
-			n, _ := strconv.Atoi(strings.TrimPrefix(s, "line "))
-			return "line " + strconv.Itoa(n+d.line-1)
-		}))
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	var tree any
-	err = dec.Decode(&tree)
-	return tree, err
-}
-
 // document reads a whole document. The result counts only without problems.
-func (r *reader) document(d document, source string) *File {
-	tree, err := d.tree()
-	if err != nil {
-		r.failf("", "is not valid YAML: %v", err)
+func (r *reader) document(d strict.Document, source string) *File {
+	raw, reason := d.JSON()
+	if reason != "" {
+		r.failf("", "%s", reason)
 		return nil
+	}
+	var tree any // of null: nil
+	if raw != nil {
+		object, err := strict.Tree(raw)
+		switch {
+		case err == nil:
+			tree = object
+		case errors.Is(err, strict.ErrNotObject):
+			_ = json.Unmarshal(raw, &tree) // for what it is instead
+		default:
+			r.failf("", "%v", err)
+			return nil
+		}
 	}
 	m, ok := r.mapping("", tree)
 	if !ok {

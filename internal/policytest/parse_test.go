@@ -183,7 +183,7 @@ func TestParseErrorsNameFileAndField(t *testing.T) {
 		"a word that YAML reads as a boolean": {header + probeLine + "steps: [{delete: [{kind: Pod, name: y}]}]\n", []string{"t.yaml: steps[0].delete[0].name: is true: want a text, in quotes", "t.yaml: steps[0].delete[0].name: is missing"}},
 		"objects in a step":                   {header + probeLine + "steps: [{objects: []}]\n", []string{"t.yaml: steps[0].objects: is not a field: want one of name, files, apply, probes, matrix, delete"}},
 		"the second document": {header + probeLine + "---\n" + header + "nam: x\n" + probeLine + "--- # third\n\n  {\n", []string{
-			"t.yaml (document 2): nam: is not a field", "t.yaml (document 3): is not valid YAML: line 11:"}},
+			"t.yaml (document 2): nam: is not a field", "t.yaml (document 3): is not valid JSON or YAML: line 11:"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse("t.yaml", []byte(tc.text))

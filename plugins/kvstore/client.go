@@ -23,6 +23,7 @@ type Config struct {
 	DialTimeout time.Duration // for the first answer in Dial; zero means 5 s
 	CallTimeout time.Duration // for each attempt of a call; zero means 2 s
 	TLS         *tls.Config   // nil for plain TCP
+	ServerName  string        // in the store's certificate; empty: the host of the endpoint
 	Username    string        // empty if the store requires no login
 	Password    string
 }
@@ -66,6 +67,9 @@ func Open(cfg Config, log *slog.Logger) (*Client, error) {
 		Backoff:           backoff.Config{BaseDelay: minConnectWait, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxConnectWait},
 		MinConnectTimeout: defaultDialTimeout,
 	})}
+	if cfg.ServerName != "" {
+		options = append(options, grpc.WithAuthority(cfg.ServerName))
+	}
 	if cfg.Username != "" {
 		options = append(options, newLogin(cfg.Username, cfg.Password, cmp.Or(cfg.CallTimeout, defaultCallTimeout)).options()...)
 	}

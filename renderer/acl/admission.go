@@ -16,16 +16,16 @@ import (
 // it is. Tables are admitted in the order of the entries that they add, those that add least first,
 // until there is no more room; the result depends only on the state and the memory.
 func (w *wanted) admit(ctx context.Context) error {
-	total := w.m.Entries()
-	if err := w.r.memory.Ask(ctx, total); err != nil {
+	total, counted := w.m.Entries(), w.m.Counted()
+	if err := w.r.memory.Ask(ctx, total, counted); err != nil {
 		return err
 	}
 	var candidates []*candidate
 	of := make(map[*cache.Table]*candidate)
 	for _, c := range w.changes {
-		grows := c.grows()
+		grows, counts := w.grows(c)
 		if c.table == nil {
-			total += grows
+			total, counted = total+grows, counted+counts
 			continue
 		}
 		x := of[c.table]
@@ -33,7 +33,7 @@ func (w *wanted) admit(ctx context.Context) error {
 			x = &candidate{table: c.table}
 			of[c.table], candidates = x, append(candidates, x)
 		}
-		x.grows += grows
+		x.grows, x.counts = x.grows+grows, x.counts+counts
 		x.entries += entries.CountOf(c.want)
 	}
 	slices.SortFunc(candidates, func(a, b *candidate) int {
@@ -42,12 +42,12 @@ func (w *wanted) admit(ctx context.Context) error {
 	wanted := total
 	for _, x := range candidates {
 		wanted += x.grows
-		if x.grows > 0 && !w.r.memory.Fits(total+x.grows) {
-			w.refuse(x.table, fmt.Errorf("table %s: about %d entries take about %d MB, more than the vswitch has left: %w (%w)",
-				x.table.Name(), memory.About(x.entries), memory.About(int(memory.Bytes(x.entries)>>20)), ErrTooLarge, entries.ErrMayPass), reasonMemory)
+		if lack := w.r.memory.Lack(total+x.grows, counted+x.counts); x.grows > 0 && lack != "" {
+			w.refuse(x.table, fmt.Errorf("table %s: about %d entries, about %d MB, %s: %w (%w)",
+				x.table.Name(), memory.About(x.entries), memory.About(int(memory.Bytes(x.entries)>>20)), lack, ErrTooLarge, entries.ErrMayPass), reasonMemory)
 			continue
 		}
-		total += x.grows
+		total, counted = total+x.grows, counted+x.counts
 	}
 	w.changes = slices.DeleteFunc(w.changes, func(c *change) bool { return c.table != nil && w.refusals.refused[c.table.Digest] })
 	w.r.memory.Plan(total, wanted)
@@ -56,15 +56,17 @@ func (w *wanted) admit(ctx context.Context) error {
 
 // candidate is a table that may be refused.
 type candidate struct {
-	table          *cache.Table
-	grows, entries int // at all its interfaces
+	table                  *cache.Table
+	grows, counts, entries int // at all its interfaces
 }
 
-// grows returns how many entries a change adds at its worst moment: a new stack is beside the old one,
-// and an ACL may hold old and new entries.
-func (c *change) grows() (n int) {
+// grows returns how many entries a change adds at its worst moment, and how many counters: a new stack
+// is beside the old one, and an ACL may hold old and new entries. New ACLs may get indexes that have
+// no counters yet.
+func (w *wanted) grows(c *change) (n, counts int) {
 	if c.held == nil {
-		return entries.CountOf(c.want)
+		n = entries.CountOf(c.want)
+		return n, n
 	}
 	most := make([]int, len(c.held))
 	for i, p := range c.held {
@@ -75,6 +77,7 @@ func (c *change) grows() (n int) {
 	}
 	for i, p := range c.held {
 		n += most[i] - p.Count
+		counts += max(0, most[i]-w.m.Longest[w.acls.stacks[c.at].acls[i]])
 	}
-	return n
+	return n, counts
 }

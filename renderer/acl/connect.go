@@ -70,6 +70,11 @@ func (r *Renderer) read(ctx context.Context, before []*mirror.Interface) error {
 		return err
 	}
 	m.Losing = r.accumulator.Losing
+	if r.memory.Stats != nil {
+		for index, n := range r.memory.Stats.Lengths() { // of ACLs that are gone, too
+			m.Longest[index] = max(m.Longest[index], n)
+		}
+	}
 	r.mirror = m
 	r.acls.adopt(r.mirror)
 	r.accumulator.Look(slices.Concat(r.acls.placed(r.cache.InstalledTables()), r.acls.placedGuards(r.cache.Installed().Senders)))
@@ -82,9 +87,6 @@ func (r *Renderer) startCounting(ctx context.Context) error {
 		return nil
 	}
 	r.memory.Stats.Reset()
-	if u, ok := r.memory.Stats.Heap(); ok && u.Segment > 0 {
-		r.memory.Segment = u.Segment
-	}
 	return r.link.Count(ctx)
 }
 

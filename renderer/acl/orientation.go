@@ -44,7 +44,7 @@ func (o *Orientation) UnmarshalText(text []byte) error {
 // errSplit explains why Split cannot revoke open flows. The input list then contains rules. Each
 // change of it makes the vswitch forget which side opened a flow; an ACK does not show it either,
 // so a permit that lets replies pass would undo what the output list revokes. See
-// docs/adr/0029-split-and-revocation.md.
+// docs/adr/0011-direction-owned-sessions.md.
 var errSplit = errors.New("orientation split needs established: keep, since the vswitch cannot tell there who opened a flow")
 
 // newCache returns the cache for an orientation.

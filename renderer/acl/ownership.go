@@ -88,9 +88,23 @@ func (o *ownership) resolve() {
 			o.blocked[n.Index] = true
 		}
 	}
+	o.blockSubInterfaces()
 	slices.SortFunc(o.pending, renderer.Pending.Compare)
 	if o.options.Orientation == Outputs && len(o.pods) > 0 || o.layout.Global != nil {
 		o.resolveUplinks(owners)
+	}
+}
+
+// blockSubInterfaces blocks what a pod could send and receive past the rules of its interface: in
+// frames with the tag of a VLAN. A sub-interface with a tag of its own is another one's.
+func (o *ownership) blockSubInterfaces() {
+	for _, n := range o.m.Interfaces {
+		if n.Super == n.Index || n.Tag != "" || len(o.owned[n.Index]) > 0 || o.isCalledUplink(n) {
+			continue
+		}
+		if len(o.owned[n.Super]) > 0 || o.blocked[n.Super] {
+			o.blocked[n.Index] = true
+		}
 	}
 }
 
@@ -215,6 +229,8 @@ func (o *ownership) blockedState(n *mirror.Interface) (state, reason string) {
 	switch why := o.otherPod[n.Index]; {
 	case why != "":
 		return vpp.BoundPending, why
+	case n.Super != n.Index && n.Tag == "":
+		return vpp.BoundPending, "it is a sub-interface of a pod's, and names no pod"
 	case len(o.owned[n.Index]) > 1:
 		return vpp.BoundConflicting, fmt.Sprintf("pods %s and %s claim it", o.owned[n.Index][0], o.owned[n.Index][1])
 	case o.isPods(n):

@@ -112,7 +112,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 		err = w.install(ctx)
 	}
 	if err == nil {
-		err = r.memory.Ask(ctx, r.mirror.Entries())
+		err = r.memory.Ask(ctx, r.mirror.Entries(), r.mirror.Counted())
 	}
 	if err == nil && len(w.refusals.errs) == 0 {
 		r.memory.Heap.Needed = memory.Bytes(r.mirror.Entries())

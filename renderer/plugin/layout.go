@@ -9,7 +9,7 @@ import (
 // Numbers of image.h; a test compares.
 const (
 	magic       = 0x31656369756c73
-	version     = 3
+	version     = 4
 	mostThreads = 63
 	pageBytes   = 4096
 	nameBytes   = 128
@@ -23,7 +23,7 @@ type policyHeader struct {
 	At                  offsets
 	Sizes               fileSizes
 	Settings            settings
-	_                   [5]uint64
+	_                   [4]uint64
 	Changes             bpf.SluiceHistory
 	Limits              bpf.SluiceQuota
 	EventFilter         bpf.SluiceEventFilter
@@ -38,6 +38,7 @@ type offsets struct {
 	Counters                               [2]uint64
 	Events                                 uint64
 	Names                                  [2]uint64 // in the policy file
+	Verdicts                               uint64    // of IPv6 connections, in the state file
 }
 
 // fileSizes are the sizes of both files in bytes, and of their parts.
@@ -103,6 +104,7 @@ func layoutOf(lines, slots, flows int) (h policyHeader) {
 	}
 	h.Sizes.Policy, at = at, pageBytes
 	h.At.Flows = part(int(h.Sizes.Buckets) * bpf.BucketBytes)
+	h.At.Verdicts = part(int(h.Sizes.Buckets) * bpf.BucketFlows * 8)
 	h.At.Recent = part(bpf.RecentBytes)
 	h.At.Activity = part(pageBytes)
 	h.At.Shares = part(bpf.ShareBytes)

@@ -27,6 +27,7 @@ func TestLayoutIsThatOfProgram(t *testing.T) {
 	for member, at := range map[string]uintptr{
 		"at_lines": unsafe.Offsetof(h.At) + unsafe.Offsetof(h.At.Lines), "at_endpoints": unsafe.Offsetof(h.At) + unsafe.Offsetof(h.At.Endpoints), "at_flows": unsafe.Offsetof(h.At) + unsafe.Offsetof(h.At.Flows), "at_counters": unsafe.Offsetof(h.At) + unsafe.Offsetof(h.At.Counters),
 		"at_events": unsafe.Offsetof(h.At) + unsafe.Offsetof(h.At.Events), "at_names": unsafe.Offsetof(h.At) + unsafe.Offsetof(h.At.Names),
+		"at_verdicts": unsafe.Offsetof(h.At) + unsafe.Offsetof(h.At.Verdicts),
 		"policy_size": unsafe.Offsetof(h.Sizes), "buckets": unsafe.Offsetof(h.Sizes) + unsafe.Offsetof(h.Sizes.Buckets), "settings": unsafe.Offsetof(h.Settings),
 		"rules":        unsafe.Offsetof(h.Settings) + unsafe.Offsetof(h.Settings.Rules),
 		"tunnel_ports": unsafe.Offsetof(h.Settings) + unsafe.Offsetof(h.Settings.TunnelPorts), "changes": unsafe.Offsetof(h.Changes), "limits": unsafe.Offsetof(h.Limits),

@@ -39,6 +39,10 @@ func toSet(set api.SetID) []api.ContivRule {
 
 // TestGenerationCutsFlowWhenPeerLeavesSet: nothing but one word of the trie of addresses changes.
 func TestGenerationCutsFlowWhenPeerLeavesSet(t *testing.T) {
+	everywhere(t, testGenerationCutsFlowWhenPeerLeavesSet)
+}
+
+func testGenerationCutsFlowWhenPeerLeavesSet(t *testing.T, newLab makeLab) {
 	set := api.NewSetID("peers")
 	l := newLab(t)
 	l.members(set, addrs{friend4, friend6, other4}, nil)
@@ -67,6 +71,10 @@ func TestGenerationCutsFlowWhenPeerLeavesSet(t *testing.T) {
 
 // TestGenerationCutsFlowByListOfOtherPod: nothing changes but which lists the pod has.
 func TestGenerationCutsFlowByListOfOtherPod(t *testing.T) {
+	everywhere(t, testGenerationCutsFlowByListOfOtherPod)
+}
+
+func testGenerationCutsFlowByListOfOtherPod(t *testing.T, newLab makeLab) {
 	l := newLab(t)
 	web := []api.ContivRule{permitTCP(api.Net{}, 80, compile.FromPod)}
 	f := tcpFlow(own4, friend4, 4000, 80)
@@ -148,15 +156,20 @@ func TestGenerationIgnoresVerdictsOfOtherPolicyMap(t *testing.T) {
 // TestGenerationUsesConnectionState checks that packets with a cached verdict are counted by the
 // rule that it named.
 func TestGenerationUsesConnectionState(t *testing.T) {
+	everywhere(t, testGenerationUsesConnectionState)
+}
+
+func testGenerationUsesConnectionState(t *testing.T, newLab makeLab) {
 	l := newLab(t)
 	l.render(closed, []api.ContivRule{permitTCP(api.Net{}, 81, compile.FromPod), permitTCP(api.Net{}, 80, compile.FromPod)})
-	f := tcpFlow(own4, friend4, 4000, 80)
-	l.want(true, "the flow", compile.FromPod, xdp.Frame(f, false))
-	for range 10 {
-		l.want(true, "its answer", compile.ToPod, flags(xdp.Frame(f, true), ack))
-		l.want(true, "the flow", compile.FromPod, flags(xdp.Frame(f, false), ack))
+	for _, f := range []api.Flow{tcpFlow(own4, friend4, 4000, 80), tcpFlow(own6, friend6, 4000, 80)} {
+		l.want(true, "the flow", compile.FromPod, xdp.Frame(f, false))
+		for range 10 {
+			l.want(true, "its answer", compile.ToPod, flags(xdp.Frame(f, true), ack))
+			l.want(true, "the flow", compile.FromPod, flags(xdp.Frame(f, false), ack))
+		}
 	}
-	hits, err := l.kernel.Hits(0, 16)
+	hits, err := l.plane.Hits(0, 16)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,8 +179,37 @@ func TestGenerationUsesConnectionState(t *testing.T) {
 			counted = append(counted, n)
 		}
 	}
-	if len(counted) != 1 || counted[0] != 21 {
-		t.Errorf("rules counted %v packets, want all 21 by one", counted)
+	if len(counted) != 1 || counted[0] != 42 {
+		t.Errorf("rules counted %v packets, want all 42 by one", counted)
+	}
+}
+
+// TestGenerationVerdictIsOfOneSender has an established flow of a pod, whose verdict is known, and
+// packets that differ from it in what is no part of a connection.
+func TestGenerationVerdictIsOfOneSender(t *testing.T) {
+	everywhere(t, testGenerationVerdictIsOfOneSender)
+}
+
+func testGenerationVerdictIsOfOneSender(t *testing.T, newLab makeLab) {
+	l := newLab(t)
+	const tunnel = 4789
+	udp := func(n api.Net, source, port uint16) api.ContivRule {
+		return api.ContivRule{Action: api.Permit, Src: n, Protocol: api.UDP, SrcPort: api.Port(source), DstPort: api.Port(port)}
+	}
+	l.render([]api.ContivRule{udp(api.Net{}, tunnel, 6000)}, []api.ContivRule{permitTCP(api.Net{}, 80, compile.FromPod)})
+	for _, c := range []struct{ own, other, friend netip.Addr }{{own4, other4, friend4}, {own6, other6, friend6}} {
+		f, forged := tcpFlow(c.own, c.friend, 4000, 80), tcpFlow(c.other, c.friend, 4000, 80)
+		l.want(true, "the flow begins", compile.FromPod, xdp.Frame(f, false))
+		for range 3 {
+			l.want(true, "the flow", compile.FromPod, flags(xdp.Frame(f, false), ack))
+			l.want(true, "its answer", compile.ToPod, flags(xdp.Frame(f, true), ack))
+			l.want(false, "the same ports from an address that is not the pod's", compile.FromPod, flags(xdp.Frame(forged, false), ack))
+		}
+		in := udpFlow(c.friend, c.own, tunnel, 6000)
+		for range 3 {
+			l.want(true, "what comes from the port of a tunnel", compile.ToPod, xdp.Frame(in, false))
+			l.want(false, "an answer that a node would decapsulate", compile.FromPod, xdp.Frame(in, true))
+		}
 	}
 }
 
@@ -181,19 +223,22 @@ func testCommitAppliesToEveryLaterPacket(t *testing.T, newLab makeLab) {
 	rounds := renderertest.Extent(40, 240, 240)
 	set := api.NewSetID("peers")
 	l := newLab(t)
-	l.members(set, addrs{friend4}, nil)
+	l.members(set, addrs{friend4, friend6}, nil)
 	l.again(closed, toSet(set))
-	f := tcpFlow(own4, friend4, 4000, 80)
-	out, back := flags(xdp.Frame(f, false), ack), flags(xdp.Frame(f, true), ack)
-	var others sync.WaitGroup
-	var done atomic.Bool
-	for _, c := range []struct {
+	type packet struct {
 		dir   compile.Direction
 		frame []byte
-	}{{compile.FromPod, out}, {compile.ToPod, back}} {
+	}
+	var packets []packet
+	for _, f := range []api.Flow{tcpFlow(own4, friend4, 4000, 80), tcpFlow(own6, friend6, 4000, 80)} {
+		packets = append(packets, packet{compile.FromPod, flags(xdp.Frame(f, false), ack)}, packet{compile.ToPod, flags(xdp.Frame(f, true), ack)})
+	}
+	var others sync.WaitGroup
+	var done atomic.Bool
+	for _, p := range packets {
 		others.Go(func() {
 			for !done.Load() {
-				if _, err := l.plane.Probe(labID, c.dir, c.frame); err != nil {
+				if _, err := l.plane.Probe(labID, p.dir, p.frame); err != nil {
 					t.Error(err)
 					return
 				}
@@ -203,17 +248,18 @@ func testCommitAppliesToEveryLaterPacket(t *testing.T, newLab makeLab) {
 	for i := range rounds {
 		switch i % 4 {
 		case 0:
-			l.members(set, nil, addrs{friend4})
+			l.members(set, nil, addrs{friend4, friend6})
 		case 1:
-			l.members(set, addrs{friend4}, nil)
+			l.members(set, addrs{friend4, friend6}, nil)
 		case 2:
 			l.again(closed, closed)
 		case 3:
 			l.again(closed, toSet(set))
 		}
 		permitted := i%2 == 1
-		l.want(permitted, "what the pod sends", compile.FromPod, out)
-		l.want(permitted, "what it is answered", compile.ToPod, back)
+		for _, p := range packets {
+			l.want(permitted, "a packet of the flow", p.dir, p.frame)
+		}
 	}
 	done.Store(true)
 	others.Wait()

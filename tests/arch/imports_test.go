@@ -100,8 +100,8 @@ var onlyIn = []struct {
 	{"github.com/cilium/ebpf", []string{"renderer/xdp/...", "endpoints/gate", "tests/bench/..."}},
 	{"github.com/vishvananda/netlink", []string{"renderer/xdp/...", "endpoints/...", "internal/cni", "internal/vswitch", "tests/..."}},
 	{"github.com/containernetworking", []string{"internal/cni", "tests/lifecycle"}},
-	{module + "internal/kvstore/embedded", []string{"internal/agent/devstore", "internal/reflector", "tests/..."}}, // no agent of a node links an etcd; ADR 0090
-	{"text/template", nil}, // with them linkers keep every method; ADR 0067
+	{module + "internal/kvstore/embedded", []string{"internal/agent/devstore", "internal/reflector", "tests/..."}}, // no agent of a node links an etcd; docs/design/build.md
+	{"text/template", nil}, // with them linkers keep every method; docs/design/tools.md
 	{"html/template", nil},
 	{"go.opentelemetry.io/", []string{"internal/tracing", "tests/otlp"}},
 	{"github.com/ligato", nil},
@@ -196,7 +196,7 @@ func check(pkg string, deps []string) (problems []string) {
 
 // exempt lists the exceptions of pure and onlyIn, each with its reason.
 var exempt = map[string]bool{
-	"renderer/cache sync": true, // readers of what is acknowledged; ADR 0026
+	"renderer/cache sync": true, // readers of what is acknowledged; docs/design/renderer.md
 
 	"internal/cli/output k8s.io/client-go/util/jsonpath": true, // needs nothing but the standard library
 }

@@ -120,7 +120,7 @@ func TestCNIConnectsApplicationByMemif(t *testing.T) {
 		return conn.Close() == nil
 	})
 	n.demo()
-	n.bulk("friend", "web", 6) // ADR 0050 describes what VPP does in IPv4
+	n.bulk("friend", "web", 6) // docs/design/cni.md describes what VPP does in IPv4
 	n.forge("stranger", "web")
 	n.forge("web", "stranger")
 	if heard.Load() != 0 {

@@ -333,47 +333,6 @@ func TestVPPPluginPutsBackNodesThatOthersTakeAway(t *testing.T) {
 	}
 }
 
-// TestVPPPluginBlocksSubInterfacesOfPods: frames of a pod with a tag of a VLAN come by an interface
-// of their own.
-func TestVPPPluginBlocksSubInterfacesOfPods(t *testing.T) {
-	l := newPluginLab(t)
-	l.start()
-	l.commit(labRules{})
-	pod := l.Links[vpp.PodTag(receiver.String())].Name
-	inside := []netip.Addr{netip.MustParseAddr("10.1.5.2"), netip.MustParseAddr("fd00:0:5::2")}
-	l.CLI("create sub-interfaces %s 5", pod)
-	l.Do("set interface unnumbered %s.5 use loop0", pod)
-	l.Do("set interface state %s.5 up", pod)
-	for _, a := range inside {
-		l.Do("set ip neighbor static %s.5 %s %s", pod, a, macText(podMAC))
-		l.Do("ip route add %s via %s %s.5", netip.PrefixFrom(a, a.BitLen()), a, pod)
-		l.Routes[a] = vpp.PodTag(receiver.String()) // its packets come from there
-	}
-	l.Do("set interface mac address %s %s", pod, macText(neighbourMAC))
-	crosses := func(want bool, when string) {
-		t.Helper()
-		for family := range 2 {
-			in := api.Flow{Src: stranger[family], Dst: inside[family], Protocol: api.UDP, SrcPort: 30000, DstPort: 53}
-			for _, p := range []vpptest.Packet{{Packet: vswitch.FlowPacket(in)}, {Packet: vswitch.FlowPacket(in.Reverse()), To: neighbourMAC, From: podMAC, VLAN: 5}} {
-				l.mark++
-				p.Mark = l.mark
-				if got := len(l.Inject([]vpptest.Packet{p}).Left) == 1; got != want {
-					t.Errorf("%s: %v passes: %t, want %t", when, p.Packet, got, want)
-				}
-			}
-		}
-	}
-	crosses(false, "of a pod")
-	l.recovers()
-	i := slices.IndexFunc(l.r.Interfaces(), func(b vpp.Bound) bool { return b.Name == pod+".5" })
-	if i < 0 || !strings.Contains(l.r.Interfaces()[i].Reason, "sub-interface of "+pod) {
-		t.Errorf("the agent knows %v", l.r.Interfaces())
-	}
-	l.want(true, "the interface itself", 80)
-	l.Do("set interface tag %s.5 %s", pod, acl.ReleasedTag)
-	crosses(true, "released")
-}
-
 // TestVPPPluginDropsMPLSOfPods: what has a label is routed by that, past all nodes for IP.
 func TestVPPPluginDropsMPLSOfPods(t *testing.T) {
 	l := newPluginLab(t)

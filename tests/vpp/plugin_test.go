@@ -373,7 +373,8 @@ func TestVPPPluginKnowsOwnNodeByOrigin(t *testing.T) {
 	txn := renderer.Changes{Resync: true}
 	txn.UpdateSet(api.NodeSet, node, nil)
 	rules := renderer.NewRuleList([]api.ContivRule{{Action: api.Permit, Src: api.SetNet(api.NodeSet)}, {}}, nil)
-	txn.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Egress: rules})
+	sends := renderer.NewRuleList([]api.ContivRule{{}}, nil) // so that connections to the pod are tracked
+	txn.Render(receiver, renderer.PodConfig{IPs: addressesOf[receiver], Egress: rules, Ingress: sends})
 	if err := l.r.Apply(t.Context(), txn); err != nil {
 		t.Fatal(err)
 	}
@@ -383,6 +384,18 @@ func TestVPPPluginKnowsOwnNodeByOrigin(t *testing.T) {
 			if got := l.passes(vswitch.FlowPacket(f)); got != want {
 				t.Errorf("%s passes: %t, want %t", f, got, want)
 			}
+		}
+	}
+	for family, a := range host {
+		p := vswitch.Packet{Src: a, Dst: addressesOf[receiver][family], Protocol: api.TCP, SrcPort: 30000, DstPort: 80, TCPFlags: 16}
+		for range 3 {
+			if !l.passes(p) {
+				t.Errorf("a packet of the node's connection to %s does not pass", p.Dst)
+			}
+		}
+		l.Unroute(a)
+		if l.passes(p) {
+			t.Errorf("a packet to %s from another node passes with the addresses and ports of the own node's connection", p.Dst)
 		}
 	}
 	ping := func() (denied bool) {
@@ -399,31 +412,6 @@ func TestVPPPluginKnowsOwnNodeByOrigin(t *testing.T) {
 	l.commit(labRules{in: nobody})
 	if !ping() {
 		t.Error("what VPP sends is not judged")
-	}
-}
-
-// TestVPPPluginMeetsServicesOfCNAT: CNAT by routes translates behind what a pod sends, and before
-// what the pod behind the service receives.
-func TestVPPPluginMeetsServicesOfCNAT(t *testing.T) {
-	l := newPluginLabWith(t, "", "cnat_plugin.so")
-	l.Do("cnat translation add proto TCP vip %s 80 to ->%s 8080", toFriend, addressesOf[receiver][0])
-	l.start()
-	pod := []api.ContivRule{{Action: api.Permit, Protocol: api.TCP, DstPort: api.Port(8080)}}
-	service := []api.ContivRule{{Action: api.Permit, Dst: api.AddrNet(toFriend), Protocol: api.TCP, DstPort: api.Port(80)}}
-	for name, c := range map[string]struct {
-		labRules
-		permitted bool
-	}{
-		"egress names the pod":              {labRules{out: pod}, false},
-		"egress names the service":          {labRules{out: service}, true},
-		"ingress names the port of the pod": {labRules{in: pod}, true},
-		"ingress names that of the service": {labRules{in: web}, false},
-	} {
-		l.commit(c.labRules)
-		f := api.Flow{Src: addressesOf[sender][0], Dst: toFriend, Protocol: api.TCP, SrcPort: uint16(30000 + l.mark), DstPort: 80}
-		if got := l.passes(vswitch.FlowPacket(f)); got != c.permitted {
-			t.Errorf("%s: a packet to the service passes: %t, want %t", name, got, c.permitted)
-		}
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,7 +107,7 @@ func (p *parser) refuse(id model.ID, problem api.Problem) {
 }
 
 func (p *parser) stream(stream []byte, source string) {
-	docs := documents(stream)
+	docs := strict.Documents(stream, maxDocuments)
 	if len(docs) > maxDocuments {
 		docs = docs[:maxDocuments]
 		p.refuse(model.ID{}, api.Problem{Source: source,
@@ -119,7 +118,7 @@ func (p *parser) stream(stream []byte, source string) {
 		if len(docs) > 1 {
 			at.parts = []string{"document " + strconv.Itoa(i+1)}
 		}
-		raw, reason := doc.toJSON()
+		raw, reason := doc.JSON()
 		if reason != "" {
 			p.refuse(model.ID{}, api.Problem{Source: at.String(), Reason: reason})
 			continue
@@ -146,48 +145,6 @@ func (p place) String() string {
 
 func (p place) item(i int) place {
 	return place{source: p.source, parts: append(slices.Clip(p.parts), "item "+strconv.Itoa(i+1))}
-}
-
-var yamlLine = regexp.MustCompile(`line (\d+)`)
-
-// toJSON returns the document as JSON, or nil if it is null, or the reason why it cannot be read.
-func (doc document) toJSON() (raw []byte, reason string) {
-	if doc.json {
-		return doc.text, ""
-	}
-	raw, err := strict.YAMLToJSON(doc.text)
-	if err, ok := errors.AsType[*strict.TooLarge](err); ok {
-		return nil, err.Error()
-	}
-	if err == nil {
-		if string(raw) == "null" {
-			return nil, ""
-		}
-		return raw, ""
-	}
-	return nil, "is not valid " + doc.language() + ": " + doc.yamlError(err)
-}
-
-func (doc document) language() string {
-	if doc.text[0] == '{' {
-		return "JSON or YAML"
-	}
-	return "YAML"
-}
-
-// yamlError returns the first line of an error, with line numbers counted from the beginning of the
-// file.
-func (doc document) yamlError(err error) string {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	text = strings.TrimPrefix(text, "unmarshal errors:\n  ")
-	text, _, _ = strings.Cut(text, "\n")
-	if !yamlLine.MatchString(text) {
-		return fmt.Sprintf("%s, in the document from line %d on", text, doc.line)
-	}
-	return yamlLine.ReplaceAllStringFunc(text, func(s string) string {
-		n, _ := strconv.Atoi(s[len("line "):])
-		return fmt.Sprintf("line %d", n+doc.line-1)
-	})
 }
 
 // envelope determines how an object is read.

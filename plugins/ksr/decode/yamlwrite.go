@@ -45,11 +45,11 @@ func yamlOf(tree map[string]any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	docs := documents(text)
+	docs := strict.Documents(text, 1)
 	if len(docs) != 1 {
 		return nil, errNoYAML
 	}
-	raw, err := strict.YAMLToJSON(docs[0].text)
+	raw, err := strict.YAMLToJSON(docs[0].Text)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoYAML, err)
 	}

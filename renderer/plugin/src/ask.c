@@ -22,8 +22,16 @@ static int read_all(void *to, size_t left)
 	return !left || fread(to, left, 1, stdin) == 1;
 }
 
+/* judge_bytes judges a packet as the nodes of VPP judge those of a frame. */
 inline_always int judge_bytes(struct bytes *b, struct packet *p, __u32 id, const int to_pod, __u32 how)
 {
+	struct frame f;
+	struct prepared q;
+	begin(&f);
+	prepare(&f, &q, b, id, p->hairpin, to_pod);
+	if (how == ENFORCE && known(&f, &q, to_pod) != UNKNOWN)
+		return PERMITTED;
+	p->key = q.parsed ? &q.key : 0;
 	return how == QUERY ? classify(b, p, id, to_pod, QUERY) : classify(b, p, id, to_pod, ENFORCE);
 }
 

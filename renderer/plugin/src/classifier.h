@@ -57,45 +57,6 @@ static int parse_network(struct bytes *b, struct packet *p)
 	return parse_bytes(b, p);
 }
 
-/* ahead fetches memory that classify will need for a packet: in step 0 what its addresses and ports
- * lead to, in step 1 what the memory of step 0 leads to. It decides nothing. */
-inline_always void ahead(struct bytes *b, __u32 id, const int to_pod, const int step)
-{
-	struct packet p = {};
-	struct line *record = line_at(*AT(endpts, id & (PLACES - 1)));
-	__u32 cell, key;
-	if (!record || !fast_bytes(b, &p, to_pod))
-		return;
-	if (!step && record->w[RECORD_FLAGS] & (to_pod ? FLAG_FROM_POD : FLAG_TO_POD)) { /* connections are looked for */
-		struct flow_key k;
-		flow_key(&k, id, &p);
-		__builtin_prefetch(bucket_at(k.bucket[0]));
-	}
-	if (p.v6) {
-		__u32 root = record->w[RECORD_ROOT6];
-		struct line *node = line_at(word_at(root >> 4, root & 15));
-		if (step || !node)
-			return;
-		__u32 digit = node->w[NODE_DIGIT] & 7;
-		cell = node->w[NODE_CELL];
-		key = p.remote.w[digit >> 1] >> (digit & 1 ? 0 : 16) & 0xffff;
-	} else {
-		__u32 root = record->w[RECORD_ROOT4];
-		if (root >= policy_lines - (ROOT_LINES - 1))
-			return;
-		__u32 *first = AT(policy, root)->w + (p.remote.w[0] >> 16);
-		if (!step) {
-			__builtin_prefetch(first);
-			return;
-		}
-		cell = *first;
-		key = p.remote.w[0] & 0xffff;
-	}
-	__u32 node = cell & PAYLOAD_MASK;
-	if ((cell & KIND_MASK) == KIND_NODE && node < policy_lines - (NODE_LINES - 1))
-		__builtin_prefetch(AT(policy, node)->w + (key >> 8));
-}
-
 /* classify judges a packet of an endpoint. Of p, hairpin and made_here must be set. It returns the reason why the
  * packet is dropped, PERMITTED if it passes. */
 inline_always int classify(struct bytes *b, struct packet *p, __u32 id, const int to_pod, const int how)

@@ -14,10 +14,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "classifier.h"
+#include "frame.h"
 
 #define IMAGE_MAGIC 0x31656369756c73ULL
-#define IMAGE_VERSION 3
+#define IMAGE_VERSION 4
 #define MOST_THREADS 63
 
 /* The first page of the policy file. Numbers of the form at_ are offsets in a file. The agent writes
@@ -28,6 +28,7 @@ struct policy_header {
 	__u64 at_lines[2], at_endpoints[2]; /* of both policy maps */
 	__u64 at_flows, at_recent, at_activity, at_shares, at_drops, at_counters[2], at_events; /* in the state file */
 	__u64 at_names[2]; /* of rules, by counter, in the policy file */
+	__u64 at_verdicts; /* of IPv6 connections, in the state file */
 	__u64 policy_size, state_size;
 	__u32 lines, slots, buckets, zero;
 
@@ -36,7 +37,7 @@ struct policy_header {
 	__u32 conf, recent_threshold;
 	__u32 tunnel_ports[TUNNEL_PORTS];
 	__u32 rules[2]; /* of both policy maps: how many counters are in use */
-	__u64 unused[5];
+	__u64 unused[4];
 
 	struct history changes; /* in a cache line that begins here */
 	struct quota limits;
@@ -66,11 +67,12 @@ HAS_OFFSET(policy_header, at_flows, 48);
 HAS_OFFSET(policy_header, at_counters, 88);
 HAS_OFFSET(policy_header, at_events, 104);
 HAS_OFFSET(policy_header, at_names, 112);
-HAS_OFFSET(policy_header, policy_size, 128);
-HAS_OFFSET(policy_header, buckets, 152);
-HAS_OFFSET(policy_header, settings, 160);
-HAS_OFFSET(policy_header, tunnel_ports, 176);
-HAS_OFFSET(policy_header, rules, 208);
+HAS_OFFSET(policy_header, at_verdicts, 128);
+HAS_OFFSET(policy_header, policy_size, 136);
+HAS_OFFSET(policy_header, buckets, 160);
+HAS_OFFSET(policy_header, settings, 168);
+HAS_OFFSET(policy_header, tunnel_ports, 184);
+HAS_OFFSET(policy_header, rules, 216);
 HAS_OFFSET(policy_header, changes, 256);
 HAS_OFFSET(policy_header, limits, 272);
 HAS_OFFSET(policy_header, evfilter, 280);
@@ -94,6 +96,7 @@ struct image {
 	struct stat directory;
 	__u64 inode;
 	int directory_file, policy_file, state_file;
+	struct reach *links; /* of interfaces: what only this process knows */
 	__u32 serial; /* no two images of a process have the same one */
 	volatile int cut; /* a file was truncated: its memory is gone */
 };
@@ -139,6 +142,7 @@ static void lay_out(struct policy_header *h)
 	h->policy_size = at;
 	at = 4096;
 	h->at_flows = part(&at, (__u64)h->buckets * sizeof(struct bucket));
+	h->at_verdicts = part(&at, (__u64)h->buckets * BUCKET_FLOWS * sizeof(__u64));
 	h->at_recent = part(&at, (1UL << (64 - RECENT_SHIFT)) * sizeof(struct recent_bucket));
 	h->at_activity = part(&at, 4096);
 	h->at_shares = part(&at, PLACES * sizeof(struct share));
@@ -194,14 +198,16 @@ static const char *open_file(struct image *m, const char *name, int flags, int *
 
 /* open_image maps the files of a directory. After an error close_image must be called. It returns 0, or
  * why that is not possible. Only the user of the process may be able to write to the files. */
-static const char *open_image(struct image *m, const char *directory, __u32 threads)
+static may_be_unused const char *open_image(struct image *m, const char *directory, __u32 threads)
 {
 	struct stat policy, state;
 	struct state_header head;
 	static __u32 serial;
+	static struct reach links[PLACES];
 	const char *problem;
 	*m = (struct image)NO_IMAGE;
 	m->serial = ++serial;
+	m->links = links;
 	if (threads > MOST_THREADS)
 		return "there are too many threads";
 	m->directory_file = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -264,7 +270,7 @@ static may_be_unused int survive_cut(struct image *m, const void *address)
 }
 
 /* reset_epoch must be called for every thread of a new image: a program may have ended in a frame. */
-static void reset_epoch(struct image *m, __u32 thread)
+static may_be_unused void reset_epoch(struct image *m, __u32 thread)
 {
 	m->state->epochs[thread].frames += m->state->epochs[thread].frames & 1;
 }
@@ -277,8 +283,6 @@ static void see_image(struct image *m, __u32 settings)
 	struct policy_header *h = (struct policy_header *)m->policy, *is = &m->is;
 	__u8 *p = (__u8 *)h, *s = (__u8 *)m->state;
 	__u32 map = *(volatile __u32 *)&h->in_force & 1;
-	static struct reach links[PLACES]; /* shared by all threads */
-
 	policy = (struct line *)(p + is->at_lines[map]);
 	policy_lines = is->lines;
 	policy_parity = map;
@@ -290,11 +294,9 @@ static void see_image(struct image *m, __u32 settings)
 	recent_threshold = h->recent_threshold;
 	memcpy(tunnel_ports, h->tunnel_ports, sizeof(tunnel_ports));
 	conns = (struct bucket *)(s + is->at_flows);
+	verdicts6 = (__u64 *)(s + is->at_verdicts);
 	flow_mask = is->buckets - 1;
 	flow_seed = h->changes.seed;
-#ifdef __x86_64__
-	reorders = 0;
-#endif
 	recent = (struct recent_bucket *)(s + is->at_recent);
 	activity = (struct active_flows *)(s + is->at_activity);
 	shares = (struct share *)(s + is->at_shares);
@@ -304,7 +306,7 @@ static void see_image(struct image *m, __u32 settings)
 	counter_slots = is->slots;
 	counter_places = counter_slots * (MOST_THREADS);
 	events = (struct ring *)(s + is->at_events + thread_index * RING_BYTES);
-	gateways = links;
+	gateways = m->links;
 	seen_serial = m->serial;
 	seen_settings = settings;
 }

@@ -1,11 +1,11 @@
-/* The classifier for the nodes of VPP. */
+/* The memory that the nodes of VPP judge by, and what they count. */
 #include <signal.h>
-#include <time.h>
 
 #include "image.h"
 #include "judge.h"
 
-static struct image current = NO_IMAGE, next = NO_IMAGE;
+struct image current = NO_IMAGE;
+static struct image next = NO_IMAGE;
 
 #define REASON(name, text) NODE_##name,
 enum { FOREACH_REASON(REASON) NODE_REASONS };
@@ -67,87 +67,6 @@ void judge_switch(void)
 }
 
 void judge_close(void) { close_image(&next); }
-
-int judge_begin(unsigned thread)
-{
-	struct timespec now;
-	if (!current.policy || current.cut)
-		return 0;
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	begin_frame(&current, thread, (__u64)now.tv_sec * 1000000000 + now.tv_nsec);
-	return 1;
-}
-
-void judge_end(unsigned thread) { end_frame(&current, thread); }
-
-inline_always struct bytes bytes_of(const struct judged *j, const int v6)
-{
-	return (struct bytes){.data = j->data, .length = j->length, .whole = j->whole, .network = v6 ? ETH_IP6 : ETH_IP4};
-}
-
-/* note_link_local stores the lower half of the link-local address of an endpoint. Other threads read
- * the words one by one: while the index is another one's there is no address. */
-static void note_link_local(__u32 endpoint, __u64 address)
-{
-	struct reach *r = AT(gateways, endpoint & (PLACES - 1));
-	__u64 index = (__u64)(endpoint / PLACES) << 48;
-	if (r->gateway != index) {
-		__atomic_store_n(&r->link_local, 0, __ATOMIC_SEQ_CST);
-		__atomic_store_n(&r->gateway, index, __ATOMIC_SEQ_CST);
-	}
-	if (r->link_local != address)
-		__atomic_store_n(&r->link_local, address, __ATOMIC_RELEASE);
-}
-
-inline_always void judge_one(struct judged *j, const int v6, const int to_pod)
-{
-	struct bytes b = bytes_of(j, v6);
-	struct packet p = {.hairpin = j->hairpin, .made_here = j->made_here};
-	decided_by = 0;
-	if (!to_pod && v6 && likely(j->length >= sizeof(struct ip6))) {
-		/* VPP routes no link-local address, so such a source is that of a pod about its link. The
-		 * agent does not know these addresses. */
-		const struct ip6 *ip = j->data;
-		struct address from = {.w = {ntohl(ip->from[0]), ntohl(ip->from[1]), ntohl(ip->from[2]), ntohl(ip->from[3])}};
-		if (unlikely(is_link_local(&from) && j->endpoint != ~0u)) /* that of no bound interface */
-			note_link_local(j->endpoint, (__u64)from.w[2] << 32 | from.w[3]);
-	}
-	j->reason = classify(&b, &p, j->endpoint, to_pod, ENFORCE);
-	j->rule = decided_by;
-}
-
-/* How many packets ahead the steps of ahead are. */
-#define AHEAD_FIRST 4
-#define AHEAD_SECOND 2
-
-inline_always void look_ahead(struct judged *all, unsigned count, unsigned i, const int v6, const int to_pod, const int step)
-{
-	if (likely(i < count)) {
-		struct bytes b = bytes_of(&all[i], v6);
-		ahead(&b, all[i].endpoint, to_pod, step);
-	}
-}
-
-inline_always void judge_each(struct judged *all, unsigned count, const int v6, const int to_pod)
-{
-	for (unsigned i = 0; i < AHEAD_FIRST; i++)
-		look_ahead(all, count, i, v6, to_pod, 0);
-	for (unsigned i = 0; i < AHEAD_SECOND; i++)
-		look_ahead(all, count, i, v6, to_pod, 1);
-	for (unsigned i = 0; i < count; i++) {
-		look_ahead(all, count, i + AHEAD_FIRST, v6, to_pod, 0);
-		look_ahead(all, count, i + AHEAD_SECOND, v6, to_pod, 1);
-		judge_one(&all[i], v6, to_pod);
-	}
-}
-
-void judge_packets(struct judged *all, unsigned count, int v6, int to_pod)
-{
-	if (to_pod)
-		v6 ? judge_each(all, count, 1, 1) : judge_each(all, count, 0, 1);
-	else
-		v6 ? judge_each(all, count, 1, 0) : judge_each(all, count, 0, 0);
-}
 
 unsigned judge_rules(void)
 {

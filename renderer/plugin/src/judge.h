@@ -45,13 +45,19 @@ void judge_close(void);
 /* judge_survive has truncated files end in dropped packets, and not the process. */
 int judge_survive(void);
 
-/* judge_begin begins a frame of packets. It returns 0 if no memory is mapped; then all packets must
- * be dropped. Otherwise judge_end must be called after the packets. */
-int judge_begin(unsigned thread);
-void judge_end(unsigned thread);
+/* What is compiled for each kind of processor has its name, as in VPP. */
+#ifdef CLIB_MARCH_VARIANT
+#define JUDGE_VARIANT_(f, v) f##_##v
+#define JUDGE_VARIANT(f, v) JUDGE_VARIANT_(f, v)
+#define JUDGE(f) JUDGE_VARIANT(f, CLIB_MARCH_VARIANT)
+#else
+#define JUDGE(f) f
+#endif
 
-/* judge_packets judges packets of one family in one direction. */
-void judge_packets(struct judged *all, unsigned count, int v6, int to_pod);
+/* judge_packets judges the packets of a frame of a thread, which are of one family in one direction. It
+ * returns how many are dropped, or -1 if no memory is mapped: then all of them must be, and no outcome
+ * is set. */
+int JUDGE(judge_packets)(unsigned thread, struct judged *all, unsigned count, int v6, int to_pod);
 
 /* judge_rules returns how many counters rules have. judge_rule_name sets to to the name of a rule,
  * which is empty if it has none. judge_decided returns how many packets of a thread it decided. */

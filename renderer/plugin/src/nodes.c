@@ -36,9 +36,8 @@ format_trace (u8 *s, va_list *args)
 
 /* describe describes a packet for the classifier. */
 static_always_inline void
-describe (vlib_main_t *vm, struct judged *j, vlib_buffer_t *b, const int to_pod)
+describe (vlib_main_t *vm, struct judged *j, vlib_buffer_t *b, uword *bound, uword *uplinks, const int to_pod)
 {
-  sluice_main_t *sm = &sluice_main;
   u32 rx = vnet_buffer (b)->sw_if_index[VLIB_RX];
   u32 sw_if_index = to_pod ? vnet_buffer (b)->sw_if_index[VLIB_TX] : rx;
   u32 rewritten = to_pod ? vnet_buffer (b)->ip.save_rewrite_length : 0;
@@ -47,42 +46,18 @@ describe (vlib_main_t *vm, struct judged *j, vlib_buffer_t *b, const int to_pod)
   j->data = vlib_buffer_get_current (b) + rewritten;
   j->length = b->current_length - rewritten;
   j->whole = vlib_buffer_length_in_chain (vm, b) - rewritten;
-  j->endpoint = PREDICT_TRUE (clib_bitmap_get (sm->bound, sw_if_index)) ? sw_if_index : ~0; /* of no endpoint */
+  j->endpoint = PREDICT_TRUE (clib_bitmap_get (bound, sw_if_index)) ? sw_if_index : ~0; /* of no endpoint */
   j->hairpin = to_pod && rx == sw_if_index;
-  j->made_here = !(to_pod && clib_bitmap_get (sm->uplinks, rx));
+  j->made_here = !(to_pod && clib_bitmap_get (uplinks, rx));
 }
 
-static_always_inline uword
-judge_frame (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame, const int v6, const int to_pod)
+/* drop_and_trace is for frames with packets that are dropped, or traced. */
+static_always_inline void
+drop_and_trace (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_buffer_t **b, struct judged *j, u16 *next, u32 n, const int to_pod)
 {
-  vlib_buffer_t *buffers[VLIB_FRAME_SIZE], **b = buffers;
-  struct judged all[VLIB_FRAME_SIZE], *j = all;
-  u16 nexts[VLIB_FRAME_SIZE], *next = nexts;
-  u32 *from = vlib_frame_vector_args (frame), n = frame->n_vectors;
-
-  vlib_get_buffers (vm, from, buffers, n);
-  for (u32 left = n; left; left--, b++, j++)
+  for (; n; n--, b++, j++, next++)
     {
-      if (left > 8)
-	vlib_prefetch_buffer_header (b[8], LOAD);
-      describe (vm, j, b[0], to_pod);
-      clib_prefetch_load ((void *) j->data);
-    }
-  if (judge_begin (vm->thread_index))
-    {
-      judge_packets (all, n, v6, to_pod);
-      judge_end (vm->thread_index);
-    }
-  else
-    for (j = all; j < all + n; j++)
-      {
-	j->reason = NO_POLICY;
-	j->rule = 0;
-      }
-  for (b = buffers, j = all; j < all + n; b++, j++, next++)
-    {
-      vnet_feature_next_u16 (next, b[0]);
-      if (PREDICT_FALSE (j->reason))
+      if (j->reason)
 	{
 	  next[0] = NEXT_DROP;
 	  b[0]->error = node->errors[j->reason];
@@ -97,15 +72,44 @@ judge_frame (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame, co
 	  judge_rule_name (t->rule, t->name);
 	}
     }
+}
+
+static_always_inline uword
+judge_frame (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame, const int v6, const int to_pod)
+{
+  vlib_buffer_t *buffers[VLIB_FRAME_SIZE], **b = buffers;
+  struct judged all[VLIB_FRAME_SIZE], *j = all;
+  u16 nexts[VLIB_FRAME_SIZE], *next = nexts;
+  u32 *from = vlib_frame_vector_args (frame), n = frame->n_vectors;
+  int dropped;
+  uword *bound = sluice_main.bound, *uplinks = sluice_main.uplinks;
+
+  vlib_get_buffers (vm, from, buffers, n);
+  for (u32 left = n; left; left--, b++, j++, next++)
+    {
+      if (PREDICT_TRUE (left > 8))
+	vlib_prefetch_buffer_header (b[8], LOAD);
+      describe (vm, j, b[0], bound, uplinks, to_pod);
+      clib_prefetch_load ((void *) j->data);
+      vnet_feature_next_u16 (next, b[0]);
+    }
+  dropped = JUDGE (judge_packets) (vm->thread_index, all, n, v6, to_pod);
+  if (PREDICT_FALSE (dropped < 0))
+    for (j = all; j < all + n; j++)
+      {
+	j->reason = NO_POLICY;
+	j->rule = 0;
+      }
+  if (PREDICT_FALSE (dropped || node->flags & VLIB_NODE_FLAG_TRACE))
+    drop_and_trace (vm, node, buffers, all, nexts, n, to_pod);
   vlib_buffer_enqueue_to_next (vm, node, from, nexts, n);
   return n;
 }
 
 #define NODE(id, node_name, v6, to_pod) \
-  static uword id##_fn (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame) { return judge_frame (vm, node, frame, v6, to_pod); } \
+  VLIB_NODE_FN (id) (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame) { return judge_frame (vm, node, frame, v6, to_pod); } \
   VLIB_REGISTER_NODE (id) = { \
     .name = node_name, \
-    .function = id##_fn, \
     .vector_size = sizeof (u32), \
     .format_trace = format_trace, \
     .type = VLIB_NODE_TYPE_INTERNAL, \

@@ -36,12 +36,28 @@ func summed[C any](threads [][]C, of func(C) uint64) (out []uint64) {
 // Counts returns the sums, over all threads, of a vector of counters in the statistics segment.
 func (v *Process) Counts(name string) []uint64 {
 	v.TB.Helper()
+	return summed(v.simple(name), func(c adapter.Counter) uint64 { return uint64(c) })
+}
+
+// CountsOf returns the sum of a vector of counters of one thread in the statistics segment.
+func (v *Process) CountsOf(name string, thread int) (sum uint64) {
+	v.TB.Helper()
+	if all := v.simple(name); thread < len(all) {
+		for _, c := range all[thread] {
+			sum += uint64(c)
+		}
+	}
+	return sum
+}
+
+func (v *Process) simple(name string) adapter.SimpleCounterStat {
+	v.TB.Helper()
 	data := v.statistic("^" + name + "$")
 	counters, ok := data.(adapter.SimpleCounterStat)
 	if !ok {
 		v.TB.Fatalf("%s is a %T", name, data)
 	}
-	return summed(counters, func(c adapter.Counter) uint64 { return uint64(c) })
+	return counters
 }
 
 // Heap returns how much of VPP's main heap is used, in bytes, from the statistics segment. VPP

@@ -22,6 +22,7 @@ type Network struct {
 	Links  map[string]Link       // by tag
 	Routes map[netip.Addr]string // tag of the interface
 	Sent   int                   // packets so far
+	Worker string                // which sends packets, as in "worker 1"; empty: the main thread
 	next   uint32
 }
 

@@ -16,6 +16,7 @@ type Packet struct {
 
 	Extensions int  // headers of IPv6 in front of the transport: destination options
 	Empty      bool // UDP without payload and Extensions; 16 bits of the mark are seen
+	Payload    int  // of TCP, in addition to the mark, which is its end
 	Answer     bool // SCTP: it answers the first packet of an association
 
 	About *vswitch.Packet // that an ICMP error is about; nil: it does not say
@@ -83,7 +84,7 @@ func First(f api.Flow, mark uint32) Packet { return Packet{Packet: vswitch.FlowP
 
 // bytes returns the IP packet. Its payload is the mark.
 func (p Packet) bytes() []byte {
-	payload := p.transport()
+	payload := append(p.transport(), make([]byte, p.Payload)...)
 	if !p.Empty {
 		payload = binary.BigEndian.AppendUint32(payload, p.Mark)
 	}
@@ -157,15 +158,15 @@ func checksum(head []byte) uint16 {
 
 // marked returns the addresses and the mark of an IP packet of ours.
 func marked(b []byte) (src, dst netip.Addr, mark uint32, ok bool) {
-	length, empty := 0, 0
+	length, empty := lengthOf(b), 0
 	switch {
 	case len(b) >= 20 && b[0]>>4 == 4:
-		length, empty = int(binary.BigEndian.Uint16(b[2:])), 20+8
+		empty = 20 + 8
 		mark = uint32(binary.BigEndian.Uint16(b[4:]))
 		src, _ = netip.AddrFromSlice(b[12:16])
 		dst, _ = netip.AddrFromSlice(b[16:20])
 	case len(b) >= 40 && b[0]>>4 == 6:
-		length, empty = 40+int(binary.BigEndian.Uint16(b[4:])), 40+8
+		empty = 40 + 8
 		mark = uint32(binary.BigEndian.Uint16(b[2:]))
 		src, _ = netip.AddrFromSlice(b[8:24])
 		dst, _ = netip.AddrFromSlice(b[24:40])
@@ -177,6 +178,17 @@ func marked(b []byte) (src, dst netip.Addr, mark uint32, ok bool) {
 		return src, dst, mark, true
 	}
 	return src, dst, binary.BigEndian.Uint32(b[length-4:]), true
+}
+
+// lengthOf returns the length that an IP packet says it has; 0 of one that is cut.
+func lengthOf(b []byte) int {
+	switch {
+	case len(b) >= 20 && b[0]>>4 == 4:
+		return int(binary.BigEndian.Uint16(b[2:]))
+	case len(b) >= 40 && b[0]>>4 == 6:
+		return 40 + int(binary.BigEndian.Uint16(b[4:]))
+	}
+	return 0
 }
 
 // Kinds of frames in capture files.
@@ -203,7 +215,7 @@ func Capture(packets [][]byte) []byte {
 // captured returns the IP packets of a file of Ethernet frames.
 func captured(tb TB, b []byte) (packets [][]byte) {
 	tb.Helper()
-	const fileHead, packetHead, frameHead = 24, 16, 14
+	const fileHead, packetHead = 24, 16
 	if len(b) < fileHead || binary.LittleEndian.Uint32(b) != 0xa1b2c3d4 || binary.LittleEndian.Uint32(b[20:]) != ethernet {
 		tb.Fatal("the capture is none of Ethernet frames")
 	}
@@ -212,14 +224,21 @@ func captured(tb TB, b []byte) (packets [][]byte) {
 			tb.Fatal("the capture is cut")
 		}
 		n := packetHead + int(binary.LittleEndian.Uint32(b[8:]))
-		if frame := b[packetHead:n]; len(frame) >= frameHead {
-			at := frameHead
-			if binary.BigEndian.Uint16(frame[frameHead-2:]) == tagged {
-				at += 4
-			}
-			packets = append(packets, frame[min(at, len(frame)):])
-		}
+		packets = append(packets, framed(b[packetHead:n])...)
 		b = b[n:]
 	}
 	return packets
+}
+
+// framed returns what a frame holds, without a tag; nothing of one that is cut.
+func framed(frame []byte) [][]byte {
+	const head = 14
+	if len(frame) < head {
+		return nil
+	}
+	at := head
+	if binary.BigEndian.Uint16(frame[head-2:]) == tagged {
+		at += 4
+	}
+	return [][]byte{frame[min(at, len(frame)):]}
 }

@@ -62,7 +62,7 @@ func (p *Network) Inject(packets []Packet) Outcome {
 		if err := os.WriteFile(file, Capture(list), 0o600); err != nil {
 			p.TB.Fatal(err)
 		}
-		p.Do("packet-generator new { name %[1]s-%[2]s pcap %[3]s interface %[1]s node %[2]s }", s.name, s.node, file)
+		p.Do("packet-generator new { name %[1]s-%[2]s pcap %[3]s interface %[1]s node %[2]s %[4]s }", s.name, s.node, file, p.Worker)
 	}
 	p.Do("packet-generator enable-stream")
 	Eventually(p.TB, "the packets to be sent", func() bool { return p.Generated() == len(packets) })

@@ -70,6 +70,25 @@ func (s *Statistics) Counters(aclIndex uint32) ([]uint64, bool) {
 	return packets, ok && packets != nil
 }
 
+// Lengths returns how many counters the index of each ACL has, of those that were ever used.
+func (s *Statistics) Lengths() map[uint32]int {
+	out, _ := consistent(s, func() (map[uint32]int, error) {
+		if err := s.list(); err != nil {
+			return nil, err
+		}
+		out := make(map[uint32]int, len(s.at))
+		for index := range s.at {
+			counts, err := s.read(index)
+			if err != nil {
+				return nil, err
+			}
+			out[index] = len(counts)
+		}
+		return out, nil
+	})
+	return out
+}
+
 // consistent calls look while VPP does not write to the segment. ok is false when nothing could be
 // read; the failure is logged once.
 func consistent[T any](s *Statistics, look func() (T, error)) (found T, ok bool) {

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -108,10 +107,10 @@ type Memory struct {
 	Link     *mirror.Link
 	Log      *slog.Logger
 
-	Limit      uint64                            // maximum memory of ACLs in bytes; 0: ask VPP
-	Places     uint64                            // size that the session table must get; 0: keep it
-	IsEmbedded bool                              // the embedded vswitch has no limit
-	Segment    uint64                            // size of VPP's statistics segment; 0: unknown
+	Limit      uint64 // maximum memory of ACLs in bytes; 0: ask VPP
+	Places     uint64 // size that the session table must get; 0: keep it
+	IsEmbedded bool   // the embedded vswitch has no limit
+	segment    segment
 	tooMany    bool                              // there are more entries than ceiling, and a warning about it
 	Most       func(at map[uint32]uint64) string // returns the pod interface with the most sessions, given sessions by interface
 }
@@ -120,20 +119,17 @@ type Memory struct {
 // interfaces, and a little more.
 const ceiling = 1 << 17
 
-// counterBytes is what the counters of an entry take of VPP's statistics segment, for each thread. VPP
-// keeps counters in a vector whose capacity may exceed its length by half.
-const counterBytes = 16 + 16/2
-
-// usualSegment is the size of the segment unless VPP is told another one. With counters of 24 MB in it,
-// VPP ended when they were made anew.
-const usualSegment = 32 << 20
-
-// Fits reports whether VPP has room for so many entries.
-func (m *Memory) Fits(n int) bool {
-	if !m.IsEmbedded && uint64(n)*counterBytes*max(1, m.Sessions.Threads) > cmp.Or(m.Segment, usualSegment)/8*5 {
-		return false
+// Lack says what VPP has too little of for so many entries, and for the counters of so many; it is
+// empty if VPP has enough.
+func (m *Memory) Lack(n, counted int) string {
+	switch {
+	case !m.IsEmbedded && !m.segment.fits(counted, m.Sessions.Threads):
+		return fmt.Sprintf("do not fit into the statistics segment of the vswitch, of %d MB, which keeps the counters of earlier entries, too: start vpp with a larger one (statseg { size })",
+			(m.segment.size()+1<<19)>>20)
+	case m.Heap.Budget > 0 && bytes(n, m.Heap.Most) > m.Heap.Budget:
+		return "take more than the vswitch has left"
 	}
-	return m.Heap.Budget == 0 || bytes(n, m.Heap.Most) <= m.Heap.Budget
+	return ""
 }
 
 // Plan records that there will be up to so many entries. wanted are those with refused tables.
@@ -146,12 +142,20 @@ func (m *Memory) Plan(n, wanted int) {
 	m.tooMany = wanted > ceiling
 }
 
-// Ask updates the available memory, before and after a plan. n is how many entries there are. The
-// embedded vswitch has no limit; neither has a vswitch whose answer cannot be parsed.
-func (m *Memory) Ask(ctx context.Context, n int) error {
+// Ask updates the available memory, before and after a plan. n is how many entries there are, and
+// counted how many have counters. The embedded vswitch has no limit; neither has a vswitch whose answer
+// cannot be parsed.
+func (m *Memory) Ask(ctx context.Context, n, counted int) error {
 	h := &m.Heap
 	if n > 0 {
 		m.sessionsMade()
+	}
+	var u counters.Usage
+	known := false
+	if m.Stats != nil {
+		if u, known = m.Stats.Heap(); known {
+			m.segment.look(u, counted)
+		}
 	}
 	switch {
 	case m.Limit > 0:
@@ -161,14 +165,12 @@ func (m *Memory) Ask(ctx context.Context, n int) error {
 		h.Budget = 0
 		return nil
 	}
-	if m.Stats != nil {
-		if u, ok := m.Stats.Heap(); ok {
-			if u.Boot != h.Last.Boot { // another VPP process
-				*h = Heap{Most: n, Needed: h.Needed}
-			}
-			h.look(u, n, &m.Sessions)
-			return nil
+	if known {
+		if u.Boot != h.Last.Boot { // another VPP process
+			*h = Heap{Most: n, Needed: h.Needed}
 		}
+		h.look(u, n, &m.Sessions)
+		return nil
 	}
 	if h.asked {
 		return nil

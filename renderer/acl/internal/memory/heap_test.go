@@ -62,6 +62,35 @@ func TestHeapCountsWhatOthersTake(t *testing.T) {
 	}
 }
 
+// TestSegmentCountsWhatFiguresDoNot uses figures that are older than the counters.
+func TestSegmentCountsWhatFiguresDoNot(t *testing.T) {
+	const mb, n = 1 << 20, 400_000 // counters of 9.2 MB
+	s := segment{}
+	if !s.fits(2*n, 1) || s.fits(3*n, 1) || s.fits(2*n, 2) {
+		t.Error("without a figure, the segment has not 24 MB for counters")
+	}
+	for _, x := range []struct {
+		what          string
+		boot, beat    float64
+		used, counted int
+		fits          bool // n more
+	}{
+		{"an empty one", 1, 1, 1, 0, true},
+		{"the figure is older than the first counters", 1, 1, 1, n, true},
+		{"and than more", 1, 1, 1, 2 * n, false},
+		{"the next figure may be older, too", 1, 2, 10, 2 * n, false},
+		{"the one after that is not", 1, 3, 10, 2 * n, true},
+		{"it is nearly full", 1, 4, 20, 2 * n, false},
+		{"another vpp", 2, 1, 1, 0, true},
+		{"another vpp, whose figure is older than its counters", 3, 1, 1, 2 * n, false},
+	} {
+		s.look(counters.Usage{Segment: 32 * mb, SegmentUsed: uint64(x.used) * mb, Beat: x.beat, Boot: x.boot}, x.counted)
+		if got := s.fits(x.counted+n, 1); got != x.fits {
+			t.Errorf("%s: %d more fit: %t, want %t", x.what, n, got, x.fits)
+		}
+	}
+}
+
 // TestHeapHasMargin has what entries took on VPP 25.10 after a deny had come in front of all of them
 // and gone: in the heap beside their ACLs, by how far apart the addresses are.
 func TestHeapHasMargin(t *testing.T) {

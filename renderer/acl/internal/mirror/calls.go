@@ -200,7 +200,7 @@ func (l *Link) readInterfaces(ctx context.Context) ([]*Interface, error) {
 	}
 	out := make([]*Interface, len(all))
 	for i, d := range all {
-		out[i] = &Interface{Index: uint32(d.SwIfIndex), Name: d.InterfaceName, Tag: d.Tag, Down: d.Flags&interface_types.IF_STATUS_API_FLAG_ADMIN_UP == 0}
+		out[i] = &Interface{Index: uint32(d.SwIfIndex), Name: d.InterfaceName, Tag: d.Tag, Super: d.SupSwIfIndex, Down: d.Flags&interface_types.IF_STATUS_API_FLAG_ADMIN_UP == 0}
 	}
 	return out, nil
 }

@@ -16,6 +16,7 @@ type Mirror struct {
 	link       *Link
 	ACLs       map[uint32]*ACL // ours only
 	Interfaces []*Interface    // sorted by index
+	Longest    map[uint32]int  // entries of the longest list that an index of an ACL had, as far as known
 
 	// Losing is called before ACLs are replaced or removed. The returned function is called after
 	// the vswitch has answered; done reports whether the change was made.
@@ -33,6 +34,7 @@ type ACL struct {
 type Interface struct {
 	Index     uint32
 	Name, Tag string
+	Super     uint32    // the interface that it is a sub-interface of; its own index: of none
 	Down      bool      // as read last
 	Made      *vpp.Made // by sluice-cni; nil for other interfaces
 	Bound     Lists
@@ -48,7 +50,7 @@ func (l Lists) Equal(o Lists) bool { return slices.Equal(l.In, o.In) && slices.E
 // Read rebuilds the mirror. before are interfaces of the same VPP process that were known before,
 // if any.
 func (l *Link) Read(ctx context.Context, before []*Interface) (*Mirror, error) {
-	m := &Mirror{link: l, Interfaces: before, ACLs: make(map[uint32]*ACL), Losing: func(...uint32) func(bool) { return func(bool) {} }}
+	m := &Mirror{link: l, Interfaces: before, ACLs: make(map[uint32]*ACL), Longest: make(map[uint32]int), Losing: func(...uint32) func(bool) { return func(bool) {} }}
 	all, err := l.ReadACLs(ctx, None)
 	if err != nil {
 		return nil, err
@@ -208,6 +210,15 @@ func (m *Mirror) PutTogether(ctx context.Context, all []Write) error {
 // hold records an ACL.
 func (m *Mirror) hold(index uint32, tag string, p entries.Piece) {
 	m.ACLs[index] = &ACL{Index: index, Tag: tag, Piece: p}
+	m.Longest[index] = max(m.Longest[index], p.Count)
+}
+
+// Counted returns the number of entries that VPP has counters for: it frees none.
+func (m *Mirror) Counted() (n int) {
+	for _, longest := range m.Longest {
+		n += longest
+	}
+	return n
 }
 
 // Remove deletes one of our ACLs.

@@ -22,7 +22,7 @@ struct bucket {
 	struct flow flow[BUCKET_FLOWS];
 };
 
-/* The cached verdict of an IPv4 connection: the slot of the rule that permitted it, and the
+/* The cached verdict of a connection, of IPv6 only outside the kernel (VERDICT6): the slot of the rule that permitted it, and the
  * generation. The list need not be evaluated again in the same generation. Some bits of the entry's
  * version make a compare-and-swap fail if the entry was given to another connection. */
 #define CACHED_GENERATION_SHIFT 32
@@ -34,7 +34,9 @@ IN_PLACE(struct bucket, conns);
 
 CONFIG(__u32, flow_mask) = 0; /* number of buckets, a power of two, minus 1 */
 CONFIG(__u64, flow_seed) = 1; /* secret, so that no sender can aim at a bucket */
+#ifndef reorders
 CONFIG(__u32, reorders) = 1;  /* the processor may reorder loads */
+#endif
 
 /* State, by bits. */
 #define STATE_LAST 0xffffffffULL /* time of the last packet, in units of time */
@@ -63,6 +65,8 @@ struct flow_key {
 /* flow_key sets the key of the flow of a packet, which is the same for both directions. */
 inline_always void flow_key(struct flow_key *k, __u32 id, struct packet *p)
 {
+	if (COPY_KEY(k, p))
+		return;
 	k->remote = p->remote.w[0];
 	k->more = 0;
 	if (p->v6) { /* one load of two words that were stored one by one would stall */
@@ -174,7 +178,10 @@ inline_always int write_flow(struct flow *f, __u64 was, struct flow_key *k, __u6
 	count_entry(k->ports >> 32, was & STATE_USED ? to->ports >> 32 : 0);
 	to->ports = k->ports;
 	to->remote = k->remote;
-	to->more = k->state & STATE_V6 ? k->more : cached | (version >> STATE_VERSION_SHIFT << CACHED_VERSION_SHIFT & CACHED_VERSION);
+	cached |= version >> STATE_VERSION_SHIFT << CACHED_VERSION_SHIFT & CACHED_VERSION;
+	to->more = k->state & STATE_V6 ? k->more : cached;
+	if (VERDICT6(f) && k->state & STATE_V6)
+		*(volatile __u64 *)VERDICT6(f) = cached;
 	if (reorders)
 		__sync_lock_test_and_set(&f->state, version | k->state | state);
 	else
@@ -182,9 +189,22 @@ inline_always int write_flow(struct flow *f, __u64 was, struct flow_key *k, __u6
 	return 1;
 }
 
+/* is_of_version reports whether the cached verdict of an IPv6 connection is that of the entry's state,
+ * and not that of the connection which had the entry before, or has it after. */
+inline_always int is_of_version(__u64 cached, __u64 state)
+{
+	return !((cached >> CACHED_VERSION_SHIFT ^ state >> STATE_VERSION_SHIFT) & (CACHED_VERSION >> CACHED_VERSION_SHIFT));
+}
+
 /* cache_verdict stores the verdict of a list in the entry of a flow. */
 inline_always void cache_verdict(struct found *in, __u64 cached)
 {
+	if (VERDICT6(in->flow) && in->state & STATE_V6) {
+		__u64 *at = VERDICT6(in->flow), was = *(volatile __u64 *)at, to = cached | (was & CACHED_VERSION);
+		if (is_of_version(was, in->state) && to != was)
+			__sync_val_compare_and_swap(at, was, to);
+		return;
+	}
 	cached |= in->more & CACHED_VERSION;
 	if (!(in->state & STATE_V6) && cached != in->more)
 		__sync_val_compare_and_swap(&in->flow->more, in->more, cached);

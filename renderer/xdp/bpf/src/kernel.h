@@ -61,6 +61,13 @@ static long (*probe_read_kernel)(void *to, __u32 len, const void *from) = (void 
 static __u64 (*jiffies)(void) = (void *)118; /* inlined as a load */
 #define RB_NO_WAKEUP 1
 
+/* What a program that judges whole frames of packets has besides; see program.h. */
+#define KNOWN_KEY
+#define SHORTEST(p) 14
+#define COPY_KEY(k, p) 0
+#define VERDICT6(f) ((__u64 *)0)
+#define IS_OF_ONE_ORIGIN(v) 0
+
 /* zero_of returns 0 by a computation that depends on x. Every processor performs a load whose
  * address depends on the result after the load of x, and the verifier does not know the result. */
 inline_always __u64 zero_of(__u64 x)

@@ -37,6 +37,7 @@ struct packet {
 	__u32 bytes;
 	__u32 generation; /* read before any list */
 	__u32 now;        /* in units of time */
+	KNOWN_KEY
 };
 
 #define TCP_FIN 1
@@ -169,7 +170,7 @@ inline_always int plain(struct packet *p, void *at, void *end, int left, const i
 	__be16 *w = at;
 	if (p->protocol != P_TCP && p->protocol != P_UDP)
 		return 0;
-	if (at + 14 > end || left < 14) /* an empty datagram is for parse.h */
+	if (at + SHORTEST(p) > end || left < SHORTEST(p)) /* in the kernel an empty datagram is for parse.h */
 		return 0;
 	ports(p, w[0], w[1], to_pod);
 	p->place = p->protocol == P_TCP ? PLACE_TCP : PLACE_UDP;

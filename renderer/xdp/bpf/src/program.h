@@ -11,6 +11,25 @@
 #define IN_PLACE(type, name) static __thread may_be_unused type *name
 #define AT(name, i) (&(name)[i])
 
+/* A packet may bring the key of its flow, which is calculated once for a packet then. */
+#define KNOWN_KEY const struct flow_key *key;
+#define COPY_KEY(k, p) ((p)->key && (*(k) = *(p)->key, 1))
+
+/* The shortest header that the fast path reads. */
+#define SHORTEST(p) ((p)->protocol == P_UDP ? 8 : 14)
+
+/* The cached verdicts of IPv6 connections, one for each entry of the connection table. */
+static __thread may_be_unused __u64 *verdicts6;
+#define VERDICT6(f) (verdicts6 + ((f) - (struct flow *)conns))
+
+/* A verdict that depends on where a packet comes from is not cached: the connection's next packet may
+ * come from elsewhere. */
+#define IS_OF_ONE_ORIGIN(v) ((v) & OWN_NODE)
+
+#ifdef __x86_64__
+#define reorders 0 /* stores, and loads, are seen in order */
+#endif
+
 /* The time of a thread: it stands still while the thread judges a frame of packets. */
 static __thread __u64 thread_ns, thread_ticks;
 static __thread __u32 thread_index;
@@ -47,16 +66,20 @@ struct hash_map {
 	__u32 most, entry_size, key_size, value_size, value_at, generation;
 };
 
+#ifdef MAPS_ELSEWHERE
+#define HASH_MAP(name, count, key_type, value_type) extern struct hash_map name
+#else
 #define HASH_MAP(name, count, key_type, value_type) \
 	static struct { \
 		__u64 state; \
 		key_type key; \
 		value_type value; \
 	} name##_entries[count]; \
-	static may_be_unused struct hash_map name = { \
+	struct hash_map name = { \
 		.entries = (__u8 *)name##_entries, .most = count, .entry_size = sizeof(name##_entries[0]), .key_size = sizeof(key_type), \
 		.value_size = sizeof(value_type), .value_at = __builtin_offsetof(typeof(name##_entries[0]), value), .generation = 1}; \
 	_Static_assert(sizeof(value_type) <= sizeof(found_value), "found_value is too small")
+#endif
 
 #define MOST_PROBES 64
 

@@ -43,7 +43,9 @@ struct event {
 	__u8 v6, protocol, to_pod, reason;
 	__u32 bytes, zero;
 };
+#ifdef __bpf__
 const struct event *event_is_kept __attribute__((unused));
+#endif
 
 RING(events, 1 << 18);
 

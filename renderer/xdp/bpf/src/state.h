@@ -73,7 +73,7 @@ inline_always void update_state(struct flow *f, __u64 state, __u32 now, __u64 se
 inline_always __u64 cached_verdict(struct packet *p, __u32 v)
 {
 	__u32 slot = v & SLOT_MASK;
-	return (__u64)(slot > CACHED_SLOT ? p->generation - 2 : p->generation) << CACHED_GENERATION_SHIFT | (slot & CACHED_SLOT);
+	return (__u64)(slot > CACHED_SLOT || IS_OF_ONE_ORIGIN(v) ? p->generation - 2 : p->generation) << CACHED_GENERATION_SHIFT | (slot & CACHED_SLOT);
 }
 
 /* refresh refreshes the tracked connection of a packet in the connection's own direction. It
