@@ -190,10 +190,10 @@ scale: build $(KUBE) ## Measure from the API server to the tables (SCALE="pods=1
 	SLUICE_BIN=$(abspath $(BIN)) SLUICE_KUBE_APISERVER=$(abspath $(KUBE)) SLUICE_SCALE="$(SCALE)" \
 	  go test -count 1 -v -timeout 30m -run TestScale ./tests/e2e | grep -v '^=== '
 
-vpp-plugin: ## Build Sluice's plugin for VPP 25.10 into bin/vpp-plugin (finds a built tree of VPP by itself, or VPP_SRC=/path/to/vpp; VPP_BUILD and CC name another build and compiler)
+vpp-plugin: ## Build Sluice's plugin into bin/vpp-plugin for the release of a built tree of VPP: 25.10, 26.02 or 26.06 (finds one by itself, or VPP_SRC=/path/to/vpp; VPP_BUILD and CC name another build and compiler)
 	$(MAKE) --no-print-directory -f renderer/plugin/src/Makefile OUT=$(abspath bin/vpp-plugin) $(if $(VPP_SRC),VPP_SRC=$(abspath $(VPP_SRC))) $(if $(VPP_BUILD),VPP_BUILD=$(abspath $(VPP_BUILD))) needs all
 
-test-vpp: ## Run the suites on a real VPP 25.10 (SLUICE_VPP_BIN=/path/to/vpp; SLUICE_VPP_PLUGIN=bin/vpp-plugin/sluice_plugin.so for those on the plugin)
+test-vpp: ## Run the suites on a real VPP: 25.10, 26.02 or 26.06 (SLUICE_VPP_BIN=/path/to/vpp; SLUICE_VPP_PLUGIN=bin/vpp-plugin/sluice_plugin.so for those on the plugin)
 	@test -n "$(SLUICE_VPP_BIN)" || { echo "set SLUICE_VPP_BIN to the vpp binary"; exit 1; }
 	SLUICE_VPP_BIN=$(SLUICE_VPP_BIN) SLUICE_LONG=usual go test -count 1 -timeout 60m -v -run VPP ./renderer/acl/... ./tests/...
 	test -z "$(SLUICE_VPP_PLUGIN)" || SLUICE_STACK=vpp-plugin go test -count 1 -timeout 60m ./tests/sequences ./tests/differential ./tests/conformance/replay
