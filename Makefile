@@ -45,6 +45,8 @@ KUBE_ROUNDS ?= 100
 FROM ?= 8768d9f
 DIST ?= dist
 ARCHES ?= amd64 arm64
+# Built trees of VPP, one for each release that a release has a package of the plugin for.
+VPP_SRCS ?=
 # Time of what is released: that of the commit.
 EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 # What the binaries may weigh, in MB.
@@ -226,10 +228,12 @@ images: ## Build the container images sluice-agent, sluice-dev, sluice-ksr, slui
 	@set -e; for i in agent:sluice-agent dev:sluice-dev ksr:sluice-ksr neutron:sluice-neutron ctl:sluicectl; do \
 	  $(DOCKER) build -f docker/Dockerfile --target $${i%%:*} --build-arg VERSION=$(VERSION) -t $${i##*:}:$(VERSION) -t $${i##*:}:dev .; done
 
-release: ## Make binaries, archives, deb, rpm and OCI images for ARCHES, with SBOMs and checksums, in dist/ (equal sources give equal bytes)
+release: ## Make binaries, archives, deb, rpm and OCI images for ARCHES, with SBOMs and checksums, in dist/ (equal sources give equal bytes); of the plugin for the built trees of VPP that VPP_SRCS names
 	rm -rf $(DIST)
 	@set -e; for a in $(ARCHES); do echo "building for $$a"; GOOS=linux GOARCH=$$a $(GOBUILD) -buildvcs=false -o $(DIST)/bin/linux_$$a/ ./cmd/...; done
-	go run -C deploy/release . -version $(VERSION) -epoch $(EPOCH) -bin $(abspath $(DIST))/bin -out $(abspath $(DIST))
+	@set -e; for s in $(abspath $(VPP_SRCS)); do make="$(MAKE) --no-print-directory -f renderer/plugin/src/Makefile VPP_SRC=$$s LDFLAGS=-Wl,--strip-debug"; \
+	  $$make needs; $$make OUT=$(abspath $(DIST))/bin/vpp/$$($$make -s release) all > /dev/null; done
+	go run -C deploy/release . -version $(VERSION) -epoch $(EPOCH) -bin $(abspath $(DIST))/bin -plugins $(abspath $(DIST))/bin/vpp -out $(abspath $(DIST))
 	@ls -l $(DIST) | awk 'NR>1 && !/^d/{printf "%8.1f MB  %s\n", $$5/1e6, $$9}'
 
 test-release: ## Make a release twice and compare, read back what is in it, verify the units (systemd-analyze), run arm64 where qemu is
