@@ -45,6 +45,8 @@ KUBE_ROUNDS ?= 100
 FROM ?= 8768d9f
 DIST ?= dist
 ARCHES ?= amd64 arm64
+# Built trees of VPP, one for each release that a release has a package of the plugin for.
+VPP_SRCS ?=
 # Time of what is released: that of the commit.
 EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 # What the binaries may weigh, in MB.
@@ -190,10 +192,10 @@ scale: build $(KUBE) ## Measure from the API server to the tables (SCALE="pods=1
 	SLUICE_BIN=$(abspath $(BIN)) SLUICE_KUBE_APISERVER=$(abspath $(KUBE)) SLUICE_SCALE="$(SCALE)" \
 	  go test -count 1 -v -timeout 30m -run TestScale ./tests/e2e | grep -v '^=== '
 
-vpp-plugin: ## Build Sluice's plugin for VPP 25.10 into bin/vpp-plugin (finds a built tree of VPP by itself, or VPP_SRC=/path/to/vpp; VPP_BUILD and CC name another build and compiler)
+vpp-plugin: ## Build Sluice's plugin into bin/vpp-plugin for the release of a built tree of VPP: 25.10, 26.02 or 26.06 (finds one by itself, or VPP_SRC=/path/to/vpp; VPP_BUILD and CC name another build and compiler)
 	$(MAKE) --no-print-directory -f renderer/plugin/src/Makefile OUT=$(abspath bin/vpp-plugin) $(if $(VPP_SRC),VPP_SRC=$(abspath $(VPP_SRC))) $(if $(VPP_BUILD),VPP_BUILD=$(abspath $(VPP_BUILD))) needs all
 
-test-vpp: ## Run the suites on a real VPP 25.10 (SLUICE_VPP_BIN=/path/to/vpp; SLUICE_VPP_PLUGIN=bin/vpp-plugin/sluice_plugin.so for those on the plugin)
+test-vpp: ## Run the suites on a real VPP: 25.10, 26.02 or 26.06 (SLUICE_VPP_BIN=/path/to/vpp; SLUICE_VPP_PLUGIN=bin/vpp-plugin/sluice_plugin.so for those on the plugin)
 	@test -n "$(SLUICE_VPP_BIN)" || { echo "set SLUICE_VPP_BIN to the vpp binary"; exit 1; }
 	SLUICE_VPP_BIN=$(SLUICE_VPP_BIN) SLUICE_LONG=usual go test -count 1 -timeout 60m -v -run VPP ./renderer/acl/... ./tests/...
 	test -z "$(SLUICE_VPP_PLUGIN)" || SLUICE_STACK=vpp-plugin go test -count 1 -timeout 60m ./tests/sequences ./tests/differential ./tests/conformance/replay
@@ -226,10 +228,12 @@ images: ## Build the container images sluice-agent, sluice-dev, sluice-ksr, slui
 	@set -e; for i in agent:sluice-agent dev:sluice-dev ksr:sluice-ksr neutron:sluice-neutron ctl:sluicectl; do \
 	  $(DOCKER) build -f docker/Dockerfile --target $${i%%:*} --build-arg VERSION=$(VERSION) -t $${i##*:}:$(VERSION) -t $${i##*:}:dev .; done
 
-release: ## Make binaries, archives, deb, rpm and OCI images for ARCHES, with SBOMs and checksums, in dist/ (equal sources give equal bytes)
+release: ## Make binaries, archives, deb, rpm and OCI images for ARCHES, with SBOMs and checksums, in dist/ (equal sources give equal bytes); of the plugin for the built trees of VPP that VPP_SRCS names
 	rm -rf $(DIST)
 	@set -e; for a in $(ARCHES); do echo "building for $$a"; GOOS=linux GOARCH=$$a $(GOBUILD) -buildvcs=false -o $(DIST)/bin/linux_$$a/ ./cmd/...; done
-	go run -C deploy/release . -version $(VERSION) -epoch $(EPOCH) -bin $(abspath $(DIST))/bin -out $(abspath $(DIST))
+	@set -e; for s in $(abspath $(VPP_SRCS)); do make="$(MAKE) --no-print-directory -f renderer/plugin/src/Makefile VPP_SRC=$$s LDFLAGS=-Wl,--strip-debug"; \
+	  $$make needs; $$make OUT=$(abspath $(DIST))/bin/vpp/$$($$make -s release) all > /dev/null; done
+	go run -C deploy/release . -version $(VERSION) -epoch $(EPOCH) -bin $(abspath $(DIST))/bin -plugins $(abspath $(DIST))/bin/vpp -out $(abspath $(DIST))
 	@ls -l $(DIST) | awk 'NR>1 && !/^d/{printf "%8.1f MB  %s\n", $$5/1e6, $$9}'
 
 test-release: ## Make a release twice and compare, read back what is in it, verify the units (systemd-analyze), run arm64 where qemu is

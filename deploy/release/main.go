@@ -21,6 +21,7 @@ type release struct {
 	time    time.Time // of every file in what is released
 	root    string    // of the repository
 	bin     string    // linux_amd64/sluice-agent and so on
+	plugins string    // 25.10/sluice_plugin.so and so on; "": there are none
 	out     string
 	arches  []string // as Go names them
 }
@@ -39,6 +40,7 @@ func run(args []string) error {
 	epoch := flags.Int64("epoch", 0, "time of the release, in seconds since 1970")
 	flags.StringVar(&r.root, "root", "../..", "top of the repository")
 	flags.StringVar(&r.bin, "bin", "", "directory with linux_amd64/ and so on, which hold the binaries")
+	flags.StringVar(&r.plugins, "plugins", "", "directory with 25.10/sluice_plugin.so and so on, the plugins for releases of VPP")
 	flags.StringVar(&r.out, "out", "", "directory that gets what is released")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -73,6 +75,9 @@ func (r release) make() error {
 		if err := r.forArch(arch, manuals); err != nil {
 			return fmt.Errorf("%s: %w", arch, err)
 		}
+	}
+	if err := r.vppPlugins(); err != nil {
+		return fmt.Errorf("plugins for VPP: %w", err)
 	}
 	if err := r.images(); err != nil {
 		return fmt.Errorf("images: %w", err)

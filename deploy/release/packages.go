@@ -39,7 +39,7 @@ func (r release) packages(p pkg, arch string, manuals []file, licences file) err
 		return err
 	}
 	for _, format := range []string{"deb", "rpm"} {
-		if err := r.pack(p, arch, format, contents); err != nil {
+		if err := r.pack(p, arch, format, nfpm.Overridables{Contents: contents}); err != nil {
 			return fmt.Errorf("%s: %w", format, err)
 		}
 	}
@@ -54,8 +54,7 @@ func (r release) contents(p pkg, arch, dir string, manuals []file, licences file
 	}
 	var all files.Contents
 	add := func(source, destination, kind string, mode os.FileMode) {
-		all = append(all, &files.Content{Source: source, Destination: destination, Type: kind,
-			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: mode, MTime: r.time}})
+		all = append(all, r.content(source, destination, kind, mode))
 	}
 	for i, f := range made {
 		name := filepath.Join(dir, fmt.Sprint(i))
@@ -81,17 +80,24 @@ func (r release) contents(p pkg, arch, dir string, manuals []file, licences file
 	return all, nil
 }
 
+// content is one file of a package.
+func (r release) content(source, destination, kind string, mode os.FileMode) *files.Content {
+	return &files.Content{Source: source, Destination: destination, Type: kind,
+		FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: mode, MTime: r.time}}
+}
+
 // pack writes a package in one format.
-func (r release) pack(p pkg, arch, format string, contents files.Contents) error {
+func (r release) pack(p pkg, arch, format string, with nfpm.Overridables) error {
 	packager, err := nfpm.Get(format)
 	if err != nil {
 		return err
 	}
+	with.RPM.BuildHost = "localhost"
 	info := nfpm.WithDefaults(&nfpm.Info{
 		Name: p.name, Arch: arch, Platform: "linux", Version: r.number(), VersionSchema: "none", Release: "1",
 		Section: "net", Priority: "optional", Maintainer: "The Sluice Authors",
 		Description: p.description, Homepage: "https://github.com/sluice-net/sluice", License: "Apache-2.0",
-		MTime: r.time, Overridables: nfpm.Overridables{Contents: contents, RPM: nfpm.RPM{BuildHost: "localhost"}},
+		MTime: r.time, Overridables: with,
 	})
 	if err := nfpm.PrepareForPackager(info, format); err != nil {
 		return err

@@ -36,6 +36,9 @@ const (
 // dist is where the release is made that the tests read.
 var dist string
 
+// said is what making it printed.
+var said string
+
 // releases makes it, once.
 var releases = sync.OnceValue(func() error { return makeRelease(dist) })
 
@@ -53,8 +56,12 @@ func TestMain(m *testing.M) {
 func makeRelease(dir string, env ...string) error {
 	cmd := exec.Command("make", "-C", root, "release", "VERSION="+version, "EPOCH=1700000000", "DIST="+dir)
 	cmd.Env = append(os.Environ(), env...)
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
+	}
+	if dir == dist {
+		said = string(out)
 	}
 	return nil
 }
@@ -232,6 +239,59 @@ func TestRPMPackages(t *testing.T) {
 			path := filepath.Join(released(t), name+"-1.2.3-1."+arch+".rpm")
 			out := output(t, "rpm", "--query", "--package", "--queryformat", "[%{FILEMODES:perms} %{FILENAMES}\n]", path)
 			wantLines(t, path, strings.Split(out, "\n"), want)
+		}
+	}
+}
+
+// TestPluginPackages reads the packages of the plugin back: one for each tree of VPP in VPP_SRCS, that
+// depends on its release and has the plugin that says so. Without trees they are left out, and the
+// release says it.
+func TestPluginPackages(t *testing.T) {
+	dir := released(t)
+	built, err := filepath.Glob(filepath.Join(dir, "bin", "vpp", "*", "sluice_plugin.so"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := len(strings.Fields(os.Getenv("VPP_SRCS"))); len(built) != want {
+		t.Errorf("the plugin was built %d times, want %d", len(built), want)
+	}
+	debs, err := filepath.Glob(filepath.Join(dir, "sluice-vpp-plugin-*_1.2.3-1_*.deb"))
+	if err != nil || len(debs) != len(built) {
+		t.Errorf("%d packages of %d plugins: %v, %v", len(debs), len(built), debs, err)
+	}
+	for _, vpp := range vppReleases {
+		where := filepath.Join(dir, "bin", "vpp", vpp.number, "sluice_plugin.so")
+		plugin, err := os.ReadFile(where)
+		if errors.Is(err, os.ErrNotExist) {
+			if !strings.Contains(said, vpp.number) || !strings.Contains(said, "left out: packages of the plugin for VPP ") {
+				t.Errorf("the release does not say that the plugin for %s is left out:\n%s", vpp.number, said)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(plugin, append([]byte(vpp.number), 0)) {
+			t.Errorf("the plugin for %s does not say so", vpp.number)
+		}
+		for machine, m := range machines {
+			deb := filepath.Join(dir, "sluice-vpp-plugin-"+vpp.number+"_1.2.3-1_"+m.arch+".deb")
+			if _, err := os.Stat(deb); err != nil {
+				continue // of another machine than this one
+			}
+			fields := output(t, "dpkg-deb", "--field", deb)
+			for _, want := range []string{"Depends: vpp (>= " + vpp.number + "), vpp (<< " + vpp.next + ")\n", "Provides: sluice-vpp-plugin\n", "Conflicts: sluice-vpp-plugin\n", "Architecture: " + m.arch + "\n"} {
+				if !strings.Contains(fields, want) {
+					t.Errorf("%s has no %q in\n%s", deb, want, fields)
+				}
+			}
+			packed := output(t, "sh", "-c", "dpkg-deb --fsys-tarfile "+deb+" | tar --extract --to-stdout ./usr/lib/"+m.triplet+"/vpp_plugins/sluice_plugin.so")
+			if packed != string(plugin) {
+				t.Errorf("%v: %s has another plugin than was built", machine, deb)
+			}
+			rpm := filepath.Join(dir, "sluice-vpp-plugin-"+vpp.number+"-1.2.3-1."+strings.NewReplacer("amd64", "x86_64", "arm64", "aarch64").Replace(m.arch)+".rpm")
+			wantLines(t, rpm, strings.Split(output(t, "rpm", "--query", "--package", "--queryformat", "[%{FILEMODES:perms} %{FILENAMES}\n][%{REQUIRENAME} %{REQUIREFLAGS:depflags} %{REQUIREVERSION}\n]", rpm), "\n"),
+				[]string{"-rw-r--r-- /usr/lib64/vpp_plugins/sluice_plugin.so", "vpp >=  " + vpp.number, "vpp <  " + vpp.next})
 		}
 	}
 }

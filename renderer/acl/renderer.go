@@ -43,7 +43,7 @@ func New(o Options) (*Renderer, error) {
 	r.accumulator = counters.NewAccumulator(o.Stats.Counters)
 	r.memory.Limit, r.memory.Places, r.memory.Log, r.memory.Most = o.Memory, uint64(o.Flows.SessionTable), o.Log, r.mostSessions
 	r.publish(nil)
-	if r.link, err = mirror.Dial(vpp.Options{Adapter: o.Adapter, Socket: o.Socket, Client: "sluice-acl", Timeout: o.Timeout, OnChange: o.OnChange}); err != nil {
+	if r.link, err = mirror.Dial(vpp.Options{Adapter: o.Adapter, Socket: o.Socket, Client: "sluice-acl", Timeout: o.Timeout, OnChange: o.OnChange, Log: o.Log}); err != nil {
 		return nil, err
 	}
 	r.memory.Link = r.link

@@ -15,10 +15,11 @@ type builder struct {
 	bin, root string
 }
 
-// file makes a file, which may be a program that does nothing.
-func (b builder) file(path string) {
+// file makes a file, which may be a program that does nothing but what lines say.
+func (b builder) file(path string, lines ...string) {
 	b.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755)); err != nil {
+	program := strings.Join(append([]string{"#!/bin/sh"}, lines...), "\n") + "\n"
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(program), 0o755)); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -38,10 +39,11 @@ func (b builder) needs(variables ...string) string {
 }
 
 // TestMakeFindsCompilerAndBuild: VPP_SRC is given, or found by the vpp of tests or in a usual place;
-// the build in it and a clang are found; what is missing is named.
+// the build in it and a clang are found; what is missing is named,
+// and so is the release.
 func TestMakeFindsCompilerAndBuild(t *testing.T) {
 	b := builder{t, t.TempDir(), t.TempDir()}
-	for _, name := range []string{"make", "sh", "uname", "test", "echo"} {
+	for _, name := range []string{"make", "sh", "uname", "test", "echo", "sed"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			t.Skipf("there is no %s", name)
@@ -67,6 +69,10 @@ func TestMakeFindsCompilerAndBuild(t *testing.T) {
 	b.file(filepath.Join(b.bin, "clang-14"))
 	says("no python3 has ply", "VPP_SRC="+src, "PYTHON=")
 	b.file(filepath.Join(b.bin, "python3"))
+	says("does not say which release of VPP this is", "VPP_SRC="+src)
+	says("plugin for VPP 26.02,", "VPP_SRC="+src, "VPP_RELEASE=26.02")
+	b.file(filepath.Join(src, "src/scripts/version"), "echo 25.10.1-23~g744d3c7159a")
+	says("plugin for VPP 25.10,", "VPP_SRC="+src)
 	native := src + "/build-root/build-native/CMakeFiles"
 	says("vpp: "+src+", build: "+native+", compiler: clang-14", "VPP_SRC="+src)
 	says("vpp: "+src+", build: "+native, "SLUICE_VPP_BIN="+src+"/build-root/build-native/bin/vpp")

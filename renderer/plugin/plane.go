@@ -50,10 +50,12 @@ const (
 
 var _ xdp.Dataplane = (*plane)(nil)
 
-// needed are the requests that the plane cannot work without.
-var needed = []govpp.Message{
-	&sluice.SluiceGet{}, &sluice.SluiceGetReply{}, &sluice.SluiceOpen{}, &sluice.SluiceBind{}, &sluice.SluiceRelease{},
-	&interfaces.SwInterfaceDump{}, &interfaces.SwInterfaceDetails{}, &interfaces.SwInterfaceSetFlags{},
+// uses are the requests of the plane. A VPP without the first one has no plugin.
+var uses = vpp.Uses{
+	Part: "the sluice plugin",
+	Needed: []govpp.Message{
+		&sluice.SluiceGet{}, &sluice.SluiceOpen{}, &sluice.SluiceBind{}, &sluice.SluiceRelease{}, &interfaces.SwInterfaceDump{}, &interfaces.SwInterfaceSetFlags{},
+	},
 }
 
 // ErrMissing is returned by a VPP without the plugin, where nothing judges packets.
@@ -118,9 +120,11 @@ func (p *plane) refreshed(ctx context.Context) error {
 // check checks that VPP has the plugin, and of this version. One that has none would forward all
 // packets: it gets the interfaces of pods set down.
 func (p *plane) check(ctx context.Context, asks uint64) error {
-	version, err := p.link.Version(ctx, needed[:1], "the sluice plugin")
-	switch {
-	case errors.Is(err, vpp.ErrIncompatible):
+	version, err := p.link.Version(ctx, uses)
+	if err != nil && !errors.Is(err, vpp.ErrIncompatible) {
+		return err
+	}
+	if _, missing := p.link.Conn.GetMessageID(uses.Needed[0]); missing != nil {
 		p.link.WakeAt(time.Now().Add(askEvery))
 		down, err := p.setDown(ctx, asks)
 		switch {
@@ -131,13 +135,9 @@ func (p *plane) check(ctx context.Context, asks uint64) error {
 			return fmt.Errorf("%w, and pods are open: %w", ErrMissing, err)
 		}
 		return fmt.Errorf("%w: it is %s; %d interfaces of pods are down, until VPP starts with the plugin", ErrMissing, version, down)
-	case err != nil:
-		return err
 	}
-	for _, m := range needed {
-		if _, err := p.link.Conn.GetMessageID(m); err != nil {
-			return fmt.Errorf("%w: it is of another version than this agent, and has no message %s_%s: build the plugin from the same sources", ErrMemory, m.GetMessageName(), m.GetCrcString())
-		}
+	if err != nil {
+		return fmt.Errorf("%w: %w; the plugin must be built from the sources of this agent", ErrMemory, err)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func New(o Options) (*Renderer, error) {
 	if err != nil {
 		return nil, err
 	}
-	link, err := vpp.Dial(vpp.Options{Adapter: o.Adapter, Socket: o.Socket, Timeout: o.Timeout, Client: "sluice-plugin", OnChange: o.XDP.OnChange})
+	link, err := vpp.Dial(vpp.Options{Adapter: o.Adapter, Socket: o.Socket, Timeout: o.Timeout, Client: "sluice-plugin", OnChange: o.XDP.OnChange, Log: o.XDP.Log})
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
 	}

@@ -32,9 +32,10 @@ const (
 	actionAllow = ^uint32(0) - 2
 )
 
-// needed are the requests that the renderer cannot work without.
-var needed = []govpp.Message{
-	&session.SessionEnableDisableV2{}, &session.SessionRuleAddDel{}, &session.SessionRulesV2Dump{}, &session.SessionRulesV2Details{}, &memclnt.ControlPing{},
+// uses are the requests of the renderer.
+var uses = vpp.Uses{
+	Part:   "the session layer",
+	Needed: []govpp.Message{&session.SessionEnableDisableV2{}, &session.SessionRuleAddDel{}, &session.SessionRulesV2Dump{}, &memclnt.ControlPing{}},
 }
 
 // link is one connection to a vswitch, with the peculiarities of that vswitch.
@@ -47,7 +48,7 @@ type link struct {
 }
 
 func dial(o Options) (*link, error) {
-	l, err := vpp.Dial(vpp.Options{Adapter: o.Adapter, Socket: o.Socket, Client: "sluice-session", Timeout: o.Timeout, OnChange: o.OnChange})
+	l, err := vpp.Dial(vpp.Options{Adapter: o.Adapter, Socket: o.Socket, Client: "sluice-session", Timeout: o.Timeout, OnChange: o.OnChange, Log: o.Log})
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +62,7 @@ func (l *link) connect(ctx context.Context, ports Ports) (fresh bool, err error)
 	if err != nil || epoch == l.epoch {
 		return false, err
 	}
-	if l.version, err = l.Version(ctx, needed, "the session layer"); err != nil {
+	if l.version, err = l.Version(ctx, uses); err != nil {
 		return false, err
 	}
 	l.swapped = ports == PortsOfMachine || ports == PortsByVersion && !strings.HasPrefix(l.version, "sluice-vswitch")

@@ -8,7 +8,6 @@ import (
 
 	govpp "go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/vlib"
-	"go.fd.io/govpp/binapi/vpe"
 	"go.fd.io/govpp/core"
 )
 
@@ -52,26 +51,6 @@ func Drain[M any, R receiver[M]](s R, err error) ([]M, error) {
 		}
 		out = append(out, m)
 	}
-}
-
-// Version returns the version of the vswitch and checks that it supports the needed messages. part
-// names the part of VPP that provides them.
-func (l *Link) Version(ctx context.Context, needed []govpp.Message, part string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
-	defer cancel()
-	version := "of unknown version"
-	if r, err := vpe.NewServiceClient(l.Conn).ShowVersion(ctx, &vpe.ShowVersion{}); err == nil {
-		version = r.Version
-	} else if ctx.Err() != nil {
-		return "", fmt.Errorf("ask the vswitch for its version: %w", err)
-	}
-	for _, m := range needed {
-		if _, err := l.Conn.GetMessageID(m); err != nil {
-			return version, fmt.Errorf("%w: vpp %s has no message %s_%s; is %s loaded?",
-				ErrIncompatible, version, m.GetMessageName(), m.GetCrcString(), part)
-		}
-	}
-	return version, nil
 }
 
 // ErrNoCLI is returned when the vswitch has no command line.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"sync"
 	"time"
@@ -83,6 +84,7 @@ type Options struct {
 
 	Timeout  time.Duration // of one call; DefaultTimeout unless it is more than 0
 	OnChange func()        // called in a goroutine of the link when an Apply would have work to do; may be nil
+	Log      *slog.Logger  // nil discards
 }
 
 // newAdapter returns the adapter for a new connection.
@@ -102,6 +104,9 @@ func Dial(o Options) (*Link, error) {
 	}
 	if o.OnChange == nil {
 		o.OnChange = func() {}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	l := &Link{Timeout: o.Timeout, options: o, alarm: time.NewTimer(never), health: health{up: make(chan struct{})}}
 	l.life, l.end = context.WithCancel(context.Background())

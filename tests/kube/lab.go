@@ -115,7 +115,7 @@ func (s *settings) checkDataplane() (err error) {
 	case s.Bare:
 		return errors.New("--bare --dataplane vpp: only Sluice connects pods to VPP")
 	case s.VPP == "":
-		return errors.New("--dataplane vpp: name a VPP 25.10 with --vpp or SLUICE_VPP_BIN")
+		return errors.New("--dataplane vpp: name a VPP with --vpp or SLUICE_VPP_BIN")
 	}
 	if s.VPP, err = filepath.Abs(s.VPP); err == nil {
 		_, err = os.Stat(s.VPP)

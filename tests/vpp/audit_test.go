@@ -197,8 +197,9 @@ func TestVPPAuditNoticesAddressTranslation(t *testing.T) {
 func TestVPPAuditRepairsSessionRules(t *testing.T) {
 	v := vpptest.Launch(t)
 	v.Do("session enable rt-backend rule-table")
+	sockets := t.TempDir() // since 26.02 VPP makes one by the name of the namespace, which has a slash
 	twoRouters(v, func(i int, pod api.PodID) {
-		v.Do("app ns add id %s secret %d if loop%d", rules.NamespaceID(pod), i+1, i)
+		v.Do("app ns add id %s secret %d if loop%d sock-name %s/%d.sock", rules.NamespaceID(pod), i+1, i, sockets, i)
 	})
 	wake := make(chan struct{}, 1)
 	r := openRules(t, rules.Options{Socket: v.Socket(), Audit: auditEvery, OnChange: func() {

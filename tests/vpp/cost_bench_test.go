@@ -62,7 +62,7 @@ func BenchmarkVPPCost(b *testing.B) {
 // A line of "show runtime": name, state, calls, vectors, suspends, clocks for each vector.
 var runtimeLine = regexp.MustCompile(`(?m)^(\S+)\s+(?:active|polling|any wait|event wait|interrupt wait|time wait|done)\s+\d+\s+(\d+)\s+\d+\s+(\S+)`)
 
-// clocks returns what the nodes of the acl plugin, or of Sluice's, took for each packet, and what
+// clocks returns what the nodes of the acl plugin, of Sluice's, or of npol, took for each packet, and what
 // all nodes did that had at least so many packets, all threads together.
 func (v *onVPP) clocks(b *testing.B, least float64) (out [2]float64) {
 	b.Helper()
@@ -82,7 +82,7 @@ func (v *onVPP) clocks(b *testing.B, least float64) (out [2]float64) {
 		}
 		clocks := took[node] / n
 		out[1] += clocks
-		if strings.HasPrefix(node, "acl-plugin-in-") || strings.HasPrefix(node, "acl-plugin-out-") || strings.HasPrefix(node, "sluice-") {
+		if strings.HasPrefix(node, "acl-plugin-in-") || strings.HasPrefix(node, "acl-plugin-out-") || strings.HasPrefix(node, "sluice-") || strings.HasPrefix(node, "npol-") {
 			out[0] += clocks
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +55,53 @@ var planes = []struct {
 		b.Cleanup(func() { _ = r.Close() }) // only disconnects
 		return measured{v, r, v.NextHeap}
 	}},
+	{"npol", 10_000, func(b *testing.B, workers string) measured { // it walks a set for each packet
+		path := os.Getenv("SLUICE_VPP_NPOL")
+		if path == "" {
+			b.Skip("SLUICE_VPP_NPOL does not name what make npol has built")
+		}
+		v := newOnVPP(vpptest.LaunchWith(b, fmt.Sprintf("plugins { add-path %s }\n", filepath.Dir(path))+workers, filepath.Base(path)))
+		return measured{v, &npol{onVPP: v}, v.NextHeap}
+	}},
+}
+
+// npol is VPP's npol, with the nodes of npol/node.c, which ask it about each packet. It renders only
+// what peersOf has.
+type npol struct {
+	*onVPP
+	renderer.Renderer
+	began bool
+}
+
+// Apply renders the members of the set, to whom the pod may send UDP to port 53, and nothing else.
+func (n *npol) Apply(_ context.Context, changes renderer.Changes) error {
+	for _, set := range changes.AllSets() {
+		for part := range slices.Chunk(set.Added, 256) {
+			command := "npol ipset add member id 0"
+			if !n.began {
+				command = "npol ipset add"
+			}
+			n.began = true
+			n.CLI("%s", command+membersOf(part))
+		}
+		for part := range slices.Chunk(set.Removed, 256) {
+			n.Do("%s", "npol ipset del member id 0"+membersOf(part))
+		}
+	}
+	if changes.Resync {
+		n.CLI("npol rule add allow dst==set 0")
+		n.CLI("npol policy add rx 0")
+		n.Do("npol ask %s", n.Links[podTag].Name)
+	}
+	return nil
+}
+
+func membersOf(list []netip.Prefix) string {
+	var out strings.Builder
+	for _, p := range list {
+		fmt.Fprintf(&out, " udp %s 53", p.Addr())
+	}
+	return out.String()
 }
 
 // launch starts a VPP with so many workers; 0: the main thread forwards packets.

@@ -1,7 +1,9 @@
 package vpp
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -176,6 +178,32 @@ func TestVPPPluginMissingSetsPodsDown(t *testing.T) {
 		<-wake
 		misses("2 interfaces of pods are down")
 		crosses(false, "set up by others")
+	}
+}
+
+// TestVPPPluginOfOtherReleaseIsNotLoaded: structures of VPP differ between releases, and the plugin
+// says for which one it was built.
+func TestVPPPluginOfOtherReleaseIsNotLoaded(t *testing.T) {
+	name, config := vpptest.Plugin(t)
+	v := vpptest.LaunchWith(t, config, name)
+	parts := strings.SplitN(strings.TrimPrefix(v.Version(), "v"), "-", 2)
+	release := strings.Join(strings.Split(parts[0], ".")[:2], ".") + "\x00"
+	v.Stop()
+	plugin, err := os.ReadFile(os.Getenv(vpptest.PluginVariable))
+	if err != nil || !bytes.Contains(plugin, []byte(release)) {
+		t.Fatalf("the plugin does not say that it is for %s: %v", release, err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, name), bytes.ReplaceAll(plugin, []byte(release), []byte("99.06\x00")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other := vpptest.New(t, vpptest.Binary(t), t.TempDir(), fmt.Sprintf("plugins { add-path %s }\n", dir), name)
+	defer other.Stop()
+	if loaded := other.CLI("show plugins"); strings.Contains(loaded, name) {
+		t.Errorf("VPP %s has loaded the plugin for 99.06:\n%s", release, loaded)
+	}
+	if log := other.CLI("show logging"); !strings.Contains(log, "99.06") {
+		t.Errorf("VPP does not say why:\n%s", log)
 	}
 }
 

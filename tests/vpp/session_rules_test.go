@@ -40,8 +40,9 @@ func hostStack(t *testing.T) *vpptest.Process {
 	t.Helper()
 	v := vpptest.Launch(t, "hs_apps_plugin.so")
 	v.Do("session enable rt-backend rule-table")
+	sockets := t.TempDir() // since 26.02 VPP makes one by the name of the namespace, which has a slash
 	twoRouters(v, func(i int, pod api.PodID) {
-		v.Do("app ns add id %s secret %d if loop%d", rules.NamespaceID(pod), i+1, i)
+		v.Do("app ns add id %s secret %d if loop%d sock-name %s/%d.sock", rules.NamespaceID(pod), i+1, i, sockets, i)
 	})
 	v.CLI("test echo server all-scope appns %s secret 1 uri tcp://10.0.0.1/1234", rules.NamespaceID(serverPod))
 	return v

@@ -12,9 +12,11 @@ import (
 	"syscall"
 	"time"
 
+	"go.fd.io/govpp/adapter"
 	"go.fd.io/govpp/adapter/socketclient"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/vpe"
 	"go.fd.io/govpp/core"
 
 	"github.com/sluice-net/sluice/renderer/vpp"
@@ -59,7 +61,16 @@ func Talk(ctx context.Context, socket string, f func(context.Context, *Client) e
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	defer disconnect(conn)
-	return f(ctx, &Client{conn})
+	err = f(ctx, &Client{conn})
+	var unknown *adapter.UnknownMsgError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	release := "of unknown version"
+	if v, asked := vpe.NewServiceClient(conn).ShowVersion(ctx, &vpe.ShowVersion{}); asked == nil {
+		release = v.Version
+	}
+	return fmt.Errorf("VPP %s does not have message %s_%s, or not as this program was built for: %w", release, unknown.MsgName, unknown.MsgCrc, err)
 }
 
 // disconnect also ends the connection to a VPP that does not answer.

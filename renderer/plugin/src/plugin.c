@@ -472,7 +472,9 @@ init (vlib_main_t *vm)
 
 VLIB_INIT_FUNCTION (init);
 
+/* Structures of VPP differ between releases: another one does not load what was built for this one. */
 VLIB_PLUGIN_REGISTER () = {
   .version = "1",
+  .version_required = SLUICE_VPP_RELEASE,
   .description = "Sluice: network policy from shared memory",
 };

@@ -67,7 +67,11 @@ func LaunchWith(tb testing.TB, config string, plugins ...string) *Process {
 	v.Start()
 	loaded := v.CLI("show plugins")
 	for _, p := range plugins {
-		if !strings.Contains(loaded, p) {
+		switch {
+		case strings.Contains(loaded, p):
+		case p == filepath.Base(os.Getenv(PluginVariable)):
+			tb.Fatalf("VPP %s has not loaded %s: is it for this release?", v.Version(), os.Getenv(PluginVariable))
+		default:
 			tb.Skipf("%s is not beside the plugins of %s", p, v.binary)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"go.fd.io/govpp/binapi/acl"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/memclnt"
+	"go.fd.io/govpp/binapi/vlib"
 
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
@@ -54,14 +55,20 @@ func Dial(o vpp.Options) (*Link, error) {
 	return &Link{Link: l}, nil
 }
 
-// needed are the requests that the renderer cannot work without.
-var needed = []govpp.Message{
-	&acl.ACLAddReplace{}, &acl.ACLDel{}, &acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceAddDel{}, &acl.ACLDump{}, &acl.ACLDetails{},
-	&acl.ACLInterfaceListDump{}, &acl.ACLInterfaceListDetails{}, &interfaces.SwInterfaceDump{}, &interfaces.SwInterfaceDetails{},
-	&memclnt.ControlPing{},
+// uses are the requests of the renderer.
+var uses = vpp.Uses{
+	Part: "the acl plugin",
+	Needed: []govpp.Message{
+		&acl.ACLAddReplace{}, &acl.ACLDel{}, &acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceAddDel{}, &acl.ACLDump{},
+		&acl.ACLInterfaceListDump{}, &interfaces.SwInterfaceDump{}, &memclnt.ControlPing{},
+	},
+	Wanted: []govpp.Message{
+		&acl.ACLStatsIntfCountersEnable{}, &acl.ACLPluginGetConnTableMaxEntries{}, &acl.MacipACLDump{}, &acl.MacipACLInterfaceListDump{},
+		&interfaces.SwInterfaceSetFlags{}, &vlib.ShowThreads{},
+	},
 }
 
-// CheckVersion returns the version of the vswitch, and checks that it supports all messages.
+// CheckVersion returns the version of the vswitch, and checks that it has the needed messages.
 func (l *Link) CheckVersion(ctx context.Context) (string, error) {
-	return l.Version(ctx, needed, "the acl plugin")
+	return l.Version(ctx, uses)
 }
