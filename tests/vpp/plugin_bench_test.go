@@ -55,12 +55,12 @@ var planes = []struct {
 		b.Cleanup(func() { _ = r.Close() }) // only disconnects
 		return measured{v, r, v.NextHeap}
 	}},
-	{"npol", 10_000, func(b *testing.B, workers string) measured { // it walks a set for each packet
+	{"npol", 10_000, func(b *testing.B, workers int) measured { // it walks a set for each packet
 		path := os.Getenv("SLUICE_VPP_NPOL")
 		if path == "" {
 			b.Skip("SLUICE_VPP_NPOL does not name what make npol has built")
 		}
-		v := newOnVPP(vpptest.LaunchWith(b, fmt.Sprintf("plugins { add-path %s }\n", filepath.Dir(path))+workers, filepath.Base(path)))
+		v := newOnVPP(launch(b, workers, fmt.Sprintf("plugins { add-path %s }\n", filepath.Dir(path)), filepath.Base(path)))
 		return measured{v, &npol{onVPP: v}, v.NextHeap}
 	}},
 }
