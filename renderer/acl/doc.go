@@ -16,8 +16,8 @@
 // Input lists do not change, because VPP would drop established flows.
 //
 // A table is held by a stack: ACLs of one interface, which no other one has (see stacks.go). They
-// change in place. A large table is held by a base, a small ACL with the latest permits, and an ACL
-// that decides the rest (see internal/layout). The tags of ACLs are "sluice:<name>:<n>:<digest>".
+// change in place. A large table is held by a front, a base of several ACLs, a small ACL with the
+// latest permits, and an ACL that decides the rest (see internal/layout). The tags of ACLs are "sluice:<name>:<n>:<digest>".
 //
 // # Processing
 //

@@ -16,10 +16,12 @@ import (
 // or in an order that shows no third state (layout.Changes); or the interface gets new ACLs, is
 // switched to them, and the old ones are removed.
 //
-// Guards come first, since new interfaces are bound to them. Then come interfaces whose changes may
-// deny anything, and then those that only permit more.
+// Guards come first, since new interfaces are bound to them; they deny only what the old or the new
+// output denies. Then come interfaces whose changes may deny anything, and then those that only
+// permit more.
 //
-// It stops at the first error. The mirror contains every acknowledged step.
+// It stops at the first error; other writes of the same round may have been made. The caller then
+// discards the mirror, and reads what VPP holds.
 func (w *wanted) install(ctx context.Context) error {
 	w.prepare()
 	if err := w.admit(ctx); err != nil {
@@ -55,7 +57,7 @@ func (w *wanted) changeShared(ctx context.Context) error {
 
 // put writes an ACL. A change of an input ACL is not shown to sessions: otherwise VPP would treat all
 // sessions that were created on input as outdated, and drop the flows that pods have opened. They need
-// not see it, since outputs deny what inputs deny.
+// not see it, since outputs deny what inputs deny, once these are changed as well.
 func (w *wanted) put(ctx context.Context, index uint32, isInput bool, tag string, p entries.Piece) (uint32, error) {
 	if index == mirror.None || p.Count > w.m.ACLs[index].Piece.Count {
 		if err := w.r.memory.Room(); err != nil {

@@ -88,8 +88,7 @@ func (r *Renderer) want(p cache.Plan) *wanted {
 	return w
 }
 
-// prepare decides what changes, and refuses what does not fit into the memory of the vswitch. It makes
-// no changing calls.
+// prepare decides what changes, and refuses tables that are too large to expand. It makes no calls.
 func (w *wanted) prepare() {
 	w.prepareShared()
 	for _, n := range w.m.Interfaces {

@@ -225,7 +225,8 @@ func (t *Table) missing(lacks lacking, base []heldBase, inRecent map[entries.Ent
 	return out
 }
 
-// PermitsMore reports whether a change of a stack only adds permits.
+// PermitsMore reports whether a change of a large table only adds permits. It is false for tables in one
+// ACL, whose changes are not looked into.
 func PermitsMore(shape Shape, held, want []entries.Piece) bool {
 	if shape.Base == 0 {
 		return false

@@ -45,8 +45,8 @@ func Reclassify(on bool) string {
 // putUnseen replaces the content of an ACL so that sessions do not see it. As long as
 // reclassification is off, packets pass by sessions that policy has ended. So VPP has the request
 // that turns it on again before it answers the one that turns it off, and a failure of the change
-// does not leave it off. If the connection ends between two of the requests, the next one turns it
-// on.
+// does not leave it off. If the connection ends between two of the requests, the next connection
+// turns it on (openFlows.configure).
 func (l *Link) putUnseen(ctx context.Context, index uint32, tag string, p entries.Piece) (uint32, error) {
 	off, on := &vlib.CliInband{Cmd: Reclassify(false)}, &vlib.CliInband{Cmd: Reclassify(true)}
 	if _, err := l.Conn.GetMessageID(off); err != nil {
