@@ -131,9 +131,12 @@ func TestAgentEnforcesEtcdStateOnVPPSocket(t *testing.T) {
 	})
 
 	// The agent explains, but the packets of a VPP are not its own, and nor is the store.
-	if out, code := a.ctl("explain", "-v", "demo/friend", "demo/server:http"); code != 1 || !strings.Contains(out, " agrees\n") {
-		t.Errorf("explain: exit code %d, want 1 and agreement:\n%s", code, out)
-	}
+	eventually(t, func() error { // packets meet the change before VPP has acknowledged all of it
+		if out, code := a.ctl("explain", "-v", "demo/friend", "demo/server:http"); code != 1 || !strings.Contains(out, " agrees\n") {
+			return fmt.Errorf("explain: exit code %d, want 1 and agreement:\n%s", code, out)
+		}
+		return nil
+	})
 	if out, code := a.ctl("inject", "demo/friend", "demo/server:http"); code != 2 || !strings.Contains(out, "embedded dataplane only") {
 		t.Errorf("inject: exit code %d, want 2:\n%s", code, out)
 	}
