@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -151,6 +152,39 @@ func TestTableSharedExplainsEachPodByItsPolicy(t *testing.T) {
 	}
 	if got := len(c.Installed().Tables); got != 2 { // a and b share; q has one against itself
 		t.Errorf("%d tables, want 2", got)
+	}
+}
+
+// TestExceptionNamesTheRulesThatItStemsFrom: of the rules of a peer, those with its action for its ports.
+func TestExceptionNamesTheRulesThatItStemsFrom(t *testing.T) {
+	origin := func(rule int) []api.Origin {
+		return []api.Origin{{Policy: api.PolicyID{Namespace: "ns", Name: "p"}, Rule: rule}}
+	}
+	permit := func(first, last uint16) api.ContivRule {
+		return api.ContivRule{Action: api.Permit, Protocol: api.TCP, DstPort: api.Ports(first, last)}
+	}
+	c := New(api.Egress)
+	put(c, map[string]renderer.PodConfig{
+		"a": {IPs: ips("10.0.0.1")},
+		"q": {IPs: ips("10.0.0.2"), Ingress: renderer.NewRuleList(
+			[]api.ContivRule{permit(80, 80), permit(90, 95), permit(94, 99), {}}, [][]api.Origin{origin(0), origin(1), origin(2), origin(api.IsolationRule)})},
+	})
+	c.Commit()
+	table, got := c.Installed().Pods[id("a")], map[string]int{}
+	for n, r := range table.Rules {
+		text := fmt.Sprint(r.DstPort, ":")
+		for _, o := range table.Origins[n] {
+			text += fmt.Sprint(" ", o.Rule)
+		}
+		if r.Src.IsAny() {
+			continue // of all others
+		}
+		got[text]++
+	}
+	for _, want := range []string{"80: 0", "90-99: 1 2"} {
+		if got[want] != 1 {
+			t.Errorf("no exception is %q: %v", want, got)
+		}
 	}
 }
 

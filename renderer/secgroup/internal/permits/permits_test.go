@@ -81,6 +81,30 @@ func permitted(l *List, f api.Flow) bool {
 	return false
 }
 
+// TestPermitsComeFromRulesAboutThem: a permit is attributed to the rules about its protocol and ports, and
+// to no others of the same remote.
+func TestPermitsComeFromRulesAboutThem(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rules := append(rapid.SliceOfN(rapid.Custom(drawRule), 0, 8).Draw(t, "rules"), api.ContivRule{})
+		origins := make([][]api.Origin, len(rules))
+		for i := range rules {
+			origins[i] = []api.Origin{{Rule: i}}
+		}
+		for _, p := range Of(renderer.NewRuleList(rules, origins), source).Permits {
+			if len(p.Origins) == 0 {
+				t.Fatalf("%+v comes from nothing in %v", p, rules)
+			}
+			for _, o := range p.Origins {
+				r := rules[o.Rule]
+				first, last := r.DstPort.Bounds()
+				if r.Action != api.Permit || r.Protocol != api.AnyProtocol && r.Protocol != p.Protocol || first > p.Ports.Last || last < p.Ports.First {
+					t.Fatalf("%+v comes from %v", p, r)
+				}
+			}
+		}
+	})
+}
+
 func TestPermitsOfNoListAreAll(t *testing.T) {
 	l := Of(nil, source)
 	if len(l.Permits) != 1 || !l.Permits[0].Remotes[0].IsAny() || l.Permits[0].Protocol != api.AnyProtocol {
