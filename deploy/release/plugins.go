@@ -26,9 +26,13 @@ var machines = map[elf.Machine]struct{ arch, triplet string }{
 func (r release) vppPlugins() error {
 	var missing []string
 	for _, vpp := range vppReleases {
+		if r.plugins == "" {
+			missing = append(missing, vpp.number)
+			continue
+		}
 		plugin := filepath.Join(r.plugins, vpp.number, "sluice_plugin.so")
 		file, err := elf.Open(plugin)
-		if r.plugins == "" || errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) {
 			missing = append(missing, vpp.number)
 			continue
 		}
@@ -36,8 +40,11 @@ func (r release) vppPlugins() error {
 			return err
 		}
 		machine, known := machines[file.Machine]
-		if err := file.Close(); err != nil || !known {
-			return fmt.Errorf("%s is for %v: %w", plugin, file.Machine, err)
+		if err := file.Close(); err != nil {
+			return err
+		}
+		if !known {
+			return fmt.Errorf("%s is for %v, which no package is made for", plugin, file.Machine)
 		}
 		p := pkg{name: "sluice-vpp-plugin-" + vpp.number, description: "Judges packets in VPP " + vpp.number + " by the network policy of Sluice"}
 		for format, dir := range map[string]string{"deb": "/usr/lib/" + machine.triplet, "rpm": "/usr/lib64"} {

@@ -137,7 +137,7 @@ func (p *plane) check(ctx context.Context, asks uint64) error {
 		return fmt.Errorf("%w: it is %s; %d interfaces of pods are down, until VPP starts with the plugin", ErrMissing, version, down)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w; the plugin must be built from the sources of this agent", ErrMemory, err)
+		return fmt.Errorf("%w: %w; build the plugin from the sources of this agent, for this VPP", ErrMemory, err)
 	}
 	return nil
 }

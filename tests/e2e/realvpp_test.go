@@ -47,6 +47,14 @@ func (v *realVPP) permits(src, dst string, port uint16) bool {
 	return len(v.Send([]vpptest.Packet{vpptest.First(f, uint32(v.port))}).Left) == 1
 }
 
+// wantDemo fails the test if the demo's policy is not enforced.
+func (v *realVPP) wantDemo(t *testing.T, when string) {
+	t.Helper()
+	if err := v.demoEnforced(); err != nil {
+		t.Errorf("%s: %v", when, err)
+	}
+}
+
 // demoEnforced reports every deviation from the demo's policy.
 func (v *realVPP) demoEnforced() error {
 	v.TB.Helper()

@@ -30,22 +30,16 @@ func TestVPPPluginEnforcesWhileAgentsComeAndGo(t *testing.T) {
 	}
 	a := run()
 	a.ready()
-	enforced := func(when string) {
-		t.Helper()
-		if err := v.demoEnforced(); err != nil {
-			t.Errorf("%s: %v", when, err)
-		}
-	}
-	enforced("at first")
+	v.wantDemo(t, "at first")
 	if out, code := a.ctl("get", "status"); code != 0 || !strings.Contains(out, "vpp-plugin") {
 		t.Errorf("get status: %d\n%s", code, out)
 	}
 	a.Signal(syscall.SIGKILL)
 	<-a.Ended
-	enforced("without an agent")
+	v.wantDemo(t, "without an agent")
 	a = run()
 	a.ready()
-	enforced("with the next agent")
+	v.wantDemo(t, "with the next agent")
 
 	store(t, etcd, strings.ReplaceAll(demo, "port: http", "port: 81"))
 	eventually(t, func() error {

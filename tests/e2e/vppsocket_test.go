@@ -58,23 +58,17 @@ func TestVPPSocketThatAgentMayNotOpen(t *testing.T) {
 			}
 			a := run()
 			a.ready()
-			enforced := func(when string) {
-				t.Helper()
-				if err := v.demoEnforced(); err != nil {
-					t.Errorf("%s: %v", when, err)
-				}
-			}
-			enforced("with the permission")
+			v.wantDemo(t, "with the permission")
 			chmod(v.Socket(), 0)
-			enforced("the agent is still connected")
+			v.wantDemo(t, "the agent is still connected")
 			a.Signal(syscall.SIGKILL)
 			<-a.Ended
 			a = run()
 			a.notReady("may not open it")
-			enforced("the next agent may not open the socket")
+			v.wantDemo(t, "the next agent may not open the socket")
 			chmod(v.Socket(), 0o700)
 			a.ready()
-			enforced("it may again")
+			v.wantDemo(t, "it may again")
 
 			folder := filepath.Dir(v.Socket())
 			t.Cleanup(func() { _ = os.Chmod(folder, 0o700) }) // for who removes it
@@ -85,7 +79,7 @@ func TestVPPSocketThatAgentMayNotOpen(t *testing.T) {
 			a.notReady("may not enter a directory above it")
 			chmod(folder, 0o700)
 			a.ready()
-			enforced("it may enter the folder again")
+			v.wantDemo(t, "it may enter the folder again")
 		})
 	}
 }

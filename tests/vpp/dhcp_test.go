@@ -94,7 +94,7 @@ func TestVPPDHCPOfPods(t *testing.T) {
 		}
 	})
 	t.Run("any-source", func(t *testing.T) {
-		onPlugin(t, "", plugins, true, func(_ *testing.T, d *dataplane) { d.relays([]int{permittedReaches, permittedReaches}) })
+		onPlugin(t, vpptest.LaunchWith, plugins, true, func(_ *testing.T, d *dataplane) { d.relays([]int{permittedReaches, permittedReaches}) })
 	})
 }
 

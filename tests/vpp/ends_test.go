@@ -1,10 +1,8 @@
 package vpp
 
 import (
-	"fmt"
 	"net/netip"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -30,14 +28,17 @@ type dataplane struct {
 // onDataplanes runs a test on a VPP with ACLs and on one with the plugin.
 func onDataplanes(t *testing.T, plugins []string, test func(t *testing.T, d *dataplane)) {
 	t.Helper()
-	onDataplanesWith(t, "", plugins, test)
+	onDataplanesOf(t, vpptest.LaunchWith, plugins, test)
 }
 
-// onDataplanesWith is onDataplanes with further text in the start-up file of VPP.
-func onDataplanesWith(t *testing.T, config string, plugins []string, test func(t *testing.T, d *dataplane)) {
+// launcher starts a VPP with further text in its start-up file, and with plugins.
+type launcher func(tb testing.TB, config string, plugins ...string) *vpptest.Process
+
+// onDataplanesOf is onDataplanes on VPPs that are started by launch.
+func onDataplanesOf(t *testing.T, launch launcher, plugins []string, test func(t *testing.T, d *dataplane)) {
 	t.Helper()
 	t.Run("acl", func(t *testing.T) {
-		d := &dataplane{TB: t, Network: vpptest.NewNetwork(vpptest.LaunchWith(t, config, plugins...))}
+		d := &dataplane{TB: t, Network: vpptest.NewNetwork(launch(t, "", plugins...))}
 		r, err := acl.New(acl.Options{
 			Socket: d.Socket(), Stats: acl.Stats{Socket: d.StatsSocket()}, Pods: acl.Pods{BlockUnknown: true},
 			Services: []netip.Prefix{netip.PrefixFrom(servicesOf[0], 32), netip.PrefixFrom(servicesOf[1], 128)},
@@ -48,14 +49,14 @@ func onDataplanesWith(t *testing.T, config string, plugins []string, test func(t
 		d.begin(r, r.Endpoints)
 		test(t, d)
 	})
-	t.Run("vpp-plugin", func(t *testing.T) { onPlugin(t, config, plugins, false, test) })
+	t.Run("vpp-plugin", func(t *testing.T) { onPlugin(t, launch, plugins, false, test) })
 }
 
 // onPlugin runs a test on a VPP with the plugin, which may let pods send from any address.
-func onPlugin(t *testing.T, config string, plugins []string, anySource bool, test func(t *testing.T, d *dataplane)) {
+func onPlugin(t *testing.T, launch launcher, plugins []string, anySource bool, test func(t *testing.T, d *dataplane)) {
 	t.Helper()
 	name, path := vpptest.Plugin(t)
-	d := &dataplane{TB: t, Network: vpptest.NewNetwork(vpptest.LaunchWith(t, path+config, slices.Concat(plugins, []string{name})...))}
+	d := &dataplane{TB: t, Network: vpptest.NewNetwork(launch(t, path, slices.Concat(plugins, []string{name})...))}
 	memory := plugin.MemoryOptions{Directory: filepath.Join(t.TempDir(), "memory"), AnySource: anySource, Lines: 1 << 18, Slots: 1 << 12, Flows: 1 << 12}
 	r, err := plugin.New(plugin.Options{Socket: d.Socket(), Memory: memory})
 	if err != nil {
@@ -163,15 +164,10 @@ func (x *ends) crosses(from, to api.PodID, p vswitch.Packet) bool {
 
 const tcpACK = 0x10
 
-// workers is the text of a start-up file by which VPP has two workers, or one where the machine has
-// two processors.
-func workers(t *testing.T) string {
-	t.Helper()
-	n := min(2, runtime.NumCPU()-1)
-	if n < 1 {
-		t.Skip("a worker of VPP needs a processor of its own")
-	}
-	return fmt.Sprintf("cpu { workers %d }\n", n)
+// withWorkers starts a VPP with two workers.
+func withWorkers(tb testing.TB, config string, plugins ...string) *vpptest.Process {
+	tb.Helper()
+	return vpptest.LaunchWorkers(tb, 2, config, plugins...)
 }
 
 // kindsOfInterfaces are the ways in which a pod can be connected to VPP.
@@ -217,11 +213,11 @@ var kindsOfInterfaces = map[string]struct {
 func TestVPPKindsOfInterfaces(t *testing.T) {
 	for kind, of := range kindsOfInterfaces {
 		t.Run(kind, func(t *testing.T) {
-			config := ""
+			launch := launcher(vpptest.LaunchWith)
 			if kind == "workers" {
-				config = workers(t)
+				launch = withWorkers
 			}
-			onDataplanesWith(t, config, append([]string{"af_packet_plugin.so"}, of.plugins...), func(t *testing.T, d *dataplane) {
+			onDataplanesOf(t, launch, append([]string{"af_packet_plugin.so"}, of.plugins...), func(t *testing.T, d *dataplane) {
 				x := &ends{dataplane: d, at: map[api.PodID]vpptest.End{}, vlan: map[api.PodID]uint16{}}
 				pod, link := of.connect(x, t, vpp.PodTag(receiver.String()))
 				var peer vpptest.Cable

@@ -94,10 +94,11 @@ func (v *Process) NextHeap() uint64 {
 // statistic reads the only entry of the statistics segment whose name matches.
 func (v *Process) statistic(pattern string) adapter.Stat {
 	v.TB.Helper()
-	client := statsclient.NewStatsClient(v.StatsSocket())
-	if err := client.Connect(); err != nil {
-		v.TB.Fatal(err)
-	}
+	var client *statsclient.StatsClient
+	Eventually(v.TB, "vpp to hand over its statistics segment", func() bool { // a busy one may close the socket first
+		client = statsclient.NewStatsClient(v.StatsSocket())
+		return client.Connect() == nil
+	})
 	defer func() {
 		if err := client.Disconnect(); err != nil {
 			v.TB.Fatal(err)

@@ -22,9 +22,10 @@ struct bucket {
 	struct flow flow[BUCKET_FLOWS];
 };
 
-/* The cached verdict of a connection, of IPv6 only outside the kernel (VERDICT6): the slot of the rule that permitted it, and the
- * generation. The list need not be evaluated again in the same generation. Some bits of the entry's
- * version make a compare-and-swap fail if the entry was given to another connection. */
+/* The cached verdict of a connection: the slot of the rule that permitted it, and the generation. The
+ * list need not be evaluated again in the same generation. Some bits of the entry's version make a
+ * compare-and-swap fail if the entry was given to another one. In the kernel only IPv4 has it, in place
+ * of the words of longer addresses; elsewhere IPv6 has it beside the table (VERDICT6). */
 #define CACHED_GENERATION_SHIFT 32
 #define CACHED_VERSION_SHIFT 24
 #define CACHED_VERSION (0xffULL << CACHED_VERSION_SHIFT)
