@@ -108,7 +108,7 @@ func (r remains) objects(context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--state-file: %w", err)
 	}
-	objects, err := cluster.Decode(prefix, entries, cluster.NoneInForce).Objects()
+	objects, err := cluster.Decode(prefix, entries).Objects()
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/endpoints/gate"
 	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/cniinstall"
 	"github.com/sluice-net/sluice/internal/settings"
@@ -92,7 +93,7 @@ func (l leftovers) stillServed() error {
 
 // open removes what enforces, what blocks, and what the next agent would begin with.
 func (l leftovers) open(cmd *cobra.Command) error {
-	n, err := xdp.Cleanup(l.pins)
+	n, err := xdp.Cleanup(l.pins, gate.New(l.pins).Cleanup)
 	if n > 0 || err == nil {
 		cmd.Printf("removed %d links, filters and maps, those that were pinned from %s\n", n, l.pins)
 	}

@@ -31,7 +31,7 @@ func (a *Agent) newAPI(source string) *debugapi.API {
 		},
 		Answers: &debugapi.Answers{
 			Name: a.cfg.Node.Name, Addresses: a.cfg.Node.Addresses, Found: a.backends.addresses, AllowNode: a.cfg.Node.AllowTraffic,
-			Cluster: a.cluster, Snapshot: a.node.Snapshot, Pipeline: a.node.Plugin.Status, Renderers: a.node.Renderers, Dataplane: find[debugapi.Dataplane](a.backends),
+			Cluster: a.cluster, Local: a.node.Plugin.Local, Pipeline: a.node.Plugin.Status, Renderers: a.node.Renderers, Dataplane: find[debugapi.Dataplane](a.backends),
 		},
 		Endpoints: debugapi.Endpoints{Registrars: able[debugapi.Registrar](a.backends), VPPs: able[debugapi.VPP](a.backends), List: a.backends.endpoints},
 		Nodes:     &nodestatus.Nodes{Store: a.store, Prefix: a.cfg.Store.Prefix, Watcher: a.watcher, Unwritten: a.unwritten},

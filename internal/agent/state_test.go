@@ -28,7 +28,7 @@ func stateOf(t testing.TB, text string) (s cluster.State) {
 		entries = append(entries, model.Entry{Key: model.Key("/x", o.ID()), Value: value})
 	}
 	entries = append(entries, model.Entry{Key: "/x/k8s/pod/demo/torn", Value: []byte{0xff}}, model.Entry{Key: "/x/k8s/odd"})
-	return cluster.Decode("/x", entries, cluster.NoneInForce)
+	return cluster.Decode("/x", entries)
 }
 
 func TestAPIExplainLeavesOutUndecodableObjects(t *testing.T) {

@@ -216,6 +216,8 @@ type Explanation struct {
 	// Packets are what the embedded dataplanes did with the first packet of the flow.
 	Packets []Packet `json:"packets,omitempty"`
 	Service *Service `json:"service,omitempty"`
+	// Stale is why the newest changes of the store may be missing; empty where they are not.
+	Stale string `json:"stale,omitempty"`
 }
 
 // Answer is what one renderer's installed tables do with a flow.

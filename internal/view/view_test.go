@@ -39,7 +39,7 @@ var fields = map[string]string{
 	"Applied":          "put deleted unchanged enforced pending problems objects skipped",
 	"AcceptedStore":    "prefix cluster generation objects",
 	"AppliedObject":    "kind namespace name result",
-	"Explanation":      "src dst flow allowed oracle renderers renderersDiffer packets service",
+	"Explanation":      "src dst flow allowed oracle renderers renderersDiffer packets service stale",
 	"Answer":           "renderer allowed decides agrees pending decisions meanings node unasked foreign origins unnamed",
 	"NamedOrigin":      "policy direction rule audit role",
 	"Packet":           "node verdict reason expected unsent",

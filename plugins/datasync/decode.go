@@ -11,7 +11,8 @@ import (
 )
 
 // decoder turns entries of the store into deltas. It keeps the last valid bytes of every object: to
-// skip writes that change nothing, and to keep an object in force if a newer value does not decode.
+// skip writes that change nothing, to keep an object in force if a newer value does not decode, and
+// for those who ask about the cluster. Policy does not depend on services: no delta is about one.
 // One goroutine owns it.
 type decoder struct {
 	prefix string // of the cluster
@@ -20,8 +21,6 @@ type decoder struct {
 
 	known map[string][]byte  // key -> the value in force
 	bad   map[string]unusual // key -> a value in the store that is not in force
-	// keys of objects that policy does not need: they exist, but are not delivered
-	aside map[string]bool
 
 	unchanged uint64 // number of entries that changed nothing
 	reported  uint64
@@ -41,13 +40,12 @@ func (d *decoder) delta(e model.Entry) (model.Delta, bool) {
 		return model.Delta{}, false
 	case e.Value == nil:
 		delete(d.bad, e.Key)
-		delete(d.aside, e.Key)
 		if !had {
 			return model.Delta{}, false
 		}
 		delete(d.known, e.Key)
 		id, err := model.ParseKey(d.prefix, e.Key)
-		return model.Delta{ID: id}, err == nil
+		return model.Delta{ID: id}, err == nil && !id.Kind.IsOfServices()
 	case had && bytes.Equal(old, e.Value):
 		delete(d.bad, e.Key)
 		d.unchanged++
@@ -59,12 +57,8 @@ func (d *decoder) delta(e model.Entry) (model.Delta, bool) {
 		return model.Delta{}, false
 	}
 	delete(d.bad, e.Key)
-	if id.Kind.IsOfServices() {
-		d.aside[e.Key] = true
-		return model.Delta{}, false
-	}
 	d.known[e.Key] = e.Value
-	return model.Delta{ID: id, Value: m}, true
+	return model.Delta{ID: id, Value: m}, !id.Kind.IsOfServices()
 }
 
 // values counts the known values.
@@ -88,10 +82,10 @@ func (d *decoder) deltas(entries []model.Entry) []model.Delta {
 func (d *decoder) holds(key string) bool {
 	_, known := d.known[key]
 	_, bad := d.bad[key]
-	return known || bad || d.aside[key]
+	return known || bad
 }
 
-// equals reports whether the entries are exactly what is in force of the objects that policy needs.
+// equals reports whether the entries are exactly what is in force.
 func (d *decoder) equals(entries []model.Entry) bool {
 	n := 0
 	for _, e := range entries {
@@ -99,7 +93,7 @@ func (d *decoder) equals(entries []model.Entry) bool {
 		switch {
 		case had && bytes.Equal(old, e.Value):
 			n++
-		case e.Key != d.marker && !d.aside[e.Key]:
+		case e.Key != d.marker:
 			return false
 		}
 	}
@@ -110,7 +104,7 @@ func (d *decoder) equals(entries []model.Entry) bool {
 func (d *decoder) snapshot(entries []model.Entry) []model.Delta {
 	out := make([]model.Delta, 0, len(entries))
 	known := make(map[string][]byte, len(entries))
-	bad, aside := map[string]unusual{}, map[string]bool{}
+	bad := map[string]unusual{}
 	for _, e := range entries {
 		if e.Key == d.marker {
 			continue
@@ -127,17 +121,15 @@ func (d *decoder) snapshot(entries []model.Entry) []model.Delta {
 			}
 			e.Value = old
 		}
-		if id.Kind.IsOfServices() {
-			aside[e.Key] = true
-			continue
-		}
 		if had && bytes.Equal(old, e.Value) {
 			e.Value = old // release the new copy
 		}
 		known[e.Key] = e.Value
-		out = append(out, model.Delta{ID: id, Value: m})
+		if !id.Kind.IsOfServices() {
+			out = append(out, model.Delta{ID: id, Value: m})
+		}
 	}
-	d.known, d.bad, d.aside = known, bad, aside
+	d.known, d.bad = known, bad
 	return out
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/tests/etcd/inprocess"
 )
 
-// TestWatcherSkipsServices: policy does not depend on them. They count as objects of the complete
-// state, and their errors are reported.
+// TestWatcherSkipsServices: policy does not depend on them, so they are not delivered. They are held
+// and counted as all other objects, and their errors are reported.
 func TestWatcherSkipsServices(t *testing.T) {
 	s := inprocess.Start(t, embedded.Config{ClientURL: inprocess.Loopback})
 	client := s.Client()
@@ -34,7 +34,7 @@ func TestWatcherSkipsServices(t *testing.T) {
 	want.add(newPod("b", ""))
 	c.reach(t, want)
 	c.await(t, "the count of all objects", func(s datasync.Status) bool {
-		return s.Marker != nil && s.Marker.Counts[model.KindService] == 2 && s.Marker.Counts[model.KindEndpointSlice] == 1 && s.Objects == 2
+		return s.Marker != nil && s.Marker.Counts[model.KindService] == 2 && s.Marker.Counts[model.KindEndpointSlice] == 1 && s.Objects == 5
 	})
 	key := model.Key(model.DefaultPrefix, model.ID{Kind: model.KindService, Namespace: "shop", Name: "web"})
 	writeRaw(t, client, []model.Entry{{Key: key, Value: []byte("garbage")}})

@@ -80,7 +80,6 @@ func New(cfg Config) *Watcher {
 		report: w.problem,
 		known:  map[string][]byte{},
 		bad:    map[string]unusual{},
-		aside:  map[string]bool{},
 	}
 	w.proof = proof{prefix: cfg.Prefix, holds: w.decoder.holds, equals: w.decoder.equals}
 	w.publish()
@@ -120,23 +119,12 @@ func (w *Watcher) take() (model.Changes, bool) {
 // Status returns the current status. It never blocks.
 func (w *Watcher) Status() Status { return w.status.Load().Status }
 
-// InForce returns the value of a key that is in force because the one in the store cannot be used;
-// false if there is none.
-func (w *Watcher) InForce(key string) ([]byte, bool) {
-	w.state.Lock()
-	defer w.state.Unlock()
-	if _, bad := w.decoder.bad[key]; !bad {
-		return nil, false
-	}
-	value, ok := w.decoder.known[key]
-	return value, ok
-}
-
 // Known returns the state that is in force, in no order: what the store held last, and of what
 // cannot be used the value before. It does not ask the store.
-func (w *Watcher) Known() (out []model.Entry) {
+func (w *Watcher) Known() []model.Entry {
 	w.state.Lock()
 	defer w.state.Unlock()
+	out := make([]model.Entry, 0, len(w.decoder.known))
 	for key, value := range w.decoder.known {
 		out = append(out, model.Entry{Key: key, Value: value})
 	}

@@ -219,15 +219,15 @@ func (e *engine) publish() {
 	e.board.publish(&published{of: e.state, status: e.status, refused: e.refused})
 }
 
-// buildSnapshot builds a snapshot and wakes the waiters, unless the last one is current.
-func (e *engine) buildSnapshot() {
+// buildSnapshot returns a snapshot: the last one if that is current.
+func (e *engine) buildSnapshot() *Snapshot {
 	if last := e.board.snapshot.Load(); last != nil && last.of == e.state {
-		return
+		return last
 	}
 	s := e.snapshot(e.deps.Node, e.waiting(), e.problems.reports(true))
 	s.of, s.Status = e.state, e.status
 	e.board.snapshot.Store(s)
-	e.publish()
+	return s
 }
 
 // waiting returns the pods whose newest rules some renderer does not enforce yet.

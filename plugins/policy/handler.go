@@ -163,6 +163,5 @@ func (h *Handler) Snapshot() (*Snapshot, error) {
 	if h.state != handlerRunning {
 		return nil, fmt.Errorf("take a snapshot: %w", ErrNotRunning)
 	}
-	h.engine.buildSnapshot()
-	return h.board.snapshot.Load(), nil
+	return h.engine.buildSnapshot(), nil
 }

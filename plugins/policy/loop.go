@@ -14,15 +14,15 @@ import (
 var errInterrupted = errors.New("interrupted")
 
 // loop is the event loop: it owns the engine and waits for no renderer. Any goroutine may call
-// prompt, look, want and atWork.
+// prompt, look and atWork.
 type loop struct {
 	source Source
 	engine *engine
 	mu     sync.Mutex // of the engine; free while the loop waits
 
-	asked    chan struct{} // holds a token if a caller may wait for a snapshot
-	prompted atomic.Bool   // Prompt was called
-	worked   atomic.Bool   // a renderer has done work
+	asked    chan func(*engine) // what to call between two steps
+	prompted atomic.Bool        // Prompt was called
+	worked   atomic.Bool        // a renderer has done work
 	// start of the current work; nil while the loop waits
 	busy      atomic.Pointer[time.Time]
 	interrupt atomic.Pointer[context.CancelFunc] // wakes the loop
@@ -81,25 +81,17 @@ func (l *loop) receive(ctx context.Context, ended bool) (model.Changes, error) {
 	return changes, err
 }
 
-// answer builds the requested snapshots until ctx ends.
+// answer calls what was asked for between two steps, until ctx ends.
 func (l *loop) answer(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.asked:
+		case f := <-l.asked:
 			l.mu.Lock()
-			l.engine.buildSnapshot()
+			f(l.engine)
 			l.mu.Unlock()
 		}
-	}
-}
-
-// want requests a snapshot.
-func (l *loop) want() {
-	select {
-	case l.asked <- struct{}{}:
-	default: // there is a token
 	}
 }
 

@@ -50,7 +50,7 @@ func (p *Plugin) Init() error {
 	if p.done != nil {
 		return fmt.Errorf("plugin %s is initialised already", p)
 	}
-	engine, err := newEngine(time.Now(), &p.Deps, &p.board, p.loop.look)
+	e, err := newEngine(time.Now(), &p.Deps, &p.board, p.loop.look)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (p *Plugin) Init() error {
 		p.feed = newFeed()
 		p.Source = p.feed
 	}
-	p.loop.source, p.loop.engine, p.loop.asked = p.Source, engine, make(chan struct{}, 1)
+	p.loop.source, p.loop.engine, p.loop.asked = p.Source, e, make(chan func(*engine))
 	p.done = make(chan struct{})
 	return nil
 }
@@ -177,17 +177,32 @@ func (p *Plugin) WaitIdle(ctx context.Context, revision int64) error {
 // nothing has changed since the last one. It does not wait for a running commit: during one the
 // snapshot shows the state that is to be enforced, and the status shows when the commit began.
 func (p *Plugin) Snapshot(ctx context.Context) (*Snapshot, error) {
+	return p.ask(ctx, (*engine).buildSnapshot)
+}
+
+// Local returns the part of a snapshot that is about this node: its enforced pods, and the sets, without their
+// members. It costs what the node has, however large the cluster is.
+func (p *Plugin) Local(ctx context.Context) (*Snapshot, error) {
+	return p.ask(ctx, func(e *engine) *Snapshot { return e.local() })
+}
+
+// ask has the engine make a snapshot between the steps of the event loop.
+func (p *Plugin) ask(ctx context.Context, snapshot func(*engine) *Snapshot) (*Snapshot, error) {
 	if p.done == nil {
 		return nil, ErrNotRunning
 	}
-	for first := p.board.status.Load().of; ; { // while the state goes on, one as of the call will do
-		now := p.board.status.Load()
-		if s := p.board.snapshot.Load(); s != nil && s.of >= first {
+	answer := make(chan *Snapshot, 1)
+	asked := p.loop.asked
+	for {
+		select {
+		case asked <- func(e *engine) { answer <- snapshot(e) }:
+			asked = nil
+		case s := <-answer:
 			return s, nil
-		}
-		p.loop.want()
-		if err := p.next(ctx, now); err != nil {
-			return nil, fmt.Errorf("take a snapshot: %w", err)
+		case <-p.done:
+			return nil, fmt.Errorf("take a snapshot: %w", ErrNotRunning)
+		case <-ctx.Done():
+			return nil, fmt.Errorf("take a snapshot: %w", ctx.Err())
 		}
 	}
 }

@@ -157,6 +157,23 @@ func (l *layers) snapshot(node string, waiting map[api.PodID]bool, reports []api
 	return s
 }
 
+// local returns the enforced pods of the node, and the sets without members.
+func (l *layers) local() *Snapshot {
+	dump, s := l.configurator.Dump(), &Snapshot{}
+	for _, d := range dump.Pods {
+		s.Pods = append(s.Pods, Pod{ID: d.Pod, IPs: d.IPs, Local: true, Enforced: true, Policies: d.Policies, Ingress: d.Ingress, Egress: d.Egress})
+	}
+	for id, selector := range l.processor.Selectors() {
+		s.Sets = append(s.Sets, Set{ID: id, Meaning: selector})
+	}
+	for _, d := range dump.Sets {
+		if d.Derived {
+			s.Sets = append(s.Sets, Set{ID: d.ID, Meaning: d.Meaning})
+		}
+	}
+	return s
+}
+
 func (l *layers) policies(applied map[api.PolicyID][]api.PodID, problems map[string][]api.Problem, notes map[api.PolicyID][]api.Problem) []Policy {
 	var policies []Policy
 	for _, spec := range l.cache.PolicySpecs() {

@@ -4,18 +4,17 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/sluice-net/sluice/endpoints/gate"
 	"github.com/sluice-net/sluice/renderer/xdp/internal/attach"
 	"github.com/sluice-net/sluice/renderer/xdp/internal/loader"
 	"github.com/sluice-net/sluice/renderer/xdp/internal/pins"
 )
 
-// Cleanup removes everything that Sluice pinned in a folder, gates included, and Sluice's filters
-// at all interfaces of the network namespace. It ends all enforcement by these. It removes only
-// objects with Sluice's names, and nothing while a process owns the folder. It returns how many
-// objects it removed. If the folder is not in a bpf file system it removes filters only, and
-// returns an error too.
-func Cleanup(pinPath string) (removed int, err error) {
+// Cleanup removes what the renderer pinned in a folder, and its filters at all interfaces of the
+// network namespace. It ends all enforcement by these. First it calls others, which remove what else
+// is pinned there. It removes only objects with Sluice's names, and nothing while a process owns the
+// folder. It returns how many objects it removed. If the folder is not in a bpf file system it removes
+// filters only, and returns an error too.
+func Cleanup(pinPath string, others ...func() (int, error)) (removed int, err error) {
 	var folder *pins.Folder
 	none := pins.Check(pinPath)
 	if none == nil {
@@ -29,12 +28,11 @@ func Cleanup(pinPath string) (removed int, err error) {
 		return 0, errors.Join(none, err)
 	}
 	errs := []error{none}
-	for _, remove := range []func() (int, error){
-		gate.New(pinPath).Cleanup,
+	for _, remove := range append(slices.Clone(others),
 		interfaces.DetachAll,
 		stack.Detach, // after the interfaces, which leave packets for the node to these programs
 		func() (int, error) { return removePins(folder) },
-	} {
+	) {
 		n, err := remove()
 		removed, errs = removed+n, append(errs, err)
 	}

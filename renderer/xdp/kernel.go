@@ -97,7 +97,7 @@ func (k *Kernel) open(o KernelOptions) (err error) {
 	if err := k.openShared(); err != nil {
 		return err
 	}
-	if k.elders, err = findElders(k.folder); err != nil {
+	if k.elders, err = findElders(k.folder, o.Blocked); err != nil {
 		return err
 	}
 	if o.Mode.Runs() && !k.loader.Behind() {

@@ -58,6 +58,9 @@ type KernelOptions struct {
 	// Moved is called when the folder had to be made anew: what others pinned in it before ends
 	// when it returns. It may be nil.
 	Moved func() error
+	// Blocked returns the interfaces that somebody else has blocked with programs pinned in PinPath: they
+	// have no connection that was not judged. It may be nil.
+	Blocked func() ([]uint32, error)
 	// Owner is recorded with the pins. Pins of another node are adopted only with TakeOver.
 	Owner    Owner
 	TakeOver bool

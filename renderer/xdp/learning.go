@@ -1,14 +1,12 @@
 package xdp
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"time"
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/sluice-net/sluice/endpoints/gate"
 	"github.com/sluice-net/sluice/renderer/xdp/bpf"
 	"github.com/sluice-net/sluice/renderer/xdp/internal/pins"
 )
@@ -58,12 +56,12 @@ func (l *learning) stop() {
 type elder interface{ older(id uint32) bool }
 
 // elders are the interfaces that were up, and not blocked, when the connection table was created.
-// An interface that comes later, or that a CNI plugin blocked from its beginning, has no connection
-// that was not judged.
+// An interface that comes later, or that was blocked from its beginning, has no connection that was
+// not judged.
 type elders map[uint32]bool
 
 // findElders finds them, if this process created the connection table.
-func findElders(folder *pins.Folder) (elders, error) {
+func findElders(folder *pins.Folder, blocked func() ([]uint32, error)) (elders, error) {
 	out := elders{}
 	if !folder.Made(bpf.SluiceMapConns) {
 		return out, nil
@@ -75,13 +73,12 @@ func findElders(folder *pins.Folder) (elders, error) {
 	for _, l := range links {
 		out[uint32(l.Attrs().Index)] = l.Attrs().Flags&net.FlagUp != 0
 	}
-	if !folder.Pins() {
+	if blocked == nil {
 		return out, nil
 	}
-	g := gate.New(folder.Path(""))
-	blocked, err := g.Blocked()
-	for _, id := range blocked {
+	ids, err := blocked()
+	for _, id := range ids {
 		delete(out, id)
 	}
-	return out, errors.Join(err, g.Close())
+	return out, err
 }

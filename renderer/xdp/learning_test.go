@@ -26,7 +26,7 @@ type learner struct {
 func (l *learner) start() {
 	l.T.Helper()
 	l.Must(wires.Inside(l.Node, func() (err error) {
-		l.kernel, err = xdp.NewKernel(xdp.KernelOptions{PinPath: l.pins, Flows: 1024})
+		l.kernel, err = xdp.NewKernel(xdp.KernelOptions{PinPath: l.pins, Flows: 1024, Blocked: gate.New(l.pins).Blocked})
 		return err
 	}))
 	var err error

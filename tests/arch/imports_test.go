@@ -53,7 +53,7 @@ var mayImport = []struct {
 	{"renderer/xdp/internal/loader", []string{"api/...", "renderer", "renderer/xdp/bpf"}},
 	{"renderer/xdp/internal/attach", []string{"renderer/xdp/bpf", "renderer/xdp/internal/loader", "renderer/xdp/internal/pins"}},
 	{"renderer/xdp/internal/policymap", []string{"renderer/xdp/bpf", "renderer/xdp/compile", "renderer/xdp/internal/..."}},
-	{"renderer/xdp/...", []string{"api/...", "renderer", "renderer/cache", "renderer/internal/...", "renderer/xdp/...", "endpoints/gate"}},                      // one renderer in several packages
+	{"renderer/xdp/...", []string{"api/...", "renderer", "renderer/cache", "renderer/internal/...", "renderer/xdp/..."}},                                        // one renderer in several packages
 	{"renderer/plugin/...", []string{"api/...", "renderer", "renderer/vpp", "renderer/plugin/...", "renderer/xdp", "renderer/xdp/bpf", "renderer/xdp/compile"}}, // the same classifier in VPP
 	{"renderer/secgroup/internal/permits", []string{"api/...", "renderer", "renderer/internal/..."}},
 	{"renderer/secgroup/neutron", []string{"api/...", "renderer/secgroup"}},

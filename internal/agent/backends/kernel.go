@@ -77,9 +77,11 @@ func (k *Kernel) open(infra renderer.Infra, log *slog.Logger) error {
 		return fmt.Errorf("--xdp-uplink: %w", err)
 	}
 	link := k.config.Link
+	k.gate = gate.New(c.Pins)
 	k.kernel, err = xdp.NewKernel(xdp.KernelOptions{
 		Log: log, Mode: xdp.Mode(c.Mode), PinPath: c.Pins, TakeOver: c.TakeOver, Moved: func() error { return k.Recheck() },
-		Owner: xdp.Owner{Node: k.config.Node.Name, Version: version.Get().Version}, Infra: infra, AnySource: c.AnySource,
+		Blocked: k.gate.Blocked,
+		Owner:   xdp.Owner{Node: k.config.Node.Name, Version: version.Get().Version}, Infra: infra, AnySource: c.AnySource,
 		NonIP: link.AllowsNonIP(), PodTunnels: link.AllowsTunnels(), TunnelPorts: link.Ports(),
 		Flows: int(c.Flows), Uplinks: uplinks,
 	})
@@ -97,7 +99,6 @@ func (k *Kernel) keep(h node.Host) error {
 		return err
 	}
 	log := k.log.With("plugin", "endpoints")
-	k.gate = gate.New(k.config.Kernel.Pins)
 	k.addresses = nodeaddr.New(log, h.OnChange)
 	k.Keeper, err = keeper.New(keeper.Config{
 		Log: log, Gate: k.gate, BlockNew: c.BlocksNew(), Scope: scope,

@@ -35,7 +35,7 @@ func NamesOf(ctx context.Context, s NameStore, prefix, name string) (Names, erro
 		if err != nil {
 			return Names{}, err
 		}
-		state := Decode(prefix, entries, NoneInForce)
+		state := Decode(prefix, entries)
 		for _, n := range state.Nodes {
 			others[n.GetName()] = true
 		}

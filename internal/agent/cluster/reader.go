@@ -7,20 +7,24 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/datasync"
 	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 
-// Store is the store that the state is in.
+// Store is the store that the state comes from. It is asked only how far it is.
 type Store interface {
-	List(ctx context.Context, prefix string) ([]model.Entry, int64, error)
 	Status(ctx context.Context) (kvstore.Status, error)
 	// AskProgress asks for the revision that watches have got to.
 	AskProgress(ctx context.Context)
 }
 
-// Reader reads the state of the cluster. Any goroutine may use it.
+// Reader reads the state of the cluster that the agent holds: what its watcher has read from the
+// store, as the pipeline gets it. Any goroutine may use it.
+//
+// Each answer is as new as the store was at the call. Where the store does not answer soon, stale
+// says why the state may lack changes.
 type Reader struct {
 	Store    Store
 	Prefix   string
@@ -28,26 +32,46 @@ type Reader struct {
 	Enforces func(ctx context.Context, revision int64) error // waits until a revision is enforced
 }
 
-// State reads the whole state from the store.
-func (r *Reader) State(ctx context.Context) (State, error) {
-	entries, _, err := r.Store.List(ctx, model.Root(r.Prefix))
-	if err != nil {
-		return State{}, fmt.Errorf("read the state: %w", err)
-	}
-	return Decode(r.Prefix, entries, r.Watcher.InForce), nil
-}
-
-// Latest returns the whole state from the store, or, when it does not answer soon, the one that is
-// in force, and why.
-func (r *Reader) Latest(ctx context.Context) (s State, stale error) {
-	ctx, cancel := context.WithTimeout(ctx, soon)
-	defer cancel()
-	if s, stale = r.State(ctx); stale == nil {
-		return s, nil
-	}
+// Whole returns the whole state.
+func (r *Reader) Whole(ctx context.Context) (s State, stale error) {
+	stale = r.catchUp(ctx)
 	known := r.Watcher.Known()
 	slices.SortFunc(known, func(a, b model.Entry) int { return cmp.Compare(a.Key, b.Key) })
-	return Decode(r.Prefix, known, NoneInForce), stale
+	return Decode(r.Prefix, known), stale
+}
+
+// AboutFlows returns the part of the state that decides about flows between two ends, as package
+// expr reads them.
+func (r *Reader) AboutFlows(ctx context.Context, src, dst string) (s State, stale error) {
+	stale = r.catchUp(ctx)
+	return newPart(r.Prefix, r.Watcher.Known()).aboutFlows(src, dst), stale
+}
+
+// AboutPod returns the part of the state that decides which policies select a pod, or name it as a
+// peer.
+func (r *Reader) AboutPod(ctx context.Context, id api.PodID) (s State, stale error) {
+	stale = r.catchUp(ctx)
+	return newPart(r.Prefix, r.Watcher.Known()).aboutPod(id), stale
+}
+
+// AboutPolicy returns a NetworkPolicy, or, with an empty namespace, all admin policies of the name.
+func (r *Reader) AboutPolicy(ctx context.Context, namespace, name string) (s State, stale error) {
+	stale = r.catchUp(ctx)
+	return newPart(r.Prefix, r.Watcher.Known()).aboutPolicy(namespace, name), stale
+}
+
+// catchUp waits until the watcher has read what is in the store now.
+func (r *Reader) catchUp(ctx context.Context) error {
+	if s := r.Watcher.Status(); !s.Following && !s.Since.IsZero() && time.Since(s.Since) > soon {
+		return fmt.Errorf("the agent does not follow the store: %s", cmp.Or(s.Incomplete, s.LastError, "it has not answered yet"))
+	}
+	ctx, cancel := context.WithTimeout(ctx, soon)
+	defer cancel()
+	s, err := r.Store.Status(ctx)
+	if err == nil {
+		_, err = r.read(ctx, s.Revision)
+	}
+	return err
 }
 
 // Enforced waits until what is in the store now is enforced.

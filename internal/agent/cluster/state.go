@@ -1,5 +1,5 @@
-// Package cluster reads the state of the cluster from etcd for the debug API, and waits until the
-// nodes enforce a change.
+// Package cluster reads the state of the cluster for the debug API: the whole of it, or the part that
+// a question is about. It also waits until the node enforces a change.
 package cluster
 
 import (
@@ -16,32 +16,20 @@ import (
 // State is what the store holds at one moment.
 type State struct{ explain.Cluster }
 
-// Decode decodes what the store holds. Where a value cannot be decoded it takes the one that is in
-// force, if there is one, and leaves the object out otherwise; datasync reports it.
-func Decode(prefix string, entries []model.Entry, inForce func(key string) ([]byte, bool)) State {
+// Decode decodes a state. It leaves out what cannot be decoded; datasync reports that.
+func Decode(prefix string, entries []model.Entry) State {
 	var s State
 	for _, e := range entries {
 		id, err := model.ParseKey(prefix, e.Key)
 		if err != nil {
 			continue
 		}
-		m, err := model.Decode(id, e.Value)
-		if err != nil {
-			value, ok := inForce(e.Key)
-			if !ok {
-				continue
-			}
-			if m, err = model.Decode(id, value); err != nil {
-				continue // impossible: it is in force
-			}
+		if m, err := model.Decode(id, e.Value); err == nil {
+			s.Add(m)
 		}
-		s.Add(m)
 	}
 	return s
 }
-
-// NoneInForce is for who does not follow the store.
-func NoneInForce(string) ([]byte, bool) { return nil, false }
 
 // Counts returns how many objects of each kind the state has, as text.
 func (s State) Counts() string {

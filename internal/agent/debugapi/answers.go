@@ -35,7 +35,7 @@ type Answers struct {
 	AllowNode bool
 
 	Cluster   *cluster.Reader
-	Snapshot  func(context.Context) (*policy.Snapshot, error)
+	Local     func(context.Context) (*policy.Snapshot, error) // of the pipeline
 	Pipeline  func() policy.Status
 	Renderers func() []renderer.Renderer
 	Dataplane Dataplane // nil where there is none that can be probed
@@ -66,19 +66,28 @@ const (
 	enforceTimeout = 10 * time.Second
 )
 
+// reading returns a state, and why it may lack changes.
+type reading func(context.Context) (s cluster.State, stale error)
+
+// about returns how to read what decides about a question. Where all pods are those of one node, that is the
+// whole state: every pod says something of the node.
+func (a *Answers) about(q view.Question) reading {
+	if a.Name == "" {
+		return a.Cluster.Whole
+	}
+	return func(ctx context.Context) (cluster.State, error) { return a.Cluster.AboutFlows(ctx, q.Src, q.Dst) }
+}
+
 // compare reads the state and calls differs, which compares it with what is installed. While they
 // differ and changes are pending, it waits a moment and repeats that. A remaining difference is
 // real, unless the last call of differs had pending set.
-func (a *Answers) compare(ctx context.Context, differs func(s cluster.State, pending bool) (bool, error)) error {
+func (a *Answers) compare(ctx context.Context, read reading, differs func(s cluster.State, stale error, pending bool) (bool, error)) error {
 	moment, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	for try := 1; ; try++ {
-		state, err := a.Cluster.State(ctx)
-		if err != nil {
-			return err
-		}
+		state, stale := read(ctx)
 		pending := moment.Err() != nil || a.stuck()
-		differ, err := differs(state, pending)
+		differ, err := differs(state, stale, pending)
 		if err != nil || !differ || pending || try == maxTries {
 			return err
 		}
@@ -100,14 +109,14 @@ func (a *Answers) stuck() bool {
 // explain answers why flows are allowed or denied.
 func (a *Answers) explain(ctx context.Context, q view.Question) ([]view.Explanation, error) {
 	var out []view.Explanation
-	err := a.compare(ctx, func(state cluster.State, pending bool) (differ bool, err error) {
+	err := a.compare(ctx, a.about(q), func(state cluster.State, stale error, pending bool) (differ bool, err error) {
 		questions, err := state.Questions(q)
 		if err != nil {
 			return false, err
 		}
 		spec := a.Specification(state)
 		here := a.asked(spec, pending)
-		s, err := a.Snapshot(ctx)
+		s, err := a.Local(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -115,6 +124,9 @@ func (a *Answers) explain(ctx context.Context, q view.Question) ([]view.Explanat
 		out = nil
 		for _, q := range questions {
 			e := explain.Explanation(q, spec.Explain(q), here)
+			if stale != nil {
+				e.Stale = stale.Error()
+			}
 			differ = differ || explain.Disagrees(e)
 			out = append(out, e)
 		}
@@ -130,7 +142,7 @@ func (a *Answers) inject(ctx context.Context, q view.Question) ([]view.Injection
 	}
 	var out []view.Injection
 	var walks []node.Walk // of the last comparison
-	err := a.compare(ctx, func(state cluster.State, pending bool) (differ bool, err error) {
+	err := a.compare(ctx, a.about(q), func(state cluster.State, _ error, _ bool) (differ bool, err error) {
 		questions, err := state.Questions(q)
 		if err != nil {
 			return false, err
@@ -195,7 +207,7 @@ func (a *Answers) Matrix(ctx context.Context, s matrix.Selection) (m view.Matrix
 	if err := a.probes(); err != nil {
 		return m, judged, err
 	}
-	err = a.compare(ctx, func(state cluster.State, pending bool) (_ bool, err error) {
+	err = a.compare(ctx, a.Cluster.Whole, func(state cluster.State, _ error, pending bool) (_ bool, err error) {
 		judged = state
 		m, err = a.asked(a.Specification(state), pending).Matrix(state.Cluster, s)
 		return m.Differ > 0, err
@@ -205,7 +217,7 @@ func (a *Answers) Matrix(ctx context.Context, s matrix.Selection) (m view.Matrix
 
 // objects returns the state of the cluster, also when the store does not answer.
 func (a *Answers) objects(ctx context.Context, _ Filter) (view.Objects, error) {
-	state, stale := a.Cluster.Latest(ctx)
+	state, stale := a.Cluster.Whole(ctx)
 	objects, err := state.Objects()
 	out := view.Objects{Node: a.Name, DenyNode: !a.AllowNode, Objects: objects}
 	if stale != nil {

@@ -45,6 +45,23 @@ func ask[Q, A any](get func(context.Context, Q) (A, error)) http.HandlerFunc {
 	}
 }
 
+// turns bounds how many questions are answered at once, in this process: each holds the part of the cluster that
+// it is about, and some the whole. Others wait.
+var turns = make(chan struct{}, 4)
+
+// inTurn answers a question when there is a turn.
+func inTurn[Q, A any](get func(context.Context, Q) (A, error)) func(context.Context, Q) (A, error) {
+	return func(ctx context.Context, q Q) (out A, err error) {
+		select {
+		case turns <- struct{}{}:
+			defer func() { <-turns }()
+			return get(ctx, q)
+		case <-ctx.Done():
+			return out, ctx.Err()
+		}
+	}
+}
+
 func answer(w http.ResponseWriter, v any, err error) {
 	if err != nil {
 		serve.Say(w, http.StatusUnprocessableEntity, err.Error()+"\n")

@@ -16,12 +16,16 @@ func (a *API) Page() ui.Source {
 	if a.Answers.Name != "" {
 		name += " on " + a.Answers.Name
 	}
-	return ui.Source{Name: name, State: a.Answers.manifests, Explain: a.Answers.explain, Agent: page{a}}
+	return ui.Source{Name: name, State: a.state, Explain: inTurn(a.Answers.explain), Agent: page{a}}
 }
 
-// manifests returns the state of the store, or the one in force where the store does not answer.
-func (a *Answers) manifests(ctx context.Context) (explain.Manifests, error) {
-	state, _ := a.Cluster.Latest(ctx) // the status says why it is not that of the store
+func (a *API) state(ctx context.Context) (explain.Manifests, error) {
+	return inTurn(a.Answers.manifests)(ctx, Filter{})
+}
+
+// manifests returns the state that the agent holds.
+func (a *Answers) manifests(ctx context.Context, _ Filter) (explain.Manifests, error) {
+	state, _ := a.Cluster.Whole(ctx) // the status says why it may lack changes
 	m, err := explain.FromCluster(state.Cluster, slog.New(slog.DiscardHandler))
 	m.DenyNode = !a.AllowNode
 	return m, err

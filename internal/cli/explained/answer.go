@@ -54,6 +54,8 @@ func doubts(e view.Explanation) string {
 		return `what is installed differs: the newest state is not enforced yet, see "sluicectl get status"`
 	case explain.Disagrees(e):
 		return "what is installed DIFFERS from the specification: please report this"
+	case e.Stale != "":
+		return "the newest changes may be missing: " + e.Stale
 	}
 	return ""
 }

@@ -28,16 +28,31 @@ func (x *Sets) Infos() []Info {
 		if !set.sel.isNamed() {
 			continue
 		}
-		text := set.sel.String()
-		if set.sel.PerPort() {
-			text += fmt.Sprintf(", port %s is %d/%s", set.sel.key.port.Name, set.Number, set.sel.key.port.Protocol)
-		}
 		out = append(out, Info{
-			ID: id, Selector: text, Members: members[id],
+			ID: id, Selector: set.meaning(), Members: members[id],
 			Users: slices.SortedFunc(maps.Keys(set.sel.users), api.PolicyID.Compare),
 		})
 	}
 	return out
+}
+
+// Selectors returns the meanings of the sets that policies name.
+func (x *Sets) Selectors() map[api.SetID]string {
+	out := make(map[api.SetID]string, len(x.byID))
+	for id, set := range x.byID {
+		if set.sel.isNamed() {
+			out[id] = set.meaning()
+		}
+	}
+	return out
+}
+
+// meaning returns the selector in words.
+func (s *Set) meaning() string {
+	if !s.sel.PerPort() {
+		return s.sel.String()
+	}
+	return fmt.Sprintf("%s, port %s is %d/%s", s.sel.String(), s.sel.key.port.Name, s.Number, s.sel.key.port.Protocol)
 }
 
 // Contains reports whether an address is a member of an active set.

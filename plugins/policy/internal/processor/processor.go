@@ -115,6 +115,13 @@ func (p *Processor) Sets() []membership.Info {
 	return append([]membership.Info{p.node.Info()}, p.sets.Infos()...)
 }
 
+// Selectors returns what the active sets stand for.
+func (p *Processor) Selectors() map[api.SetID]string {
+	out := p.sets.Selectors()
+	out[api.NodeSet] = p.node.Info().Selector
+	return out
+}
+
 // Members returns the members of an active set, sorted; none for other sets. It may be called
 // between two updates of the cache, in or after Flush. The configurator calls it to compare sets.
 func (p *Processor) Members(id api.SetID) []netip.Addr {
