@@ -21,9 +21,9 @@ import (
 	"github.com/sluice-net/sluice/internal/agent/nodestatus"
 	"github.com/sluice-net/sluice/internal/agent/problems"
 	"github.com/sluice-net/sluice/internal/agent/socket"
-	"github.com/sluice-net/sluice/internal/cniinstall"
+	"github.com/sluice-net/sluice/internal/cni/install"
+	"github.com/sluice-net/sluice/internal/lib/tracing"
 	"github.com/sluice-net/sluice/internal/node"
-	"github.com/sluice-net/sluice/internal/tracing"
 	"github.com/sluice-net/sluice/plugins/datasync"
 	"github.com/sluice-net/sluice/plugins/kvstore"
 	"github.com/sluice-net/sluice/plugins/policy"
@@ -37,7 +37,7 @@ type Agent struct {
 	watcher   *datasync.Watcher
 	backends  backendList
 	node      *node.Node
-	installer *cniinstall.Installer // of the CNI plugin; nil where it is not installed
+	installer *install.Installer // of the CNI plugin; nil where it is not installed
 	heartbeat heartbeat
 	metrics   *metrics.Metrics
 	problems  *problems.Known

@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/plugins/kvstore"
-	"github.com/sluice-net/sluice/tests/etcd/inprocess"
-	"github.com/sluice-net/sluice/tests/programs"
+	"github.com/sluice-net/sluice/tests/lab/etcd/inprocess"
+	"github.com/sluice-net/sluice/tests/lab/programs"
 )
 
 // telling is an agent of node-1 that enforces the demo, and tells so.

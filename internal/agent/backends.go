@@ -10,10 +10,10 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/endpoints/wire"
 	"github.com/sluice-net/sluice/internal/agent/backends"
 	"github.com/sluice-net/sluice/internal/agent/verdicts"
 	"github.com/sluice-net/sluice/internal/node"
+	"github.com/sluice-net/sluice/plugins/endpoints/wire"
 	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/renderer/acl"
 )

@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/internal/agent/config"
-	"github.com/sluice-net/sluice/internal/preflight"
-	"github.com/sluice-net/sluice/internal/settings"
-	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/lib/preflight"
+	"github.com/sluice-net/sluice/internal/lib/settings"
+	"github.com/sluice-net/sluice/internal/lib/term"
 )
 
 // errChecks ends a command whose report names what is wrong.

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/agent/cluster"
 	"github.com/sluice-net/sluice/internal/agent/config"
-	"github.com/sluice-net/sluice/internal/preflight"
+	"github.com/sluice-net/sluice/internal/lib/preflight"
 	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 

@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-net/sluice/endpoints/gate"
 	"github.com/sluice-net/sluice/internal/agent/config"
-	"github.com/sluice-net/sluice/internal/cniinstall"
-	"github.com/sluice-net/sluice/internal/settings"
+	"github.com/sluice-net/sluice/internal/cni/install"
+	"github.com/sluice-net/sluice/internal/lib/settings"
 	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/plugins/endpoints/gate"
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 
@@ -67,7 +67,7 @@ func (l leftovers) remove(cmd *cobra.Command) error {
 	if err := l.stillServed(); l.all && err != nil {
 		return err
 	}
-	done, err := cniinstall.Remove(l.binDir, l.confDir, l.results)
+	done, err := install.Remove(l.binDir, l.confDir, l.results)
 	for _, what := range done {
 		cmd.Println(what)
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/internal/agent/cluster"
-	"github.com/sluice-net/sluice/internal/preflight"
-	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/lib/preflight"
+	"github.com/sluice-net/sluice/internal/lib/term"
 	"github.com/sluice-net/sluice/plugins/policy"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/plugins/policy"
-	"github.com/sluice-net/sluice/tests/programs"
+	"github.com/sluice-net/sluice/tests/lab/programs"
 )
 
 // logLines returns what a log says of a message, without times and levels.

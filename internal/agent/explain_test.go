@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/ksr/convert"
-	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/lab/cluster"
 )
 
 // disguised are pods that are not what they seem, beside those of the demo.

@@ -23,9 +23,9 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/convert"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/renderer/acl"
-	"github.com/sluice-net/sluice/tests/etcd/inprocess"
-	"github.com/sluice-net/sluice/tests/leaks"
-	"github.com/sluice-net/sluice/tests/programs"
+	"github.com/sluice-net/sluice/tests/lab/etcd/inprocess"
+	"github.com/sluice-net/sluice/tests/lab/leaks"
+	"github.com/sluice-net/sluice/tests/lab/programs"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/agent/config"
-	"github.com/sluice-net/sluice/internal/cniinstall"
-	"github.com/sluice-net/sluice/internal/settings"
+	"github.com/sluice-net/sluice/internal/cni/install"
+	"github.com/sluice-net/sluice/internal/lib/settings"
 )
 
 // newInstallCNI is what an agent does with --cni-bin-dir, alone.
@@ -64,5 +64,5 @@ func (a *Agent) installProblems() []api.Problem {
 	if a.installer == nil || a.installer.Problem() == "" {
 		return nil
 	}
-	return []api.Problem{{Source: "cni", Object: cniinstall.Plugin, Reason: a.installer.Problem()}}
+	return []api.Problem{{Source: "cni", Object: install.Plugin, Reason: a.installer.Problem()}}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/internal/agent/metrics"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp"
-	"github.com/sluice-net/sluice/tests/reference"
+	"github.com/sluice-net/sluice/tests/repo/reference"
 )
 
 // TestMetricsAreThoseOfReference runs an agent with everything on that

@@ -21,10 +21,10 @@ import (
 	"github.com/sluice-net/sluice/internal/agent/backends"
 	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/agent/logtail"
-	"github.com/sluice-net/sluice/internal/serve"
-	"github.com/sluice-net/sluice/internal/serve/collectors"
-	"github.com/sluice-net/sluice/internal/settings"
-	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/internal/lib/serve"
+	"github.com/sluice-net/sluice/internal/lib/serve/collectors"
+	"github.com/sluice-net/sluice/internal/lib/settings"
+	"github.com/sluice-net/sluice/internal/lib/version"
 	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 

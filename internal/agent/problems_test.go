@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/plugins/kvstore"
 	"github.com/sluice-net/sluice/renderer/acl"
-	"github.com/sluice-net/sluice/tests/etcd/inprocess"
+	"github.com/sluice-net/sluice/tests/lab/etcd/inprocess"
 )
 
 // odd has everything that keeps policies of the demo from being enforced in full: on

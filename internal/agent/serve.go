@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/internal/agent/nodestatus"
 	"github.com/sluice-net/sluice/internal/agent/socket"
 	"github.com/sluice-net/sluice/internal/agent/verdicts"
-	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/internal/lib/serve"
 	"github.com/sluice-net/sluice/internal/ui"
 )
 

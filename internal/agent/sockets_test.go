@@ -19,8 +19,8 @@ import (
 
 	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/agent/logtail"
-	"github.com/sluice-net/sluice/internal/preflight"
-	"github.com/sluice-net/sluice/tests/programs"
+	"github.com/sluice-net/sluice/internal/lib/preflight"
+	"github.com/sluice-net/sluice/tests/lab/programs"
 )
 
 // Users and groups of whom the machine knows nothing.

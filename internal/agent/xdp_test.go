@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/internal/agent/logtail"
-	"github.com/sluice-net/sluice/internal/preflight"
+	"github.com/sluice-net/sluice/internal/lib/preflight"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/renderer/xdp/xdptest"
-	"github.com/sluice-net/sluice/tests/wires"
+	"github.com/sluice-net/sluice/tests/lab/wires"
 )
 
 // cleanUp runs sluice-agent cleanup where there are no interfaces but those of an empty network

@@ -26,8 +26,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/internal/term"
-	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/internal/lib/term"
+	"github.com/sluice-net/sluice/internal/lib/version"
 	"github.com/sluice-net/sluice/internal/view"
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/lib/term"
 	"github.com/sluice-net/sluice/internal/manifests"
-	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/plugins/ksr/decode"
 	"github.com/sluice-net/sluice/plugins/ksr/legacy"
 )

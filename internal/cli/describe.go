@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/endpoints/wire"
-	"github.com/sluice-net/sluice/internal/oracle"
-	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/analysis/oracle"
+	"github.com/sluice-net/sluice/internal/lib/term"
 	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/plugins/endpoints/wire"
 )
 
 // describers are the kinds for which describe shows more than get.

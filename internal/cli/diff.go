@@ -14,10 +14,10 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/explain"
+	"github.com/sluice-net/sluice/internal/analysis/explain"
+	"github.com/sluice-net/sluice/internal/analysis/preview"
+	"github.com/sluice-net/sluice/internal/lib/term"
 	"github.com/sluice-net/sluice/internal/manifests"
-	"github.com/sluice-net/sluice/internal/preview"
-	"github.com/sluice-net/sluice/internal/term"
 )
 
 // diffRun has the options of diff.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-net/sluice/internal/preview"
+	"github.com/sluice-net/sluice/internal/analysis/preview"
 )
 
 const shopDir = "../../docs/examples/shop"

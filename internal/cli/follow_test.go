@@ -15,7 +15,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/view"
-	"github.com/sluice-net/sluice/tests/programs"
+	"github.com/sluice-net/sluice/tests/lab/programs"
 )
 
 const followed = `

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/sluice-net/sluice/internal/settings"
+	"github.com/sluice-net/sluice/internal/lib/settings"
 )
 
 // resource is a kind of object that get lists.

@@ -12,12 +12,12 @@ import (
 	"unicode"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/endpoints/wire"
-	"github.com/sluice-net/sluice/internal/explain/reason"
-	"github.com/sluice-net/sluice/internal/explain/suggest"
-	"github.com/sluice-net/sluice/internal/matrix"
-	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/internal/analysis/explain/reason"
+	"github.com/sluice-net/sluice/internal/analysis/explain/suggest"
+	"github.com/sluice-net/sluice/internal/analysis/matrix"
+	"github.com/sluice-net/sluice/internal/analysis/oracle"
 	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/plugins/endpoints/wire"
 	"github.com/sluice-net/sluice/renderer"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/internal/cli/output"
-	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/lib/term"
 )
 
 // notFound is what a command names and is not there: each a kind and a name, as in

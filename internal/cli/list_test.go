@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/internal/analysis/oracle"
 	"github.com/sluice-net/sluice/internal/view"
 )
 

@@ -16,8 +16,8 @@ import (
 
 	sluiceagent "github.com/sluice-net/sluice/internal/agent"
 	"github.com/sluice-net/sluice/internal/agent/devstore"
-	"github.com/sluice-net/sluice/tests/cluster"
-	"github.com/sluice-net/sluice/tests/programs"
+	"github.com/sluice-net/sluice/tests/lab/cluster"
+	"github.com/sluice-net/sluice/tests/lab/programs"
 )
 
 // live is an agent that enforces a directory of manifests in the embedded dataplane, for all tests

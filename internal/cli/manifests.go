@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/analysis/explain"
 	"github.com/sluice-net/sluice/internal/bundle"
-	"github.com/sluice-net/sluice/internal/explain"
-	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/lib/term"
 )
 
 var errNoFile = errors.New("-f is needed: a manifest, a directory of manifests, or - for the standard input")

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/lib/term"
 	"github.com/sluice-net/sluice/internal/view"
 )
 

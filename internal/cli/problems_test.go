@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/sluice-net/sluice/tests/samples"
+	"github.com/sluice-net/sluice/tests/lab/samples"
 )
 
 // TestExitCodesTellManifestsWithProblems: an answer that goes without an object is printed, and

@@ -5,7 +5,7 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/cli/credentials"
-	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/lib/term"
 )
 
 func newStoreRoles(o *options) *cobra.Command {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/sluice-net/sluice/internal/cli/connectivity"
 	"github.com/sluice-net/sluice/internal/cli/program"
-	"github.com/sluice-net/sluice/internal/settings"
-	"github.com/sluice-net/sluice/internal/term"
-	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/internal/lib/settings"
+	"github.com/sluice-net/sluice/internal/lib/term"
+	"github.com/sluice-net/sluice/internal/lib/version"
 	"github.com/sluice-net/sluice/internal/view"
 )
 

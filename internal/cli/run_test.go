@@ -19,8 +19,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/view"
-	"github.com/sluice-net/sluice/tests/etcd"
-	"github.com/sluice-net/sluice/tests/programs"
+	"github.com/sluice-net/sluice/tests/lab/etcd"
+	"github.com/sluice-net/sluice/tests/lab/programs"
 )
 
 func TestMain(m *testing.M) {

@@ -7,10 +7,10 @@ import (
 	"log/slog"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/analysis/explain"
 	"github.com/sluice-net/sluice/internal/cli/connectivity"
-	"github.com/sluice-net/sluice/internal/explain"
+	"github.com/sluice-net/sluice/internal/lib/term"
 	"github.com/sluice-net/sluice/internal/manifests"
-	"github.com/sluice-net/sluice/internal/term"
 	"github.com/sluice-net/sluice/internal/view"
 )
 

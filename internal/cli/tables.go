@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/endpoints/wire"
 	"github.com/sluice-net/sluice/internal/cli/explained"
-	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/lib/term"
 	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/plugins/endpoints/wire"
 )
 
 func podTable(pods []view.Pod, _ bool) *term.Table {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-net/sluice/internal/policytest"
-	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/analysis/policytest"
+	"github.com/sluice-net/sluice/internal/lib/term"
 )
 
 // subjects are what --through can name.

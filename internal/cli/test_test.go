@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-net/sluice/internal/policytest"
+	"github.com/sluice-net/sluice/internal/analysis/policytest"
 )
 
 // refusedTest needs more session rules than there may be; the others do what their names say.

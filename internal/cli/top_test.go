@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/cli/traffic"
 	"github.com/sluice-net/sluice/internal/view"
-	"github.com/sluice-net/sluice/tests/programs"
+	"github.com/sluice-net/sluice/tests/lab/programs"
 )
 
 // fields returns the cells of each line, with one space between them.

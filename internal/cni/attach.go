@@ -9,8 +9,8 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
-	"github.com/sluice-net/sluice/endpoints/gate"
-	"github.com/sluice-net/sluice/endpoints/wire"
+	"github.com/sluice-net/sluice/plugins/endpoints/gate"
+	"github.com/sluice-net/sluice/plugins/endpoints/wire"
 )
 
 // retryEvery is how often an agent is asked again that is not there.

@@ -14,8 +14,8 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/version"
 
-	"github.com/sluice-net/sluice/endpoints/wire"
 	"github.com/sluice-net/sluice/internal/cni/vppport"
+	"github.com/sluice-net/sluice/plugins/endpoints/wire"
 )
 
 // What a setting can be.

@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/sluice-net/sluice/endpoints/gate"
+	"github.com/sluice-net/sluice/plugins/endpoints/gate"
 )
 
 // pair is the two ends of a pod's link: one at the node, which is a veth or VPP itself, and one in

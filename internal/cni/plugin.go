@@ -13,9 +13,9 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	cniversion "github.com/containernetworking/cni/pkg/version"
 
-	"github.com/sluice-net/sluice/endpoints/gate"
-	"github.com/sluice-net/sluice/endpoints/wire"
-	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/internal/lib/version"
+	"github.com/sluice-net/sluice/plugins/endpoints/gate"
+	"github.com/sluice-net/sluice/plugins/endpoints/wire"
 )
 
 // removeTimeout bounds how long DEL and CHECK wait for the agent: a pod that ends waits for DEL.

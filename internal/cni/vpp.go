@@ -19,8 +19,8 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 
-	"github.com/sluice-net/sluice/endpoints/wire"
 	"github.com/sluice-net/sluice/internal/cni/vppport"
+	"github.com/sluice-net/sluice/plugins/endpoints/wire"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/sluice-net/sluice/endpoints/wire"
 	"github.com/sluice-net/sluice/internal/cni/vppport"
+	"github.com/sluice-net/sluice/plugins/endpoints/wire"
 )
 
 // delVPP removes what addVPP made: in VPP first, so that nothing passes, and addresses last, so

@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
-	"github.com/sluice-net/sluice/tests/memstore"
+	"github.com/sluice-net/sluice/tests/lab/memstore"
 
 	"github.com/sluice-net/sluice/plugins/ksr/legacy"
-	"github.com/sluice-net/sluice/tests/samples"
+	"github.com/sluice-net/sluice/tests/lab/samples"
 )
 
 const (

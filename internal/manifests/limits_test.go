@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/tests/samples"
+	"github.com/sluice-net/sluice/tests/lab/samples"
 )
 
 // manyBlocks is the manifest of a policy whose value is larger than the limit.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sluice-net/sluice/tests/leaks"
-	"github.com/sluice-net/sluice/tests/memstore"
+	"github.com/sluice-net/sluice/tests/lab/leaks"
+	"github.com/sluice-net/sluice/tests/lab/memstore"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 	"github.com/sluice-net/sluice/plugins/ksr/legacy"
 	"github.com/sluice-net/sluice/plugins/ksr/strict"
-	"github.com/sluice-net/sluice/tests/samples"
+	"github.com/sluice-net/sluice/tests/lab/samples"
 )
 
 // fataler is a *testing.T or a *rapid.T.

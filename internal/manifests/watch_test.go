@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
-	"github.com/sluice-net/sluice/tests/memstore"
+	"github.com/sluice-net/sluice/tests/lab/memstore"
 
-	"github.com/sluice-net/sluice/tests/samples"
+	"github.com/sluice-net/sluice/tests/lab/samples"
 )
 
 // patience is how long a test waits for something that must happen.

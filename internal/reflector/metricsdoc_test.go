@@ -12,8 +12,8 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/ksr/kube"
-	"github.com/sluice-net/sluice/tests/programs"
-	"github.com/sluice-net/sluice/tests/reference"
+	"github.com/sluice-net/sluice/tests/lab/programs"
+	"github.com/sluice-net/sluice/tests/repo/reference"
 )
 
 // leading returns a replica that leads, of a cluster whose API server serves nothing.

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/serve"
-	"github.com/sluice-net/sluice/internal/tracing"
-	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/internal/lib/serve"
+	"github.com/sluice-net/sluice/internal/lib/tracing"
+	"github.com/sluice-net/sluice/internal/lib/version"
 	"github.com/sluice-net/sluice/plugins/ksr/kube"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
 	"github.com/sluice-net/sluice/plugins/kvstore"

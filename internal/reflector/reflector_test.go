@@ -18,11 +18,11 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
-	"github.com/sluice-net/sluice/internal/settings"
+	"github.com/sluice-net/sluice/internal/lib/settings"
 	"github.com/sluice-net/sluice/plugins/ksr/kube"
-	"github.com/sluice-net/sluice/tests/etcd/inprocess"
-	"github.com/sluice-net/sluice/tests/leaks"
-	"github.com/sluice-net/sluice/tests/programs"
+	"github.com/sluice-net/sluice/tests/lab/etcd/inprocess"
+	"github.com/sluice-net/sluice/tests/lab/leaks"
+	"github.com/sluice-net/sluice/tests/lab/programs"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

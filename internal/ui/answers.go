@@ -15,15 +15,15 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
+	"github.com/sluice-net/sluice/internal/analysis/explain"
+	"github.com/sluice-net/sluice/internal/analysis/graph"
+	"github.com/sluice-net/sluice/internal/analysis/matrix"
+	"github.com/sluice-net/sluice/internal/analysis/oracle"
+	"github.com/sluice-net/sluice/internal/analysis/preview"
 	"github.com/sluice-net/sluice/internal/cli/explained"
-	"github.com/sluice-net/sluice/internal/explain"
-	"github.com/sluice-net/sluice/internal/graph"
+	"github.com/sluice-net/sluice/internal/lib/term"
+	"github.com/sluice-net/sluice/internal/lib/version"
 	"github.com/sluice-net/sluice/internal/manifests"
-	"github.com/sluice-net/sluice/internal/matrix"
-	"github.com/sluice-net/sluice/internal/oracle"
-	"github.com/sluice-net/sluice/internal/preview"
-	"github.com/sluice-net/sluice/internal/term"
-	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/internal/view"
 )
 

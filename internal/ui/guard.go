@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/internal/lib/serve"
 )
 
 // Guard says who gets answers.

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-net/sluice/internal/explain"
+	"github.com/sluice-net/sluice/internal/analysis/explain"
 )
 
 // cache keeps the state for a moment: a page asks for several things at once.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/internal/lib/serve"
 )
 
 // heartbeat is how often a stream without verdicts sends a comment, by which a client that has gone

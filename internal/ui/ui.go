@@ -28,8 +28,8 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/sluice-net/sluice/internal/explain"
-	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/internal/analysis/explain"
+	"github.com/sluice-net/sluice/internal/lib/serve"
 	"github.com/sluice-net/sluice/internal/view"
 )
 

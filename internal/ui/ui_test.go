@@ -19,11 +19,11 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/explain"
-	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/internal/analysis/explain"
+	"github.com/sluice-net/sluice/internal/lib/serve"
 	"github.com/sluice-net/sluice/internal/view"
-	"github.com/sluice-net/sluice/tests/described"
-	"github.com/sluice-net/sluice/tests/programs"
+	"github.com/sluice-net/sluice/tests/lab/described"
+	"github.com/sluice-net/sluice/tests/lab/programs"
 )
 
 const secret = "0123456789abcdef0123456789abcdef"

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/explain/reason"
-	"github.com/sluice-net/sluice/internal/matrix"
+	"github.com/sluice-net/sluice/internal/analysis/explain/reason"
+	"github.com/sluice-net/sluice/internal/analysis/matrix"
 	"github.com/sluice-net/sluice/renderer"
 )
 

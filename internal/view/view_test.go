@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/internal/analysis/oracle"
 )
 
 // fields are the names that programs know. Names are added here and never removed.

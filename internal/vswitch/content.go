@@ -9,7 +9,7 @@ import (
 	govpp "go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/acl_types"
 
-	"github.com/sluice-net/sluice/internal/interned"
+	"github.com/sluice-net/sluice/internal/lib/interned"
 	"github.com/sluice-net/sluice/internal/vswitch/internal/classify"
 )
 

@@ -8,7 +8,7 @@ import (
 )
 
 // Differences of VPP that Options.Quirks emulates. All of them were observed on 25.10 or read in
-// its source; tests/vpp runs the same scenarios on both.
+// its source; tests/dataplane/vpp runs the same scenarios on both.
 //
 //   - A session is stale if rules of its owner's direction changed since, whatever
 //     they permit now. Only packets of that direction detect this. The packet that does is

@@ -19,7 +19,7 @@ import (
 	"go.fd.io/govpp/codec"
 
 	"github.com/sluice-net/sluice/internal/vswitch/internal/frame"
-	"github.com/sluice-net/sluice/tests/programs"
+	"github.com/sluice-net/sluice/tests/lab/programs"
 )
 
 // serve serves the switch on a Unix socket until the test ends.

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/datasync"
 	"github.com/sluice-net/sluice/plugins/ksr/convert"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
-	"github.com/sluice-net/sluice/tests/etcd/inprocess"
+	"github.com/sluice-net/sluice/tests/lab/etcd/inprocess"
 )
 
 // clusterScoped is one object of each kind that is in no namespace.

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/datasync"
 	"github.com/sluice-net/sluice/plugins/kvstore"
-	"github.com/sluice-net/sluice/tests/etcd/inprocess"
-	"github.com/sluice-net/sluice/tests/marked"
+	"github.com/sluice-net/sluice/tests/lab/etcd/inprocess"
+	"github.com/sluice-net/sluice/tests/lab/marked"
 )
 
 // faulty is a real store whose calls fail or are delayed at chosen moments.

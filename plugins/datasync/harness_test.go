@@ -20,9 +20,9 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/datasync"
 	"github.com/sluice-net/sluice/plugins/kvstore"
-	"github.com/sluice-net/sluice/tests/leaks"
-	"github.com/sluice-net/sluice/tests/marked"
-	"github.com/sluice-net/sluice/tests/programs"
+	"github.com/sluice-net/sluice/tests/lab/leaks"
+	"github.com/sluice-net/sluice/tests/lab/marked"
+	"github.com/sluice-net/sluice/tests/lab/programs"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

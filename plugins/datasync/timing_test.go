@@ -9,7 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/datasync"
-	"github.com/sluice-net/sluice/tests/marked"
+	"github.com/sluice-net/sluice/tests/lab/marked"
 )
 
 // script is a store with scripted answers, to test timing on a fake clock. Everything about the

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/bindings"
 	"github.com/sluice-net/sluice/plugins/follow"
-	"github.com/sluice-net/sluice/tests/leaks"
+	"github.com/sluice-net/sluice/tests/lab/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/plugins/kvstore"
-	"github.com/sluice-net/sluice/tests/etcd"
+	"github.com/sluice-net/sluice/tests/lab/etcd"
 )
 
 func TestWatchEndsWithoutLeader(t *testing.T) {

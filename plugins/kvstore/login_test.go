@@ -12,8 +12,8 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/kvstore"
-	"github.com/sluice-net/sluice/tests/etcd"
-	"github.com/sluice-net/sluice/tests/programs"
+	"github.com/sluice-net/sluice/tests/lab/etcd"
+	"github.com/sluice-net/sluice/tests/lab/programs"
 )
 
 // asPassword returns a client of the user without waiting for the store.

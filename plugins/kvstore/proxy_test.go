@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/kvstore"
-	"github.com/sluice-net/sluice/tests/etcd"
-	"github.com/sluice-net/sluice/tests/programs"
+	"github.com/sluice-net/sluice/tests/lab/etcd"
+	"github.com/sluice-net/sluice/tests/lab/programs"
 )
 
 func TestWatchesBehindProxyLoseNothing(t *testing.T) {

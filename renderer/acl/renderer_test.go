@@ -17,7 +17,7 @@ import (
 	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	sluicevpp "github.com/sluice-net/sluice/renderer/vpp"
-	"github.com/sluice-net/sluice/tests/leaks"
+	"github.com/sluice-net/sluice/tests/lab/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

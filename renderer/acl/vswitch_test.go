@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	sluiceacl "github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/renderertest"
-	"github.com/sluice-net/sluice/tests/harness/backends"
+	"github.com/sluice-net/sluice/tests/lab/harness/backends"
 )
 
 // tap is a proxy between GoVPP and the vswitch; it counts calls and makes them fail.

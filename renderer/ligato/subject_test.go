@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/ligato"
 	"github.com/sluice-net/sluice/renderer/renderertest"
-	"github.com/sluice-net/sluice/tests/leaks"
+	"github.com/sluice-net/sluice/tests/lab/leaks"
 )
 
 // etcd is a real, embedded etcd. Every subject uses its own label in it.

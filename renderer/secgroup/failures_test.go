@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/secgroup"
-	"github.com/sluice-net/sluice/tests/secgrouptest"
+	"github.com/sluice-net/sluice/tests/lab/secgrouptest"
 )
 
 var errBroken = errors.New("broken")

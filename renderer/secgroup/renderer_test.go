@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	"github.com/sluice-net/sluice/renderer/secgroup"
-	"github.com/sluice-net/sluice/tests/secgrouptest"
+	"github.com/sluice-net/sluice/tests/lab/secgrouptest"
 )
 
 // exact has no limit that random rules reach.

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch"
 	"github.com/sluice-net/sluice/renderer"
 	sluicesession "github.com/sluice-net/sluice/renderer/session"
-	"github.com/sluice-net/sluice/tests/harness/backends"
+	"github.com/sluice-net/sluice/tests/lab/harness/backends"
 )
 
 // inAudit runs a test with a pod that may connect to port 80, in a bubble with fake time. audit

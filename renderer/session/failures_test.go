@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
-	"github.com/sluice-net/sluice/tests/harness/backends"
+	"github.com/sluice-net/sluice/tests/lab/harness/backends"
 )
 
 // TestCommitSurvivesFailureOfEveryCall makes random changes. Many of them end

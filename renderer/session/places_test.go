@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	sluicesession "github.com/sluice-net/sluice/renderer/session"
-	"github.com/sluice-net/sluice/tests/harness/backends"
+	"github.com/sluice-net/sluice/tests/lab/harness/backends"
 )
 
 // onePlace returns a renderer with small limits in which every pod has the namespace of the client.

@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/renderertest"
 	sluicesession "github.com/sluice-net/sluice/renderer/session"
-	"github.com/sluice-net/sluice/tests/harness/backends"
-	"github.com/sluice-net/sluice/tests/leaks"
+	"github.com/sluice-net/sluice/tests/lab/harness/backends"
+	"github.com/sluice-net/sluice/tests/lab/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/internal/vswitch/vswitchtest"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/vpp"
-	"github.com/sluice-net/sluice/tests/leaks"
+	"github.com/sluice-net/sluice/tests/lab/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/renderer/vpp"
-	"github.com/sluice-net/sluice/tests/programs"
+	"github.com/sluice-net/sluice/tests/lab/programs"
 )
 
 // listen listens on a socket until the test ends.

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/renderer/xdp"
-	"github.com/sluice-net/sluice/tests/wires"
+	"github.com/sluice-net/sluice/tests/lab/wires"
 )
 
 // TestConnectionEndsThoughAnAnswerIsOnItsWay has a policy of one direction come between a datagram

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp"
-	"github.com/sluice-net/sluice/tests/wires"
+	"github.com/sluice-net/sluice/tests/lab/wires"
 )
 
 // audited is a node on which pod b is denied everything, with pins.

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp"
-	"github.com/sluice-net/sluice/tests/wires"
+	"github.com/sluice-net/sluice/tests/lab/wires"
 )
 
 // TestCommitAttachesAndDetachesLinks: an interface is made again with the number that

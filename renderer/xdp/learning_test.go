@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/endpoints/gate"
+	"github.com/sluice-net/sluice/plugins/endpoints/gate"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
-	"github.com/sluice-net/sluice/tests/wires"
+	"github.com/sluice-net/sluice/tests/lab/wires"
 )
 
 // learner is a kernel whose renderer learns for long. Pods may send, and receive nothing new.

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/renderer/xdp"
-	"github.com/sluice-net/sluice/tests/wires"
+	"github.com/sluice-net/sluice/tests/lab/wires"
 )
 
 // ownerOf are the options of an agent that only owns pins.

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/renderer/xdp"
 	"github.com/sluice-net/sluice/renderer/xdp/compile"
-	"github.com/sluice-net/sluice/tests/wires"
+	"github.com/sluice-net/sluice/tests/lab/wires"
 )
 
 var everything = []api.ContivRule{{Action: api.Permit}}

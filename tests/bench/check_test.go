@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/oracle"
-	"github.com/sluice-net/sluice/tests/harness/backends"
+	"github.com/sluice-net/sluice/internal/analysis/oracle"
+	"github.com/sluice-net/sluice/tests/lab/harness/backends"
 )
 
 // flowsPerCheck is the size of the sample. It is drawn anew, but the same, in every

@@ -7,7 +7,7 @@
 // # Invariants
 //
 //   - A time counts only after a check of the state that was reached: for a sample of flows, aimed
-//     at the rules and just outside of them, the verdicts equal those of internal/oracle for the
+//     at the rules and just outside of them, the verdicts equal those of internal/analysis/oracle for the
 //     same Kubernetes objects. The check is outside of the timed part.
 //   - No benchmark asserts a time: a machine may be slow, but a result may not be wrong.
 //   - Each elapsed time is reported with the CPU time of the whole process, garbage collection

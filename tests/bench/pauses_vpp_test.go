@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/plugin"
-	"github.com/sluice-net/sluice/tests/vpp/vpptest"
+	"github.com/sluice-net/sluice/tests/dataplane/vpp/vpptest"
 )
 
 // pausesFor is how long pods come and go.

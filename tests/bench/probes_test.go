@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/policytest"
+	"github.com/sluice-net/sluice/internal/analysis/policytest"
 	"github.com/sluice-net/sluice/plugins/ksr/kinds"
-	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/lab/cluster"
 )
 
 const shopTests = "../../docs/examples/tests/shop.yaml"

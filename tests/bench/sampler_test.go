@@ -14,7 +14,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/internal/analysis/oracle"
 	"github.com/sluice-net/sluice/plugins/ksr/convert"
 )
 

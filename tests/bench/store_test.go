@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/datasync"
 	"github.com/sluice-net/sluice/plugins/kvstore"
-	"github.com/sluice-net/sluice/tests/marked"
+	"github.com/sluice-net/sluice/tests/lab/marked"
 )
 
 // BenchmarkPropagation measures one object from the call that writes it into etcd, embedded in this

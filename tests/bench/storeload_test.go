@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/kvstore"
-	"github.com/sluice-net/sluice/tests/etcd/inprocess"
+	"github.com/sluice-net/sluice/tests/lab/etcd/inprocess"
 )
 
 // watchers are the numbers of watches of the state with which BenchmarkStoreLoad writes events.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/kvstore"
-	"github.com/sluice-net/sluice/tests/etcd"
-	"github.com/sluice-net/sluice/tests/programs"
+	"github.com/sluice-net/sluice/tests/lab/etcd"
+	"github.com/sluice-net/sluice/tests/lab/programs"
 )
 
 // BenchmarkStoreProxies measures what an event and a list cost an etcd, its gRPC proxies and the

@@ -10,7 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/vswitch"
-	"github.com/sluice-net/sluice/tests/vpp/vpptest"
+	"github.com/sluice-net/sluice/tests/dataplane/vpp/vpptest"
 )
 
 // stream is packets that go through VPP, and what became of them.

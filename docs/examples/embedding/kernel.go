@@ -6,9 +6,9 @@ import (
 	"log/slog"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/endpoints"
-	"github.com/sluice-net/sluice/endpoints/gate"
-	"github.com/sluice-net/sluice/endpoints/keeper"
+	"github.com/sluice-net/sluice/plugins/endpoints"
+	"github.com/sluice-net/sluice/plugins/endpoints/gate"
+	"github.com/sluice-net/sluice/plugins/endpoints/keeper"
 	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp"

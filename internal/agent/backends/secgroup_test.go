@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/renderer/secgroup"
-	"github.com/sluice-net/sluice/tests/secgrouptest"
+	"github.com/sluice-net/sluice/tests/lab/secgrouptest"
 )
 
 // TestFencedNeutronIsChangedByTheLeaderAlone: a former leader that has not noticed yet makes no

@@ -7,8 +7,8 @@ import (
 
 	"github.com/sluice-net/sluice/internal/agent/config"
 	"github.com/sluice-net/sluice/internal/agent/metrics"
+	"github.com/sluice-net/sluice/internal/lib/preflight"
 	"github.com/sluice-net/sluice/internal/node"
-	"github.com/sluice-net/sluice/internal/preflight"
 	"github.com/sluice-net/sluice/plugins/bindings"
 	"github.com/sluice-net/sluice/renderer/plugin"
 	"github.com/sluice-net/sluice/renderer/xdp"

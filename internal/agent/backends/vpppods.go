@@ -7,9 +7,9 @@ import (
 	"sync"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/endpoints"
-	"github.com/sluice-net/sluice/endpoints/wire"
 	"github.com/sluice-net/sluice/plugins/bindings"
+	"github.com/sluice-net/sluice/plugins/endpoints"
+	"github.com/sluice-net/sluice/plugins/endpoints/wire"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )

@@ -12,9 +12,9 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/explain"
-	"github.com/sluice-net/sluice/internal/expr"
-	"github.com/sluice-net/sluice/internal/services"
+	"github.com/sluice-net/sluice/internal/analysis/explain"
+	"github.com/sluice-net/sluice/internal/analysis/expr"
+	"github.com/sluice-net/sluice/internal/analysis/services"
 )
 
 // part is the part of a state that a question is about. Of everything else it reads single fields,

@@ -13,12 +13,12 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/explain"
-	"github.com/sluice-net/sluice/internal/explain/reason"
-	"github.com/sluice-net/sluice/internal/oracle"
+	"github.com/sluice-net/sluice/internal/analysis/explain"
+	"github.com/sluice-net/sluice/internal/analysis/explain/reason"
+	"github.com/sluice-net/sluice/internal/analysis/oracle"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/ksr/convert"
-	"github.com/sluice-net/sluice/tests/cluster"
+	"github.com/sluice-net/sluice/tests/lab/cluster"
 )
 
 const prefix = "/x"

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/explain"
-	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/analysis/explain"
+	"github.com/sluice-net/sluice/internal/lib/term"
 )
 
 // State is what the store holds at one moment.

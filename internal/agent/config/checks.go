@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sluice-net/sluice/internal/preflight"
+	"github.com/sluice-net/sluice/internal/lib/preflight"
 )
 
 // check returns a preflight check.

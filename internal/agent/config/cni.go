@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-net/sluice/internal/cniinstall"
-	"github.com/sluice-net/sluice/internal/preflight"
+	"github.com/sluice-net/sluice/internal/cni/install"
+	"github.com/sluice-net/sluice/internal/lib/preflight"
 )
 
 // CNI has the settings for installing sluice-cni.
@@ -43,12 +43,12 @@ func (c CNI) members(socket, pins string) (map[string]any, error) {
 }
 
 // installer returns the installer of the plugin.
-func (c CNI) installer(ctx context.Context, log *slog.Logger, confDir string, members map[string]any) (*cniinstall.Installer, error) {
+func (c CNI) installer(ctx context.Context, log *slog.Logger, confDir string, members map[string]any) (*install.Installer, error) {
 	program, err := pluginProgram()
 	if err != nil {
 		return nil, err
 	}
-	i, err := cniinstall.New(ctx, cniinstall.Options{Log: log, Program: program, BinDir: c.BinDir, ConfDir: confDir, Members: members})
+	i, err := install.New(ctx, install.Options{Log: log, Program: program, BinDir: c.BinDir, ConfDir: confDir, Members: members})
 	if err != nil {
 		return nil, fmt.Errorf("--cni-options: %w", err)
 	}
@@ -95,5 +95,5 @@ func (c CNI) preflight(confDir string) []preflight.Check {
 // pluginProgram returns the path of the plugin to install, which is beside the agent.
 func pluginProgram() (string, error) {
 	own, err := os.Executable()
-	return filepath.Join(filepath.Dir(own), cniinstall.Plugin), err
+	return filepath.Join(filepath.Dir(own), install.Plugin), err
 }

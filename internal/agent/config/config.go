@@ -21,9 +21,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-net/sluice/internal/cniinstall"
-	"github.com/sluice-net/sluice/internal/preflight"
-	"github.com/sluice-net/sluice/internal/settings"
+	"github.com/sluice-net/sluice/internal/cni/install"
+	"github.com/sluice-net/sluice/internal/lib/preflight"
+	"github.com/sluice-net/sluice/internal/lib/settings"
 	"github.com/sluice-net/sluice/renderer/acl"
 )
 
@@ -143,7 +143,7 @@ func (c Config) KeepsRules() bool {
 func (c Config) ACL() (acl.Options, error) { return c.VPP.options(c.Enforce) }
 
 // Installer returns the installer of the CNI plugin.
-func (c Config) Installer(ctx context.Context, log *slog.Logger) (*cniinstall.Installer, error) {
+func (c Config) Installer(ctx context.Context, log *slog.Logger) (*install.Installer, error) {
 	members, err := c.CNI.members(c.Listen.APISocket, c.Kernel.Pins)
 	if err != nil {
 		return nil, err

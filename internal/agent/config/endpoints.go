@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-net/sluice/endpoints/keeper"
-	"github.com/sluice-net/sluice/internal/preflight"
+	"github.com/sluice-net/sluice/internal/lib/preflight"
+	"github.com/sluice-net/sluice/plugins/endpoints/keeper"
 )
 
 // Endpoints has the settings for matching interfaces to pods in the kernel dataplane.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-net/sluice/internal/settings"
+	"github.com/sluice-net/sluice/internal/lib/settings"
 )
 
 // FuzzSettings: a file with settings is refused with its name, or gives the same

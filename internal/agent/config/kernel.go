@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-net/sluice/internal/preflight"
+	"github.com/sluice-net/sluice/internal/lib/preflight"
 	"github.com/sluice-net/sluice/renderer/xdp"
 )
 

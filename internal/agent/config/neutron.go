@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-net/sluice/internal/settings"
-	"github.com/sluice-net/sluice/internal/tracing"
+	"github.com/sluice-net/sluice/internal/lib/settings"
+	"github.com/sluice-net/sluice/internal/lib/tracing"
 	"github.com/sluice-net/sluice/renderer/secgroup"
 	"github.com/sluice-net/sluice/renderer/secgroup/neutron"
 )

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/preflight"
-	"github.com/sluice-net/sluice/internal/settings"
+	"github.com/sluice-net/sluice/internal/lib/preflight"
+	"github.com/sluice-net/sluice/internal/lib/settings"
 )
 
 // Store has the settings of etcd and of the state file.

@@ -19,14 +19,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/endpoints/wire"
 	"github.com/sluice-net/sluice/internal/agent/nodestatus"
 	"github.com/sluice-net/sluice/internal/agent/socket"
 	"github.com/sluice-net/sluice/internal/agent/verdicts"
-	"github.com/sluice-net/sluice/internal/matrix"
-	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/internal/analysis/matrix"
+	"github.com/sluice-net/sluice/internal/lib/serve"
 	"github.com/sluice-net/sluice/internal/ui"
 	"github.com/sluice-net/sluice/internal/view"
+	"github.com/sluice-net/sluice/plugins/endpoints/wire"
 )
 
 // API is the whole debug API.

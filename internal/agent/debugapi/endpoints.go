@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/endpoints/keeper"
-	"github.com/sluice-net/sluice/endpoints/wire"
-	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/internal/lib/serve"
+	"github.com/sluice-net/sluice/plugins/endpoints/keeper"
+	"github.com/sluice-net/sluice/plugins/endpoints/wire"
 )
 
 // Registrar accepts the reports of CNI plugins about interfaces in the kernel.

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/internal/lib/serve"
 	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/renderer"
 )

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/sluice-net/sluice/internal/serve"
+	"github.com/sluice-net/sluice/internal/lib/serve"
 )
 
 // Routes are the handlers of an API, by their patterns.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/sluice-net/sluice/internal/explain"
+	"github.com/sluice-net/sluice/internal/analysis/explain"
 	"github.com/sluice-net/sluice/internal/ui"
 	"github.com/sluice-net/sluice/internal/view"
 )

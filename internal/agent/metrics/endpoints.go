@@ -3,8 +3,8 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/sluice-net/sluice/endpoints"
-	"github.com/sluice-net/sluice/endpoints/wire"
+	"github.com/sluice-net/sluice/plugins/endpoints"
+	"github.com/sluice-net/sluice/plugins/endpoints/wire"
 )
 
 // Endpoints registers a count of interfaces of pods.

@@ -18,9 +18,9 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/serve"
-	"github.com/sluice-net/sluice/internal/serve/collectors"
-	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/internal/lib/serve"
+	"github.com/sluice-net/sluice/internal/lib/serve/collectors"
+	"github.com/sluice-net/sluice/internal/lib/version"
 	"github.com/sluice-net/sluice/plugins/policy"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/internal/lib/version"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/policy"
 )

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-net/sluice/internal/preflight"
-	"github.com/sluice-net/sluice/tests/programs"
+	"github.com/sluice-net/sluice/internal/lib/preflight"
+	"github.com/sluice-net/sluice/tests/lab/programs"
 )
 
 // Users and groups of whom the machine knows nothing.

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/policy"
-	"github.com/sluice-net/sluice/tests/leaks"
+	"github.com/sluice-net/sluice/tests/lab/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

@@ -13,12 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/internal/analysis/explain"
+	"github.com/sluice-net/sluice/internal/analysis/graph"
+	"github.com/sluice-net/sluice/internal/analysis/matrix"
+	"github.com/sluice-net/sluice/internal/analysis/observed"
 	"github.com/sluice-net/sluice/internal/bundle"
-	"github.com/sluice-net/sluice/internal/explain"
-	"github.com/sluice-net/sluice/internal/graph"
-	"github.com/sluice-net/sluice/internal/matrix"
-	"github.com/sluice-net/sluice/internal/observed"
-	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/lib/term"
 	"github.com/sluice-net/sluice/internal/view"
 )
 

@@ -18,11 +18,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/internal/analysis/explain"
+	"github.com/sluice-net/sluice/internal/analysis/preview"
 	"github.com/sluice-net/sluice/internal/bundle"
-	"github.com/sluice-net/sluice/internal/explain"
-	"github.com/sluice-net/sluice/internal/preview"
-	"github.com/sluice-net/sluice/internal/serve"
-	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/lib/serve"
+	"github.com/sluice-net/sluice/internal/lib/term"
 	"github.com/sluice-net/sluice/internal/ui"
 	"github.com/sluice-net/sluice/internal/view"
 )

@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/lib/term"
 	"github.com/sluice-net/sluice/internal/view"
 )
 

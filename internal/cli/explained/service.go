@@ -5,7 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/lib/term"
 	"github.com/sluice-net/sluice/internal/view"
 )
 

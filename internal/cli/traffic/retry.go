@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sluice-net/sluice/internal/term"
+	"github.com/sluice-net/sluice/internal/lib/term"
 )
 
 // retryEvery is the pause before an agent is asked again that has ended while it was followed.

@@ -19,8 +19,8 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
-	"github.com/sluice-net/sluice/tests/etcd"
-	"github.com/sluice-net/sluice/tests/etcd/inprocess"
+	"github.com/sluice-net/sluice/tests/lab/etcd"
+	"github.com/sluice-net/sluice/tests/lab/etcd/inprocess"
 )
 
 // guarded starts a server with TLS, of which clients may write below /open/ only, and

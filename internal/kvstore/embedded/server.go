@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 
-	"github.com/sluice-net/sluice/internal/scratch"
+	"github.com/sluice-net/sluice/internal/lib/scratch"
 	"github.com/sluice-net/sluice/plugins/kvstore"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/plugins/ksr/kinds"
-	"github.com/sluice-net/sluice/tests/samples"
+	"github.com/sluice-net/sluice/tests/lab/samples"
 )
 
 // podLine is a pod as kubectl writes it, in one line of JSON.

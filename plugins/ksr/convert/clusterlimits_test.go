@@ -9,7 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 
-	"github.com/sluice-net/sluice/tests/samples"
+	"github.com/sluice-net/sluice/tests/lab/samples"
 )
 
 // manyNames is an egress rule with as many peers as names of ports.

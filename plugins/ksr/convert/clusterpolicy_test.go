@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 
 	"github.com/sluice-net/sluice/plugins/ksr/kinds"
-	"github.com/sluice-net/sluice/tests/samples"
+	"github.com/sluice-net/sluice/tests/lab/samples"
 )
 
 // adminYAML is an AdminNetworkPolicy web with a spec in flow style.

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 
 	"github.com/sluice-net/sluice/plugins/ksr/kinds"
-	"github.com/sluice-net/sluice/tests/samples"
+	"github.com/sluice-net/sluice/tests/lab/samples"
 )
 
 // decodeOne reads a manifest of one object.

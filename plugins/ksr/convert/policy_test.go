@@ -6,7 +6,7 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 
-	"github.com/sluice-net/sluice/tests/samples"
+	"github.com/sluice-net/sluice/tests/lab/samples"
 )
 
 const policyHead = `namespace: "shop" name: "web" `

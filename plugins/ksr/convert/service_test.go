@@ -11,7 +11,7 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 
-	"github.com/sluice-net/sluice/tests/samples"
+	"github.com/sluice-net/sluice/tests/lab/samples"
 )
 
 // converted reads one object and returns its message, and all its problems.

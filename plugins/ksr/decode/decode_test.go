@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sluice-net/sluice/tests/samples"
+	"github.com/sluice-net/sluice/tests/lab/samples"
 )
 
 func TestReadReportsInvalidDocumentOnce(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/plugins/ksr/reflect"
-	"github.com/sluice-net/sluice/tests/etcd/inprocess"
-	"github.com/sluice-net/sluice/tests/programs"
+	"github.com/sluice-net/sluice/tests/lab/etcd/inprocess"
+	"github.com/sluice-net/sluice/tests/lab/programs"
 )
 
 // apiServer answers what a Source asks about kinds, and nothing else.

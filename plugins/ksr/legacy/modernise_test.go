@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/plugins/ksr/decode"
 	"github.com/sluice-net/sluice/plugins/ksr/kinds"
 	"github.com/sluice-net/sluice/plugins/ksr/legacy"
-	"github.com/sluice-net/sluice/tests/samples"
+	"github.com/sluice-net/sluice/tests/lab/samples"
 )
 
 const (

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/tests/memstore"
+	"github.com/sluice-net/sluice/tests/lab/memstore"
 )
 
 // BenchmarkReflector measures the cost of state that is there already.

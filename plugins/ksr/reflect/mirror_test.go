@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/tests/memstore"
+	"github.com/sluice-net/sluice/tests/lab/memstore"
 )
 
 // guarded is a store whose guard ends when a test sends an error.

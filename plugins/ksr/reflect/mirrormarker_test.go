@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/tests/memstore"
+	"github.com/sluice-net/sluice/tests/lab/memstore"
 )
 
 // marker waits and returns what the store has.

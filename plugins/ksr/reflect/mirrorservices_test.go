@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/tests/memstore"
+	"github.com/sluice-net/sluice/tests/lab/memstore"
 )
 
 // TestMirrorWritesPolicyWithoutServices: without the right to list services, policy is reflected,

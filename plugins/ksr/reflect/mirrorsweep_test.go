@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/tests/memstore"
+	"github.com/sluice-net/sluice/tests/lab/memstore"
 )
 
 // A comparison of a large store takes long, and changes must not wait for it. What it read is

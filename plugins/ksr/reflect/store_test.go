@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluice-net/sluice/api/model"
-	"github.com/sluice-net/sluice/tests/leaks"
-	"github.com/sluice-net/sluice/tests/memstore"
+	"github.com/sluice-net/sluice/tests/lab/leaks"
+	"github.com/sluice-net/sluice/tests/lab/memstore"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/plugins/policy"
-	"github.com/sluice-net/sluice/tests/shapes"
+	"github.com/sluice-net/sluice/tests/lab/shapes"
 )
 
 // flips is a source that deletes and adds the policies of a tenant whenever it is asked: the engine

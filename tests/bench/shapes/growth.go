@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/sluice-net/sluice/tests/bench/plot"
-	"github.com/sluice-net/sluice/tests/shapes"
+	"github.com/sluice-net/sluice/tests/lab/shapes"
 )
 
 // growth writes plots of what shapes cost by their size: an eighth, a quarter, a half and the whole

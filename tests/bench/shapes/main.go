@@ -1,5 +1,5 @@
 // Command shapes prints what the worst known manifests of one tenant cost a node: each shape of
-// tests/shapes goes through cache, processor, configurator and a renderer in a process of its own.
+// tests/lab/shapes goes through cache, processor, configurator and a renderer in a process of its own.
 //
 //	go run ./tests/bench/shapes                        # the table of docs/reference/limits.md
 //	go run ./tests/bench/shapes -renderer acl
@@ -37,8 +37,8 @@ import (
 	"github.com/sluice-net/sluice/plugins/policy"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/xdp"
-	"github.com/sluice-net/sluice/tests/harness/backends"
-	"github.com/sluice-net/sluice/tests/shapes"
+	"github.com/sluice-net/sluice/tests/lab/harness/backends"
+	"github.com/sluice-net/sluice/tests/lab/shapes"
 )
 
 // result is what one shape cost.

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/sluice-net/sluice/tests/shapes"
+	"github.com/sluice-net/sluice/tests/lab/shapes"
 )
 
 // searchBytes is how large the policies are that are searched.

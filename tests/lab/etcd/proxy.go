@@ -1,0 +1,39 @@
+package etcd
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+
+	"github.com/sluice-net/sluice/tests/lab/programs"
+)
+
+// proxyEnv makes a process a gRPC proxy: the addresses of the members follow, after its own.
+const proxyEnv = "SLUICE_TEST_ETCD_PROXY"
+
+// serveProxy runs "etcd grpc-proxy" until the process is killed.
+func serveProxy(addresses string) {
+	own, members, _ := strings.Cut(addresses, " ")
+	os.Args = []string{"etcd", "grpc-proxy", "start", "--endpoints=" + members, "--listen-addr=" + own}
+	etcdmain.Main(os.Args)
+}
+
+// Proxy starts the gRPC proxy of etcd before the members, and returns where it listens and its
+// process. It is killed with the test.
+func (c *Cluster) Proxy(t testing.TB) (address string, pid int) {
+	t.Helper()
+	address = programs.FreeAddress(t)
+	p := exec.Command(os.Args[0])
+	p.Env = append(os.Environ(), proxyEnv+"="+address+" "+strings.Join(c.Endpoints(), ","))
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.Process.Kill() // it never ends by itself
+		_ = p.Wait()
+	})
+	return address, p.Process.Pid
+}

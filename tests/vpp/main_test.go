@@ -1,9 +1,0 @@
-package vpp
-
-import (
-	"testing"
-
-	"github.com/sluice-net/sluice/tests/leaks"
-)
-
-func TestMain(m *testing.M) { leaks.Main(m) }
