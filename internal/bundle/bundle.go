@@ -93,7 +93,7 @@ func Write(ctx context.Context, w io.Writer, now time.Time, parts []Part) (About
 			continue
 		}
 		all += len(content)
-		if err := put(archive, p.Name, content, about.Time); err != nil {
+		if err := writeFile(archive, p.Name, content, about.Time); err != nil {
 			return about, err
 		}
 	}
@@ -101,7 +101,7 @@ func Write(ctx context.Context, w io.Writer, now time.Time, parts []Part) (About
 	if err != nil {
 		return about, fmt.Errorf("write the bundle: %w", err)
 	}
-	if err := errors.Join(put(archive, aboutName, append(content, '\n'), about.Time), archive.Close(), packed.Close()); err != nil {
+	if err := errors.Join(writeFile(archive, aboutName, append(content, '\n'), about.Time), archive.Close(), packed.Close()); err != nil {
 		return about, fmt.Errorf("write the bundle: %w", err)
 	}
 	return about, nil
@@ -131,7 +131,7 @@ func WriteMissing(w *term.Writer, missing map[string]string) {
 	}
 }
 
-func put(archive *tar.Writer, name string, content []byte, now time.Time) error {
+func writeFile(archive *tar.Writer, name string, content []byte, now time.Time) error {
 	h := &tar.Header{Typeflag: tar.TypeReg, Name: folder + name, Mode: 0o600, Size: int64(len(content)), ModTime: now, Format: tar.FormatPAX}
 	if err := archive.WriteHeader(h); err != nil {
 		return fmt.Errorf("write the bundle: %s: %w", name, err)
@@ -214,7 +214,7 @@ func Read(r io.Reader) (Bundle, error) {
 			return b, ErrTooLarge
 		}
 		seen[name] = true
-		if err := b.take(name, archive); err != nil {
+		if err := b.readFile(name, archive); err != nil {
 			if bounded.N <= 0 {
 				err = ErrTooLarge
 			}
@@ -231,8 +231,8 @@ func damaged(err error) error {
 	return fmt.Errorf("it is damaged: %w", err)
 }
 
-// take reads a file.
-func (b *Bundle) take(name string, r io.Reader) error {
+// readFile reads a file.
+func (b *Bundle) readFile(name string, r io.Reader) error {
 	into := map[string]any{aboutName: &b.About, objectsName: (*objects)(&b.Objects)}[name]
 	if into == nil {
 		_, err := io.Copy(io.Discard, r)

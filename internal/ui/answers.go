@@ -157,7 +157,7 @@ func (h *handler) pods(r *http.Request) (any, error) {
 	}
 	rows := []podRow{}
 	for _, p := range m.Pods {
-		if row := rowOf(p); (q.Get("namespace") == "" || q.Get("namespace") == p.GetNamespace()) && row.has(strings.ToLower(q.Get("text"))) {
+		if row := rowOf(p); (q.Get("namespace") == "" || q.Get("namespace") == p.GetNamespace()) && row.mentions(strings.ToLower(q.Get("text"))) {
 			rows = append(rows, row)
 		}
 	}
@@ -181,8 +181,8 @@ func rowOf(p *model.Pod) podRow {
 	return podRow{explain.PodID(p), explain.GroupName(p), p.GetNodeName(), p.GetIps(), explain.Labels(p)}
 }
 
-// has reports whether a row has a text, in lower case, in a name, an address or a label.
-func (p podRow) has(text string) bool {
+// mentions reports whether a row has a text, in lower case, in a name, an address or a label.
+func (p podRow) mentions(text string) bool {
 	contains := func(s string) bool { return strings.Contains(strings.ToLower(s), text) }
 	if text == "" || contains(p.Pod.String()) || contains(p.Node) || slices.ContainsFunc(p.Addresses, contains) {
 		return true
@@ -359,7 +359,7 @@ func (h *handler) preview(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	done, err := h.comparing.take(r.Context(), waitTime)
+	done, err := h.comparing.wait(r.Context(), waitTime)
 	if err != nil {
 		return nil, err
 	}

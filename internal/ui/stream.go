@@ -29,7 +29,7 @@ func (h *handler) verdicts(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	done, err := h.watching.take(r.Context(), 0)
+	done, err := h.watching.wait(r.Context(), 0)
 	if err != nil {
 		fail(w, problem{http.StatusServiceUnavailable, errors.New("too many clients watch: close another page")})
 		return

@@ -141,8 +141,8 @@ type turns struct{ *semaphore.Weighted }
 
 func newTurns(most int64) turns { return turns{semaphore.NewWeighted(most)} }
 
-// take waits for a turn, and returns how to end it.
-func (t turns) take(ctx context.Context, most time.Duration) (done func(), err error) {
+// wait waits for a turn, and returns how to end it.
+func (t turns) wait(ctx context.Context, most time.Duration) (done func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	if !t.TryAcquire(1) && t.Acquire(ctx, 1) != nil {
@@ -163,7 +163,7 @@ func (p problem) Unwrap() error { return p.error }
 func (h *handler) answers(get func(*http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		serve.Extend(w, waitTime+questionTime)
-		done, err := h.computing.take(r.Context(), waitTime)
+		done, err := h.computing.wait(r.Context(), waitTime)
 		if err != nil {
 			fail(w, err)
 			return

@@ -464,15 +464,15 @@ func TestVerdictsSayWhyThereAreNone(t *testing.T) {
 // TestTurnsAreBounded: who waits too long gets an error.
 func TestTurnsAreBounded(t *testing.T) {
 	one := newTurns(1)
-	done, err := one.take(t.Context(), time.Minute)
+	done, err := one.wait(t.Context(), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := one.take(t.Context(), time.Millisecond); !errors.Is(err, errBusy) {
+	if _, err := one.wait(t.Context(), time.Millisecond); !errors.Is(err, errBusy) {
 		t.Errorf("a second one gets %v", err)
 	}
 	done()
-	if _, err := one.take(t.Context(), 0); err != nil {
+	if _, err := one.wait(t.Context(), 0); err != nil {
 		t.Errorf("after the first one: %v", err)
 	}
 }

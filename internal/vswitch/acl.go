@@ -227,8 +227,8 @@ func (t *aclTable) get(index uint32) *accessList {
 	return t.lists.Get(index)
 }
 
-// of returns one ACL or, for newACLIndex, all of them.
-func (t *aclTable) of(index uint32) []*accessList {
+// matching returns one ACL or, for newACLIndex, all of them.
+func (t *aclTable) matching(index uint32) []*accessList {
 	t.ports.mu.Lock()
 	defer t.ports.mu.Unlock()
 	if index != newACLIndex {

@@ -131,7 +131,7 @@ func (c *console) showACLs(args []string) (string, bool) {
 		return "", false
 	}
 	var b strings.Builder
-	for _, a := range c.sw.aclTable.of(index) {
+	for _, a := range c.sw.aclTable.matching(index) {
 		fmt.Fprintf(&b, "acl-index %d count %d tag {%s}\n", a.index, len(a.rules), a.tag)
 		for i := range a.rules {
 			fmt.Fprintf(&b, "%11d: %s hits %d\n", i, a.rule(i), a.hits[i].Load())
@@ -172,7 +172,7 @@ func (c *console) showSessions(args []string) (string, bool) {
 	var b strings.Builder
 	adds, count, _ := c.sw.sessions.fill(c.sw.clock())
 	fmt.Fprintf(&b, "Sessions total: add %d - del %d = %d\n", adds, adds-count, count)
-	for _, p := range c.sw.portTable.of(allPorts) {
+	for _, p := range c.sw.portTable.matching(allPorts) {
 		if n := p.sessions.count.Load(); n > 0 {
 			fmt.Fprintf(&b, "    sw_if_index %d: add %d - del 0 = %d; epoch chg: 0\n", p.index, n, n)
 		}

@@ -57,7 +57,7 @@ func (f *features) showInterface(args []string) (string, bool) {
 		fmt.Fprintf(&b, "\n%s:\n", arc)
 		on := 0
 		for _, node := range f.arcs[arc] {
-			if p.has(arc, node) {
+			if p.isEnabled(arc, node) {
 				fmt.Fprintf(&b, "  %s\n", node)
 				on++
 			}
@@ -69,8 +69,8 @@ func (f *features) showInterface(args []string) (string, bool) {
 	return b.String(), true
 }
 
-// has reports whether a node is enabled. The ACL node is enabled in a direction with ACLs.
-func (p *port) has(arc, node string) bool {
+// isEnabled reports whether a node is enabled. The ACL node is enabled in a direction with ACLs.
+func (p *port) isEnabled(arc, node string) bool {
 	dir := api.Ingress
 	if strings.HasSuffix(arc, "-output") {
 		dir = api.Egress

@@ -87,13 +87,13 @@ func (h aclHandlers) interfaceSetList(m *acl.ACLInterfaceSetACLList, reply func(
 
 // dump returns all ACLs or one; nothing if it does not exist.
 func (h aclHandlers) dump(m *acl.ACLDump, reply func(govpp.Message)) {
-	for _, a := range h.acls.of(m.ACLIndex) {
+	for _, a := range h.acls.matching(m.ACLIndex) {
 		reply(&acl.ACLDetails{ACLIndex: a.index, Tag: a.tag, Count: uint32(len(a.rules)), R: a.rules})
 	}
 }
 
 func (h aclHandlers) interfaceListDump(m *acl.ACLInterfaceListDump, reply func(govpp.Message)) {
-	for _, p := range h.acls.ports.of(uint32(m.SwIfIndex)) {
+	for _, p := range h.acls.ports.matching(uint32(m.SwIfIndex)) {
 		in, out := p.bindings[api.Ingress].indices(), p.bindings[api.Egress].indices()
 		reply(&acl.ACLInterfaceListDetails{
 			SwIfIndex: interface_types.InterfaceIndex(p.index),
@@ -112,7 +112,7 @@ func (h aclHandlers) setEtypes(m *acl.ACLInterfaceSetEtypeWhitelist, reply func(
 
 // etypesDump lists the interfaces that have a whitelist.
 func (h aclHandlers) etypesDump(m *acl.ACLInterfaceEtypeWhitelistDump, reply func(govpp.Message)) {
-	for _, p := range h.acls.ports.of(uint32(m.SwIfIndex)) {
+	for _, p := range h.acls.ports.matching(uint32(m.SwIfIndex)) {
 		in, out := p.etypes[api.Ingress], p.etypes[api.Egress]
 		list := append(append([]uint16(nil), in...), out...)
 		if len(list) == 0 {

@@ -35,7 +35,7 @@ func (h interfaceHandlers) dump(m *interfaces.SwInterfaceDump, reply func(govpp.
 		index = allPorts
 	}
 	filter, _, _ := strings.Cut(strings.ToLower(m.NameFilter), "\x00")
-	for _, p := range h.ports.of(index) {
+	for _, p := range h.ports.matching(index) {
 		if !m.NameFilterValid || strings.Contains(strings.ToLower(p.name), filter) {
 			reply(p.details())
 		}

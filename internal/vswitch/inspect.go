@@ -22,7 +22,7 @@ type Interface struct {
 // Interfaces returns all interfaces by index.
 func (t *portTable) Interfaces() []Interface {
 	var list []Interface
-	for _, p := range t.of(allPorts) {
+	for _, p := range t.matching(allPorts) {
 		list = append(list, Interface{
 			Index: p.index, Name: p.name, Tag: p.tag, Kind: p.kind, Up: p.up,
 			Inputs: p.bindings[api.Ingress].indices(), Outputs: p.bindings[api.Egress].indices(),
@@ -123,7 +123,7 @@ type Session struct {
 func (s *Switch) Sessions() []Session {
 	now := s.clock()
 	var list []Session
-	for _, p := range s.portTable.of(allPorts) {
+	for _, p := range s.portTable.matching(allPorts) {
 		start := len(list)
 		list = s.sessions.appendPort(list, p, now)
 		slices.SortFunc(list[start:], func(a, b Session) int { return a.First.compare(b.First) })

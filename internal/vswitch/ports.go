@@ -202,8 +202,8 @@ func (t *portTable) publish() {
 // allPorts means all interfaces in dumps.
 const allPorts = ^uint32(0)
 
-// of returns one interface or, for allPorts, all of them.
-func (t *portTable) of(index uint32) []*port {
+// matching returns one interface or, for allPorts, all of them.
+func (t *portTable) matching(index uint32) []*port {
 	v := t.view.Load()
 	if index != allPorts {
 		if p := v.port(index); p != nil {

@@ -12,7 +12,7 @@ func (w *Watcher) remember() {
 		return // load logs the reason if the file is needed
 	}
 	for _, e := range entries {
-		w.note(e)
+		w.applyEntry(e)
 	}
 }
 

@@ -136,7 +136,7 @@ func (w *Watcher) replace(entries []model.Entry, revision int64, retain bool) {
 	}
 	w.revision = revision
 	for _, e := range entries {
-		w.note(e)
+		w.applyEntry(e)
 	}
 	w.publish()
 	w.once.Do(func() { close(w.ready) })
@@ -146,7 +146,7 @@ func (w *Watcher) replace(entries []model.Entry, revision int64, retain bool) {
 func (w *Watcher) deliver(entries []model.Entry, revision int64) {
 	w.revision = revision
 	for _, e := range entries {
-		w.note(e)
+		w.applyEntry(e)
 	}
 	if len(entries) > 0 {
 		w.publish()
@@ -154,8 +154,8 @@ func (w *Watcher) deliver(entries []model.Entry, revision int64) {
 	}
 }
 
-// note handles one entry.
-func (w *Watcher) note(e model.Entry) {
+// applyEntry handles one entry.
+func (w *Watcher) applyEntry(e model.Entry) {
 	if e.Value == nil {
 		delete(w.known, e.Key)
 		delete(w.bad, e.Key)

@@ -63,7 +63,7 @@ func TestPendingCoalescesPerObject(t *testing.T) {
 			for _, s := range c.steps {
 				s(&p)
 			}
-			if diff := cmp.Diff(c.want, p.take(), protocmp.Transform()); diff != "" {
+			if diff := cmp.Diff(c.want, p.takeAll(), protocmp.Transform()); diff != "" {
 				t.Errorf("want - got +\n%s", diff)
 			}
 			if !p.empty() {
@@ -91,7 +91,7 @@ func TestPendingDoesNotDependOnTakes(t *testing.T) {
 		var p pending
 		truth, consumer := map[model.ID]string{}, map[model.ID]string{}
 		take := func() {
-			c := p.take()
+			c := p.takeAll()
 			if c.Resync {
 				clear(consumer)
 			}

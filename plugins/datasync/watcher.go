@@ -91,7 +91,7 @@ func New(cfg Config) *Watcher {
 // ErrStopped after Run.
 func (w *Watcher) Next(ctx context.Context) (model.Changes, error) {
 	for {
-		if changes, ok := w.take(); ok {
+		if changes, ok := w.takePending(); ok {
 			return changes, nil
 		}
 		select {
@@ -99,7 +99,7 @@ func (w *Watcher) Next(ctx context.Context) (model.Changes, error) {
 		case <-ctx.Done():
 			return model.Changes{}, ctx.Err()
 		case <-w.done:
-			if changes, ok := w.take(); ok {
+			if changes, ok := w.takePending(); ok {
 				return changes, nil
 			}
 			return model.Changes{}, ErrStopped
@@ -107,13 +107,13 @@ func (w *Watcher) Next(ctx context.Context) (model.Changes, error) {
 	}
 }
 
-func (w *Watcher) take() (model.Changes, bool) {
+func (w *Watcher) takePending() (model.Changes, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.pending.empty() {
 		return model.Changes{}, false
 	}
-	return w.pending.take(), true
+	return w.pending.takeAll(), true
 }
 
 // Status returns the current status. It never blocks.

@@ -65,11 +65,11 @@ func (o *outage) covers(t time.Time) bool {
 type away struct {
 	error
 	outage *outage
-	at     time.Time
+	since  time.Time
 }
 
 // Unwrap returns the cause.
 func (e *away) Unwrap() error { return e.error }
 
 // Logged reports whether the client has already logged the outage, so that callers need not.
-func (e *away) Logged() bool { return e.outage.covers(e.at) }
+func (e *away) Logged() bool { return e.outage.covers(e.since) }

@@ -180,7 +180,7 @@ func (t *Term) Guard(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}()
-	held, err := t.held(ctx)
+	held, err := t.verifyHeld(ctx)
 	if err == nil {
 		err = t.client.Watch(ctx, t.key, held+1, func(entries []model.Entry, _ int64) {
 			if isDeleted(entries, t.key) {
@@ -197,12 +197,12 @@ func (t *Term) Guard(ctx context.Context) error {
 // Check asks the store whether the term still lasts. If not, the error wraps ErrNotLeading. It is
 // for changes outside the store, which cannot depend on the key as Write does.
 func (t *Term) Check(ctx context.Context) error {
-	_, err := t.held(ctx)
+	_, err := t.verifyHeld(ctx)
 	return err
 }
 
-// held verifies that the key belongs to the term, and returns the revision of the store.
-func (t *Term) held(ctx context.Context) (revision int64, err error) {
+// verifyHeld verifies that the key belongs to the term, and returns the revision of the store.
+func (t *Term) verifyHeld(ctx context.Context) (revision int64, err error) {
 	resp, err := t.client.conn.get(ctx, t.key, clientv3.WithKeysOnly())
 	if err != nil {
 		return 0, err

@@ -76,7 +76,7 @@ func (w *watch) run(ctx context.Context) error {
 			if !ok {
 				return fmt.Errorf("watch %s: %w", w.prefix, w.ended(ctx))
 			}
-			if err := w.take(ctx, resp); err != nil {
+			if err := w.handleResponse(ctx, resp); err != nil {
 				return fmt.Errorf("watch %s from revision %d: %w", w.prefix, w.from, err)
 			}
 		case head := <-w.heads:
@@ -119,8 +119,8 @@ func (w *watch) ended(ctx context.Context) error {
 	return cause
 }
 
-// take handles one response, or explains why the watch cannot continue.
-func (w *watch) take(ctx context.Context, resp clientv3.WatchResponse) error {
+// handleResponse handles one response, or explains why the watch cannot continue.
+func (w *watch) handleResponse(ctx context.Context, resp clientv3.WatchResponse) error {
 	switch {
 	case ctx.Err() != nil:
 		return w.ended(ctx)
@@ -220,14 +220,14 @@ func (w *watch) missed(ctx context.Context, after int64) bool {
 // keys change; but a proxy may have attached the watch to one that it had lost (etcd issue 21813),
 // and would then be silent forever.
 type silence struct {
-	at    int64
-	heads int // number of comparisons with the store since
+	revision int64
+	heads    int // number of comparisons with the store since
 }
 
 // suspicious reports whether it is time to look for missed changes.
 func (s *silence) suspicious(at, head int64) bool {
-	if at != s.at || head == at {
-		*s = silence{at: at}
+	if at != s.revision || head == at {
+		*s = silence{revision: at}
 		return false
 	}
 	s.heads++

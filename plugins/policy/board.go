@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // published is a status and a channel that announces the next one.
 type published struct {
-	of      uint64 // number of the state
+	number  uint64 // number of the state
 	status  Status
 	refused error         // error of the failed renderers, if retries are of no use
 	next    chan struct{} // closed when there is a newer one

@@ -216,16 +216,16 @@ func (e *engine) sourceEnded(err error) {
 
 // publish publishes the status.
 func (e *engine) publish() {
-	e.board.publish(&published{of: e.state, status: e.status, refused: e.refused})
+	e.board.publish(&published{number: e.state, status: e.status, refused: e.refused})
 }
 
 // buildSnapshot returns a snapshot: the last one if that is current.
 func (e *engine) buildSnapshot() *Snapshot {
-	if last := e.board.snapshot.Load(); last != nil && last.of == e.state {
+	if last := e.board.snapshot.Load(); last != nil && last.number == e.state {
 		return last
 	}
 	s := e.snapshot(e.deps.Node, e.waiting(), e.problems.reports(true))
-	s.of, s.Status = e.state, e.status
+	s.number, s.Status = e.state, e.status
 	e.board.snapshot.Store(s)
 	return s
 }
@@ -246,7 +246,7 @@ func (e *engine) report() {
 	if len(e.problems.changed) == 0 {
 		return
 	}
-	begun, ended := e.problems.take()
+	begun, ended := e.problems.takeChanged()
 	e.status.Problems, e.status.Unenforced = e.problems.counts()
 	for _, x := range begun {
 		if e.deps.Observer.Known == nil || !e.deps.Observer.Known(x) {

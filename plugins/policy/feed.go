@@ -41,7 +41,7 @@ func (f *feed) push(changes model.Changes) (revision int64, err error) {
 // Next implements Source.
 func (f *feed) Next(ctx context.Context) (model.Changes, error) {
 	for {
-		if changes, ok := f.take(); ok {
+		if changes, ok := f.takePending(); ok {
 			return changes, nil
 		}
 		select {
@@ -52,7 +52,7 @@ func (f *feed) Next(ctx context.Context) (model.Changes, error) {
 	}
 }
 
-func (f *feed) take() (model.Changes, bool) {
+func (f *feed) takePending() (model.Changes, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.queue) == 0 {

@@ -91,13 +91,13 @@ func (m *mailbox) post(now time.Time, c renderer.Changes, revision int64) {
 	}
 	m.merger.Add(c)
 	for pod, cfg := range c.Pods {
-		m.note(pod, cfg != nil)
+		m.recordMerged(pod, cfg != nil)
 	}
 	m.signal()
 }
 
-// note records that rules of a pod, or its end, are in the merger.
-func (m *mailbox) note(pod api.PodID, lives bool) {
+// recordMerged records that rules of a pod, or its end, are in the merger.
+func (m *mailbox) recordMerged(pod api.PodID, lives bool) {
 	_, held := m.held[pod]
 	if held {
 		m.held[pod] = lives

@@ -73,8 +73,8 @@ func add[K comparable](counts map[K]int, k K, d int) {
 	}
 }
 
-// take returns the problems that began and ended since the last call, sorted.
-func (t *problemTracker) take() (begun, ended []api.Problem) {
+// takeChanged returns the problems that began and ended since the last call, sorted.
+func (t *problemTracker) takeChanged() (begun, ended []api.Problem) {
 	for p, was := range t.changed {
 		switch {
 		case t.present[p] && !was:

@@ -19,7 +19,7 @@ import (
 // Snapshot is the complete state of a Plugin after one of its transactions. It is immutable,
 // sorted, and shared by all callers while nothing changes. Directions are seen from the pod.
 type Snapshot struct {
-	of uint64 // number of the state
+	number uint64 // number of the state
 
 	Status     Status      `json:"status"`
 	Namespaces []Namespace `json:"namespaces"`

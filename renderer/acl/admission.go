@@ -64,20 +64,20 @@ type candidate struct {
 // is beside the old one, and an ACL may hold old and new entries. New ACLs may get indexes that have
 // no counters yet.
 func (w *wanted) grows(c *change) (n, counts int) {
-	if c.held == nil {
+	if c.existing == nil {
 		n = entries.CountOf(c.want)
 		return n, n
 	}
-	most := make([]int, len(c.held))
-	for i, p := range c.held {
+	most := make([]int, len(c.existing))
+	for i, p := range c.existing {
 		most[i] = p.Count
 	}
 	for _, step := range c.steps {
 		most[step.At] = max(most[step.At], step.Piece.Count)
 	}
-	for i, p := range c.held {
+	for i, p := range c.existing {
 		n += most[i] - p.Count
-		counts += max(0, most[i]-w.m.Longest[w.acls.stacks[c.at].acls[i]])
+		counts += max(0, most[i]-w.m.Longest[w.acls.stacks[c.place].acls[i]])
 	}
 	return n, counts
 }

@@ -46,7 +46,7 @@ func (w *wanted) changeShared(ctx context.Context) error {
 		case w.m.ACLs[index].Piece.Digest == p.Digest:
 			continue
 		}
-		index, err := w.put(ctx, index, name == infraACL || name == reflectACL, mirror.Tag(name, 0, p.Digest), p)
+		index, err := w.writeACL(ctx, index, name == infraACL || name == reflectACL, mirror.Tag(name, 0, p.Digest), p)
 		if err != nil {
 			return err
 		}
@@ -55,10 +55,10 @@ func (w *wanted) changeShared(ctx context.Context) error {
 	return nil
 }
 
-// put writes an ACL. A change of an input ACL is not shown to sessions: otherwise VPP would treat all
+// writeACL writes an ACL. A change of an input ACL is not shown to sessions: otherwise VPP would treat all
 // sessions that were created on input as outdated, and drop the flows that pods have opened. They need
 // not see it, since outputs deny what inputs deny, once these are changed as well.
-func (w *wanted) put(ctx context.Context, index uint32, isInput bool, tag string, p entries.Piece) (uint32, error) {
+func (w *wanted) writeACL(ctx context.Context, index uint32, isInput bool, tag string, p entries.Piece) (uint32, error) {
 	if index == mirror.None || p.Count > w.m.ACLs[index].Piece.Count {
 		if err := w.r.memory.Room(); err != nil {
 			return mirror.None, err
@@ -73,7 +73,7 @@ func (w *wanted) put(ctx context.Context, index uint32, isInput bool, tag string
 // changeGuards changes and creates guards.
 func (w *wanted) changeGuards(ctx context.Context) error {
 	for _, c := range w.changes {
-		if c.at.use == guard {
+		if c.place.use == guard {
 			if err := w.change(ctx, c); err != nil {
 				return err
 			}
@@ -85,20 +85,20 @@ func (w *wanted) changeGuards(ctx context.Context) error {
 // change makes a change of a stack. Old ACLs that it replaces stay bound until the interface is
 // switched.
 func (w *wanted) change(ctx context.Context, c *change) error {
-	s := w.acls.stacks[c.at]
-	if c.held == nil {
+	s := w.acls.stacks[c.place]
+	if c.existing == nil {
 		s = &stack{shape: c.shape}
 		for n, p := range c.want {
-			index, err := w.put(ctx, mirror.None, c.at.use == guard, mirror.Tag(nameOf(c.at.use, c.shape, n), n, p.Digest), p)
+			index, err := w.writeACL(ctx, mirror.None, c.place.use == guard, mirror.Tag(nameOf(c.place.use, c.shape, n), n, p.Digest), p)
 			if err != nil {
 				return err
 			}
 			s.acls = append(s.acls, index)
 		}
-		c.replaced, w.acls.stacks[c.at] = w.acls.indexes(c.at), s
+		c.replaced, w.acls.stacks[c.place] = w.acls.indexes(c.place), s
 	}
 	for _, step := range c.steps {
-		if _, err := w.put(ctx, s.acls[step.At], c.at.use == guard, mirror.Tag(nameOf(c.at.use, c.shape, step.At), step.At, step.Piece.Digest), step.Piece); err != nil {
+		if _, err := w.writeACL(ctx, s.acls[step.At], c.place.use == guard, mirror.Tag(nameOf(c.place.use, c.shape, step.At), step.At, step.Piece.Digest), step.Piece); err != nil {
 			return err
 		}
 	}
@@ -107,7 +107,7 @@ func (w *wanted) change(ctx context.Context, c *change) error {
 }
 
 // hold records that a change was made.
-func (s *stack) hold(c *change) { s.want, s.table, s.current = c.want, c.of, true }
+func (s *stack) hold(c *change) { s.want, s.table, s.current = c.want, c.digest, true }
 
 // interfaceChanges are the changes of one interface.
 type interfaceChanges struct {
@@ -120,7 +120,7 @@ type interfaceChanges struct {
 
 // isInPlace reports whether all changes are in place.
 func (t *interfaceChanges) isInPlace() bool {
-	return len(t.changes) > 0 && !slices.ContainsFunc(t.changes, func(c *change) bool { return c.held == nil })
+	return len(t.changes) > 0 && !slices.ContainsFunc(t.changes, func(c *change) bool { return c.existing == nil })
 }
 
 // changeInterfaces changes one interface after the other. Those that may deny something come first,
@@ -186,7 +186,7 @@ func (w *wanted) changeTogether(ctx context.Context, b *batch) error {
 		for _, c := range b.changes {
 			if n < len(c.steps) {
 				at, p := c.steps[n].At, c.steps[n].Piece
-				round = append(round, mirror.Write{Index: w.acls.stacks[c.at].acls[at], Tag: mirror.Tag(nameOf(c.at.use, c.shape, at), at, p.Digest), Piece: p})
+				round = append(round, mirror.Write{Index: w.acls.stacks[c.place].acls[at], Tag: mirror.Tag(nameOf(c.place.use, c.shape, at), at, p.Digest), Piece: p})
 			}
 		}
 		if len(round) == 0 {
@@ -200,7 +200,7 @@ func (w *wanted) changeTogether(ctx context.Context, b *batch) error {
 		}
 	}
 	for _, c := range b.changes {
-		w.acls.stacks[c.at].hold(c)
+		w.acls.stacks[c.place].hold(c)
 	}
 	*b = batch{}
 	return nil
@@ -215,13 +215,13 @@ func (w *wanted) byInterface() []*interfaceChanges {
 		out = append(out, of[n])
 	}
 	for _, c := range w.changes {
-		if c.at.use == guard {
+		if c.place.use == guard {
 			continue
 		}
 		t := of[c.n]
 		t.more = c.more && (t.more || len(t.changes) == 0)
 		t.changes = append(t.changes, c)
-		t.grows += entries.CountOf(c.want) - entries.CountOf(c.held)
+		t.grows += entries.CountOf(c.want) - entries.CountOf(c.existing)
 	}
 	slices.SortStableFunc(out, func(a, b *interfaceChanges) int {
 		switch {

@@ -32,9 +32,9 @@ func (w *wanted) prepareGuard(n *mirror.Interface) {
 		p = w.expand.Guard(t, expand.Guards{Services: w.r.options.Services, Owned: w.r.flows.areOwned(), Sizes: w.r.bounds.guard})
 		w.guards[t] = p
 	}
-	c := &change{n: n, at: at, want: []entries.Piece{p}, of: digestOfTable(t)}
+	c := &change{n: n, place: at, want: []entries.Piece{p}, digest: digestOfTable(t)}
 	if held, ok := s.heldIn(w.m); ok {
-		if c.held = held; held[0].Digest != p.Digest {
+		if c.existing = held; held[0].Digest != p.Digest {
 			c.steps = []layout.Step{{Piece: p}}
 		}
 	}

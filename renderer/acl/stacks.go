@@ -172,8 +172,8 @@ func (a *acls) heldInput(m *mirror.Mirror) entries.Digest {
 	return entries.Digest{}
 }
 
-// held returns the content of the ACLs of a stack; false when one is gone.
-func (s *stack) held(m *mirror.Mirror) (out []entries.Piece, ok bool) {
+// contentIn returns the content of the ACLs of a stack; false when one is gone.
+func (s *stack) contentIn(m *mirror.Mirror) (out []entries.Piece, ok bool) {
 	for _, index := range s.acls {
 		h := m.ACLs[index]
 		if h == nil || len(h.Piece.Entries) != h.Piece.Count {

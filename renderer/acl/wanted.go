@@ -45,22 +45,22 @@ type expanded struct {
 // change is what happens to one stack.
 type change struct {
 	n        *mirror.Interface
-	at       place
+	place    place
 	table    *cache.Table // nil for a guard
 	shape    layout.Shape
-	held     []entries.Piece // nil: it needs new ACLs
+	existing []entries.Piece // nil: it needs new ACLs
 	want     []entries.Piece
 	steps    []layout.Step // in place; empty with new ACLs
 	more     bool          // it only permits more
-	of       renderer.Digest
+	digest   renderer.Digest
 	replaced []uint32 // the ACLs that it had before new ones
 }
 
 // fitting is a table, and what ACLs hold.
 type fitting struct {
-	table renderer.Digest
-	shape layout.Shape
-	held  string // digests
+	table    renderer.Digest
+	shape    layout.Shape
+	existing string // digests
 }
 
 // fit is how these ACLs get to hold the table.
@@ -164,10 +164,10 @@ func (w *wanted) prepareTable(n *mirror.Interface, at place, t *cache.Table) {
 		w.refuse(t, x.err, reasonTable)
 		return
 	}
-	c := &change{n: n, at: at, table: t, of: t.Digest}
+	c := &change{n: n, place: at, table: t, digest: t.Digest}
 	if held, ok := s.heldIn(w.m); ok {
 		if f := w.fit(s.shape, held, t, x); f.ok {
-			c.shape, c.held, c.want, c.steps = s.shape, held, f.want, f.steps
+			c.shape, c.existing, c.want, c.steps = s.shape, held, f.want, f.steps
 			c.more = layout.PermitsMore(s.shape, held, f.want)
 			w.changes = append(w.changes, c)
 			return
@@ -182,7 +182,7 @@ func (s *stack) heldIn(m *mirror.Mirror) ([]entries.Piece, bool) {
 	if s == nil {
 		return nil, false
 	}
-	return s.held(m)
+	return s.contentIn(m)
 }
 
 // fit finds out how ACLs get to hold a table, or new ones if they hold nothing. Interfaces with the
@@ -190,7 +190,7 @@ func (s *stack) heldIn(m *mirror.Mirror) ([]entries.Piece, bool) {
 func (w *wanted) fit(shape layout.Shape, held []entries.Piece, t *cache.Table, x *expanded) *fit {
 	key := fitting{table: t.Digest, shape: shape}
 	for _, p := range held {
-		key.held += string(p.Digest[:])
+		key.existing += string(p.Digest[:])
 	}
 	f := w.fits[key]
 	if f != nil {

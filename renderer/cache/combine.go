@@ -28,11 +28,11 @@ type restrictingPeer struct {
 
 // group is a set of peers that may exchange the same traffic with the pod.
 type group struct {
-	may      traffic.Traffic
-	prefixes []netip.Prefix
-	lists    []*list     // lists whose rules restrict it
-	has      []bool      // by index: whether it is one of lists
-	own      []ruleAbout // rules of the own list that apply to its first address
+	may       traffic.Traffic
+	prefixes  []netip.Prefix
+	lists     []*list     // lists whose rules restrict it
+	restricts []bool      // by index: whether it is one of lists
+	own       []ruleAbout // rules of the own list that apply to its first address
 }
 
 // blocks shares blocks between the pods of one Compute. With 110 pods of 20 kinds a local pod takes 8
@@ -208,7 +208,7 @@ func (c *combiner) exceptions(p *pod, a *address) []group {
 			audited = audited || theirs[n].IsAudited()
 		}
 		if may != ours || audited { // what the peer audits is counted for its policies, too
-			g := out.of(may)
+			g := out.groupFor(may)
 			if own != nil && g.prefixes == nil {
 				g.own = c.ownRulesAbout(p, q.address)
 			}
@@ -224,8 +224,8 @@ func (c *combiner) exceptions(p *pod, a *address) []group {
 // groups is searched linearly: there are few groups.
 type groups []group
 
-// of returns the group for some traffic; it adds the group when it is missing.
-func (g *groups) of(may traffic.Traffic) *group {
+// groupFor returns the group for some traffic; it adds the group when it is missing.
+func (g *groups) groupFor(may traffic.Traffic) *group {
 	for i := range *g {
 		if (*g)[i].may == may {
 			return &(*g)[i]
@@ -238,12 +238,12 @@ func (g *groups) of(may traffic.Traffic) *group {
 // addTo adds an address to a group, together with the lists that restrict it.
 func (c *combiner) addTo(g *group, q restrictingPeer, theirs []traffic.Traffic) {
 	g.prefixes = append(g.prefixes, prefixes.Host(q.addr))
-	if g.has == nil {
-		g.has = make([]bool, len(theirs))
+	if g.restricts == nil {
+		g.restricts = make([]bool, len(theirs))
 	}
 	for _, n := range q.lists {
-		if theirs[n] != traffic.Everything && !g.has[n] {
-			g.has[n] = true
+		if theirs[n] != traffic.Everything && !g.restricts[n] {
+			g.restricts[n] = true
 			g.lists = append(g.lists, c.opposites[n])
 		}
 	}

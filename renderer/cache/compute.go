@@ -32,7 +32,7 @@ func (c *Cache) build(why map[listKey]string) Plan {
 		old := p.built
 		p.built = c.combiner.build(p, shared)
 		// A table of which only the origins change is the same table.
-		if e := c.entries.of(p.built); e != p.entry {
+		if e := c.entries.entryFor(p.built); e != p.entry {
 			c.entries.bind(p, e)
 		} else if e != nil && old != p.built {
 			e.table = nil

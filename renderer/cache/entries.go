@@ -25,8 +25,8 @@ func (x entries) bind(p *pod, e *entry) {
 	}
 }
 
-// of returns the staged table with the content of a block; it creates the table if it is missing.
-func (x entries) of(b *block) *entry {
+// entryFor returns the staged table with the content of a block; it creates the table if it is missing.
+func (x entries) entryFor(b *block) *entry {
 	if b == nil || b.rules == nil {
 		return nil
 	}

@@ -24,7 +24,7 @@ func newList(l *renderer.RuleList, peer side, most int) *list {
 	}
 	out.rules = l.Rules()
 	for i, r := range out.rules {
-		switch n := peer.of(r); {
+		switch n := peer.netOf(r); {
 		case n.Set != 0:
 			out.bySet[n.Set] = append(out.bySet[n.Set], uint32(i))
 		case n.Prefix.IsValid():

@@ -10,7 +10,7 @@ import (
 // UpdateSet stages a change of the members of a set, as defined by *renderer.Changes. It masks prefixes,
 // unmaps IPv4-mapped IPv6 addresses and ignores invalid prefixes.
 func (c *Cache) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
-	s := c.sets.of(id)
+	s := c.sets.setFor(id)
 	c.resync.sawSet(id, s, added)
 	added, removed = unmapped(added), unmapped(removed)
 	asked := c.lists.isAsked(id)
@@ -30,7 +30,7 @@ func (c *Cache) UpdateSet(id api.SetID, added, removed []netip.Prefix) {
 	}
 	put := func(members []netip.Prefix, member bool) {
 		for _, p := range members {
-			if !c.sets.put(id, s, p, member) {
+			if !c.sets.setMember(id, s, p, member) {
 				continue
 			}
 			if c.stale.any = true; asked && few {

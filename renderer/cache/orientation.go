@@ -38,8 +38,8 @@ const (
 	destination side = true
 )
 
-// of returns the net on this side of a rule.
-func (s side) of(r api.ContivRule) api.Net {
+// netOf returns the net on this side of a rule.
+func (s side) netOf(r api.ContivRule) api.Net {
 	if s == source {
 		return r.Src
 	}

@@ -55,19 +55,19 @@ func (s *set) hasHost(a netip.Addr) bool {
 	return found
 }
 
-func (s *set) has(p netip.Prefix) bool {
+func (s *set) isMember(p netip.Prefix) bool {
 	if prefixes.IsHost(p) {
 		return s.hasHost(p.Addr())
 	}
 	return s.nets.Get(p)
 }
 
-// put adds or removes a member and reports whether the set changed.
-func (s *set) put(p netip.Prefix, member bool) bool {
-	if s.has(p) == member {
+// setMember adds or removes a member and reports whether the set changed.
+func (s *set) setMember(p netip.Prefix, member bool) bool {
+	if s.isMember(p) == member {
 		return false
 	}
-	s.note(p, member)
+	s.recordBefore(p, member)
 	switch {
 	case s.families == nil:
 	case len(s.later) == maxLater || !prefixes.IsHost(p):
@@ -117,8 +117,8 @@ func (s *set) fill(members []netip.Prefix) {
 	s.families, s.later = nil, nil
 }
 
-// note records what a prefix was at the last Commit.
-func (s *set) note(p netip.Prefix, member bool) {
+// recordBefore records what a prefix was at the last Commit.
+func (s *set) recordBefore(p netip.Prefix, member bool) {
 	if s.isNew {
 		return
 	}
@@ -232,8 +232,8 @@ type sets struct {
 	changed map[api.SetID]struct{} // since the last Commit
 }
 
-// of returns a set and creates it if it is missing.
-func (x *sets) of(id api.SetID) *set {
+// setFor returns a set and creates it if it is missing.
+func (x *sets) setFor(id api.SetID) *set {
 	s := x.all[id]
 	if s == nil {
 		s = newSet()
@@ -244,11 +244,11 @@ func (x *sets) of(id api.SetID) *set {
 	return s
 }
 
-// put adds or removes a member under the lock, and reports whether the set changed.
-func (x *sets) put(id api.SetID, s *set, p netip.Prefix, member bool) bool {
+// setMember adds or removes a member under the lock, and reports whether the set changed.
+func (x *sets) setMember(id api.SetID, s *set, p netip.Prefix, member bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !s.put(p, member) {
+	if !s.setMember(p, member) {
 		return false
 	}
 	x.changed[id] = struct{}{}
@@ -322,9 +322,9 @@ func (x *sets) derive(l *list, a *address) {
 		}
 	}
 	for _, l := range lists {
-		s := x.of(l.podsSet)
+		s := x.setFor(l.podsSet)
 		s.derived = true
-		if x.put(l.podsSet, s, prefixes.Host(a.addr), l == first) {
+		if x.setMember(l.podsSet, s, prefixes.Host(a.addr), l == first) {
 			l.sized = false
 		}
 	}

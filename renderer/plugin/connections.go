@@ -106,8 +106,8 @@ type fullness struct {
 	full atomic.Bool
 }
 
-// take takes a fill level.
-func (f *fullness) take(s renderer.Sessions) {
+// update takes a fill level.
+func (f *fullness) update(s renderer.Sessions) {
 	f.seen.Store(&s)
 	switch {
 	case s.Used*100 >= s.Max*fullFrom:
@@ -148,6 +148,6 @@ func (p *plane) lookAtConnections() error {
 			most, s.Most = tracked, text
 		}
 	}
-	p.table.take(s)
+	p.table.update(s)
 	return nil
 }

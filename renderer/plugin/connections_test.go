@@ -23,7 +23,7 @@ func TestTableIsFullUntilMorePlacesAreFree(t *testing.T) {
 		used uint64
 		full bool
 	}{{0, false}, {949, false}, {950, true}, {900, true}, {899, false}, {949, false}, {1000, true}} {
-		f.take(renderer.Sessions{Used: x.used, Max: 1000})
+		f.update(renderer.Sessions{Used: x.used, Max: 1000})
 		if err := f.err(); errors.Is(err, renderer.ErrConnectionsFull) != x.full {
 			t.Errorf("step %d: with %d of 1000 it says %v", i, x.used, err)
 		}

@@ -49,7 +49,7 @@ func TestPlaneNamesInterfacesThatItCannotJudge(t *testing.T) {
 	}
 	p.begin()
 	p.read(0, found, nil, p.judged)
-	if got := p.of(pod); !slices.Equal(got, []uint32{1, 4}) {
+	if got := p.interfacesOf(pod); !slices.Equal(got, []uint32{1, 4}) {
 		t.Errorf("the interfaces of the pod are %v", got)
 	}
 	err := p.unjudged()

@@ -143,8 +143,8 @@ func (p *ports) read(seen uint64, found []*interfaces.SwInterfaceDetails, made m
 // begin begins with the interfaces of an Apply.
 func (p *ports) begin() { p.owners, p.refused = map[uint32][]api.PodID{}, map[uint32]string{} }
 
-// of returns the interfaces of a pod, sorted.
-func (p *ports) of(pod api.PodID) (out []uint32) {
+// interfacesOf returns the interfaces of a pod, sorted.
+func (p *ports) interfacesOf(pod api.PodID) (out []uint32) {
 	for _, index := range p.byTag[vpp.PodTag(pod.String())] {
 		if why := p.refuses(pod, p.all[index]); why != "" {
 			p.refused[index] = why

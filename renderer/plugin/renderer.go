@@ -59,7 +59,7 @@ func New(o Options) (*Renderer, error) {
 	p := &plane{Memory: m, ports: newPorts(o.Pods, link.Prompt), link: link, directory: o.Memory.Directory, othersEnforce: o.OthersEnforce}
 	p.drift.log = cmp.Or(o.XDP.Log, slog.New(slog.DiscardHandler))
 	o.XDP.Name, o.XDP.Dataplane, o.XDP.Begin = "vpp-plugin", p, p.refresh
-	o.XDP.Interfaces = func(pod api.PodID, _ []netip.Addr) []uint32 { return p.of(pod) }
+	o.XDP.Interfaces = func(pod api.PodID, _ []netip.Addr) []uint32 { return p.interfacesOf(pod) }
 	o.XDP.Enforced = func(_ map[api.PodID]bool, enforce map[uint32]api.PodID) { p.publish(enforce) }
 	r, err := xdp.New(o.XDP)
 	if err != nil {

@@ -91,7 +91,7 @@ func oneByOne[K comparable, V any](state int, deltas []Delta[K, V]) []Event[K, V
 func changes[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	var out []Event[K, V]
 	for i := range s.States {
-		out = append(out, Event[K, V]{State: i, Deltas: s.change(s.at(i-1), s.at(i))})
+		out = append(out, Event[K, V]{State: i, Deltas: s.change(s.stateAt(i-1), s.stateAt(i))})
 	}
 	return out
 }
@@ -110,8 +110,8 @@ func backwards[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 func thereAndBack[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	var out []Event[K, V]
 	for i := range s.States {
-		there := Event[K, V]{State: i, Deltas: s.change(s.at(i-1), s.at(i))}
-		back := Event[K, V]{State: i - 1, Deltas: s.change(s.at(i), s.at(i-1))}
+		there := Event[K, V]{State: i, Deltas: s.change(s.stateAt(i-1), s.stateAt(i))}
+		back := Event[K, V]{State: i - 1, Deltas: s.change(s.stateAt(i), s.stateAt(i-1))}
 		out = append(out, there, back, there)
 	}
 	return out
@@ -121,7 +121,7 @@ func thereAndBack[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 func thereAndBackAtOnce[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	var out []Event[K, V]
 	for i := range s.States {
-		there, back := s.change(s.at(i-1), s.at(i)), s.change(s.at(i), s.at(i-1))
+		there, back := s.change(s.stateAt(i-1), s.stateAt(i)), s.change(s.stateAt(i), s.stateAt(i-1))
 		out = append(out, Event[K, V]{State: i - 1, Deltas: slices.Concat(there, back)},
 			Event[K, V]{State: i, Deltas: slices.Concat(there, back, there)})
 	}
@@ -157,9 +157,9 @@ func recreated[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	var out []Event[K, V]
 	for i := range s.States {
 		e := Event[K, V]{State: i}
-		for _, k := range s.keys(s.at(i-1), s.at(i)) {
+		for _, k := range s.keys(s.stateAt(i-1), s.stateAt(i)) {
 			e.Deltas = append(e.Deltas, Delta[K, V]{Key: k, Gone: true})
-			if v, ok := s.at(i)[k]; ok {
+			if v, ok := s.stateAt(i)[k]; ok {
 				e.Deltas = append(e.Deltas, Delta[K, V]{Key: k, Value: v})
 			}
 		}
@@ -172,7 +172,7 @@ func recreated[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 func emptyBetween[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	var out []Event[K, V]
 	for i := range s.States {
-		out = append(out, Event[K, V]{State: i, Deltas: s.all(s.at(i))}, Event[K, V]{State: -1, Deltas: s.change(s.at(i), nil)})
+		out = append(out, Event[K, V]{State: i, Deltas: s.all(s.stateAt(i))}, Event[K, V]{State: -1, Deltas: s.change(s.stateAt(i), nil)})
 	}
 	return out
 }
@@ -183,10 +183,10 @@ func keyByKey[K comparable, V any](by order[K, V]) func(Sequence[K, V]) []Event[
 	return func(s Sequence[K, V]) []Event[K, V] {
 		var out []Event[K, V]
 		for i := range s.States {
-			deltas := s.all(s.at(i))
+			deltas := s.all(s.stateAt(i))
 			by(i, deltas)
 			out = append(out, oneByOne(i, deltas)...)
-			gone := s.change(s.at(i), nil)
+			gone := s.change(s.stateAt(i), nil)
 			by(i, gone)
 			out = append(out, oneByOne(i, gone)...)
 		}
@@ -199,7 +199,7 @@ func flapping[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	var out []Event[K, V]
 	for i, e := range changes(s) {
 		out = append(out, e)
-		for _, d := range s.all(s.at(i)) {
+		for _, d := range s.all(s.stateAt(i)) {
 			out = append(out, oneByOne(i, []Delta[K, V]{{Key: d.Key, Gone: true}, d})...)
 		}
 	}
@@ -210,7 +210,7 @@ func flapping[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 func resyncs[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	var out []Event[K, V]
 	for i := range s.States {
-		out = append(out, Event[K, V]{State: i, Resync: true, Deltas: s.all(s.at(i))})
+		out = append(out, Event[K, V]{State: i, Resync: true, Deltas: s.all(s.stateAt(i))})
 	}
 	return out
 }
@@ -227,7 +227,7 @@ func inTurn[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 func resyncedToNothing[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	var out []Event[K, V]
 	for i, e := range resyncs(s) {
-		out = append(out, e, Event[K, V]{State: -1, Resync: true}, Event[K, V]{State: i, Deltas: s.all(s.at(i))})
+		out = append(out, e, Event[K, V]{State: -1, Resync: true}, Event[K, V]{State: i, Deltas: s.all(s.stateAt(i))})
 	}
 	return out
 }
@@ -236,7 +236,7 @@ func resyncedToNothing[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 func restartsBetween[K comparable, V any](s Sequence[K, V]) []Event[K, V] {
 	var out []Event[K, V]
 	for i, e := range changes(s) {
-		out = append(out, e, Event[K, V]{State: i, Restart: true, Resync: true, Deltas: s.all(s.at(i))})
+		out = append(out, e, Event[K, V]{State: i, Restart: true, Resync: true, Deltas: s.all(s.stateAt(i))})
 	}
 	return out
 }

@@ -97,7 +97,7 @@ func (s *memberSet) change(added, removed []netip.Prefix, no func(p netip.Prefix
 // set makes a prefix a member, or no member.
 func (s *memberSet) set(m member, is bool, no func(p netip.Prefix, added bool)) {
 	switch {
-	case s.has(m) == is:
+	case s.hasMember(m) == is:
 		no(m.prefix(), is)
 		return
 	case s.listed(m) == is:
@@ -186,8 +186,8 @@ func (s *memberSet) listed(m member) bool {
 	return found
 }
 
-// has reports whether the prefix itself is a member.
-func (s *memberSet) has(m member) bool {
+// hasMember reports whether the prefix itself is a member.
+func (s *memberSet) hasMember(m member) bool {
 	if s == nil {
 		return false
 	}
@@ -210,7 +210,7 @@ func (s *memberSet) contains(a netip.Addr) bool {
 		if err != nil {
 			continue // longer than an address: no prefix of its family
 		}
-		if s.has(memberOf(p)) {
+		if s.hasMember(memberOf(p)) {
 			return true
 		}
 	}
@@ -243,7 +243,7 @@ func (s *memberSet) overlap() (outer, inner netip.Prefix, found bool) {
 func (s *memberSet) missingIn(o *memberSet) int {
 	n := 0
 	for _, m := range s.sorted() {
-		if !o.has(m) {
+		if !o.hasMember(m) {
 			n++
 		}
 	}

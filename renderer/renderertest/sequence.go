@@ -63,8 +63,8 @@ func (s Sequence[K, V]) keys(states ...map[K]V) []K {
 	return slices.SortedFunc(maps.Keys(all), s.Compare)
 }
 
-// at returns state i; the state before the first is empty.
-func (s Sequence[K, V]) at(i int) map[K]V {
+// stateAt returns state i; the state before the first is empty.
+func (s Sequence[K, V]) stateAt(i int) map[K]V {
 	if i < 0 {
 		return nil
 	}

@@ -145,7 +145,7 @@ type expansion struct {
 // exempt permits the exempt traffic, and reports whether the rules fit.
 func (x *expansion) exempt() bool {
 	for _, p := range x.infra {
-		if !x.put(Rule{IPv6: !p.Addr().Is4(), Remote: p}, nil) {
+		if !x.addRule(Rule{IPv6: !p.Addr().Is4(), Remote: p}, nil) {
 			return false
 		}
 	}
@@ -178,7 +178,7 @@ func (x *expansion) permit(p permits.Permit) bool {
 		if r.Remote = prefix; prefix.Bits() == 0 {
 			r.Remote = netip.Prefix{}
 		}
-		if !x.put(r, p.Origins) {
+		if !x.addRule(r, p.Origins) {
 			return false
 		}
 	}
@@ -205,7 +205,7 @@ func (x *expansion) group(r Rule, remote permits.Remote, origins []api.Origin) b
 		if r.IPv6 = f == 1; !has || !possible(r.Protocol, r.IPv6) {
 			continue
 		}
-		if !x.put(r, origins) {
+		if !x.addRule(r, origins) {
 			return false
 		}
 		x.addrs[r.AddressGroup] = []permits.Remote{remote}
@@ -220,8 +220,8 @@ func family(p netip.Prefix) int {
 	return 1
 }
 
-// put adds a possible rule, and reports whether it fits.
-func (x *expansion) put(r Rule, origins []api.Origin) bool {
+// addRule adds a possible rule, and reports whether it fits.
+func (x *expansion) addRule(r Rule, origins []api.Origin) bool {
 	r.Direction = x.direction
 	old, ok := x.rules[r]
 	if !ok {

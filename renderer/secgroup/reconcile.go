@@ -21,12 +21,12 @@ const (
 // reconciler executes one Apply: it compares what is wanted with what is held, and makes the calls
 // that remove the difference.
 type reconciler struct {
-	r      *Renderer
-	held   *held
-	want   *wanted
-	drifts bool // differences come from others
-	unsure bool // what is held may differ from what Neutron has
-	full   bool // the quota leaves no group without rules
+	r        *Renderer
+	existing *held
+	want     *wanted
+	drifts   bool // differences come from others
+	unsure   bool // what is held may differ from what Neutron has
+	full     bool // the quota leaves no group without rules
 
 	ids      map[string]string        // IDs of groups, by key of the content
 	contents map[string]map[Rule]bool // of the groups by key, with IDs of address groups
@@ -102,7 +102,7 @@ func (x *reconciler) call(ctx context.Context, op Op) (Result, error) {
 func (x *reconciler) replace(ctx context.Context) error {
 	x.changing = map[string]bool{}
 	for name := range x.want.addrs {
-		if a := x.held.addrs[x.held.names[name]]; a != nil && !x.equal(a) {
+		if a := x.existing.addrs[x.existing.names[name]]; a != nil && !x.equal(a) {
 			x.changing[name] = true
 		}
 	}
@@ -141,16 +141,16 @@ func (x *reconciler) mixed(kept map[string]bool) []string {
 		}
 	}
 	for id, key := range x.want.ports {
-		p := x.held.ports[id]
+		p := x.existing.ports[id]
 		rules, waits := waiting[key]
-		owned := x.held.owned(p)
-		if !waits || rules != nil && len(p.Groups) == 1 && len(owned) == 1 && x.held.groups[owned[0]].holds(rules) {
+		owned := x.existing.owned(p)
+		if !waits || rules != nil && len(p.Groups) == 1 && len(owned) == 1 && x.existing.groups[owned[0]].holds(rules) {
 			continue
 		}
 		for _, g := range owned {
-			for rule := range x.held.groups[g].rules {
-				a := x.held.addrs[rule.AddressGroup]
-				if a != nil && x.changing[a.Name] && x.held.names[a.Name] == a.ID && !kept[a.Name] {
+			for rule := range x.existing.groups[g].rules {
+				a := x.existing.addrs[rule.AddressGroup]
+				if a != nil && x.changing[a.Name] && x.existing.names[a.Name] == a.ID && !kept[a.Name] {
 					found[a.Name] = true
 				}
 			}
@@ -162,7 +162,7 @@ func (x *reconciler) mixed(kept map[string]bool) []string {
 // create creates the address groups that do not exist.
 func (x *reconciler) create(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(x.want.addrs)) {
-		if x.held.addrs[x.held.names[name]] == nil {
+		if x.existing.addrs[x.existing.names[name]] == nil {
 			if err := x.createOne(ctx, name); err != nil {
 				return err
 			}
@@ -175,9 +175,9 @@ func (x *reconciler) create(ctx context.Context) error {
 // these: an Apply that failed may have left it.
 func (x *reconciler) createOne(ctx context.Context, name string) error {
 	addrs := x.want.addrs[name]
-	for _, id := range slices.Sorted(maps.Keys(x.held.addrs)) {
-		if a := x.held.addrs[id]; a.Name == name && x.equal(a) {
-			x.held.names[name] = id
+	for _, id := range slices.Sorted(maps.Keys(x.existing.addrs)) {
+		if a := x.existing.addrs[id]; a.Name == name && x.equal(a) {
+			x.existing.names[name] = id
 			return nil
 		}
 	}
@@ -187,7 +187,7 @@ func (x *reconciler) createOne(ctx context.Context, name string) error {
 		return err
 	}
 	a := &AddressGroup{ID: res.ID, Name: name, Addresses: slices.Clone(first)}
-	x.held.addrs[a.ID], x.held.names[name] = a, a.ID
+	x.existing.addrs[a.ID], x.existing.names[name] = a, a.ID
 	return x.addAddresses(ctx, a)
 }
 
@@ -205,7 +205,7 @@ func (x *reconciler) addAddresses(ctx context.Context, a *AddressGroup) error {
 // extend adds the missing addresses to the groups that change.
 func (x *reconciler) extend(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(x.changing)) {
-		if err := x.addAddresses(ctx, x.held.addrs[x.held.names[name]]); err != nil {
+		if err := x.addAddresses(ctx, x.existing.addrs[x.existing.names[name]]); err != nil {
 			return err
 		}
 	}
@@ -215,7 +215,7 @@ func (x *reconciler) extend(ctx context.Context) error {
 // shrink removes addresses that are no longer wanted from the groups that change.
 func (x *reconciler) shrink(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(x.changing)) {
-		if err := x.removeAddresses(ctx, x.held.addrs[x.held.names[name]]); err != nil {
+		if err := x.removeAddresses(ctx, x.existing.addrs[x.existing.names[name]]); err != nil {
 			return err
 		}
 	}
@@ -252,7 +252,7 @@ func (x *reconciler) resolve(c *content) map[Rule]bool {
 	out := make(map[Rule]bool, len(c.rules))
 	for rule := range c.rules {
 		if rule.AddressGroup != "" {
-			if rule.AddressGroup = x.held.names[rule.AddressGroup]; rule.AddressGroup == "" {
+			if rule.AddressGroup = x.existing.names[rule.AddressGroup]; rule.AddressGroup == "" {
 				return nil
 			}
 		}
@@ -300,8 +300,8 @@ func (x *reconciler) find() {
 		x.contents[key] = x.resolve(c)
 		byKey[digest(slices.SortedFunc(maps.Keys(x.contents[key]), Rule.Compare))] = key
 	}
-	for _, id := range slices.Sorted(maps.Keys(x.held.groups)) {
-		key, ok := byKey[digest(slices.SortedFunc(maps.Keys(x.held.groups[id].rules), Rule.Compare))]
+	for _, id := range slices.Sorted(maps.Keys(x.existing.groups)) {
+		key, ok := byKey[digest(slices.SortedFunc(maps.Keys(x.existing.groups[id].rules), Rule.Compare))]
 		if ok && x.ids[key] == "" {
 			x.ids[key] = id
 		}
@@ -319,7 +319,7 @@ func (x *reconciler) group(ctx context.Context, key string) error {
 		if err != nil {
 			return err
 		}
-		g = x.held.group(res.ID, name, res.Rules)
+		g = x.existing.group(res.ID, name, res.Rules)
 	}
 	if err := x.add(ctx, g, rules); err != nil {
 		return err
@@ -337,7 +337,7 @@ func (x *reconciler) used() map[string]bool {
 	for _, id := range x.ids {
 		used[id] = true
 	}
-	for _, p := range x.held.ports {
+	for _, p := range x.existing.ports {
 		for _, id := range p.Groups {
 			used[id] = true
 		}
@@ -349,8 +349,8 @@ func (x *reconciler) used() map[string]bool {
 // has; nil if there is none. So calls that take longer than their time do not begin anew for ever.
 func (x *reconciler) unfinished(name string) *heldGroup {
 	used := x.used()
-	for _, id := range slices.Sorted(maps.Keys(x.held.groups)) {
-		if g := x.held.groups[id]; g.name == name && !used[id] {
+	for _, id := range slices.Sorted(maps.Keys(x.existing.groups)) {
+		if g := x.existing.groups[id]; g.name == name && !used[id] {
 			return g
 		}
 	}
@@ -407,8 +407,8 @@ func (x *reconciler) reusable(key string) (best *heldGroup) {
 		taken[id] = true
 	}
 	users, other := map[string]int{}, map[string]bool{}
-	for id, p := range x.held.ports {
-		for _, g := range x.held.owned(p) {
+	for id, p := range x.existing.ports {
+		for _, g := range x.existing.owned(p) {
 			users[g]++
 			other[g] = other[g] || len(p.Groups) != 1 || x.want.ports[id] != key
 		}
@@ -419,7 +419,7 @@ func (x *reconciler) reusable(key string) (best *heldGroup) {
 		if best != nil {
 			limit = x.changes(best, key)
 		}
-		if g := x.held.groups[id]; !taken[id] && !other[id] && x.changes(g, key) < limit {
+		if g := x.existing.groups[id]; !taken[id] && !other[id] && x.changes(g, key) < limit {
 			best = g
 		}
 	}
@@ -455,7 +455,7 @@ func (x *reconciler) ports(ctx context.Context, late bool) error {
 		if x.late(x.want.ports[id]) != late {
 			continue
 		}
-		p := x.held.ports[id]
+		p := x.existing.ports[id]
 		groups, err := x.groupsOf(ctx, p)
 		if err != nil {
 			return err
@@ -488,8 +488,8 @@ func (x *reconciler) groupsOf(ctx context.Context, p *Port) ([]string, error) {
 		return x.r.options.DefaultGroups, nil
 	case x.failed[key] == nil:
 		return []string{x.ids[key]}, nil
-	case len(x.held.owned(p)) > 0:
-		return x.held.owned(p), nil
+	case len(x.existing.owned(p)) > 0:
+		return x.existing.owned(p), nil
 	}
 	closed := x.r.closed()
 	if _, known := x.want.groups[closed.key]; !known {
@@ -517,11 +517,11 @@ func (x *reconciler) collect(ctx context.Context) error {
 		return x.shrinkReplaced(ctx)
 	}
 	used := x.used()
-	for _, id := range slices.Sorted(maps.Keys(x.held.groups)) {
+	for _, id := range slices.Sorted(maps.Keys(x.existing.groups)) {
 		if used[id] {
 			continue
 		}
-		if err := x.remove(ctx, Op{Kind: DeleteGroup, ID: id}, func() { delete(x.held.groups, id) }); err != nil {
+		if err := x.remove(ctx, Op{Kind: DeleteGroup, ID: id}, func() { delete(x.existing.groups, id) }); err != nil {
 			return err
 		}
 	}
@@ -530,8 +530,8 @@ func (x *reconciler) collect(ctx context.Context) error {
 
 // shrinkReplaced removes addresses from address groups that others of their name replace.
 func (x *reconciler) shrinkReplaced(ctx context.Context) error {
-	for _, id := range slices.Sorted(maps.Keys(x.held.addrs)) {
-		a := x.held.addrs[id]
+	for _, id := range slices.Sorted(maps.Keys(x.existing.addrs)) {
+		a := x.existing.addrs[id]
 		if _, wanted := x.want.addrs[a.Name]; wanted {
 			if err := x.removeAddresses(ctx, a); err != nil {
 				return err
@@ -542,15 +542,15 @@ func (x *reconciler) shrinkReplaced(ctx context.Context) error {
 }
 
 func (x *reconciler) collectAddresses(ctx context.Context) error {
-	for _, id := range slices.Sorted(maps.Keys(x.held.addrs)) {
-		name := x.held.addrs[id].Name
-		if _, wanted := x.want.addrs[name]; wanted && x.held.names[name] == id {
+	for _, id := range slices.Sorted(maps.Keys(x.existing.addrs)) {
+		name := x.existing.addrs[id].Name
+		if _, wanted := x.want.addrs[name]; wanted && x.existing.names[name] == id {
 			continue
 		}
 		gone := func() {
-			delete(x.held.addrs, id)
-			if x.held.names[name] == id {
-				delete(x.held.names, name)
+			delete(x.existing.addrs, id)
+			if x.existing.names[name] == id {
+				delete(x.existing.names, name)
 			}
 		}
 		if err := x.remove(ctx, Op{Kind: DeleteAddressGroup, ID: id}, gone); err != nil {

@@ -77,7 +77,7 @@ type Renderer struct {
 	desired   desired
 	contents  map[pair]*content // for the current members of sets
 	admission admission
-	held      *held             // nil when everything must be read
+	existing  *held             // nil when everything must be read
 	wanted    *wanted           // by the last Apply; nil before the first
 	groups    map[string]string // IDs of groups, by key of the content; of the last Apply
 	reads     reads
@@ -235,17 +235,17 @@ func (r *Renderer) takeOver(c renderer.Changes) {
 func (r *Renderer) commit(ctx context.Context, unchanged bool) error {
 	refreshed := r.reads.stale.Swap(false)
 	if refreshed {
-		r.held = nil
+		r.existing = nil
 	}
 	w, err := r.want(ctx)
 	if err != nil {
-		r.held, r.reads.settled = nil, false
+		r.existing, r.reads.settled = nil, false
 		return err
 	}
-	run := &reconciler{r: r, held: r.held, want: w, drifts: refreshed && unchanged && r.reads.settled}
+	run := &reconciler{r: r, existing: r.existing, want: w, drifts: refreshed && unchanged && r.reads.settled}
 	err = run.all(ctx)
 	if r.groups = run.ids; err != nil || run.unsure {
-		r.held = nil
+		r.existing = nil
 	}
 	r.wanted = w
 	r.reads.pending, r.reads.unenforced = w.pending, w.reports(r.reads.unenforced)

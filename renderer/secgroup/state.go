@@ -79,10 +79,10 @@ func (r *Renderer) publish(err error) {
 		s.unenforced = r.reads.unenforced
 	}
 	s.state = renderer.State{
-		Renderer: r.Name(), Connected: r.held != nil, Err: err, Pending: r.reads.pending, Drift: maps.Clone(r.reads.drift), Tables: s.state.Tables,
+		Renderer: r.Name(), Connected: r.existing != nil, Err: err, Pending: r.reads.pending, Drift: maps.Clone(r.reads.drift), Tables: s.state.Tables,
 		Capacity: r.admission.capacity(r.options.MaxRules), Closed: renderer.ClosedIn(s.unenforced),
 	}
-	if r.held != nil && r.wanted != nil {
+	if r.existing != nil && r.wanted != nil {
 		s.fill(r)
 	}
 	r.published.Store(s)
@@ -104,7 +104,7 @@ func (s *snapshot) fill(r *Renderer) {
 			e = newGroupTables(key)
 		}
 		s.tables[key], first[key.group] = e, cmp.Or(first[key.group], e)
-		for _, a := range r.held.ports[id].IPs {
+		for _, a := range r.existing.ports[id].IPs {
 			s.byAddress[a.Unmap()] = e
 		}
 		if pod, ok := r.wanted.owners[id]; ok {
@@ -128,7 +128,7 @@ func (s *snapshot) fillSets(r *Renderer) {
 			s.sets[id] = r.desired.members(id)
 		}
 	}
-	for _, a := range r.held.addrs {
+	for _, a := range r.existing.addrs {
 		s.sets[api.NewSetID(a.Name)] = a.Addresses
 	}
 	clear(r.reads.changed)

@@ -93,13 +93,13 @@ type wanted struct {
 
 // want derives the desired content of Neutron. It reads what is not known.
 func (r *Renderer) want(ctx context.Context) (*wanted, error) {
-	fresh := r.held == nil
+	fresh := r.existing == nil
 	if fresh {
 		inv, err := r.options.API.Inventory(ctx, r.namePrefix())
 		if err != nil {
 			return nil, fmt.Errorf("read security groups: %w", err)
 		}
-		r.held = newHeld(inv)
+		r.existing = newHeld(inv)
 	}
 	w := r.place()
 	if !fresh && (len(w.pending) > 0 || !maps.Equal(w.portless, r.reads.portless)) {
@@ -107,7 +107,7 @@ func (r *Renderer) want(ctx context.Context) (*wanted, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read ports: %w", err)
 		}
-		r.held.setPorts(ports)
+		r.existing.setPorts(ports)
 		w = r.place()
 	}
 	r.reads.portless = w.portless
@@ -161,7 +161,7 @@ func (w *wanted) pod(r *Renderer, pod api.PodID, cfg renderer.PodConfig, c *cont
 	}
 	if r.options.Identify == nil {
 		for _, a := range cfg.IPs {
-			if len(r.held.at[a.Unmap()]) > 0 {
+			if len(r.existing.at[a.Unmap()]) > 0 {
 				continue
 			}
 			if w.portless[a] = pod; restricted {
@@ -231,7 +231,7 @@ func (r *Renderer) portsOf() func(api.PodID, renderer.PodConfig) []*Port {
 	if r.options.Identify == nil {
 		return func(_ api.PodID, cfg renderer.PodConfig) (out []*Port) {
 			for _, a := range cfg.IPs {
-				for _, p := range r.held.at[a.Unmap()] {
+				for _, p := range r.existing.at[a.Unmap()] {
 					if !slices.Contains(out, p) {
 						out = append(out, p)
 					}
@@ -241,9 +241,9 @@ func (r *Renderer) portsOf() func(api.PodID, renderer.PodConfig) []*Port {
 		}
 	}
 	byPod := map[api.PodID][]*Port{}
-	for _, id := range slices.Sorted(maps.Keys(r.held.ports)) {
-		if pod, ok := r.options.Identify(*r.held.ports[id]); ok {
-			byPod[pod] = append(byPod[pod], r.held.ports[id])
+	for _, id := range slices.Sorted(maps.Keys(r.existing.ports)) {
+		if pod, ok := r.options.Identify(*r.existing.ports[id]); ok {
+			byPod[pod] = append(byPod[pod], r.existing.ports[id])
 		}
 	}
 	return func(pod api.PodID, _ renderer.PodConfig) []*Port { return byPod[pod] }
@@ -307,8 +307,8 @@ func hosts(addrs []netip.Addr) (out []netip.Prefix) {
 // retire gives ports that have a group of ours, and no pod, the default groups. Without such they
 // get the group that permits nothing.
 func (w *wanted) retire(r *Renderer) {
-	for id, p := range r.held.ports {
-		if _, ok := w.ports[id]; ok || w.unclear[id] || len(r.held.owned(p)) == 0 {
+	for id, p := range r.existing.ports {
+		if _, ok := w.ports[id]; ok || w.unclear[id] || len(r.existing.owned(p)) == 0 {
 			continue
 		}
 		if w.ports[id] = ""; len(r.options.DefaultGroups) == 0 {

@@ -72,7 +72,7 @@ func (f finder) denies(namespaces []uint32, c connection, accepted bool) bool {
 // target is the destination of a cut-through connection.
 type target struct {
 	transport api.Protocol
-	at        netip.AddrPort
+	address   netip.AddrPort
 }
 
 // deniedCut returns the sessions of clients that rules deny, and the sessions of servers whose
@@ -96,12 +96,12 @@ func (f finder) deniedCut(ctx context.Context, threads int, cut []connection) (d
 		}
 	}
 	for to, clients := range forbidden {
-		all, err := f.link.connections(ctx, threads, to.at.Addr())
+		all, err := f.link.connections(ctx, threads, to.address.Addr())
 		if err != nil {
 			return nil, nil, err
 		}
 		here, _ := divideCut(all)
-		here = slices.DeleteFunc(here, func(c connection) bool { return c.transport != to.transport || c.lcl != to.at })
+		here = slices.DeleteFunc(here, func(c connection) bool { return c.transport != to.transport || c.lcl != to.address })
 		if len(here) > 0 {
 			denied = append(denied, clients...)
 		}

@@ -24,9 +24,9 @@ func divide(steps []step) (rounds [][]step) {
 	return rounds
 }
 
-// take appends the requests of a round and treats them as done: after any error everything is read
+// appendRequests appends the requests of a round and treats them as done: after any error everything is read
 // back.
-func (j *job) take(changes []*session.SessionRuleAddDel, l *link, round []step) []*session.SessionRuleAddDel {
+func (j *job) appendRequests(changes []*session.SessionRuleAddDel, l *link, round []step) []*session.SessionRuleAddDel {
 	for _, s := range round {
 		tag := j.present.tags[s.place]
 		if s.add {

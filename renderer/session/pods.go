@@ -15,8 +15,8 @@ type pods struct {
 	namespaces map[api.PodID][]uint32 // sorted
 }
 
-// put sets the addresses of a pod; none removes it.
-func (p *pods) put(pod api.PodID, own []netip.Addr) {
+// setAddresses sets the addresses of a pod; none removes it.
+func (p *pods) setAddresses(pod api.PodID, own []netip.Addr) {
 	if p.own[pod] = own; own == nil {
 		delete(p.own, pod)
 	}

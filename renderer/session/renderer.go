@@ -110,7 +110,7 @@ func (r *Renderer) Apply(ctx context.Context, c renderer.Changes) error {
 		if cfg != nil {
 			ips = cfg.IPs
 		}
-		r.pods.put(pod, ips)
+		r.pods.setAddresses(pod, ips)
 	}
 	cache.Stage(r.cache, c)
 	r.unenforced.Track(c)
@@ -277,7 +277,7 @@ func (r *Renderer) install(ctx context.Context, d *desired) error {
 		var changes []*session.SessionRuleAddDel
 		for _, j := range jobs {
 			if round < len(j.rounds) {
-				changes = j.take(changes, r.link, j.rounds[round])
+				changes = j.appendRequests(changes, r.link, j.rounds[round])
 			}
 		}
 		if len(changes) == 0 {
@@ -320,7 +320,7 @@ func (r *Renderer) revoke(ctx context.Context) error {
 
 // scheduleNext schedules OnChange for the next audit or look at connections.
 func (r *Renderer) scheduleNext() {
-	times := []time.Time{r.revoked.at}
+	times := []time.Time{r.revoked.next}
 	if r.audits.every > 0 && r.mirror != nil {
 		times = append(times, r.audits.last.Add(r.audits.every))
 	}
@@ -334,7 +334,7 @@ func (r *Renderer) scheduleNext() {
 func (r *Renderer) publish(err error) {
 	s := &snapshot{
 		version: r.link.version, err: err, pods: make(map[netip.Addr]bool, len(r.pods.own)), tables: r.cache.InstalledTables(),
-		forbidden: r.revoked.left, unenforced: r.unenforced.Unenforced(), drifts: r.audits.drifts, foreign: r.audits.foreign, capacity: r.cache.Capacity(),
+		forbidden: r.revoked.notified, unenforced: r.unenforced.Unenforced(), drifts: r.audits.drifts, foreign: r.audits.foreign, capacity: r.cache.Capacity(),
 	}
 	s.spaces, s.reach = spacesOf(&r.pods, r.mirror, s.tables)
 	for id, own := range r.pods.own {

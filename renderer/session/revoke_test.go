@@ -75,13 +75,13 @@ func TestRevocationChecksOnlyPodsWithTightenedRules(t *testing.T) {
 	var v revocation
 	v.tightened(a)
 	v.tightened(b)
-	if !v.due || len(v.of) != 2 || !v.of[a] || !v.of[b] {
-		t.Errorf("looked at are %v", v.of)
+	if !v.due || len(v.addresses) != 2 || !v.addresses[a] || !v.addresses[b] {
+		t.Errorf("looked at are %v", v.addresses)
 	}
 	v.tightened()
 	v.tightened(a)
-	if !v.due || v.of != nil {
-		t.Errorf("looked at are %v, want all", v.of)
+	if !v.due || v.addresses != nil {
+		t.Errorf("looked at are %v, want all", v.addresses)
 	}
 }
 

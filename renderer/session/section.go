@@ -34,8 +34,8 @@ func (s section) compare(o section) int {
 		cmp.Compare(s.family, o.family), s.own.Addr().Compare(o.own.Addr()), cmp.Compare(s.own.Bits(), o.own.Bits()))
 }
 
-// of describes the section of a pod in errors.
-func (s section) of(pod api.PodID) string {
+// describe describes the section of a pod in errors.
+func (s section) describe(pod api.PodID) string {
 	transport := strings.ToUpper(s.transport.String())
 	if s.local {
 		return fmt.Sprintf("namespace of pod %s, for what it opens over %s and %s,", pod, transport, [...]string{"IPv4", "IPv6"}[s.family])

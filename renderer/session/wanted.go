@@ -168,7 +168,7 @@ func (d *desired) checkSizes(most int, now holders) {
 		}
 		if !reported[w.origin] {
 			reported[w.origin] = true
-			d.refused = append(d.refused, fmt.Errorf("%w: %s needs more than %d rules: name fewer ports in its policies", ErrTooLarge, s.of(d.holders[s]), most))
+			d.refused = append(d.refused, fmt.Errorf("%w: %s needs more than %d rules: name fewer ports in its policies", ErrTooLarge, s.describe(d.holders[s]), most))
 			d.oversize = append(d.oversize, unenforced(w.origins)...)
 		}
 		if p := d.mirror.sections[s]; p != nil && len(p.rules) > 0 && now.mayBe(s, d.holders[s]) {

@@ -59,9 +59,9 @@ func (h *health) setStale() {
 	h.stale = true
 }
 
-// take returns the epoch of the connection, and whether interfaces have changed since the last
+// takeEpoch returns the epoch of the connection, and whether interfaces have changed since the last
 // call.
-func (h *health) take() (epoch int, stale bool) {
+func (h *health) takeEpoch() (epoch int, stale bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	stale, h.stale = h.stale, false

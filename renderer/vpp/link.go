@@ -175,7 +175,7 @@ func (l *Link) Connect(ctx context.Context) (epoch int, stale bool, err error) {
 	if err := l.wait(ctx); err != nil {
 		return 0, false, err
 	}
-	epoch, stale = l.health.take()
+	epoch, stale = l.health.takeEpoch()
 	return epoch, stale, nil
 }
 

@@ -38,7 +38,7 @@ func newAttachments(o Options, drift attach.Drift) *attachments {
 	return &attachments{dataplane: o.Dataplane, release: o.Release, states: map[uint32]attachmentState{}, addresses: map[uint32][]netip.Addr{}, drift: drift}
 }
 
-func (a *attachments) note(id uint32, e attachmentEvent) {
+func (a *attachments) recordEvent(id uint32, e attachmentEvent) {
 	a.states[id] = a.states[id].after(e)
 	if a.states[id] == attachmentNone {
 		delete(a.states, id)
@@ -56,7 +56,7 @@ func (a *attachments) observe() (ids []uint32, err error) {
 // seen records that endpoints are attached.
 func (a *attachments) seen(ids []uint32) {
 	for _, id := range ids {
-		a.note(id, attachmentSeen)
+		a.recordEvent(id, attachmentSeen)
 	}
 }
 
@@ -81,7 +81,7 @@ func (a *attachments) missing(eps map[uint32]compile.Endpoint) (lost bool, err e
 	for id := range a.states {
 		_, needed := eps[id]
 		if _, there := slices.BinarySearch(ids, id); needed && !there {
-			a.note(id, attachmentMissed)
+			a.recordEvent(id, attachmentMissed)
 			lost = true
 		}
 	}
@@ -127,7 +127,7 @@ func (a *attachments) detach(id uint32, unflip func(id, record uint32) error) er
 	if err := unflip(id, 0); err != nil {
 		return fmt.Errorf("endpoint %d: %w", id, err)
 	}
-	a.note(id, attachmentDetached)
+	a.recordEvent(id, attachmentDetached)
 	delete(a.addresses, id)
 	return nil
 }
@@ -146,7 +146,7 @@ func (a *attachments) attach(e endpoints) (gone []error, err error) {
 		if a.isAttached(id) {
 			continue
 		}
-		a.note(id, attachmentTried)
+		a.recordEvent(id, attachmentTried)
 		switch err := a.dataplane.Attach(end); {
 		case errors.Is(err, ErrGone) && a.unplugged.Ends(pod, time.Now()): // the owner of interfaces will report it
 		case errors.Is(err, ErrGone):
@@ -157,7 +157,7 @@ func (a *attachments) attach(e endpoints) (gone []error, err error) {
 			if a.states[id] == attachmentLost {
 				a.drift[attach.DriftAttachment]++
 			}
-			a.note(id, attachmentSeen)
+			a.recordEvent(id, attachmentSeen)
 		}
 	}
 	return gone, nil

@@ -103,7 +103,7 @@ func unenforced(closed []closedList) (out []renderer.Unenforced) {
 			for _, o := range origins {
 				switch r := rules[rule{o, of.Owner, of.Reason}]; {
 				case r == nil:
-					rules[rule{o, of.Owner, of.Reason}] = &podsOfRule{of: at, list: list}
+					rules[rule{o, of.Owner, of.Reason}] = &podsOfRule{pods: at, list: list}
 				case r.list != list: // a list may have a rule with many others
 					r.add(at, list)
 				}
@@ -111,7 +111,7 @@ func unenforced(closed []closedList) (out []renderer.Unenforced) {
 		}
 	}
 	for of, r := range rules {
-		out = append(out, renderer.Unenforced{Origin: of.origin, Class: api.ClassLimit, Reason: reasonOf(of.owner, of.Reason), Pods: len(r.of)})
+		out = append(out, renderer.Unenforced{Origin: of.origin, Class: api.ClassLimit, Reason: reasonOf(of.owner, of.Reason), Pods: len(r.pods)})
 	}
 	return renderer.SortUnenforced(out)
 }
@@ -130,16 +130,16 @@ func reasonOf(namespace string, r compile.Reason) string {
 // podsOfRule are the pods that a rule applies to: those of one list, or, once they are its own, of
 // several.
 type podsOfRule struct {
-	of   map[api.PodID]bool
+	pods map[api.PodID]bool
 	own  bool
 	list int // number of the last one
 }
 
 func (r *podsOfRule) add(more map[api.PodID]bool, list int) {
 	if !r.own {
-		r.of, r.own = maps.Clone(r.of), true
+		r.pods, r.own = maps.Clone(r.pods), true
 	}
-	maps.Copy(r.of, more)
+	maps.Copy(r.pods, more)
 	r.list = list
 }
 

@@ -32,7 +32,7 @@ type past struct {
 	whole   bool
 }
 
-func (p past) has(x netip.Prefix, now map[netip.Prefix]struct{}) bool {
+func (p past) wasMember(x netip.Prefix, now map[netip.Prefix]struct{}) bool {
 	if p.whole {
 		_, was := p.all[x]
 		return was
@@ -58,7 +58,7 @@ func (d *desired) wasIn(id api.SetID, a netip.Addr) bool {
 		if err != nil {
 			return false
 		}
-		if before.has(p, set) {
+		if before.wasMember(p, set) {
 			return true
 		}
 	}
@@ -121,11 +121,11 @@ func (d *desired) change(id api.SetID, want renderer.SetChange, whole bool) (add
 		set = make(map[netip.Prefix]struct{}, len(added))
 	}
 	for _, p := range removed {
-		before.note(p, true)
+		before.recordMember(p, true)
 		delete(set, p)
 	}
 	for _, p := range added {
-		before.note(p, false)
+		before.recordMember(p, false)
 		set[p] = struct{}{}
 	}
 	if d.sets[id] = set; len(set) == 0 {
@@ -134,8 +134,8 @@ func (d *desired) change(id api.SetID, want renderer.SetChange, whole bool) (add
 	return added, removed
 }
 
-// note records whether a changed prefix was a member when an Apply last succeeded.
-func (p past) note(x netip.Prefix, was bool) {
+// recordMember records whether a changed prefix was a member when an Apply last succeeded.
+func (p past) recordMember(x netip.Prefix, was bool) {
 	if p.changed == nil {
 		return
 	}

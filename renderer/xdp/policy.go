@@ -48,7 +48,7 @@ func newPolicy(o Options, counters *ruleCounters, d *desired) *policy {
 // begin starts with an empty image.
 func (p *policy) begin() {
 	p.reclaimer.wait()
-	p.reclaimer.take()
+	p.reclaimer.takeReleasable()
 	p.image = compile.NewImage(p.options)
 	p.endpoints.lists = map[uint32]compile.Endpoint{}
 	p.on(policyRenewed)
@@ -174,7 +174,7 @@ func (p *policy) swap() error {
 	if err != nil {
 		return fmt.Errorf("put the new policy map in force: %w", err)
 	}
-	p.note(since)
+	p.recordOwners(since)
 	return nil
 }
 
@@ -226,7 +226,7 @@ func (p *policy) done() {
 
 // release frees unreachable memory and counters whose grace period is over.
 func (p *policy) release() {
-	for _, x := range p.reclaimer.take() {
+	for _, x := range p.reclaimer.takeReleasable() {
 		if err := p.counters.release(x.Slots(), p.dataplane.Hits); err != nil {
 			p.log.Warn("packet counters of removed rules cannot be read, their last packets are not counted", "error", err)
 		}
@@ -234,9 +234,9 @@ func (p *policy) release() {
 	}
 }
 
-// note records which lists own the counters since a time.
-func (p *policy) note(since time.Duration) {
-	p.counters.note(slices.Sorted(maps.Keys(p.endpoints.lists)), p.slot, since)
+// recordOwners records which lists own the counters since a time.
+func (p *policy) recordOwners(since time.Duration) {
+	p.counters.recordOwners(slices.Sorted(maps.Keys(p.endpoints.lists)), p.slot, since)
 }
 
 // slot returns the list in force for a direction of an endpoint, and the counter of its first rule.

@@ -68,8 +68,8 @@ func (g *reclaimer) run(grace func() error, log *slog.Logger) {
 	}
 }
 
-// take returns what may be released now.
-func (g *reclaimer) take() []compile.Retired {
+// takeReleasable returns what may be released now.
+func (g *reclaimer) takeReleasable() []compile.Retired {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	over := g.elapsed

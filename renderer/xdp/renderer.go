@@ -158,7 +158,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 func (r *Renderer) acknowledge(since time.Duration, problems []error) {
 	enforced := r.closed.update(r.policy.image, r.policy.endpoints.lists)
 	r.refused = r.closed.report(r.policy.endpoints) // also if the desired state went back to what is in force, and nothing was installed
-	r.policy.note(since)
+	r.policy.recordOwners(since)
 	pods := make(map[api.PodID]bool, len(r.desired.pods))
 	for pod := range r.desired.pods {
 		pods[pod] = true

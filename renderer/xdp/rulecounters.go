@@ -37,7 +37,7 @@ type labeller interface {
 // listCounters has the counters of one list, which several endpoints can share.
 type listCounters struct {
 	first uint32
-	of    []*renderer.RuleList // with equal rules; the origins differ
+	lists []*renderer.RuleList // with equal rules; the origins differ
 	hits  []uint64             // by rule, since the list was installed
 }
 
@@ -60,9 +60,9 @@ func newRuleCounters(d Dataplane) *ruleCounters {
 	return &ruleCounters{label: label, lists: map[uint32]*listCounters{}, total: map[renderer.CounterKey]uint64{}, versions: map[side][2]listVersion{}}
 }
 
-// note records which lists own the counters since a time. Lists that are not enforced any more stay
+// recordOwners records which lists own the counters since a time. Lists that are not enforced any more stay
 // until their counters are released.
-func (l *ruleCounters) note(ids []uint32, where slotOf, since time.Duration) {
+func (l *ruleCounters) recordOwners(ids []uint32, where slotOf, since time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known, owners := make(map[side]bool, 2*len(ids)), make(map[uint32][]*renderer.RuleList, len(ids))
@@ -86,10 +86,10 @@ func (l *ruleCounters) note(ids []uint32, where slotOf, since time.Duration) {
 	}
 	for first, lists := range owners {
 		f := l.lists[first]
-		if len(f.of) == 0 || f.of[0] != lists[0] {
+		if len(f.lists) == 0 || f.lists[0] != lists[0] {
 			l.label(first, lists[0])
 		}
-		f.of = lists
+		f.lists = lists
 	}
 	for s := range l.versions {
 		if !known[s] {
@@ -133,7 +133,7 @@ func (l *ruleCounters) enter(f *listCounters, counters []uint64) {
 func (f *listCounters) decides(rule int) []renderer.CounterKey {
 	var origins []api.Origin
 	action := api.Deny
-	for _, list := range f.of {
+	for _, list := range f.lists {
 		action = list.At(rule).Action
 		origins = append(origins, list.Origins(rule)...)
 	}
@@ -167,11 +167,11 @@ func (l *ruleCounters) leave(leaving func() ([]uint64, error), where slotOf) err
 	if err != nil {
 		return err
 	}
-	l.left(counters, where)
+	l.addReleased(counters, where)
 	return nil
 }
 
-func (l *ruleCounters) left(counters []uint64, where slotOf) {
+func (l *ruleCounters) addReleased(counters []uint64, where slotOf) {
 	l.enterAll(counters)
 	l.last = nil
 	kept := map[side][]uint64{}
@@ -184,7 +184,7 @@ func (l *ruleCounters) left(counters []uint64, where slotOf) {
 	for s, hits := range kept {
 		first, list, ok := where(s.id, s.dir)
 		if ok && list.Digest() == l.versions[s][0].list.Digest() {
-			l.lists[first] = &listCounters{first: first, of: []*renderer.RuleList{list}, hits: hits}
+			l.lists[first] = &listCounters{first: first, lists: []*renderer.RuleList{list}, hits: hits}
 			l.label(first, list)
 		}
 	}

@@ -56,7 +56,7 @@ func newSecgroups(d Deps, leads func(context.Context) error) (node.Backend, erro
 	client := neutron.New(connect, neutron.Options{Networks: n.Networks, Timeout: n.Timeout, Observe: s.observe})
 	s.options = secgroup.Options{
 		Log: d.Log.With("plugin", "secgroup"), API: fenced{client, leads}, Cluster: n.Mark, DefaultGroups: n.DefaultGroups,
-		AddressGroups: n.AddressGroups, MaxRules: n.MaxRules, Identify: identify(n.PortsBy), NodeOf: s.where.of, Infra: infra,
+		AddressGroups: n.AddressGroups, MaxRules: n.MaxRules, Identify: identify(n.PortsBy), NodeOf: s.where.addressesOf, Infra: infra,
 	}
 	_, err = secgroup.New(s.options) // settings are refused before anything starts
 	return s, err
@@ -175,8 +175,8 @@ func (w whereabouts) saw(changes model.Changes) {
 	}
 }
 
-// of returns the addresses of the node of a pod, sorted.
-func (w whereabouts) of(pod api.PodID) []netip.Addr {
+// addressesOf returns the addresses of the node of a pod, sorted.
+func (w whereabouts) addressesOf(pod api.PodID) []netip.Addr {
 	p := w.pods[pod]
 	found := map[netip.Addr]bool{}
 	for _, text := range slices.Concat(p.GetNodeIps(), w.nodes[p.GetNodeName()].GetAddresses()) {

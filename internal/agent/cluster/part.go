@@ -92,8 +92,8 @@ func (p *part) each(kind model.Kind, namespace string) iter.Seq[model.Entry] {
 	}
 }
 
-// take decodes an object into the part.
-func (p *part) take(e model.Entry) proto.Message {
+// decode decodes an object into the part.
+func (p *part) decode(e model.Entry) proto.Message {
 	if m := p.taken[e.Key]; m != nil {
 		return m
 	}
@@ -131,7 +131,7 @@ func (p *part) namespaces() map[string]bool {
 func (p *part) takeKey(key string) (found bool) {
 	for _, e := range p.entries {
 		if e.Key == key {
-			p.take(e)
+			p.decode(e)
 			return true
 		}
 	}
@@ -140,7 +140,7 @@ func (p *part) takeKey(key string) (found bool) {
 
 func (p *part) takeKind(kind model.Kind, namespace string) {
 	for e := range p.each(kind, namespace) {
-		p.take(e)
+		p.decode(e)
 	}
 }
 
@@ -171,7 +171,7 @@ func (p *part) takeEnd(text string) {
 
 // takeService takes a service, its slices, and the pods that it selects.
 func (p *part) takeService(e model.Entry) {
-	s, ok := p.take(e).(*model.Service)
+	s, ok := p.decode(e).(*model.Service)
 	if !ok {
 		return
 	}
@@ -198,7 +198,7 @@ func (p *part) takeSelected(e expr.Endpoint) {
 	read := labelReader{texts: map[string]string{}, set: labels.Set{}}
 	for entry := range p.each(model.KindPod, namespace) {
 		if e.Selector == nil && strings.HasSuffix(entry.Key, "/"+e.Name) || e.Selector != nil && e.Selector.Matches(read.labels(entry.Value)) {
-			p.take(entry)
+			p.decode(entry)
 		}
 	}
 }
@@ -207,7 +207,7 @@ func (p *part) takeSelected(e expr.Endpoint) {
 func (p *part) takePodsAt(addrs map[string]bool) {
 	for e := range p.each(model.KindPod, "") {
 		if anyIn(e.Value, podIPs, addrs) {
-			p.take(e)
+			p.decode(e)
 		}
 	}
 }
@@ -241,12 +241,12 @@ func (p *part) takeSurroundings() {
 	}
 	for e := range p.each(model.KindNamespace, "") {
 		if namespaces[nameIn(e.Key)] {
-			p.take(e)
+			p.decode(e)
 		}
 	}
 	for e := range p.each(model.KindNode, "") {
 		if nodes[nameIn(e.Key)] || anyIn(e.Value, nodeAddresses, addrs) {
-			p.take(e)
+			p.decode(e)
 		}
 	}
 	for _, kind := range adminKinds {

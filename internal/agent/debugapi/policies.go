@@ -35,7 +35,7 @@ func (l *Lists) policies(ctx context.Context, f Filter) ([]view.Policy, error) {
 		}
 		v := policyView(p)
 		v.Problems = l.Problems.WithCauses(causes[p.ID.String()], p.Problems)
-		switch v.Pending = waits.of(p); {
+		switch v.Pending = waits.reasonFor(p); {
 		case v.Pending != "":
 			v.Enforced = view.EnforcedPending
 		case len(v.Problems) > 0:
@@ -114,8 +114,8 @@ func newWaits(states []*renderer.State, status policy.Status, pods []policy.Pod)
 	return w
 }
 
-// of returns what a policy that applies to local pods waits for.
-func (w waits) of(p policy.Policy) string {
+// reasonFor returns what a policy that applies to local pods waits for.
+func (w waits) reasonFor(p policy.Policy) string {
 	missing, unmade := 0, 0
 	for _, pod := range p.Pods {
 		if w.pods[pod] {

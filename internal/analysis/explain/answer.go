@@ -73,7 +73,7 @@ func (n Node) answers(q Question, v oracle.Verdict) []view.Answer {
 		}
 		if a.Unasked == "" {
 			a.Decisions = x.Explain(q.Flow)
-			a.Meanings = n.Meanings.of(a.Decisions)
+			a.Meanings = n.Meanings.rulesOf(a.Decisions)
 			a.Allowed = permits(a.Decisions)
 			a.Agrees = a.Allowed == expected
 			a.Origins, a.Unnamed = compare(a, v)

@@ -58,8 +58,8 @@ func (m Meanings) Text(text string) string {
 	})
 }
 
-// of returns the rules of decisions for people; an empty text where no rule matched.
-func (m Meanings) of(decisions []renderer.Decision) []string {
+// rulesOf returns the rules of decisions for people; an empty text where no rule matched.
+func (m Meanings) rulesOf(decisions []renderer.Decision) []string {
 	if m == nil {
 		return nil
 	}

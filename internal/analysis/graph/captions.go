@@ -34,7 +34,7 @@ func (g Graph) captions(p *printer, l Layout) {
 func room(c bezier, chars int, taken []Box) (Box, bool) {
 	const height, width = 14, 6
 	for _, n := range []int{8, 10, 6, 12, 4, 13, 3} {
-		mid := c.at(n)
+		mid := c.pointAt(n)
 		b := Box{X: mid.x - chars*width/2, Y: mid.y - height, W: chars * width, H: height}
 		free := true
 		for _, t := range taken {

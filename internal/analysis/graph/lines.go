@@ -127,15 +127,15 @@ func curve(a, b point, begin, end way) Line {
 type bezier [4]point
 
 func (b bezier) line() Line {
-	middle := b.at(8)
+	middle := b.pointAt(8)
 	return Line{
 		Path: fmt.Sprintf("M%d %dC%d %d %d %d %d %d", b[0].x, b[0].y, b[1].x, b[1].y, b[2].x, b[2].y, b[3].x, b[3].y),
 		X:    middle.x, Y: middle.y, curve: b,
 	}
 }
 
-// at returns the point after so many sixteenths of a curve.
-func (b bezier) at(n int) point {
+// pointAt returns the point after so many sixteenths of a curve.
+func (b bezier) pointAt(n int) point {
 	m := 16 - n
 	k := [4]int{m * m * m, 3 * m * m * n, 3 * m * n * n, n * n * n}
 	var p point

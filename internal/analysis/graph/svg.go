@@ -94,7 +94,7 @@ func (g Graph) svgNode(p *printer, n Node, b Box, isGroup bool) {
 func (g Graph) svgLegend(p *printer, y int, notes string) {
 	x := margin
 	for _, s := range states {
-		if !g.has(s) {
+		if !g.hasState(s) {
 			continue
 		}
 		p.f(`<path class="%s" d="M%d %dh34" marker-end="url(#%s)"/><text class="muted" x="%d" y="%d">%s</text>`+"\n", s, x, y+16, s, x+42, y+20, meaning[s])
@@ -105,7 +105,7 @@ func (g Graph) svgLegend(p *printer, y int, notes string) {
 	}
 }
 
-func (g Graph) has(s State) bool {
+func (g Graph) hasState(s State) bool {
 	for _, e := range g.Edges {
 		if e.State == s {
 			return true

@@ -75,7 +75,7 @@ func Suggest(m explain.Manifests, v *Verdicts, o Options) (Suggestion, error) {
 		return out, fmt.Errorf("namespace %q has no pods", o.Namespace)
 	}
 	for _, f := range v.sorted() {
-		p.take(f)
+		p.addFlow(f)
 	}
 	left, notes := p.left.texts(), p.notes.texts()
 	out.Flows = len(p.wanted)

@@ -142,8 +142,8 @@ func few(all []string, most int) string {
 	return text
 }
 
-// take takes a flow up.
-func (p *proposal) take(f *flow) {
+// addFlow takes a flow up.
+func (p *proposal) addFlow(f *flow) {
 	src, dst := p.find(f.src, f.srcAddr), p.find(f.dst, f.dstAddr)
 	isSrc, isDst := p.isSubject(src), p.isSubject(dst)
 	inNamespace := isSrc || isDst || src.lost.Namespace == p.Namespace || dst.lost.Namespace == p.Namespace
@@ -232,17 +232,17 @@ func (p *proposal) permit(w *workload, d api.Direction, f *flow, peer end) {
 		if id == (api.PodID{}) {
 			name = explain.PodID(peer.pod).String()
 		}
-		at(at2(draft.pods[d], peerKey{workload: peer.workload}), port).add(f, d, name)
+		seenAt(at2(draft.pods[d], peerKey{workload: peer.workload}), port).add(f, d, name)
 		return
 	}
 	name := ""
 	if node := p.hosts[peer.addr]; node != "" {
 		name = "node " + node
 	}
-	at(at2(draft.blocks[d], port), peer.addr).add(f, d, name)
+	seenAt(at2(draft.blocks[d], port), peer.addr).add(f, d, name)
 }
 
-func at[K comparable](m map[K]*seen, k K) *seen {
+func seenAt[K comparable](m map[K]*seen, k K) *seen {
 	if m[k] == nil {
 		m[k] = &seen{}
 	}
@@ -308,7 +308,7 @@ func (d *draft) rules(dir api.Direction, inside []netip.Addr) []rule {
 	maps.Copy(byPeer, d.pods[dir])
 	for port, addrs := range d.blocks[dir] {
 		for _, b := range blocksOf(slices.Collect(maps.Keys(addrs)), inside) {
-			s := at(at2(byPeer, peerKey{block: b.Prefix}), port)
+			s := seenAt(at2(byPeer, peerKey{block: b.Prefix}), port)
 			for _, a := range b.addrs {
 				s.merge(addrs[a], dir)
 			}

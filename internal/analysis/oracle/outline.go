@@ -96,7 +96,7 @@ func (l outline) ofPolicy(p policy, d api.Direction) (out []RuleText) {
 
 func (l outline) ofTier(p *tierPolicy, d api.Direction) (out []RuleText) {
 	for i, r := range p.rules(d) {
-		t := RuleText{Origin: api.Origin{Policy: p.id, Direction: d, Rule: i}, Name: r.name, Action: r.action, Note: r.note()}
+		t := RuleText{Origin: api.Origin{Policy: p.id, Direction: d, Rule: i}, Name: r.name, Action: r.action, Note: r.describeInvalid()}
 		for _, peer := range r.peers {
 			if l.names(func(rem remote) match { return l.matchesTierPeer(peer, rem) }) {
 				t.Peers = append(t.Peers, peer.text(d))

@@ -148,8 +148,8 @@ func (t *tiers) add(p *tierPolicy) {
 	}
 }
 
-// of returns the policies of a tier.
-func (t tiers) of(tier Tier) []*tierPolicy {
+// policiesOf returns the policies of a tier.
+func (t tiers) policiesOf(tier Tier) []*tierPolicy {
 	if tier == AdminTier {
 		return t.admin
 	}

@@ -8,7 +8,7 @@ import (
 // decided: the first matching rule does, unless it passes, which ends the tier. It records both in
 // the result, and the evaluated policies in the verdict.
 func (e evaluation) tier(t Tier, v *DirectionVerdict, r *SubjectResult, subject *pod, other side) (decided bool) {
-	list := e.oracle.tiers.of(t)
+	list := e.oracle.tiers.policiesOf(t)
 	for i, p := range list {
 		rules := p.rules(v.Direction)
 		if len(rules) == 0 || !p.subject.matches(e.oracle, subject) {
@@ -19,7 +19,7 @@ func (e evaluation) tier(t Tier, v *DirectionVerdict, r *SubjectResult, subject 
 		e.asked(t, v, asked)
 		if matched >= 0 && (e.audited || !p.audit) {
 			e.notAsked(t, v, list[i+1:], subject)
-			return r.take(t, rules[matched].action, api.Origin{Policy: p.id, Direction: v.Direction, Rule: matched})
+			return r.recordAction(t, rules[matched].action, api.Origin{Policy: p.id, Direction: v.Direction, Rule: matched})
 		}
 	}
 	return false
@@ -30,7 +30,7 @@ func (e evaluation) tierRules(d api.Direction, asked *TierEval, rules []tierRule
 	for i, rule := range rules {
 		re := e.tierRule(d, i, rule, subject, other)
 		if e.words {
-			asked.Rules = append(asked.Rules, TierRuleEval{RuleEval: re, Name: rule.name, Action: rule.action, Note: rule.note(), DeniesAll: rule.deniesAll()})
+			asked.Rules = append(asked.Rules, TierRuleEval{RuleEval: re, Name: rule.name, Action: rule.action, Note: rule.describeInvalid(), DeniesAll: rule.deniesAll()})
 			asked.NotAsked = len(rules) - i - 1
 		}
 		if re.Matched {
@@ -64,9 +64,9 @@ func (e evaluation) asked(t Tier, v *DirectionVerdict, te TierEval) {
 	}
 }
 
-// take records the action of the first matching rule of a tier, and reports whether that decides.
+// recordAction records the action of the first matching rule of a tier, and reports whether that decides.
 // The exemption from isolation does not apply to rules of admin policies (SEMANTICS D2).
-func (r *SubjectResult) take(t Tier, a Action, origin api.Origin) (decided bool) {
+func (r *SubjectResult) recordAction(t Tier, a Action, origin api.Origin) (decided bool) {
 	if a == Pass {
 		r.PassedBy = append(r.PassedBy, origin)
 		return false

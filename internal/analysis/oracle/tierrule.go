@@ -70,8 +70,8 @@ func (r tierRule) with(peers []tierPeer, ports []tierPort, anyPort bool) tierRul
 // rule that allows ignores its invalid parts instead.
 func (r tierRule) deniesAll() bool { return len(r.unknown) > 0 && !r.action.Allows() }
 
-// note describes the invalid parts of the rule, in words.
-func (r tierRule) note() string {
+// describeInvalid describes the invalid parts of the rule, in words.
+func (r tierRule) describeInvalid() string {
 	if r.deniesAll() {
 		return "not understood, so it denies everything: " + strings.Join(r.unknown, "; ")
 	}

@@ -52,7 +52,7 @@ func (p parser) state(m *mapping, objects string) Step {
 		s.Probes = append(s.Probes, p.probe(it))
 	}
 	if value := m.value("matrix"); value != nil {
-		s.Matrix = p.matrix(m.at("matrix"), value)
+		s.Matrix = p.matrix(m.pathOf("matrix"), value)
 	}
 	return s
 }
@@ -72,11 +72,11 @@ func (p parser) deletion(it item) (model.ID, bool) {
 	}
 	switch {
 	case id.Kind == "":
-		p.failf(m.at("kind"), "is %s: want one of %s", expr.Quoted(kind), kindNames())
+		p.failf(m.pathOf("kind"), "is %s: want one of %s", expr.Quoted(kind), kindNames())
 	case id.Name == "":
-		p.failf(m.at("name"), "is missing")
+		p.failf(m.pathOf("name"), "is missing")
 	case !id.Kind.Namespaced() && id.Namespace != "":
-		p.failf(m.at("namespace"), "must not be there: %s is a kind without namespace", id.Kind)
+		p.failf(m.pathOf("namespace"), "must not be there: %s is a kind without namespace", id.Kind)
 	default:
 		if id.Kind.Namespaced() && id.Namespace == "" {
 			id.Namespace = "default"
@@ -110,9 +110,9 @@ func (p parser) probe(it item) Probe {
 	case Allow, Deny:
 		out.Expect = expect
 	case "":
-		p.failf(m.at("expect"), "is missing: want allow or deny")
+		p.failf(m.pathOf("expect"), "is missing: want allow or deny")
 	default:
-		p.failf(m.at("expect"), "is %s: want allow or deny", expr.Quoted(string(expect)))
+		p.failf(m.pathOf("expect"), "is %s: want allow or deny", expr.Quoted(string(expect)))
 	}
 	m.close()
 	return out
@@ -125,22 +125,22 @@ func (p parser) probePorts(m *mapping) []Port {
 	items := m.list("ports")
 	switch {
 	case !ok:
-		p.failf(m.at("protocol"), "is %s: want TCP, UDP, SCTP or ICMP", expr.Quoted(m.text("protocol")))
+		p.failf(m.pathOf("protocol"), "is %s: want TCP, UDP, SCTP or ICMP", expr.Quoted(m.text("protocol")))
 		return nil
 	case protocol == api.ICMP && (one != nil || many != nil):
-		p.failf(m.at("protocol"), "is ICMP, which has no ports")
+		p.failf(m.pathOf("protocol"), "is ICMP, which has no ports")
 		return nil
 	case protocol == api.ICMP:
 		return []Port{{Protocol: api.ICMP}}
 	case one != nil && many != nil:
-		p.failf(m.at("ports"), "must not be there beside port")
+		p.failf(m.pathOf("ports"), "must not be there beside port")
 		return nil
 	case one != nil:
-		items = []item{{path: m.at("port"), value: one}}
+		items = []item{{path: m.pathOf("port"), value: one}}
 	case many == nil:
-		p.failf(m.at("port"), "is missing: want a number or the name of a port of the destination")
+		p.failf(m.pathOf("port"), "is missing: want a number or the name of a port of the destination")
 	case len(items) == 0:
-		p.failf(m.at("ports"), "is empty")
+		p.failf(m.pathOf("ports"), "is empty")
 	}
 	var out []Port
 	for _, it := range items {
@@ -159,14 +159,14 @@ func (p parser) matrix(path string, value any) *Matrix {
 	if !ok {
 		return nil
 	}
-	out := &Matrix{Pods: p.withoutServices(m.at("pods"), p.exprList(m.oneOrMore("pods"))), Externals: p.texts(m.list("externals"))}
+	out := &Matrix{Pods: p.withoutServices(m.pathOf("pods"), p.exprList(m.oneOrMore("pods"))), Externals: p.texts(m.list("externals"))}
 	p.matrixExternals(m, out)
 	out.Ports = p.matrixPorts(m.list("ports"))
 	if m.value("ports") != nil && len(m.list("ports")) == 0 {
-		p.failf(m.at("ports"), "is empty: leave it out for every port that the pods declare")
+		p.failf(m.pathOf("ports"), "is empty: leave it out for every port that the pods declare")
 	}
 	if m.value("pods") != nil && len(out.Pods) == 0 && len(m.oneOrMore("pods")) == 0 {
-		p.failf(m.at("pods"), "is empty: leave it out for every live pod")
+		p.failf(m.pathOf("pods"), "is empty: leave it out for every live pod")
 	}
 	for _, it := range m.list("allow") {
 		out.Allow = append(out.Allow, p.allow(it))
@@ -184,7 +184,7 @@ func (p parser) matrixExternals(m *mapping, out *Matrix) {
 	}
 	for _, name := range out.Externals {
 		if _, ok := p.externals[name]; !ok {
-			p.failf(m.at("externals"), "has %s, which is not among the externals of the file", expr.Quoted(name))
+			p.failf(m.pathOf("externals"), "has %s, which is not among the externals of the file", expr.Quoted(name))
 		}
 	}
 }
@@ -199,11 +199,11 @@ func (p parser) allow(it item) AllowEntry {
 	case "all":
 		out.AllPorts = true
 	case nil:
-		p.failf(m.at("ports"), "is missing: want a list of ports, or all")
+		p.failf(m.pathOf("ports"), "is missing: want a list of ports, or all")
 	default:
 		items := m.oneOrMore("ports")
 		if out.Ports = p.matrixPorts(items); len(items) == 0 {
-			p.failf(m.at("ports"), "is empty: want a list of ports, or all")
+			p.failf(m.pathOf("ports"), "is empty: want a list of ports, or all")
 		}
 	}
 	m.close()
@@ -254,7 +254,7 @@ func parseProtocol(s string) (api.Protocol, bool) {
 func (p parser) exprs(m *mapping, key string) []Expr {
 	items := m.oneOrMore(key)
 	if len(items) == 0 {
-		p.failf(m.at(key), "is missing: want an endpoint or a list of them")
+		p.failf(m.pathOf(key), "is missing: want an endpoint or a list of them")
 	}
 	return p.exprList(items)
 }

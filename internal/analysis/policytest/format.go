@@ -73,8 +73,8 @@ func (s Step) Title() string {
 	return s.Path
 }
 
-// at returns the path of a field of the step.
-func (s Step) at(field string) string {
+// pathOf returns the path of a field of the step.
+func (s Step) pathOf(field string) string {
 	if s.Path == "" {
 		return field
 	}

@@ -26,7 +26,7 @@ func (f *File) manifests(s Step) (brought, error) {
 	if len(s.Files) > 0 {
 		load, err := manifests.LoadFiles(f.paths(s), nil)
 		if err != nil {
-			return out, fmt.Errorf("%s: %s: %w", f.Source, s.at("files"), err)
+			return out, fmt.Errorf("%s: %s: %w", f.Source, s.pathOf("files"), err)
 		}
 		out.objects, out.problems = load.Objects, load.Problems
 	}
@@ -47,7 +47,7 @@ func (m *brought) inline(f *File, s Step) {
 	}
 	seen := map[model.ID]string{}
 	for i, raw := range s.Objects {
-		at := s.at(fmt.Sprintf("%s[%d]", field, i))
+		at := s.pathOf(fmt.Sprintf("%s[%d]", field, i))
 		objects, problems := manifests.Decode(bytes.NewReader(raw), f.Source+": "+at)
 		if m.problems = append(m.problems, problems...); len(objects)+len(problems) == 0 {
 			m.fail(f, at, "is of no kind that policies know: want one of "+kindNames())
@@ -102,7 +102,7 @@ func (w *world) deletions(f *File, s Step, applied []kinds.Object) ([]model.ID, 
 	var out []model.ID
 	var problems Problems
 	fail := func(i int, reason string) {
-		problems = append(problems, api.Problem{Source: f.Source, Field: s.at(fmt.Sprintf("delete[%d]", i)), Reason: reason})
+		problems = append(problems, api.Problem{Source: f.Source, Field: s.pathOf(fmt.Sprintf("delete[%d]", i)), Reason: reason})
 	}
 	gone := map[model.ID]int{}
 	add := func(i int, id model.ID) {

@@ -151,7 +151,7 @@ func (r *reader) externals(m *mapping) map[string][]netip.Addr {
 	for name := range names.values {
 		_, notAddress := netip.ParseAddr(name)
 		if !externalName.MatchString(name) || notAddress == nil {
-			r.failf(names.at(printable(name)), "is not a name: want letters, digits, '-', '_' and '.', and no address")
+			r.failf(names.pathOf(printable(name)), "is not a name: want letters, digits, '-', '_' and '.', and no address")
 			continue
 		}
 		items := names.oneOrMore(name)
@@ -161,7 +161,7 @@ func (r *reader) externals(m *mapping) map[string][]netip.Addr {
 			}
 		}
 		if len(items) == 0 {
-			r.failf(names.at(name), "has no address")
+			r.failf(names.pathOf(name), "has no address")
 		}
 	}
 	// The map was read in no order.

@@ -41,12 +41,12 @@ func (x *expansion) resolve(path string, exprs []Expr) []party {
 func (x *expansion) checks() iter.Seq[check] {
 	return func(yield func(check) bool) {
 		for i, p := range x.step.Probes {
-			if !x.probe(x.step.at(fmt.Sprintf("probes[%d]", i)), p, yield) {
+			if !x.probe(x.step.pathOf(fmt.Sprintf("probes[%d]", i)), p, yield) {
 				return
 			}
 		}
 		if x.step.Matrix != nil {
-			x.matrix(x.step.at("matrix"), x.step.Matrix, yield)
+			x.matrix(x.step.pathOf("matrix"), x.step.Matrix, yield)
 		}
 	}
 }

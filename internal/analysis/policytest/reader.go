@@ -76,12 +76,12 @@ func (r *reader) mapping(path string, value any) (*mapping, bool) {
 func (m *mapping) close() {
 	for _, key := range slices.Sorted(maps.Keys(m.values)) {
 		if !slices.Contains(m.known, key) {
-			m.failf(m.at(printable(key)), "is not a field: want one of %s", strings.Join(m.known, ", "))
+			m.failf(m.pathOf(printable(key)), "is not a field: want one of %s", strings.Join(m.known, ", "))
 		}
 	}
 }
 
-func (m *mapping) at(key string) string {
+func (m *mapping) pathOf(key string) string {
 	if m.path == "" {
 		return key
 	}
@@ -103,7 +103,7 @@ func (m *mapping) text(key string) string {
 	case string:
 		return v
 	default:
-		m.failf(m.at(key), "is %s: want a text%s", describe(v), inQuotes(v))
+		m.failf(m.pathOf(key), "is %s: want a text%s", describe(v), inQuotes(v))
 	}
 	return ""
 }
@@ -115,7 +115,7 @@ func (m *mapping) flag(key string) bool {
 	case bool:
 		return v
 	default:
-		m.failf(m.at(key), "is %s: want true or false", describe(v))
+		m.failf(m.pathOf(key), "is %s: want true or false", describe(v))
 	}
 	return false
 }
@@ -134,12 +134,12 @@ func (m *mapping) list(key string) []item {
 	}
 	values, ok := value.([]any)
 	if !ok {
-		m.failf(m.at(key), "is %s: want a list", describe(value))
+		m.failf(m.pathOf(key), "is %s: want a list", describe(value))
 		return nil
 	}
 	out := make([]item, len(values))
 	for i, v := range values {
-		out[i] = item{path: m.at(key) + "[" + strconv.Itoa(i) + "]", value: v}
+		out[i] = item{path: m.pathOf(key) + "[" + strconv.Itoa(i) + "]", value: v}
 	}
 	return out
 }
@@ -150,7 +150,7 @@ func (m *mapping) oneOrMore(key string) []item {
 	if _, isList := value.([]any); isList || value == nil {
 		return m.list(key)
 	}
-	return []item{{path: m.at(key), value: value}}
+	return []item{{path: m.pathOf(key), value: value}}
 }
 
 // texts returns the strings among items and reports the others.

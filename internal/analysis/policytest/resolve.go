@@ -50,7 +50,7 @@ type resolution struct {
 func (w *world) resolve(e Expr) ([]party, error) {
 	switch {
 	case e.Addr.IsValid():
-		return w.at(e.Text, e.Addr), nil
+		return w.partiesAt(e.Text, e.Addr), nil
 	case e.external != nil:
 		return w.external(e), nil
 	case !e.Selects():
@@ -65,8 +65,8 @@ func (w *world) resolve(e Expr) ([]party, error) {
 	return r.parties, r.err
 }
 
-// at returns the pods that have an address, or the address when none has it.
-func (w *world) at(name string, addr netip.Addr) []party {
+// partiesAt returns the pods that have an address, or the address when none has it.
+func (w *world) partiesAt(name string, addr netip.Addr) []party {
 	var out []party
 	for _, p := range w.holders[addr] {
 		out = append(out, party{name: name, pod: p, addrs: []netip.Addr{addr}, single: true})
@@ -84,7 +84,7 @@ func (w *world) external(e Expr) []party {
 	var out []party
 	for _, a := range e.external {
 		if len(w.holders[a]) > 0 {
-			out = append(out, w.at(e.Text, a)...)
+			out = append(out, w.partiesAt(e.Text, a)...)
 		} else {
 			outside.addrs = append(outside.addrs, a)
 		}
@@ -125,7 +125,7 @@ func (w *world) selection(e Expr) ([]party, error) {
 			p := w.pods[ns][name]
 			switch {
 			case e.Selector == nil && e.Name != name, e.Selector != nil && !e.Selector.Matches(p.labels):
-			case len(p.held()) == 0:
+			case len(p.ownAddresses()) == 0:
 				hidden++
 			default:
 				out = append(out, podParty(p))

@@ -55,14 +55,14 @@ func (p Probe) ofServices() bool {
 func (p parser) noPorts(m *mapping) {
 	for _, key := range []string{"port", "ports", "protocol"} {
 		if m.value(key) != nil {
-			p.failf(m.at(key), "must not be there: each service in to has its port")
+			p.failf(m.pathOf(key), "must not be there: each service in to has its port")
 		}
 	}
 }
 
 // ends reads expressions of which none may be a service.
 func (p parser) ends(m *mapping, key string) []Expr {
-	return p.withoutServices(m.at(key), p.exprs(m, key))
+	return p.withoutServices(m.pathOf(key), p.exprs(m, key))
 }
 
 func (p parser) withoutServices(path string, exprs []Expr) []Expr {
@@ -185,7 +185,7 @@ func (w *world) backends(t services.Target) *backends {
 // end returns the parties at an endpoint: several pods if they share the address of a slice.
 func (w *world) end(e services.Endpoint, service string) (out []party) {
 	if e.Pod == nil {
-		out = w.at(e.Address.String(), e.Address)
+		out = w.partiesAt(e.Address.String(), e.Address)
 		for i := range out {
 			if out[i].pod != nil {
 				out[i].name = out[i].pod.id.String()

@@ -112,7 +112,7 @@ func rawObject(t *rapid.T, o kinds.Object) json.RawMessage {
 func livePods(s cluster.State) []*corev1.Pod {
 	var out []*corev1.Pod
 	for _, p := range s.Pods {
-		if len(newPod(p).held()) > 0 {
+		if len(newPod(p).ownAddresses()) > 0 {
 			out = append(out, p)
 		}
 	}

@@ -65,7 +65,7 @@ func (w *world) apply(upserts []kinds.Object, deletes []model.ID) change {
 		if old, ok := w.objects[id]; ok && reflect.DeepEqual(old.Object, o.Object) {
 			continue
 		}
-		w.put(id, o)
+		w.setObject(id, o)
 		delta[id] = o
 	}
 	touched := map[string]bool{}
@@ -127,7 +127,7 @@ func compareIDs(a, b model.ID) int {
 		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-func (w *world) put(id model.ID, o kinds.Object) {
+func (w *world) setObject(id model.ID, o kinds.Object) {
 	w.remove(id)
 	w.objects[id], w.services = o, nil
 	if id.Kind != model.KindNamespace {
@@ -136,7 +136,7 @@ func (w *world) put(id model.ID, o kinds.Object) {
 	if obj, ok := o.Object.(*corev1.Pod); ok {
 		p := newPod(obj)
 		insert(w.pods, id.Namespace, id.Name, p)
-		for _, a := range p.held() {
+		for _, a := range p.ownAddresses() {
 			w.holders[a] = append(w.holders[a], p)
 		}
 		clear(w.resolved)
@@ -158,7 +158,7 @@ func (w *world) remove(id model.ID) {
 	if delete(w.pods[id.Namespace], id.Name); len(w.pods[id.Namespace]) == 0 {
 		delete(w.pods, id.Namespace)
 	}
-	for _, a := range p.held() {
+	for _, a := range p.ownAddresses() {
 		w.holders[a] = slices.DeleteFunc(w.holders[a], func(q *pod) bool { return q == p })
 		if len(w.holders[a]) == 0 {
 			delete(w.holders, a)
@@ -225,8 +225,8 @@ func (p *pod) declare(ports []corev1.ContainerPort) {
 	}
 }
 
-// held returns the addresses that are the pod's own.
-func (p *pod) held() []netip.Addr {
+// ownAddresses returns the addresses that are the pod's own.
+func (p *pod) ownAddresses() []netip.Addr {
 	if p.hostNetwork || p.finished {
 		return nil
 	}

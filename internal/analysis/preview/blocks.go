@@ -34,13 +34,13 @@ func newBlockTree() *blockTree {
 
 func (t *blockTree) add(b blockTerm) {
 	t.next++
-	t.put(b.cidr, mark{t.next, b.rule, false})
+	t.insert(b.cidr, mark{t.next, b.rule, false})
 	for _, e := range b.except {
-		t.put(e, mark{t.next, b.rule, true})
+		t.insert(e, mark{t.next, b.rule, true})
 	}
 }
 
-func (t *blockTree) put(p netip.Prefix, m mark) {
+func (t *blockTree) insert(p netip.Prefix, m mark) {
 	t.at[p] = append(t.at[p], m)
 	t.bits[length(p)] = true
 }

@@ -37,8 +37,8 @@ type pod struct {
 	hosts     []netip.Addr // of its node
 }
 
-// at returns the address of a family, if the pod has one.
-func (p *pod) at(is4 bool) (netip.Addr, bool) {
+// addressOf returns the address of a family, if the pod has one.
+func (p *pod) addressOf(is4 bool) (netip.Addr, bool) {
 	if p == nil {
 		return netip.Addr{}, false
 	}

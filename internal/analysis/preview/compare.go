@@ -86,12 +86,12 @@ type party struct {
 	name  string     // outside: of a node
 }
 
-// at returns the address of a family before or after the change.
-func (p party) at(pod *pod, is4 bool) (netip.Addr, bool) {
+// addressOf returns the address of a family before or after the change.
+func (p party) addressOf(pod *pod, is4 bool) (netip.Addr, bool) {
 	if p.class == nil {
 		return p.addr, p.addr.Is4() == is4
 	}
-	return pod.at(is4)
+	return pod.addressOf(is4)
 }
 
 // ends are the addresses of a flow.
@@ -101,8 +101,8 @@ type ends struct{ src, dst netip.Addr }
 // which one of the two is not there are not valid.
 func between(from, to party, is4 bool) (was, is ends) {
 	ends := func(a, b *pod) (out ends) {
-		src, hasSrc := from.at(a, is4)
-		dst, hasDst := to.at(b, is4)
+		src, hasSrc := from.addressOf(a, is4)
+		dst, hasDst := to.addressOf(b, is4)
 		if hasSrc && hasDst {
 			out.src, out.dst = src, dst
 		}
@@ -234,7 +234,7 @@ func (c *comparison) outside(x *class, d api.Direction) (out []party) {
 		}
 		out[i].where = append(out[i].where, p.where...)
 	}
-	all := slices.DeleteFunc(regions(blocks, c.taken), func(r region) bool { return !x.first.has(r.addr.Is4()) })
+	all := slices.DeleteFunc(regions(blocks, c.taken), func(r region) bool { return !x.first.hasFamily(r.addr.Is4()) })
 	for _, r := range all {
 		add(fmt.Sprint(r.addr.Is4(), tree.rules(r.addr)), party{addr: r.addr, where: []region{r}, all: all})
 	}
@@ -262,10 +262,10 @@ func (m member) namesNodes() bool {
 	return slices.ContainsFunc(m.policies(), func(p *policy) bool { return p.nodes[api.Egress] || p.nodes[api.Ingress] })
 }
 
-// has reports whether the pod has an address of a family in either state.
-func (m member) has(is4 bool) bool {
-	_, was := m.was.at(is4)
-	_, is := m.is.at(is4)
+// hasFamily reports whether the pod has an address of a family in either state.
+func (m member) hasFamily(is4 bool) bool {
+	_, was := m.was.addressOf(is4)
+	_, is := m.is.addressOf(is4)
 	return was || is
 }
 
@@ -324,7 +324,7 @@ func (c *comparison) ask(q question, r *result) {
 				}
 				continue
 			}
-			all = c.note(all, flows{from: from, to: to, opens: p.allows, is4: is4, of: len(atoms)}, p)
+			all = c.addFlow(all, flows{from: from, to: to, opens: p.allows, is4: is4, of: len(atoms)}, p)
 		}
 		r.flows = append(r.flows, all...)
 	}
@@ -333,8 +333,8 @@ func (c *comparison) ask(q question, r *result) {
 // sampled is of how many flows that stay as they are the dataplanes are asked, of each job.
 const sampled = 20
 
-// note adds a flow that opens or closes to those of the same reason.
-func (c *comparison) note(all []flows, of flows, p probe) []flows {
+// addFlow adds a flow that opens or closes to those of the same reason.
+func (c *comparison) addFlow(all []flows, of flows, p probe) []flows {
 	of.was, of.is = decided(c.was, p.was, p.atom), decided(c.is, p.is, p.atom)
 	i := slices.IndexFunc(all, func(f flows) bool { return f.opens == of.opens && f.was.text == of.was.text && f.is.text == of.is.text })
 	if i < 0 {

@@ -425,7 +425,7 @@ func (r *reach) askPods(ctx context.Context, from, to int, is4 bool) {
 			if from == to && x == y && pods == 1 {
 				continue
 			}
-			r.note(x, y, allowed)
+			r.addAllowed(x, y, allowed)
 		}
 	}
 }
@@ -456,9 +456,9 @@ func (r *reach) askOutside(ctx context.Context, at int) {
 			}
 			for w := range r.workloads[at] {
 				if d == api.Egress {
-					r.note(w, Outside, allowed)
+					r.addAllowed(w, Outside, allowed)
 				} else {
-					r.note(Outside, w, allowed)
+					r.addAllowed(Outside, w, allowed)
 				}
 			}
 		}
@@ -493,8 +493,8 @@ func (r *reach) ask(ctx context.Context, state int, e ends) portSet {
 	return out
 }
 
-// note takes the flows from one workload to another that are allowed in both states.
-func (r *reach) note(from, to string, allowed [2]portSet) {
+// addAllowed takes the flows from one workload to another that are allowed in both states.
+func (r *reach) addAllowed(from, to string, allowed [2]portSet) {
 	isIn := func(workload string) bool { return strings.HasPrefix(workload, r.namespace+"/") }
 	if r.namespace != "" && !isIn(from) && !isIn(to) {
 		return

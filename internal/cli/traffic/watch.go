@@ -110,7 +110,7 @@ func (f *watching) run(ctx context.Context) error {
 			}
 			headed = true
 		}, func(line json.RawMessage) error {
-			broken = f.take(line, out.write)
+			broken = f.print(line, out.write)
 			return broken
 		})
 		q.Since = 0 // what was kept has been printed
@@ -131,8 +131,8 @@ func (f *watching) run(ctx context.Context) error {
 	return errors.Join(broken, err)
 }
 
-// take prints a verdict.
-func (f *watching) take(line json.RawMessage, write func(view.PacketVerdict) error) error {
+// print prints a verdict.
+func (f *watching) print(line json.RawMessage, write func(view.PacketVerdict) error) error {
 	var v struct {
 		view.PacketVerdict
 		view.WatchEnd

@@ -186,8 +186,8 @@ func configurations(folder string) (out []string, err error) {
 // chain puts the plugin behind the others of a configuration.
 func (i *Installer) chain(path string, old []byte, n *network) error {
 	single := n.single
-	had := n.has()
-	if !n.put(i.entry) {
+	had := n.hasPlugin()
+	if !n.setPlugin(i.entry) {
 		return nil
 	}
 	text, err := n.text()
@@ -240,7 +240,7 @@ func (i *Installer) makeList(list string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	if n, err := parse(b); err != nil || !n.has() {
+	if n, err := parse(b); err != nil || !n.hasPlugin() {
 		return errors.Join(errors.New("the file exists and does not belong to Sluice"), err)
 	}
 	return replace(list, b, text)

@@ -57,8 +57,8 @@ func typeOf(plugin json.RawMessage) string {
 
 func isOurs(plugin json.RawMessage) bool { return typeOf(plugin) == Plugin }
 
-// has reports whether the plugin is among them.
-func (n *network) has() bool { return slices.ContainsFunc(n.plugins, isOurs) }
+// hasPlugin reports whether the plugin is among them.
+func (n *network) hasPlugin() bool { return slices.ContainsFunc(n.plugins, isOurs) }
 
 // connects reports whether a network of pods is made: by more than loopback interfaces.
 func (n *network) connects() bool {
@@ -71,9 +71,9 @@ func (n *network) isMain() bool {
 	return isOurs(n.plugins[0]) && json.Unmarshal(n.plugins[0], &members) == nil && members["ipam"] != nil
 }
 
-// put has the plugin once, with these members, and behind others: at the place that it has there,
+// setPlugin has the plugin once, with these members, and behind others: at the place that it has there,
 // or last. It reports whether that is a change.
-func (n *network) put(entry json.RawMessage) bool {
+func (n *network) setPlugin(entry json.RawMessage) bool {
 	at := slices.IndexFunc(n.plugins, isOurs)
 	if at > 0 && !n.single && equal(n.plugins[at], entry) && !slices.ContainsFunc(n.plugins[at+1:], isOurs) {
 		return false

@@ -40,7 +40,7 @@ type removal struct {
 	main bool // a configuration stays that needs the program
 }
 
-func (r *removal) note(format string, args ...any) {
+func (r *removal) report(format string, args ...any) {
 	r.done = append(r.done, fmt.Sprintf(format, args...))
 }
 
@@ -70,12 +70,12 @@ func (r *removal) restore(path string) error {
 	if err != nil && bytes.Contains(b, []byte(Plugin)) {
 		return err
 	}
-	if err != nil || !n.has() {
+	if err != nil || !n.hasPlugin() {
 		return nil // it is none of ours
 	}
 	if n.isMain() {
 		r.main = true
-		r.note("left %s: sluice-cni makes the interfaces of pods there; remove it, and run this again", path)
+		r.report("left %s: sluice-cni makes the interfaces of pods there; remove it, and run this again", path)
 		return nil
 	}
 	n.remove()
@@ -86,7 +86,7 @@ func (r *removal) restore(path string) error {
 		if err := move(single+backupSuffix, single); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		r.note("restored %s", single)
+		r.report("restored %s", single)
 		return os.Remove(path)
 	}
 	text, err := n.text()
@@ -96,7 +96,7 @@ func (r *removal) restore(path string) error {
 	if was, err := read(path + backupSuffix); err == nil && equal(was, text) {
 		text = was
 	}
-	r.note("restored %s", path)
+	r.report("restored %s", path)
 	return replace(path, b, text)
 }
 
@@ -129,7 +129,7 @@ func (r *removal) backups(folder string) error {
 			if err := move(b, path); err != nil {
 				return err
 			}
-			r.note("restored %s", path)
+			r.report("restored %s", path)
 			files = append(files, path)
 			continue
 		}
@@ -147,7 +147,7 @@ func (r *removal) program(path, results string) error {
 		return fmt.Errorf("%s is not removed: the pods that it connected are unknown: %w", path, err)
 	}
 	if pods > 0 {
-		r.note("left %s: %d pods were made with it, and are deleted with it; run this again when they are gone", path, pods)
+		r.report("left %s: %d pods were made with it, and are deleted with it; run this again when they are gone", path, pods)
 		return nil
 	}
 	err = os.Remove(path)
@@ -155,7 +155,7 @@ func (r *removal) program(path, results string) error {
 		return nil
 	}
 	if err == nil {
-		r.note("removed %s", path)
+		r.report("removed %s", path)
 	}
 	return err
 }

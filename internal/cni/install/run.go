@@ -42,11 +42,11 @@ func (i *Installer) Run(ctx context.Context) error {
 		l, err := lock(i.ConfDir)
 		if err == nil {
 			err = errors.Join(sweep(i.ConfDir), sweep(i.BinDir))
-			i.note(err)
+			i.reportState(err)
 			i.follow(ctx, files)
 			return errors.Join(ctx.Err(), l.Close())
 		}
-		i.note(err)
+		i.reportState(err)
 		i.pause(ctx, files, retryTime)
 	}
 	return ctx.Err()
@@ -64,7 +64,7 @@ func (i *Installer) follow(ctx context.Context, files *fsnotify.Watcher) {
 			wait = retryTime
 		}
 		if text := line(err); text == last || err == nil { // what lasts: a file may just be written
-			i.note(err)
+			i.reportState(err)
 		} else {
 			last = text
 		}
@@ -101,8 +101,8 @@ func (i *Installer) pause(ctx context.Context, files *fsnotify.Watcher, most tim
 	}
 }
 
-// note takes what is wrong, nil that nothing is.
-func (i *Installer) note(err error) {
+// reportState takes what is wrong, nil that nothing is.
+func (i *Installer) reportState(err error) {
 	i.state.mu.Lock()
 	defer i.state.mu.Unlock()
 	text := line(err)

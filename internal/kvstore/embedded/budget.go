@@ -46,8 +46,8 @@ type budgets struct {
 	of  map[string]*budget
 }
 
-// take takes bytes from both budgets, if they have as many.
-func (b *budgets) take(address string, bytes int, now time.Time) bool {
+// spend takes bytes from both budgets, if they have as many.
+func (b *budgets) spend(address string, bytes int, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.of == nil {

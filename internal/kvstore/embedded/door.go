@@ -75,7 +75,7 @@ func (d *door) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, n
 			return nil, status.Errorf(codes.InvalidArgument, "embedded etcd: a write of %d bytes: clients may write %d at once", sizeOf(req), maxRequest)
 		}
 	}
-	if cost > 0 && !d.budgets.take(addressOf(ctx), cost, time.Now()) {
+	if cost > 0 && !d.budgets.spend(addressOf(ctx), cost, time.Now()) {
 		return nil, status.Error(codes.ResourceExhausted, "embedded etcd: this client writes too much, or all together do")
 	}
 	if err := d.fits(ctx, puts); err != nil {

@@ -74,7 +74,7 @@ func (r *renewals) RecvMsg(m any) error {
 		switch {
 		case !ok:
 			return status.Error(codes.Internal, "embedded etcd: the message is no renewal of a lease")
-		case !r.door.budgets.take(r.client, renewCost, time.Now()):
+		case !r.door.budgets.spend(r.client, renewCost, time.Now()):
 			continue
 		case r.mayRenew(asked.ID):
 			return nil

@@ -246,7 +246,7 @@ func TestPlacesAreShared(t *testing.T) {
 	take := func(from string, busy bool) bool {
 		port++
 		f := &fake{from: fmt.Sprintf("[%s]:%d", from, port), to: "[192.0.2.1]:9417"}
-		c, replaced := p.take(f)
+		c, replaced := p.enter(f)
 		if replaced != nil {
 			_ = replaced.Conn.Close()
 		}

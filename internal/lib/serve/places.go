@@ -38,7 +38,7 @@ func (p *places) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		taken, replaced := p.take(c)
+		taken, replaced := p.enter(c)
 		if replaced != nil {
 			_ = replaced.Conn.Close() // the server notices when it reads
 		}
@@ -49,8 +49,8 @@ func (p *places) Accept() (net.Conn, error) {
 	}
 }
 
-// take adds a connection; it may have to replace another one, which it returns.
-func (p *places) take(c net.Conn) (taken, replaced *place) {
+// enter adds a connection; it may have to replace another one, which it returns.
+func (p *places) enter(c net.Conn) (taken, replaced *place) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	taken = &place{Conn: c, all: p}

@@ -59,7 +59,7 @@ func (k *Keeper) claim(c endpoints.Claim) (wire.Endpoint, error) {
 	if err == nil {
 		if d := deviceOf(l); d.pair && d.MAC == c.Link.MAC {
 			k.discover(d)
-			k.held[d.Index] = true
+			k.unscoped[d.Index] = true
 			k.see(d)
 		}
 	}

@@ -77,7 +77,7 @@ func (k *Keeper) load() {
 		if !there || d.MAC != c.Link.MAC {
 			continue
 		}
-		k.held[d.Index] = true
+		k.unscoped[d.Index] = true
 		k.see(d)
 		if err := k.reg.Claim(c); err != nil {
 			k.log.Warn("a saved interface claim cannot be used", "interface", c.Link.Name, "error", err)

@@ -118,8 +118,8 @@ type problems struct {
 	log *slog.Logger
 }
 
-// note records that something cannot be read, or with nil that it can.
-func (p *problems) note(what string, err error) {
+// record records that something cannot be read, or with nil that it can.
+func (p *problems) record(what string, err error) {
 	if err == nil {
 		delete(p.why, what)
 		return

@@ -70,7 +70,7 @@ type Keeper struct {
 	scope     Scope // Config.Scope, and the interfaces that CNI configurations name
 	gates     gates
 	births    enforcementTimer
-	held      map[uint32]bool   // managed interfaces that Scope does not name
+	unscoped  map[uint32]bool   // managed interfaces that Scope does not name
 	inherited map[uint32]bool   // where the classifier of the previous process is still attached
 	sandboxes map[int]api.PodID // pods of CNI's results, by the id of their network namespaces
 	uncovered []Uncovered
@@ -94,7 +94,7 @@ func New(cfg Config) (*Keeper, error) {
 	return &Keeper{
 		cfg: cfg, log: cfg.Log, reg: endpoints.NewRegistry(nil), devices: map[uint32]device{}, scope: cfg.Scope,
 		gates: newGates(cfg.Gate, cfg.Log), births: enforcementTimer{pending: map[uint32]time.Time{}, waited: cfg.Waited},
-		held: map[uint32]bool{}, inherited: map[uint32]bool{}, sandboxes: map[int]api.PodID{}, problems: problems{why: map[string]string{}, log: cfg.Log},
+		unscoped: map[uint32]bool{}, inherited: map[uint32]bool{}, sandboxes: map[int]api.PodID{}, problems: problems{why: map[string]string{}, log: cfg.Log},
 		file:    claimsFile{cfg.File, cfg.Node},
 		changed: make(chan struct{}), unsaved: make(chan struct{}, 1),
 	}, nil
@@ -114,7 +114,7 @@ func (k *Keeper) Start() error {
 		return fmt.Errorf("endpoints: which interfaces are blocked: %w", err)
 	}
 	for _, index := range blocked {
-		k.gates.closed[index], k.held[index] = true, true
+		k.gates.closed[index], k.unscoped[index] = true, true
 	}
 	if k.cfg.Attached != nil {
 		ids, err := k.cfg.Attached()
@@ -140,9 +140,9 @@ func (k *Keeper) see(d device) {
 	k.devices[d.Index] = d
 	_, known := k.reg.Endpoint(d.Index)
 	bridge := k.devices[d.master].Name
-	switch inScope := k.cfg.BlockNew && k.scope.has(d, bridge); {
+	switch inScope := k.cfg.BlockNew && k.scope.includes(d, bridge); {
 	case !d.pair:
-	case k.held[d.Index] || inScope || known && (d.master == 0 || k.reg.Claimed(d.Index)):
+	case k.unscoped[d.Index] || inScope || known && (d.master == 0 || k.reg.Claimed(d.Index)):
 		k.reg.Link(d.Link)
 	case known && bridge != "": // a port of another bridge, which Sluice does not manage
 		k.reg.Gone(d.Index)
@@ -153,7 +153,7 @@ func (k *Keeper) see(d device) {
 func (k *Keeper) gone(index uint32) {
 	delete(k.devices, index)
 	delete(k.gates.closed, index)
-	delete(k.held, index)
+	delete(k.unscoped, index)
 	delete(k.inherited, index)
 	k.reg.Gone(index)
 }
@@ -240,7 +240,7 @@ func (k *Keeper) Release(index uint32) error {
 	if err := k.gates.block(index); err != nil {
 		return err
 	}
-	k.held[index] = true
+	k.unscoped[index] = true
 	k.see(d)
 	return nil
 }

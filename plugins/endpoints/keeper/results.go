@@ -177,7 +177,7 @@ func (k *Keeper) find() {
 		return
 	}
 	results, err := readResults(k.cfg.Results)
-	k.problems.note("CNI results in "+k.cfg.Results, err)
+	k.problems.record("CNI results in "+k.cfg.Results, err)
 	spaces := map[int]*os.File{} // by the index of the result
 	defer func() {
 		for _, f := range spaces {
@@ -194,10 +194,10 @@ func (k *Keeper) find() {
 	}
 	all, err := devices() // after opening: ids of open namespaces are not reused
 	if err != nil {
-		k.problems.note("interfaces", err)
+		k.problems.record("interfaces", err)
 		return
 	}
-	k.problems.note("interfaces", nil)
+	k.problems.record("interfaces", nil)
 	found := map[uint32][]endpoints.Claim{}
 	clear(k.sandboxes)
 	for i, f := range spaces {
@@ -215,7 +215,7 @@ func (k *Keeper) find() {
 			continue
 		}
 		k.discover(d)
-		k.held[d.Index] = true
+		k.unscoped[d.Index] = true
 		k.see(d)
 		if err := k.reg.Found(endpoints.SourceNamespace, d.Link, found[d.Index]); err != nil {
 			k.log.Warn("interface could not be claimed", "interface", d.Name, "error", err)

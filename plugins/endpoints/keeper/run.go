@@ -78,7 +78,7 @@ func (f *follower) follow(ctx context.Context) error {
 			if !ok {
 				return nil
 			}
-			f.take(u, len(updates) == 0)
+			f.handleUpdate(u, len(updates) == 0)
 		}
 		if err != nil {
 			return err
@@ -86,9 +86,9 @@ func (f *follower) follow(ctx context.Context) error {
 	}
 }
 
-// take handles a notification of the kernel. If it is the last one in the queue, it looks up
+// handleUpdate handles a notification of the kernel. If it is the last one in the queue, it looks up
 // interfaces without a pod in CNI's results.
-func (f *follower) take(u netlink.LinkUpdate, last bool) {
+func (f *follower) handleUpdate(u netlink.LinkUpdate, last bool) {
 	if f.isNewborn(u) {
 		// without the lock: the kernel takes time; settle blocks it again
 		_ = f.cfg.Gate.Block(uint32(u.Attrs().Index))
@@ -109,7 +109,7 @@ func (f *follower) isNewborn(u netlink.LinkUpdate) bool {
 	defer f.mu.Unlock()
 	d := deviceOf(u.Link)
 	_, known := f.devices[d.Index]
-	return !known && u.Header.Type == unix.RTM_NEWLINK && u.Family != unix.AF_BRIDGE && d.pair && f.cfg.BlockNew && f.scope.has(d, f.devices[d.master].Name)
+	return !known && u.Header.Type == unix.RTM_NEWLINK && u.Family != unix.AF_BRIDGE && d.pair && f.cfg.BlockNew && f.scope.includes(d, f.devices[d.master].Name)
 }
 
 // lookAround reads the files and, if messages may have been lost, the interfaces.
@@ -142,7 +142,7 @@ func (f *follower) remember() {
 	}
 	err := f.file.save(now)
 	f.mu.Lock()
-	f.problems.note("file "+f.cfg.File, err)
+	f.problems.record("file "+f.cfg.File, err)
 	f.mu.Unlock()
 	if err == nil {
 		f.saved = now

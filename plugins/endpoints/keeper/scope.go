@@ -36,8 +36,8 @@ func ParseScope(names []string) (s Scope, err error) {
 // Empty reports whether the scope names nothing.
 func (s Scope) Empty() bool { return len(s.Prefixes) == 0 && len(s.Bridges) == 0 }
 
-// has reports whether a pair belongs to a pod: by its bridge if it is a port, else by its name.
-func (s Scope) has(d device, bridge string) bool {
+// includes reports whether a pair belongs to a pod: by its bridge if it is a port, else by its name.
+func (s Scope) includes(d device, bridge string) bool {
 	if d.master != 0 {
 		return slices.Contains(s.Bridges, bridge)
 	}
@@ -121,7 +121,7 @@ func (k *Keeper) readScope() {
 	if errors.Is(err, fs.ErrNotExist) && !k.cfg.Scope.Empty() {
 		err = nil // the scope is configured
 	}
-	k.problems.note("CNI configurations in "+k.cfg.CNIConf, err)
+	k.problems.record("CNI configurations in "+k.cfg.CNIConf, err)
 	now := k.scope.with(s)
 	for _, l := range []*[]string{&now.Prefixes, &now.Bridges} {
 		slices.Sort(*l)

@@ -61,19 +61,19 @@ func All(objs []kinds.Object) ([]proto.Message, []api.Problem) {
 
 // converters convert the types of package kinds.
 var converters = byType(
-	of(convertNode), of(convertNamespace), of(convertPod), of(convertPolicy), of(refuseLegacy),
-	of(convertAdminPolicy), of(convertBaselinePolicy), of(convertTierPolicy),
-	of(convertService), of(convertEndpointSlice), of(convertEndpoints),
+	converterOf(convertNode), converterOf(convertNamespace), converterOf(convertPod), converterOf(convertPolicy), converterOf(refuseLegacy),
+	converterOf(convertAdminPolicy), converterOf(convertBaselinePolicy), converterOf(convertTierPolicy),
+	converterOf(convertService), converterOf(convertEndpointSlice), converterOf(convertEndpoints),
 )
 
 // converter converts the objects of a Go type; it returns nil for a rejected object.
 type converter struct {
-	of      reflect.Type
+	source  reflect.Type
 	convert func(obj any, at place) proto.Message
 }
 
-// of wraps a function as a converter.
-func of[O, M any, P interface {
+// converterOf wraps a function as a converter.
+func converterOf[O, M any, P interface {
 	*M
 	proto.Message
 }](convert func(O, place) P) converter {
@@ -89,7 +89,7 @@ func of[O, M any, P interface {
 func byType(all ...converter) map[reflect.Type]converter {
 	out := map[reflect.Type]converter{}
 	for _, c := range all {
-		out[c.of] = c
+		out[c.source] = c
 	}
 	return out
 }

@@ -93,7 +93,7 @@ func (p *parser) decodeTree(tree map[string]any, env envelope) (any, *strict.Fie
 		}
 	}
 	if row.Kind == model.KindNetworkPolicy {
-		if spec, _ := tree["spec"].(map[string]any); !has(spec, "podSelector") {
+		if spec, _ := tree["spec"].(map[string]any); !hasField(spec, "podSelector") {
 			return nil, &strict.FieldError{Path: "spec.podSelector", Reason: "is missing: write podSelector: {} to select every pod of the namespace"}
 		}
 	}
@@ -105,7 +105,7 @@ func (p *parser) decodeTree(tree map[string]any, env envelope) (any, *strict.Fie
 	return obj, nil
 }
 
-func has(m map[string]any, key string) bool {
+func hasField(m map[string]any, key string) bool {
 	_, ok := m[key]
 	return ok
 }

@@ -127,7 +127,7 @@ func (s *passThroughStore) Replace(list []any, _ string) error {
 	if err := s.cfg.Sink.Replace(s.kind, values, keep); err != nil {
 		return err
 	}
-	s.note(s.kind, func(k *KindStatus) { k.Synced = true })
+	s.updateStatus(s.kind, func(k *KindStatus) { k.Synced = true })
 	s.hasAnswered()
 	return nil
 }

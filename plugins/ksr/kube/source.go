@@ -50,7 +50,7 @@ func (s *Source) Run(ctx context.Context) error {
 			kinds[r.version] = append(kinds[r.version], &optional{resource: r})
 			continue
 		}
-		s.note(r.kind, func(k *KindStatus) { k.Served = true })
+		s.updateStatus(r.kind, func(k *KindStatus) { k.Served = true })
 		g.Go(func() error { s.follow(ctx, r); return ctx.Err() })
 	}
 	for gv, kinds := range kinds {
@@ -142,7 +142,7 @@ func (s *Source) serve(ctx context.Context, k *optional, served bool) error {
 
 // begin follows a kind until the returned function is called.
 func (s *Source) begin(ctx context.Context, r resource) (stop func()) {
-	s.note(r.kind, func(k *KindStatus) { *k = KindStatus{Served: true} })
+	s.updateStatus(r.kind, func(k *KindStatus) { *k = KindStatus{Served: true} })
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() { s.follow(ctx, r) })
@@ -173,7 +173,7 @@ func (s *Source) isAbsent(k *optional) (bool, error) {
 
 // remove removes the objects of a kind that the API server does not have.
 func (s *Source) remove(kind model.Kind) error {
-	s.note(kind, func(k *KindStatus) { *k = KindStatus{Synced: true} })
+	s.updateStatus(kind, func(k *KindStatus) { *k = KindStatus{Synced: true} })
 	s.forget(kind, nil)
 	return s.cfg.Sink.Replace(kind, nil, nil)
 }

@@ -87,7 +87,7 @@ func (s *Source) Status() Status {
 	return out
 }
 
-func (s *Source) note(kind model.Kind, change func(*KindStatus)) {
+func (s *Source) updateStatus(kind model.Kind, change func(*KindStatus)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(s.kinds[kind])

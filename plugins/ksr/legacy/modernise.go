@@ -105,22 +105,22 @@ func (m *moderniser) policy(o kinds.Object, p *Policy) {
 	switch {
 	case !known:
 		m.isolated[p.Namespace] = true
-		m.note(o.Source, model.ID{Kind: model.KindNamespace, Name: p.Namespace}.String(), "",
+		m.addChange(o.Source, model.ID{Kind: model.KindNamespace, Name: p.Namespace}.String(), "",
 			"is not among the manifests, so it is not known whether it was isolated: its legacy policies are converted as if it were")
 		m.deny(p.Namespace, o.Source)
 	case !isolated:
-		m.note(o.Source, id.String(), "", "had no effect, because its namespace was not isolated: it is left out")
+		m.addChange(o.Source, id.String(), "", "had no effect, because its namespace was not isolated: it is left out")
 		return
 	}
 	for i, r := range p.Spec.Ingress {
 		if list := emptyList(r); list != "" {
-			m.note(o.Source, id.String(), fmt.Sprintf("spec.ingress[%d].%s", i, list), "is empty and matched nothing: the rule is left out")
+			m.addChange(o.Source, id.String(), fmt.Sprintf("spec.ingress[%d].%s", i, list), "is empty and matched nothing: the rule is left out")
 		}
 	}
 	m.out.Objects = append(m.out.Objects, Current(o))
 }
 
-func (m *moderniser) note(source, object, path, reason string) {
+func (m *moderniser) addChange(source, object, path, reason string) {
 	m.out.Notes = append(m.out.Notes, api.Problem{Source: source, Object: object, Field: path, Reason: reason})
 }
 

@@ -275,7 +275,7 @@ func (m *Mirror) signal() {
 func (m *Mirror) Status() MirrorStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := MirrorStatus{MirrorCounts: m.counts, Objects: map[model.Kind]int{}, Synced: m.swept, Pending: m.objects.left()}
+	s := MirrorStatus{MirrorCounts: m.counts, Objects: map[model.Kind]int{}, Synced: m.swept, Pending: m.objects.countPending()}
 	s.Sweeps = maps.Clone(m.counts.Sweeps)
 	for _, k := range order[:len(order)-1] {
 		s.Objects[k] = m.objects.wanted[k]
@@ -317,7 +317,7 @@ func (m *Mirror) batch() (writes, mark) {
 		return writes{}, markLevel
 	}
 	b := m.objects.batch()
-	return b, m.marking.wants(b, m.objects.left(), m.objects.countsAfter(b), time.Now())
+	return b, m.marking.wants(b, m.objects.countPending(), m.objects.countsAfter(b), time.Now())
 }
 
 // written records what the store has acknowledged; marker is nil if it was not written.
@@ -389,7 +389,7 @@ func (m *Mirror) compare(entries []model.Entry) (drift int) {
 		defer m.mu.Unlock()
 		now := time.Now()
 		for _, e := range part {
-			drift += m.objects.take(e.Key, e.Value, m.adopts, now)
+			drift += m.objects.adoptFound(e.Key, e.Value, m.adopts, now)
 		}
 	}
 	for part := range slices.Chunk(entries, maxBatch) {
@@ -430,7 +430,7 @@ func (m *Mirror) compared(reason string, drift int, revision int64, start time.T
 	m.counts.Sweeps[reason]++
 	m.swept = true
 	m.marking.compared(revision, time.Now())
-	return m.objects.left()
+	return m.objects.countPending()
 }
 
 // markUnknown records that the state of the store is no longer known.

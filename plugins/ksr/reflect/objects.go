@@ -32,7 +32,7 @@ type objects struct {
 	byKey   map[string]object
 	pending map[model.Kind]map[string]time.Time // since when they are pending
 	wanted  map[model.Kind]int
-	held    model.Counts        // known number of objects of each kind in the store
+	counts  model.Counts        // known number of objects of each kind in the store
 	touched map[string]struct{} // keys written since the current sweep began; nil without one
 }
 
@@ -47,7 +47,7 @@ func (o object) same() bool {
 func newObjects(prefix string) objects {
 	s := objects{
 		prefix: prefix, byKey: map[string]object{}, pending: map[model.Kind]map[string]time.Time{},
-		wanted: map[model.Kind]int{}, held: model.Counts{},
+		wanted: map[model.Kind]int{}, counts: model.Counts{},
 	}
 	for _, k := range order {
 		s.pending[k] = map[string]time.Time{}
@@ -122,8 +122,8 @@ func (s *objects) settle(kind model.Kind, key string, o object, now time.Time) {
 	s.byKey[key] = o
 }
 
-// left returns the number of pending objects.
-func (s *objects) left() (n int) {
+// countPending returns the number of pending objects.
+func (s *objects) countPending() (n int) {
 	for _, keys := range s.pending {
 		n += len(keys)
 	}
@@ -191,7 +191,7 @@ func (s *objects) touch(b writes) {
 
 // countsAfter returns how many objects the store holds after a batch.
 func (s *objects) countsAfter(b writes) model.Counts {
-	after, root := s.held.Clone(), model.Root(s.prefix)
+	after, root := s.counts.Clone(), model.Root(s.prefix)
 	for _, e := range b.puts {
 		if s.byKey[e.Key].have == nil {
 			after.Add(root, e.Key, 1)
@@ -211,13 +211,13 @@ func (s *objects) countsAfter(b writes) model.Counts {
 func (s *objects) acknowledge(key string, value []byte, now time.Time) (since time.Time, waited bool) {
 	kind := s.kindOf(key)
 	since, waited = s.pending[kind][key]
-	s.has(kind, key, s.byKey[key], value, now)
+	s.recordStored(kind, key, s.byKey[key], value, now)
 	return since, waited
 }
 
-// take takes over what a sweep found of one object, and returns 1 if that was not known, else 0.
+// adoptFound takes over what a sweep found of one object, and returns 1 if that was not known, else 0.
 // The value of the store is wanted if adopts says so.
-func (s *objects) take(key string, value []byte, adopts func(model.Kind, string, object, []byte) bool, now time.Time) (drift int) {
+func (s *objects) adoptFound(key string, value []byte, adopts func(model.Kind, string, object, []byte) bool, now time.Time) (drift int) {
 	if _, later := s.touched[key]; later || key == model.MarkerKey(s.prefix) {
 		return 0
 	}
@@ -231,18 +231,18 @@ func (s *objects) take(key string, value []byte, adopts func(model.Kind, string,
 		}
 		o.want = value
 	}
-	s.has(kind, key, o, value, now)
+	s.recordStored(kind, key, o, value, now)
 	return drift
 }
 
-// has records what the store holds of an object.
-func (s *objects) has(kind model.Kind, key string, o object, value []byte, now time.Time) {
+// recordStored records what the store holds of an object.
+func (s *objects) recordStored(kind model.Kind, key string, o object, value []byte, now time.Time) {
 	switch had := o.have != nil; {
 	case kind == kindUnknown || had == (value != nil):
 	case had:
-		s.held[kind]--
+		s.counts[kind]--
 	default:
-		s.held[kind]++
+		s.counts[kind]++
 	}
 	o.have = value
 	s.settle(kind, key, o, now)

@@ -163,7 +163,7 @@ const (
 )
 
 func (p *Program) ask(how uint32, id uint32, dir compile.Direction, frame []byte) (permitted bool, err error) {
-	a, later, err := p.take()
+	a, later, err := p.takeIdle()
 	if err != nil {
 		return false, err
 	}
@@ -176,9 +176,9 @@ func (p *Program) ask(how uint32, id uint32, dir compile.Direction, frame []byte
 	return reason == 0, err
 }
 
-// take returns an idle process, and starts one if there is none. Questions that do not overlap all
+// takeIdle returns an idle process, and starts one if there is none. Questions that do not overlap all
 // go to the same one.
-func (p *Program) take() (a *asker, later time.Duration, err error) {
+func (p *Program) takeIdle() (a *asker, later time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if last := len(p.idle) - 1; last >= 0 {

@@ -13,7 +13,7 @@ type addresses struct {
 
 func newAddresses(a *arena, c *classes) *addresses {
 	m := &addresses{arena: a, v4: newTrie(a, c, digits4), v6: newTrie(a, c, digits6)}
-	m.root4, m.root6 = a.take(rootLines), a.take(1)*LineWords
+	m.root4, m.root6 = a.allocate(rootLines), a.allocate(1)*LineWords
 	return m
 }
 
@@ -35,14 +35,14 @@ func (m *addresses) changed() bool {
 func (m *addresses) move() {
 	a := m.arena
 	old := m.root4
-	m.root4 = a.take(rootLines)
+	m.root4 = a.allocate(rootLines)
 	for i := range uint32(rootLines) {
 		*a.line(m.root4 + i) = *a.line(old + i)
 	}
 	a.drop(old, rootLines)
 	first := a.word(m.root6)
 	a.drop(m.root6/LineWords, 1)
-	m.root6 = a.take(1) * LineWords
+	m.root6 = a.allocate(1) * LineWords
 	a.setWord(m.root6, first)
 }
 

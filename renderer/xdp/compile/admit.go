@@ -271,12 +271,12 @@ func (p *program) foresee(c, around class, isNew map[class]bool) {
 		r, known = x.rows[around]
 	}
 	if !known {
-		of := p.table.at(around)
+		of := p.table.rowOf(around)
 		r = aheadRow{of.sum, of.rules}
 	}
 	r = aheadRow{r.sum.plus(p.diff.sum), r.rules + len(p.diff.rules)}
 	x.rows[c] = r
-	if of := p.rows[r.sum]; (of == nil || of.has == 0) && !x.sums[r.sum] {
+	if of := p.rows[r.sum]; (of == nil || of.named == 0) && !x.sums[r.sum] {
 		x.sums[r.sum] = true
 		x.cost += p.costOf(r.rules)
 	}

@@ -28,13 +28,13 @@ type Store struct{ Word, Value uint32 }
 func newArena(lines int) *arena {
 	a := &arena{}
 	a.buddy.grow(orderOf(lines))
-	a.take(1)
+	a.allocate(1)
 	return a
 }
 
-// take returns cleared lines.
-func (a *arena) take(n int) uint32 {
-	head := a.buddy.take(n)
+// allocate returns cleared lines.
+func (a *arena) allocate(n int) uint32 {
+	head := a.buddy.allocate(n)
 	for chunk := int(head) / chunkLines; chunk <= (int(head)+n-1)/chunkLines; chunk++ {
 		if missing := chunk + 1 - len(a.chunks); missing > 0 {
 			a.chunks = append(a.chunks, make([][]Line, missing)...)

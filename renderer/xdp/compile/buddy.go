@@ -13,8 +13,8 @@ type buddy struct {
 
 func orderOf(n int) int { return bits.Len(uint(max(n, 1) - 1)) }
 
-// take returns the first number of a free range of at least n.
-func (b *buddy) take(n int) uint32 {
+// allocate returns the first number of a free range of at least n.
+func (b *buddy) allocate(n int) uint32 {
 	want := orderOf(n)
 	for {
 		for o := want; o < len(b.free); o++ {

@@ -41,12 +41,12 @@ func (f runs) cut(high int, buf runs) runs {
 	return buf
 }
 
-// put writes a function of 16 bits and returns its cell.
-func (a *arena) put(f runs) uint32 {
+// writeCell writes a function of 16 bits and returns its cell.
+func (a *arena) writeCell(f runs) uint32 {
 	if len(f) <= bigRuns {
 		return a.putList(f)
 	}
-	node := a.take(nodeLines)
+	node := a.allocate(nodeLines)
 	var buf [256]run
 	for high := range 256 {
 		cell := a.putByte(f.cut(high, buf[:0]))
@@ -60,7 +60,7 @@ func (a *arena) putByte(f runs) uint32 {
 	if len(f) <= bigRuns {
 		return a.putList(f)
 	}
-	node := a.take(nodeLines)
+	node := a.allocate(nodeLines)
 	for i, r := range f {
 		end := 256
 		if i+1 < len(f) {
@@ -79,11 +79,11 @@ func (a *arena) putList(f runs) uint32 {
 	case len(f) == 1:
 		return kindLeaf | f[0].value
 	case len(f) <= smallRuns:
-		line := a.take(1)
+		line := a.allocate(1)
 		a.putSmall(line, f)
 		return kindSmall | line
 	}
-	line := a.take(bigLines)
+	line := a.allocate(bigLines)
 	last := f[len(f)-1]
 	for i := range bigRuns {
 		r := run{unusedStart, last.value}

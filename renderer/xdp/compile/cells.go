@@ -57,8 +57,8 @@ func (c *cells) letGo(cell uint32) {
 	c.arena.dropByte(cell)
 }
 
-// put returns the cell of a function of 16 bits, and adds a use.
-func (c *cells) put(f runs) uint32 {
+// useCell returns the cell of a function of 16 bits, and adds a use.
+func (c *cells) useCell(f runs) uint32 {
 	if len(f) <= bigRuns {
 		return c.list(f)
 	}
@@ -120,7 +120,7 @@ func (c *cells) node(parts *[256]uint32) uint32 {
 		}
 		return c.hold(cell)
 	}
-	line := c.arena.take(nodeLines)
+	line := c.arena.allocate(nodeLines)
 	for i, p := range parts {
 		c.arena.setWord(line*LineWords+uint32(i), p)
 	}
@@ -171,7 +171,7 @@ func (a *arena) list(cell uint32, out runs) runs {
 func (c *cells) over(cell uint32, f runs) uint32 {
 	if cell&kindMask != kindNode {
 		var buf [bigRuns]run
-		return c.put(overlay(c.arena.list(cell, buf[:0]), f, nil))
+		return c.useCell(overlay(c.arena.list(cell, buf[:0]), f, nil))
 	}
 	var parts [256]uint32
 	var of, has, both [256]run

@@ -67,7 +67,7 @@ func (m *Image) check() error {
 					}
 				}
 			}
-			r := p.table.at(c)
+			r := p.table.rowOf(c)
 			if r == nil || r.sum != want || m.arena.word(p.table.pages[c/pageClasses].line*LineWords+uint32(c%pageClasses)) != r.line {
 				return fmt.Errorf("a list has the wrong row for class %d: %v", c, r)
 			}

@@ -79,8 +79,8 @@ const (
 	few  = 12
 )
 
-// at returns the content to which an entry or a kid belongs.
-func (d *digit) at(key uint16, bits uint8) *content {
+// contentOf returns the content to which an entry or a kid belongs.
+func (d *digit) contentOf(key uint16, bits uint8) *content {
 	if d.fine == nil || bits <= 8 {
 		return &d.wide
 	}
@@ -98,11 +98,11 @@ func (d *digit) divide() {
 	old := d.wide
 	d.wide, d.fine = content{}, make([]*bucket, 256)
 	for _, e := range old.entries {
-		c := d.at(e.start, e.bits)
+		c := d.contentOf(e.start, e.bits)
 		c.entries = append(c.entries, e)
 	}
 	for _, k := range old.kids {
-		c := d.at(k.key, 16)
+		c := d.contentOf(k.key, 16)
 		c.kids = append(c.kids, k)
 	}
 }
@@ -129,7 +129,7 @@ func (d *digit) change(start uint16, bits uint8, f func(own) own) (left class) {
 	if d.fine == nil && d.size >= many {
 		d.divide()
 	}
-	c := d.at(start, bits)
+	c := d.contentOf(start, bits)
 	i, found := c.entry(start, bits)
 	var old own
 	if found {
@@ -158,7 +158,7 @@ func (d *digit) next(key uint16, add bool) *digit {
 	if d.fine == nil && d.size >= many && add {
 		d.divide()
 	}
-	c := d.at(key, 16)
+	c := d.contentOf(key, 16)
 	i, found := c.kid(key)
 	if found {
 		d.dirty = true
@@ -176,7 +176,7 @@ func (d *digit) next(key uint16, add bool) *digit {
 
 // forget drops the digit that follows a key.
 func (d *digit) forget(key uint16) {
-	c := d.at(key, 16)
+	c := d.contentOf(key, 16)
 	if i, found := c.kid(key); found {
 		c.kids = slices.Delete(c.kids, i, i+1)
 		d.size--

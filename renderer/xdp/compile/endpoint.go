@@ -70,8 +70,8 @@ func newEndpoints() endpoints {
 // sorted returns the IDs of all endpoints, sorted.
 func (s *endpoints) sorted() []uint32 { return slices.Sorted(maps.Keys(s.all)) }
 
-// put adds or replaces an endpoint, and returns the old one.
-func (s *endpoints) put(now *endpoint) (old *endpoint) {
+// replace adds or replaces an endpoint, and returns the old one.
+func (s *endpoints) replace(now *endpoint) (old *endpoint) {
 	if i := slices.Index(s.gone, now.ID); i >= 0 {
 		s.gone = slices.Delete(s.gone, i, i+1)
 		s.altered, now.known = true, true // the kernel still has the old record
@@ -132,7 +132,7 @@ func (s *endpoints) done() {
 // write writes the record of an endpoint to new lines.
 func (e *endpoint) write(a *arena, roots *addresses, lists *ruleLists) {
 	a.drop(e.record, recordLines)
-	e.record = a.take(recordLines)
+	e.record = a.allocate(recordLines)
 	w := e.record * LineWords
 	flags := e.Flags & (FlagLearn | FlagKeep)
 	for d := range e.programs {

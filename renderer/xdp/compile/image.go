@@ -34,7 +34,7 @@ func NewImage(o Options) *Image {
 	m.nets = newNets(c, m.addresses, o.Members)
 	m.lists = newLists(m.writer)
 	for _, p := range o.Infra {
-		m.nets.put(infraAtom, p, true)
+		m.nets.recordMember(infraAtom, p, true)
 	}
 	return m
 }
@@ -55,7 +55,7 @@ func (m *Image) Set(e Endpoint) error {
 			now.programs[d] = m.lists.hold(l, Direction(d))
 		}
 	}
-	if old := m.endpoints.put(now); old != nil {
+	if old := m.endpoints.replace(now); old != nil {
 		m.letGo(old)
 	}
 	m.nets.resized = true // another namespace may pay for a list

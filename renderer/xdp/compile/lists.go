@@ -28,7 +28,7 @@ type ruleLists struct {
 func newLists(w *writer) *ruleLists {
 	l := &ruleLists{writer: w, programs: map[programKey]*program{}}
 	l.slots.grow(1)
-	l.slots.take(2) // SlotNone, SlotInfra
+	l.slots.allocate(2) // SlotNone, SlotInfra
 	return l
 }
 
@@ -134,7 +134,7 @@ func (l *ruleLists) write(added []class, all func() []class) (moved []*program) 
 			}
 		case p.isAdmitted():
 			programs = append(programs, p)
-			p.slot, p.cost = l.slots.take(p.list.Len()), 0
+			p.slot, p.cost = l.slots.allocate(p.list.Len()), 0
 			p.begin()
 		}
 	}

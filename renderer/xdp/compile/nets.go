@@ -121,7 +121,7 @@ func (n *nets) want(a atom, by int) {
 func (n *nets) settle() {
 	for _, a := range n.changed {
 		if want := n.wanted[a] > 0; want != n.written[a] {
-			n.each(n.net[a], func(p netip.Prefix) { n.put(a, p, want) })
+			n.each(n.net[a], func(p netip.Prefix) { n.recordMember(a, p, want) })
 			n.written[a] = want
 		}
 		if net := n.net[a]; n.users[a] == 0 && net != (api.Net{}) {
@@ -159,8 +159,8 @@ func (n *nets) each(net api.Net, f func(netip.Prefix)) {
 	}
 }
 
-// put records that a prefix joins or leaves an atom.
-func (n *nets) put(a atom, p netip.Prefix, in bool) {
+// recordMember records that a prefix joins or leaves an atom.
+func (n *nets) recordMember(a atom, p netip.Prefix, in bool) {
 	p, change := renderer.Unmapped(p), joined{a, in}
 	if i, ok := n.at[p]; ok {
 		n.pending[i].more = append(n.pending[i].more, change)
@@ -197,10 +197,10 @@ func (n *nets) update(id api.SetID, added, removed []netip.Prefix) {
 		return
 	}
 	for _, p := range removed {
-		n.put(a, p, false)
+		n.recordMember(a, p, false)
 	}
 	for _, p := range added {
-		n.put(a, p, true)
+		n.recordMember(a, p, true)
 	}
 }
 

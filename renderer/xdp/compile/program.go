@@ -110,21 +110,21 @@ func (p *program) add(c, around class) {
 	case c == infraClass:
 		r = p.infra()
 	case p.diff.there:
-		r = p.rowOf(p.table.at(around), p.table.at(around).sum.plus(p.diff.sum), c)
+		r = p.rowOf(p.table.rowOf(around), p.table.rowOf(around).sum.plus(p.diff.sum), c)
 	default:
-		r = p.table.at(around)
+		r = p.table.rowOf(around)
 	}
-	if r.has++; r.has == 1 {
+	if r.named++; r.named == 1 {
 		p.cost += r.cost
 	}
-	p.table.put(p.writer, c, r, p.dropUnused)
+	p.table.setRow(p.writer, c, r, p.dropUnused)
 	p.diff.clear()
 }
 
 // forget frees the row of a class that no prefix has any more.
 func (p *program) forget(c class) {
-	r := p.table.at(c)
-	if r.has--; r.has == 0 {
+	r := p.table.rowOf(c)
+	if r.named--; r.named == 0 {
 		p.cost -= r.cost
 	}
 	p.table.forget(c, p.dropUnused)
@@ -182,7 +182,7 @@ func (p *program) infra() *row {
 		return r
 	}
 	a := p.writer.arena
-	r := &row{sum: s, line: a.take(1)}
+	r := &row{sum: s, line: a.allocate(1)}
 	for place := range uint32(places) {
 		cell := kindLeaf | Allow | SlotInfra
 		if p.ports {
@@ -209,7 +209,7 @@ func (p *program) verdict(rule int) uint32 {
 // write writes a row that combines another row and some rules; the earlier rule decides.
 func (p *program) write(r, around *row, of []int) {
 	a, c := p.writer.arena, &p.writer.cells
-	r.line = a.take(1)
+	r.line = a.allocate(1)
 	inLine := false
 	for place := range places {
 		f := runs{{0, SlotNone}}
@@ -235,7 +235,7 @@ func (p *program) write(r, around *row, of []int) {
 				a.setWord(r.line*LineWords+uint32(place), kindSmall|r.line)
 				continue
 			}
-			cell = c.put(f)
+			cell = c.useCell(f)
 		}
 		r.cells = append(r.cells, cell)
 		a.setWord(r.line*LineWords+uint32(place), cell)
@@ -245,12 +245,12 @@ func (p *program) write(r, around *row, of []int) {
 // writeBySource writes a row of some rules, for a list with source ports.
 func (p *program) writeBySource(r *row, of []int) {
 	a, c := p.writer.arena, &p.writer.cells
-	r.line = a.take(1)
+	r.line = a.allocate(1)
 	for place := range places {
 		var by runs
 		var cells []uint32
 		for i, source := range sources(p.list, of, place) {
-			cells = append(cells, c.put(firstOf(choices(p.list, of, place, source), SlotNone, p.verdict)))
+			cells = append(cells, c.useCell(firstOf(choices(p.list, of, place, source), SlotNone, p.verdict)))
 			by = append(by, run{source, uint32(i)})
 		}
 		a.setWord(r.line*LineWords+uint32(place), p.bySource(r, by, cells))
@@ -264,14 +264,14 @@ func (p *program) bySource(r *row, by runs, cells []uint32) uint32 {
 	var f runs
 	for i, c := range cells {
 		if i%LineWords == 0 {
-			r.spare = append(r.spare, a.take(1))
+			r.spare = append(r.spare, a.allocate(1))
 		}
 		word := r.spare[len(r.spare)-1]*LineWords + uint32(i%LineWords)
 		a.setWord(word, c)
 		f.from(int(by[i].start), word)
 	}
 	r.cells = append(r.cells, cells...)
-	cell := p.writer.cells.put(f)
+	cell := p.writer.cells.useCell(f)
 	r.cells = append(r.cells, cell)
 	return cell
 }

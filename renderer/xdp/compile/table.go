@@ -15,7 +15,7 @@ type row struct {
 	rules int // that match them
 	cost  int // see costOf
 	users int // number of classes and pages
-	has   int // number of classes that prefixes have
+	named int // number of classes that prefixes have
 	line  uint32
 	spare []uint32 // lines with cells by source port
 	cells []uint32 // interned cells, not those within line
@@ -52,7 +52,7 @@ func (t *table) fit(w *writer) bool {
 	}
 	a := w.arena
 	capacity := max(LineWords, 1<<orderOf(pages))
-	line := a.take(capacity / LineWords)
+	line := a.allocate(capacity / LineWords)
 	for i, p := range t.pages {
 		a.setWord(line*LineWords+uint32(i), p.line)
 	}
@@ -61,14 +61,14 @@ func (t *table) fit(w *writer) bool {
 	t.pages = append(t.pages, make([]page, capacity-len(t.pages))...)
 	if t.pages[0].line == 0 {
 		t.uniform = map[*row]*uniform{}
-		t.pages[0] = page{line: a.take(pageLines), rows: make([]*row, pageClasses)}
+		t.pages[0] = page{line: a.allocate(pageLines), rows: make([]*row, pageClasses)}
 		a.setWord(line*LineWords, t.pages[0].line)
 	}
 	return true
 }
 
-// at returns the row of a class.
-func (t *table) at(c class) *row {
+// rowOf returns the row of a class.
+func (t *table) rowOf(c class) *row {
 	p := &t.pages[c/pageClasses]
 	if p.all != nil {
 		return p.all
@@ -76,15 +76,15 @@ func (t *table) at(c class) *row {
 	return p.rows[c%pageClasses]
 }
 
-// put sets the row of a class. It calls unused with a row that lost its last user.
-func (t *table) put(w *writer, c class, r *row, unused func(*row)) {
+// setRow sets the row of a class. It calls unused with a row that lost its last user.
+func (t *table) setRow(w *writer, c class, r *row, unused func(*row)) {
 	a, at, i := w.arena, c/pageClasses, c%pageClasses
 	p := &t.pages[at]
 	switch {
 	case p.line == 0: // the first class of the page
 		u := t.uniform[r]
 		if u == nil {
-			u = &uniform{line: a.take(pageLines)}
+			u = &uniform{line: a.allocate(pageLines)}
 			t.uniform[r] = u
 			for i := range uint32(pageClasses) {
 				a.setWord(u.line*LineWords+i, r.line)
@@ -113,7 +113,7 @@ func (t *table) put(w *writer, c class, r *row, unused func(*row)) {
 func (t *table) divide(w *writer, at class) {
 	a, p := w.arena, &t.pages[at]
 	all := p.all
-	*p = page{line: a.take(pageLines), rows: make([]*row, pageClasses)}
+	*p = page{line: a.allocate(pageLines), rows: make([]*row, pageClasses)}
 	for i := range p.rows {
 		a.setWord(p.line*LineWords+uint32(i), all.line)
 		if c := at*pageClasses + class(i); int(c) < w.classes.count() && w.classes.all[c].used {

@@ -91,7 +91,7 @@ func (t *trie) build(d *digit, depth int, cover class) {
 		}
 		l := &t.level[depth]
 		l.runs = t.runs(l.runs[:0], depth, &d.wide, 0, rootKeys, cover)
-		d.cell = t.arena.put(l.runs)
+		d.cell = t.arena.writeCell(l.runs)
 	}
 	d.dirty, d.built, d.cover = false, true, cover
 }
@@ -137,7 +137,7 @@ func (t *trie) runs(out runs, depth int, c *content, lo, hi int, cover class) ru
 // buildBuckets writes the node of a divided digit: a copy of the old node with the changed cells.
 func (t *trie) buildBuckets(d *digit, depth int, cover class) {
 	wide := t.runs(nil, depth, &d.wide, 0, rootKeys, cover)
-	node := t.arena.take(nodeLines)
+	node := t.arena.allocate(nodeLines)
 	w := 0
 	divided := d.built && d.cell&kindMask == kindNode && d.written()
 	if d.built && !divided {
@@ -235,7 +235,7 @@ func (t *trie) lead(head *digit, depth int, cover class) uint32 {
 	if head.node != 0 && !head.dirty && head.headCover == cover {
 		return nextNode | head.node
 	}
-	line := t.arena.take(1)
+	line := t.arena.allocate(1)
 	t.arena.drop(head.node, 1)
 	d := head
 	for ; d.size == 1 && len(d.wide.kids) == 1; depth++ { // all addresses here share this digit, so the node compares it

@@ -42,8 +42,8 @@ func (t *Tap) step(changes bool) error {
 	return nil
 }
 
-// has reports whether an endpoint is attached.
-func (t *Tap) has(id uint32) bool {
+// isAttached reports whether an endpoint is attached.
+func (t *Tap) isAttached(id uint32) bool {
 	ids, err := t.Dataplane.Attached()
 	return err != nil || slices.Contains(ids, id)
 }
@@ -83,7 +83,7 @@ func (t *Tap) Store(word, value uint32) error {
 
 // Flip implements xdp.Dataplane.
 func (t *Tap) Flip(id, record uint32) error {
-	if err := t.step(!t.preparing && t.has(id)); err != nil {
+	if err := t.step(!t.preparing && t.isAttached(id)); err != nil {
 		return err
 	}
 	return t.Dataplane.Flip(id, record)

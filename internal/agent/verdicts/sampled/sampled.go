@@ -79,7 +79,7 @@ func (s *Source) Events(ctx context.Context, f func(verdicts.Event)) error {
 			return ctx.Err()
 		case <-ticker.C:
 		}
-		for _, e := range t.take(ctx) {
+		for _, e := range t.takeTraced(ctx) {
 			traced[causeOf(e.Action, e.Decision.Origins)]++
 			s.tell(f, e)
 		}
@@ -221,8 +221,8 @@ func (t *tracer) again(ctx context.Context) error {
 	return nil
 }
 
-// take returns what was traced since the last call.
-func (t *tracer) take(ctx context.Context) []verdicts.Event {
+// takeTraced returns what was traced since the last call.
+func (t *tracer) takeTraced(ctx context.Context) []verdicts.Event {
 	if t.link == nil {
 		return nil
 	}

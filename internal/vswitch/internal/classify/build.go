@@ -131,7 +131,7 @@ func (f *family) finish() {
 			continue
 		}
 		for i := g.first; i < g.first+g.count; i++ {
-			f.hash.put(int32(n), f.pairs[i].inner, i)
+			f.hash.insert(int32(n), f.pairs[i].inner, i)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func newPairTable(n int) pairTable {
 	return h
 }
 
-func (h *pairTable) put(outer, inner, value int32) {
+func (h *pairTable) insert(outer, inner, value int32) {
 	key := pairKey(outer, inner)
 	i := pairSlot(key, h.mask)
 	for h.values[i] >= 0 {

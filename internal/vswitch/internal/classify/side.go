@@ -91,7 +91,7 @@ func newSide(prefixes []netip.Prefix) side {
 	for i, p := range prefixes {
 		switch {
 		case p.IsSingleIP():
-			s.hosts.put(p.Addr(), int32(i))
+			s.hosts.insert(p.Addr(), int32(i))
 		case p.Bits() == 0:
 			s.zero = int32(i)
 		default:
@@ -174,8 +174,8 @@ func (h *hostTable) get(a netip.Addr) int32 {
 	}
 }
 
-// put adds an address that is not in the table.
-func (h *hostTable) put(a netip.Addr, n int32) {
+// insert adds an address that is not in the table.
+func (h *hostTable) insert(a netip.Addr, n int32) {
 	key, hash := hostKey(a)
 	mask := uint64(len(h.slots) - 1)
 	i := hash >> h.shift

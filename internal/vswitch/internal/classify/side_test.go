@@ -17,7 +17,7 @@ func TestHostTableComparesWholeAddresses(t *testing.T) {
 			continue
 		}
 		h := newHostTable(1)
-		h.put(b, 7)
+		h.insert(b, 7)
 		if h.get(b) != 7 || h.get(a) != -1 {
 			t.Errorf("%s has node %d, %s has node %d", b, h.get(b), a, h.get(a))
 		}

@@ -132,7 +132,7 @@ func (g *ruleGroup) change(c ruleChange, quirks bool) govpp.VPPApiError {
 		t.del(c.match, c.tag)
 		return 0
 	}
-	if !t.put(c.match, c.action, c.tag, quirks) {
+	if !t.addReplace(c.match, c.action, c.tag, quirks) {
 		return govpp.UNSPECIFIED
 	}
 	return 0

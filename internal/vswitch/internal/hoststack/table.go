@@ -42,9 +42,9 @@ func (g *ruleGroup) init() {
 	}
 }
 
-// put adds a rule, or changes the action and tag of the one with the same match. It fails if the
+// addReplace adds a rule, or changes the action and tag of the one with the same match. It fails if the
 // tag is in use.
-func (t *ruleTable) put(m sessionMatch, action uint32, tag string, quirks bool) bool {
+func (t *ruleTable) addReplace(m sessionMatch, action uint32, tag string, quirks bool) bool {
 	if _, taken := t.byTag[tag]; taken && tag != "" {
 		return false
 	}

@@ -38,9 +38,9 @@ func hashGroup(ns string, labels intent.Labels, ports []api.NamedPort) uint32 {
 	return fold(h)
 }
 
-// of returns the group for pods with these properties, and creates it if needed. The labels and
+// groupFor returns the group for pods with these properties, and creates it if needed. The labels and
 // ports may be scratch.
-func (x *groups) of(n uint32, labels intent.Labels, ports []api.NamedPort, w update) intent.GroupID {
+func (x *groups) groupFor(n uint32, labels intent.Labels, ports []api.NamedPort, w update) intent.GroupID {
 	name := x.ns.list[n].name
 	hash := hashGroup(name, labels, ports)
 	id, ok := x.index.find(hash, func(i uint32) bool {

@@ -37,8 +37,8 @@ type namespaces struct {
 	known    int
 }
 
-// of returns the index of a namespace, and adds it if it is new.
-func (x *namespaces) of(name string) uint32 {
+// indexOrAdd returns the index of a namespace, and adds it if it is new.
+func (x *namespaces) indexOrAdd(name string) uint32 {
 	if n, ok := x.byName[name]; ok {
 		return n
 	}
@@ -71,7 +71,7 @@ func (x *namespaces) apply(name string, m *model.Namespace, s *scratch, w update
 	if v, ok := labels.Get(nameLabel); !ok || v != name {
 		labels = intent.NewLabels(append(labels, intent.Label{Key: nameLabel, Value: name}))
 	}
-	x.setLabels(x.of(name), labels, w)
+	x.setLabels(x.indexOrAdd(name), labels, w)
 }
 
 // setLabels sets the labels of a namespace; nil makes it unknown.

@@ -95,14 +95,14 @@ func (x *pods) apply(id model.ID, m *model.Pod, w update) []api.Problem {
 		if bad {
 			problems = append(problems, api.Problem{Object: id.String(), Field: "spec.containers", Reason: "a named port has no name, an unknown protocol or a number outside 1 to 65535, and is left out"})
 		}
-		group = x.groups.of(x.list.at(i).ns, x.scratch.readLabels(m.GetLabels()), ports, w)
+		group = x.groups.groupFor(x.list.at(i).ns, x.scratch.readLabels(m.GetLabels()), ports, w)
 	}
 	x.change(i, pod{group: group, host: host, state: state}, addrs, known, w)
 	return problems
 }
 
 func (x *pods) add(id model.ID) uint32 {
-	n := x.ns.of(id.Namespace)
+	n := x.ns.indexOrAdd(id.Namespace)
 	i := x.slot()
 	*x.list.at(i) = pod{name: id.Name, ns: n, group: noGroup}
 	x.index.insert(hashPod(id.Namespace, id.Name), i)
@@ -304,8 +304,8 @@ func addr4(v uint32) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// has reports whether a pod has an address.
-func (x *pods) has(i uint32, a netip.Addr) bool {
+// hasAddress reports whether a pod has an address.
+func (x *pods) hasAddress(i uint32, a netip.Addr) bool {
 	var buf [1]netip.Addr
 	_, found := slices.BinarySearchFunc(x.addrs(i, &buf), a, netip.Addr.Compare)
 	return found
@@ -318,13 +318,13 @@ func (x *pods) isStated(i uint32) bool {
 
 // stated reports whether a pod has an address in the state.
 func (x *pods) stated(i uint32, a netip.Addr) bool {
-	return x.has(i, a) || slices.Contains(x.yielded[i], a)
+	return x.hasAddress(i, a) || slices.Contains(x.yielded[i], a)
 }
 
 // holders returns the pods that have an address.
 func (x *pods) holders(a netip.Addr) iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
-		x.byAddr.find(hashAddr(a), func(i uint32) bool { return x.has(i, a) && !yield(i) })
+		x.byAddr.find(hashAddr(a), func(i uint32) bool { return x.hasAddress(i, a) && !yield(i) })
 	}
 }
 
@@ -333,7 +333,7 @@ func (x *pods) holders(a netip.Addr) iter.Seq[uint32] {
 func (x *pods) indexAddrs(i uint32, addrs []netip.Addr) (shared bool) {
 	for _, a := range addrs {
 		hash := hashAddr(a)
-		_, taken := x.byAddr.find(hash, func(o uint32) bool { return x.has(o, a) })
+		_, taken := x.byAddr.find(hash, func(o uint32) bool { return x.hasAddress(o, a) })
 		shared = shared || taken
 		x.byAddr.insert(hash, i)
 	}

@@ -43,7 +43,7 @@ func (x *policies) apply(id model.ID, m *model.NetworkPolicy, w update) []api.Pr
 	}
 	spec, problems := x.selectors.parsePolicy(id, m)
 	if !known {
-		n := x.ns.of(id.Namespace)
+		n := x.ns.indexOrAdd(id.Namespace)
 		i = alloc(&x.list, &x.free)
 		x.index.insert(hashPod(id.Namespace, id.Name), i)
 		x.ns.list[n].nPolicy++

@@ -108,20 +108,20 @@ func (c *Cache) Policies(id intent.GroupID) []*intent.Policy {
 // shared.
 func (c *Cache) Holders(a netip.Addr) []intent.GroupID {
 	var ids []intent.GroupID
-	c.pods.at(a, func(i uint32) { ids = append(ids, c.pods.list.at(i).group) })
+	c.pods.eachWithAddress(a, func(i uint32) { ids = append(ids, c.pods.list.at(i).group) })
 	return ids
 }
 
 // PodsAt returns the pods that currently have an address, in no particular order.
 func (c *Cache) PodsAt(a netip.Addr) []intent.Pod {
 	var pods []intent.Pod
-	c.pods.at(a, func(i uint32) { pods = append(pods, c.pods.view(i, c.pods.addrs(i, new([1]netip.Addr)))) })
+	c.pods.eachWithAddress(a, func(i uint32) { pods = append(pods, c.pods.view(i, c.pods.addrs(i, new([1]netip.Addr)))) })
 	return pods
 }
 
-func (x *pods) at(a netip.Addr, found func(i uint32)) {
+func (x *pods) eachWithAddress(a netip.Addr, found func(i uint32)) {
 	x.byAddr.find(hashAddr(a), func(i uint32) bool {
-		if x.has(i, a) {
+		if x.hasAddress(i, a) {
 			found(i)
 		}
 		return false
@@ -132,11 +132,11 @@ func (x *pods) at(a netip.Addr, found func(i uint32)) {
 // with labels a from one with labels b; nil labels mean an unknown namespace.
 func (c *Cache) SubjectsDiffer(a, b intent.Labels) bool {
 	in := map[*subjectScope]bool{}
-	for sc := range c.policies.subjects.of(a) {
+	for sc := range c.policies.subjects.scopesOf(a) {
 		in[sc] = true
 	}
 	n := 0
-	for sc := range c.policies.subjects.of(b) {
+	for sc := range c.policies.subjects.scopesOf(b) {
 		if !in[sc] {
 			return true
 		}

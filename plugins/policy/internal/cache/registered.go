@@ -189,7 +189,7 @@ func (r *registered) clash(i uint32, a netip.Addr, twice bool) string {
 	}
 	o, held := r.pods.byAddr.find(hashAddr(a), func(o uint32) bool {
 		_, given := r.pods.given[o]
-		return o != i && !given && r.pods.has(o, a)
+		return o != i && !given && r.pods.hasAddress(o, a)
 	})
 	switch {
 	case held:

@@ -46,8 +46,8 @@ func (s *subjects) remove(spec *intent.Policy) {
 	}
 }
 
-// of returns the scopes of a namespace. nil labels mean an unknown namespace, which is in no scope.
-func (s *subjects) of(namespace intent.Labels) iter.Seq[*subjectScope] {
+// scopesOf returns the scopes of a namespace. nil labels mean an unknown namespace, which is in no scope.
+func (s *subjects) scopesOf(namespace intent.Labels) iter.Seq[*subjectScope] {
 	if namespace == nil {
 		return func(func(*subjectScope) bool) {}
 	}
@@ -56,7 +56,7 @@ func (s *subjects) of(namespace intent.Labels) iter.Seq[*subjectScope] {
 
 // append appends the policies that select pods with the given labels.
 func (s *subjects) append(dst []*intent.Policy, namespace, pods intent.Labels) []*intent.Policy {
-	for sc := range s.of(namespace) {
+	for sc := range s.scopesOf(namespace) {
 		for spec := range sc.policies.Matching(pods) {
 			dst = append(dst, spec)
 		}

@@ -16,7 +16,7 @@ func (g *generator) commonPeers(p, q peer) []peer {
 	common, known := g.peers.common[[2]peer{p, q}]
 	if !known {
 		for _, n := range g.commonNets(g.peers.nets[p], g.peers.nets[q]) {
-			common = append(common, g.peers.of(n))
+			common = append(common, g.peers.numberOf(n))
 		}
 		g.peers.common[[2]peer{p, q}] = common
 	}

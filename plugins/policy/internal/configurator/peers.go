@@ -31,12 +31,12 @@ type setsID struct {
 // newPeers returns a table for about n peers.
 func newPeers(n int) peers {
 	x := peers{nets: make([]api.Net, 0, n), numbers: make(map[api.Net]peer, n), ofSets: map[setsID][]peer{}, common: map[[2]peer][]peer{}}
-	x.of(api.Net{}) // anyPeer
+	x.numberOf(api.Net{}) // anyPeer
 	return x
 }
 
-// of returns the number of a peer.
-func (x *peers) of(n api.Net) peer {
+// numberOf returns the number of a peer.
+func (x *peers) numberOf(n api.Net) peer {
 	p, known := x.numbers[n]
 	if !known {
 		p = peer(len(x.nets))
@@ -54,7 +54,7 @@ func (x *peers) sets(sets []api.SetID) []peer {
 	}
 	out := make([]peer, len(sets))
 	for i, s := range sets {
-		out[i] = x.of(api.SetNet(s))
+		out[i] = x.numberOf(api.SetNet(s))
 	}
 	if !slices.IsSortedFunc(out, x.compare) {
 		slices.SortFunc(out, x.compare)

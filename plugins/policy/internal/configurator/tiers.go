@@ -37,7 +37,7 @@ func (g *generator) lower() outcome {
 	}
 	if g.allowNode && !permitted.portsOf(anyPeer).isAll() {
 		for _, node := range g.node {
-			permitted.add(portSet{anySpan(g.originsWith(api.NodeRule))}, g.peers.of(node))
+			permitted.add(portSet{anySpan(g.originsWith(api.NodeRule))}, g.peers.numberOf(node))
 		}
 	}
 	permitted = g.peers.disjoint(permitted)
@@ -87,7 +87,7 @@ func (g *generator) nodeTraffic(c clause) traffic {
 	}
 	var t traffic
 	for _, node := range g.node {
-		t.add(c.ports, g.peers.of(node))
+		t.add(c.ports, g.peers.numberOf(node))
 	}
 	return t
 }

@@ -194,7 +194,7 @@ func (g *generator) addBlocks(t *traffic, any portSet, blocks []block) {
 		prefixes, few := fewPrefixes(addrs)
 		if !few {
 			if net, ok := g.keep(setOf(addrs)); ok {
-				t.add(ports, g.peers.of(net))
+				t.add(ports, g.peers.numberOf(net))
 			}
 			continue
 		}
@@ -203,7 +203,7 @@ func (g *generator) addBlocks(t *traffic, any portSet, blocks []block) {
 		}
 	}
 	for _, b := range uncovered(inline) {
-		t.add(b.ports, g.peers.of(api.Net{Prefix: b.cidr}))
+		t.add(b.ports, g.peers.numberOf(api.Net{Prefix: b.cidr}))
 	}
 }
 
@@ -253,7 +253,7 @@ func (o outcome) apart(x *peers, family netip.Prefix) outcome {
 	if !family.IsValid() {
 		return o
 	}
-	all := traffic{{[]peer{x.of(api.Net{Prefix: family})}, portSet{anySpan(nil)}}}
+	all := traffic{{[]peer{x.numberOf(api.Net{Prefix: family})}, portSet{anySpan(nil)}}}
 	o.sections = append(sections{{action: api.Permit, traffic: all}}, o.sections...)
 	return o
 }

@@ -87,9 +87,9 @@ func (r *Requirement) matches(l Labels) bool {
 	value, ok := l.Get(r.Key)
 	switch r.Operator {
 	case In:
-		return ok && r.has(value)
+		return ok && r.hasValue(value)
 	case NotIn:
-		return !ok || !r.has(value)
+		return !ok || !r.hasValue(value)
 	case Exists:
 		return ok
 	case DoesNotExist:
@@ -98,8 +98,8 @@ func (r *Requirement) matches(l Labels) bool {
 	return false
 }
 
-// has reports whether the value is among those of the requirement.
-func (r *Requirement) has(value string) bool {
+// hasValue reports whether the value is among those of the requirement.
+func (r *Requirement) hasValue(value string) bool {
 	if len(r.Values) > fewStrings {
 		_, ok := slices.BinarySearch(r.Values, value)
 		return ok

@@ -164,7 +164,7 @@ func (x *Sets) update(set *Set) Update {
 	was, is, missed := set.published, set.sel.isNamed(), set.missed
 	set.published, set.missed = is, !is
 	if is && !missed || was && set.groups == 0 {
-		return x.journal.take(set)
+		return x.journal.takeUpdate(set)
 	}
 	u := Update{ID: set.ID}
 	switch {

@@ -64,9 +64,9 @@ func (l *deltas) size() (join, leave int) {
 // keptDeltas is how much memory an empty list keeps.
 const keptDeltas = 256
 
-// take empties the list. It calls yield with the sum for each address, in order. spare is memory for
+// drain empties the list. It calls yield with the sum for each address, in order. spare is memory for
 // sorting; take returns it, possibly larger.
-func (l *deltas) take(spare []uint64, yield func(a netip.Addr, d int)) []uint64 {
+func (l *deltas) drain(spare []uint64, yield func(a netip.Addr, d int)) []uint64 {
 	sorted, spare := sortNumbers(l.v4, spare)
 	for i := 0; i < len(sorted); {
 		v, d := sorted[i]>>1, 0

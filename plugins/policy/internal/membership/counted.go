@@ -40,8 +40,8 @@ func (s *countedSet) changeAll(old, now []netip.Addr) {
 	}
 }
 
-// take returns the changes since the last take, and records them as published.
-func (s *countedSet) take() (added, removed []netip.Prefix) {
+// takeChanges returns the changes since the last take, and records them as published.
+func (s *countedSet) takeChanges() (added, removed []netip.Prefix) {
 	slices.SortFunc(s.moved, netip.Addr.Compare)
 	for _, a := range slices.Compact(s.moved) {
 		_, was := s.published[a]
@@ -58,8 +58,8 @@ func (s *countedSet) take() (added, removed []netip.Prefix) {
 	return added, removed
 }
 
-// has reports whether an address was published.
-func (s *countedSet) has(a netip.Addr) bool {
+// wasPublished reports whether an address was published.
+func (s *countedSet) wasPublished(a netip.Addr) bool {
 	_, ok := s.published[a]
 	return ok
 }

@@ -25,7 +25,7 @@ func (x *Sets) GroupRemoved(id intent.GroupID) {
 		sc.grow(-1)
 	}
 	for _, s := range x.links.remove(id) {
-		x.left(s)
+		x.groupLeft(s)
 	}
 }
 

@@ -59,7 +59,7 @@ func (j *journal) count(pod *intent.Pod, d int) {
 // holders counts the pods of a set that have an address.
 func (j *journal) holders(set *Set, a netip.Addr) (n int) {
 	for _, id := range j.state.Holders(a) {
-		if j.links.has(set, id) {
+		if j.links.contains(set, id) {
 			n++
 		}
 	}
@@ -79,17 +79,17 @@ func (j *journal) forgetUnshared() {
 	maps.DeleteFunc(j.shared, func(a netip.Addr, _ struct{}) bool { return len(j.state.Holders(a)) < 2 })
 }
 
-// take returns the change of a set since its last update.
+// takeUpdate returns the change of a set since its last update.
 //
 // The journal counts pods. For an address that no two pods shared, neither at the last update nor
 // since, the count shows whether it is a member before and after. For the others, which are few,
 // take counts the pods of linked groups that have them now; the journal then yields the previous
 // count.
-func (j *journal) take(set *Set) Update {
+func (j *journal) takeUpdate(set *Set) Update {
 	u := Update{ID: set.ID}
 	set.touched = false
 	if set.nodes != nil {
-		u.Added, u.Removed = set.nodes.take()
+		u.Added, u.Removed = set.nodes.takeChanges()
 		return u
 	}
 	join, leave := set.journal.size()
@@ -99,7 +99,7 @@ func (j *journal) take(set *Set) Update {
 	if leave > 0 {
 		u.Removed = make([]netip.Prefix, 0, leave)
 	}
-	j.spare = set.journal.take(j.spare, func(a netip.Addr, d int) {
+	j.spare = set.journal.drain(j.spare, func(a netip.Addr, d int) {
 		before, after := max(0, -d), max(0, d)
 		if _, ok := j.shared[a]; ok {
 			after = j.holders(set, a)

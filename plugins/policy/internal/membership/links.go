@@ -58,5 +58,7 @@ func (l *links) exit(set *Set, id intent.GroupID) bool {
 	return true
 }
 
-// has reports whether a group is in a set.
-func (l *links) has(set *Set, id intent.GroupID) bool { return slices.Contains(l.groups[id].sets, set) }
+// contains reports whether a group is in a set.
+func (l *links) contains(set *Set, id intent.GroupID) bool {
+	return slices.Contains(l.groups[id].sets, set)
+}

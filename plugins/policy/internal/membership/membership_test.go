@@ -29,7 +29,7 @@ func TestTakeSumsInOrder(t *testing.T) {
 			t.Fatalf("%d join and %d leave, want %d and %d", join, leave, joins, n-joins)
 		}
 		var got []netip.Addr
-		l.take(nil, func(a netip.Addr, d int) {
+		l.drain(nil, func(a netip.Addr, d int) {
 			if got = append(got, a); d != want[a] {
 				t.Fatalf("the sum for %s is %d, want %d", a, d, want[a])
 			}
@@ -37,7 +37,7 @@ func TestTakeSumsInOrder(t *testing.T) {
 		if !slices.IsSortedFunc(got, netip.Addr.Compare) || len(slices.Compact(got)) != len(want) {
 			t.Fatalf("%d addresses, sorted or not, of %d: %v", len(got), len(want), got)
 		}
-		l.take(nil, func(a netip.Addr, d int) { t.Fatalf("%s is taken again", a) })
+		l.drain(nil, func(a netip.Addr, d int) { t.Fatalf("%s is taken again", a) })
 	})
 }
 

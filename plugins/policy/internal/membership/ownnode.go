@@ -126,12 +126,12 @@ func (n *OwnNode) tidy(name string, h *host) {
 // TakeUpdate returns the change since the last call.
 func (n *OwnNode) TakeUpdate() Update {
 	u := Update{ID: api.NodeSet}
-	u.Added, u.Removed = n.addrs.take()
+	u.Added, u.Removed = n.addrs.takeChanges()
 	return u
 }
 
 // Contains reports whether an address was published.
-func (n *OwnNode) Contains(a netip.Addr) bool { return n.addrs.has(a) }
+func (n *OwnNode) Contains(a netip.Addr) bool { return n.addrs.wasPublished(a) }
 
 // Members returns the published addresses, sorted.
 func (n *OwnNode) Members() []netip.Addr { return n.addrs.members() }

@@ -62,11 +62,11 @@ func (x *Sets) Contains(id api.SetID, a netip.Addr) bool {
 	case set == nil:
 		return false
 	case set.nodes != nil:
-		return set.nodes.has(a)
+		return set.nodes.wasPublished(a)
 	case !set.admits(a):
 		return false
 	}
-	return slices.ContainsFunc(x.state.Holders(a), func(g intent.GroupID) bool { return x.links.has(set, g) })
+	return slices.ContainsFunc(x.state.Holders(a), func(g intent.GroupID) bool { return x.links.contains(set, g) })
 }
 
 // Members returns the members of an active set, sorted; none for other sets.
@@ -86,12 +86,12 @@ func (x *Sets) Members(id api.SetID) []netip.Addr {
 func (x *Sets) membersOf(set *Set, found deltas) (out []netip.Addr) {
 	var addrs []netip.Addr
 	for g := range x.state.MatchGroups(set.sel.Query()) {
-		if x.links.has(set, g) {
+		if x.links.contains(set, g) {
 			addrs = x.state.AppendAddresses(addrs[:0], g)
 			set.collect(&found, addrs)
 		}
 	}
-	found.take(nil, func(a netip.Addr, n int) {
+	found.drain(nil, func(a netip.Addr, n int) {
 		if n > 0 {
 			out = append(out, a)
 		}
@@ -136,7 +136,7 @@ func (x *Sets) All() map[api.SetID][]netip.Prefix {
 			out[id] = prefixes(set.nodes.members())
 		case found[set] != nil:
 			var members []netip.Prefix
-			found[set].take(nil, func(a netip.Addr, _ int) { members = append(members, netip.PrefixFrom(a, a.BitLen())) })
+			found[set].drain(nil, func(a netip.Addr, _ int) { members = append(members, netip.PrefixFrom(a, a.BitLen())) })
 			out[id] = members
 		}
 	}

@@ -90,13 +90,13 @@ func (x *Sets) unlink(s *Selector, id intent.GroupID) {
 		if !x.links.exit(set, id) {
 			continue
 		}
-		x.left(set)
+		x.groupLeft(set)
 		x.record(set, id, -1)
 	}
 }
 
-// left handles the departure of a group from a set.
-func (x *Sets) left(set *Set) {
+// groupLeft handles the departure of a group from a set.
+func (x *Sets) groupLeft(set *Set) {
 	switch {
 	case set.sel.key.presence:
 		x.noteGroup(set.sel, -1)

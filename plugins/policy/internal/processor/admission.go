@@ -266,7 +266,7 @@ func (r *resolver) settle(t *tenant) {
 		r.decide(t)
 	}
 	for _, st := range touched {
-		r.note(st)
+		r.recordResolved(st)
 	}
 	if len(t.policies) == 0 {
 		delete(r.byName, t.namespace)
@@ -320,7 +320,7 @@ func (r *resolver) refuseFrom(t *tenant, policies []*policyState) {
 	t.first, t.refused = first, len(policies)
 	var uses []*membership.Selector
 	for _, res := range first.resolutions {
-		if res.held {
+		if res.retained {
 			uses = append(uses, res.uses...)
 		}
 		r.release(res)
@@ -354,7 +354,7 @@ func (r *resolver) forgetFirst(t *tenant) {
 // differs.
 func (r *resolver) setRefused(st *policyState, refused bool) {
 	st.watched = st.watched || refused
-	if r.note(st); st.refused != refused {
+	if r.recordResolved(st); st.refused != refused {
 		st.refused = refused
 		r.local.markSelected(st.spec)
 	}

@@ -200,18 +200,18 @@ func (b *builder) notePort(at portName, s *membership.Selector) {
 func (b *builder) use(peer *intent.Peer, name api.PortName) *membership.Selector {
 	p := membership.PeerOf(b.spec.ID.Namespace, peer).WithPort(name)
 	if p.PerPort() && !p.AlwaysPresent() {
-		b.take(p.Presence()) // for problems of names without a number
+		b.activate(p.Presence()) // for problems of names without a number
 	}
-	return b.take(p)
+	return b.activate(p)
 }
 
-// take activates and retains a selector.
-func (b *builder) take(p membership.Peer) *membership.Selector {
+// activate activates and retains a selector.
+func (b *builder) activate(p membership.Peer) *membership.Selector {
 	if b.over {
 		return noSelector
 	}
 	s := b.sets.Selector(p)
-	b.note(s)
+	b.retainOnce(s)
 	b.over = !b.fits(b.state.tenant)
 	return s
 }
@@ -222,8 +222,8 @@ var noSelector = &membership.Selector{}
 // fewUses is the number of selectors up to which a linear search is cheaper than a map.
 const fewUses = 32
 
-// note records a selector as used, once, and retains it.
-func (b *builder) note(s *membership.Selector) {
+// retainOnce records a selector as used, once, and retains it.
+func (b *builder) retainOnce(s *membership.Selector) {
 	if b.used == nil && len(b.uses) > fewUses {
 		b.used = make(map[*membership.Selector]bool, 2*len(b.uses))
 		for _, u := range b.uses {

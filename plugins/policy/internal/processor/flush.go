@@ -30,7 +30,7 @@ type Sink interface {
 func (p *Processor) Flush(sink Sink) []api.Problem {
 	p.sets.SettleNumbers(p.resolver.renumber)
 	p.sharing.settle()
-	refreshed := p.resolver.refresh(p.sharing.of)
+	refreshed := p.resolver.refresh(p.sharing.sharers)
 	reports := p.settlePods()
 	p.sets.DropIdle()
 	p.publishSets(sink)

@@ -46,10 +46,10 @@ type resolution struct {
 	lists   int                // number of lists with it
 	shared  int                // further lists of pods that share an address
 
-	version uint64            // of the state that policy was built from; 0: it must be built
-	policy  *api.ContivPolicy // immutable; stays the same object while the content is equal
-	uses    []*membership.Selector
-	held    bool // uses are retained
+	version  uint64            // of the state that policy was built from; 0: it must be built
+	policy   *api.ContivPolicy // immutable; stays the same object while the content is equal
+	uses     []*membership.Selector
+	retained bool // uses are retained
 }
 
 func (r *resolution) usesRefused() bool {

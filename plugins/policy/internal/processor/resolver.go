@@ -183,8 +183,8 @@ func (r *resolver) build(st *policyState) bool {
 		switch {
 		case res.version != st.version:
 			r.evaluate(res)
-		case !res.held:
-			res.held = true
+		case !res.retained:
+			res.retained = true
 			for _, s := range res.uses {
 				r.sets.Retain(s, st.spec.ID, &st.tenant.tally)
 			}
@@ -202,7 +202,7 @@ func (r *resolver) evaluate(res *resolution) {
 	b := &builder{resolver: r, state: res.state, spec: res.state.spec}
 	policy := b.policy(res.ingress)
 	r.release(res)
-	res.uses, res.held, res.version, res.state.perPort = b.uses, true, 0, b.perPort
+	res.uses, res.retained, res.version, res.state.perPort = b.uses, true, 0, b.perPort
 	if !b.over {
 		res.version = res.state.version
 		res.become(policy)
@@ -229,9 +229,9 @@ func (r *resolution) become(policy *api.ContivPolicy) {
 	}
 }
 
-// note records that a policy was resolved anew, or no longer applies. It does nothing for policies
+// recordResolved records that a policy was resolved anew, or no longer applies. It does nothing for policies
 // that cannot have problems.
-func (r *resolver) note(st *policyState) {
+func (r *resolver) recordResolved(st *policyState) {
 	if st.watched {
 		r.resolved = append(r.resolved, st)
 	}
@@ -277,10 +277,10 @@ func (r *resolver) dropResolution(res *resolution) {
 
 // release releases the selectors of a resolution. It keeps what they are.
 func (r *resolver) release(res *resolution) {
-	if !res.held {
+	if !res.retained {
 		return
 	}
-	res.held = false
+	res.retained = false
 	for _, s := range res.uses {
 		r.sets.Release(s, res.state.spec.ID, &res.state.tenant.tally)
 	}

@@ -28,7 +28,7 @@ type sharing struct {
 	local *localPods
 
 	remotes map[api.PodID]*localPod   // pods of other nodes that share an address with a local one
-	of      map[*localPod][]*localPod // for each local pod, the pods that share an address with it
+	sharers map[*localPod][]*localPod // for each local pod, the pods that share an address with it
 
 	problems      []api.Problem // of local pods that share an address, sorted
 	found, solved []api.Problem // by the last settle
@@ -41,12 +41,12 @@ func newSharing(state PodState, sets *membership.Sets, local *localPods) *sharin
 // settle determines which local pods share addresses now, and marks them and those that did at the
 // last Flush.
 func (x *sharing) settle() {
-	was, shared := x.of, x.sets.Shared()
+	was, shared := x.sharers, x.sets.Shared()
 	x.found, x.solved = nil, nil
 	if len(shared)+len(was) == 0 {
 		return
 	}
-	x.of = map[*localPod][]*localPod{}
+	x.sharers = map[*localPod][]*localPod{}
 	needed := map[api.PodID]*localPod{}
 	for a := range shared {
 		holders := x.state.PodsAt(a)
@@ -63,7 +63,7 @@ func (x *sharing) settle() {
 	for pod := range was {
 		x.local.markPod(pod)
 	}
-	for pod := range x.of {
+	for pod := range x.sharers {
 		x.local.markPod(pod)
 	}
 	before := x.problems
@@ -74,7 +74,7 @@ func (x *sharing) settle() {
 // judge returns the problems of local pods: as a peer, an address of two pods has the rights of
 // both.
 func (x *sharing) judge() (out []api.Problem) {
-	for pod, others := range x.of {
+	for pod, others := range x.sharers {
 		for _, other := range others {
 			out = append(out, api.Problem{Object: model.ID{Kind: model.KindPod, Namespace: pod.id.Namespace, Name: pod.id.Name}.String(), Field: "status.podIPs", Class: api.ClassObject,
 				Reason: fmt.Sprintf("pod %s has one of its addresses, too: the policies of both apply, and a rule that permits either of them permits both", other.id)})
@@ -101,8 +101,8 @@ func (x *sharing) share(holders []intent.Pod, needed map[api.PodID]*localPod) {
 			continue
 		}
 		for _, other := range pods {
-			if other != pod && !slices.Contains(x.of[pod], other) {
-				x.of[pod] = append(x.of[pod], other)
+			if other != pod && !slices.Contains(x.sharers[pod], other) {
+				x.sharers[pod] = append(x.sharers[pod], other)
 			}
 		}
 	}
@@ -134,7 +134,7 @@ func (x *sharing) forgetRemote(id api.PodID) {
 // sharings returns the restrictions that other pods add to a pod's addresses, in the order of their
 // names. An unrestricted pod, or one with equal restrictions, adds nothing.
 func (x *sharing) sharings(pod *localPod) (out []api.Sharing) {
-	others := x.of[pod]
+	others := x.sharers[pod]
 	slices.SortFunc(others, comparePods)
 	for _, other := range others {
 		if list := other.group.list; list == nil || !other.elsewhere && list == pod.group.list {

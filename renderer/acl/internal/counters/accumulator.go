@@ -24,10 +24,10 @@ type Accumulator struct {
 	count Reader
 	free  chan struct{} // holds a token while the fields below are not in use
 
-	past  map[renderer.CounterKey]uint64
-	rules map[renderer.Digest][]uint64 // the same, by the rules of installed tables
-	now   map[uint32]source            // by ACL that holds an installed table
-	held  []*holding                   // for each installed table
+	past     map[renderer.CounterKey]uint64
+	rules    map[renderer.Digest][]uint64 // the same, by the rules of installed tables
+	now      map[uint32]source            // by ACL that holds an installed table
+	holdings []*holding                   // for each installed table
 
 	last atomic.Pointer[Counts] // last successful read
 }
@@ -47,8 +47,8 @@ const readerWait = 20 * time.Millisecond
 
 // source maps the entries of an ACL to rules.
 type source struct {
-	rules []int32
-	of    *holding
+	rules   []int32
+	holding *holding
 }
 
 // holding is a table with the rules of all its entries.
@@ -90,12 +90,12 @@ func (y *Accumulator) Look(tables []Table) {
 	}
 	y.acquire()
 	defer y.release()
-	y.now, y.held = make(map[uint32]source), nil
+	y.now, y.holdings = make(map[uint32]source), nil
 	installed := make(map[renderer.Digest]bool, len(tables))
 	for _, p := range tables {
 		installed[p.Of.Digest] = installed[p.Of.Digest] || !p.Guards
 		h := &holding{table: p.Of, guards: p.Guards}
-		y.held = append(y.held, h)
+		y.holdings = append(y.holdings, h)
 		for _, a := range p.ACLs {
 			if a.Rules != nil {
 				h.pieces = append(h.pieces, a.Rules)
@@ -135,11 +135,11 @@ func (y *Accumulator) keep(from source, packets []uint64) {
 	if !slices.ContainsFunc(packets, func(n uint64) bool { return n > 0 }) {
 		return
 	}
-	t := from.of.table
+	t := from.holding.table
 	hits := make([]uint64, len(t.Rules))
 	addHits(hits, from.rules, packets)
-	addDecisions(y.past, t, hits, from.of.pieces)
-	if from.of.guards {
+	addDecisions(y.past, t, hits, from.holding.pieces)
+	if from.holding.guards {
 		return
 	}
 	sum := y.rules[t.Digest]
@@ -158,14 +158,14 @@ func (y *Accumulator) Read() *Counts {
 		return y.last.Load()
 	}
 	defer y.release()
-	c := &Counts{Decided: maps.Clone(y.past), Hits: make(map[renderer.Digest][]uint64, len(y.held)), Guarded: map[renderer.Digest][]uint64{}}
-	by := make(map[*holding][]uint64, len(y.held))
-	for _, h := range y.held {
+	c := &Counts{Decided: maps.Clone(y.past), Hits: make(map[renderer.Digest][]uint64, len(y.holdings)), Guarded: map[renderer.Digest][]uint64{}}
+	by := make(map[*holding][]uint64, len(y.holdings))
+	for _, h := range y.holdings {
 		by[h] = make([]uint64, len(h.table.Rules))
 	}
 	for index, from := range y.now {
 		if packets, ok := y.count(index); ok {
-			addHits(by[from.of], from.rules, packets)
+			addHits(by[from.holding], from.rules, packets)
 		}
 	}
 	for h, hits := range by {

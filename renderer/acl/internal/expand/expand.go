@@ -115,7 +115,7 @@ func (out *emission) add(l *line) {
 	for family := range entries.Families {
 		out.nets = entries.NetsOf(out.nets[:0], many[family])
 		for _, f := range few[family] {
-			out.hidden.at(f)
+			out.hidden.moveTo(f)
 			one := entries.NetOf(f)
 			for i, m := range many[family] {
 				if out.hidden.isShadowed(m) {

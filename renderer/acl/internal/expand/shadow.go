@@ -67,8 +67,8 @@ func (c *shadowIndex) need(kind, other traffic) {
 // begin starts a line.
 func (c *shadowIndex) begin(l *line) { c.line, c.now = l, c.over[l.traffic] }
 
-// at moves on to the entries with one of the few addresses.
-func (c *shadowIndex) at(few netip.Prefix) {
+// moveTo moves on to the entries with one of the few addresses.
+func (c *shadowIndex) moveTo(few netip.Prefix) {
 	c.above, c.record = c.above[:0], nil
 	for _, k := range c.now {
 		for _, many := range k.places.Supernets(few) {

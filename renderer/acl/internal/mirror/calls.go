@@ -18,8 +18,8 @@ import (
 // None is the index that means "a new ACL" in requests and "all" in dumps.
 const None = ^uint32(0)
 
-// put adds an ACL (index None) or replaces the content of one, and returns its index.
-func (l *Link) put(ctx context.Context, index uint32, tag string, p entries.Piece) (uint32, error) {
+// addReplace adds an ACL (index None) or replaces the content of one, and returns its index.
+func (l *Link) addReplace(ctx context.Context, index uint32, tag string, p entries.Piece) (uint32, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
 	defer l.pausing(ctx)()
@@ -50,7 +50,7 @@ func Reclassify(on bool) string {
 func (l *Link) putUnseen(ctx context.Context, index uint32, tag string, p entries.Piece) (uint32, error) {
 	off, on := &vlib.CliInband{Cmd: Reclassify(false)}, &vlib.CliInband{Cmd: Reclassify(true)}
 	if _, err := l.Conn.GetMessageID(off); err != nil {
-		return l.put(ctx, index, tag, p) // it has no command line, so that reclassification stays as it is
+		return l.addReplace(ctx, index, tag, p) // it has no command line, so that reclassification stays as it is
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()

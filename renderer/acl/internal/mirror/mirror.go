@@ -161,7 +161,7 @@ type putting func(ctx context.Context, index uint32, tag string, p entries.Piece
 
 // Put writes the content of an ACL, and records it once it is acknowledged.
 func (m *Mirror) Put(ctx context.Context, index uint32, tag string, p entries.Piece) (uint32, error) {
-	return m.putBy(ctx, m.link.put, index, tag, p)
+	return m.putBy(ctx, m.link.addReplace, index, tag, p)
 }
 
 // PutUnseen replaces the content of an ACL that exists. Sessions do not see the change, as far as

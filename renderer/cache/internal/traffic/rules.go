@@ -165,7 +165,7 @@ func auditedRules(s, audited portSet) (out []api.ContivRule) {
 
 // permitsOf returns the permits of one protocol.
 func permitsOf(p api.Protocol, s portSet) []api.ContivRule {
-	rules, _ := portRules(api.Permit, p, s.of(p))
+	rules, _ := portRules(api.Permit, p, s.portsOf(p))
 	return rules
 }
 

@@ -44,7 +44,7 @@ func Intersect(a, b Traffic) Traffic {
 func intersect(x, y portSet) portSet {
 	out := portSet{others: x.others && y.others}
 	for _, p := range protocols(x, y) {
-		out = out.with(p, x.of(p).Intersect(y.of(p)))
+		out = out.with(p, x.portsOf(p).Intersect(y.portsOf(p)))
 	}
 	return out
 }
@@ -70,8 +70,8 @@ type protocolPorts struct {
 	ports    ports.Pairs
 }
 
-// of returns the ports of a protocol.
-func (s portSet) of(p api.Protocol) ports.Pairs {
+// portsOf returns the ports of a protocol.
+func (s portSet) portsOf(p api.Protocol) ports.Pairs {
 	for _, n := range s.named {
 		if n.protocol == p {
 			return n.ports

@@ -33,7 +33,7 @@ type attachment interface {
 	look(want ebpf.ProgramID) string
 	// repair restores the program and its pin if another program changed them, and counts that.
 	repair(p *ebpf.Program, found Drift) error
-	at() place
+	location() place
 	gone() bool // its device does not exist any more
 }
 
@@ -133,9 +133,9 @@ func linkIndex(i *link.Info) uint32 {
 	return 0
 }
 
-func (l linked) detach() error { return removeLink(l.Link, l.pin) }
-func (l linked) close() error  { return l.Close() }
-func (l linked) at() place     { return l.place }
+func (l linked) detach() error   { return removeLink(l.Link, l.pin) }
+func (l linked) close() error    { return l.Close() }
+func (l linked) location() place { return l.place }
 
 // runs implements attachment.
 func (l linked) runs(want ebpf.ProgramID) bool {

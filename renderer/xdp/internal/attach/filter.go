@@ -51,15 +51,15 @@ func (f Filter) update(programs Programs) error {
 	if p == nil {
 		return nil
 	}
-	err := f.put(p)
+	err := f.install(p)
 	if isGone(err) {
 		return nil
 	}
 	return err
 }
 
-// put adds or replaces the filter.
-func (f Filter) put(p *ebpf.Program) error {
+// install adds or replaces the filter.
+func (f Filter) install(p *ebpf.Program) error {
 	qdisc := &netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{
 		LinkIndex: int(f.index), Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
 	}, QdiscType: "clsact"}
@@ -85,8 +85,8 @@ func (f Filter) detach() error {
 	return err
 }
 
-func (f Filter) close() error { return nil }
-func (f Filter) at() place    { return place{f.index, f.program, true} }
+func (f Filter) close() error    { return nil }
+func (f Filter) location() place { return place{f.index, f.program, true} }
 
 // gone reports whether the interface does not exist any more.
 func (f Filter) gone() bool {
@@ -129,7 +129,7 @@ func (f Filter) repair(p *ebpf.Program, found Drift) error {
 		return err
 	}
 	found[DriftProgram]++
-	return f.put(p)
+	return f.install(p)
 }
 
 // runs implements attachment: the filter exists and runs the program.

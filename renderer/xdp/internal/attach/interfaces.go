@@ -140,7 +140,7 @@ func (s *Interfaces) Attach(id uint32, programs Programs) error {
 
 // fits reports whether this mode would make an attachment.
 func (s *Interfaces) fits(a attachment) bool {
-	at := a.at()
+	at := a.location()
 	if at.isTC() && at.isFilter != (s.noTCX || s.mode == loader.ModeClsact) {
 		return false
 	}
@@ -150,7 +150,7 @@ func (s *Interfaces) fits(a attachment) bool {
 // hook attaches a program at its attach point. It takes over a matching attachment of old, and
 // returns that even if updating it fails.
 func (s *Interfaces) hook(old *hooks, index uint32, program string, programs Programs) (attachment, error) {
-	if i := slices.IndexFunc(old.list, func(a attachment) bool { return a.at().program == program && s.fits(a) }); i >= 0 {
+	if i := slices.IndexFunc(old.list, func(a attachment) bool { return a.location().program == program && s.fits(a) }); i >= 0 {
 		a := old.list[i]
 		old.list = slices.Delete(old.list, i, i+1)
 		return a, a.update(programs)
@@ -174,7 +174,7 @@ func (s *Interfaces) tc(index uint32, program string, programs Programs) (attach
 		s.noTCX = true
 	}
 	f := newFilter(index, program)
-	if err := f.put(programs[program]); err != nil {
+	if err := f.install(programs[program]); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -315,7 +315,7 @@ func (s *Interfaces) Uplinks() int { return len(s.uplinks) }
 func (s *Interfaces) Programs() (names []string) {
 	for _, h := range s.pods {
 		for _, a := range h.list {
-			names = append(names, a.at().program)
+			names = append(names, a.location().program)
 		}
 	}
 	return names
@@ -327,7 +327,7 @@ func (s *Interfaces) Audit(programs Programs, found Drift) error {
 	var errs []error
 	for id, h := range s.pods {
 		for _, a := range h.list {
-			if p := programs[a.at().program]; p != nil && !a.gone() { // a program of another version runs until it is replaced
+			if p := programs[a.location().program]; p != nil && !a.gone() { // a program of another version runs until it is replaced
 				errs = append(errs, a.repair(p, found))
 			}
 		}
@@ -344,7 +344,7 @@ func (s *Interfaces) Altered(id uint32, programs Programs) (string, error) {
 		return "", nil
 	}
 	for _, a := range h.list {
-		name := a.at().program
+		name := a.location().program
 		p := programs[name]
 		if p == nil || a.gone() {
 			continue // see Audit

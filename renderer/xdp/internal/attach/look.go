@@ -38,12 +38,12 @@ func (a *Attachments) Look(programs Programs) (string, error) {
 func (s *Interfaces) look(want map[string]ebpf.ProgramID) string {
 	for id, h := range s.pods {
 		for _, a := range h.list {
-			program, known := want[a.at().program]
+			program, known := want[a.location().program]
 			if !known {
 				continue // of another version: it runs until it is replaced
 			}
 			if what := a.look(program); what != "" {
-				return fmt.Sprintf("interface %d: program %s %s", id, a.at().program, what)
+				return fmt.Sprintf("interface %d: program %s %s", id, a.location().program, what)
 			}
 			l, ok := a.(linked)
 			if first := s.firstBefore(id, h, l); ok && first != 0 && first != s.ahead[l.place] {

@@ -63,7 +63,7 @@ func LayoutOf() (l Layout) {
 		l.summed, l.summedShift = bits/8, bits%8
 	}
 	conns := kernel
-	if !has(kernel, "nf_conn") {
+	if !hasFunction(kernel, "nf_conn") {
 		if conns, err = btf.LoadKernelModuleSpec("nf_conntrack"); err != nil {
 			return l
 		}
@@ -82,7 +82,7 @@ func LayoutOf() (l Layout) {
 // hasStack reports whether the kernel has programs for netfilter hooks (Linux 6.4).
 var hasStack = sync.OnceValue(func() bool { return features.HaveProgramType(ebpf.Netfilter) == nil })
 
-func has(spec *btf.Spec, name string) bool {
+func hasFunction(spec *btf.Spec, name string) bool {
 	var s *btf.Struct
 	return spec.TypeByName(name, &s) == nil
 }

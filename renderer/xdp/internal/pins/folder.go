@@ -31,9 +31,9 @@ type Folder struct {
 	lock *os.File // the folder itself; nil without pins
 	log  *slog.Logger
 
-	made  map[string]bool // maps that Map created
-	owner Owner
-	left  *os.File // the folder before Restore, until Leave
+	made   map[string]bool // maps that Map created
+	owner  Owner
+	before *os.File // the folder before Restore, until Leave
 }
 
 // Open creates a folder if it does not exist, and makes this process its owner. With an empty path

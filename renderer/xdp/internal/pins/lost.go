@@ -73,16 +73,16 @@ func (f *Folder) Restore() (restored bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	f.lock, f.left = next.lock, f.lock
+	f.lock, f.before = next.lock, f.lock
 	return true, nil
 }
 
 // Leave gives up the folder before Restore. Pins of others in it end if nothing else refers to it.
 func (f *Folder) Leave() error {
-	if f.left == nil {
+	if f.before == nil {
 		return nil
 	}
-	err := f.left.Close()
-	f.left = nil
+	err := f.before.Close()
+	f.before = nil
 	return err
 }

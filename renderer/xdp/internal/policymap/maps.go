@@ -50,9 +50,9 @@ type Maps struct {
 
 // digest identifies the content of the policy map in force at the last call of Changed.
 type digest struct {
-	of     *policyMap
-	writes uint64
-	sum    uint32
+	current *policyMap
+	writes  uint64
+	sum     uint32
 }
 
 // New returns Maps without a policy map: the caller must call Adopt or Begin. With useSpare the
@@ -297,7 +297,7 @@ func (s *Maps) Layout() loader.Layout { return s.inForce.size.Layout }
 func (s *Maps) Changed() bool {
 	now, before := digest{s.inForce, s.writes, s.inForce.sum()}, s.seen
 	s.seen = now
-	return now.of == before.of && now.writes == before.writes && now.sum != before.sum
+	return now.current == before.current && now.writes == before.writes && now.sum != before.sum
 }
 
 // Reset empties the policy map in force. With unseen, no packet uses it.
