@@ -232,8 +232,6 @@ func TestCheckCommandExitsByItsFindings(t *testing.T) {
 		{[]string{"--vpp-socket", filepath.Join(dir, "none")}, 1, "vpp socket        error    --vpp-socket: there is no socket", "", ""},
 		{[]string{"--renderers", "foo"}, 1, `settings  error   --renderers "foo": want acl, session, vpp-plugin or xdp`, "", "etcd"},
 		{[]string{"--exempt-traffic", "everything"}, 1, `settings  error   --exempt-traffic "everything": want neighbours, icmp-errors, an address or a CIDR`, "", "etcd"},
-		{[]string{"--grace", "1m"}, 0, "settings          warning  --grace is deprecated and removed in the next release\n                           -> use --grace-period", "", ""},
-		{[]string{"--grace", "1m", "--grace-period", "2m"}, 1, "settings  error   --grace is the old name of --grace-period, and both are given: leave --grace out", "", "etcd"},
 		{[]string{"--xdp-flows", "64"}, 0, "settings          warning  --xdp-flows has no effect: --renderers has no xdp", "", ""},
 		{[]string{"-o", "json"}, 0, `"check": "vpp stats socket",`, "", "CHECK"},
 		{[]string{"-o", "yaml"}, 0, "- check: settings\n  detail: read\n  result: ok\n", "", "CHECK"},

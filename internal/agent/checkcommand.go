@@ -59,9 +59,9 @@ command line was not understood.`,
 
 // checkAll makes every check. Without settings there is nothing else to check.
 func checkAll(cmd *cobra.Command) preflight.Report {
-	cfg, notes, err := readConfig(cmd)
+	cfg, idle, err := readConfig(cmd)
 	ctx := cmd.Context()
-	report := preflight.Run(ctx, []preflight.Check{{Name: "settings", Find: func(context.Context) preflight.Finding { return settingsFinding(notes, err) }}})
+	report := preflight.Run(ctx, []preflight.Check{{Name: "settings", Find: func(context.Context) preflight.Finding { return settingsFinding(idle, err) }}})
 	if err != nil {
 		return report
 	}
@@ -70,16 +70,12 @@ func checkAll(cmd *cobra.Command) preflight.Report {
 	return append(report, preflight.Run(ctx, slices.Concat(cfg.Preflight(config.ThisHost), store.checks()))...)
 }
 
-func settingsFinding(notes settingNotes, err error) preflight.Finding {
+func settingsFinding(idle []config.Idle, err error) preflight.Finding {
 	switch {
 	case err != nil:
 		return preflight.Fail(err, "")
-	case len(notes.deprecated) > 0:
-		d := notes.deprecated[0]
-		return preflight.Warn(fmt.Errorf("%s is deprecated and removed in the next release", d.Given), "use "+d.Use)
-	case len(notes.idle) > 0:
-		idle := notes.idle[0]
-		return preflight.Warn(fmt.Errorf("--%s has no effect: %s", idle.Name, idle.Why), "leave it out")
+	case len(idle) > 0:
+		return preflight.Warn(fmt.Errorf("--%s has no effect: %s", idle[0].Name, idle[0].Why), "leave it out")
 	}
 	return preflight.Fine("read")
 }

@@ -148,35 +148,23 @@ func becomeDev(*cobra.Command) error {
 	return fmt.Errorf("start %s: %w", path, err)
 }
 
-// settingNotes are the settings that were given and need a warning.
-type settingNotes struct {
-	idle       []config.Idle // have no effect
-	deprecated []settings.Deprecation
-}
-
-// readConfig reads and validates the settings.
-func readConfig(cmd *cobra.Command) (cfg config.Config, notes settingNotes, err error) {
+// readConfig reads and validates the settings. It also returns those that were given and have no effect.
+func readConfig(cmd *cobra.Command) (cfg config.Config, idle []config.Idle, err error) {
 	if cfg, err = config.Load(cmd.Flags(), os.Environ()); err != nil {
-		return cfg, notes, settings.Usage(err)
+		return cfg, nil, settings.Usage(err)
 	}
 	given, err := settings.Given(cmd.Flags(), os.Environ())
-	notes.idle = cfg.Idle(given)
-	var errOld error
-	notes.deprecated, errOld = settings.Deprecations(cmd.Flags(), os.Environ())
-	return cfg, notes, settings.Usage(errors.Join(err, errOld, cfg.Check()))
+	return cfg, cfg.Idle(given), settings.Usage(errors.Join(err, cfg.Check()))
 }
 
 // setUp reads the settings and returns the logger.
 func setUp(cmd *cobra.Command, errOut io.Writer) (config.Config, *slog.Logger, error) {
-	cfg, notes, err := readConfig(cmd)
+	cfg, idle, err := readConfig(cmd)
 	if err != nil {
 		return cfg, nil, err
 	}
 	log, err := cfg.Log.New(errOut)
-	for _, d := range notes.deprecated {
-		log.Warn("deprecated setting name, which the next release removes", "setting", d.Given, "use", d.Use)
-	}
-	for _, s := range notes.idle {
+	for _, s := range idle {
 		log.Warn("setting has no effect", "setting", "--"+s.Name, "because", s.Why)
 	}
 	return cfg, log, settings.Usage(err)

@@ -140,8 +140,6 @@ type Rule struct {
 	// Packets is how many packets the rule has decided since its table was installed; absent if the
 	// dataplane does not count.
 	Packets *uint64 `json:"packets,omitempty"`
-	// Hits is Packets under its old name, for one more release.
-	Hits *uint64 `json:"hits,omitempty"`
 	// CountedWith is the index of the rule whose counter includes that of this one, because
 	// both share entries in the dataplane; absent for a rule with its own counter.
 	CountedWith *int `json:"countedWith,omitempty"`

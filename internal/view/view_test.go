@@ -22,7 +22,7 @@ var fields = map[string]string{
 	"RuleText":         "policy direction rule audit name action peers ports note",
 	"Set":              "id meaning members",
 	"Table":            "renderer table kind pods rules entries objects",
-	"Rule":             "renderer table index rule meaning pods origins packets hits countedWith",
+	"Rule":             "renderer table index rule meaning pods origins packets countedWith",
 	"Status":           "version node source revision seen pods local policies unenforced waiting sets renderers problems store",
 	"StoreStatus":      "following since heard error saved retained incomplete cluster reflector unwritten",
 	"Reflector":        "identity version since",

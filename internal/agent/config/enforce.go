@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-net/sluice/internal/lib/settings"
 	"github.com/sluice-net/sluice/renderer"
 	"github.com/sluice-net/sluice/renderer/acl"
 )
@@ -40,7 +39,6 @@ func renderersFlag(f *pflag.FlagSet, usage string) {
 func ruleFlags(f *pflag.FlagSet) {
 	f.String("established", acl.Revoke.String(), "established connections that policy no longer permits: revoke cuts them, keep lets them finish; use the same value on all nodes")
 	f.StringSlice("exempt-traffic", []string{exemptNeighbours, exemptErrors}, "exempt traffic, permitted whatever the policies: neighbours (ND), icmp-errors, and addresses or CIDRs that may talk to every pod")
-	settings.Rename(f, "infra", "exempt-traffic")
 }
 
 // Has reports whether a renderer is configured.

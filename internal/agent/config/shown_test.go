@@ -20,7 +20,7 @@ func TestShownHasEverySettingAndNoSecret(t *testing.T) {
 		t.Errorf("shown: %s", text)
 	}
 	flags.VisitAll(func(f *pflag.Flag) {
-		if _, ok := shown[f.Name]; !ok && !f.Hidden && f.Name != "config" { // hidden ones are old names
+		if _, ok := shown[f.Name]; !ok && f.Name != "config" {
 			t.Errorf("--%s is not shown", f.Name)
 		}
 	})

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-net/sluice/internal/lib/preflight"
-	"github.com/sluice-net/sluice/internal/lib/settings"
 	"github.com/sluice-net/sluice/renderer/acl"
 	"github.com/sluice-net/sluice/renderer/vpp"
 )
@@ -49,9 +48,7 @@ func vppFlags(f *pflag.FlagSet) {
 	f.String("vpp-socket", "/run/vpp/api.sock", "Unix socket of VPP's binary API")
 	f.String("vpp-stats-socket", "/run/vpp/stats.sock", "socket of VPP's statistics segment, source of rules' packet counters and of the size of VPP's heap; empty: neither is read")
 	f.Bool("block-unknown-pods", true, "block pods' interfaces until the pod behind each is known and its policy is enforced")
-	settings.Rename(f, "hold-unknown-pods", "block-unknown-pods")
 	f.Duration("grace-period", 5*time.Minute, "how long after VPP's start pods may continue connections that they opened before it; 0: not at all")
-	settings.Rename(f, "grace", "grace-period")
 	f.StringSlice("service-cidr", nil, "CIDRs of services that VPP translates to pod addresses (CNAT, nat44); policy for packets to them applies after translation; none: VPP translates no services")
 	f.StringSlice("vpp-traces", nil, "input nodes of VPP, such as memif-input, of which sluicectl watch verdicts traces packets, 20 of each node and worker in a second; none: verdicts have no addresses and ports")
 	f.String("vpp-plugin-memory", "/run/sluice/vpp-plugin", "directory of the memory that --renderers vpp-plugin shares with Sluice's plugin in VPP; both must see it by this path")

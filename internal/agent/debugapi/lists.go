@@ -195,7 +195,6 @@ func rulesOf(renderer string, t renderer.Table, meanings explain.Meanings) (out 
 			if with := t.CountedWith[i]; with >= 0 && with != i {
 				v.Packets, v.CountedWith = nil, &t.CountedWith[i]
 			}
-			v.Hits = v.Packets
 		}
 		out = append(out, v)
 	}

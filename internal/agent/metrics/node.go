@@ -25,9 +25,7 @@ func (m *Metrics) Node(n Node, rules bool) {
 	m.gauge("sluice_store_revision", "Revision of the store that was received.", func() float64 { return float64(n.Status().Seen) })
 	m.gauge("sluice_enforced_revision", "Revision of the store that every renderer enforces.", func() float64 { return float64(n.Status().Revision) })
 	m.gauge("sluice_dataplane_up", "Whether the newest commit of every renderer worked and every dataplane answers.", func() float64 { return flag(isUp(n)) })
-	partial := func() float64 { return float64(n.Status().Unenforced) }
-	m.gauge("sluice_policies_partially_enforced", "Policies that are partially enforced.", partial)
-	m.gauge("sluice_policies_not_in_full", "Deprecated: sluice_policies_partially_enforced under its old name, for one more release.", partial)
+	m.gauge("sluice_policies_partially_enforced", "Policies that are partially enforced.", func() float64 { return float64(n.Status().Unenforced) })
 	m.gauge("sluice_pods_waiting", "Pods of the node whose newest rules some dataplane does not enforce yet.", func() float64 { return float64(n.Status().Waiting) })
 	m.Register(tableCollector{n}, problemCollector{n})
 	if rules {

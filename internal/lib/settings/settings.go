@@ -27,18 +27,11 @@ const EnvPrefix = "SLUICE_"
 // are ignored, too.
 func Load[T any](flags *pflag.FlagSet, environ []string) (T, error) {
 	var none T
-	k, _, err := given(flags, environ)
+	k, err := given(flags, environ)
 	if err != nil {
 		return none, err
 	}
-	fromFlags := posflag.ProviderWithFlag(flags, "\x00", k, func(f *pflag.Flag) (string, any) {
-		name := currentName(f)
-		if name != f.Name && !f.Changed {
-			return "", nil // an old name that was not given
-		}
-		return name, posflag.FlagVal(flags, f)
-	})
-	if err := k.Load(fromFlags, nil); err != nil {
+	if err := k.Load(posflag.Provider(flags, "\x00", k), nil); err != nil {
 		return none, fmt.Errorf("settings in flags: %w", err)
 	}
 	var c T
@@ -48,61 +41,52 @@ func Load[T any](flags *pflag.FlagSet, environ []string) (T, error) {
 	return c, nil
 }
 
-// Given returns the current names of the settings that flags, the environment or the file give,
+// Given returns the names of the settings that flags, the environment or the file give,
 // sorted.
 func Given(flags *pflag.FlagSet, environ []string) ([]string, error) {
-	k, _, err := given(flags, environ)
+	k, err := given(flags, environ)
 	if err != nil {
 		return nil, err
 	}
 	names := k.Keys()
-	flags.Visit(func(f *pflag.Flag) { names = append(names, currentName(f)) })
+	flags.Visit(func(f *pflag.Flag) { names = append(names, f.Name) })
 	slices.Sort(names)
 	return slices.Compact(names), nil
 }
 
-// given reads the file and the environment, and returns also what was given by an old name, flags
-// included.
-func given(flags *pflag.FlagSet, environ []string) (*koanf.Koanf, []Deprecation, error) {
-	k, inFile, err := fromFile(flags, environ)
+// given reads the file and the environment.
+func given(flags *pflag.FlagSet, environ []string) (*koanf.Koanf, error) {
+	k, err := fromFile(flags, environ)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	inEnv, ofEnv, err := fromEnvironment(flags, environ)
+	inEnv, err := fromEnvironment(flags, environ)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	ofFlags, err := flagDeprecations(flags)
-	if err != nil {
-		return nil, nil, err
-	}
-	return k, slices.Concat(inFile, ofEnv, ofFlags), k.Merge(inEnv)
+	return k, k.Merge(inEnv)
 }
 
 // newKoanf returns an empty set of settings. Keys are flat; the delimiter occurs in none.
 func newKoanf() *koanf.Koanf { return koanf.New("\x00") }
 
-func fromFile(flags *pflag.FlagSet, environ []string) (*koanf.Koanf, []Deprecation, error) {
+func fromFile(flags *pflag.FlagSet, environ []string) (*koanf.Koanf, error) {
 	k := newKoanf()
 	path := configPath(flags, environ)
 	if path == "" {
-		return k, nil, nil
+		return k, nil
 	}
 	err := k.Load(file.Provider(path), yaml.Parser())
 	if err == nil {
 		err = checkFile(k, flags)
 	}
-	var old []Deprecation
-	if err == nil {
-		old, err = useCurrentNames(k, flags, func(name string) string { return path + ": " + name })
-	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("settings in %s: %w", path, err)
+		return nil, fmt.Errorf("settings in %s: %w", path, err)
 	}
-	return k, old, nil
+	return k, nil
 }
 
-func fromEnvironment(flags *pflag.FlagSet, environ []string) (*koanf.Koanf, []Deprecation, error) {
+func fromEnvironment(flags *pflag.FlagSet, environ []string) (*koanf.Koanf, error) {
 	k := newKoanf()
 	provider := env.Provider("\x00", env.Opt{
 		Prefix:      EnvPrefix,
@@ -120,15 +104,14 @@ func fromEnvironment(flags *pflag.FlagSet, environ []string) (*koanf.Koanf, []De
 		},
 	})
 	if err := k.Load(provider, nil); err != nil {
-		return nil, nil, fmt.Errorf("settings in the environment: %w", err)
+		return nil, fmt.Errorf("settings in the environment: %w", err)
 	}
 	for _, name := range k.Keys() {
 		if why := valueProblem(flags.Lookup(name), k.Get(name)); why != "" {
-			return nil, nil, fmt.Errorf("%s: %s", variable(name), why)
+			return nil, fmt.Errorf("%s: %s", variable(name), why)
 		}
 	}
-	old, err := useCurrentNames(k, flags, variable)
-	return k, old, err
+	return k, nil
 }
 
 // variable returns the environment variable of a setting.

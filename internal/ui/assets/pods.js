@@ -76,7 +76,7 @@ async function podView(main, { get, query, rest, signal }) {
       { title: '#', cell: (r) => r.index },
       { title: 'Dataplane', class: 'wide', cell: (r) => r.renderer },
       { title: 'Rule', cell: (r) => r.meaning || JSON.stringify(r.rule) },
-      { title: 'Packets', class: 'number', cell: (r) => r.hits ?? '–' },
+      { title: 'Packets', class: 'number', cell: (r) => r.packets ?? '–' },
       { title: 'From', class: 'wide', cell: (r) => (r.origins ?? []).slice(0, 3).map((o) => h('div', {}, `${policyName(o.policy)} ${o.direction} ${o.rule >= 0 ? o.rule : ''}`)) },
     ], 'Nothing is installed for it on this node.') : '');
   place.remove();

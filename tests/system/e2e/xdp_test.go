@@ -238,8 +238,8 @@ func TestVerdictsOfKernelAreFollowed(t *testing.T) {
 	}
 	hits := map[api.Action]uint64{}
 	for _, r := range rules {
-		if strings.HasPrefix(r.Table, "ingress of demo/server") && r.Hits != nil {
-			hits[r.Rule.Action] += *r.Hits
+		if strings.HasPrefix(r.Table, "ingress of demo/server") && r.Packets != nil {
+			hits[r.Rule.Action] += *r.Packets
 		}
 	}
 	if hits[api.Permit] == 0 || hits[api.Deny] == 0 {
