@@ -99,7 +99,7 @@ func (a *Agent) render(dataplanes backends.Maker) error {
 		Name: a.cfg.Node.Name, AllowNode: a.cfg.Node.AllowTraffic, Log: a.log.With("plugin", "policy"),
 		Addresses: func() []netip.Addr { return slices.Concat(addresses, a.backends.addresses()) },
 		Source:    a.backends.source(a.metrics.Source(a.watcher), a.cfg.Node.Name),
-		Observer:  a.observer(need), Registered: a.backends.registered(), Backends: a.backends, CommitTimeout: a.cfg.CommitTimeout(),
+		Observer:  a.observer(need), Registered: a.backends.registered(), Backends: a.backends, ApplyTimeout: a.cfg.ApplyTimeout(),
 	})
 	return err
 }

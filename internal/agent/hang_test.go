@@ -119,7 +119,7 @@ func hanging(t *testing.T) (a *Agent, stop func() error) {
 	a, r, stop := relayed(t)
 	r.hang(true)
 	a.reflect(t, another)
-	a.eventually(t, "a commit to hang", func() bool { return !a.node.Plugin.Status().BusySince.IsZero() })
+	a.eventually(t, "an Apply to hang", func() bool { return !a.node.Plugin.Status().BusySince.IsZero() })
 	return a, stop
 }
 
@@ -150,7 +150,7 @@ func TestAPIReadersDoNotWaitForCommit(t *testing.T) {
 			slowest, slow = took, pattern
 		}
 		if now := a.node.Plugin.Status().BusySince; !now.Equal(since) {
-			t.Fatalf("%s waited %s for the commit since %s, now it is %s", pattern, time.Since(began), since, now)
+			t.Fatalf("%s waited %s for the Apply since %s, now it is %s", pattern, time.Since(began), since, now)
 		}
 	}
 	t.Logf("the slowest answer took %s: %s", slowest, slow)
@@ -158,7 +158,7 @@ func TestAPIReadersDoNotWaitForCommit(t *testing.T) {
 		t.Errorf("what hangs looks enforced: %+v", s)
 	}
 	if err := stop(); err != nil {
-		t.Log("the agent ended with", err) // the commit was given up
+		t.Log("the agent ended with", err) // the Apply was given up
 	}
 }
 
@@ -180,7 +180,7 @@ func TestReadinessAndLivenessFailWithStuckLoop(t *testing.T) {
 		t.Error("a loop whose commit hangs does not say since when")
 	}
 	if err := stop(); err != nil {
-		t.Log("the agent ended with", err) // the commit was given up
+		t.Log("the agent ended with", err) // the Apply was given up
 	}
 }
 
@@ -198,7 +198,7 @@ func TestAgentEndsWhileCommitHangs(t *testing.T) {
 	}
 }
 
-// TestReadinessNamesDataplaneThatDoesNotAnswer: it need not wait for a commit to fail, nor for one
+// TestReadinessNamesDataplaneThatDoesNotAnswer: it need not wait for an Apply to fail, nor for one
 // to begin.
 func TestReadinessNamesDataplaneThatDoesNotAnswer(t *testing.T) {
 	a, r, stop := relayed(t)
@@ -228,17 +228,17 @@ func TestCommitEndsWithDataplane(t *testing.T) {
 	a, r, stop := relayed(t)
 	r.hang(true)
 	a.reflect(t, another)
-	a.eventually(t, "a commit to hang", func() bool { return !a.node.Plugin.Status().BusySince.IsZero() })
+	a.eventually(t, "an Apply to hang", func() bool { return !a.node.Plugin.Status().BusySince.IsZero() })
 	began := time.Now()
 	r.end()
-	a.eventually(t, "the commit to end because of it", func() bool {
+	a.eventually(t, "the Apply to end because of it", func() bool {
 		return slices.ContainsFunc(a.node.States(), func(s *renderer.State) bool {
 			return s.Err != nil && strings.Contains(s.Err.Error(), "the vswitch has closed the connection")
 		})
 	})
-	t.Logf("it took %s", time.Since(began)) // a call may last an hour, a commit 30 s
+	t.Logf("it took %s", time.Since(began)) // a call may last an hour, an Apply 30 s
 	if err := stop(); err != nil {
-		t.Log("the agent ended with", err) // a commit was given up
+		t.Log("the agent ended with", err) // an Apply was given up
 	}
 }
 
@@ -255,6 +255,6 @@ func TestReadinessDoesNotWaitForCommit(t *testing.T) {
 		t.Errorf("sluice_dataplane_up is %v, want 0", up)
 	}
 	if err := stop(); err != nil {
-		t.Log("the agent ended with", err) // a commit was given up
+		t.Log("the agent ended with", err) // an Apply was given up
 	}
 }

@@ -71,7 +71,7 @@ func writeStatus(w *term.Writer, s view.Status) {
 		if r.Open > 0 {
 			state.Text += "; " + term.Count(r.Open, "connection") + " open that policy no longer permits"
 		}
-		holds := fmt.Sprintf("%s, %s, %s, %s", term.Count(r.Tables, "table"), term.Count(r.Rules, "rule"), term.Count(r.Entries, "entry"), term.Count(int(r.Commits), "commit"))
+		holds := fmt.Sprintf("%s, %s, %s, applied %s", term.Count(r.Tables, "table"), term.Count(r.Rules, "rule"), term.Count(r.Entries, "entry"), term.Count(int(r.Applied), "time"))
 		if r.SessionsMax > 0 {
 			holds += fmt.Sprintf(", %d of %s", r.Sessions, term.Count(int(r.SessionsMax), "session"))
 		}

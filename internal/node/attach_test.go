@@ -186,7 +186,7 @@ func TestAttacherAddsNothingAfterFailedCommit(t *testing.T) {
 }
 
 // TestAttacherRoutesDependOnStateOnly: whatever transactions, failures and resyncs led to
-// a state, after a commit that worked the routes and interfaces are those of the state.
+// a state, after an Apply that worked the routes and interfaces are those of the state.
 func TestAttacherRoutesDependOnStateOnly(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		r := newRig(rt)

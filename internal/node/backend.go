@@ -23,7 +23,7 @@ type Backend interface {
 // Host is what a node offers its backends.
 type Host struct {
 	Log *slog.Logger
-	// OnChange asks for a commit, since something has changed in a dataplane. Any goroutine may
+	// OnChange asks for an Apply, since something has changed in a dataplane. Any goroutine may
 	// call it.
 	OnChange func()
 	// Served reports whether a pod is served by a host stack, where another backend enforces.
@@ -52,7 +52,7 @@ func each[T any](n *Node, f func(ability T)) {
 }
 
 // States returns what the dataplanes enforce, in the order of Renderers, of those that say it.
-// It waits for no commit.
+// It waits for no Apply.
 func (n *Node) States() (out []*renderer.State) {
 	each(n, func(i renderer.Inspector) { out = append(out, i.State()) })
 	return out

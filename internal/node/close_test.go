@@ -45,7 +45,7 @@ func TestCloseDoesNotWaitForStuckCommit(t *testing.T) {
 			}
 			applying.Go(func() {
 				changes := model.Changes{Resync: true, Revision: 1, Deltas: puts(t, running("web", n.name, "web", "10.0.1.1"))}
-				_ = n.Apply(t.Context(), changes) // the commit may end well after all
+				_ = n.Apply(t.Context(), changes) // the Apply may end well after all
 			})
 		}
 		synctest.Wait() // in the commits

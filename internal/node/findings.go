@@ -19,7 +19,7 @@ func (n *Node) Snapshot(ctx context.Context) (*policy.Snapshot, error) {
 }
 
 // WithFindings returns a status in which a renderer whose dataplane another process has changed is
-// not in sync until that is repaired, although its newest commit worked.
+// not in sync until that is repaired, although its newest Apply worked.
 func WithFindings(s policy.Status, states []*renderer.State) policy.Status {
 	s.Renderers = slices.Clone(s.Renderers)
 	for i := range s.Renderers {

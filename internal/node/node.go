@@ -21,8 +21,8 @@ type Config struct {
 	Source    policy.Source       // nil: changes come by Apply
 	Observer  policy.Observer
 	Log       *slog.Logger
-	// CommitTimeout is that of policy.Deps.
-	CommitTimeout time.Duration
+	// ApplyTimeout is that of policy.Deps.
+	ApplyTimeout time.Duration
 	// Registered is that of policy.Deps.
 	Registered func() map[api.PodID][]netip.Addr
 	// Backends enforce, each beside the others. New opens them in this order.
@@ -39,7 +39,7 @@ type Node struct {
 // New makes a node that does nothing until Start.
 func New(cfg Config) (*Node, error) {
 	n := &Node{name: cfg.Name, Plugin: policy.New(policy.Deps{
-		Log: cfg.Log, Source: cfg.Source, Node: cfg.Name, NodeAddresses: cfg.Addresses, DenyNode: !cfg.AllowNode, Observer: cfg.Observer, Registered: cfg.Registered, CommitTimeout: cfg.CommitTimeout,
+		Log: cfg.Log, Source: cfg.Source, Node: cfg.Name, NodeAddresses: cfg.Addresses, DenyNode: !cfg.AllowNode, Observer: cfg.Observer, Registered: cfg.Registered, ApplyTimeout: cfg.ApplyTimeout,
 	})}
 	if err := n.open(cfg.Backends, Host{Log: cfg.Log, OnChange: n.Plugin.Prompt, Served: n.served}); err != nil {
 		return nil, errors.Join(err, n.closeBackends())
@@ -74,11 +74,11 @@ func (n *Node) WaitEnforced(ctx context.Context, revision int64) error {
 }
 
 // Close stops the node. What a VPP of its own enforces stays enforced. It does not wait for
-// a commit that does not end: the dataplane is then closed as soon as it does.
+// an Apply that does not end: the dataplane is then closed as soon as it does.
 func (n *Node) Close() error {
 	err := n.Plugin.Close()
 	if errors.Is(err, policy.ErrStuck) {
-		go func() { _ = n.closeBackends() }() // they need what the commit has locked
+		go func() { _ = n.closeBackends() }() // they need what the Apply has locked
 		return err
 	}
 	return errors.Join(err, n.closeBackends())

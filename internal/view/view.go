@@ -265,7 +265,7 @@ type NodeEnforcement struct {
 type RendererStatus struct {
 	Name    string    `json:"name"`
 	InSync  bool      `json:"inSync"`
-	Commits uint64    `json:"commits"`
+	Applied uint64    `json:"applied"`
 	Error   string    `json:"error,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
 	// BusySince is when its change of the dataplane began that takes longer than a moment; what

@@ -30,7 +30,7 @@ var fields = map[string]string{
 	"NodeRenderer":     "name inSync error",
 	"UnenforcedPolicy": "policy enforced why",
 	"NodeEnforcement":  "node version level revision seen following time renderers policies more wanted enforced why",
-	"RendererStatus":   "name inSync commits error since busySince tables rules entries refused open foreign sessions sessionsMax dataplane blocked",
+	"RendererStatus":   "name inSync applied error since busySince tables rules entries refused open foreign sessions sessionsMax dataplane blocked",
 	"Question":         "src dst port protocol",
 	"Party":            "name pod address node",
 	"Injection":        "src dst flow verdict reason hops expected service",

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/api/model"
 )
 
-// BenchmarkEvent measures one change from the source to the commit of a Recorder,
+// BenchmarkEvent measures one change from the source to the Apply of a Recorder,
 // in a cluster of 10 000 pods of which 100 are local.
 func BenchmarkEvent(b *testing.B) {
 	objects := []proto.Message{ns()}

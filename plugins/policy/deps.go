@@ -45,9 +45,9 @@ type Deps struct {
 	// MinBackoff and MaxBackoff bound the delay before a failed renderer is retried; zero means 100
 	// ms and 30 s.
 	MinBackoff, MaxBackoff time.Duration
-	// CommitTimeout bounds one commit of a renderer; zero means 30 s.
-	CommitTimeout time.Duration
-	Observer      Observer
+	// ApplyTimeout bounds one Apply of a renderer; zero means 30 s.
+	ApplyTimeout time.Duration
+	Observer     Observer
 }
 
 // name returns the name of the plugin.
@@ -67,7 +67,7 @@ func (d *Deps) complete() error {
 	}
 	d.MinBackoff = cmp.Or(d.MinBackoff, defaultMinBackoff)
 	d.MaxBackoff = max(d.MinBackoff, cmp.Or(d.MaxBackoff, defaultMaxBackoff))
-	d.CommitTimeout = cmp.Or(d.CommitTimeout, defaultCommitTimeout)
+	d.ApplyTimeout = cmp.Or(d.ApplyTimeout, defaultApplyTimeout)
 	return nil
 }
 
@@ -79,7 +79,7 @@ const (
 	StageCache        Stage = "cache"        // updates the state and the selection; includes what the processor records
 	StageProcessor    Stage = "processor"    // computes changed policies, sets and pods
 	StageConfigurator Stage = "configurator" // rules
-	StageCommit       Stage = "commit"       // renderers
+	StageApply        Stage = "apply"        // renderers
 )
 
 // Observer holds callbacks for events of the plugin. The event loop calls them and waits for them.
@@ -102,8 +102,8 @@ type Observer struct {
 }
 
 const (
-	defaultName          = "policy"
-	defaultMinBackoff    = 100 * time.Millisecond
-	defaultMaxBackoff    = 30 * time.Second
-	defaultCommitTimeout = 30 * time.Second
+	defaultName         = "policy"
+	defaultMinBackoff   = 100 * time.Millisecond
+	defaultMaxBackoff   = 30 * time.Second
+	defaultApplyTimeout = 30 * time.Second
 )

@@ -149,7 +149,7 @@ func (e *engine) collect(now time.Time, applied bool) {
 			}
 			calls++
 			if e.deps.Observer.Stage != nil {
-				e.deps.Observer.Stage(StageCommit, call.took)
+				e.deps.Observer.Stage(StageApply, call.took)
 			}
 		}
 	}

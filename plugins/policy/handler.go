@@ -121,10 +121,10 @@ func (h *Handler) retryFailed() {
 // event if one is sure to come soon.
 func (h *Handler) Retry(ctx context.Context) error { return h.again(ctx, h.retryFailed) }
 
-// Recommit makes every renderer check again what it has installed, after a change in its dataplane:
+// Reapply makes every renderer check again what it has installed, after a change in its dataplane:
 // a prompted Plugin does the same. Before the first Resync nothing can be installed; renderers then
 // block the interfaces of pods where they can and are configured to (renderer.Quarantiner).
-func (h *Handler) Recommit(ctx context.Context) error {
+func (h *Handler) Reapply(ctx context.Context) error {
 	return h.again(ctx, func() { h.engine.prompt(time.Now()) })
 }
 

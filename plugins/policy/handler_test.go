@@ -76,7 +76,7 @@ func TestHandlerRendersLikePlugin(t *testing.T) {
 // that are not among the changes.
 func TestHandlerHoldsChangesUntilWholeState(t *testing.T) {
 	h, r := startHandler(t, Deps{})
-	if err := errors.Join(h.Update(t.Context(), changes(t, false, shopObjects(t)[:3]...).Deltas), h.Recommit(t.Context())); err != nil || r.Calls() != 0 || !h.RetryAt().IsZero() {
+	if err := errors.Join(h.Update(t.Context(), changes(t, false, shopObjects(t)[:3]...).Deltas), h.Reapply(t.Context())); err != nil || r.Calls() != 0 || !h.RetryAt().IsZero() {
 		t.Fatalf("before the whole state: %v, %d commits, retry at %s", err, r.Calls(), h.RetryAt())
 	}
 	if err := h.Resync(t.Context(), shop(t).Deltas); err != nil || !r.LastCall().Resync || r.Calls() != 1 || len(r.Pods()) != 2 {
@@ -108,12 +108,12 @@ func TestHandlerRetryAtNamesNextTry(t *testing.T) {
 	})
 }
 
-func TestHandlerRecommitBeforeResyncDoesNothing(t *testing.T) {
+func TestHandlerReapplyBeforeResyncDoesNothing(t *testing.T) {
 	h, r := startHandler(t, Deps{})
-	if err := errors.Join(h.Recommit(t.Context()), h.Retry(t.Context())); err != nil || r.Calls() != 0 {
+	if err := errors.Join(h.Reapply(t.Context()), h.Retry(t.Context())); err != nil || r.Calls() != 0 {
 		t.Fatalf("before the first resync: %v, %d commits", err, r.Calls())
 	}
-	if err := errors.Join(h.Resync(t.Context(), shop(t).Deltas), h.Recommit(t.Context())); err != nil || r.Calls() != 2 {
+	if err := errors.Join(h.Resync(t.Context(), shop(t).Deltas), h.Reapply(t.Context())); err != nil || r.Calls() != 2 {
 		t.Fatalf("after it: %v, %d commits, want 2", err, r.Calls())
 	}
 }
@@ -155,7 +155,7 @@ func TestHandlerLifeCycle(t *testing.T) {
 	if err := errors.Join(h.Close(), h.Close()); err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range []error{h.Resync(t.Context(), nil), h.Update(t.Context(), nil), h.Retry(t.Context()), h.Recommit(t.Context())} {
+	for _, err := range []error{h.Resync(t.Context(), nil), h.Update(t.Context(), nil), h.Retry(t.Context()), h.Reapply(t.Context())} {
 		if !errors.Is(err, ErrNotRunning) {
 			t.Errorf("after Close: %v", err)
 		}

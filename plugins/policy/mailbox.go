@@ -58,7 +58,7 @@ type mailbox struct {
 type outcome struct {
 	applied    bool // it has been called
 	err        error
-	commits    uint64
+	applies    uint64
 	failures   uint64
 	unenforced []renderer.Unenforced
 }
@@ -73,7 +73,7 @@ type ended struct {
 }
 
 func newMailbox(r renderer.Renderer, d *Deps, changed func()) *mailbox {
-	return &mailbox{renderer: r, timeout: d.CommitTimeout, min: d.MinBackoff, max: d.MaxBackoff, changed: changed, wake: make(chan struct{}, 1), waiting: map[api.PodID]bool{}, held: map[api.PodID]bool{}}
+	return &mailbox{renderer: r, timeout: d.ApplyTimeout, min: d.MinBackoff, max: d.MaxBackoff, changed: changed, wake: make(chan struct{}, 1), waiting: map[api.PodID]bool{}, held: map[api.PodID]bool{}}
 }
 
 // post puts changes into the mailbox that lead to a revision.
@@ -268,7 +268,7 @@ func (m *mailbox) settle(now time.Time, err error) {
 	m.schedule(now, err)
 	if err == nil {
 		o.err = nil
-		o.commits++
+		o.applies++
 	} else {
 		o.failures++
 		o.err = m.named(err)

@@ -28,7 +28,7 @@ func inPost(t *testing.T, test func(p *post)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := renderertest.NewRecorder("one", t)
-		d := Deps{CommitTimeout: time.Hour}
+		d := Deps{ApplyTimeout: time.Hour}
 		if err := d.complete(); err != nil {
 			t.Fatal(err)
 		}

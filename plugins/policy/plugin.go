@@ -174,8 +174,8 @@ func (p *Plugin) WaitIdle(ctx context.Context, revision int64) error {
 }
 
 // Snapshot returns the current state. It is built between the steps of the event loop, unless
-// nothing has changed since the last one. It does not wait for a running commit: during one the
-// snapshot shows the state that is to be enforced, and the status shows when the commit began.
+// nothing has changed since the last one. It does not wait for a running Apply: during one the
+// snapshot shows the state that is to be enforced, and the status shows when the Apply began.
 func (p *Plugin) Snapshot(ctx context.Context) (*Snapshot, error) {
 	return p.ask(ctx, (*engine).buildSnapshot)
 }

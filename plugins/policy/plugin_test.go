@@ -152,7 +152,7 @@ func TestPluginRetriesFailedRendererAlone(t *testing.T) {
 
 func TestPluginEndsAndRetriesSlowCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, rs := startRecorded(t, Deps{CommitTimeout: time.Second}, "slow")
+		p, rs := startRecorded(t, Deps{ApplyTimeout: time.Second}, "slow")
 		blocked := true
 		rs[0].SetHook(func(ctx context.Context) error {
 			if !blocked {
@@ -180,7 +180,7 @@ func TestCloseDoesNotWaitForSourceOrCommit(t *testing.T) {
 		source := newChannelSource()
 		p := start(t, Deps{Source: source, Renderers: []renderer.Renderer{slow}})
 		source.changes <- shop(t)
-		synctest.Wait() // in the commit
+		synctest.Wait() // in the Apply
 		begin := time.Now()
 		for range 2 {
 			if err := p.Close(); err != nil {
@@ -328,7 +328,7 @@ func TestObserverGetsStagesTransactionsProblems(t *testing.T) {
 		if err := p.Close(); err != nil { // so that the observer is done
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]Stage{StageCache, StageProcessor, StageConfigurator, StageCommit}, stages); diff != "" {
+		if diff := cmp.Diff([]Stage{StageCache, StageProcessor, StageConfigurator, StageApply}, stages); diff != "" {
 			t.Error(diff)
 		}
 		if len(transactions) != 1 || transactions[0].Revision != 1 || !transactions[0].Synced {
@@ -381,7 +381,7 @@ func TestStatusCountsAppliedPoliciesAndPods(t *testing.T) {
 // the others at once.
 func TestPluginWaitsForNoSlowRenderer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, rs := startRecorded(t, Deps{CommitTimeout: time.Hour}, "fast", "slow")
+		p, rs := startRecorded(t, Deps{ApplyTimeout: time.Hour}, "fast", "slow")
 		fast, slow := rs[0], rs[1]
 		slow.SetHook(func(ctx context.Context) error {
 			select {
@@ -461,7 +461,7 @@ func TestPluginIsNotInSyncBetweenFailureAndReport(t *testing.T) {
 		asked := false
 		var p *Plugin
 		p = start(t, Deps{Renderers: []renderer.Renderer{r}, Observer: Observer{Stage: func(s Stage, _ time.Duration) {
-			if s != StageCommit { // this one is reported before the status is published
+			if s != StageApply { // this one is reported before the status is published
 				return
 			}
 			if s := p.Status(); asked && s.InSync() {

@@ -103,17 +103,17 @@ func TestPluginQuarantinesUntilFirstState(t *testing.T) {
 func TestHandlerQuarantinesUntilFirstState(t *testing.T) {
 	c := &cautious{Recorder: renderertest.NewRecorder("cautious", t), err: errors.New("not there")}
 	h, _ := startHandler(t, Deps{Renderers: []renderer.Renderer{c}})
-	if err := h.Recommit(t.Context()); err == nil || c.asked() != 1 || h.RetryAt().IsZero() {
+	if err := h.Reapply(t.Context()); err == nil || c.asked() != 1 || h.RetryAt().IsZero() {
 		t.Errorf("%v, asked %d times, retry at %s", err, c.asked(), h.RetryAt())
 	}
 	c.answers(false, nil)
 	if err := h.Retry(t.Context()); err != nil || c.asked() != 2 || !h.RetryAt().IsZero() {
 		t.Errorf("%v, asked %d times, retry at %s", err, c.asked(), h.RetryAt())
 	}
-	if err := errors.Join(h.Update(t.Context(), shop(t).Deltas), h.Recommit(t.Context())); err != nil || c.asked() != 3 || c.Calls() != 0 {
+	if err := errors.Join(h.Update(t.Context(), shop(t).Deltas), h.Reapply(t.Context())); err != nil || c.asked() != 3 || c.Calls() != 0 {
 		t.Errorf("before the whole state: %v, asked %d times, %d commits", err, c.asked(), c.Calls())
 	}
-	if err := errors.Join(h.Resync(t.Context(), shop(t).Deltas), h.Recommit(t.Context())); err != nil || c.asked() != 3 {
+	if err := errors.Join(h.Resync(t.Context(), shop(t).Deltas), h.Reapply(t.Context())); err != nil || c.asked() != 3 {
 		t.Errorf("%v, asked %d times after it received a state", err, c.asked())
 	}
 }

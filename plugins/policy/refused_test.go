@@ -129,7 +129,7 @@ func TestHandlerRetryAtIgnoresRefusal(t *testing.T) {
 		t.Fatalf("%v, retry at %s, want none", err, h.RetryAt())
 	}
 	failWith(r, errors.Join(errTooLarge, errDown))
-	if err := h.Recommit(t.Context()); !errors.Is(err, errDown) || h.RetryAt().IsZero() {
+	if err := h.Reapply(t.Context()); !errors.Is(err, errDown) || h.RetryAt().IsZero() {
 		t.Fatalf("%v without a time to retry", err)
 	}
 }

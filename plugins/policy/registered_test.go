@@ -44,7 +44,7 @@ func TestPluginEnforcesWithRegisteredAddresses(t *testing.T) {
 		t.Fatalf("%d pods without an address are rendered", n)
 	}
 	given = addrs
-	if err := h.Recommit(t.Context()); err != nil {
+	if err := h.Reapply(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := r.Dump(), full.Dump(); got != want || len(r.Pods()) == 0 {

@@ -102,7 +102,7 @@ func TestSnapshotWaitsForNoCommit(t *testing.T) {
 		p, rs := startRecorded(t, Deps{}, "one")
 		rs[0].SetHook(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 		_, _ = p.feed.push(shop(t))
-		synctest.Wait() // in the commit
+		synctest.Wait() // in the Apply
 		for range 2 {   // built, and built already
 			s, err := p.Snapshot(t.Context())
 			if err != nil {

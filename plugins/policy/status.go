@@ -41,10 +41,10 @@ type ProblemCount struct {
 // RendererStatus is the status of a renderer.
 type RendererStatus struct {
 	Name     string    `json:"name"`
-	InSync   bool      `json:"inSync"`          // its last commit succeeded; false before the first
+	InSync   bool      `json:"inSync"`          // its last Apply succeeded; false before the first
 	Since    time.Time `json:"since"`           // when InSync last changed
-	Error    string    `json:"error,omitempty"` // of its newest commit
-	Commits  uint64    `json:"commits"`         // number of successful ones
+	Error    string    `json:"error,omitempty"` // of its newest Apply
+	Applied  uint64    `json:"applied"`         // number of successful ones
 	Failures uint64    `json:"failures"`
 	// Refused reports whether only a change can solve Error, see renderer.ErrRefused: no retry is
 	// scheduled.
@@ -80,7 +80,7 @@ func (s Status) failing() string {
 // rendererStatus returns the status of a renderer; Since stays while InSync does.
 func rendererStatus(old RendererStatus, m mailboxStatus, at time.Time) RendererStatus {
 	s := RendererStatus{
-		Name: old.Name, InSync: m.applied && m.err == nil, Since: at, Commits: m.commits, Failures: m.failures,
+		Name: old.Name, InSync: m.applied && m.err == nil, Since: at, Applied: m.applies, Failures: m.failures,
 		Refused: renderer.IsRefused(m.err), BusySince: m.busySince,
 	}
 	if m.err != nil {

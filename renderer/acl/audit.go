@@ -62,7 +62,7 @@ func (r *Renderer) audit(ctx context.Context, plan cache.Plan, fresh bool) (diff
 // Check implements renderer.Checker.
 func (r *Renderer) Check(ctx context.Context) (objects int, drift []string, err error) {
 	if !r.mu.TryLock() {
-		return 0, nil, errors.New("a commit is running: try again")
+		return 0, nil, errors.New("an Apply is running: try again")
 	}
 	defer r.mu.Unlock()
 	return r.mirror.Check(ctx)

@@ -36,5 +36,5 @@
 //   - ACLs without the tag of Sluice are never changed, deleted or unbound. In the
 //     list of an interface they keep their order and their side of ours.
 //
-// Any number of goroutines may use a Renderer. Transactions are committed one after the other.
+// Any number of goroutines may use a Renderer. Changes are applied one after the other.
 package acl

@@ -124,7 +124,7 @@ func (w *faultyRun) changes(n int) {
 		if w.rand.IntN(3) == 0 {
 			w.faulty.failNext(1+w.rand.IntN(10), what)
 		}
-		err := w.commit(w.rand.IntN(20) == 0, change)
+		err := w.apply(w.rand.IntN(20) == 0, change)
 		w.faulty.failNext(0, what)
 		if err != nil {
 			w.failed[what]++
@@ -140,19 +140,19 @@ func (w *faultyRun) changes(n int) {
 func (w *faultyRun) settle() {
 	const patience = 1000
 	for n := 0; ; n++ {
-		err := w.commit(false, nothing)
+		err := w.apply(false, nothing)
 		if err == nil {
 			break
 		}
 		if n == patience {
-			w.t.Fatalf("nothing fails any more, but the commit still does: %v", err)
+			w.t.Fatalf("nothing fails any more, but the Apply still does: %v", err)
 		}
 	}
 	w.enforced()
 }
 
-// commit applies a change to the renderer and the recorder.
-func (w *faultyRun) commit(resync bool, change func(*renderer.Changes)) error {
+// apply applies a change to the renderer and the recorder.
+func (w *faultyRun) apply(resync bool, change func(*renderer.Changes)) error {
 	c := renderer.Changes{Resync: resync}
 	if resync {
 		w.everything(&c)
@@ -320,7 +320,7 @@ func (w *faultyRun) verdict(f api.Flow) api.Action {
 // resync renders the whole state again.
 func (w *faultyRun) resync() {
 	w.t.Helper()
-	if err := w.commit(true, nil); err != nil {
+	if err := w.apply(true, nil); err != nil {
 		w.settle() // calls may exceed their timeouts
 		return
 	}

@@ -20,7 +20,7 @@ type ownership struct {
 	options *Options
 	m       *mirror.Mirror
 	layout  cache.Layout
-	before  map[uint32][]api.PodID // pods by interface, as of the last commit
+	before  map[uint32][]api.PodID // pods by interface, as of the last Apply
 	ending  *renderer.Unplugged
 
 	tables   map[uint32]*cache.Table // for output, by interface

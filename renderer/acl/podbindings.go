@@ -28,7 +28,7 @@ func (f PodInterfaces) InterfacesOf(pod api.PodID) []string { return f(pod) }
 // IsPodInterface implements PodBindings. It knows no interfaces without a pod.
 func (f PodInterfaces) IsPodInterface(string) bool { return false }
 
-// interfaces is what the last commit found and installed at interfaces.
+// interfaces is what the last Apply found and installed at interfaces.
 type interfaces struct {
 	owned        map[uint32][]api.PodID // pods by interface
 	bound        map[string]vpp.Bound   // by name, for pod interfaces; replaced, never modified
@@ -37,7 +37,7 @@ type interfaces struct {
 	natConflicts []string               // interfaces where the global table does not see pod addresses
 	blocked      []string               // blocked interfaces, whose pods are unknown
 	asked        uint64                 // value of reader.asks when the interfaces were read
-	answered     uint64                 // the same, as of the last commit
+	answered     uint64                 // the same, as of the last Apply
 }
 
 // UplinkTag is the tag of interfaces that connect the node with other nodes.

@@ -86,7 +86,7 @@ func TestRaiseSetsUpInterfacesOfCNIPlugin(t *testing.T) {
 			listed := s.makes(t, "host-eth8", sluiceacl.InterfaceTag(shopPods[0]), "") // only its MACIP list is like the plugin's
 			ticket := s.r.Ask()
 			if b, known := s.r.Bound("host-slu1", ticket); known {
-				t.Errorf("before a commit it has %+v", b)
+				t.Errorf("before an Apply it has %+v", b)
 			}
 			if err := try(t, s.r, true, shop); err != nil && !errors.Is(err, renderer.ErrNoInterface) {
 				t.Fatal(err)
@@ -100,7 +100,7 @@ func TestRaiseSetsUpInterfacesOfCNIPlugin(t *testing.T) {
 				}
 			}
 			if b, known := s.r.Bound("host-slu1", ticket); !known || b.Pod != shopPods[0] || b.State != vpptag.BoundEnforced || b.Index != pods || b.Reason != "" {
-				t.Errorf("after the commit it has %+v, %t", b, known)
+				t.Errorf("after the Apply it has %+v, %t", b, known)
 			}
 			if b, known := s.r.Bound("host-slu2", ticket); known != hold || hold && (b.Pod != (api.PodID{}) || b.Reason == "") {
 				t.Errorf("the interface of a pod that is not known has %+v, %t", b, known)

@@ -80,7 +80,7 @@ func (r *Renderer) Apply(ctx context.Context, c renderer.Changes) error {
 	r.quarantined.committed = true
 	ctx, done := r.link.Calls(ctx)
 	defer done()
-	err := vpp.Ended(ctx, r.commit(ctx))
+	err := vpp.Ended(ctx, r.reconcile(ctx))
 	if err != nil {
 		r.publish(err)
 	} else {
@@ -89,8 +89,8 @@ func (r *Renderer) Apply(ctx context.Context, c renderer.Changes) error {
 	return err
 }
 
-// commit changes the vswitch from its current to the desired content.
-func (r *Renderer) commit(ctx context.Context) error {
+// reconcile changes the vswitch from its current to the desired content.
+func (r *Renderer) reconcile(ctx context.Context) error {
 	plan := r.cache.Compute()
 	fresh, err := r.connect(ctx)
 	if err != nil {
@@ -104,7 +104,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	idle := plan.Empty() && !r.acls.unsettled
 	if idle && !fresh && len(r.interfaces.pending)+len(r.interfaces.natConflicts) == 0 && !r.flows.isOver() {
 		r.unenforced.Refused(r.cache.Refused()) // refused tables were reverted
-		r.cache.Commit()
+		r.cache.Acknowledge()
 		return nil
 	}
 	w, err := r.look(ctx, plan, fresh)
@@ -129,7 +129,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	}
 	r.unenforced.Refused(append(r.cache.Refused(), w.refusals.oversize...))
 	if r.acls.unsettled = len(w.refusals.errs) > 0; !r.acls.unsettled { // otherwise refused tables are retried with the next change
-		r.cache.Commit()
+		r.cache.Acknowledge()
 	}
 	errs := w.refusals.errs
 	if len(r.interfaces.natConflicts) > 0 {

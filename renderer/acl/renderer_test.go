@@ -317,7 +317,7 @@ func TestCommitKeepsRulesOfRefusedPodWhenOthersLeave(t *testing.T) {
 	}
 }
 
-// TestCommitRevertsWhatCameBesideRefusal: a change is made in a commit that refuses a table, and is
+// TestCommitRevertsWhatCameBesideRefusal: a change is made in an Apply that refuses a table, and is
 // reverted together with that table. What came must not stay permitted.
 func TestCommitRevertsWhatCameBesideRefusal(t *testing.T) {
 	pods := []api.PodID{pod("a"), pod("b")}
@@ -463,6 +463,6 @@ func TestRendererClosedDoesNotConnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := try(t, s.r, true, shop); !errors.Is(err, sluicevpp.ErrNotConnected) {
-		t.Errorf("commit: %v", err)
+		t.Errorf("apply: %v", err)
 	}
 }

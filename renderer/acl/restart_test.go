@@ -65,7 +65,7 @@ func TestCommitRepairsRestartedVswitch(t *testing.T) {
 		case <-ctx.Done():
 			t.Fatal("nobody noticed the restart")
 		}
-		// While there is no connection, the commit fails and another wake follows.
+		// While there is no connection, the Apply fails and another wake follows.
 		if err := try(t, s.Renderer(), false, nothing); err != nil {
 			t.Log(err)
 		}

@@ -83,7 +83,7 @@ func nameOf(use use, shape layout.Shape, n int) string {
 type acls struct {
 	stacks map[place]*stack
 	shared map[string]uint32 // by name
-	// unsettled is set after a commit that refused tables: plans then do not name what changes back.
+	// unsettled is set after an Apply that refused tables: plans then do not name what changes back.
 	unsettled bool
 }
 

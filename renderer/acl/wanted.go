@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/cache"
 )
 
-// wanted is what the vswitch is to have after a commit, and the changes that lead there.
+// wanted is what the vswitch is to have after an Apply, and the changes that lead there.
 type wanted struct {
 	r         *Renderer
 	acls      *acls

@@ -59,7 +59,7 @@ func committed(w *world) *Cache {
 	c := New(api.Egress, benchBound)
 	w.fill(c)
 	c.Compute()
-	c.Commit()
+	c.Acknowledge()
 	return c
 }
 
@@ -81,10 +81,10 @@ func BenchmarkRemoteAddressJoinsASet(b *testing.B) {
 			if len(c.Compute().Sets) != 1 {
 				b.Fatal("the set is not in the plan")
 			}
-			c.Commit()
+			c.Acknowledge()
 			c.UpdateSet(1000, nil, p)
 			c.Compute()
-			c.Commit()
+			c.Acknowledge()
 		}
 	})
 }
@@ -98,12 +98,12 @@ func BenchmarkLocalPodComesAndGoes(b *testing.B) {
 			cfg := w.pods[id("p0")]
 			c.RemovePod(id("p0"))
 			c.Compute()
-			c.Commit()
+			c.Acknowledge()
 			c.SetPod(id("p0"), cfg)
 			if c.Compute().Empty() {
 				b.Fatal("nothing is planned for a new pod")
 			}
-			c.Commit()
+			c.Acknowledge()
 		}
 	})
 }
@@ -129,7 +129,7 @@ func BenchmarkResync(b *testing.B) {
 			}
 			c.EndResync()
 			tables = len(c.Compute().Added)
-			c.Commit()
+			c.Acknowledge()
 		}
 		b.ReportMetric(float64(tables), "tables")
 	})

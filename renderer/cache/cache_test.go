@@ -97,12 +97,12 @@ func TestGlobalTableNamesPodsOfListAsSet(t *testing.T) {
 	if got := c.sets.membersOf(g.Sets[0]); !slices.Equal(got, want) {
 		t.Errorf("its set has %v, want %v", got, want)
 	}
-	c.Commit()
+	c.Acknowledge()
 	c.RemovePod(id("b"))
 	if p := c.Compute(); !slices.Equal(p.Sets, g.Sets) || p.Global.From != p.Global.To {
 		t.Errorf("a pod that goes changes more than the set: %+v", p)
 	}
-	c.Commit()
+	c.Acknowledge()
 	c.RemovePod(id("a"))
 	if p := c.Compute(); p.Global.To != nil || p.Global.From == nil {
 		t.Errorf("the global table stays without pods: %+v", p.Global)
@@ -113,7 +113,7 @@ func TestTableIsReplacedInPlace(t *testing.T) {
 	c := New(api.Egress)
 	first, second := allowOnly(source, api.Net{}, api.Port(80)), allowOnly(source, api.Net{}, api.Port(81))
 	put(c, map[string]renderer.PodConfig{"a": {IPs: ips("10.0.0.1"), Egress: first}, "b": {IPs: ips("10.0.0.2"), Egress: first}})
-	c.Commit()
+	c.Acknowledge()
 	t.Run("one of two pods changes: a new table", func(t *testing.T) {
 		p := put(c, map[string]renderer.PodConfig{"a": {IPs: ips("10.0.0.1"), Egress: second}})
 		if len(p.Added) != 1 || len(p.Replaced) != 0 || len(p.Removed) != 0 || len(p.Bindings) != 1 {
@@ -143,7 +143,7 @@ func TestTableSharedExplainsEachPodByItsPolicy(t *testing.T) {
 		"a": {IPs: ips("10.0.0.1"), Egress: by("one")}, "b": {IPs: ips("10.0.0.2"), Egress: by("two")},
 		"q": {IPs: ips("10.0.0.3"), Ingress: by("three")},
 	})
-	c.Commit()
+	c.Acknowledge()
 	for dst, want := range map[string]string{"10.0.0.1": "one", "10.0.0.2": "two", "192.0.2.1": "three"} {
 		d := c.Evaluate(flow("10.0.0.3", dst, 80))
 		if len(d) != 1 || d[0].Action != api.Deny || !slices.ContainsFunc(d[0].Origins, func(o api.Origin) bool { return o.Policy.Name == want }) {
@@ -169,7 +169,7 @@ func TestExceptionNamesTheRulesThatItStemsFrom(t *testing.T) {
 		"q": {IPs: ips("10.0.0.2"), Ingress: renderer.NewRuleList(
 			[]api.ContivRule{permit(80, 80), permit(90, 95), permit(94, 99), {}}, [][]api.Origin{origin(0), origin(1), origin(2), origin(api.IsolationRule)})},
 	})
-	c.Commit()
+	c.Acknowledge()
 	table, got := c.Installed().Pods[id("a")], map[string]int{}
 	for n, r := range table.Rules {
 		text := fmt.Sprint(r.DstPort, ":")
@@ -200,7 +200,7 @@ func TestTableSharedNamesThePoliciesOfAllPods(t *testing.T) {
 		"p": {IPs: ips("10.0.0.3"), Ingress: by("three")}, "q": {IPs: ips("10.0.0.4"), Ingress: by("four")},
 		"r": {IPs: ips("10.0.0.5")},
 	})
-	c.Commit()
+	c.Acknowledge()
 	named := func(t *Table) (out []string) {
 		for _, origins := range t.Origins {
 			for _, o := range origins {
@@ -228,7 +228,7 @@ func TestAddressOfTwoPodsMayDoWhatBothMay(t *testing.T) {
 		"old":   {IPs: ips("10.0.0.2"), Ingress: allowOnly(destination, api.Net{}, api.Ports(80, 90))},
 		"reuse": {IPs: ips("10.0.0.2"), Ingress: allowOnly(destination, api.Net{}, api.Ports(85, 95))},
 	})
-	c.Commit()
+	c.Acknowledge()
 	for port, want := range map[uint16]bool{80: false, 85: true, 90: true, 95: false} {
 		if got := tablesPermit(c, flow("10.0.0.2", "10.0.0.1", port)); got != want {
 			t.Errorf("port %d: %v, want %v", port, got, want)
@@ -239,7 +239,7 @@ func TestAddressOfTwoPodsMayDoWhatBothMay(t *testing.T) {
 func TestSetsThatNoTableNamesAreLeftOut(t *testing.T) {
 	c := New(api.Egress)
 	put(c, map[string]renderer.PodConfig{"a": {IPs: ips("10.0.0.1"), Egress: allowOnly(source, api.SetNet(1000), api.AnyPort)}})
-	c.Commit()
+	c.Acknowledge()
 	member := []netip.Prefix{netip.MustParsePrefix("10.9.0.1/32")}
 	c.UpdateSet(1000, member, nil)
 	c.UpdateSet(1001, member, nil)
@@ -259,7 +259,7 @@ func TestCommitAcknowledgesOnlyItsPlan(t *testing.T) {
 	c := New(api.Egress)
 	put(c, map[string]renderer.PodConfig{"a": {IPs: ips("10.0.0.1"), Egress: denyAll()}})
 	c.SetPod(id("b"), renderer.PodConfig{IPs: ips("10.0.0.2"), Egress: denyAll()})
-	c.Commit()
+	c.Acknowledge()
 	if p := c.Compute(); len(p.Added) != 1 || len(p.Bindings) != 2 {
 		t.Errorf("plan: %+v", p)
 	}

@@ -63,7 +63,7 @@ func TestBoundHasNoHistory(t *testing.T) {
 						w.step(t, lists, c)
 					}
 					c.Compute()
-					c.Commit()
+					c.Acknowledge()
 				}
 				fresh := New(orientation, b)
 				w.fill(fresh)
@@ -108,7 +108,7 @@ func TestBoundOfPairClosesInBothCaches(t *testing.T) {
 				w.step(t, lists, c)
 			}
 			c.Compute()
-			c.Commit()
+			c.Acknowledge()
 		}
 		for id := range w.pods {
 			gets, sends := c.gets.pods[id], c.sends.pods[id]
@@ -150,7 +150,7 @@ func TestBoundClosesDearestListsOfLargestNamespace(t *testing.T) {
 	}
 	closed := func() (out []string) {
 		c.Compute()
-		c.Commit()
+		c.Acknowledge()
 		for _, u := range refused(c.Refused()) {
 			out = append(out, u.Origin.Policy.Name)
 			if !strings.Contains(u.Reason, "of namespace large") || u.Class != api.ClassLimit || u.Effect != renderer.EffectClosed {
@@ -201,7 +201,7 @@ func TestBoundCountsCombination(t *testing.T) {
 			IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 1, byte(i)})}, Egress: allowOnly(source, api.Net{}, api.Ports(uint16(i+1), 1000))})
 	}
 	c.Compute()
-	c.Commit()
+	c.Acknowledge()
 	if u := refused(c.Refused()); len(u) != 1 || u[0].Origin.Policy.Name != "p" {
 		t.Fatalf("2000 rules of 20 tables are refused as %+v", u)
 	}
@@ -255,7 +255,7 @@ func TestBoundClosesLongLists(t *testing.T) {
 				c.SetPod(api.PodID{Namespace: "ns", Name: name + "-out"}, renderer.PodConfig{IPs: ips([]string{"10.0.0.2", "10.0.0.4"}[i]), Ingress: renderer.NewRuleList(out, origins)})
 			}
 			c.Compute()
-			c.Commit()
+			c.Acknowledge()
 			closed := refused(c.Refused())
 			for _, u := range closed {
 				if u.Origin.Policy.Name != "long" || u.Effect != renderer.EffectClosed || u.Pods != 2 || !strings.Contains(u.Reason, "more than 30") {
@@ -298,7 +298,7 @@ func TestBoundNeverClosesTheVictim(t *testing.T) {
 			IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 1, byte(i)})}, Ingress: renderer.NewRuleList(append(rules, api.ContivRule{}), append(origins, nil))})
 	}
 	c.Compute()
-	c.Commit()
+	c.Acknowledge()
 	u := refused(c.Refused())
 	if len(u) != 1 || u[0].Origin.Policy.Name != "p80" || !strings.Contains(u[0].Reason, "together with the list of a local peer") {
 		t.Errorf("refused are %+v, want p80", u)

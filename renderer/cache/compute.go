@@ -217,7 +217,7 @@ func pairUp(removed, added map[renderer.Digest]*Table, bindings []Binding) []Rep
 	return out
 }
 
-// namedSets returns the sets that have changed since the last Commit and that a staged table names.
+// namedSets returns the sets that have changed since the last acknowledgement and that a staged table names.
 func (c *Cache) namedSets() []api.SetID {
 	var out []api.SetID
 	for id := range c.sets.changed {

@@ -54,7 +54,7 @@ func TestCacheB1IsolatedPodHasTableInEveryOrder(t *testing.T) {
 		}
 		c.UpdateSet(clients, []netip.Prefix{netip.MustParsePrefix("10.0.0.4/32")}, nil)
 		c.Compute()
-		c.Commit()
+		c.Acknowledge()
 		for _, dst := range []string{"10.0.0.1", "10.0.0.2"} {
 			if tablesPermit(c, flow("192.0.2.1", dst, 80)) || tablesPermit(c, flow("10.0.0.4", dst, 80)) {
 				t.Fatalf("%s is open", dst)
@@ -69,12 +69,12 @@ func TestCacheB1SurvivesManyPods(t *testing.T) {
 	w := bigWorld(250, 25)
 	w.fill(c)
 	c.Compute()
-	c.Commit()
+	c.Acknowledge()
 	for i := range 50 {
 		c.RemovePod(id(fmt.Sprint("p", i)))
 		c.UpdateSet(1000, nil, []netip.Prefix{prefixes.Host(localAddr(i))})
 		c.Compute()
-		c.Commit()
+		c.Acknowledge()
 	}
 	if got := len(c.Installed().Pods); got != 200 {
 		t.Errorf("%d pods are left, want 200", got)
@@ -93,12 +93,12 @@ func TestCacheB16RestoresTableAfterEmptyResync(t *testing.T) {
 	cfg := renderer.PodConfig{IPs: ips("10.0.0.1"), Egress: denyAll()}
 	c.SetPod(id("a"), cfg)
 	c.Compute()
-	c.Commit()
+	c.Acknowledge()
 	Stage(c, renderer.Changes{Resync: true})
 	if p := c.Compute(); len(p.Removed) != 1 {
 		t.Fatalf("the empty resync removes %d tables, want 1", len(p.Removed))
 	}
-	c.Commit()
+	c.Acknowledge()
 	c.SetPod(id("a"), cfg)
 	if p := c.Compute(); len(p.Added) != 1 || len(p.Bindings) != 1 {
 		t.Fatalf("the plan for the pod that returned is %+v", p)
@@ -116,7 +116,7 @@ func TestCacheB18RetainsNothing(t *testing.T) {
 		c.UpdateSet(1000+api.SetID(i), []netip.Prefix{netip.MustParsePrefix("10.0.0.2/32")}, nil)
 		c.UpdateSet(1000+api.SetID(i)-1, nil, []netip.Prefix{netip.MustParsePrefix("10.0.0.2/32")})
 		c.Compute()
-		c.Commit()
+		c.Acknowledge()
 	}
 	for what, n := range map[string]int{
 		"entries": len(c.entries), "installed tables": len(c.installed.tables), "own lists": len(c.lists.owns),

@@ -13,7 +13,7 @@
 //
 // UpdateSet, SetPod and RemovePod stage changes. Compute returns a Plan: the
 // difference between the staged state and the state that the dataplane has
-// acknowledged. Commit records that the dataplane has acknowledged the plan.
+// acknowledged. Acknowledge records that the dataplane has acknowledged the plan.
 // After a failure the caller calls nothing; the plan of the next Compute contains
 // the failed one.
 //

@@ -116,10 +116,10 @@ func (s *Pair) Capacity() []renderer.Capacity {
 	return append(s.gets.admission.capacity("entries of what pods receive"), s.sends.admission.capacity("entries of what pods send")...)
 }
 
-// Commit is Cache.Commit for both directions.
-func (s *Pair) Commit() {
+// Acknowledge is Cache.Acknowledge for both directions.
+func (s *Pair) Acknowledge() {
 	for _, c := range s.each() {
-		c.Commit()
+		c.Acknowledge()
 	}
 }
 

@@ -129,7 +129,7 @@ func TestPlanLeadsToStagedState(t *testing.T) {
 			}
 			s.apply(t, c, p)
 			s.check(t, c)
-			c.Commit()
+			c.Acknowledge()
 		}
 	})
 }
@@ -141,7 +141,7 @@ func TestEvaluateUsesAcknowledgedState(t *testing.T) {
 			w.step(t, lists, c)
 		}
 		c.Compute()
-		c.Commit()
+		c.Acknowledge()
 		flows := w.flows(t)
 		var before []bool
 		for _, f := range flows {
@@ -166,7 +166,7 @@ func TestResyncIsUpdateToSameState(t *testing.T) {
 			w.step(t, lists, c)
 		}
 		c.Compute()
-		c.Commit()
+		c.Acknowledge()
 		resyncWith := func() Plan {
 			tx := renderer.Changes{Resync: true}
 			for id, cfg := range w.pods {
@@ -185,7 +185,7 @@ func TestResyncIsUpdateToSameState(t *testing.T) {
 			w.step(t, lists)
 		}
 		resyncWith()
-		c.Commit()
+		c.Acknowledge()
 		w.check(t, c)
 	})
 }

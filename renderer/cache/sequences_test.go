@@ -93,7 +93,7 @@ func (s *planDataplane) install(ctx context.Context) error {
 		}
 		s.apply(p)
 	}
-	s.cache.Commit()
+	s.cache.Acknowledge()
 	s.addrs = map[netip.Addr][]api.PodID{}
 	for pod, cfg := range s.configs {
 		for _, ip := range cfg.IPs {

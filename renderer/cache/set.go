@@ -19,7 +19,7 @@ type set struct {
 	hosts6 []netip.Addr
 	nets   bart.Lite
 
-	// before holds every prefix that changed since the last Commit, and whether it was a member
+	// before holds every prefix that changed since the last acknowledgement, and whether it was a member
 	// then. It is nil for a set that is new since then and had no members.
 	before map[netip.Prefix]bool
 	isNew  bool
@@ -117,7 +117,7 @@ func (s *set) fill(members []netip.Prefix) {
 	s.families, s.later = nil, nil
 }
 
-// recordBefore records what a prefix was at the last Commit.
+// recordBefore records what a prefix was at the last acknowledgement.
 func (s *set) recordBefore(p netip.Prefix, member bool) {
 	if s.isNew {
 		return
@@ -128,11 +128,11 @@ func (s *set) recordBefore(p netip.Prefix, member bool) {
 	if _, ok := s.before[p]; !ok {
 		s.before[p] = !member
 	} else if s.before[p] == member {
-		delete(s.before, p) // unchanged since Commit
+		delete(s.before, p) // unchanged since then
 	}
 }
 
-// hasChanged reports whether the members differ from those at the last Commit.
+// hasChanged reports whether the members differ from those at the last acknowledgement.
 func (s *set) hasChanged() bool { return len(s.before) > 0 || s.isNew && s.len() > 0 }
 
 // contains reports whether the address is in the staged set.
@@ -140,7 +140,7 @@ func (s *set) contains(a netip.Addr) bool {
 	return s.hasHost(a) || s.nets.Size() > 0 && s.nets.Contains(a)
 }
 
-// contained reports whether the address was in the set at the last Commit.
+// contained reports whether the address was in the set at the last acknowledgement.
 func (s *set) contained(a netip.Addr) bool {
 	if s.isNew {
 		return false
@@ -229,7 +229,7 @@ func (f *Families) contains(family int, a netip.Addr) bool {
 type sets struct {
 	mu      *sync.RWMutex // held while sets change
 	all     map[api.SetID]*set
-	changed map[api.SetID]struct{} // since the last Commit
+	changed map[api.SetID]struct{} // since the last acknowledgement
 }
 
 // setFor returns a set and creates it if it is missing.
@@ -286,15 +286,15 @@ func (x *sets) contain(id api.SetID, a netip.Addr) bool {
 	return s != nil && s.contains(a)
 }
 
-// contained reports whether an address was in a set at the last Commit. Goroutines that do not
+// contained reports whether an address was in a set at the last acknowledgement. Goroutines that do not
 // change the Cache must hold its lock.
 func (x *sets) contained(id api.SetID, a netip.Addr) bool {
 	s := x.all[id]
 	return s != nil && s.contained(a)
 }
 
-// commit acknowledges all members. The caller holds the lock.
-func (x *sets) commit() {
+// acknowledge acknowledges all members. The caller holds the lock.
+func (x *sets) acknowledge() {
 	for id := range x.changed {
 		s := x.all[id]
 		s.before, s.isNew = nil, false

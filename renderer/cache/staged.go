@@ -18,7 +18,7 @@ type staged struct {
 	combiner combiner
 
 	stale       stale
-	changedPods map[api.PodID]struct{} // since the last Commit
+	changedPods map[api.PodID]struct{} // since the last acknowledgement
 }
 
 // reset makes a state empty. mu is locked while sets change.

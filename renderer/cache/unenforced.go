@@ -119,7 +119,7 @@ func (x *UnenforcedTracker) lostIn(l *renderer.RuleList) (out []lostRule) {
 	return out
 }
 
-// Refused replaces the refusals by those of the last commit. Several refusals of one rule are
+// Refused replaces the refusals by those of the last Apply. Several refusals of one rule are
 // merged, with the sum of their pods.
 func (x *UnenforcedTracker) Refused(said []renderer.Unenforced) {
 	pods := map[renderer.Unenforced]int{}

@@ -319,7 +319,7 @@ func TestTablesAllowWhatBothSidesAllow(t *testing.T) {
 						w.step(t, lists, c)
 					}
 					c.Compute()
-					c.Commit()
+					c.Acknowledge()
 				}
 				w.check(t, c)
 				if p := c.Compute(); !p.Empty() {

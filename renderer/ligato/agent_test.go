@@ -258,7 +258,7 @@ func equivalent(a, b []aclRule) bool {
 	return text(a) == text(b)
 }
 
-// unsettled returns what must not exist after a commit: interfaces with several ACLs in one
+// unsettled returns what must not exist after an Apply: interfaces with several ACLs in one
 // direction, and ACLs without interfaces.
 func (a *vppAgent) unsettled() (out []string) {
 	seen := map[binding][]string{}

@@ -18,7 +18,7 @@ var _ renderer.Checker = (*Renderer)(nil)
 // them it does not know.
 func (r *Renderer) Check(ctx context.Context) (objects int, drift []string, err error) {
 	if !r.mu.TryLock() {
-		return 0, nil, errors.New("a commit is running: try again")
+		return 0, nil, errors.New("an Apply is running: try again")
 	}
 	defer r.mu.Unlock()
 	if r.held == nil {

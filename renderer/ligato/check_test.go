@@ -22,7 +22,7 @@ func TestCheckShowsWhatDiffersFromThePublishedACLs(t *testing.T) {
 		return strings.Join(drift, "\n")
 	}
 	if _, _, err := s.r.Check(t.Context()); err == nil {
-		t.Error("a renderer without a commit is checked")
+		t.Error("a renderer without an Apply is checked")
 	}
 	commit(t, s, true, shop)
 	if drift := check(); drift != "" {

@@ -59,7 +59,7 @@ type Options struct {
 
 // Renderer publishes policy as ACLs of a vpp-agent. It implements renderer.Renderer and optional
 // interfaces of package renderer; the reading ones do not wait for an Apply. Transactions are
-// committed one after the other.
+// applied one after the other.
 type Renderer struct {
 	options Options
 	prefix  string     // of the keys of all ACLs
@@ -120,7 +120,7 @@ func (r *Renderer) Apply(ctx context.Context, c renderer.Changes) error {
 	defer r.mu.Unlock()
 	cache.Stage(r.cache, c)
 	r.unenforced.Track(c)
-	err := r.commit(ctx)
+	err := r.reconcile(ctx)
 	if err != nil {
 		err = fmt.Errorf("publish for vpp-agent %s: %w", r.options.Label, err)
 	}
@@ -128,8 +128,8 @@ func (r *Renderer) Apply(ctx context.Context, c renderer.Changes) error {
 	return err
 }
 
-// commit changes the store from its current to the desired content.
-func (r *Renderer) commit(ctx context.Context) error {
+// reconcile changes the store from its current to the desired content.
+func (r *Renderer) reconcile(ctx context.Context) error {
 	plan := r.cache.Compute()
 	if err := r.read(ctx); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (r *Renderer) commit(ctx context.Context) error {
 	if len(w.refused) > 0 {
 		w.dropTrial() // tables that are too large are retried with the next change
 	} else {
-		r.cache.Commit()
+		r.cache.Acknowledge()
 	}
 	errs := append(w.refused, w.shared...)
 	if len(w.pending) > 0 {

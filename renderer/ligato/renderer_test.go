@@ -88,7 +88,7 @@ func open(t testing.TB, pods ...api.PodID) *subject {
 	return s
 }
 
-// steps returns what a commit writes, in order; "" separates calls.
+// steps returns what an Apply writes, in order; "" separates calls.
 func (s *subject) steps(t testing.TB, resync bool, fill func(*renderer.Changes)) []string {
 	t.Helper()
 	s.tap.steps = nil
@@ -96,7 +96,7 @@ func (s *subject) steps(t testing.TB, resync bool, fill func(*renderer.Changes))
 	return s.tap.steps
 }
 
-// settle attaches pods after a commit with an error.
+// settle attaches pods after an Apply with an error.
 func (s *subject) settle(t testing.TB) {
 	t.Helper()
 	if err := s.router.Attach(); err != nil {
@@ -418,7 +418,7 @@ func TestCommitLeavesPodWithoutInterfacePending(t *testing.T) {
 	s.settle(t)
 	s.want(t, "10.9.0.2", "10.0.0.1", 80, api.Deny)
 	// Its interface appears with another name than that of an earlier pod. Nothing is rendered; the
-	// owner of the callback requests a commit.
+	// owner of the callback requests an Apply.
 	s.claim[pod("db")] = []string{"late"}
 	s.plug("late")
 	if got, want := s.steps(t, false, nothing), []string{"", "put sluice-reflect", "", "put sluice-table-3"}; !slices.Equal(got, want) {
@@ -527,14 +527,14 @@ func TestCommitKeepsOrClosesTooLargeTable(t *testing.T) {
 	}
 }
 
-// TestCommitSkipsRevertedFailedChange: content computed for a failed commit must not be
+// TestCommitSkipsRevertedFailedChange: content computed for a failed Apply must not be
 // used later.
 func TestCommitSkipsRevertedFailedChange(t *testing.T) {
 	s := open(t, shopPods...)
 	commit(t, s, true, shop)
 	s.FailNext(1)
 	if err := try(t, s, false, func(x *renderer.Changes) { x.UpdateSet(clients, []netip.Prefix{host("10.9.0.7")}, nil) }); err == nil {
-		t.Fatal("the commit does not fail")
+		t.Fatal("the Apply does not fail")
 	}
 	commit(t, s, false, func(x *renderer.Changes) {
 		x.UpdateSet(clients, nil, []netip.Prefix{host("10.9.0.7")})

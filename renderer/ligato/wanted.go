@@ -16,7 +16,7 @@ type group struct {
 	egress  map[string]bool
 }
 
-// wanted is the desired content of the store after a commit.
+// wanted is the desired content of the store after an Apply.
 type wanted struct {
 	r       *Renderer
 	layout  cache.Layout
@@ -163,7 +163,7 @@ func (w *wanted) contentOf(t *cache.Table) content {
 	return c
 }
 
-// keep memoizes the content of a table. If the commit fails and a set then returns to its old
+// keep memoizes the content of a table. If the Apply fails and a set then returns to its old
 // members, no later plan reports the set as changed; so the content is kept only on trial.
 func (w *wanted) keep(t *cache.Table, c content) {
 	w.r.contents[t.Digest] = c

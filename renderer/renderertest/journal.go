@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// journal records the previous state of the pods that a commit touches, and its set updates, so
-// that changes reverted within the commit do not count. A nil journal records nothing.
+// journal records the previous state of the pods that an Apply touches, and its set updates, so
+// that changes reverted within the Apply do not count. A nil journal records nothing.
 type journal struct {
 	pods map[api.PodID]*renderer.PodConfig // nil: the pod did not exist
 	sets map[api.SetID][]setUpdate

@@ -44,7 +44,7 @@ type walk struct {
 	sets map[api.SetID][]netip.Prefix
 }
 
-// step commits one transaction, retries it until it succeeds, and checks some flows.
+// step applies one change, retries it until it succeeds, and checks some flows.
 func (w *walk) step() {
 	flows := w.drawFlows()
 	states := [][]Ends{w.verdicts(flows)}
@@ -55,14 +55,14 @@ func (w *walk) step() {
 	w.subject.FailNext(0)
 	states = append(states, w.verdicts(flows))
 	if err != nil && failure == 0 {
-		w.t.Fatalf("commit: %v", err)
+		w.t.Fatalf("apply: %v", err)
 	}
 	if err != nil {
 		w.checkBetween(flows, states...)
-		w.commit(w.begin(false, nothing))
+		w.applyAll(w.begin(false, nothing))
 	}
 	w.checkFlows(flows)
-	if n := w.operations(func() { w.commit(w.begin(true, w.everything())) }); n != 0 {
+	if n := w.operations(func() { w.applyAll(w.begin(true, w.everything())) }); n != 0 {
 		w.t.Fatalf("a resync of the same state took %d operations, want 0", n)
 	}
 }

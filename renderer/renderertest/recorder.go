@@ -161,7 +161,7 @@ func (r *Recorder) Apply(ctx context.Context, c renderer.Changes) error {
 	}
 	r.commits++
 	if err != nil {
-		r.last.Err = fmt.Errorf("commit to %s: %w", r.name, err)
+		r.last.Err = fmt.Errorf("apply to %s: %w", r.name, err)
 	}
 	return r.last.Err
 }

@@ -91,7 +91,7 @@ func TestFailNextInjectsFailures(t *testing.T) {
 	}
 	mustCommit(t, r, false, nothing)
 	if got := r.LastCall(); got != (Call{}) {
-		t.Errorf("the commit after the failures did %+v, want nothing", got)
+		t.Errorf("the Apply after the failures did %+v, want nothing", got)
 	}
 	if r.Calls() != 3 || r.Operations() != 2 {
 		t.Errorf("%d commits and %d operations, want 3 and 2", r.Calls(), r.Operations())

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// maxCalls bounds the search for the last call of a commit.
+// maxCalls bounds the search for the last call of an Apply.
 const maxCalls = 2000
 
 // firstCalls of a change fail one after the other, each.
@@ -48,7 +48,7 @@ func undone(name string, before change, resync bool, c change) scenario {
 func (r *rig) undo(was snapshot) {
 	r.t.Helper()
 	r.apply(was.changesFrom(r.snapshot()))
-	if k := r.operations(func() { r.commit(r.begin(false, nothing)) }); k != 0 {
+	if k := r.operations(func() { r.applyAll(r.begin(false, nothing)) }); k != 0 {
 		r.t.Errorf("no changes after the opposite change took %d operations, want 0", k)
 	}
 }
@@ -121,11 +121,11 @@ func (r *rig) failAt(n int, resync bool, c change) bool {
 	err := r.fails(n, resync, c)
 	if err != nil {
 		r.checkBetween(allFlows, old, r.verdicts(allFlows))
-		r.commit(r.begin(false, nothing))
+		r.applyAll(r.begin(false, nothing))
 	}
 	r.check()
 	r.t.Helper()
-	if k := r.operations(func() { r.commit(r.begin(false, nothing)) }); k != 0 {
+	if k := r.operations(func() { r.applyAll(r.begin(false, nothing)) }); k != 0 {
 		r.t.Errorf("no changes after the repair of call %d took %d operations, want 0", n, k)
 	}
 	return err != nil
@@ -161,7 +161,7 @@ func (r *rig) checkBetween(flows []api.Flow, states ...[]Ends) {
 			}
 		}
 		if !fits {
-			r.t.Fatalf("flow %s: after a failed commit the stack says %s, which neither the old nor the new rules do; they should become\n%s",
+			r.t.Fatalf("flow %s: after a failed Apply the stack says %s, which neither the old nor the new rules do; they should become\n%s",
 				f, r.subject.Verdict(f), r.model.Dump())
 		}
 	}
@@ -200,11 +200,11 @@ var failedChanges = []struct {
 }
 
 var failureScenarios = slices.Concat(failuresOfChanges(), []scenario{
-	{"a failed commit is repaired by the next change as well", func(t TB, newSubject func() Subject) {
+	{"a failed Apply is repaired by the next change as well", func(t TB, newSubject func() Subject) {
 		r := newRig(t, newSubject())
 		r.apply(town())
 		if r.fails(1, false, all(render(0, nil, nil), update(frontends, hosts(v4(5, 0)), nil), remove(3))) == nil {
-			t.Fatalf("the first call of a change failed, but its commit did not")
+			t.Fatalf("the first call of a change failed, but its Apply did not")
 		}
 		r.apply(all(update(frontends, hosts(v4(4, 0)), hosts(v4(5, 0))), render(1, nil, webFrom(frontends))))
 		r.want(api.Permit, tcp(v4(4, 0), v4(1, 0), 80))
@@ -214,13 +214,13 @@ var failureScenarios = slices.Concat(failuresOfChanges(), []scenario{
 		r := newRig(t, newSubject())
 		r.apply(town())
 		if r.fails(1, true, village()) == nil {
-			t.Fatalf("the first call of a resync failed, but its commit did not")
+			t.Fatalf("the first call of a resync failed, but its Apply did not")
 		}
 		r.apply(render(5, list(denyAll), nil))
 		r.want(api.Deny, tcp(v4(5, 0), v4(0, 0), 80))
 		r.want(api.Permit, tcp(v4(3, 0), v4(1, 0), 80))
 	}},
-	{"a cancelled commit loses nothing", func(t TB, newSubject func() Subject) {
+	{"a cancelled Apply loses nothing", func(t TB, newSubject func() Subject) {
 		r := newRig(t, newSubject())
 		r.apply(town())
 		old := r.verdicts(allFlows)
@@ -228,7 +228,7 @@ var failureScenarios = slices.Concat(failuresOfChanges(), []scenario{
 		cancel()
 		err := r.subject.Renderer().Apply(ctx, r.begin(false, all(render(0, nil, nil), update(frontends, hosts(v4(5, 0)), hosts(v4(1, 0))))))
 		if err == nil {
-			t.Logf("the renderer commits although its context is done")
+			t.Logf("the renderer applies although its context is done")
 		}
 		r.checkBetween(allFlows, old, r.verdicts(allFlows))
 		r.apply(nothing)

@@ -113,7 +113,7 @@ func (r *runner) step(e event) []finding {
 			return []finding{{checkCommit, fmt.Sprintf("restart: %v", err)}}
 		}
 	}
-	if err := r.commit(e); err != nil {
+	if err := r.apply(e); err != nil {
 		return []finding{{checkCommit, err.Error()}}
 	}
 	var out []finding
@@ -129,12 +129,12 @@ func (r *runner) step(e event) []finding {
 	return append(out, r.again()...)
 }
 
-// commit sends an event to the model and to the subject.
-func (r *runner) commit(e event) error {
+// apply sends an event to the model and to the subject.
+func (r *runner) apply(e event) error {
 	from := r.world
 	r.world = e.After(from)
 	for _, to := range []renderer.Renderer{r.model, r.subject.Renderer()} {
-		if err := commitEvent(to, from, e); err != nil {
+		if err := applyEvent(to, from, e); err != nil {
 			return err
 		}
 	}
@@ -144,8 +144,8 @@ func (r *runner) commit(e event) error {
 	return nil
 }
 
-// commitEvent commits an event to a renderer whose world is from.
-func commitEvent(to renderer.Renderer, from world, e event) error {
+// applyEvent applies an event to a renderer whose world is from.
+func applyEvent(to renderer.Renderer, from world, e event) error {
 	c := renderer.Changes{Resync: e.Resync}
 	apply(&c, from, e)
 	return to.Apply(context.Background(), c)

@@ -40,7 +40,7 @@ func (r *runner) expected() (expected, error) {
 		}
 	}
 	fresh := r.newSubject()
-	err := commitEvent(fresh.Renderer(), nil, r.everything(true))
+	err := applyEvent(fresh.Renderer(), nil, r.everything(true))
 	if i, ok := fresh.(Inspector); ok && err == nil {
 		want.installed, err = i.Installed()
 	}
@@ -100,7 +100,7 @@ func (r *runner) again() []finding {
 	var out []finding
 	for _, resync := range []bool{false, true} {
 		before := r.subject.Operations()
-		if err := commitEvent(r.subject.Renderer(), r.world, r.everything(resync)); err != nil {
+		if err := applyEvent(r.subject.Renderer(), r.world, r.everything(resync)); err != nil {
 			return append(out, finding{checkCommit, err.Error()})
 		}
 		if n := r.subject.Operations() - before; n != 0 {

@@ -184,18 +184,18 @@ func (r *rig) try(c renderer.Changes) error {
 // apply applies a change that must succeed, and checks verdicts.
 func (r *rig) apply(c change) {
 	r.t.Helper()
-	r.commit(r.begin(false, c))
+	r.applyAll(r.begin(false, c))
 	r.check()
 }
 
 // resync is apply with a resync.
 func (r *rig) resync(c change) {
 	r.t.Helper()
-	r.commit(r.begin(true, c))
+	r.applyAll(r.begin(true, c))
 	r.check()
 }
 
-func (r *rig) commit(c renderer.Changes) {
+func (r *rig) applyAll(c renderer.Changes) {
 	r.t.Helper()
 	if err := r.try(c); err != nil {
 		r.t.Fatalf("apply: %v", err)

@@ -206,7 +206,7 @@ func (r *Renderer) Apply(ctx context.Context, c renderer.Changes) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.takeOver(c)
-	err := r.commit(ctx, c.Empty())
+	err := r.reconcile(ctx, c.Empty())
 	if err != nil {
 		err = fmt.Errorf("security groups of cluster %s: %w", r.options.Cluster, err)
 	}
@@ -230,9 +230,9 @@ func (r *Renderer) takeOver(c renderer.Changes) {
 	}
 }
 
-// commit makes Neutron hold the desired state. unchanged is set when that is the one of the last
+// reconcile makes Neutron hold the desired state. unchanged is set when that is the one of the last
 // Apply, so that differences come from others.
-func (r *Renderer) commit(ctx context.Context, unchanged bool) error {
+func (r *Renderer) reconcile(ctx context.Context, unchanged bool) error {
 	refreshed := r.reads.stale.Swap(false)
 	if refreshed {
 		r.existing = nil

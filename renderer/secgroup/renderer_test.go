@@ -500,7 +500,7 @@ func TestRendererLosesNothingWhenItsContextHasEnded(t *testing.T) {
 	changes := renderer.Changes{}
 	changes.Render(web, closedTo("10.0.0.1"))
 	if err := s.Renderer().Apply(ctx, changes); !errors.Is(err, context.Canceled) {
-		t.Fatalf("commit: %v", err)
+		t.Fatalf("apply: %v", err)
 	}
 	must(t, s, nil)
 	if s.Passes(flow("10.0.0.9", "10.0.0.1", 80)) {

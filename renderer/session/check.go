@@ -17,7 +17,7 @@ var errNotRead = errors.New("session rules have not been read yet: try again")
 // caller who leaves does not cut the connection off: its calls are bounded by Options.Timeout.
 func (r *Renderer) Check(ctx context.Context) (objects int, drift []string, err error) {
 	if !r.mu.TryLock() {
-		return 0, nil, errors.New("a commit is running: try again")
+		return 0, nil, errors.New("an Apply is running: try again")
 	}
 	defer r.mu.Unlock()
 	if r.mirror == nil {

@@ -26,7 +26,7 @@ func TestCommitSurvivesFailureOfEveryCall(t *testing.T) {
 			if grown := renderertest.LiveHeap() - heap; grown > 8<<20 {
 				t.Errorf("after %d changes the heap has grown by %d KiB", n, grown>>10)
 			}
-			w.commit(true, func(*renderer.Changes) {})
+			w.apply(true, func(*renderer.Changes) {})
 			if left := w.s.Switch.SessionRules(); len(left) > 0 {
 				t.Errorf("%d rules are left when there are no pods, first %s", len(left), left[0])
 			}
@@ -81,7 +81,7 @@ func newWeather(t *testing.T, refuses bool) *faultyRun {
 			t.Error(err)
 		}
 	})
-	w.commit(false, func(txn *renderer.Changes) {
+	w.apply(false, func(txn *renderer.Changes) {
 		for n := range weatherPods {
 			txn.Render(renderertest.PodIDs[n], renderer.PodConfig{IPs: []netip.Addr{weatherAddr(n)}})
 		}
@@ -105,11 +105,11 @@ func (w *faultyRun) changes(n int) {
 		}
 		w.check()
 	}
-	w.commit(false, func(*renderer.Changes) {})
+	w.apply(false, func(*renderer.Changes) {})
 }
 
-// commit commits a change that must succeed.
-func (w *faultyRun) commit(resync bool, change func(*renderer.Changes)) {
+// apply commits a change that must succeed.
+func (w *faultyRun) apply(resync bool, change func(*renderer.Changes)) {
 	w.t.Helper()
 	if err := w.s.Renderer().Apply(w.t.Context(), w.record(resync, change)); err != nil {
 		w.t.Fatal(err)

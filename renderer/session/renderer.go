@@ -117,7 +117,7 @@ func (r *Renderer) Apply(ctx context.Context, c renderer.Changes) error {
 	ctx, done := r.link.Calls(ctx)
 	defer done()
 	before := r.pods.namespaces
-	err := vpp.Ended(ctx, r.commit(ctx, c.HasPods()))
+	err := vpp.Ended(ctx, r.reconcile(ctx, c.HasPods()))
 	r.publish(err)
 	if !maps.EqualFunc(before, r.pods.namespaces, slices.Equal) {
 		r.link.Prompt() // other renderers may wait for interfaces of pods that this one serves
@@ -126,8 +126,8 @@ func (r *Renderer) Apply(ctx context.Context, c renderer.Changes) error {
 	return err
 }
 
-// commit changes the vswitch from its current to the desired content.
-func (r *Renderer) commit(ctx context.Context, hasChanges bool) error {
+// reconcile changes the vswitch from its current to the desired content.
+func (r *Renderer) reconcile(ctx context.Context, hasChanges bool) error {
 	plan := r.cache.Compute()
 	fresh, err := r.connect(ctx)
 	if err != nil {
@@ -139,7 +139,7 @@ func (r *Renderer) commit(ctx context.Context, hasChanges bool) error {
 	}
 	fresh = fresh || differs
 	if plan.Empty() && !fresh && !hasChanges && r.complete && !r.renumbers.Load() {
-		r.cache.Commit()
+		r.cache.Acknowledge()
 		if err := r.revoke(ctx); err != nil {
 			return r.fail(err)
 		}
@@ -171,7 +171,7 @@ func (r *Renderer) commit(ctx context.Context, hasChanges bool) error {
 		return errors.Join(d.refused...)
 	}
 	r.complete = true
-	r.cache.Commit()
+	r.cache.Acknowledge()
 	return nil
 }
 

@@ -41,13 +41,13 @@ func newAudited(t *testing.T, mode xdp.Mode) *audited {
 	changes := renderer.Changes{Resync: true}
 	changes.Render(api.PodID{Namespace: "net", Name: "b"}, renderer.PodConfig{IPs: []netip.Addr{b.V4, b.V6}, Egress: renderer.NewRuleList([]api.ContivRule{{}}, nil)})
 	a.Must(wires.Inside(a.Node, func() error { return a.r.Apply(t.Context(), changes) }))
-	a.Must(a.commit()) // which takes down what there is
+	a.Must(a.apply()) // which takes down what there is
 	t.Cleanup(func() { a.Must(a.r.Close()) })
 	return a
 }
 
-// commit commits nothing, and looks at everything.
-func (a *audited) commit() error {
+// apply commits nothing, and looks at everything.
+func (a *audited) apply() error {
 	a.r.AuditNext()
 	return wires.Inside(a.Node, func() error { return a.r.Apply(a.T.Context(), renderer.Changes{}) })
 }
@@ -92,7 +92,7 @@ func TestAuditRepairsForeignEdits(t *testing.T) {
 	} {
 		before := a.r.State().Drift[kind]
 		change()
-		a.Must(a.commit())
+		a.Must(a.apply())
 		if got := a.r.State().Drift[kind]; got <= before {
 			t.Errorf("%s: drift is %v", kind, a.r.State().Drift)
 		}
@@ -104,7 +104,7 @@ func TestAuditRepairsForeignEdits(t *testing.T) {
 			}
 		}
 		drift := fmt.Sprint(a.r.State().Drift)
-		a.Must(a.commit())
+		a.Must(a.apply())
 		if now := fmt.Sprint(a.r.State().Drift); now != drift {
 			t.Errorf("%s: what was repaired is found again: %s, then %s", kind, drift, now)
 		}
@@ -116,7 +116,7 @@ func TestAuditRepairsFilters(t *testing.T) {
 	a := newAudited(t, xdp.ModeClsact)
 	a.Must(wires.Inside(a.Node, func() error { return xdp.DropFilters(a.index) }))
 	a.Can(true, "without filters", "a", "b", "icmp", 4, 0)
-	a.Must(a.commit())
+	a.Must(a.apply())
 	a.Can(false, "after the audit", "a", "b", "icmp", 4, 0)
 	if got := a.r.State().Drift["program"]; got != 2 {
 		t.Errorf("drift is %v", a.r.State().Drift)
@@ -137,18 +137,18 @@ func TestAuditNamesProgramsOfOtherPins(t *testing.T) {
 		return l
 	}
 	behind := attach("behind", link.Tail())
-	a.Must(a.commit())
+	a.Must(a.apply())
 	if f := a.r.State().Foreign; len(f) > 0 {
 		t.Errorf("a program behind is %+v", f)
 	}
 	sluice := attach("sluice_to_pod", link.Tail())
 	for range 2 {
-		err := a.commit()
+		err := a.apply()
 		if !errors.Is(err, xdp.ErrForeign) || !strings.Contains(err.Error(), fmt.Sprintf("(sluice_to_pod) at interface %d", a.index)) || a.r.State().Err == nil {
 			t.Errorf("a program of other pins: %v", err)
 		}
 	}
 	a.Can(false, "meanwhile", "a", "b", "tcp", 4, 80)
 	a.Must(errors.Join(sluice.Close(), behind.Close()))
-	a.Must(a.commit())
+	a.Must(a.apply())
 }

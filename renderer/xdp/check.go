@@ -17,7 +17,7 @@ var _ renderer.Checker = (*Renderer)(nil)
 // programs, which record of the policy map each has, and what the record says.
 func (r *Renderer) Check(ctx context.Context) (objects int, drift []string, err error) {
 	if !r.mu.TryLock() {
-		return 0, nil, errors.New("a commit is running: try again")
+		return 0, nil, errors.New("an Apply is running: try again")
 	}
 	defer r.mu.Unlock()
 	attached, err := r.options.Dataplane.Attached()

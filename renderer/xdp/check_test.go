@@ -95,7 +95,7 @@ func TestCheckFindsForeignEditsInKernel(t *testing.T) {
 	}
 }
 
-// TestCheckFindsNothingInKernel reads back what a commit has just left there.
+// TestCheckFindsNothingInKernel reads back what an Apply has just left there.
 func TestCheckFindsNothingInKernel(t *testing.T) {
 	a := newAudited(t, xdp.ModeAuto)
 	a.Must(wires.Inside(a.Node, func() error {

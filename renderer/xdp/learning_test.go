@@ -35,12 +35,12 @@ func (l *learner) start() {
 		Interfaces: func(pod api.PodID, _ []netip.Addr) []uint32 { return []uint32{uint32(l.Pods[pod.Name].Index)} },
 	})
 	l.Must(err)
-	l.commit()
+	l.apply()
 }
 
 func (l *learner) stop() { l.Must(errors.Join(l.r.Close(), wires.Inside(l.Node, l.kernel.Close))) }
 
-func (l *learner) commit(without ...string) {
+func (l *learner) apply(without ...string) {
 	l.T.Helper()
 	changes := renderer.Changes{Resync: true}
 	for name, h := range l.Pods {
@@ -82,15 +82,15 @@ func TestLearningIsForInterfacesOlderThanConnectionTable(t *testing.T) {
 	born := &wires.Host{Name: "born", NS: wires.Namespace(t), V4: netip.MustParseAddr("10.99.0.9"), V6: netip.MustParseAddr("fd00::9")}
 	l.Pods["born"] = born
 	l.Plug(born)
-	l.commit()
+	l.apply()
 	l.learns(false, "newborn", "born", 4000)
 	l.learns(true, "still", "old", 4001)
 	l.stop()
 
 	l.start()
 	l.learns(false, "with the connection table of before", "old", 4002)
-	l.commit("old")
-	l.commit()
+	l.apply("old")
+	l.apply()
 	l.learns(false, "attached again", "old", 4003)
 	l.stop()
 	l.Must(g.Close())

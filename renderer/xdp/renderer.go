@@ -107,11 +107,11 @@ func (r *Renderer) Apply(ctx context.Context, c renderer.Changes) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.desired.apply(c, r.policy.image.Update)
-	return r.publish(r.commit(ctx))
+	return r.publish(r.reconcile(ctx))
 }
 
-// commit brings the dataplane to the desired state.
-func (r *Renderer) commit(ctx context.Context) error {
+// reconcile brings the dataplane to the desired state.
+func (r *Renderer) reconcile(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -130,14 +130,14 @@ func TestAuditDoesNotFightForFirstPlace(t *testing.T) {
 	t.Parallel()
 	a := newAudited(t, xdp.ModeAuto)
 	first := a.ahead("first")
-	a.Must(a.commit())
+	a.Must(a.apply())
 	a.Can(false, "put in front", "a", "b", "tcp", 4, 80)
 	if f := a.r.State().Foreign; len(f) > 0 {
 		t.Errorf("a program behind is %+v", f)
 	}
 	second := a.ahead("second")
 	for range 3 {
-		err := a.commit()
+		err := a.apply()
 		if f := a.r.State().Foreign; !errors.Is(err, xdp.ErrBefore) || len(f) != 1 || !f[0].First || f[0].Tag != "second" || len(f[0].Pods) != 1 {
 			t.Errorf("a program that is back: %v, %+v", err, f)
 		}
@@ -150,7 +150,7 @@ func TestAuditDoesNotFightForFirstPlace(t *testing.T) {
 		t.Errorf("a look at what is known: %v", err)
 	}
 	a.Must(errors.Join(first.Close(), second.Close()))
-	a.Must(a.commit())
+	a.Must(a.apply())
 }
 
 // TestWatchAsksForCommit runs as an agent does.

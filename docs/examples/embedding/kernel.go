@@ -76,7 +76,7 @@ func (a *KernelAgent) Tell(ctx context.Context, resync bool, objects []model.Del
 }
 
 // Look has policy enforced where it is to be enforced now.
-func (a *KernelAgent) Look(ctx context.Context) error { return a.policy.Recommit(ctx) }
+func (a *KernelAgent) Look(ctx context.Context) error { return a.policy.Reapply(ctx) }
 
 // Endpoints returns what is known of interfaces: whose they are, and whether they are blocked.
 func (a *KernelAgent) Endpoints() []endpoints.Endpoint { return a.endpoints.Endpoints() }

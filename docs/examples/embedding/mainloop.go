@@ -61,7 +61,7 @@ func (h *PolicyHandler) Handle(ctx context.Context, e Event) ([]Operation, error
 // Plugged returns what has to be applied because interfaces of pods came or went.
 func (h *PolicyHandler) Plugged(ctx context.Context) ([]Operation, error) {
 	h.txn = nil
-	err := h.policy.Recommit(ctx)
+	err := h.policy.Reapply(ctx)
 	return h.txn, serious(err)
 }
 
@@ -70,7 +70,7 @@ func (h *PolicyHandler) Plugged(ctx context.Context) ([]Operation, error) {
 func (h *PolicyHandler) Heal(ctx context.Context, configured map[string][]byte) ([]Operation, error) {
 	h.txn, h.configured = nil, maps.Clone(configured)
 	h.publish.Invalidate()
-	err := h.policy.Recommit(ctx)
+	err := h.policy.Reapply(ctx)
 	return h.txn, serious(err)
 }
 

@@ -113,9 +113,9 @@ func (c Config) Embedded() bool {
 // OnNeutron reports whether the settings are those of sluice-neutron.
 func (c Config) OnNeutron() bool { return c.Enforce.Has(RendererSecgroup) }
 
-// CommitTimeout returns how long a commit may take; 0: as long as usual. Neutron creates 100 to 200
+// ApplyTimeout returns how long an Apply may take; 0: as long as usual. Neutron creates 100 to 200
 // rules in a second, and changes 10 to 20 ports.
-func (c Config) CommitTimeout() time.Duration {
+func (c Config) ApplyTimeout() time.Duration {
 	if c.OnNeutron() {
 		return 10 * time.Minute
 	}

@@ -58,7 +58,7 @@ func (a *Answers) probes() error {
 const maxTries = 3
 
 // settleTime is how long an answer waits for pending changes altogether, and quickCommit the
-// longest commit that it waits for. enforceTimeout is how long the answer to a change waits until
+// longest Apply that it waits for. enforceTimeout is how long the answer to a change waits until
 // the change is enforced.
 const (
 	settleTime     = 50 * time.Millisecond
@@ -97,7 +97,7 @@ func (a *Answers) compare(ctx context.Context, read reading, differs func(s clus
 	}
 }
 
-// stuck reports whether waiting is pointless: a commit takes long, or a renderer has failed.
+// stuck reports whether waiting is pointless: an Apply takes long, or a renderer has failed.
 func (a *Answers) stuck() bool {
 	s := a.Pipeline()
 	if !s.BusySince.IsZero() && time.Since(s.BusySince) > quickCommit {

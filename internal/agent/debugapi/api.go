@@ -4,7 +4,7 @@
 // # Invariants
 //
 // It decides nothing. Explanations come from the specification's oracle on the state that the agent holds;
-// the dataplane reports whether a packet passes. No request waits for a commit.
+// the dataplane reports whether a packet passes. No request waits for an Apply.
 package debugapi
 
 import (

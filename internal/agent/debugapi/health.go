@@ -25,7 +25,7 @@ type Health struct {
 }
 
 // SlowTurn and Standstill are limits of the time that the event loop works without looking for
-// changes, and of that of one commit.
+// changes, and of that of one Apply.
 const (
 	SlowTurn   = 10 * time.Second // longer: not ready
 	Standstill = 3 * time.Minute  // longer: not alive, so that the kubelet restarts the agent

@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-net/sluice/renderer/acl"
 )
 
-// Node is what the API reads of a node. No method waits for a commit.
+// Node is what the API reads of a node. No method waits for an Apply.
 type Node interface {
 	Snapshot(ctx context.Context) (*policy.Snapshot, error)
 	States() []*renderer.State
@@ -248,7 +248,7 @@ func (l *Lists) Status(ctx context.Context) (view.Status, error) {
 	}
 	states := l.Node.States()
 	for _, r := range node.WithFindings(s.Status, states).Renderers {
-		rv := view.RendererStatus{Name: r.Name, InSync: r.InSync, Commits: r.Commits, Error: r.Error, Since: r.Since, Refused: r.Refused, BusySince: r.BusySince}
+		rv := view.RendererStatus{Name: r.Name, InSync: r.InSync, Applied: r.Applied, Error: r.Error, Since: r.Since, Refused: r.Refused, BusySince: r.BusySince}
 		for _, state := range states {
 			if state.Renderer == r.Name {
 				describe(&rv, state)

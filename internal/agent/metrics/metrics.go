@@ -129,8 +129,8 @@ func (m *Metrics) Observer(known func(api.Problem) bool) policy.Observer {
 
 // onTheWay is when the oldest changes came that a renderer does not enforce yet.
 type onTheWay struct {
-	committed, next time.Time // by the commit that goes on, and by the next one; zero: none
-	began           time.Time // of the commit that goes on
+	committed, next time.Time // by the Apply that goes on, and by the next one; zero: none
+	began           time.Time // of the Apply that goes on
 	ended           uint64    // commits
 }
 
@@ -144,7 +144,7 @@ func (m *Metrics) propagate(r policy.RendererStatus) {
 	if w.next.IsZero() {
 		w.next = m.received
 	}
-	ended := r.Commits + r.Failures - w.ended
+	ended := r.Applied + r.Failures - w.ended
 	w.ended += ended
 	observe := func(since *time.Time) {
 		if r.Error == "" && !since.IsZero() {

@@ -33,7 +33,7 @@ func (m *Metrics) measured(t *testing.T, renderer string) (n uint64, sum time.Du
 	return n, sum.Round(time.Millisecond)
 }
 
-// TestObserverMeasuresChangesUntilSlowRendererHasThem: a change is on the way while a commit goes
+// TestObserverMeasuresChangesUntilSlowRendererHasThem: a change is on the way while an Apply goes
 // on, and what came meanwhile until the next one has ended.
 func TestObserverMeasuresChangesUntilSlowRendererHasThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -56,29 +56,29 @@ func TestObserverMeasuresChangesUntilSlowRendererHasThem(t *testing.T) {
 		}
 
 		next()
-		fast.Commits, slow.BusySince = 1, time.Now()
+		fast.Applied, slow.BusySince = 1, time.Now()
 		step()
-		want("a commit that goes on", 0, 0)
+		want("an Apply that goes on", 0, 0)
 		time.Sleep(time.Second)
 		next() // waits for it
-		fast.Commits = 2
+		fast.Applied = 2
 		step()
 		time.Sleep(2 * time.Second)
-		slow.Commits, slow.BusySince = 1, time.Now() // and the next one goes on
+		slow.Applied, slow.BusySince = 1, time.Now() // and the next one goes on
 		step()
-		want("the commit has ended", 1, 3*time.Second)
+		want("the Apply has ended", 1, 3*time.Second)
 		if d := m.LastDuration(); d != 0 {
 			t.Errorf("changes took %s that renderers are still at", d)
 		}
 		time.Sleep(3 * time.Second)
-		slow.Commits, slow.BusySince = 2, time.Time{}
+		slow.Applied, slow.BusySince = 2, time.Time{}
 		step()
 		want("what came meanwhile", 2, 8*time.Second)
 		if d := m.LastDuration(); d != 6*time.Second {
 			t.Errorf("changes took %s, want 6s until the slow renderer was done", d)
 		}
 		next()
-		slow.Commits = 3
+		slow.Applied = 3
 		step()
 		want("a quick commit", 3, 8*time.Second)
 		next()
@@ -86,7 +86,7 @@ func TestObserverMeasuresChangesUntilSlowRendererHasThem(t *testing.T) {
 		step()
 		want("a failure", 3, 8*time.Second)
 		time.Sleep(time.Hour)
-		slow.Commits, slow.Error = 4, ""
+		slow.Applied, slow.Error = 4, ""
 		step()
 		want("its retry", 3, 8*time.Second)
 		if n, sum := m.measured(t, "fast"); n != 4 || sum != 0 {
@@ -110,10 +110,10 @@ func TestObserverMeasuresChangesDuringCommitWithoutChanges(t *testing.T) {
 		}
 		step() // it waits
 		time.Sleep(time.Second)
-		slow.Commits, slow.BusySince = 1, time.Now() // the next one has it
+		slow.Applied, slow.BusySince = 1, time.Now() // the next one has it
 		step()
 		time.Sleep(time.Hour)
-		slow.Commits, slow.BusySince = 2, time.Time{}
+		slow.Applied, slow.BusySince = 2, time.Time{}
 		step()
 		if n, took := m.measured(t, "slow"); n != 1 || took != time.Hour+time.Second {
 			t.Errorf("%d changes took %s, want 1 in an hour and a second", n, took)

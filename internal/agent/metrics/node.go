@@ -24,7 +24,7 @@ type Node interface {
 func (m *Metrics) Node(n Node, rules bool) {
 	m.gauge("sluice_store_revision", "Revision of the store that was received.", func() float64 { return float64(n.Status().Seen) })
 	m.gauge("sluice_enforced_revision", "Revision of the store that every renderer enforces.", func() float64 { return float64(n.Status().Revision) })
-	m.gauge("sluice_dataplane_up", "Whether the newest commit of every renderer worked and every dataplane answers.", func() float64 { return flag(isUp(n)) })
+	m.gauge("sluice_dataplane_up", "Whether the newest Apply of every renderer worked and every dataplane answers.", func() float64 { return flag(isUp(n)) })
 	m.gauge("sluice_policies_partially_enforced", "Policies that are partially enforced.", func() float64 { return float64(n.Status().Unenforced) })
 	m.gauge("sluice_pods_waiting", "Pods of the node whose newest rules some dataplane does not enforce yet.", func() float64 { return float64(n.Status().Waiting) })
 	m.Register(tableCollector{n}, problemCollector{n})
@@ -33,7 +33,7 @@ func (m *Metrics) Node(n Node, rules bool) {
 	}
 }
 
-// isUp reports whether the newest commit of every renderer worked and every dataplane answers.
+// isUp reports whether the newest Apply of every renderer worked and every dataplane answers.
 func isUp(n Node) bool {
 	now := time.Now()
 	return !slices.ContainsFunc(n.Status().Renderers, func(r policy.RendererStatus) bool { return !r.InSync }) &&

@@ -64,7 +64,7 @@ type party struct {
 	labels policy.Labels
 }
 
-// Snapshot returns the state of the cluster. It does not wait for a commit.
+// Snapshot returns the state of the cluster. It does not wait for an Apply.
 type Snapshot func(context.Context) (*policy.Snapshot, error)
 
 // names knows pods by their addresses. Any goroutine may use it.

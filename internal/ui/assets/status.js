@@ -13,7 +13,7 @@ export async function statusView(main, { get, about, signal }) {
       { title: 'Dataplane', cell: (r) => r.name },
       { title: 'State', cell: (r) => (r.error || r.dataplane ? tag('bad', 'fails') : tag(r.inSync ? 'good' : 'warn', r.inSync ? 'in sync' : 'behind')) },
       { title: 'Rules', class: 'number', cell: (r) => r.rules },
-      { title: 'Commits', class: 'number', cell: (r) => r.commits },
+      { title: 'Applied', class: 'number', cell: (r) => r.applied },
       { title: 'Remarks', cell: (r) => [r.error, r.dataplane, ...(r.foreign ?? []), (r.blocked ?? []).length && `${r.blocked.length} interfaces are blocked`].filter(Boolean).map((t) => h('div', {}, t)) },
     ], 'There is no dataplane.'),
     s.nodesWhy ? h('p.note', {}, s.nodesWhy) : card('Nodes', s.nodes ?? [], [

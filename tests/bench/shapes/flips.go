@@ -88,7 +88,7 @@ func underFlips(objects []any, o options) (took []time.Duration, err error) {
 	f.first = &pods
 	f.policies, e4 = changes(shapes.Policies(objects), false, false)
 	f.gone, e5 = changes(shapes.Policies(objects), false, true)
-	p := policy.New(policy.Deps{Node: shapes.Node, Source: f, Renderers: target, CommitTimeout: time.Hour})
+	p := policy.New(policy.Deps{Node: shapes.Node, Source: f, Renderers: target, ApplyTimeout: time.Hour})
 	if err := errors.Join(e1, e2, e3, e4, e5, p.Init(), p.AfterInit()); err != nil {
 		return nil, err
 	}

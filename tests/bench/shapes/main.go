@@ -275,7 +275,7 @@ func measure(objects []any, o options) (r result, err error) {
 	}
 	defer func() { err = errors.Join(err, done()) }()
 	var turns turns
-	p := policy.New(policy.Deps{Node: shapes.Node, Renderers: target, CommitTimeout: time.Hour, Observer: turns.observer()})
+	p := policy.New(policy.Deps{Node: shapes.Node, Renderers: target, ApplyTimeout: time.Hour, Observer: turns.observer()})
 	if err := errors.Join(p.Init(), p.AfterInit()); err != nil {
 		return r, err
 	}

@@ -11,7 +11,7 @@ import (
 var ErrTooLarge = renderer.Refusal("too many entries")
 
 // ErrMayPass accompanies ErrTooLarge where other owners may free resources at any moment without
-// notice to the renderer. Such a commit is retried.
+// notice to the renderer. Such an Apply is retried.
 var ErrMayPass = errors.New("resources may become free, so it is retried")
 
 // MaxEntries is the maximum number of entries of one ACL. VPP aborts when it must dump an ACL that

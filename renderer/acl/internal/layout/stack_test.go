@@ -23,7 +23,7 @@ type held struct {
 	pieces []entries.Piece
 }
 
-// become changes the stack to a table as a commit does, and returns the steps. Without steps and with
+// become changes the stack to a table as an Apply does, and returns the steps. Without steps and with
 // another number of ACLs, it has new ones.
 func (v *held) become(x entries.List) (before, after [][]entries.Entry, steps []Step) {
 	t := NewTable(x)

@@ -55,7 +55,7 @@ func (x *ContentAudit) Audit(ctx context.Context, link *Link, m *Mirror, rounds 
 	return found, nil
 }
 
-// errNotRead is the error of a check of no mirror: there was no commit yet, or the last one failed.
+// errNotRead is the error of a check of no mirror: there was no Apply yet, or the last one failed.
 var errNotRead = errors.New("the content of vpp is unknown: it was not read since the last failure")
 
 // Check reads interfaces and all of the renderer's ACLs, and reports what differs from the mirror,

@@ -5,9 +5,9 @@ import (
 	"github.com/sluice-net/sluice/renderer"
 )
 
-// Commit records that the dataplane has acknowledged the last plan. If changes were staged after
-// that plan was computed, Commit does nothing and the next plan contains the last one.
-func (c *Cache) Commit() {
+// Acknowledge records that the dataplane has acknowledged the last plan. If changes were staged after
+// that plan was computed, Acknowledge does nothing and the next plan contains the last one.
+func (c *Cache) Acknowledge() {
 	if c.stale.any {
 		return
 	}
@@ -35,7 +35,7 @@ func (c *Cache) Commit() {
 	}
 	c.installed.global = c.global
 	clear(c.changedPods)
-	c.sets.commit()
+	c.sets.acknowledge()
 }
 
 // InstalledTables returns the acknowledged tables: local tables sorted by digest, then the global
