@@ -36,8 +36,8 @@ type image struct {
 }
 
 var images = []image{
-	{"sluice-agent", "Enforces Kubernetes network policy in a userspace vswitch", []string{"sluice-agent", "sluice-cni"}, true, agentSocket},
-	{"sluice-dev", "Runs Sluice with etcd and dataplane embedded, for development", []string{"sluice-dev"}, false, agentSocket},
+	{"sluice-agent", "Enforces Kubernetes network policy in a userspace vswitch", []string{"sluice-agent", "sluice-cni", "sluicectl"}, true, agentSocket},
+	{"sluice-dev", "Runs Sluice with etcd and dataplane embedded, for development", []string{"sluice-dev", "sluicectl"}, false, agentSocket},
 	{"sluice-ksr", "Reflects the state of a Kubernetes cluster into etcd for the agents", []string{"sluice-ksr"}, true, ""},
 	{"sluice-neutron", "Enforces Kubernetes network policy by security groups of OpenStack Neutron", []string{"sluice-neutron", "sluicectl"}, true, "/run/sluice/neutron.sock"},
 	{"sluicectl", "Asks a Sluice agent what it enforces and why, and tests network policies", []string{"sluicectl"}, false, agentSocket},

@@ -75,6 +75,7 @@ plugins { plugin default { disable } plugin acl_plugin.so { enable } }
 		v.t.Fatal(err)
 	}
 	v.process = exec.Command(v.binary, "-c", path)
+	v.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // no test that crashes leaves it behind
 	if err := v.process.Start(); err != nil {
 		v.t.Fatal(err)
 	}

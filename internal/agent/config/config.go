@@ -1,6 +1,6 @@
 // Package config defines the settings of sluice-agent, in sections. A section is a struct with its
-// flags, their defaults and usages, and the checks of their values. A new setting goes into its
-// section and nowhere else.
+// flags, their defaults and usages, and the checks of their values. CONTRIBUTING.md lists what a new
+// setting needs besides.
 //
 // Each setting is a flag, an environment variable (--api-socket is SLUICE_API_SOCKET) and a key in
 // the file of --config. A flag wins over the environment, that over the file, that over the

@@ -18,7 +18,7 @@ func TestSettingsPageSaysWhoChangesEach(t *testing.T) {
 	}
 	var named, want []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `--.*\\| (\\S.*)\\|$").FindAllString(string(text), -1) {
-		for _, name := range regexp.MustCompile("`--([a-z-]+)`").FindAllStringSubmatch(row[:len(row)-1], -1) {
+		for _, name := range regexp.MustCompile("`--([a-z0-9-]+)`").FindAllStringSubmatch(row[:len(row)-1], -1) {
 			named = append(named, name[1])
 		}
 	}

@@ -1,6 +1,8 @@
 package etcd
 
 import (
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -17,6 +19,10 @@ const proxyEnv = "SLUICE_TEST_ETCD_PROXY"
 // serveProxy runs "etcd grpc-proxy" until the process is killed.
 func serveProxy(addresses string) {
 	own, members, _ := strings.Cut(addresses, " ")
+	go func() { // its stdin ends with the test
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
 	os.Args = []string{"etcd", "grpc-proxy", "start", "--endpoints=" + members, "--listen-addr=" + own}
 	etcdmain.Main(os.Args)
 }
@@ -28,11 +34,12 @@ func (c *Cluster) Proxy(t testing.TB) (address string, pid int) {
 	address = programs.FreeAddress(t)
 	p := exec.Command(os.Args[0])
 	p.Env = append(os.Environ(), proxyEnv+"="+address+" "+strings.Join(c.Endpoints(), ","))
-	if err := p.Start(); err != nil {
+	stdin, err := p.StdinPipe()
+	if err = errors.Join(err, p.Start()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = p.Process.Kill() // it never ends by itself
+		_ = stdin.Close() // then it ends
 		_ = p.Wait()
 	})
 	return address, p.Process.Pid
