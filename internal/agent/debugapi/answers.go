@@ -57,31 +57,31 @@ func (a *Answers) probes() error {
 // maxTries limits how often a comparison is repeated.
 const maxTries = 3
 
-// settleTime is how long an answer waits for pending changes altogether, and quickCommit the
+// settleTime is how long an answer waits for pending changes altogether, and quickApply the
 // longest Apply that it waits for. enforceTimeout is how long the answer to a change waits until
 // the change is enforced.
 const (
 	settleTime     = 50 * time.Millisecond
-	quickCommit    = 5 * time.Millisecond
+	quickApply     = 5 * time.Millisecond
 	enforceTimeout = 10 * time.Second
 )
 
 // reading returns a state, and why it may lack changes.
 type reading func(context.Context) (s cluster.State, stale error)
 
-// about returns how to read what decides about a question. Where all pods are those of one node, that is the
-// whole state: every pod says something of the node.
-func (a *Answers) about(q view.Question) reading {
+// readingFor returns how to read what decides about a question. Where all pods are those of one node,
+// that is the whole state: every pod says something of the node.
+func (a *Answers) readingFor(q view.Question) reading {
 	if a.Name == "" {
 		return a.Cluster.Whole
 	}
 	return func(ctx context.Context) (cluster.State, error) { return a.Cluster.AboutFlows(ctx, q.Src, q.Dst) }
 }
 
-// compare reads the state and calls differs, which compares it with what is installed. While they
+// untilSettled reads the state and calls differs, which compares it with what is installed. While they
 // differ and changes are pending, it waits a moment and repeats that. A remaining difference is
 // real, unless the last call of differs had pending set.
-func (a *Answers) compare(ctx context.Context, read reading, differs func(s cluster.State, stale error, pending bool) (bool, error)) error {
+func (a *Answers) untilSettled(ctx context.Context, read reading, differs func(s cluster.State, stale error, pending bool) (bool, error)) error {
 	moment, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	for try := 1; ; try++ {
@@ -100,7 +100,7 @@ func (a *Answers) compare(ctx context.Context, read reading, differs func(s clus
 // stuck reports whether waiting is pointless: an Apply takes long, or a renderer has failed.
 func (a *Answers) stuck() bool {
 	s := a.Pipeline()
-	if !s.BusySince.IsZero() && time.Since(s.BusySince) > quickCommit {
+	if !s.BusySince.IsZero() && time.Since(s.BusySince) > quickApply {
 		return true
 	}
 	return slices.ContainsFunc(s.Renderers, func(r policy.RendererStatus) bool { return r.Error != "" })
@@ -109,13 +109,13 @@ func (a *Answers) stuck() bool {
 // explain answers why flows are allowed or denied.
 func (a *Answers) explain(ctx context.Context, q view.Question) ([]view.Explanation, error) {
 	var out []view.Explanation
-	err := a.compare(ctx, a.about(q), func(state cluster.State, stale error, pending bool) (differ bool, err error) {
+	err := a.untilSettled(ctx, a.readingFor(q), func(state cluster.State, stale error, pending bool) (differ bool, err error) {
 		questions, err := state.Questions(q)
 		if err != nil {
 			return false, err
 		}
 		spec := a.Specification(state)
-		here := a.asked(spec, pending)
+		here := a.thisNode(spec, pending)
 		s, err := a.Local(ctx)
 		if err != nil {
 			return false, err
@@ -142,7 +142,7 @@ func (a *Answers) inject(ctx context.Context, q view.Question) ([]view.Injection
 	}
 	var out []view.Injection
 	var walks []node.Walk // of the last comparison
-	err := a.compare(ctx, a.about(q), func(state cluster.State, _ error, _ bool) (differ bool, err error) {
+	err := a.untilSettled(ctx, a.readingFor(q), func(state cluster.State, _ error, _ bool) (differ bool, err error) {
 		questions, err := state.Questions(q)
 		if err != nil {
 			return false, err
@@ -207,9 +207,9 @@ func (a *Answers) Matrix(ctx context.Context, s matrix.Selection) (m view.Matrix
 	if err := a.probes(); err != nil {
 		return m, judged, err
 	}
-	err = a.compare(ctx, a.Cluster.Whole, func(state cluster.State, _ error, pending bool) (_ bool, err error) {
+	err = a.untilSettled(ctx, a.Cluster.Whole, func(state cluster.State, _ error, pending bool) (_ bool, err error) {
 		judged = state
-		m, err = a.asked(a.Specification(state), pending).Matrix(state.Cluster, s)
+		m, err = a.thisNode(a.Specification(state), pending).Matrix(state.Cluster, s)
 		return m.Differ > 0, err
 	})
 	return m, judged, err

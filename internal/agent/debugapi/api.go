@@ -114,12 +114,12 @@ func (a *API) Reader() Routes {
 		"GET /v1/rules":             list(a.Lists.rules),
 		"GET /v1/audit":             list(a.Lists.audit),
 		"GET /v1/limits":            list(a.Lists.limits),
-		"GET /v1/pods/relations":    list(inTurn(a.Answers.relations)),
-		"GET /v1/policies/rules":    list(inTurn(a.Answers.rulesOf)),
+		"GET /v1/pods/relations":    list(bounded(a.Answers.relations)),
+		"GET /v1/policies/rules":    list(bounded(a.Answers.rulesOf)),
 		"GET /v1/check":             list(a.Answers.check),
-		"GET /v1/objects":           list(inTurn(a.Answers.objects)),
-		"GET /v1/matrix":            list(inTurn(a.matrix)),
-		"POST /v1/explain":          ask(inTurn(a.Answers.explain)),
+		"GET /v1/objects":           list(bounded(a.Answers.objects)),
+		"GET /v1/matrix":            list(bounded(a.matrix)),
+		"POST /v1/explain":          ask(bounded(a.Answers.explain)),
 		"GET /v1/decisions":         list(a.Lists.decisions),
 		"POST /v1/verdicts":         a.watch,
 		"POST /v1/traffic":          ask(a.traffic),
@@ -138,7 +138,7 @@ func (a *API) Owner() Routes {
 	maps.Copy(all, a.Endpoints.routes())
 	maps.Copy(all, Routes{
 		"GET /v1/settings": list(a.About.settings), "GET /v1/log": list(a.About.log),
-		"POST /v1/inject": ask(inTurn(a.Answers.inject)), "POST /v1/change": ask(a.Answers.change),
+		"POST /v1/inject": ask(bounded(a.Answers.inject)), "POST /v1/change": ask(a.Answers.change),
 		"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/cmdline": pprof.Cmdline, "GET /debug/pprof/symbol": pprof.Symbol,
 		"GET /debug/pprof/profile": pprof.Profile, "GET /debug/pprof/trace": pprof.Trace,
 	})

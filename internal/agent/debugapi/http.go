@@ -45,16 +45,16 @@ func ask[Q, A any](get func(context.Context, Q) (A, error)) http.HandlerFunc {
 	}
 }
 
-// turns bounds how many questions are answered at once, in this process: each holds the part of the cluster that
-// it is about, and some the whole. Others wait.
-var turns = make(chan struct{}, 4)
+// slots bounds how many questions are answered at once, in this process: each holds the part of the
+// cluster that it is about, and some the whole. Others wait.
+var slots = make(chan struct{}, 4)
 
-// inTurn answers a question when there is a turn.
-func inTurn[Q, A any](get func(context.Context, Q) (A, error)) func(context.Context, Q) (A, error) {
+// bounded answers a question as soon as one of the slots is free.
+func bounded[Q, A any](get func(context.Context, Q) (A, error)) func(context.Context, Q) (A, error) {
 	return func(ctx context.Context, q Q) (out A, err error) {
 		select {
-		case turns <- struct{}{}:
-			defer func() { <-turns }()
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
 			return get(ctx, q)
 		case <-ctx.Done():
 			return out, ctx.Err()

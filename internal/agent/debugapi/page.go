@@ -16,11 +16,11 @@ func (a *API) Page() ui.Source {
 	if a.Answers.Name != "" {
 		name += " on " + a.Answers.Name
 	}
-	return ui.Source{Name: name, State: a.state, Explain: inTurn(a.Answers.explain), Agent: page{a}}
+	return ui.Source{Name: name, State: a.state, Explain: bounded(a.Answers.explain), Agent: page{a}}
 }
 
 func (a *API) state(ctx context.Context) (explain.Manifests, error) {
-	return inTurn(a.Answers.manifests)(ctx, Filter{})
+	return bounded(a.Answers.manifests)(ctx, Filter{})
 }
 
 // manifests returns the state that the agent holds.

@@ -46,8 +46,8 @@ func (a *Answers) hostAddresses(s cluster.State) []string {
 	return s.HostAddresses()
 }
 
-// asked is this node, as it is asked about flows.
-func (a *Answers) asked(spec explain.Specification, pending bool) explain.Node {
+// thisNode is this node, as it is asked about flows.
+func (a *Answers) thisNode(spec explain.Specification, pending bool) explain.Node {
 	return explain.Node{
 		Name: a.Name, Specification: spec, Renderers: a.Renderers(), Send: a.send(),
 		Pending: pending,

@@ -58,7 +58,7 @@ func Disagrees(e view.Explanation) bool {
 
 // answers asks every renderer of the node.
 func (n Node) answers(q Question, v oracle.Verdict) []view.Answer {
-	expected, decides := n.Here(v)
+	expected, decides := n.DecidedByNode(v)
 	var out []view.Answer
 	for _, r := range n.Renderers {
 		a := view.Answer{Renderer: r.Name(), Node: n.Name, Allowed: expected, Decides: decides, Agrees: true, Pending: n.Pending}
@@ -76,7 +76,7 @@ func (n Node) answers(q Question, v oracle.Verdict) []view.Answer {
 			a.Meanings = n.Meanings.rulesOf(a.Decisions)
 			a.Allowed = permits(a.Decisions)
 			a.Agrees = a.Allowed == expected
-			a.Origins, a.Unnamed = compare(a, v)
+			a.Origins, a.Unnamed = rolesOf(a, v)
 			a.Foreign = n.foreign(r, q, decides)
 		}
 		out = append(out, a)
@@ -126,7 +126,7 @@ func permits(decisions []renderer.Decision) bool {
 
 // packet sends one, if the node decides about the flow.
 func (n Node) packet(q Question, v oracle.Verdict) (view.Packet, bool) {
-	expected, decides := n.Here(v)
+	expected, decides := n.DecidedByNode(v)
 	if n.Send == nil || len(decides) == 0 || unasked(q) != "" {
 		return view.Packet{}, false
 	}
@@ -138,9 +138,9 @@ func (n Node) packet(q Question, v oracle.Verdict) (view.Packet, bool) {
 	return p, true
 }
 
-// compare gives every origin that decides the answer its role in the verdict, and
+// rolesOf gives every origin that decides the answer its role in the verdict, and
 // returns what decides in the verdict and is not among them.
-func compare(a view.Answer, v oracle.Verdict) (named []view.NamedOrigin, unnamed []api.Origin) {
+func rolesOf(a view.Answer, v oracle.Verdict) (named []view.NamedOrigin, unnamed []api.Origin) {
 	var origins []api.Origin
 	for _, d := range a.Decisions {
 		if (d.Action == api.Permit) == a.Allowed {

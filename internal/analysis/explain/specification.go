@@ -20,11 +20,11 @@ type Specification struct {
 	Selectors []suggest.Selector
 }
 
-// Here returns what the node does with a flow, and the directions (the pod's) that it decides. It
+// DecidedByNode returns what the node does with a flow, and the directions (the pod's) that it decides. It
 // decides egress when the source is the address of one of its pods, and ingress when the
 // destination is. The policies of other pods that have the address count too. The rest of a verdict
 // is up to other nodes.
-func (s Specification) Here(v oracle.Verdict) (allowed bool, decides []api.Direction) {
+func (s Specification) DecidedByNode(v oracle.Verdict) (allowed bool, decides []api.Direction) {
 	allowed = true
 	for _, d := range []api.Direction{api.Egress, api.Ingress} {
 		dv := v.Direction(d)
@@ -50,7 +50,7 @@ func (s Specification) Expects(f api.Flow) bool {
 	if s.Local == nil {
 		return s.Allowed(f)
 	}
-	allowed, _ := s.Here(s.Verdict(f))
+	allowed, _ := s.DecidedByNode(s.Verdict(f))
 	return allowed
 }
 
