@@ -2,6 +2,7 @@ package embedded_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -49,20 +50,26 @@ func TestServerGivesSpaceBack(t *testing.T) {
 func TestServerKeepsAlarmWhileContentFillsIt(t *testing.T) {
 	var log strings.Builder
 	s := inprocess.Start(t, embedded.Config{Quota: 16 << 20, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	err := fill(t, s, func(i int) string { return strings.Repeat("k", i+1) })
-	if err == nil || !strings.Contains(err.Error(), "space exceeded") {
-		t.Fatalf("the store was not filled: %v", err)
-	}
-	if err := s.GiveBack(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Client().Write(t.Context(), []model.Entry{{Key: "/a", Value: []byte("1")}}, nil); err == nil {
-		t.Error("it takes writes although nothing can be given back")
+	freed := 0 // how often there were free pages besides: on a slow machine there are more
+	for ; ; freed++ {
+		err := fill(t, s, func(i int) string { return strings.Repeat("k", i+1) + fmt.Sprint(freed) })
+		if err == nil || !strings.Contains(err.Error(), "space exceeded") {
+			t.Fatalf("the store was not filled: %v", err)
+		}
+		if err := s.GiveBack(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Client().Write(t.Context(), []model.Entry{{Key: "/a", Value: []byte("1")}}, nil); err != nil {
+			break
+		}
+		if freed == 10 {
+			t.Fatal("it takes writes although nothing can be given back")
+		}
 	}
 	if err := s.Close(); err != nil { // its log is complete then
 		t.Fatal(err)
 	}
-	if strings.Contains(log.String(), "takes writes again") {
-		t.Errorf("it promised to take writes:\n%s", log.String())
+	if n := strings.Count(log.String(), "takes writes again"); n != freed {
+		t.Errorf("it promised to take writes %d times, and took them %d times:\n%s", n, freed, log.String())
 	}
 }
