@@ -22,12 +22,21 @@ import (
 type part struct {
 	prefix  string
 	entries []model.Entry
+	pods    int                      // of the entries: they come first
 	taken   map[string]proto.Message // by key
 	asked   map[string]bool          // addresses that the question names
 }
 
+// newPart returns an empty part. It reorders the entries: most of them are pods, which come first.
 func newPart(prefix string, entries []model.Entry) *part {
-	return &part{prefix, entries, map[string]proto.Message{}, map[string]bool{}}
+	root, pods := model.KindRoot(prefix, model.KindPod), 0
+	for i, e := range entries {
+		if strings.HasPrefix(e.Key, root) {
+			entries[pods], entries[i] = e, entries[pods]
+			pods++
+		}
+	}
+	return &part{prefix, entries, pods, map[string]proto.Message{}, map[string]bool{}}
 }
 
 // aboutFlows returns the part that decides about flows between two ends: the pods at both and all
@@ -79,13 +88,16 @@ func (p *part) state() (s State) {
 
 // each yields the entries of a kind, and of a namespace unless it is empty.
 func (p *part) each(kind model.Kind, namespace string) iter.Seq[model.Entry] {
-	root := model.KindRoot(p.prefix, kind)
+	root, of, all := model.KindRoot(p.prefix, kind), p.entries[p.pods:], false
+	if kind == model.KindPod {
+		of, all = p.entries[:p.pods], namespace == ""
+	}
 	if namespace != "" {
 		root += namespace + "/"
 	}
 	return func(yield func(model.Entry) bool) {
-		for _, e := range p.entries {
-			if strings.HasPrefix(e.Key, root) && !yield(e) {
+		for _, e := range of {
+			if (all || strings.HasPrefix(e.Key, root)) && !yield(e) {
 				return
 			}
 		}
@@ -109,8 +121,8 @@ func (p *part) decode(e model.Entry) proto.Message {
 	return m
 }
 
-// pods yields the pods that were taken.
-func (p *part) pods() iter.Seq[*model.Pod] {
+// takenPods yields the pods that were taken.
+func (p *part) takenPods() iter.Seq[*model.Pod] {
 	return func(yield func(*model.Pod) bool) {
 		for _, m := range p.taken {
 			if pod, ok := m.(*model.Pod); ok && !yield(pod) {
@@ -122,7 +134,7 @@ func (p *part) pods() iter.Seq[*model.Pod] {
 
 func (p *part) namespaces() map[string]bool {
 	out := map[string]bool{}
-	for pod := range p.pods() {
+	for pod := range p.takenPods() {
 		out[pod.GetNamespace()] = true
 	}
 	return out
@@ -236,7 +248,7 @@ func (p *part) addresses() map[string]bool {
 // nodes at their addresses, and admin policies.
 func (p *part) takeSurroundings() {
 	namespaces, addrs, nodes := p.namespaces(), p.addresses(), map[string]bool{}
-	for pod := range p.pods() {
+	for pod := range p.takenPods() {
 		nodes[pod.GetNodeName()] = true
 	}
 	for e := range p.each(model.KindNamespace, "") {
@@ -262,7 +274,7 @@ func nameIn(key string) string { return key[strings.LastIndexByte(key, '/')+1:] 
 // pod's own node is exempt at all of them.
 func (p *part) addNodeAddresses() {
 	known := map[string]map[string]bool{}
-	for pod := range p.pods() {
+	for pod := range p.takenPods() {
 		known[pod.GetNodeName()] = map[string]bool{}
 	}
 	delete(known, "")
@@ -276,7 +288,7 @@ func (p *part) addNodeAddresses() {
 			}
 		}
 	}
-	for pod := range p.pods() {
+	for pod := range p.takenPods() {
 		for _, ip := range slices.Sorted(maps.Keys(known[pod.GetNodeName()])) {
 			if explain.IsLive(pod) && !slices.Contains(pod.GetNodeIps(), ip) {
 				pod.NodeIps = append(pod.NodeIps, ip)
