@@ -148,7 +148,8 @@ func becomeDev(*cobra.Command) error {
 	return fmt.Errorf("start %s: %w", path, err)
 }
 
-// readConfig reads and validates the settings. It also returns those that were given and have no effect.
+// readConfig reads and validates the settings. It also returns those that were given and have no
+// effect.
 func readConfig(cmd *cobra.Command) (cfg config.Config, idle []config.Idle, err error) {
 	if cfg, err = config.Load(cmd.Flags(), os.Environ()); err != nil {
 		return cfg, nil, settings.Usage(err)

@@ -13,9 +13,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluice-net/sluice/internal/agent/config"
+	"github.com/sluice-net/sluice/internal/kvstore/embedded"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/ksr/convert"
 	"github.com/sluice-net/sluice/tests/lab/cluster"
+	"github.com/sluice-net/sluice/tests/lab/etcd/inprocess"
 )
 
 // disguised are pods that are not what they seem, beside those of the demo.
@@ -83,6 +85,30 @@ func TestExplainKeepsFurtherAddressesOfNodesApart(t *testing.T) {
 	e := get[[]view.Explanation](t, a, "POST", "/v1/explain", flowFrom("192.168.77.2", "demo/server", "22"))[0]
 	if r := e.Renderers[0]; e.Allowed || len(r.Decides) > 0 || e.Dst.Node != "node-1" {
 		t.Errorf("allowed is %t, decided by %+v, on node %q", e.Allowed, r, e.Dst.Node)
+	}
+}
+
+// TestExplainAnswersWithoutStore: from the state that the agent holds, and it says so.
+func TestExplainAnswersWithoutStore(t *testing.T) {
+	server := inprocess.Start(t, embedded.Config{})
+	a := preparedOn(t, server, func(c *config.Config) { c.Node.Name = "node-1" })
+	a.run(t)
+	a.apply(t, demo)
+	ask := func() view.Explanation {
+		return get[[]view.Explanation](t, a, "POST", "/v1/explain", flowFrom("demo/friend", "demo/server", "80"))[0]
+	}
+	before := ask()
+	if before.Stale != "" || !before.Renderers[0].Agrees {
+		t.Fatalf("with a store that answers: stale %q, %+v", before.Stale, before.Renderers[0])
+	}
+	if err := server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, when := range []string{"at once", "after the agent has noticed"} {
+		if after := ask(); after.Stale == "" || after.Allowed != before.Allowed || !after.Renderers[0].Agrees {
+			t.Errorf("%s: stale %q, allowed %t, %+v", when, after.Stale, after.Allowed, after.Renderers[0])
+		}
+		a.eventually(t, "the agent follows no store", func() bool { return !a.watcher.Status().Following })
 	}
 }
 

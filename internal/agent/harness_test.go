@@ -42,7 +42,12 @@ func socketPath(t testing.TB) string {
 // prepared returns an agent over an embedded store and dataplane that does not run yet.
 func prepared(t testing.TB, change func(*config.Config)) *Agent {
 	t.Helper()
-	server := inprocess.Start(t, embedded.Config{})
+	return preparedOn(t, inprocess.Start(t, embedded.Config{}), change)
+}
+
+// preparedOn is prepared, with a store that the test can end.
+func preparedOn(t testing.TB, server *embedded.Server, change func(*config.Config)) *Agent {
+	t.Helper()
 	cfg := config.Config{Store: config.Store{Prefix: model.DefaultPrefix}, Node: config.Node{AllowTraffic: true}, VPP: config.VPP{Timeout: time.Minute}, Listen: config.Listen{APISocket: socketPath(t)}}
 	if change != nil {
 		change(&cfg)

@@ -177,11 +177,17 @@ func (p *Plugin) WaitIdle(ctx context.Context, revision int64) error {
 // nothing has changed since the last one. It does not wait for a running Apply: during one the
 // snapshot shows the state that is to be enforced, and the status shows when the Apply began.
 func (p *Plugin) Snapshot(ctx context.Context) (*Snapshot, error) {
+	if p.done == nil {
+		return nil, ErrNotRunning
+	}
+	if s := p.board.snapshot.Load(); s != nil && s.number >= p.board.status.Load().number {
+		return s, nil // also while the loop is at work
+	}
 	return p.ask(ctx, (*engine).buildSnapshot)
 }
 
-// Local returns the part of a snapshot that is about this node: its enforced pods, and the sets, without their
-// members. It costs what the node has, however large the cluster is.
+// Local returns the part of a snapshot that is about this node: its enforced pods with their lists,
+// and the sets, without their members. It costs what the node has, however large the cluster is.
 func (p *Plugin) Local(ctx context.Context) (*Snapshot, error) {
 	return p.ask(ctx, func(e *engine) *Snapshot { return e.local() })
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -157,7 +158,7 @@ func (l *layers) snapshot(node string, waiting map[api.PodID]bool, reports []api
 	return s
 }
 
-// local returns the enforced pods of the node, and the sets without members.
+// local returns the enforced pods of the node, and the sets without members, sorted.
 func (l *layers) local() *Snapshot {
 	dump, s := l.configurator.Dump(), &Snapshot{}
 	for _, d := range dump.Pods {
@@ -171,6 +172,7 @@ func (l *layers) local() *Snapshot {
 			s.Sets = append(s.Sets, Set{ID: d.ID, Meaning: d.Meaning})
 		}
 	}
+	slices.SortFunc(s.Sets, func(a, b Set) int { return cmp.Compare(a.ID, b.ID) })
 	return s
 }
 

@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
@@ -119,6 +122,60 @@ func TestSnapshotWaitsForNoCommit(t *testing.T) {
 			t.Errorf("a plugin that has ended commits: %+v", s)
 		}
 	})
+}
+
+// TestSnapshotWaitsForNoStep: while the loop is at work, the snapshot of before is as of the call.
+func TestSnapshotWaitsForNoStep(t *testing.T) {
+	var hold atomic.Bool
+	entered, leave := make(chan struct{}), make(chan struct{})
+	p, _ := startRecorded(t, Deps{Observer: Observer{Stage: func(s Stage, _ time.Duration) {
+		if s == StageCache && hold.Swap(false) {
+			close(entered)
+			<-leave
+		}
+	}}}, "one")
+	mustApply(t, p, shop(t))
+	first := snapshot(t, p)
+	hold.Store(true)
+	if _, err := p.feed.push(changes(t, false, pod(3, "web", true))); err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if s, err := p.Snapshot(ctx); err != nil || s != first {
+		t.Errorf("%v, the same snapshot: %t", err, s == first)
+	}
+	close(leave)
+}
+
+// TestLocalIsPartOfSnapshot: the enforced pods with their lists, and what sets stand for.
+func TestLocalIsPartOfSnapshot(t *testing.T) {
+	p, _ := startRecorded(t, Deps{}, "one")
+	mustApply(t, p, shop(t))
+	whole := snapshot(t, p)
+	local, err := p.Local(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	enforced := slices.DeleteFunc(slices.Clone(whole.Pods), func(p Pod) bool { return !p.Enforced })
+	if len(enforced) == 0 || len(enforced) != len(local.Pods) || len(whole.Sets) == 0 || len(whole.Sets) != len(local.Sets) {
+		t.Fatalf("%d pods and %d sets, want %d and %d", len(local.Pods), len(local.Sets), len(enforced), len(whole.Sets))
+	}
+	for i, want := range enforced {
+		if got := local.Pods[i]; got.ID != want.ID || got.Ingress != want.Ingress || got.Egress != want.Egress || !slices.Equal(got.Policies, want.Policies) {
+			t.Errorf("pod %s: %+v, want %+v", want.ID, got, want)
+		}
+	}
+	meanings := map[api.SetID]string{}
+	for _, s := range whole.Sets {
+		meanings[s.ID] = s.Meaning
+	}
+	for _, s := range local.Sets {
+		if s.Meaning != meanings[s.ID] || s.Members != nil {
+			t.Errorf("set %s means %q, want %q, with members %v", s.ID, s.Meaning, meanings[s.ID], s.Members)
+		}
+	}
 }
 
 func TestSnapshotTimesOut(t *testing.T) {

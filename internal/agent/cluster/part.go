@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-net/sluice/api"
@@ -158,9 +159,12 @@ func (p *part) takeKind(kind model.Kind, namespace string) {
 
 // takeEnd takes what one end of a question names.
 func (p *part) takeEnd(text string) {
-	if namespace, _, ok := services.ParseName(text); ok {
-		for e := range p.each(model.KindService, namespace) { // an error names the others
-			p.takeService(e)
+	if namespace, name, ok := services.ParseName(text); ok {
+		for e := range p.each(model.KindService, namespace) {
+			if nameIn(e.Key) == name {
+				p.takeService(e)
+			}
+			p.decode(e) // an error names them
 		}
 		return
 	}
@@ -188,17 +192,9 @@ func (p *part) takeService(e model.Entry) {
 		return
 	}
 	p.takeKind(model.KindEndpointSlice, s.GetNamespace())
-	if set := labelSet(s.GetSelector()); len(set) > 0 {
-		p.takeSelected(expr.Endpoint{Namespace: s.GetNamespace(), Selector: set.AsSelector()})
+	if selector := s.GetSelector(); len(selector) > 0 {
+		p.takeSelected(expr.Endpoint{Namespace: s.GetNamespace(), Selector: explain.LabelSet(selector).AsSelector()})
 	}
-}
-
-func labelSet(list []*model.Label) labels.Set {
-	out := labels.Set{}
-	for _, l := range list {
-		out[l.GetKey()] = l.GetValue()
-	}
-	return out
 }
 
 // takeSelected takes the pods that an expression selects.
@@ -303,19 +299,23 @@ func isLive(value []byte) bool {
 	return proto.Unmarshal(value, &pod) == nil && explain.IsLive(&pod)
 }
 
-// Numbers of the fields of api/model/model.proto that are read without decoding the message. Addresses
-// are in canonical text there.
-const (
-	podLabels                protowire.Number = 3
-	podIPs                   protowire.Number = 4
-	podNodeName              protowire.Number = 7
-	podNodeIPs               protowire.Number = 8
-	nodeAddresses            protowire.Number = 3
-	serviceAddresses         protowire.Number = 4
-	serviceExternalAddresses protowire.Number = 5
-	labelKey                 protowire.Number = 1
-	labelValue               protowire.Number = 2
+// Fields of api/model/model.proto that are read without decoding the message. Addresses are in
+// canonical text there.
+var (
+	podLabels                = fieldOf(&model.Pod{}, "labels")
+	podIPs                   = fieldOf(&model.Pod{}, "ips")
+	podNodeName              = fieldOf(&model.Pod{}, "node_name")
+	podNodeIPs               = fieldOf(&model.Pod{}, "node_ips")
+	nodeAddresses            = fieldOf(&model.Node{}, "addresses")
+	serviceAddresses         = fieldOf(&model.Service{}, "addresses")
+	serviceExternalAddresses = fieldOf(&model.Service{}, "external_addresses")
+	labelKey                 = fieldOf(&model.Label{}, "key")
+	labelValue               = fieldOf(&model.Label{}, "value")
 )
+
+func fieldOf(m proto.Message, name protoreflect.Name) protowire.Number {
+	return m.ProtoReflect().Descriptor().Fields().ByName(name).Number()
+}
 
 // fields yields the values of one field of an encoded message.
 func fields(message []byte, field protowire.Number) iter.Seq[[]byte] {

@@ -3,8 +3,8 @@
 //
 // # Invariants
 //
-// It decides nothing. Explanations come from the specification's oracle on the state that the agent holds;
-// the dataplane reports whether a packet passes. No request waits for an Apply.
+// It decides nothing. Explanations come from the specification's oracle on the state that the agent
+// holds; the dataplane reports whether a packet passes. No request waits for an Apply.
 package debugapi
 
 import (

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/sluice-net/sluice/internal/lib/serve"
 )
 
@@ -47,18 +49,16 @@ func ask[Q, A any](get func(context.Context, Q) (A, error)) http.HandlerFunc {
 
 // slots bounds how many questions are answered at once, in this process: each holds the part of the
 // cluster that it is about, and some the whole. Others wait.
-var slots = make(chan struct{}, 4)
+var slots = semaphore.NewWeighted(4)
 
 // bounded answers a question as soon as one of the slots is free.
 func bounded[Q, A any](get func(context.Context, Q) (A, error)) func(context.Context, Q) (A, error) {
 	return func(ctx context.Context, q Q) (out A, err error) {
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-			return get(ctx, q)
-		case <-ctx.Done():
-			return out, ctx.Err()
+		if err := slots.Acquire(ctx, 1); err != nil {
+			return out, err
 		}
+		defer slots.Release(1)
+		return get(ctx, q)
 	}
 }
 

@@ -115,7 +115,7 @@ func (c Cluster) services() services.Cluster {
 func (c Cluster) Selectors() []suggest.Selector {
 	out := slices.Clone(c.Controllers)
 	for _, s := range c.Services {
-		out = append(out, suggest.Selector{Namespace: s.GetNamespace(), Labels: labelMap(s.GetSelector())})
+		out = append(out, suggest.Selector{Namespace: s.GetNamespace(), Labels: LabelSet(s.GetSelector())})
 	}
 	return out
 }
@@ -151,7 +151,7 @@ func Addresses(p *model.Pod) (out []netip.Addr) {
 }
 
 // Labels returns the labels of a pod.
-func Labels(p *model.Pod) labels.Set { return labelMap(p.GetLabels()) }
+func Labels(p *model.Pod) labels.Set { return LabelSet(p.GetLabels()) }
 
 // parties resolves one side of a question: what package expr reads.
 func (c Cluster) parties(text string) ([]view.Party, error) {

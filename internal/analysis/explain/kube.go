@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/sluice-net/sluice/api/model"
@@ -43,12 +44,13 @@ func State(namespaces []*model.Namespace, pods []*model.Pod, policies []*model.N
 
 // Namespace returns the Kubernetes object of a message.
 func Namespace(m *model.Namespace) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: m.GetName(), Labels: labelMap(m.GetLabels())}}
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: m.GetName(), Labels: LabelSet(m.GetLabels())}}
 }
 
-func labelMap(labels []*model.Label) map[string]string {
-	out := make(map[string]string, len(labels))
-	for _, l := range labels {
+// LabelSet returns labels by key.
+func LabelSet(list []*model.Label) labels.Set {
+	out := make(labels.Set, len(list))
+	for _, l := range list {
 		out[l.GetKey()] = l.GetValue()
 	}
 	return out
@@ -56,7 +58,7 @@ func labelMap(labels []*model.Label) map[string]string {
 
 // Pod returns the Kubernetes object of a message.
 func Pod(m *model.Pod) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName(), Labels: labelMap(m.GetLabels())}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName(), Labels: LabelSet(m.GetLabels())}}
 	if m.GetDeleting() {
 		// The store does not say when. Only that there is a time matters.
 		p.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0).UTC()}

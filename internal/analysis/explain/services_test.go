@@ -203,7 +203,7 @@ func sourceOf(s cluster.State, r cluster.Rand) string {
 // kubernetesService returns the object of a message.
 func kubernetesService(m *model.Service) *corev1.Service {
 	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName()}}
-	svc.Spec.Selector = labelMap(m.GetSelector())
+	svc.Spec.Selector = LabelSet(m.GetSelector())
 	p := m.GetPorts()[0]
 	port := corev1.ServicePort{Port: int32(p.GetPort()), Protocol: protocol(p.GetProtocol())}
 	switch target := p.GetTarget().(type) {

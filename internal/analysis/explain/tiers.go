@@ -67,7 +67,7 @@ func objectOf(msg proto.Message) any {
 // nodeObject returns the Kubernetes object of a message. Which kind each address is of the
 // store does not say, and policy does not ask.
 func nodeObject(m *model.Node) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.GetName(), Labels: labelMap(m.GetLabels())}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.GetName(), Labels: LabelSet(m.GetLabels())}}
 	for _, a := range m.GetAddresses() {
 		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
 	}
