@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestSettingsPageSaysWhoChangesEach: a setting that nobody changes is a constant.
-func TestSettingsPageSaysWhoChangesEach(t *testing.T) {
+// TestSettingsPageSaysWhenToChangeEach: a setting that nobody changes is a constant.
+func TestSettingsPageSaysWhenToChangeEach(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/reference/settings.md")
 	if err != nil {
 		t.Fatal(err)

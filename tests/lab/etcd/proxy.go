@@ -16,7 +16,7 @@ import (
 // proxyEnv makes a process a gRPC proxy: the addresses of the members follow, after its own.
 const proxyEnv = "SLUICE_TEST_ETCD_PROXY"
 
-// serveProxy runs "etcd grpc-proxy" until the process is killed.
+// serveProxy runs "etcd grpc-proxy" until its standard input ends.
 func serveProxy(addresses string) {
 	own, members, _ := strings.Cut(addresses, " ")
 	go func() { // its stdin ends with the test
@@ -28,7 +28,7 @@ func serveProxy(addresses string) {
 }
 
 // Proxy starts the gRPC proxy of etcd before the members, and returns where it listens and its
-// process. It is killed with the test.
+// process. It ends with the test.
 func (c *Cluster) Proxy(t testing.TB) (address string, pid int) {
 	t.Helper()
 	address = programs.FreeAddress(t)
