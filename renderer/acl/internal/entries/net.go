@@ -63,6 +63,9 @@ func (n *Net) Bits() int {
 	return int(n.kind) - firstIPv4
 }
 
+// IsHost reports whether the prefix is one address.
+func (n *Net) IsHost() bool { return n.Bits() == n.bitLen() }
+
 // bitLen returns the length of the prefix's addresses.
 func (n *Net) bitLen() int {
 	switch {

@@ -1,6 +1,8 @@
 package layout
 
 import (
+	"slices"
+
 	"github.com/sluice-net/sluice/renderer/acl/internal/entries"
 )
 
@@ -48,8 +50,8 @@ func (z Sizes) baseFor(permits int) int {
 // any order; then those that decide everything.
 type Table struct {
 	entries.List
-	front, last int // where the permits begin, and where they end
-	permits     map[entries.Entry]int32
+	front, last int                     // where the permits begin, and where they end
+	nets        map[entries.Entry]int32 // the rules of permits whose source is more than an address; nil until needed
 }
 
 // NewTable prepares a table.
@@ -71,7 +73,9 @@ func (z Sizes) New(t *Table) (Shape, []entries.Piece) {
 	}
 	out := entries.Cut(t.part(0, t.front), z.Most)
 	shape := Shape{Front: len(out), Base: z.baseFor(t.last - t.front)}
-	out = append(out, t.base(shape.Base, nil)...)
+	for _, x := range t.divide(shape.Base, nil) {
+		out = append(out, pieceOf(x))
+	}
 	return shape, append(out, pieceOf(entries.List{}), t.rest())
 }
 
@@ -92,24 +96,26 @@ func (z Sizes) Fit(shape Shape, held []entries.Piece, t *Table) ([]entries.Piece
 	for len(out) < shape.Front {
 		out = append(out, pieceOf(entries.List{}))
 	}
-	recent, inRecent := t.permitted(held[shape.Front+shape.Base].Entries)
-	base, lacks := t.compare(held[shape.Front : shape.Front+shape.Base])
-	missing := t.missing(lacks, base, inRecent)
-	if len(recent.Entries)+len(missing.Entries) <= z.Recent {
+	recent, recentRules := t.permitted(held[shape.Front+shape.Base].Entries)
+	base := t.compare(held[shape.Front:shape.Front+shape.Base], recentRules)
+	if missing := missingIn(base); len(recent.Entries)+len(missing.Entries) <= z.Recent {
 		recent.Entries, recent.Rules = append(recent.Entries, missing.Entries...), append(recent.Rules, missing.Rules...)
 	} else { // they join the base
-		recent, inRecent = entries.List{}, nil
+		recent = entries.List{}
+		base = t.compare(held[shape.Front:shape.Front+shape.Base], nil)
 		for n := range base {
-			base[n].keep = base[n].keep && !lacks.in[n]
+			base[n].keep = base[n].keep && len(base[n].missing.Entries) == 0
 		}
 	}
-	for n, whole := range t.base(shape.Base, inRecent) {
-		if base[n].keep {
-			whole = base[n].Piece
-		} else if whole.Count > z.Most {
+	for _, b := range base {
+		switch {
+		case b.keep:
+			out = append(out, b.held)
+		case len(b.whole.Entries) > z.Most:
 			return nil, false
+		default:
+			out = append(out, pieceOf(b.whole))
 		}
-		out = append(out, whole)
 	}
 	return append(out, pieceOf(recent), t.rest()), true
 }
@@ -124,102 +130,123 @@ func (t *Table) part(first, last int) entries.List {
 // rest returns the ACL that decides the rest.
 func (t *Table) rest() entries.Piece { return pieceOf(t.part(t.last, len(t.Entries))) }
 
-// ruleOf returns the rule of a permit behind the front.
-func (t *Table) ruleOf(e *entries.Entry) (rule int32, ok bool) {
-	if t.permits == nil {
-		t.permits = make(map[entries.Entry]int32, t.last-t.front)
-		for i := t.front; i < t.last; i++ {
-			t.permits[t.Entries[i]] = t.Rules[i]
-		}
-	}
-	rule, ok = t.permits[*e]
-	return rule, ok
-}
-
 // ruleAround returns the rule of a permit that matches all that an entry matches. When an address
 // joins, its prefix may become one with that of a neighbour, which the base still has.
 func (t *Table) ruleAround(e entries.Entry) (rule int32, ok bool) {
-	for e.Src.Bits() > 0 {
+	if t.nets == nil {
+		t.nets = map[entries.Entry]int32{}
+		for i := t.front; i < t.last; i++ {
+			if x := &t.Entries[i]; !x.Src.IsHost() {
+				t.nets[*x] = t.Rules[i]
+			}
+		}
+	}
+	for len(t.nets) > 0 && e.Src.Bits() > 0 {
 		e.Src = e.Src.Wider()
-		if rule, ok = t.ruleOf(&e); ok {
+		if rule, ok = t.nets[e]; ok {
 			return rule, true
 		}
 	}
 	return 0, false
 }
 
-// permitted returns those of some entries that are permits of the table.
-func (t *Table) permitted(some []entries.Entry) (out entries.List, are map[entries.Entry]bool) {
-	are = make(map[entries.Entry]bool, len(some))
-	for i := range some {
-		if rule, ok := t.ruleOf(&some[i]); ok {
-			out.Add(rule, some[i])
-			are[some[i]] = true
+// permitted returns those of a few entries that are permits of the table.
+func (t *Table) permitted(few []entries.Entry) (out entries.List, rules map[entries.Entry]int32) {
+	if len(few) == 0 {
+		return out, nil
+	}
+	asked := make(map[entries.Entry]bool, len(few))
+	for _, e := range few {
+		asked[e] = true
+	}
+	rules = make(map[entries.Entry]int32, len(few))
+	for i := t.front; i < t.last; i++ {
+		if e := &t.Entries[i]; asked[*e] {
+			rules[*e] = t.Rules[i]
 		}
 	}
-	return out, are
+	for _, e := range few {
+		if rule, ok := rules[e]; ok {
+			out.Add(rule, e)
+		}
+	}
+	return out, rules
 }
 
 // isIn returns the ACL of the base that has a permit. It depends on the source, so that an address that
 // leaves changes one ACL, whatever the number of its permits.
 func isIn(e *entries.Entry, of int) int { return int(e.Src.Hash() % uint32(of)) }
 
-// base returns the permits as a base of some ACLs, without those in besides.
-func (t *Table) base(of int, besides map[entries.Entry]bool) []entries.Piece {
+// divide divides the permits among the ACLs of a base, without those in besides.
+func (t *Table) divide(of int, besides map[entries.Entry]int32) []entries.List {
 	lists := make([]entries.List, of)
+	for n := range lists {
+		some := (t.last-t.front)/of + 8
+		lists[n] = entries.List{Entries: make([]entries.Entry, 0, some), Rules: make([]int32, 0, some)}
+	}
 	for i := t.front; i < t.last; i++ {
-		if e := &t.Entries[i]; !besides[*e] {
+		e := &t.Entries[i]
+		if _, is := besides[*e]; !is {
 			lists[isIn(e, of)].Add(t.Rules[i], *e)
 		}
 	}
-	out := make([]entries.Piece, of)
-	for n := range lists {
-		out[n] = pieceOf(lists[n])
-	}
-	return out
+	return lists
 }
 
-// heldBase is an ACL of the base, with the rules of the table.
-type heldBase struct {
-	entries.Piece
-	keep bool // it permits nothing that the table does not
+// baseACL is an ACL of the base, beside the table.
+type baseACL struct {
+	whole   entries.List  // what the table has for it
+	held    entries.Piece // what it holds, with the rules of the table
+	missing entries.List  // what it lacks
+	keep    bool          // it permits nothing that the table does not
 }
 
-// lacking are permits that the base lacks.
-type lacking struct {
-	at []int  // indexes of entries
-	in []bool // ACLs of the base
-}
-
-// compare compares a base with the table.
-func (t *Table) compare(held []entries.Piece) (base []heldBase, lacks lacking) {
-	has := make(map[entries.Entry]bool, t.last-t.front)
-	for _, p := range held {
-		b := heldBase{Piece: p, keep: true}
-		b.Rules = make([]int32, len(p.Entries))
-		for i := range p.Entries {
-			e, ok := &p.Entries[i], false
-			if b.Rules[i], ok = t.ruleOf(e); !ok {
-				b.Rules[i], ok = t.ruleAround(*e)
-			}
-			has[*e], b.keep = true, b.keep && ok
-		}
-		base = append(base, b)
-	}
-	lacks.in = make([]bool, len(base))
-	for i := t.front; i < t.last; i++ {
-		if e := &t.Entries[i]; !has[*e] {
-			lacks.at, lacks.in[isIn(e, len(base))] = append(lacks.at, i), true
+// compare compares the ACLs of a base with the table, without what is recent. Most of them hold what they
+// are to hold.
+func (t *Table) compare(held []entries.Piece, recent map[entries.Entry]int32) []baseACL {
+	base := make([]baseACL, len(held))
+	for n, x := range t.divide(len(held), recent) {
+		if slices.Equal(x.Entries, held[n].Entries) {
+			base[n] = baseACL{whole: x, held: held[n], keep: true}
+			base[n].held.Rules = x.Rules
+		} else {
+			base[n] = t.compareOne(held[n], x, recent)
 		}
 	}
-	return base, lacks
+	return base
 }
 
-// missing returns what is neither recent nor in an ACL that changes anyway.
-func (t *Table) missing(lacks lacking, base []heldBase, inRecent map[entries.Entry]bool) (out entries.List) {
-	for _, i := range lacks.at {
-		if e := &t.Entries[i]; !inRecent[*e] && base[isIn(e, len(base))].keep {
-			out.Add(t.Rules[i], *e)
+func (t *Table) compareOne(held entries.Piece, whole entries.List, recent map[entries.Entry]int32) baseACL {
+	b := baseACL{whole: whole, held: held, keep: true}
+	b.held.Rules = make([]int32, len(held.Entries))
+	has := make(map[entries.Entry]bool, len(held.Entries))
+	rules := make(map[entries.Entry]int32, len(whole.Entries))
+	for i, e := range whole.Entries {
+		rules[e] = whole.Rules[i]
+	}
+	for i, e := range held.Entries {
+		rule, ok := rules[e]
+		if !ok {
+			rule, ok = recent[e]
+		}
+		if !ok {
+			rule, ok = t.ruleAround(e)
+		}
+		has[e], b.held.Rules[i], b.keep = true, rule, b.keep && ok
+	}
+	for i, e := range whole.Entries {
+		if !has[e] {
+			b.missing.Add(whole.Rules[i], e)
+		}
+	}
+	return b
+}
+
+// missingIn returns what ACLs lack that do not change anyway.
+func missingIn(base []baseACL) (out entries.List) {
+	for _, b := range base {
+		if b.keep {
+			out.Entries, out.Rules = append(out.Entries, b.missing.Entries...), append(out.Rules, b.missing.Rules...)
 		}
 	}
 	return out
