@@ -184,7 +184,7 @@ func (o *options) change(cmd *cobra.Command, f changeFlags, build func([]proto.M
 	if cmd.Flags().Changed(endpointsFlag) {
 		answer, err = f.changeStore(ctx, cmd.Flags(), c)
 	} else {
-		err = o.client().post(ctx, "/v1/change", c, &answer)
+		err = o.changeAgent(ctx, c, &answer)
 	}
 	if err != nil {
 		return err
@@ -202,6 +202,18 @@ func (o *options) change(cmd *cobra.Command, f changeFlags, build func([]proto.M
 		return fmt.Errorf("%s in the manifests; the rest was done", term.Count(len(answer.Problems), "problem"))
 	}
 	return err
+}
+
+// changeAgent asks the agent of a socket to write to its store.
+func (o *options) changeAgent(ctx context.Context, c view.Change, answer *view.Applied) error {
+	cluster, err := o.open()
+	switch {
+	case err != nil:
+		return err
+	case cluster != nil:
+		return errors.New("in a cluster, kubectl changes objects, and sluice-ksr reflects them: for the store of a development agent name its --socket, for etcd --etcd-endpoints")
+	}
+	return newClient(o.socket, o.patience).post(ctx, "/v1/change", c, answer)
 }
 
 // modelOf turns what was loaded into values of the store.

@@ -33,6 +33,7 @@ matrix and diff replay a bundle with --from FILE, without an agent.
 
 Exit codes: 0 done, 1 something is missing in the bundle, 2 error.`,
 		Example: `  sluicectl bundle
+  sluicectl bundle --node node-1 node-1.tgz
   sluicectl explain --from sluice-bundle.tgz shop/web-0 shop/cart-0:http
   sluicectl diff --from sluice-bundle.tgz -f policy.yaml`,
 		Args: cobra.MaximumNArgs(1),
@@ -49,10 +50,14 @@ Exit codes: 0 done, 1 something is missing in the bundle, 2 error.`,
 
 // collect writes a bundle, and reports what is missing in it.
 func (o *options) collect(ctx context.Context, path string, errOut io.Writer) error {
+	c, err := o.onlyAgent(ctx, "a bundle")
+	if err != nil {
+		return err
+	}
 	var about bundle.About
 	write := func(out io.Writer) (err error) {
 		stop := term.Progress(errOut, "collect")
-		parts := o.client().parts()
+		parts := c.parts()
 		about, err = bundle.Write(ctx, out, time.Now(), parts)
 		if stop(); err == nil && len(about.Missing) == len(parts)-saidParts {
 			err = fmt.Errorf("there is nothing to collect: %s; on its node, \"sluice-agent bundle\" collects what an agent has left", about.Missing[parts[0].Name])
@@ -60,7 +65,6 @@ func (o *options) collect(ctx context.Context, path string, errOut io.Writer) er
 		return err
 	}
 	w := term.NewWriter(errOut)
-	var err error
 	if path == "-" {
 		err = write(o.out)
 	} else {

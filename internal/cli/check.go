@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,23 +23,35 @@ func newCheck(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
 		Short: "Compare the dataplanes with what the agent installed",
-		Long: `Read the dataplanes of the agent's node, and compare them with what the agent installed:
+		Long: `Read the dataplanes of the agent's node, or of all nodes of a cluster, and compare them with what
+the agents installed:
   - in VPP: Sluice's ACLs, their bindings to interfaces, and session rules
   - in the kernel: the attached programs, and the records of endpoints in the policy map
   - for a ligato vpp-agent: its keys in etcd, but not what the vpp-agent made of them
-Nothing is changed. The agent itself repairs differences within a minute; the output counts those
+Nothing is changed. An agent itself repairs differences within a minute; the output counts those
 that it has repaired.
 
 Exit codes: 0 nothing differs, 1 something does, 2 a dataplane cannot be read, or another error.`,
 		Example: `  sluicectl check
-  sluicectl check -o json`,
+  sluicectl check --node node-1 -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.patient(cmd, checkTime)
-			var checks []view.Check
-			if err := o.client().get(cmd.Context(), "/v1/check", &checks); err != nil {
+			agents, err := o.agents(cmd.Context())
+			if err != nil {
 				return err
 			}
+			answers, err := askAll(cmd.Context(), o, agents, func(ctx context.Context, c *client) (checks []view.Check, err error) {
+				err = c.get(ctx, "/v1/check", &checks)
+				for i := range checks {
+					checks[i].Node = c.node
+				}
+				return checks, err
+			})
+			if err != nil {
+				return err
+			}
+			checks := slices.Concat(answers...)
 			if err := o.output.print(o.out, checks, func(w *term.Writer) { writeChecks(w, checks) }); err != nil {
 				return err
 			}
@@ -51,7 +64,7 @@ Exit codes: 0 nothing differs, 1 something does, 2 a dataplane cannot be read, o
 func checkOutcome(checks []view.Check) error {
 	for _, c := range checks {
 		if c.Error != "" {
-			return fmt.Errorf("renderer %s: %s", oneLine(c.Renderer), oneLine(c.Error))
+			return fmt.Errorf("%s: %s", oneLine(checked(c)), oneLine(c.Error))
 		}
 	}
 	if slices.ContainsFunc(checks, func(c view.Check) bool { return len(c.Drift) > 0 }) {
@@ -63,15 +76,23 @@ func checkOutcome(checks []view.Check) error {
 	return nil
 }
 
+// checked names what was checked.
+func checked(c view.Check) string {
+	if c.Node != "" {
+		return c.Node + "  renderer " + c.Renderer
+	}
+	return "renderer " + c.Renderer
+}
+
 func writeChecks(w *term.Writer, checks []view.Check) {
 	for _, c := range checks {
 		switch {
 		case c.Error != "":
-			w.Printf("renderer %s  %s\n", c.Renderer, w.Styled(term.Red, "not checked: "+c.Error))
+			w.Printf("%s  %s\n", checked(c), w.Styled(term.Red, "not checked: "+c.Error))
 		case len(c.Drift) == 0:
-			w.Printf("renderer %s  %s, %s read back\n", c.Renderer, w.Styled(term.Green, "as installed"), term.Count(c.Objects, "object"))
+			w.Printf("%s  %s, %s read back\n", checked(c), w.Styled(term.Green, "as installed"), term.Count(c.Objects, "object"))
 		default:
-			w.Printf("renderer %s  %s, of %s read back\n", c.Renderer, w.Styled(term.Red, "DIFFERS: "+term.Count(len(c.Drift), "object")), term.Count(c.Objects, "object"))
+			w.Printf("%s  %s, of %s read back\n", checked(c), w.Styled(term.Red, "DIFFERS: "+term.Count(len(c.Drift), "object")), term.Count(c.Objects, "object"))
 		}
 		for _, d := range c.Drift {
 			w.Printf("  %s\n", d)

@@ -22,19 +22,38 @@ import (
 	"github.com/sluice-net/sluice/internal/view"
 )
 
-// client sends requests to an agent over the Unix socket of its debug API.
+// client sends requests to an agent's debug API: over its Unix socket, or to that of a node of a
+// cluster.
 type client struct {
-	socket   string
-	http     *http.Client
-	patience time.Duration // for each answer, but those of a stream; 0: any
+	socket    string
+	node, pod string // of a cluster; empty for a socket
+	http      *http.Client
+	patience  time.Duration // for each answer, but those of a stream; 0: any
 }
 
 func newClient(socket string, patience time.Duration) *client {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+	c := &client{socket: socket, patience: patience}
+	c.dials(func(ctx context.Context) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", socket)
+	})
+	return c
+}
+
+// dials sets how the client connects.
+func (c *client) dials(dial func(ctx context.Context) (net.Conn, error)) {
+	c.http = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}}
+}
+
+// where is the place of the agent, as in "the agent on node-1".
+func (c *client) where() string { return cmp.Or(c.node, c.socket) }
+
+// whereItLogs is where to look when the agent fails.
+func (c *client) whereItLogs() string {
+	if c.pod != "" {
+		return "see the log of its pod " + c.pod
 	}
-	return &client{socket: socket, patience: patience, http: &http.Client{Transport: &http.Transport{DialContext: dial}}}
+	return `see its log; "sluice-agent" on this node`
 }
 
 func (c *client) get(ctx context.Context, path string, out any) error {
@@ -76,7 +95,7 @@ func (c *client) answer(ctx context.Context, method, path string, in any, most i
 		}
 	}
 	if err != nil && errors.Is(context.Cause(ctx), errSlow) {
-		return nil, fmt.Errorf("the agent on %s did not answer within %s (%s); --%s gives it more time", c.socket, c.patience, whereItLogs, requestTimeout)
+		return nil, fmt.Errorf("the agent on %s did not answer within %s (%s); --%s gives it more time", c.where(), c.patience, c.whereItLogs(), requestTimeout)
 	}
 	return b, err
 }
@@ -111,7 +130,7 @@ func (c *client) send(ctx context.Context, method, path string, in any) (*http.R
 		return nil, fmt.Errorf("agent: %w", errNotServed)
 	}
 	if resp.StatusCode >= http.StatusInternalServerError {
-		return nil, fmt.Errorf("the agent failed while answering (%s): %s", whereItLogs, cmp.Or(words, resp.Status))
+		return nil, fmt.Errorf("the agent failed while answering (%s): %s", c.whereItLogs(), cmp.Or(words, resp.Status))
 	}
 	return nil, fmt.Errorf("agent: %s", cmp.Or(words, resp.Status))
 }
@@ -126,13 +145,10 @@ const mostError = 1 << 20
 // line of ours.
 func oneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ") }
 
-// whereItLogs is where to look when an agent fails.
-const whereItLogs = `see its log; "sluice-agent" on this node`
-
 // cutOff is about an answer that ended before it was complete.
 func (c *client) cutOff(err error) error {
 	if isCutOff(err) {
-		return fmt.Errorf("the agent on %s closed the connection before it had answered: it failed, or has ended (%s): %w", c.socket, whereItLogs, err)
+		return fmt.Errorf("the agent on %s closed the connection before it had answered: it failed, or has ended (%s): %w", c.where(), c.whereItLogs(), err)
 	}
 	return fmt.Errorf("read the agent's answer: %w", err)
 }
@@ -162,14 +178,16 @@ func (c *client) unreachable(err error) error {
 		err = wrapped.Err // the URL is made up
 	}
 	switch {
+	case c.node != "" && !isCutOff(err):
+		return fmt.Errorf("%s: %w", c.node, err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("no agent listens on %s: %s, or name its socket with --socket: %w", c.socket, remedy(c.socket, os.Geteuid(), there), err)
+		return fmt.Errorf("no agent listens on %s: %s, or name its socket with --socket, or a cluster with --context: %w", c.socket, remedy(c.socket, os.Geteuid(), there), err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("the agent on %s belongs to another user: %w", c.socket, err)
 	case isCutOff(err):
 		return c.cutOff(err)
 	}
-	return fmt.Errorf("ask the agent on %s: %w", c.socket, err)
+	return fmt.Errorf("ask the agent on %s: %w", c.where(), err)
 }
 
 // Get, Post, Stream and IsGone implement traffic.Agent.
@@ -179,6 +197,9 @@ func (c *client) Get(ctx context.Context, path string, out any) error { return c
 func (c *client) Post(ctx context.Context, path string, in, out any) error {
 	return c.post(ctx, path, in, out)
 }
+
+// NodeName implements traffic.Agent.
+func (c *client) NodeName() string { return c.node }
 
 // IsGone implements traffic.Agent.
 func (*client) IsGone(err error) bool {

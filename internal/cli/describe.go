@@ -19,11 +19,15 @@ import (
 
 // describers are the kinds for which describe shows more than get.
 var describers = map[string]func(r *getRun, names []string) error{
-	"pods":     func(r *getRun, names []string) error { return describeAll(r, podList, names, r.podDescription) },
-	"policies": func(r *getRun, names []string) error { return describeAll(r, policyList, names, r.policyDescription) },
-	"nodes":    func(r *getRun, names []string) error { return describeAll(r, nodeList(), names, r.nodeDescription) },
+	"pods": func(r *getRun, names []string) error { return describeAll(r, podList, names, single(r.podDescription)) },
+	"policies": func(r *getRun, names []string) error {
+		return describeAll(r, policyList, names, r.policyDescription)
+	},
+	"nodes": func(r *getRun, names []string) error {
+		return describeAll(r, nodeList(), names, single(r.nodeDescription))
+	},
 	"endpoints": func(r *getRun, names []string) error {
-		return describeAll(r, endpointList, names, r.endpointDescription)
+		return describeAll(r, endpointList, names, single(r.endpointDescription))
 	},
 }
 
@@ -74,15 +78,23 @@ Exit codes: 0 done, 1 a named object does not exist, 2 error.`,
 	return cmd
 }
 
-// describeAll describes the named objects.
-func describeAll[T any, D described](r *getRun, l listing[T], names []string, about func(T) (D, error)) error {
+// single describes what one node has.
+func single[T any, D described](about func(T) (D, error)) func([]T) (D, error) {
+	return func(items []T) (D, error) { return about(items[0]) }
+}
+
+// describeAll describes the named objects. Of a policy of a cluster about gets what each node says.
+func describeAll[T any, D described](r *getRun, l listing[T], names []string, about func([]T) (D, error)) error {
 	items, missing, err := l.items(r.ctx(), r, names)
 	if err != nil {
 		return err
 	}
 	all := []D{}
-	for _, item := range items {
-		d, err := about(item)
+	sameThing := func(a, b T) bool { return l.name(a) == l.name(b) && l.what == policyList.what }
+	for i, n := 0, 0; i < len(items); i += n {
+		for n = 1; i+n < len(items) && sameThing(items[i], items[i+n]); n++ {
+		}
+		d, err := about(items[i : i+n])
 		if err != nil {
 			return err
 		}
@@ -117,21 +129,35 @@ type podDescription struct {
 func (r *getRun) podDescription(p view.Pod) (d podDescription, err error) {
 	d.Pod = p
 	q := url.Values{"namespace": {p.Pod.Namespace}, "name": {p.Pod.Name}}.Encode()
-	if err := r.client.get(r.ctx(), "/v1/pods/relations?"+q, &d.PodRelations); err != nil {
+	c, err := r.agentKnowing(p.Node)
+	if err != nil {
 		return d, err
 	}
-	policies, err := policyList.ask(r.ctx(), r, "", "") // admin policies have no namespace
+	if err := c.get(r.ctx(), "/v1/pods/relations?"+q, &d.PodRelations); err != nil {
+		return d, err
+	}
+	policies, err := policyList.answer(r.ctx(), c, "/v1/policies") // admin policies have no namespace
 	if err != nil {
 		return d, err
 	}
 	d.Selected = slices.DeleteFunc(policies, func(v view.Policy) bool { return !slices.Contains(d.Selecting, v.Policy) })
-	d.Endpoints, err = endpointsOf(r, p.Pod)
+	d.Endpoints, err = endpointsOf(r, c, p.Pod)
 	return d, err
 }
 
+// agentKnowing returns the agent of a node or, where that has none, another one of the cluster: all know
+// the cluster's policies.
+func (r *getRun) agentKnowing(node string) (*client, error) {
+	if c, err := r.agentOfNode(r.ctx(), node); err == nil {
+		return c, nil
+	}
+	return r.agent(r.ctx())
+}
+
 // endpointsOf returns the interfaces of a pod.
-func endpointsOf(r *getRun, id api.PodID) ([]wire.Endpoint, error) {
-	all, err := endpointList.ask(r.ctx(), r, id.Namespace, id.Name)
+func endpointsOf(r *getRun, c *client, id api.PodID) ([]wire.Endpoint, error) {
+	q := url.Values{"namespace": {id.Namespace}, "name": {id.Name}}
+	all, err := endpointList.answer(r.ctx(), c, wire.PathEndpoints+"?"+q.Encode())
 	return slices.DeleteFunc(all, func(e wire.Endpoint) bool { return e.Pod != id.String() }), err
 }
 
@@ -235,12 +261,31 @@ func does(r oracle.RuleText) string {
 type policyDescription struct {
 	view.Policy
 	RuleTexts []oracle.RuleText `json:"ruleTexts"`
+	// Nodes is what the nodes of a cluster say of it, those that have pods of it or do not enforce it.
+	Nodes []view.Policy `json:"nodes,omitempty"`
 }
 
-func (r *getRun) policyDescription(p view.Policy) (d policyDescription, err error) {
+func (r *getRun) policyDescription(nodes []view.Policy) (d policyDescription, err error) {
+	p := nodes[0]
 	d.Policy = p
+	if p.Node != "" {
+		d.Policy.Node, d.Policy.Pods = "", nil
+		for _, n := range nodes {
+			if len(n.Pods) > 0 || n.Enforced != view.EnforcedFully {
+				d.Nodes = append(d.Nodes, n)
+			}
+			if n.Enforced != view.EnforcedFully {
+				d.Enforced, d.Pending, d.Problems = n.Enforced, n.Pending, n.Problems
+			}
+			d.Policy.Pods = append(d.Policy.Pods, n.Pods...)
+		}
+	}
+	c, err := r.agentKnowing(p.Node)
+	if err != nil {
+		return d, err
+	}
 	q := url.Values{"namespace": {p.Policy.Namespace}, "name": {p.Policy.Name}}.Encode()
-	if err := r.client.get(r.ctx(), "/v1/policies/rules?"+q, &d.RuleTexts); err != nil {
+	if err := c.get(r.ctx(), "/v1/policies/rules?"+q, &d.RuleTexts); err != nil {
 		return d, err
 	}
 	d.RuleTexts = slices.DeleteFunc(d.RuleTexts, func(t oracle.RuleText) bool { return t.Policy != p.Policy })
@@ -257,14 +302,33 @@ func (d policyDescription) write(w *term.Writer) {
 	}
 	t.Row("Selects:", d.Selector)
 	t.Row("Isolates:", dash(term.Joined(d.Isolates)))
-	t.Row("Local pods:", dash(term.Some(d.Pods, 4)))
+	pods := "Local pods:"
+	if d.Nodes != nil {
+		pods = "Pods:"
+	}
+	t.Row(pods, dash(term.Some(d.Pods, 4)))
 	if d.Audit {
 		t.Row("Mode:", term.Cell{Text: "audit: it denies nothing; get audit has what it would deny", Style: term.Amber})
 	}
 	t.Row("Enforced:", string(d.Enforced))
 	t.Print(w)
 	writeFindings(w, d.Policy)
+	writeNodes(w, d.Nodes)
 	writeRules(w, "Rules:", d.RuleTexts, false)
+}
+
+// writeNodes writes which nodes have pods of a policy, and which of them enforce it.
+func writeNodes(w *term.Writer, nodes []view.Policy) {
+	if len(nodes) == 0 {
+		return
+	}
+	w.Printf("Nodes:\n")
+	t := term.NewTable("NODE", "ENFORCED", "PODS").Narrow(12, "ENFORCED")
+	t.Indent = "  "
+	for _, n := range nodes {
+		t.Row(n.Node, enforced(n), dash(term.Some(n.Pods, 4)))
+	}
+	t.Print(w)
 }
 
 // nodeDescription is the status of a node, and its pods.
@@ -320,8 +384,12 @@ func (r *getRun) endpointDescription(e wire.Endpoint) (endpointDescription, erro
 	if !is {
 		return d, nil
 	}
+	c, err := r.agentKnowing(e.Node)
+	if err != nil {
+		return d, err
+	}
 	q := url.Values{"namespace": {namespace}, "name": {name}}.Encode()
-	if err := r.client.get(r.ctx(), "/v1/pods/relations?"+q, &d.PodRelations); err != nil {
+	if err := c.get(r.ctx(), "/v1/pods/relations?"+q, &d.PodRelations); err != nil {
 		return d, err
 	}
 	d.Naming = nil // it is the pod's

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"slices"
@@ -73,13 +74,68 @@ manifests with problems.`,
 // explanations asks the agent, or what the manifests describe.
 func (o *options) explanations(ctx context.Context, errOut io.Writer, q view.Question, manifests []string) ([]view.Explanation, error) {
 	if len(manifests) == 0 {
-		var answers []view.Explanation
-		err := o.client().post(ctx, "/v1/explain", q, &answers)
-		return answers, err
+		return o.explainedByNodes(ctx, q)
 	}
 	m, err := o.described(errOut, manifests)
 	if err != nil {
 		return nil, err
 	}
 	return m.Explain(ctx, q)
+}
+
+// explainedByNodes asks the agent or, in a cluster, those of the nodes of both ends: each of these decides
+// one direction, and says what it has installed.
+func (o *options) explainedByNodes(ctx context.Context, q view.Question) ([]view.Explanation, error) {
+	c, err := o.agentOfPod(ctx, q.Src)
+	if err != nil {
+		return nil, err
+	}
+	var answers []view.Explanation
+	if err := c.post(ctx, "/v1/explain", q, &answers); err != nil || c.node == "" || len(o.nodes) > 0 {
+		return answers, err
+	}
+	var nodes []string
+	for _, e := range answers {
+		for _, p := range []view.Party{e.Src, e.Dst} {
+			if p.Node != "" && p.Node != c.node && !slices.Contains(nodes, p.Node) {
+				nodes = append(nodes, p.Node)
+			}
+		}
+	}
+	var others []*client
+	for _, node := range nodes {
+		other, err := o.agentOfNode(ctx, node)
+		if err != nil {
+			o.miss(&client{node: node}, err)
+			continue
+		}
+		others = append(others, other)
+	}
+	more, err := askAll(ctx, o, others, func(ctx context.Context, other *client) (out []view.Explanation, err error) {
+		if err = other.post(ctx, "/v1/explain", q, &out); err != nil {
+			o.miss(other, err)
+		}
+		return out, nil
+	})
+	for i := range answers {
+		keepDeciding(&answers[i])
+		for _, e := range slices.Concat(more...) {
+			if e.Src == answers[i].Src && e.Dst == answers[i].Dst && e.Flow == answers[i].Flow {
+				keepDeciding(&e)
+				answers[i].Renderers = append(answers[i].Renderers, e.Renderers...)
+				answers[i].Packets = append(answers[i].Packets, e.Packets...)
+				answers[i].RenderersDiffer = answers[i].RenderersDiffer || e.RenderersDiffer
+				answers[i].Stale = cmp.Or(answers[i].Stale, e.Stale)
+			}
+		}
+	}
+	return answers, err
+}
+
+// keepDeciding leaves out what a node says that decides nothing of the flow, as another one does.
+func keepDeciding(e *view.Explanation) {
+	if e.Src.Node == "" && e.Dst.Node == "" {
+		return
+	}
+	e.Renderers = slices.DeleteFunc(e.Renderers, func(a view.Answer) bool { return len(a.Decides) == 0 && a.Agrees && a.Unasked == "" })
 }

@@ -33,7 +33,11 @@ Directions are the pod's. It is a probe: no rule counts it, and no session is us
 				return err
 			}
 			var traces []view.Injection
-			if err := o.client().post(cmd.Context(), "/v1/inject", q, &traces); err != nil {
+			c, err := o.agentOfPod(cmd.Context(), q.Src)
+			if err != nil {
+				return err
+			}
+			if err := c.post(cmd.Context(), "/v1/inject", q, &traces); err != nil {
 				return err
 			}
 			if err := o.output.print(o.out, traces, func(w *term.Writer) { writeInjections(w, traces, o.output == formatWide) }); err != nil {

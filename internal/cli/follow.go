@@ -34,6 +34,7 @@ func (l listing[T]) follow(r *getRun, names []string, items []T) error {
 	ctx, stop := signal.NotifyContext(r.ctx(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	f := follower[T]{listing: l, run: r}
+	items = f.withSilent(items)
 	for {
 		if err := f.print(f.changes(items)); err != nil {
 			return err
@@ -50,6 +51,7 @@ func (l listing[T]) follow(r *getRun, names []string, items []T) error {
 			}
 			return err
 		}
+		items = f.withSilent(items)
 	}
 }
 
@@ -58,15 +60,40 @@ type follower[T any] struct {
 	listing[T]
 	run   *getRun
 	last  map[string]T
+	quiet string      // the nodes that do not answer, as it was said
 	order []string    // of the names of last
 	above *term.Table // was printed last
+}
+
+// withSilent adds what nodes had that do not answer now: nothing of it was deleted. It says which nodes
+// these are, once.
+func (f *follower[T]) withSilent(items []T) []T {
+	silent := f.run.missed()
+	quiet := ""
+	for _, s := range silent {
+		quiet += s.node + " "
+		for _, key := range f.order {
+			if item := f.last[key]; f.nodeOf(item) == s.node {
+				items = append(items, item)
+			}
+		}
+	}
+	if quiet != f.quiet {
+		w := term.NewWriter(f.run.errOut)
+		if f.quiet = quiet; quiet == "" {
+			w.Printf("all nodes answer again\n")
+		} else {
+			w.Printf("%s\n", errSilent(silent))
+		}
+	}
+	return items
 }
 
 // changes returns the changes of objects since its last call.
 func (f *follower[T]) changes(items []T) (out []event[T]) {
 	now, order := map[string]T{}, []string{}
 	for _, item := range items {
-		name := f.name(item)
+		name := f.key(item)
 		if _, twice := now[name]; twice {
 			continue
 		}
@@ -86,6 +113,9 @@ func (f *follower[T]) changes(items []T) (out []event[T]) {
 	f.last, f.order = now, order
 	return out
 }
+
+// key identifies an item, also among those of several nodes.
+func (f *follower[T]) key(item T) string { return f.nodeOf(item) + " " + f.name(item) }
 
 // same reports whether two objects are printed equally.
 func (f *follower[T]) same(a, b T) bool {
@@ -138,7 +168,7 @@ func (f *follower[T]) printTable(events []event[T]) error {
 		if len(rows) == 0 {
 			return
 		}
-		t := f.table(rows, f.run.output == formatWide)
+		t := f.tableFor(rows, f.run.output == formatWide)
 		if f.run.events {
 			t.Prepend("EVENT", types)
 		}

@@ -84,7 +84,6 @@ type getRun struct {
 	*options
 	getFlags
 	cmd    *cobra.Command
-	client *client
 	labels labels.Selector // nil: any
 	word   string          // the name of the kind on the command line
 	errOut io.Writer
@@ -108,8 +107,11 @@ and may be written as kubectl has them: pod, po, netpol, np, ns, ep, no. Rules a
 by the table, or by a pod that has it. -o json and yaml print a list, which jsonpath= and
 go-template= see as well. -o name prints KIND/NAME, which get and describe take.
 
+In a cluster all nodes are asked at once (--node names some). Policies, sets, tables, rules, audit,
+limits, endpoints and status have a row for each node; a pod is shown as its own node has it.
+
 Exit codes: 0 done, 1 something that is named is not there, or a node does not enforce everything
-yet, 2 error.`,
+yet, 2 error, or a node does not answer.`,
 		Example: `  sluicectl get pods -n shop -l app=web
   sluicectl get pod shop/web-0 data/redis-0 -o wide
   sluicectl get policies -o jsonpath='{range [*]}{.policy}{"\t"}{.enforced}{"\n"}{end}'
@@ -117,7 +119,9 @@ yet, 2 error.`,
   sluicectl get rules shop/web-0 --sort-by .packets
   sluicectl get audit -n shop
   sluicectl get limits -o wide
-  sluicectl get nodes --policy shop/web -w`,
+  sluicectl get nodes --policy shop/web -w
+  sluicectl get policies -n shop --context production
+  sluicectl get rules shop/web-0 --node node-1`,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return o.completeGet(cmd, f, args, resources())
 		},
@@ -142,7 +146,7 @@ yet, 2 error.`,
 
 // getRun reads the flags.
 func (o *options) getRun(cmd *cobra.Command, f getFlags) (*getRun, error) {
-	r := &getRun{options: o, getFlags: f, cmd: cmd, client: o.client(), errOut: cmd.ErrOrStderr()}
+	r := &getRun{options: o, getFlags: f, cmd: cmd, errOut: cmd.ErrOrStderr()}
 	if words := cmd.Flags().Args(); len(words) > 0 {
 		r.word, _, _ = strings.Cut(words[0], "/")
 	}

@@ -45,8 +45,11 @@ type listing[T any] struct {
 	reference func(T) string
 	// named reports whether a thing has a name, in a namespace or, where that is empty, in any.
 	named      func(item T, namespace, name string) bool
-	namespaced bool   // a namespace may precede a name
-	prefix     string // that a name may have, because rules write it so
+	namespaced bool // a namespace may precede a name
+	// node is where an item has the node that it is from, where several are asked; nil where every agent
+	// of a cluster answers the same.
+	node   func(*T) *string
+	prefix string // that a name may have, because rules write it so
 
 	special[T]
 }
@@ -60,7 +63,9 @@ type special[T any] struct {
 	empty    string                                  // the message for an empty list of all
 	negative func(items []T) bool                    // whether the answer is no
 	check    func(names []string) error              // rejects invalid names
-	askedBy  words                                   // names that people ask by, where its own say nothing
+	// elsewhere replaces what an agent of a cluster knows of other nodes by what these say.
+	elsewhere func(ctx context.Context, r *getRun, items []T, query string) ([]T, error)
+	askedBy   words // names that people ask by, where its own say nothing
 }
 
 func (l listing[T]) names() []string { return append([]string{l.what, l.single}, l.aliases...) }
@@ -151,12 +156,33 @@ func (l listing[T]) write(w *term.Writer, r *getRun, items []T, names []string) 
 		w.Printf("no %s\n", cmp.Or(l.many, l.what))
 		return
 	}
-	t := l.table(items, wide)
+	t := l.tableFor(items, wide)
 	t.NoHeader = r.noHeaders
 	t.Print(w)
 	if wide && l.details != nil {
 		l.details(w, items)
 	}
+}
+
+// tableFor returns the table, with the nodes of items where several were asked.
+func (l listing[T]) tableFor(items []T, wide bool) *term.Table {
+	t := l.table(items, wide)
+	if len(items) > 0 && l.nodeOf(items[0]) != "" {
+		nodes := make([]string, len(items))
+		for i, item := range items {
+			nodes[i] = l.nodeOf(item)
+		}
+		t.Prepend("NODE", nodes)
+	}
+	return t
+}
+
+// nodeOf returns the node that an item is from, where several were asked.
+func (l listing[T]) nodeOf(item T) string {
+	if l.node == nil {
+		return ""
+	}
+	return *l.node(&item)
 }
 
 // items asks for the things of the names, or for all with a text in their names. Names that
@@ -238,15 +264,51 @@ func (l listing[T]) ask(ctx context.Context, r *getRun, namespace, contains stri
 			return nil, err
 		}
 	}
-	items := []T{}
-	err := r.client.get(ctx, "/v1/"+l.what+"?"+q.Encode(), &items)
-	if errors.Is(err, errNotServed) {
-		err = fmt.Errorf("the agent on %s does not serve /v1/%s (404): it is of an earlier version than this sluicectl, so update the agent", r.client.socket, l.what)
-	}
+	items, err := l.answers(ctx, r, "/v1/"+l.what+"?"+q.Encode())
 	if err != nil || r.labels == nil {
 		return items, err
 	}
 	return l.labelled(r, items)
+}
+
+// answers asks the agent, or those of the cluster.
+func (l listing[T]) answers(ctx context.Context, r *getRun, query string) ([]T, error) {
+	if l.node == nil {
+		c, err := r.agent(ctx)
+		if err != nil {
+			return nil, err
+		}
+		items, err := l.answer(ctx, c, query)
+		if err == nil && l.elsewhere != nil && c.node != "" {
+			return l.elsewhere(ctx, r, items, query)
+		}
+		return items, err
+	}
+	agents, err := r.agents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := askAll(ctx, r.options, agents, func(ctx context.Context, c *client) ([]T, error) {
+		items, err := l.answer(ctx, c, query)
+		for i := range items {
+			*l.node(&items[i]) = c.node
+		}
+		return items, err
+	})
+	items := append([]T{}, slices.Concat(answers...)...)
+	if len(agents) > 1 { // what nodes say of the same thing is together
+		slices.SortStableFunc(items, func(a, b T) int { return strings.Compare(l.name(a), l.name(b)) })
+	}
+	return items, err
+}
+
+func (l listing[T]) answer(ctx context.Context, c *client, query string) ([]T, error) {
+	items := []T{}
+	err := c.get(ctx, query, &items)
+	if errors.Is(err, errNotServed) {
+		err = fmt.Errorf("the agent on %s does not serve /v1/%s (404): it is of an earlier version than this sluicectl, so update the agent", c.where(), l.what)
+	}
+	return items, err
 }
 
 // known returns the names of all things.

@@ -88,7 +88,13 @@ func (o *options) leaveOut(errOut io.Writer, problems []api.Problem) error {
 
 // whole is the error of a command after an answer that goes without something, whatever it is.
 func (o *options) whole(err error) error {
-	if o.leftOut == 0 || o.allowProblems || err != nil && !errors.Is(err, errNegative) {
+	if err != nil && !errors.Is(err, errNegative) {
+		return err
+	}
+	if silent := o.missed(); len(silent) > 0 {
+		return errSilent(silent)
+	}
+	if o.leftOut == 0 || o.allowProblems {
 		return err
 	}
 	return fmt.Errorf("%s in the manifests, and the answer is without what they are about: --allow-problems accepts that", term.Count(o.leftOut, "problem"))

@@ -20,7 +20,7 @@ var errNegative = errors.New("negative answer")
 
 // options are the options of all commands.
 type options struct {
-	socket   string
+	whom
 	patience time.Duration // for each answer of the agent; 0: any
 	output   format
 	in       io.Reader
@@ -29,8 +29,6 @@ type options struct {
 	allowProblems bool // in the manifests of a state
 	leftOut       int  // problems of these, see whole
 }
-
-func (o *options) client() *client { return newClient(o.socket, o.patience) }
 
 // requestTimeout is the flag that bounds answers of the agent, as kubectl names it, and answerTime
 // its default.

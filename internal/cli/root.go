@@ -13,13 +13,15 @@ import (
 	"github.com/sluice-net/sluice/internal/lib/settings"
 	"github.com/sluice-net/sluice/internal/lib/term"
 	"github.com/sluice-net/sluice/internal/lib/version"
-	"github.com/sluice-net/sluice/internal/view"
 )
 
 // Run runs sluicectl and returns the exit code.
 func Run(args []string, in io.Reader, out, errOut io.Writer) int {
-	name := program.CalledAs(os.Args[0])
-	o := &options{output: formatTable, in: in, out: out}
+	return (&options{output: formatTable, in: in, out: out}).run(program.CalledAs(os.Args[0]), args, errOut)
+}
+
+// run runs the program that is called by a name.
+func (o *options) run(name string, args []string, errOut io.Writer) int {
 	cmd := o.command(name, errOut)
 	cmd.SetArgs(args)
 	switch err := o.whole(cmd.Execute()); {
@@ -46,8 +48,12 @@ func (o *options) command(name string, errOut io.Writer) *cobra.Command {
 		Long: `sluicectl asks a Sluice agent which policies, sets, tables and rules it enforces, explains
 verdicts, sends packets through the embedded dataplane, and runs policy unit tests.
 
-Exit codes: 0 done or allowed, 1 denied, a failed test or not found, 2 error, or manifests with
-problems.`,
+It asks the agent of this machine or, where there is none, those of the cluster that kubeconfig
+names: each question goes to the nodes that it is about, through the API server. --socket names the
+socket of an agent, --context a cluster, --node nodes of it. kubectl sluice asks the cluster first.
+
+Exit codes: 0 done or allowed, 1 denied, a failed test or not found, 2 error, manifests with
+problems, or a node that does not answer.`,
 		Example: `  sluicectl get pods -n shop
   sluicectl describe pod shop/web-0
   sluicectl explain shop/web-0 data/postgres-0:5432/tcp
@@ -60,11 +66,12 @@ problems.`,
 	cmd.SetIn(o.in)
 	cmd.SetOut(o.out)
 	cmd.SetErr(errOut)
-	cmd.PersistentFlags().StringVar(&o.socket, "socket", view.DefaultSocket(), "Unix socket of the agent's debug API (env "+view.SocketEnv+")")
+	o.name, o.errOut = name, errOut
+	o.register(cmd.PersistentFlags())
 	cmd.PersistentFlags().DurationVar(&o.patience, requestTimeout, answerTime, "how long an answer may take; 0: no limit (bundle: 30s, check: 3m, matrix: 0)")
 	cmd.PersistentFlags().VarP(&o.output, "output", "o", "output format")
 	packets := o.shell(errOut)
-	cmd.AddCommand(newGet(o), newDescribe(o), newExplain(o), newInject(o), packets.NewWatch(), packets.NewTop(), newApply(o), newDelete(o), newConvert(o), newStore(o), newTest(o), newDiff(o), newBundle(o), newCheck(o), newVersion(o))
+	cmd.AddCommand(newGet(o), newDescribe(o), newExplain(o), newInject(o), packets.NewWatch(), packets.NewTop(), newApply(o), newDelete(o), newConvert(o), newStore(o), newTest(o), newDiff(o), newBundle(o), newCheck(o), newVersion(o), newDialStdio(o))
 	cmd.AddCommand(connectivity.Commands(o.host())...)
 	o.completeFlags(cmd)
 	program.Rename(cmd, name)

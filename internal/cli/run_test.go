@@ -170,7 +170,7 @@ func TestConnectionErrorsSayWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for socket, want := range map[string]string{
-		filepath.Join(dir, "nobody"):   "no agent listens on " + dir + `/nobody: start one with "sluice-agent dev --manifests DIR", or name its socket with --socket: dial unix`,
+		filepath.Join(dir, "nobody"):   "no agent listens on " + dir + `/nobody: start one with "sluice-agent dev --manifests DIR", or name its socket with --socket, or a cluster with --context: dial unix`,
 		leftover:                       "no agent listens on " + leftover,
 		dir + strings.Repeat("/x", 60): "ask the agent on " + dir,
 	} {

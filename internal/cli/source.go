@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"log/slog"
 
@@ -20,11 +19,15 @@ func (o *options) host() connectivity.Host {
 		In: o.in, Out: o.out, Negative: errNegative, Output: &o.output, Cluster: o.cluster, Patient: o.patient, AllowProblems: o.problemsFlag,
 		Print:   func(value any, table func(*term.Writer)) error { return o.output.print(o.out, value, table) },
 		Changed: o.withChange,
-		Get:     func(ctx context.Context, path string, out any) error { return o.client().get(ctx, path, out) },
-		Post:    func(ctx context.Context, path string, q, out any) error { return o.client().post(ctx, path, q, out) },
-		Stream: func(ctx context.Context, path string, q any, last bool, begun func(), each func(json.RawMessage) error) error {
-			return o.client().Stream(ctx, path, q, last, begun, each)
+		Get: func(ctx context.Context, path string, out any) error {
+			c, err := o.agent(ctx)
+			if err != nil {
+				return err
+			}
+			return c.get(ctx, path, out)
 		},
+		Explain: o.explainedByNodes,
+		Stream:  o.stream,
 	}
 }
 
@@ -34,8 +37,12 @@ func (o *options) cluster(ctx context.Context, errOut io.Writer, paths []string)
 	if len(paths) > 0 {
 		return o.described(errOut, paths)
 	}
+	c, err := o.agent(ctx)
+	if err != nil {
+		return explain.Manifests{}, err
+	}
 	var objects view.Objects
-	if err := o.client().get(ctx, "/v1/objects", &objects); err != nil {
+	if err := c.get(ctx, "/v1/objects", &objects); err != nil {
 		return explain.Manifests{}, err
 	}
 	return clusterOf(errOut, objects)

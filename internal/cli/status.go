@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sluice-net/sluice/internal/lib/term"
@@ -25,11 +28,66 @@ func (status) get(r *getRun, names []string) error {
 	if r.watch || r.labels != nil || r.sortBy != "" {
 		return errors.New("status is not a list: --watch, --selector and --sort-by are for lists")
 	}
-	var s view.Status
-	if err := r.client.get(r.ctx(), "/v1/status", &s); err != nil {
+	agents, err := r.agents(r.ctx())
+	if err != nil {
 		return err
 	}
-	return r.output.print(r.out, s, func(w *term.Writer) { writeStatus(w, s) })
+	all, err := askAll(r.ctx(), r.options, agents, func(ctx context.Context, c *client) (s view.Status, err error) {
+		err = c.get(ctx, "/v1/status", &s)
+		s.Node = cmp.Or(s.Node, c.node)
+		return s, err
+	})
+	switch {
+	case err != nil:
+		return err
+	case len(agents) > 1:
+		return r.output.print(r.out, all, func(w *term.Writer) {
+			t := statusTable(all)
+			t.NoHeader = r.noHeaders
+			t.Print(w)
+		})
+	}
+	return r.output.print(r.out, all[0], func(w *term.Writer) { writeStatus(w, all[0]) })
+}
+
+// statusTable has a row for each node.
+func statusTable(all []view.Status) *term.Table {
+	t := term.NewTable("NODE", "ENFORCED", "STORE", "REVISION", "PODS", "POLICIES", "PROBLEMS", "RENDERERS", "VERSION").
+		Narrow(16, "ENFORCED", "STORE", "RENDERERS").Optional("VERSION", "RENDERERS", "PROBLEMS")
+	for _, s := range all {
+		var renderers []string
+		enforced := term.Cell{Text: "yes", Style: term.Green}
+		for _, r := range s.Renderers {
+			renderers = append(renderers, r.Name)
+			if state := rendererState(r); state.Style != term.Green {
+				enforced = term.Cell{Text: r.Name + ": " + state.Text, Style: state.Style}
+			}
+		}
+		switch {
+		case enforced.Style != term.Green:
+		case s.Unenforced > 0:
+			enforced = term.Cell{Text: fmt.Sprintf("in part: %d of %s", s.Unenforced, term.Count(s.Policies, "policy")), Style: term.Red}
+		case len(s.Waiting) > 0:
+			enforced = term.Cell{Text: "pending: " + term.Count(len(s.Waiting), "pod"), Style: term.Amber}
+		case s.Revision < s.Seen:
+			enforced = term.Cell{Text: "pending", Style: term.Amber}
+		}
+		t.Row(s.Node, enforced, storeState(s.Store), s.Revision, s.Local, s.Policies, len(s.Problems), strings.Join(renderers, ","), s.Version)
+	}
+	return t
+}
+
+// storeState is in short how fresh the state is.
+func storeState(s view.StoreStatus) term.Cell {
+	switch {
+	case s.Incomplete != "":
+		return term.Cell{Text: "not believed: " + s.Incomplete, Style: term.Red}
+	case !s.Following:
+		return term.Cell{Text: "not followed: " + s.Error, Style: term.Red}
+	case s.Reflector == nil && !s.Unwritten.IsZero():
+		return term.Cell{Text: "no active reflector", Style: term.Amber}
+	}
+	return term.Cell{Text: "followed", Style: term.Green}
 }
 
 func writeStatus(w *term.Writer, s view.Status) {
@@ -50,15 +108,7 @@ func writeStatus(w *term.Writer, s view.Status) {
 		t.Row("problems", n)
 	}
 	for _, r := range s.Renderers {
-		state := term.Cell{Text: "in sync", Style: term.Green}
-		switch {
-		case r.Error != "":
-			state = term.Cell{Text: "not in sync: " + r.Error, Style: term.Red}
-		case !r.InSync:
-			state = term.Cell{Text: "nothing enforced yet", Style: term.Amber}
-		case r.Dataplane != "":
-			state = term.Cell{Text: "not in sync: " + r.Dataplane, Style: term.Red}
-		}
+		state := rendererState(r)
 		if !r.InSync && !r.Since.IsZero() && r.Error != "" {
 			state.Text += lasting(r.Since, time.Now())
 		}
@@ -86,6 +136,19 @@ func writeStatus(w *term.Writer, s view.Status) {
 	for _, p := range s.Problems {
 		w.Printf("%s\n", w.Styled(term.Red, "problem: "+p.Error()))
 	}
+}
+
+// rendererState says whether what a renderer has installed is the newest state.
+func rendererState(r view.RendererStatus) term.Cell {
+	switch {
+	case r.Error != "":
+		return term.Cell{Text: "not in sync: " + r.Error, Style: term.Red}
+	case !r.InSync:
+		return term.Cell{Text: "nothing enforced yet", Style: term.Amber}
+	case r.Dataplane != "":
+		return term.Cell{Text: "not in sync: " + r.Dataplane, Style: term.Red}
+	}
+	return term.Cell{Text: "in sync", Style: term.Green}
 }
 
 // writeStore writes how fresh the state is.

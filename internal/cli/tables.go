@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -36,6 +37,39 @@ func podTable(pods []view.Pod, _ bool) *term.Table {
 		t.Row(row...)
 	}
 	return t
+}
+
+// podsOfNodes replaces what one agent knows of pods by what the agents of their nodes say.
+func podsOfNodes(ctx context.Context, r *getRun, pods []view.Pod, query string) ([]view.Pod, error) {
+	agents, err := r.agents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	agents = slices.DeleteFunc(agents, func(c *client) bool {
+		return !slices.ContainsFunc(pods, func(p view.Pod) bool { return p.Node == c.node })
+	})
+	if len(r.nodes) > 0 {
+		pods = slices.DeleteFunc(pods, func(p view.Pod) bool { return !slices.Contains(r.nodes, p.Node) })
+	}
+	if len(agents) == 0 {
+		return pods, nil
+	}
+	answers, err := askAll(ctx, r.options, agents, func(ctx context.Context, c *client) (own []view.Pod, err error) {
+		err = c.get(ctx, query+"&local=true", &own)
+		return own, err
+	})
+	said := map[api.PodID]view.Pod{}
+	for _, p := range slices.Concat(answers...) {
+		if p.State != "remote" { // which an agent of an earlier version also names
+			said[p.Pod] = p
+		}
+	}
+	for i, p := range pods {
+		if s, ok := said[p.Pod]; ok {
+			pods[i] = s
+		}
+	}
+	return pods, err
 }
 
 // setTable shows sets by their meaning. Their names say nothing to people.
@@ -138,7 +172,7 @@ var podList = listing[view.Pod]{
 		return p.Pod.Name == name && (in == "" || p.Pod.Namespace == in)
 	},
 	namespaced: true,
-	special: special[view.Pod]{labelled: func(r *getRun, pods []view.Pod) ([]view.Pod, error) {
+	special: special[view.Pod]{elsewhere: podsOfNodes, labelled: func(r *getRun, pods []view.Pod) ([]view.Pod, error) {
 		return slices.DeleteFunc(pods, func(p view.Pod) bool { return !r.labels.Matches(labels.Set(p.Labels)) }), nil
 	}},
 }
@@ -152,6 +186,7 @@ var policyList = listing[view.Policy]{
 		return p.Policy.Name == name && (in == "" || p.Policy.Namespace == in)
 	},
 	namespaced: true,
+	node:       func(p *view.Policy) *string { return &p.Node },
 	special:    special[view.Policy]{details: writeDetails, labelled: ofPods(func(p view.Policy) []api.PodID { return p.Pods })},
 }
 
@@ -160,12 +195,14 @@ var setList = listing[view.Set]{
 	name:   func(s view.Set) string { return s.ID.String() },
 	named:  func(s view.Set, _, name string) bool { return s.ID.String() == name },
 	prefix: "set:",
+	node:   func(s *view.Set) *string { return &s.Node },
 }
 
 var tableList = listing[view.Table]{
 	what: "tables", single: "table", short: "tables that are installed in dataplanes", table: tableTable,
 	name:      func(t view.Table) string { return t.Renderer + " " + t.Table },
 	reference: func(t view.Table) string { return t.Table },
+	node:      func(t *view.Table) *string { return &t.Node },
 	named:     func(t view.Table, in, name string) bool { return isTable(t.Table, t.Pods, in, name) },
 	special:   special[view.Table]{askedBy: podList.known, labelled: ofPods(func(t view.Table) []api.PodID { return t.Pods })},
 }
@@ -174,6 +211,7 @@ var ruleList = listing[view.Rule]{
 	what: "rules", single: "rule", short: "rules of installed tables, with the policies they came from", table: ruleTable,
 	name:      func(r view.Rule) string { return fmt.Sprintf("%s %s #%d", r.Renderer, r.Table, r.Index) },
 	reference: func(r view.Rule) string { return r.Table },
+	node:      func(r *view.Rule) *string { return &r.Node },
 	named:     func(r view.Rule, in, name string) bool { return isTable(r.Table, r.Pods, in, name) },
 	special:   special[view.Rule]{askedBy: podList.known, labelled: ofPods(func(r view.Rule) []api.PodID { return r.Pods })},
 }
@@ -189,6 +227,7 @@ func isTable(table string, pods []api.PodID, in, name string) bool {
 var auditList = listing[view.Audited]{
 	what: "audit", many: "audited traffic", single: "audit", short: "what policies in audit mode would deny, by policy and workload", table: explained.AuditTable,
 	namespaced: true, name: func(a view.Audited) string { return a.Policy.Short() },
+	node: func(a *view.Audited) *string { return &a.Node },
 	named: func(a view.Audited, in, name string) bool {
 		return a.Policy.Name == name && (in == "" || a.Policy.Namespace == in)
 	},
@@ -200,6 +239,7 @@ var auditList = listing[view.Audited]{
 var limitList = listing[view.Limit]{
 	what: "limits", single: "limit", short: "quotas of namespaces and capacities of dataplanes: what is used, and what is closed", table: limitTable,
 	name:    func(v view.Limit) string { return v.Limit },
+	node:    func(v *view.Limit) *string { return &v.Node },
 	named:   func(v view.Limit, _, name string) bool { return v.Limit == name },
 	special: special[view.Limit]{details: writeClosed},
 }
@@ -249,6 +289,7 @@ var endpointList = listing[wire.Endpoint]{
 	table:     endpointTable,
 	name:      func(e wire.Endpoint) string { return fmt.Sprintf("%s (%d)", e.Interface, e.Index) },
 	reference: func(e wire.Endpoint) string { return e.Pod },
+	node:      func(e *wire.Endpoint) *string { return &e.Node },
 	named: func(e wire.Endpoint, in, name string) bool {
 		namespace, pod, _ := strings.Cut(e.Pod, "/")
 		return pod == name && (in == "" || namespace == in)

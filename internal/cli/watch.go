@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,7 +19,23 @@ const restartTime = time.Minute
 // shell is what commands about packets need.
 func (o *options) shell(errOut io.Writer) *traffic.Shell {
 	return &traffic.Shell{
-		Agent: func() traffic.Agent { return o.client() }, Out: o.out, ErrOut: errOut, Lines: o.lines, Patience: restartTime,
+		Agents: func(ctx context.Context) (out []traffic.Agent, err error) {
+			agents, err := o.agents(ctx)
+			for _, c := range agents {
+				out = append(out, c)
+			}
+			return out, err
+		},
+		Ask: func(ctx context.Context, ask func(context.Context, traffic.Agent) error) error {
+			agents, err := o.agents(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = askAll(ctx, o, agents, func(ctx context.Context, c *client) (struct{}, error) { return struct{}{}, ask(ctx, c) })
+			return err
+		},
+		Miss: func(a traffic.Agent, err error) { o.miss(a.(*client), err) },
+		Out:  o.out, ErrOut: errOut, Lines: o.lines, Patience: restartTime,
 		Print: func(value any, table func(*term.Writer)) error { return o.output.print(o.out, value, table) },
 		Wide:  func() bool { return o.output == formatWide },
 		Pods: func(cmd *cobra.Command, namespace string) ([]string, cobra.ShellCompDirective) {

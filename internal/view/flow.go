@@ -295,6 +295,7 @@ type Change struct {
 
 // Check is the result of comparing a renderer's dataplane with what was installed.
 type Check struct {
+	Node     string   `json:"node,omitempty"` // that it is from, where agents of several are asked
 	Renderer string   `json:"renderer"`
 	Objects  int      `json:"objects"` // that were read back
 	Drift    []string `json:"drift,omitempty"`

@@ -33,6 +33,7 @@ type Pod struct {
 
 // Policy is a policy as the agent sees it.
 type Policy struct {
+	Node     string       `json:"node,omitempty"` // that it is from, where agents of several are asked
 	Policy   api.PolicyID `json:"policy"`
 	Selector string       `json:"selector"`
 	// Tier is admin, networkpolicy or baseline. Priority is that within the tier, low
@@ -76,7 +77,8 @@ type Namespace struct {
 
 // Limit is a limit, and what is taken of it.
 type Limit struct {
-	Limit string `json:"limit"` // its name: what is limited and where, as in "quota/shop" or "acl/entries/list"
+	Node  string `json:"node,omitempty"` // that it is from, where agents of several are asked
+	Limit string `json:"limit"`          // its name: what is limited and where, as in "quota/shop" or "acl/entries/list"
 	// Of is what it is for: policies, an object, or a renderer.
 	Of   string `json:"of"`
 	What string `json:"what"` // what is counted, for whom
@@ -110,6 +112,7 @@ type PodRelations struct {
 
 // Set is an address set.
 type Set struct {
+	Node    string         `json:"node,omitempty"` // that it is from, where agents of several are asked
 	ID      api.SetID      `json:"id"`
 	Meaning string         `json:"meaning"`
 	Members []netip.Prefix `json:"members,omitempty"`
@@ -117,6 +120,7 @@ type Set struct {
 
 // Table is an installed table of a renderer.
 type Table struct {
+	Node     string      `json:"node,omitempty"` // that it is from, where agents of several are asked
 	Renderer string      `json:"renderer"`
 	Table    string      `json:"table"`
 	Kind     string      `json:"kind"` // local or global
@@ -129,6 +133,7 @@ type Table struct {
 
 // Rule is one rule of a table.
 type Rule struct {
+	Node     string         `json:"node,omitempty"` // that it is from, where agents of several are asked
 	Renderer string         `json:"renderer"`
 	Table    string         `json:"table"`
 	Index    int            `json:"index"`
@@ -147,6 +152,7 @@ type Rule struct {
 
 // Audited is what a policy in audit mode would deny of the traffic of some workloads of the node.
 type Audited struct {
+	Node      string        `json:"node,omitempty"` // that it is from, where agents of several are asked
 	Policy    api.PolicyID  `json:"policy"`
 	Direction api.Direction `json:"direction"` // the pod's view
 	// Rule is the index of the rule that would deny in the policy, or -1 for its isolation.

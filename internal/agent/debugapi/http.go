@@ -29,7 +29,7 @@ func (all Routes) Mux() *http.ServeMux {
 func list[T any](get func(context.Context, Filter) (T, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
-		v, err := get(r.Context(), Filter{namespace: q.Get("namespace"), name: q.Get("name"), from: q["from"], to: q["to"]})
+		v, err := get(r.Context(), Filter{namespace: q.Get("namespace"), name: q.Get("name"), local: q.Has("local"), from: q["from"], to: q["to"]})
 		answer(w, v, err)
 	}
 }
@@ -95,6 +95,7 @@ var errMore = errors.New("something follows the JSON value")
 // Filter selects the items of a list.
 type Filter struct {
 	namespace, name string
+	local           bool     // only pods of the node
 	from, to        []string // of a matrix
 }
 

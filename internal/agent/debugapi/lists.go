@@ -46,7 +46,7 @@ func (l *Lists) pods(ctx context.Context, f Filter) ([]view.Pod, error) {
 	states, causes := l.Node.States(), l.Problems.ByObject()
 	out := []view.Pod{}
 	for _, p := range s.Pods {
-		if !f.wants(p.ID.Namespace, p.ID.Name) {
+		if !f.wants(p.ID.Namespace, p.ID.Name) || f.local && !p.Local {
 			continue
 		}
 		v := podView(p)

@@ -39,11 +39,11 @@ type Host struct {
 	Cluster func(ctx context.Context, errOut io.Writer, paths []string) (explain.Manifests, error)
 	// Changed returns a state with the objects of files, and without those of others.
 	Changed func(errOut io.Writer, files, gone []string, before explain.Manifests) (explain.Manifests, error)
-	// Get and Post ask the agent, and Stream asks for answers until each returns an error or, with
-	// last, the agent has no more.
-	Get    func(ctx context.Context, path string, out any) error
-	Post   func(ctx context.Context, path string, question, out any) error
-	Stream func(ctx context.Context, path string, question any, last bool, begun func(), each func(json.RawMessage) error) error
+	// Get asks the agent, or one of a cluster. Explain asks those of both ends of a flow. Stream asks all
+	// for answers until each returns an error or, with last, they have no more.
+	Get     func(ctx context.Context, path string, out any) error
+	Explain func(ctx context.Context, q view.Question) ([]view.Explanation, error)
+	Stream  func(ctx context.Context, path string, question any, last bool, begun func(), each func(json.RawMessage) error) error
 	// Patient has a command wait so long for an answer, unless the command line says how long; 0 is
 	// any time.
 	Patient func(cmd *cobra.Command, d time.Duration)

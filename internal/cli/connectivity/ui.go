@@ -145,10 +145,7 @@ func (p *page) source(cmd *cobra.Command) (ui.Source, error) {
 		var notes strings.Builder
 		return p.Cluster(ctx, &notes, nil)
 	}
-	s.Explain = func(ctx context.Context, q view.Question) (out []view.Explanation, err error) {
-		err = p.Post(ctx, "/v1/explain", q, &out)
-		return out, err
-	}
+	s.Explain = p.Explain
 	s.Agent = remote{p.Host}
 	return s, nil
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,7 +65,6 @@ type key[T any] struct {
 type topRun struct {
 	*Shell
 	filters
-	agent  Agent
 	watch  bool
 	sortBy string
 	most   int
@@ -125,8 +125,11 @@ func rank[T any](ctx context.Context, t *topRun, r ranking[T]) error {
 	}
 	ctx, stop := interruptible(ctx, 0)
 	defer stop()
-	t.agent = t.Agent()
-	return t.Follow(ctx, t.agent, func(worked func()) error {
+	agents, err := t.Agents(ctx)
+	if err != nil {
+		return err
+	}
+	return t.Follow(ctx, agents[0], func(worked func()) error {
 		for {
 			rows, remark, err := r.ask(ctx, t)
 			if err != nil {
@@ -288,13 +291,48 @@ var policyRanking = ranking[PolicyTraffic]{
 	},
 }
 
-// decided asks for the counters of rules.
-func (t *topRun) decided(ctx context.Context) (out []view.Decided, err error) {
+// decided asks for the counters of rules, and adds up those of nodes.
+func (t *topRun) decided(ctx context.Context) ([]view.Decided, error) {
 	q := url.Values{}
 	if t.Namespace != "" {
 		q.Set("namespace", t.Namespace)
 	}
-	return out, t.agent.Get(ctx, "/v1/decisions?"+q.Encode(), &out)
+	var mu sync.Mutex
+	sum := sums[view.Decided]{rows: []view.Decided{}, id: decidedName, add: func(to *view.Decided, d view.Decided) { to.Packets += d.Packets }}
+	err := t.Ask(ctx, func(ctx context.Context, a Agent) error {
+		var rows []view.Decided
+		if err := a.Get(ctx, "/v1/decisions?"+q.Encode(), &rows); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		sum.take(rows)
+		return nil
+	})
+	return sum.rows, err
+}
+
+// sums are rows of which those with the same name are added up.
+type sums[T any] struct {
+	id   func(T) string
+	add  func(to *T, row T)
+	rows []T
+	at   map[string]int
+}
+
+func (s *sums[T]) take(rows []T) {
+	for _, row := range rows {
+		i, ok := s.at[s.id(row)]
+		if ok {
+			s.add(&s.rows[i], row)
+			continue
+		}
+		if s.at == nil {
+			s.at = map[string]int{}
+		}
+		s.at[s.id(row)] = len(s.rows)
+		s.rows = append(s.rows, row)
+	}
 }
 
 func ruleName(d view.Decided) string {
@@ -310,12 +348,16 @@ var ruleRanking = ranking[view.Decided]{
 		return out, "", err
 	},
 	keys: []key[view.Decided]{most("packets", decidedPackets), byName(ruleName)},
-	id:   func(d view.Decided) string { return d.Renderer + " " + d.Action.String() + " " + ruleName(d) }, packets: decidedPackets,
+	id:   decidedName, packets: decidedPackets,
 	table: func(rows []view.Decided, rates []string) *term.Table {
 		return tableOf(rows, rates, []string{"RULE", "VERDICT", "PACKETS", "RENDERER"}, func(d view.Decided) []any {
 			return []any{ruleName(d), verdict(d.Action), d.Packets, d.Renderer}
 		}).Narrow(24, "RULE").Optional("RENDERER")
 	},
+}
+
+func decidedName(d view.Decided) string {
+	return d.Renderer + " " + d.Action.String() + " " + ruleName(d)
 }
 
 func decidedPackets(d view.Decided) uint64 { return d.Packets }
@@ -327,11 +369,35 @@ func verdict(a api.Action) term.Cell {
 	return term.Cell{Text: a.String(), Style: term.Green}
 }
 
-// traffic asks for the sums of verdicts, and returns a remark about what they leave out.
+// traffic asks for the sums of verdicts, adds up those of nodes, and returns a remark about what they leave
+// out.
 func (t *topRun) traffic(ctx context.Context) (out view.Traffic, remark string, err error) {
-	if err := t.agent.Post(ctx, "/v1/traffic", t.Watch, &out); err != nil {
+	var mu sync.Mutex
+	pods := sums[view.PodTraffic]{rows: []view.PodTraffic{}, id: podName, add: func(to *view.PodTraffic, p view.PodTraffic) {
+		to.Denied, to.Permitted, to.Last = to.Denied+p.Denied, to.Permitted+p.Permitted, later(to.Last, p.Last)
+	}}
+	drops := sums[view.Drop]{rows: []view.Drop{}, id: dropID, add: func(to *view.Drop, d view.Drop) {
+		to.Packets, to.Last = to.Packets+d.Packets, later(to.Last, d.Last)
+	}}
+	err = t.Ask(ctx, func(ctx context.Context, a Agent) error {
+		var one view.Traffic
+		if err := a.Post(ctx, "/v1/traffic", t.Watch, &one); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		pods.take(one.Pods)
+		drops.take(one.Drops)
+		if out.Since.IsZero() || !one.Since.IsZero() && one.Since.Before(out.Since) {
+			out.Since = one.Since
+		}
+		out.Missed, out.More = out.Missed+one.Missed, out.More+one.More
+		return nil
+	})
+	if err != nil {
 		return out, "", err
 	}
+	out.Pods, out.Drops = pods.rows, drops.rows
 	if !out.Since.IsZero() {
 		remark = "verdicts kept since " + out.Since.Local().Format("15:04:05")
 	}
@@ -393,12 +459,21 @@ var dropRanking = ranking[view.Drop]{
 		return all.Drops, remark, err
 	},
 	keys: []key[view.Drop]{most("packets", dropPackets), latest(func(d view.Drop) time.Time { return d.Last }), byName(dropName)},
-	id:   func(d view.Drop) string { return dropName(d) + " " + d.Direction.String() + " " + dropWhy(d) }, packets: dropPackets,
+	id:   dropID, packets: dropPackets,
 	table: func(rows []view.Drop, rates []string) *term.Table {
 		return tableOf(rows, rates, []string{"FLOW", "AT", "PACKETS", "LAST", "WHY"}, func(d view.Drop) []any {
 			return []any{dropName(d), d.Direction, d.Packets, clock(d.Last), dropWhy(d)}
 		}).Narrow(30, "FLOW").Narrow(20, "WHY").Optional("LAST", "AT")
 	},
+}
+
+func dropID(d view.Drop) string { return dropName(d) + " " + d.Direction.String() + " " + dropWhy(d) }
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func dropPackets(d view.Drop) uint64 { return d.Packets }

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-net/sluice/internal/lib/term"
 )
 
-// Agent is the agent that is asked.
+// Agent is an agent that is asked.
 type Agent interface {
 	// Get asks for a path, and decodes the answer.
 	Get(ctx context.Context, path string, out any) error
@@ -25,12 +25,19 @@ type Agent interface {
 	Stream(ctx context.Context, path string, question any, last bool, begun func(), f func(json.RawMessage) error) error
 	// IsGone reports whether an error is that of an agent that does not run, or has ended.
 	IsGone(err error) bool
+	// NodeName is the node of an agent of a cluster; empty for that of a socket.
+	NodeName() string
 }
 
 // Shell is what the commands need of the program.
 type Shell struct {
-	Agent func() Agent
-	Out   io.Writer
+	// Agents returns the agents that are asked, and Ask asks all of them, by several goroutines. What Ask
+	// leaves out because an agent does not answer is reported at the end.
+	Agents func(ctx context.Context) ([]Agent, error)
+	Ask    func(ctx context.Context, ask func(context.Context, Agent) error) error
+	// Miss reports an agent that does not answer, at the end.
+	Miss func(a Agent, err error)
+	Out  io.Writer
 	// ErrOut gets remarks that are no output.
 	ErrOut io.Writer
 	// Patience is how long an agent that has ended while it was followed is asked again.

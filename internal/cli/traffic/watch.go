@@ -1,11 +1,13 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,8 +56,8 @@ by rule: a line is about all packets that a rule decided in a second, and has no
 --vpp-traces of the agent samples packets. A line has the number of packets that were left out
 before it.
 
-If the agent restarts, the command reconnects for a minute. With -o json each verdict is a line,
-with -o yaml a document.`,
+In a cluster all nodes are followed, or those of --node. If an agent restarts, the command
+reconnects for a minute. With -o json each verdict is a line, with -o yaml a document.`,
 		Example: `  sluicectl watch verdicts
   sluicectl watch verdicts -n shop web --verdict all
   sluicectl watch verdicts --from-label app=web --to-namespace data --port 5432
@@ -99,40 +101,93 @@ var errEnough = errors.New("enough was seen")
 func (f *watching) run(ctx context.Context) error {
 	ctx, stop := interruptible(ctx, f.period)
 	defer stop()
-	agent, out := f.Agent(), f.printer()
-	q, headed := f.Watch, false
-	var broken error // of what is written, or was read
+	agents, err := f.Agents(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	out := &lines{watching: f, printer: f.printer(), end: cancel}
+	errs := make([]error, len(agents))
+	var followed sync.WaitGroup
+	for i, a := range agents {
+		followed.Go(func() { errs[i] = f.watch(ctx, a, out) })
+	}
+	followed.Wait()
+	if out.broken != nil && !errors.Is(out.broken, errEnough) {
+		return out.broken
+	}
+	for i, err := range errs {
+		switch {
+		case err != nil && len(agents) == 1:
+			return err
+		case err != nil:
+			f.Miss(agents[i], err)
+		}
+	}
+	return nil
+}
+
+// watch follows the verdicts of an agent.
+func (f *watching) watch(ctx context.Context, agent Agent, out *lines) error {
+	q := f.Watch
 	ask := func(worked func()) error {
 		err := agent.Stream(ctx, "/v1/verdicts", q, f.Past, func() {
 			worked()
-			if !headed {
-				out.heading()
-			}
-			headed = true
-		}, func(line json.RawMessage) error {
-			broken = f.print(line, out.write)
-			return broken
-		})
+			out.begin()
+		}, func(line json.RawMessage) error { return out.print(agent, line) })
 		q.Since = 0 // what was kept has been printed
-		if broken != nil {
+		if out.isBroken() {
 			return nil
 		}
 		return err
 	}
-	var err error
 	if f.Past {
-		err = ask(func() {})
-	} else {
-		err = f.Follow(ctx, agent, ask)
+		return ask(func() {})
 	}
-	if errors.Is(broken, errEnough) {
-		return nil
+	return f.Follow(ctx, agent, ask)
+}
+
+// lines prints the verdicts of all agents.
+type lines struct {
+	*watching
+	printer
+	end context.CancelFunc
+
+	mu     sync.Mutex
+	headed bool
+	broken error // of what is written, or was read
+}
+
+func (l *lines) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.headed {
+		l.heading()
 	}
-	return errors.Join(broken, err)
+	l.headed = true
+}
+
+func (l *lines) isBroken() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.broken != nil
+}
+
+func (l *lines) print(a Agent, line json.RawMessage) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken == nil {
+		l.broken = l.watching.print(a, line, l.write)
+	}
+	if l.broken != nil {
+		l.end()
+	}
+	return l.broken
 }
 
 // print prints a verdict.
-func (f *watching) print(line json.RawMessage, write func(view.PacketVerdict) error) error {
+func (f *watching) print(a Agent, line json.RawMessage, write func(view.PacketVerdict) error) error {
 	var v struct {
 		view.PacketVerdict
 		view.WatchEnd
@@ -143,6 +198,7 @@ func (f *watching) print(line json.RawMessage, write func(view.PacketVerdict) er
 	if v.Error != "" {
 		return errors.New(v.Error)
 	}
+	v.Node = cmp.Or(v.Node, a.NodeName())
 	if err := write(v.PacketVerdict); err != nil {
 		return err
 	}

@@ -139,6 +139,7 @@ func checkText(field, s string, needed bool) error {
 
 // Endpoint is an interface of the node, as the agent knows it.
 type Endpoint struct {
+	Node      string    `json:"node,omitempty"` // that it is from, where agents of several are asked
 	Interface string    `json:"interface"`
 	Index     uint32    `json:"index"`
 	Pod       string    `json:"pod,omitempty"` // namespace/name; empty in state unknown

@@ -93,7 +93,7 @@ var onlyIn = []struct {
 	module string
 	places []string
 }{
-	{"k8s.io/client-go", []string{"plugins/ksr/kube", "tests/system/kube/..."}},
+	{"k8s.io/client-go", []string{"plugins/ksr/kube", "internal/cli/reach", "tests/system/kube/..."}},
 	{"go.etcd.io/", []string{"plugins/kvstore", "internal/kvstore/embedded", "tests/lab/etcd"}},
 	{"go.fd.io/govpp", []string{"internal/cni/vppport", "renderer/vpp", "renderer/acl", "renderer/acl/internal/counters", "renderer/acl/internal/mirror", "renderer/session", "renderer/plugin/...", "internal/vswitch/...", "tests/system/kube", "tests/lab/harness/backends", "tests/dataplane/vpp/..."}},
 	{"github.com/gophercloud", []string{"renderer/secgroup/neutron", "tests/dataplane/neutron"}},
@@ -227,7 +227,7 @@ func TestImportRulesCatchViolations(t *testing.T) {
 		{"docs/examples/embedding", module + "internal/vswitch"},
 		{"internal/agent", "k8s.io/client-go/informers"},
 		{"internal/agent", module + "internal/kvstore/embedded"},
-		{"plugins/ksr/convert", "k8s.io/client-go/rest"}, // sluicectl and the agent have no need of it
+		{"plugins/ksr/convert", "k8s.io/client-go/rest"}, // the agent has no need of it
 		{"internal/agent", "github.com/ligato/cn-infra/infra"},
 		{"somewhere/else", "fmt"},
 	} {

@@ -41,7 +41,7 @@ func TestDockerfileErrorsAreFound(t *testing.T) {
 		"a program that is not copied":       {"/out/sluice-agent /usr/bin/", "/out/sluice-agent /bin/", "is not copied"},
 		"a label that is missing":            {"image.source", "image.origin", "no label org.opencontainers.image.source"},
 		"a setting of the agent that is not": {"ENV SLUICE_API_SOCKET", "ENV SLUICE_SOCKET", "sluice-dev dev has no setting SLUICE_SOCKET"},
-		"a setting of sluicectl that is not": {"ENV SLUICE_API_SOCKET", "ENV SLUICE_NODE", "sluicectl  has no setting SLUICE_NODE"},
+		"a setting of sluicectl that is not": {"ENV SLUICE_API_SOCKET", "ENV SLUICE_RENDERERS", "sluicectl  has no setting SLUICE_RENDERERS"},
 		"a base with a file system":          {"FROM scratch AS agent", "FROM build AS agent", "not from scratch"},
 		"an open quote":                      {`title="sluicectl"`, `title="sluicectl`, "a quote is not closed"},
 		"an instruction without a stage":     {"FROM golang:1.26-bookworm AS build", "", "before the first FROM"},

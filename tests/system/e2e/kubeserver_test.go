@@ -73,7 +73,7 @@ func (c *cluster) secrets() {
 	}
 	c.write("sa.key", pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 	c.write("sa.pub", pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}))
-	c.write("tokens.csv", fmt.Appendf(nil, "%s\n%s\n", `admin,admin,uid-admin,"system:masters"`,
+	c.write("tokens.csv", fmt.Appendf(nil, "%s\n%s\n%s\n", `admin,admin,uid-admin,"system:masters"`, `sre,sre,uid-sre,"system:authenticated"`,
 		`ksr,`+ksrUser+`,uid-ksr,"system:serviceaccounts,system:serviceaccounts:kube-system,system:authenticated"`))
 }
 
@@ -177,13 +177,16 @@ func (c *cluster) config(token string) (*rest.Config, error) {
 }
 
 // kubeconfig writes the kubeconfig of sluice-ksr, to the server or to what leads there.
-func (c *cluster) kubeconfig(address string) string {
+func (c *cluster) kubeconfig(address string) string { return c.kubeconfigOf(address, "ksr") }
+
+// kubeconfigOf writes that of the user who has a token.
+func (c *cluster) kubeconfigOf(address, token string) string {
 	c.t.Helper()
-	name := "kubeconfig-" + strings.ReplaceAll(address, ":", "-")
+	name := "kubeconfig-" + token + "-" + strings.ReplaceAll(address, ":", "-")
 	c.write(name, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c,
 clusters: [{name: c, cluster: {server: "https://%s", certificate-authority: %s}}],
-users: [{name: u, user: {token: ksr}}], contexts: [{name: c, context: {cluster: c, user: u}}]}`,
-		address, filepath.Join(c.dir, "certs", "apiserver.crt")))
+users: [{name: u, user: {token: %s}}], contexts: [{name: c, context: {cluster: c, user: u}}]}`,
+		address, filepath.Join(c.dir, "certs", "apiserver.crt"), token))
 	return filepath.Join(c.dir, name)
 }
 
@@ -209,6 +212,7 @@ var resources = map[string]schema.GroupVersionResource{
 	"BaselineAdminNetworkPolicy": {Group: "policy.networking.k8s.io", Version: "v1alpha1", Resource: "baselineadminnetworkpolicies"},
 	"ClusterNetworkPolicy":       {Group: "policy.networking.k8s.io", Version: "v1alpha2", Resource: "clusternetworkpolicies"},
 	"ClusterRole":                {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
+	"RoleBinding":                {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
 	"ClusterRoleBinding":         {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
 	"CustomResourceDefinition":   {Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
 }

@@ -44,7 +44,9 @@ func (l *lab) images() []image {
 			env: []string{"SLUICE_API_SOCKET=/run/sluice/agent.sock"}, folders: []string{"run/sluice", "var/lib/sluice", "var/lib/sluice/agent", "var/lib/sluice/etcd"}}
 	}
 	agent := sluice("sluice-agent")
-	agent.files["usr/bin/sluice-cni"] = filepath.Join(l.Bin, "sluice-cni")
+	for _, name := range []string{"sluice-cni", "sluicectl"} {
+		agent.files["usr/bin/"+name] = filepath.Join(l.Bin, name)
+	}
 	pause := map[string]string{"agnhost": filepath.Join(l.Kube, "agnhost")}
 	return []image{
 		{names: []string{pauseImage}, files: pause, path: "agnhost", args: []string{"pause"}, user: "65535:65535"},

@@ -79,7 +79,7 @@ func (v *VPPs) newPluginBackend(prompt func()) (Backend, error) {
 	}
 	s.options = plugin.Options{
 		Adapter: s.tap, XDP: xdp.Options{OnChange: prompt},
-		Memory: plugin.MemoryOptions{Directory: filepath.Join(memory, "m"), PodTunnels: true, Lines: 1 << 18, Slots: 1 << 12, Flows: 1 << 12},
+		Memory: plugin.MemoryOptions{Directory: filepath.Join(memory, "m"), PodTunnels: true, Lines: 1 << 18, Slots: 1 << 12, Flows: 1 << 16},
 	}
 	if s.plugin, err = plugin.New(s.options); err != nil {
 		return nil, err

@@ -1,0 +1,354 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/cli/program"
+	"github.com/sluice-net/sluice/internal/cli/reach"
+	"github.com/sluice-net/sluice/internal/lib/term"
+	"github.com/sluice-net/sluice/internal/view"
+)
+
+// mostAtOnce bounds how many agents of a cluster are asked at the same time.
+const mostAtOnce = 32
+
+// whom is whom a command asks: the agent that listens on a socket, or agents of a cluster, by the API
+// server.
+type whom struct {
+	socket string
+	kube   reach.Config
+	nodes  []string // of a cluster; empty: all
+
+	name   string // of the program, as users call it
+	flags  *pflag.FlagSet
+	errOut io.Writer
+
+	once  sync.Once
+	fleet fleet // nil: the socket
+	err   error
+
+	mu     sync.Mutex
+	silent []silentNode
+	remote map[reach.Agent]*client // that were asked, whose connections are used again
+}
+
+// fleet is the way to the agents of a cluster: reach.Cluster.
+type fleet interface {
+	Agents(ctx context.Context) ([]reach.Agent, error)
+	Dial(ctx context.Context, a reach.Agent) (net.Conn, error)
+}
+
+// silentNode is a node whose agent did not answer, and why.
+type silentNode struct {
+	node string
+	err  error
+}
+
+// The flags that say whom to ask. Those of a cluster have the names that kubectl gives them.
+const (
+	socketFlag    = "socket"
+	kubeconfig    = "kubeconfig"
+	contextFlag   = "context"
+	nodeFlag      = "node"
+	namespaceFlag = "agent-namespace"
+)
+
+func (w *whom) register(flags *pflag.FlagSet) {
+	w.flags = flags
+	flags.StringVar(&w.socket, socketFlag, view.DefaultSocket(), "Unix socket of the agent's debug API (env "+view.SocketEnv+")")
+	flags.StringVar(&w.kube.Kubeconfig, kubeconfig, "", "kubeconfig of the cluster whose agents are asked (default as kubectl: $KUBECONFIG, ~/.kube/config)")
+	flags.StringVar(&w.kube.Context, contextFlag, "", "context of the kubeconfig (default its current one)")
+	flags.StringVar(&w.kube.Namespace, namespaceFlag, reach.DefaultNamespace, "namespace of the agents in the cluster")
+	flags.StringSliceVar(&w.nodes, nodeFlag, nil, "only the agents of these nodes of the cluster")
+}
+
+// open determines whom to ask, once. A named socket or cluster is asked. Otherwise kubectl sluice asks
+// the cluster of kubectl, and sluicectl the agent of this machine, if there is one.
+func (w *whom) open() (fleet, error) {
+	w.once.Do(func() {
+		named := ""
+		for _, f := range []string{kubeconfig, contextFlag, namespaceFlag, nodeFlag} {
+			if w.flags.Changed(f) {
+				named = f
+			}
+		}
+		onSocket := w.flags.Changed(socketFlag) || os.Getenv(view.SocketEnv) != "" && named == ""
+		switch {
+		case onSocket && named != "":
+			w.err = fmt.Errorf("--%s and --%s exclude each other: ask the agent of a socket, or those of a cluster", socketFlag, named)
+			return
+		case onSocket, named == "" && w.name != program.Plugin && there(w.socket), named == "" && !w.kube.Exists():
+			return
+		}
+		c, err := reach.Open(w.kube)
+		if w.err = err; err == nil {
+			w.fleet = c
+		}
+	})
+	return w.fleet, w.err
+}
+
+// agents returns the agents that a command about all nodes asks: that of the socket, or those of the
+// nodes that are named, or of all.
+func (o *options) agents(ctx context.Context) ([]*client, error) {
+	cluster, err := o.open()
+	if err != nil {
+		return nil, err
+	}
+	if cluster == nil {
+		return []*client{newClient(o.socket, o.patience)}, nil
+	}
+	found, err := o.find(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	var out []*client
+	for _, a := range found {
+		out = append(out, o.remoteClient(cluster, a))
+	}
+	return out, nil
+}
+
+// remoteClient returns the client of an agent of a cluster.
+func (o *options) remoteClient(cluster fleet, a reach.Agent) *client {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if c := o.remote[a]; c != nil {
+		return c
+	}
+	c := newClient("", o.patience)
+	if o.remote == nil {
+		o.remote = map[reach.Agent]*client{}
+	}
+	o.remote[a] = c
+	c.node, c.pod = a.Node, a.Pod
+	c.dials(func(ctx context.Context) (net.Conn, error) { return cluster.Dial(ctx, a) })
+	return c
+}
+
+// find returns the agents of the nodes that are named, or of all.
+func (o *options) find(ctx context.Context, cluster fleet) ([]reach.Agent, error) {
+	all, err := cluster.Agents(ctx)
+	if err != nil || len(o.nodes) == 0 {
+		return all, err
+	}
+	var found []reach.Agent
+	for _, node := range o.nodes {
+		a, err := agentOf(all, node)
+		if err != nil {
+			return nil, fmt.Errorf("--%s %w", nodeFlag, err)
+		}
+		found = append(found, a)
+	}
+	return found, nil
+}
+
+func agentOf(all []reach.Agent, node string) (reach.Agent, error) {
+	var known []string
+	for _, a := range all {
+		if a.Node == node {
+			return a, nil
+		}
+		known = append(known, a.Node)
+	}
+	return reach.Agent{}, fmt.Errorf("%s: no agent runs on that node; agents run on %s", node, term.Few(known, 8))
+}
+
+// agent returns an agent for a question to which all of a cluster have the same answer: the first one
+// that is alive.
+func (o *options) agent(ctx context.Context) (*client, error) {
+	all, err := o.agents(ctx)
+	if err != nil || all[0].node == "" {
+		return first(all), err
+	}
+	const most = 8 // nodes that are down, one after the other
+	var failed []string
+	for _, c := range all[:min(len(all), most)] {
+		if _, err = c.answer(ctx, "GET", "/livez", nil, mostError); err == nil {
+			return c, nil
+		}
+		failed = append(failed, c.node+": "+err.Error())
+	}
+	return nil, fmt.Errorf("no agent answers: %s", strings.Join(failed, "; "))
+}
+
+func first(all []*client) *client {
+	if len(all) == 0 {
+		return nil
+	}
+	return all[0]
+}
+
+// onlyAgent returns the agent for a command that is about one node.
+func (o *options) onlyAgent(ctx context.Context, what string) (*client, error) {
+	all, err := o.agents(ctx)
+	if err == nil && len(all) > 1 {
+		err = fmt.Errorf("%s is about one node, and the cluster has %s: name it with --%s", what, term.Count(len(all), "agent"), nodeFlag)
+	}
+	return first(all), err
+}
+
+// agentOfNode returns the agent of a node, whatever --node says.
+func (o *options) agentOfNode(ctx context.Context, node string) (*client, error) {
+	cluster, err := o.open()
+	if err != nil {
+		return nil, err
+	}
+	if cluster == nil {
+		return newClient(o.socket, o.patience), nil
+	}
+	all, err := cluster.Agents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a, err := agentOf(all, node)
+	if err != nil {
+		return nil, err
+	}
+	return o.remoteClient(cluster, a), nil
+}
+
+// agentOfPod returns the agent of the node of a pod, which may also be another end of a flow: then any
+// agent knows as much.
+func (o *options) agentOfPod(ctx context.Context, end string) (*client, error) {
+	c, err := o.agent(ctx)
+	in, name, is := strings.Cut(end, "/")
+	if err != nil || c.node == "" || len(o.nodes) > 0 || !is {
+		return c, err
+	}
+	var pods []view.Pod
+	if err := c.get(ctx, "/v1/pods?"+url.Values{"namespace": {in}, "name": {name}}.Encode(), &pods); err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(pods, func(p view.Pod) bool { return p.Pod == (api.PodID{Namespace: in, Name: name}) })
+	if i < 0 || pods[i].Node == "" || pods[i].Node == c.node {
+		return c, nil
+	}
+	return o.agentOfNode(ctx, pods[i].Node)
+}
+
+// askAll asks agents at the same time, and returns their answers in the order of agents. Where a
+// cluster is asked, a node that does not answer is left out, and missed.
+func askAll[T any](ctx context.Context, o *options, agents []*client, ask func(context.Context, *client) (T, error)) ([]T, error) {
+	return askSome(ctx, o, agents, mostAtOnce, ask)
+}
+
+// askSome is askAll with a limit for how many are asked at once.
+func askSome[T any](ctx context.Context, o *options, agents []*client, atOnce int, ask func(context.Context, *client) (T, error)) ([]T, error) {
+	switch len(agents) {
+	case 0:
+		return nil, nil
+	case 1:
+		answer, err := ask(ctx, agents[0])
+		return []T{answer}, err
+	}
+	stop := term.Progress(o.errOut, "ask "+term.Count(len(agents), "node"))
+	defer stop()
+	answers, errs := make([]T, len(agents)), make([]error, len(agents))
+	slots := semaphore.NewWeighted(int64(atOnce))
+	var asked sync.WaitGroup
+	for i, c := range agents {
+		asked.Go(func() {
+			if errs[i] = slots.Acquire(ctx, 1); errs[i] == nil {
+				defer slots.Release(1)
+				answers[i], errs[i] = ask(ctx, c)
+			}
+		})
+	}
+	asked.Wait()
+	var out []T
+	for i, err := range errs {
+		if err != nil {
+			o.miss(agents[i], err)
+		} else {
+			out = append(out, answers[i])
+		}
+	}
+	if out == nil {
+		return nil, fmt.Errorf("none of %d nodes answers: %w", len(agents), errs[0])
+	}
+	return out, ctx.Err()
+}
+
+// miss notes a node that did not answer: what a command prints is without it.
+func (w *whom) miss(c *client, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.ContainsFunc(w.silent, func(s silentNode) bool { return s.node == c.node }) {
+		w.silent = append(w.silent, silentNode{c.node, err})
+	}
+}
+
+// missed returns the nodes that did not answer since it was called last.
+func (w *whom) missed() []silentNode {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := w.silent
+	w.silent = nil
+	slices.SortFunc(out, func(a, b silentNode) int { return strings.Compare(a.node, b.node) })
+	return out
+}
+
+// errSilent is about nodes that an answer is without.
+func errSilent(all []silentNode) error {
+	var texts []string
+	for _, s := range all {
+		texts = append(texts, oneLine(s.err.Error()))
+	}
+	return fmt.Errorf("%s did not answer: %s", term.Count(len(all), "node"), term.Few(texts, 5))
+}
+
+// stream merges the answers of all agents to a question, until each or all agents end it. It calls begun
+// once, and each by one goroutine at a time.
+func (o *options) stream(ctx context.Context, path string, question any, last bool, begun func(), each func(json.RawMessage) error) error {
+	agents, err := o.agents(ctx)
+	if err != nil {
+		return err
+	}
+	if len(agents) == 1 {
+		return agents[0].Stream(ctx, path, question, last, begun, each)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var mu sync.Mutex
+	var ended error
+	var once sync.Once
+	_, err = askSome(ctx, o, agents, len(agents), func(ctx context.Context, c *client) (struct{}, error) {
+		err := c.Stream(ctx, path, question, last, func() { once.Do(begun) }, func(line json.RawMessage) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if ended == nil {
+				ended = each(line)
+			}
+			if ended != nil {
+				cancel()
+			}
+			return ended
+		})
+		if ctx.Err() != nil {
+			err = nil // by each
+		}
+		return struct{}{}, err
+	})
+	if ended != nil {
+		return ended
+	}
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
