@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/semaphore"
@@ -25,6 +26,9 @@ import (
 
 // mostAtOnce bounds how many agents of a cluster are asked at the same time.
 const mostAtOnce = 32
+
+// connectTime is how long it may take to come to an agent of a cluster. A node that is down does not refuse.
+const connectTime = 10 * time.Second
 
 // whom is whom a command asks: the agent that listens on a socket, or agents of a cluster, by the API
 // server.
@@ -136,7 +140,11 @@ func (o *options) remoteClient(cluster fleet, a reach.Agent) *client {
 	}
 	o.remote[a] = c
 	c.node, c.pod = a.Node, a.Pod
-	c.dials(func(ctx context.Context) (net.Conn, error) { return cluster.Dial(ctx, a) })
+	c.dials(func(ctx context.Context) (net.Conn, error) {
+		ctx, cancel := context.WithTimeoutCause(ctx, connectTime, fmt.Errorf("pod %s cannot be reached within %s: is its node up?", a.Pod, connectTime))
+		defer cancel()
+		return cluster.Dial(ctx, a)
+	})
 	return c
 }
 

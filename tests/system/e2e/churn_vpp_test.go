@@ -32,7 +32,6 @@ import (
 const (
 	churnEnv    = "SLUICE_VPP_CHURN" // for how long; by default churnUsual
 	churnUsual  = time.Minute
-	churnPeers  = 10_000
 	churnSets   = 20
 	churnLocals = 60                     // pods of the node, which share a table
 	churnTick   = 100 * time.Millisecond // between pods that come or go
@@ -46,8 +45,7 @@ const (
 	churnACLs  = 40        // a table may have more ACLs by its history, and more groups of interfaces
 	churnHeap  = 64 << 20  // bytes of VPP's heap
 	churnAgent = 512 << 20 // bytes of memory that an agent may take, ever
-	// churnSegment is how many bytes of VPP's statistics segment may be used at the end: a table of
-	// 10 000 entries takes 0.2 MB for each of 12 groups of interfaces.
+	// churnSegment is how many bytes of VPP's statistics segment may be used at the end.
 	churnSegment = 12 << 20
 )
 
@@ -63,7 +61,8 @@ type churn struct {
 	revision atomic.Int64 // that the agent says it enforces
 	waiting  []pendingChange
 	lags     []time.Duration // until changes were in force
-	born     int             // peers so far
+	peers    int             // at the start
+	born     int             // so far
 	old      []peer          // of the start
 	young    []peer
 	gone     []*party
@@ -152,7 +151,7 @@ func churnsInVPP(t *testing.T, by vppEnforcer) {
 func startChurn(t *testing.T, by vppEnforcer) *churn {
 	t.Helper()
 	v := vpptest.NewNetwork(vpptest.LaunchLarge(t, by.config, append(by.plugins, "af_packet_plugin.so")...))
-	c := &churn{t: t, vpp: v, localNew: churnLocals}
+	c := &churn{t: t, vpp: v, peers: by.peers, localNew: churnLocals}
 	pod, outside := v.Connect(t, "p", acl.InterfaceTag(local(0))), v.Connect(t, "o", "outside")
 	const router = "169.254.1.3"
 	v.Do("set ip neighbor static %s %s 02:00:00:00:00:03", outside.Link.Name, router)
@@ -201,7 +200,7 @@ func (c *churn) fill() {
 		objects = append(objects, localPod(n))
 		c.locals = append(c.locals, n)
 	}
-	for range churnPeers {
+	for range c.peers {
 		p := c.bear()
 		c.old = append(c.old, p)
 		objects = append(objects, peerPod(p))

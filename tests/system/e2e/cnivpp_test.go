@@ -65,10 +65,11 @@ type vppEnforcer struct {
 	args    []string // of the agent
 	show    string   // a command of VPP
 	shows   string   // is in its output if an interface has policy
+	peers   int      // of the pods of TestVPPChurn
 }
 
-// aclEnforcer is the default of agents.
-var aclEnforcer = vppEnforcer{show: "show acl-plugin interface", shows: "output acl"}
+// aclEnforcer is the default of agents. With 60 pods, more peers are above its documented ceiling.
+var aclEnforcer = vppEnforcer{show: "show acl-plugin interface", shows: "output acl", peers: 1_000}
 
 // pluginEnforcer is Sluice's plugin, with memory of the test.
 func pluginEnforcer(t testing.TB) vppEnforcer {
@@ -76,7 +77,7 @@ func pluginEnforcer(t testing.TB) vppEnforcer {
 	name, config := vpptest.Plugin(t)
 	memory := filepath.Join(t.TempDir(), "memory")
 	return vppEnforcer{
-		config + "sluice { directory " + memory + " }\n", []string{name}, []string{"--renderers", "vpp-plugin", "--vpp-plugin-memory", memory}, "show sluice", ": bound, tag sluice/pod/",
+		config + "sluice { directory " + memory + " }\n", []string{name}, []string{"--renderers", "vpp-plugin", "--vpp-plugin-memory", memory}, "show sluice", ": bound, tag sluice/pod/", 10_000,
 	}
 }
 
