@@ -106,8 +106,38 @@ func (w *whom) open() (fleet, error) {
 	return w.fleet, w.err
 }
 
-// agents returns the agents that a command about all nodes asks: that of the socket, or those of the
-// nodes that are named, or of all.
+// allAgents is agents for what is about all nodes. Where no node is named, it misses those that reported
+// to the others and have no agent now, as while that is started anew.
+func (o *options) allAgents(ctx context.Context) ([]*client, error) {
+	all, err := o.agents(ctx)
+	if err != nil || len(o.nodes) > 0 || all[0].node == "" {
+		return all, err
+	}
+	reported, err := o.reportedBy(ctx, all)
+	for _, n := range reported {
+		if !n.Time.IsZero() && !slices.ContainsFunc(all, func(c *client) bool { return c.node == n.Node }) {
+			o.miss(&client{node: n.Node}, fmt.Errorf("%s: no agent runs there now", n.Node))
+		}
+	}
+	return all, err
+}
+
+// reportedBy returns what nodes have reported, as the first agent that answers knows it. Where none answers
+// it returns nothing: the question itself will say why.
+func (o *options) reportedBy(ctx context.Context, all []*client) (nodes []view.NodeEnforcement, err error) {
+	for _, c := range all[:min(len(all), mostTried)] {
+		if err := c.get(ctx, "/v1/nodes", &nodes); err == nil {
+			return nodes, nil
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// mostTried is how many agents are tried, one after the other, for what one of them suffices.
+const mostTried = 8
+
+// agents returns the agents that may be asked: that of the socket, or those of the nodes that are named,
+// or of all.
 func (o *options) agents(ctx context.Context) ([]*client, error) {
 	cluster, err := o.open()
 	if err != nil {
@@ -183,9 +213,8 @@ func (o *options) agent(ctx context.Context) (*client, error) {
 	if err != nil || all[0].node == "" {
 		return first(all), err
 	}
-	const most = 8 // nodes that are down, one after the other
 	var failed []string
-	for _, c := range all[:min(len(all), most)] {
+	for _, c := range all[:min(len(all), mostTried)] {
 		if _, err = c.answer(ctx, "GET", "/livez", nil, mostError); err == nil {
 			return c, nil
 		}
@@ -323,7 +352,7 @@ func errSilent(all []silentNode) error {
 // stream merges the answers of all agents to a question, until each or all agents end it. It calls begun
 // once, and each by one goroutine at a time.
 func (o *options) stream(ctx context.Context, path string, question any, last bool, begun func(), each func(json.RawMessage) error) error {
-	agents, err := o.agents(ctx)
+	agents, err := o.allAgents(ctx)
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,8 @@ func twoNodes(t *testing.T) nodes {
 	t.Helper()
 	node := func(name string, local api.PodID) string {
 		return agent(t, map[string]http.HandlerFunc{
-			"GET /livez": func(http.ResponseWriter, *http.Request) {},
+			"GET /livez":    func(http.ResponseWriter, *http.Request) {},
+			"GET /v1/nodes": says([]view.NodeEnforcement{{NodeStatus: view.NodeStatus{Node: "node-1", Time: time.Unix(1, 0)}}, {NodeStatus: view.NodeStatus{Node: "node-4"}}}),
 			"GET /v1/pods": func(w http.ResponseWriter, r *http.Request) {
 				pods := []view.Pod{}
 				for pod, on := range map[api.PodID]string{web: "node-1", db: "node-2"} {
@@ -231,5 +232,16 @@ func TestWhomIsAsked(t *testing.T) {
 		if got := f != nil; got != tc.cluster || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("%s %s, socket %s, kubeconfig %s: cluster %v, error %v; want %v, %q", tc.name, tc.args, tc.socket, tc.kubeconfig, got, err, tc.cluster, tc.err)
 		}
+	}
+}
+
+// TestClusterNamesNodesWithoutAgent, of which others know that they had one.
+func TestClusterNamesNodesWithoutAgent(t *testing.T) {
+	n := twoNodes(t)
+	delete(n, "node-3")
+	delete(n, "node-1")
+	code, out, errOut := n.ask("get", "policies", "--no-headers")
+	if code != ExitError || !strings.HasPrefix(out, "node-2 ") || errOut != "sluicectl: 1 node did not answer: node-1: no agent runs there now\n" {
+		t.Errorf("exit code %d, %q, %q", code, out, errOut)
 	}
 }

@@ -37,7 +37,7 @@ Exit codes: 0 nothing differs, 1 something does, 2 a dataplane cannot be read, o
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.patient(cmd, checkTime)
-			agents, err := o.agents(cmd.Context())
+			agents, err := o.allAgents(cmd.Context())
 			if err != nil {
 				return err
 			}

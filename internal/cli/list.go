@@ -284,7 +284,7 @@ func (l listing[T]) answers(ctx context.Context, r *getRun, query string) ([]T, 
 		}
 		return items, err
 	}
-	agents, err := r.agents(ctx)
+	agents, err := r.allAgents(ctx)
 	if err != nil {
 		return nil, err
 	}

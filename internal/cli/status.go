@@ -28,7 +28,7 @@ func (status) get(r *getRun, names []string) error {
 	if r.watch || r.labels != nil || r.sortBy != "" {
 		return errors.New("status is not a list: --watch, --selector and --sort-by are for lists")
 	}
-	agents, err := r.agents(r.ctx())
+	agents, err := r.allAgents(r.ctx())
 	if err != nil {
 		return err
 	}

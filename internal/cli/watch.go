@@ -20,14 +20,14 @@ const restartTime = time.Minute
 func (o *options) shell(errOut io.Writer) *traffic.Shell {
 	return &traffic.Shell{
 		Agents: func(ctx context.Context) (out []traffic.Agent, err error) {
-			agents, err := o.agents(ctx)
+			agents, err := o.allAgents(ctx)
 			for _, c := range agents {
 				out = append(out, c)
 			}
 			return out, err
 		},
 		Ask: func(ctx context.Context, ask func(context.Context, traffic.Agent) error) error {
-			agents, err := o.agents(ctx)
+			agents, err := o.allAgents(ctx)
 			if err != nil {
 				return err
 			}
