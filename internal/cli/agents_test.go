@@ -139,7 +139,7 @@ func TestClusterExplainsByBothEnds(t *testing.T) {
 	}
 	var said []string
 	for _, a := range all[0].Renderers {
-		said = append(said, fmt.Sprint(a.Node, a.Decides))
+		said = append(said, fmt.Sprintf("%s%v", a.Node, a.Decides))
 	}
 	if d := cmp.Diff([]string{"node-1[egress]", "node-2[ingress]"}, said); d != "" {
 		t.Errorf("answers (-want +got):\n%s", d)

@@ -269,7 +269,7 @@ func (r *getRun) policyDescription(nodes []view.Policy) (d policyDescription, er
 	p := nodes[0]
 	d.Policy = p
 	if p.Node != "" {
-		d.Policy.Node, d.Policy.Pods = "", nil
+		d.Node, d.Pods = "", nil
 		for _, n := range nodes {
 			if len(n.Pods) > 0 || n.Enforced != view.EnforcedFully {
 				d.Nodes = append(d.Nodes, n)
@@ -277,7 +277,7 @@ func (r *getRun) policyDescription(nodes []view.Policy) (d policyDescription, er
 			if n.Enforced != view.EnforcedFully {
 				d.Enforced, d.Pending, d.Problems = n.Enforced, n.Pending, n.Problems
 			}
-			d.Policy.Pods = append(d.Policy.Pods, n.Pods...)
+			d.Pods = append(d.Pods, n.Pods...)
 		}
 	}
 	c, err := r.agentKnowing(p.Node)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -69,16 +70,16 @@ type follower[T any] struct {
 // these are, once.
 func (f *follower[T]) withSilent(items []T) []T {
 	silent := f.run.missed()
-	quiet := ""
+	var names []string
 	for _, s := range silent {
-		quiet += s.node + " "
+		names = append(names, s.node)
 		for _, key := range f.order {
 			if item := f.last[key]; f.nodeOf(item) == s.node {
 				items = append(items, item)
 			}
 		}
 	}
-	if quiet != f.quiet {
+	if quiet := strings.Join(names, " "); quiet != f.quiet {
 		w := term.NewWriter(f.run.errOut)
 		if f.quiet = quiet; quiet == "" {
 			w.Printf("all nodes answer again\n")

@@ -26,6 +26,7 @@ type Config struct {
 	LeaderTTL      time.Duration `koanf:"leader-ttl"`
 	Silence        time.Duration `koanf:"api-silence"`
 	Sweep          time.Duration `koanf:"sweep-interval"`
+	ReportStatus   bool          `koanf:"report-status"`
 	MetricsAddress string        `koanf:"metrics-address"`
 	LogLevel       string        `koanf:"log-level"`
 	LogFormat      string        `koanf:"log-format"`
@@ -59,6 +60,7 @@ func addFlags(f *pflag.FlagSet) {
 	f.Duration("leader-ttl", 5*time.Second, "how long a replica stays the leader after its last lease renewal")
 	f.Duration("api-silence", 20*time.Second, "how long the API server may fail to answer before a replica gives up leadership")
 	f.Duration("sweep-interval", reflect.DefaultSweep, "interval at which the content of etcd is compared with the cluster even without failures")
+	f.Bool("report-status", true, "write the conditions Accepted and Enforced of ClusterNetworkPolicies; without the right to do so nothing is written")
 	f.String("metrics-address", "127.0.0.1:9416", "host:port of /metrics, /livez and /readyz; without a host on loopback; empty: none")
 	f.String("log-level", "info", "debug, info, warn or error")
 	f.String("log-format", "text", "text or json")

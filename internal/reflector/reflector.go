@@ -215,6 +215,9 @@ func (r *Reflector) writeDuring(ctx context.Context, term *kvstore.Term) error {
 		return err
 	})
 	g.Go(func() error { return r.countAgents(ctx) })
+	if r.cfg.ReportStatus {
+		g.Go(func() error { return r.reportConditions(ctx) })
+	}
 	err := g.Wait()
 	cancel(nil)
 	return err

@@ -53,10 +53,10 @@ func (n *Nodes) List(ctx context.Context, of Policy) ([]view.NodeEnforcement, er
 	for _, e := range entries {
 		v := view.NodeEnforcement{Wanted: wanted}
 		node := strings.TrimPrefix(e.Key, model.StatusRoot(n.Prefix))
-		if v.NodeStatus, err = reported(node, e.Value, revision, time.Now()); err != nil {
+		if v.NodeStatus, err = Reported(node, e.Value, revision, time.Now()); err != nil {
 			v.Enforced, v.Why = view.EnforcedUnknown, "its report is invalid: "+err.Error()
 		} else {
-			v.Enforced, v.Why = enforcedThere(v.NodeStatus, wanted, of)
+			v.Enforced, v.Why = Enforces(v.NodeStatus, wanted, of)
 		}
 		// A node enforces what is in the store; what changed since then is not there.
 		if why := n.Unwritten(); why != "" && v.Enforced == view.EnforcedFully {
@@ -80,9 +80,9 @@ func (n *Nodes) List(ctx context.Context, of Policy) ([]view.NodeEnforcement, er
 // clockSkew is how far the clock of a node may be ahead.
 const clockSkew = time.Minute
 
-// reported reads what a node reports. Whose report it is the key decides, which the store lets only
+// Reported reads what a node reports. Whose report it is the key decides, which the store lets only
 // that node write. Of a report that cannot be true nothing is believed.
-func reported(node string, value []byte, revision int64, now time.Time) (view.NodeStatus, error) {
+func Reported(node string, value []byte, revision int64, now time.Time) (view.NodeStatus, error) {
 	var s view.NodeStatus
 	err := json.Unmarshal(value, &s)
 	switch {
@@ -149,8 +149,9 @@ func (n *Nodes) wanted(ctx context.Context, of Policy) (int64, error) {
 	return 0, fmt.Errorf("there is no policy %s", strings.TrimPrefix(of.Namespace+"/"+of.Name, "/"))
 }
 
-// enforcedThere reports whether a node enforces what changed at a revision.
-func enforcedThere(n view.NodeStatus, wanted int64, of Policy) (view.Enforcement, string) {
+// Enforces reports whether a node enforces a policy, or everything, that changed at a revision, and why
+// not.
+func Enforces(n view.NodeStatus, wanted int64, of Policy) (view.Enforcement, string) {
 	at := slices.IndexFunc(n.Policies, func(p view.UnenforcedPolicy) bool {
 		return of.Name == "" || p.Policy.Namespace == of.Namespace && p.Policy.Name == of.Name
 	})

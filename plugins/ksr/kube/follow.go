@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 )
 
@@ -80,10 +82,19 @@ func (s *passThroughStore) Update(obj any) error {
 	s.event(1)
 	msg, problems := messageOf(id, obj)
 	s.report(id, problems)
-	if msg == nil {
-		return s.cfg.Sink.Keep(id, refused(id, obj, problems))
+	if msg != nil {
+		s.notePolicy(id, obj, msg, false, problems)
+		return s.cfg.Sink.Put(msg)
 	}
-	return s.cfg.Sink.Put(msg)
+	instead := refused(id, obj, problems)
+	s.notePolicy(id, obj, instead, true, problems)
+	return s.cfg.Sink.Keep(id, instead)
+}
+
+func (s *passThroughStore) notePolicy(id model.ID, obj any, value proto.Message, refused bool, problems []api.Problem) {
+	if policy, ok := clusterPolicyOf(id, obj, value, refused, problems); ok {
+		s.changePolicies(func(p *clusterPolicies) { p.all[policy.Name] = policy })
+	}
 }
 
 // Delete implements cache.ReflectorStore.
@@ -94,6 +105,9 @@ func (s *passThroughStore) Delete(obj any) error {
 	}
 	s.event(1)
 	s.report(id, nil)
+	if s.kind == model.KindClusterNetworkPolicy {
+		s.changePolicies(func(p *clusterPolicies) { delete(p.all, id.Name) })
+	}
 	s.cfg.Sink.Delete(id)
 	return nil
 }
@@ -107,6 +121,7 @@ func (s *passThroughStore) Replace(list []any, _ string) error {
 	values := make([]proto.Message, 0, len(list))
 	keep := map[model.ID]proto.Message{}
 	ids := make(map[model.ID]bool, len(list))
+	policies := map[string]ClusterPolicy{}
 	for i, obj := range list {
 		list[i] = nil // release the memory
 		id, ok := s.idOf(obj)
@@ -118,9 +133,15 @@ func (s *passThroughStore) Replace(list []any, _ string) error {
 		s.report(id, problems)
 		if msg == nil {
 			keep[id] = refused(id, obj, problems)
-			continue
+		} else {
+			values = append(values, msg)
 		}
-		values = append(values, msg)
+		if p, ok := clusterPolicyOf(id, obj, cmp.Or(msg, keep[id]), msg == nil, problems); ok {
+			policies[p.Name] = p
+		}
+	}
+	if s.kind == model.KindClusterNetworkPolicy {
+		s.changePolicies(func(p *clusterPolicies) { p.all = policies })
 	}
 	s.event(len(list))
 	s.forget(s.kind, ids)

@@ -143,6 +143,9 @@ func (s *Source) serve(ctx context.Context, k *optional, served bool) error {
 // begin follows a kind until the returned function is called.
 func (s *Source) begin(ctx context.Context, r resource) (stop func()) {
 	s.updateStatus(r.kind, func(k *KindStatus) { *k = KindStatus{Served: true} })
+	if r.kind == model.KindClusterNetworkPolicy {
+		s.changePolicies(func(p *clusterPolicies) { p.served = r.version })
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() { s.follow(ctx, r) })
@@ -175,5 +178,8 @@ func (s *Source) isAbsent(k *optional) (bool, error) {
 func (s *Source) remove(kind model.Kind) error {
 	s.updateStatus(kind, func(k *KindStatus) { *k = KindStatus{Synced: true} })
 	s.forget(kind, nil)
+	if kind == model.KindClusterNetworkPolicy {
+		s.changePolicies(func(p *clusterPolicies) { p.all = map[string]ClusterPolicy{} })
+	}
 	return s.cfg.Sink.Replace(kind, nil, nil)
 }

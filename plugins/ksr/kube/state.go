@@ -58,6 +58,7 @@ type Source struct {
 	answered time.Time // when the API server last answered
 	cluster  string    // the served cluster; empty until known
 	problems map[model.ID][]api.Problem
+	policies clusterPolicies
 }
 
 // KindStatus is the status of following one kind.

@@ -68,8 +68,8 @@ func (c *cluster) remove(kind, namespace, name string) {
 }
 
 // object returns an object without a spec.
-func object(version, kind, namespace, name string) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind}}
+func object(kind, namespace, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind}}
 	o.SetNamespace(namespace)
 	o.SetName(name)
 	return o

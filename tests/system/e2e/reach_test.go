@@ -115,18 +115,18 @@ func serveAgent(t testing.TB, socket, node string) {
 
 // put writes a node and the pod of its agent to the API server.
 func (s *simulated) put(c *cluster, node, pod string, kubelet int) {
-	c.patch(object("v1", "Node", "", node))
-	status := object("v1", "Node", "", node)
+	c.patch(object("Node", "", node))
+	status := object("Node", "", node)
 	status.Object["status"] = map[string]any{
 		"addresses":       []any{map[string]any{"type": "InternalIP", "address": "127.0.0.1"}},
 		"daemonEndpoints": map[string]any{"kubeletEndpoint": map[string]any{"Port": int64(kubelet)}},
 	}
 	c.patch(status, "status")
-	o := object("v1", "Pod", reach.DefaultNamespace, pod)
+	o := object("Pod", reach.DefaultNamespace, pod)
 	o.SetLabels(map[string]string{"app.kubernetes.io/part-of": "sluice", "app.kubernetes.io/component": "agent"})
 	o.Object["spec"] = map[string]any{"nodeName": node, "containers": []any{map[string]any{"name": "agent", "image": "i"}}}
 	c.patch(o)
-	running := object("v1", "Pod", reach.DefaultNamespace, pod)
+	running := object("Pod", reach.DefaultNamespace, pod)
 	running.Object["status"] = map[string]any{"phase": "Running", "containerStatuses": []any{map[string]any{
 		"name": "agent", "image": "i", "imageID": "i", "ready": true, "restartCount": int64(0),
 		"state": map[string]any{"running": map[string]any{"startedAt": time.Now().UTC().Format(time.RFC3339)}},

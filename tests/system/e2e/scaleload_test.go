@@ -47,7 +47,7 @@ func (s *scale) machines() {
 	s.t.Helper()
 	for i := range scaleMachines {
 		name := fmt.Sprintf("machine-%d", i)
-		if _, err := s.cluster.of("Node", "").Create(s.t.Context(), object("v1", "Node", "", name), metav1.CreateOptions{}); err != nil {
+		if _, err := s.cluster.of("Node", "").Create(s.t.Context(), object("Node", "", name), metav1.CreateOptions{}); err != nil {
 			s.t.Fatal(err)
 		}
 		if err := s.status("Node", "", name, map[string]any{
@@ -94,7 +94,7 @@ func (s *scale) status(kind, namespace, name string, status map[string]any) erro
 // is measured begins before the second request: the pod counts once it has an address.
 func (s *scale) pod(i int) error {
 	ns, name := scaleNamespace(i), fmt.Sprintf("pod-%06d", i)
-	o := object("v1", "Pod", ns, name)
+	o := object("Pod", ns, name)
 	o.SetLabels(map[string]string{"app": fmt.Sprintf("app-%d", i%10), "pod-template-hash": "5d78c9869d", "version": "v1"})
 	o.Object["spec"] = map[string]any{"nodeName": machineOf(i), "containers": []any{map[string]any{
 		"name": "main", "image": "registry.example/app:1", "ports": []any{map[string]any{"name": "http", "containerPort": int64(80)}},

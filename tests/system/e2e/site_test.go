@@ -141,7 +141,7 @@ func (s *site) grow(prefix string, n int) {
 }
 
 func (s *site) create(name string) error {
-	_, err := s.cluster.of("Namespace", "").Create(s.t.Context(), object("v1", "Namespace", "", name), metav1.CreateOptions{})
+	_, err := s.cluster.of("Namespace", "").Create(s.t.Context(), object("Namespace", "", name), metav1.CreateOptions{})
 	return err
 }
 
