@@ -50,7 +50,7 @@ VPP_SRCS ?=
 # Time of what is released: that of the commit.
 EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 # What the binaries may weigh, in MB.
-BUDGET := sluicectl:33 sluice-agent:36 sluice-ksr:36 sluice-neutron:34 sluice-cni:10.6
+BUDGET := sluicectl:36 sluice-agent:36 sluice-ksr:36 sluice-neutron:34 sluice-cni:10.6
 SCALE ?= pods=10000 agents=1000 rate=100 seconds=20
 
 .PHONY: help run build test race bench bench-report bench-vpp fuzz conformance soak soak-scale mutation lint generate verify nightly soak-short e2e e2e-faults kube test-kube test-install bench-kube e2e-kubernetes kube-down scale bench-xdp test-xdp lifecycle vpp-plugin test-vpp churn-vpp test-page test-neutron test-ligato images release test-release test-alerts test-charts test-arm64 size
