@@ -101,10 +101,23 @@ func TestExplainAnswersWithoutStore(t *testing.T) {
 	if before.Stale != "" || !before.Renderers[0].Agrees {
 		t.Fatalf("with a store that answers: stale %q, %+v", before.Stale, before.Renderers[0])
 	}
+	// What has no field for it says so in a header.
+	remark := func(path string) string { return a.answer("GET", path, "").Header().Get(view.StaleHeader) }
+	paths := []string{"/v1/pods/relations?namespace=demo&name=server", "/v1/policies/rules?namespace=demo&name=server", "/v1/matrix"}
+	for _, path := range paths {
+		if got := remark(path); got != "" {
+			t.Errorf("with a store that answers, %s says %q", path, got)
+		}
+	}
 	if err := server.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for _, when := range []string{"at once", "after the agent has noticed"} {
+		for _, path := range paths {
+			if remark(path) == "" {
+				t.Errorf("%s: %s does not say that changes may be missing", when, path)
+			}
+		}
 		if after := ask(); after.Stale == "" || after.Allowed != before.Allowed || !after.Renderers[0].Agrees {
 			t.Errorf("%s: stale %q, allowed %t, %+v", when, after.Stale, after.Allowed, after.Renderers[0])
 		}

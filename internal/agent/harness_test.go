@@ -135,9 +135,14 @@ func traffic(t testing.TB, a *Agent, f api.Flow) {
 
 // ask sends a request to the debug API and returns the status and the body.
 func (a *Agent) ask(method, path, body string) (int, string) {
+	rec := a.answer(method, path, body)
+	return rec.Code, rec.Body.String()
+}
+
+func (a *Agent) answer(method, path, body string) *httptest.ResponseRecorder {
 	rec := httptest.NewRecorder()
 	a.api.Owner().Mux().ServeHTTP(rec, httptest.NewRequest(method, path, strings.NewReader(body)))
-	return rec.Code, rec.Body.String()
+	return rec
 }
 
 // get decodes what a path answers.

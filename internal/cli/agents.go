@@ -48,6 +48,7 @@ type whom struct {
 	mu     sync.Mutex
 	silent []silentNode
 	remote map[reach.Agent]*client // that were asked, whose connections are used again
+	stale  map[string]bool         // agents whose answers may lack changes, which was said
 }
 
 // fleet is the way to the agents of a cluster: reach.Cluster.
@@ -144,7 +145,7 @@ func (o *options) agents(ctx context.Context) ([]*client, error) {
 		return nil, err
 	}
 	if cluster == nil {
-		return []*client{newClient(o.socket, o.patience)}, nil
+		return []*client{o.localClient()}, nil
 	}
 	found, err := o.find(ctx, cluster)
 	if err != nil {
@@ -157,6 +158,28 @@ func (o *options) agents(ctx context.Context) ([]*client, error) {
 	return out, nil
 }
 
+// localClient returns the client of the agent on the socket.
+func (o *options) localClient() *client {
+	c := newClient(o.socket, o.patience)
+	c.remark = o.noteStale
+	return c
+}
+
+// noteStale says that the newest changes may be missing in what an agent answers, once.
+func (w *whom) noteStale(c *client, stale string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stale[c.where()] {
+		return
+	}
+	if w.stale == nil {
+		w.stale = map[string]bool{}
+	}
+	w.stale[c.where()] = true
+	out := term.NewWriter(w.errOut)
+	out.Printf("note: the newest changes may be missing: %s\n", oneLine(stale))
+}
+
 // remoteClient returns the client of an agent of a cluster.
 func (o *options) remoteClient(cluster fleet, a reach.Agent) *client {
 	o.mu.Lock()
@@ -165,6 +188,7 @@ func (o *options) remoteClient(cluster fleet, a reach.Agent) *client {
 		return c
 	}
 	c := newClient("", o.patience)
+	c.remark = o.noteStale
 	if o.remote == nil {
 		o.remote = map[reach.Agent]*client{}
 	}
@@ -246,7 +270,7 @@ func (o *options) agentOfNode(ctx context.Context, node string) (*client, error)
 		return nil, err
 	}
 	if cluster == nil {
-		return newClient(o.socket, o.patience), nil
+		return o.localClient(), nil
 	}
 	all, err := cluster.Agents(ctx)
 	if err != nil {

@@ -245,3 +245,23 @@ func TestClusterNamesNodesWithoutAgent(t *testing.T) {
 		t.Errorf("exit code %d, %q, %q", code, out, errOut)
 	}
 }
+
+// TestStaleAnswersAreSaid, once, beside the answer.
+func TestStaleAnswersAreSaid(t *testing.T) {
+	stale := func(v any) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set(view.StaleHeader, "etcd does not answer")
+			says(v)(w, r)
+		}
+	}
+	socket := agent(t, map[string]http.HandlerFunc{
+		"GET /v1/pods":           says([]view.Pod{{Pod: web, State: "enforced"}}),
+		"GET /v1/pods/relations": stale(view.PodRelations{}),
+		"GET /v1/policies":       stale([]view.Policy{}),
+		"GET /v1/endpoints":      says([]struct{}{}),
+	})
+	code, out, errOut := sluicectl(socket, "", "describe", "pod", web.String())
+	if code != ExitOK || !strings.Contains(out, "Name:       web-0") || errOut != "note: the newest changes may be missing: etcd does not answer\n" {
+		t.Errorf("exit code %d, %q, %q", code, out, errOut)
+	}
+}

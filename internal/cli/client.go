@@ -28,7 +28,8 @@ type client struct {
 	socket    string
 	node, pod string // of a cluster; empty for a socket
 	http      *http.Client
-	patience  time.Duration // for each answer, but those of a stream; 0: any
+	remark    func(c *client, stale string) // is told why an answer may lack changes; nil: nobody
+	patience  time.Duration                 // for each answer, but those of a stream; 0: any
 }
 
 func newClient(socket string, patience time.Duration) *client {
@@ -119,6 +120,9 @@ func (c *client) send(ctx context.Context, method, path string, in any) (*http.R
 		return nil, c.unreachable(err)
 	}
 	if resp.StatusCode == http.StatusOK {
+		if stale := resp.Header.Get(view.StaleHeader); stale != "" && c.remark != nil {
+			c.remark(c, stale)
+		}
 		return resp, nil
 	}
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, mostError))

@@ -142,7 +142,8 @@ func (a *Answers) inject(ctx context.Context, q view.Question) ([]view.Injection
 	}
 	var out []view.Injection
 	var walks []node.Walk // of the last comparison
-	err := a.untilSettled(ctx, a.readingFor(q), func(state cluster.State, _ error, _ bool) (differ bool, err error) {
+	err := a.untilSettled(ctx, a.readingFor(q), func(state cluster.State, stale error, _ bool) (differ bool, err error) {
+		noteStale(ctx, stale)
 		questions, err := state.Questions(q)
 		if err != nil {
 			return false, err
@@ -207,7 +208,8 @@ func (a *Answers) Matrix(ctx context.Context, s matrix.Selection) (m view.Matrix
 	if err := a.probes(); err != nil {
 		return m, judged, err
 	}
-	err = a.untilSettled(ctx, a.Cluster.Whole, func(state cluster.State, _ error, pending bool) (_ bool, err error) {
+	err = a.untilSettled(ctx, a.Cluster.Whole, func(state cluster.State, stale error, pending bool) (_ bool, err error) {
+		noteStale(ctx, stale)
 		judged = state
 		m, err = a.thisNode(a.Specification(state), pending).Matrix(state.Cluster, s)
 		return m.Differ > 0, err

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/sluice-net/sluice/internal/lib/serve"
+	"github.com/sluice-net/sluice/internal/view"
 )
 
 // Routes are the handlers of an API, by their patterns.
@@ -29,7 +30,9 @@ func (all Routes) Mux() *http.ServeMux {
 func list[T any](get func(context.Context, Filter) (T, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
-		v, err := get(r.Context(), Filter{namespace: q.Get("namespace"), name: q.Get("name"), local: q.Has("local"), from: q["from"], to: q["to"]})
+		ctx, stale := remarked(r.Context())
+		v, err := get(ctx, Filter{namespace: q.Get("namespace"), name: q.Get("name"), local: q.Has("local"), from: q["from"], to: q["to"]})
+		remark(w, *stale)
 		answer(w, v, err)
 	}
 }
@@ -42,8 +45,33 @@ func ask[Q, A any](get func(context.Context, Q) (A, error)) http.HandlerFunc {
 			serve.Say(w, http.StatusBadRequest, err.Error()+"\n")
 			return
 		}
-		v, err := get(r.Context(), q)
+		ctx, stale := remarked(r.Context())
+		v, err := get(ctx, q)
+		remark(w, *stale)
 		answer(w, v, err)
+	}
+}
+
+// staleKey is the key of the place for a remark about an answer, in the context of the question.
+type staleKey struct{}
+
+// remarked returns a context in which noteStale leaves why an answer may lack changes.
+func remarked(ctx context.Context) (context.Context, *error) {
+	stale := new(error)
+	return context.WithValue(ctx, staleKey{}, stale), stale
+}
+
+// noteStale notes why the answer to the question of a context may lack changes, if it does: those who ask
+// for a state that is not the newest get it, and are told.
+func noteStale(ctx context.Context, stale error) {
+	if place, ok := ctx.Value(staleKey{}).(*error); ok {
+		*place = stale
+	}
+}
+
+func remark(w http.ResponseWriter, stale error) {
+	if stale != nil {
+		w.Header().Set(view.StaleHeader, stale.Error())
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 // No policy has to do with a pod that is not there.
 func (a *Answers) relations(ctx context.Context, f Filter) (view.PodRelations, error) {
 	id := api.PodID{Namespace: f.namespace, Name: f.name}
-	state, _ := a.Cluster.AboutPod(ctx, id)
+	state, stale := a.Cluster.AboutPod(ctx, id)
+	noteStale(ctx, stale)
 	spec := a.Specification(state)
 	return view.PodRelations{Selecting: spec.Selecting(id), Naming: spec.Naming(id)}, nil
 }
@@ -21,7 +22,8 @@ func (a *Answers) relations(ctx context.Context, f Filter) (view.PodRelations, e
 // rulesOf returns the rules of a policy in words, and of all admin policies with the name. The
 // filter has the whole name.
 func (a *Answers) rulesOf(ctx context.Context, f Filter) ([]oracle.RuleText, error) {
-	state, _ := a.Cluster.AboutPolicy(ctx, f.namespace, f.name)
+	state, stale := a.Cluster.AboutPolicy(ctx, f.namespace, f.name)
+	noteStale(ctx, stale)
 	spec, kinds := a.Specification(state), []api.PolicyKind{api.NetworkPolicy}
 	if f.namespace == "" {
 		kinds = []api.PolicyKind{api.AdminNetworkPolicy, api.BaselineAdminNetworkPolicy, api.ClusterNetworkPolicy}
