@@ -104,7 +104,10 @@ func (v *vpp) await() {
 func (v *vpp) stop() {
 	if v.process != nil {
 		_ = v.process.Process.Signal(syscall.SIGTERM)
+		// VPP logs the signal, which waits for itself where that interrupted it in its heap.
+		stuck := time.AfterFunc(10*time.Second, func() { _ = v.process.Process.Kill() })
 		_ = v.process.Wait()
+		stuck.Stop()
 		v.process = nil
 	}
 }
