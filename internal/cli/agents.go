@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -49,6 +48,8 @@ type whom struct {
 	silent []silentNode
 	remote map[reach.Agent]*client // that were asked, whose connections are used again
 	stale  map[string]bool         // agents whose answers may lack changes, which was said
+	alive  *client                 // of a cluster, that answered
+	lost   map[string]bool         // nodes that a command that goes on is without, which was said
 }
 
 // fleet is the way to the agents of a cluster: reach.Cluster.
@@ -126,8 +127,10 @@ func (o *options) allAgents(ctx context.Context) ([]*client, error) {
 // reportedBy returns what nodes have reported, as the first agent that answers knows it. Where none answers
 // it returns nothing: the question itself will say why.
 func (o *options) reportedBy(ctx context.Context, all []*client) (nodes []view.NodeEnforcement, err error) {
-	for _, c := range all[:min(len(all), mostTried)] {
-		if err := c.get(ctx, "/v1/nodes", &nodes); err == nil {
+	for _, c := range likely(all) {
+		asked, cancel := context.WithTimeout(ctx, aliveTime)
+		err := c.get(asked, "/v1/nodes", &nodes)
+		if cancel(); err == nil {
 			return nodes, nil
 		}
 	}
@@ -193,14 +196,37 @@ func (o *options) remoteClient(cluster fleet, a reach.Agent) *client {
 		o.remote = map[reach.Agent]*client{}
 	}
 	o.remote[a] = c
-	c.node, c.pod = a.Node, a.Pod
+	c.node, c.pod, c.problem = a.Node, a.Pod, a.Problem
 	c.dials(func(ctx context.Context) (net.Conn, error) {
 		ctx, cancel := context.WithTimeoutCause(ctx, connectTime, fmt.Errorf("pod %s cannot be reached within %s: is its node up?", a.Pod, connectTime))
 		defer cancel()
-		return cluster.Dial(ctx, a)
+		conn, err := dialNode(ctx, cluster, a)
+		if err != nil {
+			err = unreachedError{err}
+		}
+		return conn, err
 	})
 	return c
 }
+
+// dialNode connects with the agent of a node, which may have a new pod.
+func dialNode(ctx context.Context, cluster fleet, a reach.Agent) (net.Conn, error) {
+	conn, err := cluster.Dial(ctx, a)
+	if err == nil || ctx.Err() != nil {
+		return conn, err
+	}
+	all, listed := cluster.Agents(ctx)
+	i := slices.IndexFunc(all, func(now reach.Agent) bool { return now.Node == a.Node && now != a })
+	if listed != nil || i < 0 {
+		return nil, err
+	}
+	return cluster.Dial(ctx, all[i])
+}
+
+// unreachedError is about an agent of a cluster that could not be reached: it may be started anew.
+type unreachedError struct{ error }
+
+func (e unreachedError) Unwrap() error { return e.error }
 
 // find returns the agents of the nodes that are named, or of all.
 func (o *options) find(ctx context.Context, cluster fleet) ([]reach.Agent, error) {
@@ -230,21 +256,50 @@ func agentOf(all []reach.Agent, node string) (reach.Agent, error) {
 	return reach.Agent{}, fmt.Errorf("%s: no agent runs on that node; agents run on %s", node, term.Few(known, 8))
 }
 
-// agent returns an agent for a question to which all of a cluster have the same answer: the first one
-// that is alive.
+// agent returns an agent for a question to which all of a cluster have the same answer: the one that
+// answered last, or the first one that is alive.
 func (o *options) agent(ctx context.Context) (*client, error) {
 	all, err := o.agents(ctx)
 	if err != nil || all[0].node == "" {
 		return first(all), err
 	}
+	o.mu.Lock()
+	alive := o.alive
+	o.mu.Unlock()
+	if slices.Contains(all, alive) {
+		return alive, nil
+	}
 	var failed []string
-	for _, c := range all[:min(len(all), mostTried)] {
-		if _, err = c.answer(ctx, "GET", "/livez", nil, mostError); err == nil {
+	for _, c := range likely(all) {
+		asked, cancel := context.WithTimeout(ctx, aliveTime)
+		_, err = c.answer(asked, "GET", "/livez", nil, mostError)
+		if cancel(); err == nil {
+			o.mu.Lock()
+			o.alive = c
+			o.mu.Unlock()
 			return c, nil
 		}
-		failed = append(failed, c.node+": "+err.Error())
+		failed = append(failed, named(c.node, err))
 	}
 	return nil, fmt.Errorf("no agent answers: %s", strings.Join(failed, "; "))
+}
+
+// aliveTime is how long an agent may take to say that it is alive, or what others have reported.
+const aliveTime = 5 * time.Second
+
+// likely returns some agents, those first whose pods run.
+func likely(all []*client) []*client {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b *client) int {
+		switch {
+		case (a.problem == "") == (b.problem == ""):
+			return 0
+		case a.problem == "":
+			return -1
+		}
+		return 1
+	})
+	return all[:min(len(all), mostTried)]
 }
 
 func first(all []*client) *client {
@@ -366,15 +421,50 @@ func (w *whom) missed() []silentNode {
 
 // errSilent is about nodes that an answer is without.
 func errSilent(all []silentNode) error {
-	var texts []string
-	for _, s := range all {
-		texts = append(texts, oneLine(s.err.Error()))
+	const most = 5
+	var texts, others []string
+	for i, s := range all {
+		if i < most {
+			texts = append(texts, oneLine(named(s.node, s.err)))
+		} else {
+			others = append(others, s.node)
+		}
 	}
-	return fmt.Errorf("%s did not answer: %s", term.Count(len(all), "node"), term.Few(texts, 5))
+	if others != nil {
+		texts = append(texts, strings.Join(others, ","))
+	}
+	return fmt.Errorf("%s did not answer: %s", term.Count(len(all), "node"), strings.Join(texts, "; "))
 }
 
-// stream merges the answers of all agents to a question, until each or all agents end it. It calls begun
-// once, and each by one goroutine at a time.
+// named is an error that begins with the name of its node.
+func named(node string, err error) string {
+	if text := err.Error(); !strings.HasPrefix(text, node+": ") {
+		return node + ": " + text
+	} else {
+		return text
+	}
+}
+
+// sayMissed says which nodes a command that goes on is without, once until they answer again, and returns
+// whether these are others than before.
+func (w *whom) sayMissed() (changed bool) {
+	silent := w.missed()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out, lost := term.NewWriter(w.errOut), map[string]bool{}
+	for _, s := range silent {
+		if lost[s.node] = true; !w.lost[s.node] {
+			out.Printf("without %s\n", oneLine(named(s.node, s.err)))
+			changed = true
+		}
+	}
+	changed = changed || len(lost) != len(w.lost)
+	w.lost, w.silent = lost, append(w.silent, silent...)
+	return changed
+}
+
+// stream merges the answers of all agents to a question, until all agents end it. It calls begun once, and
+// each by one goroutine at a time, whose error ends the answer of its agent.
 func (o *options) stream(ctx context.Context, path string, question any, last bool, begun func(), each func(json.RawMessage) error) error {
 	agents, err := o.allAgents(ctx)
 	if err != nil {
@@ -383,33 +473,19 @@ func (o *options) stream(ctx context.Context, path string, question any, last bo
 	if len(agents) == 1 {
 		return agents[0].Stream(ctx, path, question, last, begun, each)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var mu sync.Mutex
-	var ended error
 	var once sync.Once
 	_, err = askSome(ctx, o, agents, len(agents), func(ctx context.Context, c *client) (struct{}, error) {
 		err := c.Stream(ctx, path, question, last, func() { once.Do(begun) }, func(line json.RawMessage) error {
 			mu.Lock()
 			defer mu.Unlock()
-			if ended == nil {
-				ended = each(line)
-			}
-			if ended != nil {
-				cancel()
-			}
-			return ended
+			return each(line)
 		})
-		if ctx.Err() != nil {
-			err = nil // by each
+		if err != nil && ctx.Err() == nil {
+			o.miss(c, err)
+			o.sayMissed()
 		}
-		return struct{}{}, err
+		return struct{}{}, nil
 	})
-	if ended != nil {
-		return ended
-	}
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
 	return err
 }

@@ -265,3 +265,26 @@ func TestStaleAnswersAreSaid(t *testing.T) {
 		t.Errorf("exit code %d, %q, %q", code, out, errOut)
 	}
 }
+
+// TestClusterBelievesNodesAboutThemselves alone: the agent of node-2 answers as if it were node-1.
+func TestClusterBelievesNodesAboutThemselves(t *testing.T) {
+	n := twoNodes(t)
+	delete(n, "node-3")
+	n["node-2"] = agent(t, map[string]http.HandlerFunc{
+		"GET /v1/status": says(view.Status{Node: "node-1"}),
+		"GET /v1/pods":   says([]view.Pod{{Pod: web, Node: "node-1", State: "no interface"}, {Pod: db, Node: "node-2", State: "enforced"}}),
+		"POST /v1/explain": says([]view.Explanation{{
+			Src: view.Party{Name: web.String(), Pod: web, Node: "node-1"}, Dst: view.Party{Name: db.String(), Pod: db, Node: "node-2"}, Allowed: true,
+			Renderers: []view.Answer{{Renderer: "xdp", Node: "node-1", Agrees: true, Decides: []api.Direction{api.Egress, api.Ingress}}},
+		}}),
+	})
+	for line, want := range map[string]string{
+		"get status -o jsonpath={range[*]}{.node},{end}":                                            "node-1,node-2,",
+		"get pods -o jsonpath={range[*]}{.pod}={.state},{end}":                                      "shop/web-0=enforced,data/db-0=enforced,",
+		"explain shop/web-0 data/db-0:1 -o jsonpath={range[0].renderers[*]}{.node}{.decides},{end}": `node-1["egress"],node-2["ingress"],`,
+	} {
+		if code, out, errOut := n.ask(strings.Fields(line)...); code != ExitOK || out != want {
+			t.Errorf("%s: exit code %d, %q, want %q; %s", line, code, out, want, errOut)
+		}
+	}
+}

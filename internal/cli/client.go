@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -9,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -27,6 +27,7 @@ import (
 type client struct {
 	socket    string
 	node, pod string // of a cluster; empty for a socket
+	problem   string // why it cannot be reached, as far as its pod shows
 	http      *http.Client
 	remark    func(c *client, stale string) // is told why an answer may lack changes; nil: nobody
 	patience  time.Duration                 // for each answer, but those of a stream; 0: any
@@ -43,7 +44,8 @@ func newClient(socket string, patience time.Duration) *client {
 
 // dials sets how the client connects.
 func (c *client) dials(dial func(ctx context.Context) (net.Conn, error)) {
-	c.http = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}}
+	// A small answer must not become a large one here.
+	c.http = &http.Client{Transport: &http.Transport{DisableCompression: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}}
 }
 
 // where is the place of the agent, as in "the agent on node-1".
@@ -67,15 +69,25 @@ func (c *client) post(ctx context.Context, path string, in, out any) error {
 }
 
 func (c *client) do(ctx context.Context, method, path string, in, out any) error {
-	answer, err := c.answer(ctx, method, path, in, math.MaxInt64)
+	answer, err := c.answer(ctx, method, path, in, mostAnswer+1)
 	if err != nil {
 		return err
+	}
+	if len(answer) > mostAnswer {
+		return fmt.Errorf("the agent on %s answers %s with more than %d MiB", c.where(), path, mostAnswer>>20)
 	}
 	if err := json.Unmarshal(answer, out); err != nil {
 		return fmt.Errorf("cannot parse the agent's answer to %s (another version?): %w", path, err)
 	}
 	return nil
 }
+
+// mostAnswer bounds an answer, mostLine a line of a stream: one node must not take the memory of who asks
+// all. The state of 100 000 pods has 70 MB.
+const (
+	mostAnswer = 1 << 30
+	mostLine   = 4 << 20
+)
 
 // errSlow is the cause of the end of a question that the agent took too long to answer.
 var errSlow = errors.New("the agent took too long")
@@ -207,6 +219,9 @@ func (c *client) NodeName() string { return c.node }
 
 // IsGone implements traffic.Agent.
 func (*client) IsGone(err error) bool {
+	if _, unreached := errors.AsType[unreachedError](err); unreached {
+		return true
+	}
 	return errors.Is(err, errAgentEnded) || isCutOff(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
@@ -220,18 +235,20 @@ func (c *client) Stream(ctx context.Context, path string, question any, last boo
 	}
 	defer func() { _ = resp.Body.Close() }()
 	begun()
-	for dec := json.NewDecoder(resp.Body); ; {
-		var line json.RawMessage
-		if err := dec.Decode(&line); errors.Is(err, io.EOF) {
-			if last {
-				return nil
-			}
-			return errAgentEnded
-		} else if err != nil {
-			return c.cutOff(err)
-		}
-		if err := f(line); err != nil {
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, mostLine)
+	for lines.Scan() {
+		if err := f(slices.Clone(lines.Bytes())); err != nil {
 			return err
 		}
 	}
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return fmt.Errorf("the agent on %s sends a line of more than %d MiB", c.where(), mostLine>>20)
+	case err != nil:
+		return c.cutOff(err)
+	case last:
+		return nil
+	}
+	return errAgentEnded
 }

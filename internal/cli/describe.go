@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -148,8 +149,12 @@ func (r *getRun) podDescription(p view.Pod) (d podDescription, err error) {
 // agentKnowing returns the agent of a node or, where that has none, another one of the cluster: all know
 // the cluster's policies.
 func (r *getRun) agentKnowing(node string) (*client, error) {
-	if c, err := r.agentOfNode(r.ctx(), node); err == nil {
+	c, err := r.agentOfNode(r.ctx(), node)
+	if err == nil && c.problem == "" {
 		return c, nil
+	}
+	if node != "" {
+		r.miss(&client{node: node}, cmp.Or(err, errors.New("its agent cannot be reached")))
 	}
 	return r.agent(r.ctx())
 }

@@ -3,11 +3,14 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"slices"
+	"sync"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/analysis/expr"
 	"github.com/sluice-net/sluice/internal/cli/explained"
 	"github.com/sluice-net/sluice/internal/lib/term"
@@ -94,48 +97,81 @@ func (o *options) explainedByNodes(ctx context.Context, q view.Question) ([]view
 	if err := c.post(ctx, "/v1/explain", q, &answers); err != nil || c.node == "" || len(o.nodes) > 0 {
 		return answers, err
 	}
-	var nodes []string
+	var others []*client
 	for _, e := range answers {
 		for _, p := range []view.Party{e.Src, e.Dst} {
-			if p.Node != "" && p.Node != c.node && !slices.Contains(nodes, p.Node) {
-				nodes = append(nodes, p.Node)
+			if p.Node == "" || p.Node == c.node || slices.ContainsFunc(others, func(c *client) bool { return c.node == p.Node }) {
+				continue
 			}
+			other, err := o.agentOfNode(ctx, p.Node)
+			if err != nil {
+				other = &client{node: p.Node, problem: err.Error()}
+			}
+			others = append(others, other)
 		}
 	}
-	var others []*client
-	for _, node := range nodes {
-		other, err := o.agentOfNode(ctx, node)
-		if err != nil {
-			o.miss(&client{node: node}, err)
-			continue
-		}
-		others = append(others, other)
+	said := make([][]view.Explanation, len(others))
+	var asked sync.WaitGroup
+	for i, other := range others {
+		asked.Go(func() {
+			err := errors.New(other.problem)
+			if other.problem == "" {
+				err = other.post(ctx, "/v1/explain", q, &said[i])
+			}
+			if err != nil {
+				o.miss(other, err)
+			}
+		})
 	}
-	more, err := askAll(ctx, o, others, func(ctx context.Context, other *client) (out []view.Explanation, err error) {
-		if err = other.post(ctx, "/v1/explain", q, &out); err != nil {
-			o.miss(other, err)
-		}
-		return out, nil
-	})
+	asked.Wait()
 	for i := range answers {
-		keepDeciding(&answers[i])
-		for _, e := range slices.Concat(more...) {
-			if e.Src == answers[i].Src && e.Dst == answers[i].Dst && e.Flow == answers[i].Flow {
-				keepDeciding(&e)
-				answers[i].Renderers = append(answers[i].Renderers, e.Renderers...)
-				answers[i].Packets = append(answers[i].Packets, e.Packets...)
-				answers[i].RenderersDiffer = answers[i].RenderersDiffer || e.RenderersDiffer
-				answers[i].Stale = cmp.Or(answers[i].Stale, e.Stale)
+		e := &answers[i]
+		e.Renderers, e.Packets = ofNode(*e, c.node)
+		for n, other := range others {
+			if e.Src.Node != other.node && e.Dst.Node != other.node {
+				continue
 			}
+			at := slices.IndexFunc(said[n], func(v view.Explanation) bool { return isSameFlow(v, *e) })
+			if at < 0 {
+				e.Stale = cmp.Or(e.Stale, other.node+" did not say what it has installed")
+				o.miss(other, errors.New("it knows no such flow yet"))
+				continue
+			}
+			v := said[n][at]
+			renderers, packets := ofNode(v, other.node)
+			e.Renderers, e.Packets = append(e.Renderers, renderers...), append(e.Packets, packets...)
+			e.RenderersDiffer, e.Stale = e.RenderersDiffer || v.RenderersDiffer, cmp.Or(e.Stale, v.Stale)
 		}
 	}
-	return answers, err
+	return answers, nil
 }
 
-// keepDeciding leaves out what a node says that decides nothing of the flow, as another one does.
-func keepDeciding(e *view.Explanation) {
-	if e.Src.Node == "" && e.Dst.Node == "" {
-		return
+// isSameFlow reports whether two agents explain the same flow, to the same service.
+func isSameFlow(a, b view.Explanation) bool {
+	if (a.Service == nil) != (b.Service == nil) {
+		return false
 	}
-	e.Renderers = slices.DeleteFunc(e.Renderers, func(a view.Answer) bool { return len(a.Decides) == 0 && a.Agrees && a.Unasked == "" })
+	return a.Src == b.Src && a.Dst == b.Dst && a.Flow == b.Flow && (a.Service == nil || a.Service.Name == b.Service.Name && a.Service.Address == b.Service.Address && a.Service.Port == b.Service.Port)
+}
+
+// ofNode returns what a node says of a flow: about the ends that are there, and nothing if there are none,
+// as others decide then.
+func ofNode(e view.Explanation, node string) (renderers []view.Answer, packets []view.Packet) {
+	if e.Src.Node == "" && e.Dst.Node == "" {
+		return e.Renderers, e.Packets
+	}
+	for _, a := range e.Renderers {
+		a.Node = node
+		a.Decides = slices.DeleteFunc(slices.Clone(a.Decides), func(d api.Direction) bool {
+			return d == api.Egress && e.Src.Node != node || d == api.Ingress && e.Dst.Node != node
+		})
+		if len(a.Decides) > 0 || !a.Agrees || a.Unasked != "" {
+			renderers = append(renderers, a)
+		}
+	}
+	for _, p := range e.Packets {
+		p.Node = node
+		packets = append(packets, p)
+	}
+	return renderers, packets
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -74,8 +75,14 @@ func (f *follower[T]) withSilent(items []T) []T {
 	for _, s := range silent {
 		names = append(names, s.node)
 		for _, key := range f.order {
-			if item := f.last[key]; f.nodeOf(item) == s.node {
+			item := f.last[key]
+			switch {
+			case f.on == nil && f.nodeOf(item) == s.node:
 				items = append(items, item)
+			case f.on != nil && f.on(item) == s.node: // another agent named it
+				if i := slices.IndexFunc(items, func(now T) bool { return f.key(now) == key }); i >= 0 {
+					items[i] = item
+				}
 			}
 		}
 	}

@@ -63,6 +63,7 @@ type special[T any] struct {
 	empty    string                                  // the message for an empty list of all
 	negative func(items []T) bool                    // whether the answer is no
 	check    func(names []string) error              // rejects invalid names
+	on       func(T) string                          // the node of an item, where node is nil
 	// elsewhere replaces what an agent of a cluster knows of other nodes by what these say.
 	elsewhere func(ctx context.Context, r *getRun, items []T, query string) ([]T, error)
 	askedBy   words // names that people ask by, where its own say nothing

@@ -34,7 +34,7 @@ func (status) get(r *getRun, names []string) error {
 	}
 	all, err := askAll(r.ctx(), r.options, agents, func(ctx context.Context, c *client) (s view.Status, err error) {
 		err = c.get(ctx, "/v1/status", &s)
-		s.Node = cmp.Or(s.Node, c.node)
+		s.Node = cmp.Or(c.node, s.Node)
 		return s, err
 	})
 	switch {

@@ -41,7 +41,7 @@ func podTable(pods []view.Pod, _ bool) *term.Table {
 
 // podsOfNodes replaces what one agent knows of pods by what the agents of their nodes say.
 func podsOfNodes(ctx context.Context, r *getRun, pods []view.Pod, query string) ([]view.Pod, error) {
-	agents, err := r.agents(ctx)
+	agents, err := r.allAgents(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -56,16 +56,14 @@ func podsOfNodes(ctx context.Context, r *getRun, pods []view.Pod, query string) 
 	}
 	answers, err := askAll(ctx, r.options, agents, func(ctx context.Context, c *client) (own []view.Pod, err error) {
 		err = c.get(ctx, query+"&local=true", &own)
-		return own, err
+		return slices.DeleteFunc(own, func(p view.Pod) bool { return p.State == "remote" || p.Node != c.node }), err
 	})
 	said := map[api.PodID]view.Pod{}
 	for _, p := range slices.Concat(answers...) {
-		if p.State != "remote" { // which an agent of an earlier version also names
-			said[p.Pod] = p
-		}
+		said[p.Pod] = p
 	}
 	for i, p := range pods {
-		if s, ok := said[p.Pod]; ok {
+		if s, ok := said[p.Pod]; ok && s.Node == p.Node {
 			pods[i] = s
 		}
 	}
@@ -172,7 +170,7 @@ var podList = listing[view.Pod]{
 		return p.Pod.Name == name && (in == "" || p.Pod.Namespace == in)
 	},
 	namespaced: true,
-	special: special[view.Pod]{elsewhere: podsOfNodes, labelled: func(r *getRun, pods []view.Pod) ([]view.Pod, error) {
+	special: special[view.Pod]{on: func(p view.Pod) string { return p.Node }, elsewhere: podsOfNodes, labelled: func(r *getRun, pods []view.Pod) ([]view.Pod, error) {
 		return slices.DeleteFunc(pods, func(p view.Pod) bool { return !r.labels.Matches(labels.Set(p.Labels)) }), nil
 	}},
 }

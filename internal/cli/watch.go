@@ -26,6 +26,7 @@ func (o *options) shell(errOut io.Writer) *traffic.Shell {
 			}
 			return out, err
 		},
+		SayMissed: o.sayMissed,
 		Ask: func(ctx context.Context, ask func(context.Context, traffic.Agent) error) error {
 			agents, err := o.allAgents(ctx)
 			if err != nil {
@@ -34,8 +35,11 @@ func (o *options) shell(errOut io.Writer) *traffic.Shell {
 			_, err = askAll(ctx, o, agents, func(ctx context.Context, c *client) (struct{}, error) { return struct{}{}, ask(ctx, c) })
 			return err
 		},
-		Miss: func(a traffic.Agent, err error) { o.miss(a.(*client), err) },
-		Out:  o.out, ErrOut: errOut, Lines: o.lines, Patience: restartTime,
+		Miss: func(a traffic.Agent, err error) {
+			o.miss(a.(*client), err)
+			o.sayMissed()
+		},
+		Out: o.out, ErrOut: errOut, Lines: o.lines, Patience: restartTime,
 		Print: func(value any, table func(*term.Writer)) error { return o.output.print(o.out, value, table) },
 		Wide:  func() bool { return o.output == formatWide },
 		Pods: func(cmd *cobra.Command, namespace string) ([]string, cobra.ShellCompDirective) {

@@ -2,6 +2,7 @@ package reflector
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,9 +11,12 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	"google.golang.org/protobuf/proto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/agent/nodestatus"
 	"github.com/sluice-net/sluice/internal/view"
@@ -31,6 +35,7 @@ const (
 	reasonAllNodes    = "AllNodes"
 	reasonSomeNodes   = "SomeNodes"
 	reasonNotAccepted = "NotAccepted"
+	reasonAudit       = "Audit"      // it denies nothing
 	reasonReflecting  = "Reflecting" // its newest generation is not in the store yet
 	reasonNoNodes     = "NoNodes"
 )
@@ -45,9 +50,14 @@ const (
 	// conditions stay what they are.
 	countsEvery = 10 * time.Second
 	// reportsPerSecond bounds how many conditions are written in the long run, and reportBurst at once.
-	reportsPerSecond = 0.5
+	reportsPerSecond = 0.4
 	reportBurst      = 50
-	// forbiddenFor is how long no condition is written after the API server has refused one.
+	// untrue conditions say that a policy is enforced, and it is not: they have a budget of their own.
+	untruePerSecond = 0.4
+	untrueBurst     = 1000
+	// refusedFor is how long the conditions of a policy are not written after the API server has refused
+	// them, and forbiddenFor those of all, for want of rights.
+	refusedFor   = time.Minute
 	forbiddenFor = 5 * time.Minute
 	// longestReason bounds what a message says of a node or a field.
 	longestReason = 256
@@ -56,22 +66,24 @@ const (
 // reporter writes conditions of policies while this replica leads.
 type reporter struct {
 	*Reflector
-	limit   *rate.Limiter
 	api     policyAPI
+	limit   *rate.Limiter
+	untrue  *rate.Limiter
 	seen    seenState
 	looked  time.Time
-	pending bool                     // something could not be written
-	written map[string]writtenPolicy // by policy
-	silent  time.Time                // until when nothing is written
-	failed  bool                     // the last write
+	pending bool                         // something could not be written
+	written map[types.UID]*writtenPolicy // as the API server has them
+	listed  time.Time                    // when it was asked for all
+	silent  time.Time                    // until when nothing is written
+	failed  bool                         // the last pass
 	now     func() time.Time
 }
 
 // policyAPI is what the reporter needs of the API server: kube.Source.
 type policyAPI interface {
 	ClusterPolicies() ([]kube.ClusterPolicy, int)
-	Conditions(ctx context.Context, name string) ([]metav1.Condition, error)
-	SetConditions(ctx context.Context, name string, conditions []metav1.Condition) error
+	Conditions(ctx context.Context) (map[types.UID][]metav1.Condition, error)
+	SetConditions(ctx context.Context, p kube.ClusterPolicy, conditions []metav1.Condition) error
 }
 
 // seenState tells whether anything changed.
@@ -80,14 +92,18 @@ type seenState struct {
 	status, nodes, objects int64
 }
 
-// writtenPolicy is what the API server has of us.
+// writtenPolicy is what the API server has of a policy.
 type writtenPolicy struct {
 	conditions []metav1.Condition
 	at         time.Time // when it was written last
+	refused    time.Time // until when it is not written
 }
 
 func newReporter(r *Reflector, api policyAPI) *reporter {
-	return &reporter{Reflector: r, api: api, limit: rate.NewLimiter(reportsPerSecond, reportBurst), written: map[string]writtenPolicy{}, now: time.Now}
+	return &reporter{
+		Reflector: r, api: api, now: time.Now, written: map[types.UID]*writtenPolicy{},
+		limit: rate.NewLimiter(reportsPerSecond, reportBurst), untrue: rate.NewLimiter(untruePerSecond, untrueBurst),
+	}
 }
 
 // reportConditions writes conditions until ctx ends.
@@ -130,23 +146,130 @@ func (p *reporter) report(ctx context.Context) error {
 	if now == p.seen && !p.pending && p.now().Sub(p.looked) < lookEvery {
 		return nil
 	}
+	if err := p.list(ctx); err != nil {
+		return err
+	}
 	nodes, objects, err := p.read(ctx)
 	if err != nil {
 		return err
 	}
 	p.pending, p.looked = false, p.now()
+	var due []duePolicy
 	for _, policy := range policies {
-		if err := p.write(ctx, policy.Name, conditionsOf(policy, objects[policy.Name], nodes)); err != nil {
-			p.pending = true
-			if apierrors.IsForbidden(err) {
-				p.silent = p.now().Add(forbiddenFor)
-				return fmt.Errorf("%w: the ClusterRole sluice-ksr of deploy/ksr has the right; --report-status=false ends this", err)
-			}
-			return err
+		if d, is := p.due(policy, conditionsOf(policy, objects[policy.Name], nodes)); is {
+			due = append(due, d)
 		}
 	}
-	p.seen = now
+	slices.SortStableFunc(due, func(a, b duePolicy) int { return cmp.Or(int(a.how)-int(b.how), a.had.at.Compare(b.had.at)) })
+	err = p.write(ctx, due)
+	if err == nil || ctx.Err() == nil {
+		p.seen = now
+	}
+	return err
+}
+
+// list asks the API server what it has, now and then: another replica may have written last.
+func (p *reporter) list(ctx context.Context) error {
+	if !p.listed.IsZero() && p.now().Sub(p.listed) < lookEvery {
+		return nil
+	}
+	all, err := p.api.Conditions(ctx)
+	if err != nil {
+		return err
+	}
+	written := map[types.UID]*writtenPolicy{}
+	for uid, conditions := range all {
+		had := p.written[uid]
+		if had == nil {
+			had = &writtenPolicy{}
+		}
+		had.conditions, written[uid] = conditions, had
+	}
+	p.written, p.listed = written, p.now()
 	return nil
+}
+
+// duePolicy is a policy whose conditions are to be written.
+type duePolicy struct {
+	kube.ClusterPolicy
+	conditions []metav1.Condition
+	had        *writtenPolicy
+	how        urgency
+}
+
+// urgency orders what is to be written.
+type urgency int
+
+const (
+	isUntrue urgency = iota // what the API server has says too much
+	isOther                 // it says something else
+	isCount                 // another number of nodes, or another reason
+)
+
+// due returns what is to be written of a policy, with the times of transitions.
+func (p *reporter) due(policy kube.ClusterPolicy, want []metav1.Condition) (d duePolicy, is bool) {
+	had := p.written[policy.UID]
+	if had == nil { // it is new
+		had = &writtenPolicy{}
+		p.written[policy.UID] = had
+	}
+	d = duePolicy{policy, want, had, isCount}
+	for i, c := range want {
+		d.conditions[i].LastTransitionTime = metav1.NewTime(p.now().Truncate(time.Second))
+		old := metav1.Condition{}
+		if at := slices.IndexFunc(had.conditions, func(old metav1.Condition) bool { return old.Type == c.Type }); at >= 0 {
+			old = had.conditions[at]
+		}
+		if old.Status == c.Status {
+			d.conditions[i].LastTransitionTime = old.LastTransitionTime
+		}
+		is = is || old.Status != c.Status || old.Reason != c.Reason || old.ObservedGeneration != c.ObservedGeneration || old.Message != c.Message
+		switch {
+		case old.Status == metav1.ConditionTrue && c.Status != metav1.ConditionTrue:
+			d.how = isUntrue
+		case old.Status != c.Status || old.Reason != c.Reason || old.ObservedGeneration != c.ObservedGeneration:
+			d.how = min(d.how, isOther)
+		}
+	}
+	return d, is
+}
+
+// write writes conditions as far as the budgets allow. One that the API server refuses keeps none of the
+// others back.
+func (p *reporter) write(ctx context.Context, due []duePolicy) (err error) {
+	tried, forbidden := 0, 0
+	for _, d := range due {
+		budget := p.limit
+		if d.how == isUntrue {
+			budget = p.untrue
+		}
+		if d.how == isCount && p.now().Sub(d.had.at) < countsEvery || p.now().Before(d.had.refused) || !budget.AllowN(p.now(), 1) {
+			p.pending = true
+			continue
+		}
+		tried++
+		failed := p.api.SetConditions(ctx, d.ClusterPolicy, d.conditions)
+		var status apierrors.APIStatus
+		answered := errors.As(failed, &status)
+		switch {
+		case failed == nil:
+			d.had.conditions, d.had.at = d.conditions, p.now()
+			continue
+		case apierrors.IsNotFound(failed), apierrors.IsConflict(failed): // it was deleted, or is another one now
+			continue
+		case !answered:
+			p.pending = true
+			return failed
+		case apierrors.IsForbidden(failed):
+			forbidden++
+		}
+		p.pending, d.had.refused, err = true, p.now().Add(refusedFor), failed
+	}
+	if tried > 0 && forbidden == tried {
+		p.silent = p.now().Add(forbiddenFor)
+		err = fmt.Errorf("%w: the ClusterRole sluice-ksr of deploy/ksr has the right; --report-status=false ends this", err)
+	}
+	return err
 }
 
 // read returns what nodes report, and the policies in the store by their names.
@@ -191,53 +314,6 @@ type nodeReport struct {
 	err    error
 }
 
-// write writes the conditions of a policy that differ from what the API server has. Times of transitions
-// are set here.
-func (p *reporter) write(ctx context.Context, name string, want []metav1.Condition) error {
-	had, known := p.written[name]
-	if !known {
-		conditions, err := p.api.Conditions(ctx, name)
-		if apierrors.IsNotFound(err) {
-			return nil // it was deleted
-		} else if err != nil {
-			return err
-		}
-		had.conditions = conditions
-	}
-	same, sameStatus := true, true
-	for i, c := range want {
-		want[i].LastTransitionTime = metav1.NewTime(p.now().Truncate(time.Second))
-		at := slices.IndexFunc(had.conditions, func(old metav1.Condition) bool { return old.Type == c.Type })
-		if at < 0 {
-			same, sameStatus = false, false
-			continue
-		}
-		old := had.conditions[at]
-		if old.Status == c.Status {
-			want[i].LastTransitionTime = old.LastTransitionTime
-		}
-		sameStatus = sameStatus && old.Status == c.Status && old.Reason == c.Reason && old.ObservedGeneration == c.ObservedGeneration
-		same = same && sameStatus && old.Message == c.Message
-	}
-	switch {
-	case same:
-		p.written[name] = had
-		return nil
-	case sameStatus && p.now().Sub(had.at) < countsEvery, !p.limit.AllowN(p.now(), 1):
-		p.pending = true
-		return nil
-	}
-	err := p.api.SetConditions(ctx, name, want)
-	if apierrors.IsNotFound(err) {
-		delete(p.written, name)
-		return nil
-	}
-	if err == nil {
-		p.written[name] = writtenPolicy{conditions: want, at: p.now()}
-	}
-	return err
-}
-
 // conditionsOf returns what is true of a policy, without times. stored is its entry in the store, as long
 // as it has one.
 func conditionsOf(policy kube.ClusterPolicy, stored model.Entry, nodes []nodeReport) []metav1.Condition {
@@ -260,6 +336,8 @@ func conditionsOf(policy kube.ClusterPolicy, stored model.Entry, nodes []nodeRep
 		enforced.Reason, enforced.Message = reasonNotAccepted, "what the policy may select is closed, or an older version of it is enforced"
 	case err != nil || !bytes.Equal(value, stored.Value):
 		enforced.Status, enforced.Reason = metav1.ConditionUnknown, reasonReflecting
+	case audits(policy.Value):
+		enforced.Reason, enforced.Message = reasonAudit, "the policy is in audit mode: it denies nothing"
 	case len(nodes) == 0:
 		enforced.Status, enforced.Reason = metav1.ConditionUnknown, reasonNoNodes
 	default:
@@ -281,12 +359,18 @@ func conditionsOf(policy kube.ClusterPolicy, stored model.Entry, nodes []nodeRep
 	return []metav1.Condition{accepted, enforced}
 }
 
+// audits reports whether a policy is in audit mode.
+func audits(value proto.Message) bool {
+	p, ok := value.(*model.ClusterPolicy)
+	return ok && p.GetAudit()
+}
+
 // enforces reports how far a node enforces a policy that was written at a revision.
 func (n nodeReport) enforces(policy string, revision int64) (view.Enforcement, string) {
 	if n.err != nil {
 		return view.EnforcedUnknown, n.err.Error()
 	}
-	return nodestatus.Enforces(n.status, revision, nodestatus.Policy{Name: policy})
+	return nodestatus.Enforces(n.status, revision, nodestatus.Policy{Name: policy, Kind: api.ClusterNetworkPolicy})
 }
 
 // worstNode is the node that is furthest from enforcing a policy: the first one by name.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
@@ -32,7 +34,7 @@ func clusterPolicy(t *testing.T, name string, generation, revision int64) (kube.
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kube.ClusterPolicy{Name: name, Generation: generation, Value: value}, model.Entry{Key: model.Key(model.DefaultPrefix, id), Value: encoded, Revision: revision}
+	return kube.ClusterPolicy{Name: name, UID: types.UID(name), Generation: generation, Value: value}, model.Entry{Key: model.Key(model.DefaultPrefix, id), Value: encoded, Revision: revision}
 }
 
 func at(node string, revision int64, unenforced ...view.UnenforcedPolicy) nodeReport {
@@ -48,6 +50,11 @@ func TestConditionsSayHowManyNodesEnforce(t *testing.T) {
 	broken.Problems = []api.Problem{{Object: "ClusterNetworkPolicy guard", Field: "spec.ingress[0]", Reason: "want a peer"}, {Reason: "another"}}
 	refused := broken
 	refused.Refused = true
+	audited, auditedEntry := guard, entry
+	audited.Value = &model.ClusterPolicy{Name: "guard", Audit: true}
+	auditedEntry.Value, _ = model.Encode(audited.Value)
+	namesake := partly
+	namesake.Policy.Kind = api.AdminNetworkPolicy
 	const valid = "Accepted=True Valid"
 	for name, tc := range map[string]struct {
 		policy kube.ClusterPolicy
@@ -58,6 +65,8 @@ func TestConditionsSayHowManyNodesEnforce(t *testing.T) {
 		"all":                {guard, entry, []nodeReport{at("a", 100), at("b", 200)}, []string{valid, "Enforced=True AllNodes 2/2 nodes"}},
 		"one is behind":      {guard, entry, []nodeReport{at("a", 100), at("b", 99)}, []string{valid, "Enforced=False SomeNodes 1/2 nodes; b: pending: is at revision 99"}},
 		"one cannot":         {guard, entry, []nodeReport{at("a", 99), at("b", 100, partly)}, []string{valid, "Enforced=False SomeNodes 0/2 nodes; b: in part: spec.egress[0]: no"}},
+		"a namesake cannot":  {guard, entry, []nodeReport{at("a", 100, namesake)}, []string{valid, "Enforced=True AllNodes 1/1 nodes"}},
+		"in audit mode":      {audited, auditedEntry, []nodeReport{at("a", 100)}, []string{valid, "Enforced=False Audit the policy is in audit mode: it denies nothing"}},
 		"one has no agent":   {guard, entry, []nodeReport{at("a", 99), {node: "c", err: errors.New("no agent reports on it")}, at("b", 100)}, []string{valid, "Enforced=False SomeNodes 1/3 nodes; c: unknown: no agent reports on it"}},
 		"no node":            {guard, entry, nil, []string{valid, "Enforced=Unknown NoNodes"}},
 		"not in the store":   {other, entry, []nodeReport{at("a", 100)}, []string{valid, "Enforced=Unknown Reflecting"}},
@@ -97,23 +106,23 @@ func TestConditionsAreShort(t *testing.T) {
 type fakePolicyAPI struct {
 	policies []kube.ClusterPolicy
 	changes  int
-	has      map[string][]metav1.Condition
+	has      map[types.UID][]metav1.Condition
 	writes   int
-	refuses  error
+	refuses  map[string]error // by policy
 }
 
 func (f *fakePolicyAPI) ClusterPolicies() ([]kube.ClusterPolicy, int) { return f.policies, f.changes }
 
-func (f *fakePolicyAPI) Conditions(_ context.Context, name string) ([]metav1.Condition, error) {
-	return f.has[name], nil
+func (f *fakePolicyAPI) Conditions(context.Context) (map[types.UID][]metav1.Condition, error) {
+	return maps.Clone(f.has), nil
 }
 
-func (f *fakePolicyAPI) SetConditions(_ context.Context, name string, c []metav1.Condition) error {
+func (f *fakePolicyAPI) SetConditions(_ context.Context, p kube.ClusterPolicy, c []metav1.Condition) error {
 	f.writes++
-	if f.refuses != nil {
-		return f.refuses
+	if err := f.refuses[p.Name]; err != nil {
+		return err
 	}
-	f.has[name] = slices.Clone(c)
+	f.has[p.UID] = slices.Clone(c)
 	return nil
 }
 
@@ -121,7 +130,7 @@ func (f *fakePolicyAPI) SetConditions(_ context.Context, name string, c []metav1
 func reporting(t *testing.T, policies, nodes int) (p *reporter, f *fakePolicyAPI, pass func(time.Duration)) {
 	t.Helper()
 	r := unanswered(t)
-	f = &fakePolicyAPI{has: map[string][]metav1.Condition{}, changes: 1}
+	f = &fakePolicyAPI{has: map[types.UID][]metav1.Condition{}, refuses: map[string]error{}, changes: 1}
 	now := time.Now()
 	p = newReporter(r, f)
 	p.now = func() time.Time { return now }
@@ -222,7 +231,8 @@ func TestReporterWritesSeldomInChurn(t *testing.T) {
 
 func TestReporterIsQuietWithoutRights(t *testing.T) {
 	p, f, pass := reporting(t, 2, 1)
-	f.refuses = apierrors.NewForbidden(schema.GroupResource{Resource: "clusternetworkpolicies"}, "p0", errors.New("no"))
+	no := apierrors.NewForbidden(schema.GroupResource{Resource: "clusternetworkpolicies"}, "p0", errors.New("no"))
+	f.refuses["p0"], f.refuses["p1"] = no, no
 	if err := p.report(t.Context()); err == nil {
 		t.Error("it does not say that it has no rights")
 	}
@@ -230,13 +240,71 @@ func TestReporterIsQuietWithoutRights(t *testing.T) {
 		pass(time.Second)
 		p.must(t)
 	}
-	if f.writes != 1 {
+	if f.writes != 2 {
 		t.Errorf("%d writes without rights", f.writes)
 	}
-	f.refuses = nil
+	clear(f.refuses)
 	pass(forbiddenFor)
 	p.must(t)
 	if len(f.has) != 2 {
 		t.Errorf("with rights again it has written %v", f.has)
+	}
+}
+
+// TestReporterTellsPoliciesOfOneNameApart: one that is deleted and made anew has no conditions.
+func TestReporterTellsPoliciesOfOneNameApart(t *testing.T) {
+	p, f, pass := reporting(t, 1, 1)
+	p.must(t)
+	f.policies[0].UID, f.changes = "another", 2
+	pass(time.Second)
+	p.must(t)
+	if got := f.has["another"]; f.writes != 2 || len(got) != 2 {
+		t.Errorf("the new policy has %v", got)
+	}
+}
+
+// TestReporterWritesFalseFirst: what says that it is enforced, and is not, waits for no other.
+func TestReporterWritesFalseFirst(t *testing.T) {
+	p, f, pass := reporting(t, 300, 2)
+	for range 2000 {
+		p.must(t)
+		pass(time.Second)
+	}
+	p.reports(t, 2, false)
+	p.must(t)
+	for uid, c := range f.has {
+		if c[1].Status == metav1.ConditionTrue {
+			t.Fatalf("%s is still said to be enforced", uid)
+		}
+	}
+}
+
+// TestReporterPassesOverRefusedPolicy: a webhook that refuses one keeps none of the others back.
+func TestReporterPassesOverRefusedPolicy(t *testing.T) {
+	p, f, pass := reporting(t, 5, 1)
+	f.refuses["p0"] = apierrors.NewForbidden(schema.GroupResource{Resource: "clusternetworkpolicies"}, "p0", errors.New("a webhook"))
+	for range 30 {
+		_ = p.report(t.Context()) // it says so
+		pass(time.Second)
+	}
+	if len(f.has) != 4 || f.writes != 5 {
+		t.Errorf("%d of 4 others are written, with %d writes", len(f.has), f.writes)
+	}
+}
+
+// TestReporterCorrectsWhatAnotherWrote, as a replica does that no longer leads.
+func TestReporterCorrectsWhatAnotherWrote(t *testing.T) {
+	p, f, pass := reporting(t, 1, 1)
+	p.must(t)
+	was := f.has["p0"]
+	p.reports(t, 1, false)
+	p.must(t)
+	f.has["p0"] = was
+	for range int(lookEvery/time.Second) + 1 {
+		pass(time.Second)
+		p.must(t)
+	}
+	if f.has["p0"][1].Status != metav1.ConditionFalse {
+		t.Error("what another replica wrote stays")
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/model"
 	"github.com/sluice-net/sluice/internal/view"
 	"github.com/sluice-net/sluice/plugins/datasync"
@@ -25,8 +26,12 @@ type Store interface {
 	Revision(ctx context.Context, key string) (int64, error)
 }
 
-// Policy names a policy; without a Name it stands for all.
-type Policy struct{ Namespace, Name string }
+// Policy names a policy; without a Name it stands for all, and without a Kind for those of all kinds that
+// have no namespace.
+type Policy struct {
+	Namespace, Name string
+	Kind            api.PolicyKind
+}
 
 // Nodes knows what all nodes report.
 type Nodes struct {
@@ -153,7 +158,7 @@ func (n *Nodes) wanted(ctx context.Context, of Policy) (int64, error) {
 // not.
 func Enforces(n view.NodeStatus, wanted int64, of Policy) (view.Enforcement, string) {
 	at := slices.IndexFunc(n.Policies, func(p view.UnenforcedPolicy) bool {
-		return of.Name == "" || p.Policy.Namespace == of.Namespace && p.Policy.Name == of.Name
+		return of.Name == "" || p.Policy.Namespace == of.Namespace && p.Policy.Name == of.Name && (of.Kind == 0 || p.Policy.Kind == of.Kind)
 	})
 	switch {
 	case n.Revision < wanted:

@@ -87,7 +87,11 @@ func (c *Cluster) because(a Agent, err error, said string) error {
 	case err == nil:
 		return io.EOF
 	}
-	return fmt.Errorf("reach pod %s: %w", a.Pod, c.withRemedy(err))
+	err = fmt.Errorf("reach pod %s: %w", a.Pod, c.withRemedy(err))
+	if strings.Contains(err.Error(), "bad handshake") && !strings.Contains(err.Error(), "forbidden") {
+		err = fmt.Errorf("%w: it takes an API server of Kubernetes 1.30 or later, and proxies that pass WebSockets", err)
+	}
+	return err
 }
 
 // connection is a pipe to an agent. Once the other end has gone, reads return why.

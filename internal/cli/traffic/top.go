@@ -299,7 +299,7 @@ func (t *topRun) decided(ctx context.Context) ([]view.Decided, error) {
 	}
 	var mu sync.Mutex
 	sum := sums[view.Decided]{rows: []view.Decided{}, id: decidedName, add: func(to *view.Decided, d view.Decided) { to.Packets += d.Packets }}
-	err := t.Ask(ctx, func(ctx context.Context, a Agent) error {
+	err := t.askAll(ctx, func(ctx context.Context, a Agent) error {
 		var rows []view.Decided
 		if err := a.Get(ctx, "/v1/decisions?"+q.Encode(), &rows); err != nil {
 			return err
@@ -310,6 +310,16 @@ func (t *topRun) decided(ctx context.Context) ([]view.Decided, error) {
 		return nil
 	})
 	return sum.rows, err
+}
+
+// askAll asks all agents. Where others answer than before, there are no rates: what one of them counted
+// meanwhile is none.
+func (t *topRun) askAll(ctx context.Context, ask func(context.Context, Agent) error) error {
+	err := t.Ask(ctx, ask)
+	if t.watch && t.SayMissed() {
+		t.before = nil
+	}
+	return err
 }
 
 // sums are rows of which those with the same name are added up.
@@ -379,7 +389,7 @@ func (t *topRun) traffic(ctx context.Context) (out view.Traffic, remark string, 
 	drops := sums[view.Drop]{rows: []view.Drop{}, id: dropID, add: func(to *view.Drop, d view.Drop) {
 		to.Packets, to.Last = to.Packets+d.Packets, later(to.Last, d.Last)
 	}}
-	err = t.Ask(ctx, func(ctx context.Context, a Agent) error {
+	err = t.askAll(ctx, func(ctx context.Context, a Agent) error {
 		var one view.Traffic
 		if err := a.Post(ctx, "/v1/traffic", t.Watch, &one); err != nil {
 			return err

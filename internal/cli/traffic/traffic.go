@@ -31,11 +31,13 @@ type Agent interface {
 
 // Shell is what the commands need of the program.
 type Shell struct {
-	// Agents returns the agents that are asked, and Ask asks all of them, by several goroutines. What Ask
-	// leaves out because an agent does not answer is reported at the end.
+	// Agents returns the agents that are asked, and Ask asks all of them, by several goroutines. Whom Ask
+	// leaves out because they do not answer is reported at the end.
 	Agents func(ctx context.Context) ([]Agent, error)
 	Ask    func(ctx context.Context, ask func(context.Context, Agent) error) error
-	// Miss reports an agent that does not answer, at the end.
+	// SayMissed says whom Ask left out, and reports whether these are others than before.
+	SayMissed func() (others bool)
+	// Miss says that an agent does not answer.
 	Miss func(a Agent, err error)
 	Out  io.Writer
 	// ErrOut gets remarks that are no output.

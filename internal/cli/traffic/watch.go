@@ -111,19 +111,18 @@ func (f *watching) run(ctx context.Context) error {
 	errs := make([]error, len(agents))
 	var followed sync.WaitGroup
 	for i, a := range agents {
-		followed.Go(func() { errs[i] = f.watch(ctx, a, out) })
+		followed.Go(func() {
+			if errs[i] = f.watch(ctx, a, out); errs[i] != nil && len(agents) > 1 {
+				f.Miss(a, errs[i])
+			}
+		})
 	}
 	followed.Wait()
 	if out.broken != nil && !errors.Is(out.broken, errEnough) {
 		return out.broken
 	}
-	for i, err := range errs {
-		switch {
-		case err != nil && len(agents) == 1:
-			return err
-		case err != nil:
-			f.Miss(agents[i], err)
-		}
+	if len(agents) == 1 {
+		return errs[0]
 	}
 	return nil
 }
@@ -174,11 +173,20 @@ func (l *lines) isBroken() bool {
 	return l.broken != nil
 }
 
+// print prints a verdict. What an agent says wrongly is an error of that agent; what cannot be written
+// ends all.
 func (l *lines) print(a Agent, line json.RawMessage) error {
+	v, err := verdictIn(a, line)
+	if err != nil {
+		return err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.broken == nil {
-		l.broken = l.watching.print(a, line, l.write)
+		l.broken = l.write(v)
+	}
+	if l.seen++; l.broken == nil && l.seen == l.count {
+		l.broken = errEnough
 	}
 	if l.broken != nil {
 		l.end()
@@ -186,26 +194,20 @@ func (l *lines) print(a Agent, line json.RawMessage) error {
 	return l.broken
 }
 
-// print prints a verdict.
-func (f *watching) print(a Agent, line json.RawMessage, write func(view.PacketVerdict) error) error {
+// verdictIn reads a verdict of an agent.
+func verdictIn(a Agent, line json.RawMessage) (view.PacketVerdict, error) {
 	var v struct {
 		view.PacketVerdict
 		view.WatchEnd
 	}
 	if err := json.Unmarshal(line, &v); err != nil {
-		return fmt.Errorf("cannot parse the agent's verdict (another version?): %w", err)
+		return v.PacketVerdict, fmt.Errorf("cannot parse the agent's verdict (another version?): %w", err)
 	}
 	if v.Error != "" {
-		return errors.New(v.Error)
+		return v.PacketVerdict, errors.New(v.Error)
 	}
-	v.Node = cmp.Or(v.Node, a.NodeName())
-	if err := write(v.PacketVerdict); err != nil {
-		return err
-	}
-	if f.seen++; f.seen == f.count {
-		return errEnough
-	}
-	return nil
+	v.Node = cmp.Or(a.NodeName(), v.Node)
+	return v.PacketVerdict, nil
 }
 
 // printer writes the heading, and verdicts, in the wanted format.

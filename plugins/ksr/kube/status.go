@@ -23,6 +23,7 @@ import (
 // ClusterPolicy is a ClusterNetworkPolicy of the API server.
 type ClusterPolicy struct {
 	Name       string
+	UID        types.UID
 	Generation int64
 	// Value is what the sink got: of a policy that is refused as a whole what takes its place if no
 	// older version of it is known; nil for nothing.
@@ -64,7 +65,7 @@ func clusterPolicyOf(id model.ID, obj any, value proto.Message, refused bool, pr
 	if !ok || id.Kind != model.KindClusterNetworkPolicy {
 		return ClusterPolicy{}, false
 	}
-	return ClusterPolicy{Name: id.Name, Generation: u.GetGeneration(), Value: value, Refused: refused, Problems: problems}, true
+	return ClusterPolicy{Name: id.Name, UID: u.GetUID(), Generation: u.GetGeneration(), Value: value, Refused: refused, Problems: problems}, true
 }
 
 // fieldManager is whose conditions these are at the API server.
@@ -76,38 +77,43 @@ func (s *Source) policyClient() dynamic.ResourceInterface {
 	return s.clients.custom.Resource(s.policies.served.WithResource("clusternetworkpolicies"))
 }
 
-// Conditions asks the API server for the conditions of a ClusterNetworkPolicy.
-func (s *Source) Conditions(ctx context.Context, name string) ([]metav1.Condition, error) {
-	u, err := s.policyClient().Get(ctx, name, metav1.GetOptions{})
+// Conditions asks the API server for the conditions of all ClusterNetworkPolicies, by their UIDs.
+func (s *Source) Conditions(ctx context.Context) (map[types.UID][]metav1.Condition, error) {
+	list, err := s.policyClient().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("read the status of ClusterNetworkPolicy %s: %w", name, err)
+		return nil, fmt.Errorf("read the conditions of ClusterNetworkPolicies: %w", err)
 	}
-	var o struct {
-		Status struct {
-			Conditions []metav1.Condition `json:"conditions"`
-		} `json:"status"`
+	all := map[types.UID][]metav1.Condition{}
+	for _, u := range list.Items {
+		var o struct {
+			Status struct {
+				Conditions []metav1.Condition `json:"conditions"`
+			} `json:"status"`
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &o); err != nil {
+			return nil, fmt.Errorf("read the conditions of ClusterNetworkPolicy %s: %w", u.GetName(), err)
+		}
+		all[u.GetUID()] = o.Status.Conditions
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &o); err != nil {
-		return nil, fmt.Errorf("read the status of ClusterNetworkPolicy %s: %w", name, err)
-	}
-	return o.Status.Conditions, nil
+	return all, nil
 }
 
-// SetConditions writes conditions of a ClusterNetworkPolicy. Those of others stay.
-func (s *Source) SetConditions(ctx context.Context, name string, conditions []metav1.Condition) error {
+// SetConditions writes conditions of a ClusterNetworkPolicy; one that has its name since is none. Those of
+// others stay.
+func (s *Source) SetConditions(ctx context.Context, p ClusterPolicy, conditions []metav1.Condition) error {
 	s.mu.Lock()
 	version := s.policies.served
 	s.mu.Unlock()
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": version.String(), "kind": model.KindClusterNetworkPolicy.String(),
-		"metadata": map[string]any{"name": name}, "status": map[string]any{"conditions": conditions},
+		"metadata": map[string]any{"name": p.Name, "uid": p.UID}, "status": map[string]any{"conditions": conditions},
 	})
 	if err != nil {
-		return fmt.Errorf("encode the status of ClusterNetworkPolicy %s: %w", name, err)
+		return fmt.Errorf("encode the conditions of ClusterNetworkPolicy %s: %w", p.Name, err)
 	}
 	force := true
-	if _, err = s.policyClient().Patch(ctx, name, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: fieldManager, Force: &force}, "status"); err != nil {
-		return fmt.Errorf("write the status of ClusterNetworkPolicy %s: %w", name, err)
+	if _, err = s.policyClient().Patch(ctx, p.Name, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: fieldManager, Force: &force}, "status"); err != nil {
+		return fmt.Errorf("write the conditions of ClusterNetworkPolicy %s: %w", p.Name, err)
 	}
 	return nil
 }
