@@ -167,3 +167,52 @@ func TestFitChangesOneACL(t *testing.T) {
 		pieces = want
 	}
 }
+
+// permit returns a permit of a source, a destination and a port.
+func permit(src, dst entries.Net, port uint16) entries.Entry {
+	return entries.Entry{Verdict: entries.Reflect, Protocol: api.TCP, Src: src, Dst: dst, SrcPort: entries.AnyPorts, DstPort: entries.Ports{First: port, Last: port}}
+}
+
+func host(i int) entries.Net {
+	return entries.NetOf(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 32))
+}
+
+// TestBaseIsDividedByWhatDiffers: rules about senders leave the source open.
+func TestBaseIsDividedByWhatDiffers(t *testing.T) {
+	for name, entry := range map[string]func(i int) entries.Entry{
+		"sources":      func(i int) entries.Entry { return permit(host(i), entries.AnyIPv4, 80) },
+		"destinations": func(i int) entries.Entry { return permit(entries.AnyIPv4, host(i), 80) },
+	} {
+		var x entries.List
+		for i := range 40 {
+			x.Add(0, entry(i))
+		}
+		x.Add(1, entries.Everything(entries.Deny)...)
+		z := Sizes{Whole: 2, Recent: 2, Base: 10, Most: 40}
+		shape, pieces := z.New(NewTable(x))
+		for n, p := range pieces[shape.Front : shape.Front+shape.Base] {
+			if len(p.Entries) == 0 || len(p.Entries) > 25 {
+				t.Errorf("%s: ACL %d of %d has %d of 40 permits", name, n, shape.Base, len(p.Entries))
+			}
+		}
+	}
+}
+
+// TestNoACLIsTooLarge, also where all permits are those of one address.
+func TestNoACLIsTooLarge(t *testing.T) {
+	var x entries.List
+	for i := range 50 {
+		x.Add(0, permit(host(1), entries.AnyIPv4, uint16(i+1)))
+	}
+	x.Add(1, entries.Everything(entries.Deny)...)
+	_, pieces := tiny.New(NewTable(x))
+	n := 0
+	for _, p := range pieces {
+		if n += len(p.Entries); len(p.Entries) > tiny.Most {
+			t.Errorf("an ACL has %d entries, at most %d may be", len(p.Entries), tiny.Most)
+		}
+	}
+	if n != len(x.Entries) {
+		t.Errorf("%d of %d entries are in ACLs", n, len(x.Entries))
+	}
+}

@@ -71,9 +71,13 @@ func (z Sizes) New(t *Table) (Shape, []entries.Piece) {
 	if len(t.Entries) <= z.Whole {
 		return Shape{}, []entries.Piece{pieceOf(t.List)}
 	}
+	base := t.divide(z.baseFor(t.last-t.front), nil)
+	if slices.ContainsFunc(base, func(x entries.List) bool { return len(x.Entries) > z.Most }) {
+		t.front, base = t.last, []entries.List{{}} // one address has most of them: they stay in their order
+	}
 	out := entries.Cut(t.part(0, t.front), z.Most)
-	shape := Shape{Front: len(out), Base: z.baseFor(t.last - t.front)}
-	for _, x := range t.divide(shape.Base, nil) {
+	shape := Shape{Front: len(out), Base: len(base)}
+	for _, x := range base {
 		out = append(out, pieceOf(x))
 	}
 	return shape, append(out, pieceOf(entries.List{}), t.rest())
@@ -82,9 +86,13 @@ func (z Sizes) New(t *Table) (Shape, []entries.Piece) {
 // Fit returns the content that ACLs of a shape get to hold a table, given what they hold. It is false
 // when they cannot: the table needs new ACLs.
 //
-// The ACL of recent permits is behind the base, so that VPP applies little again when it changes. A
-// permit that is new goes there, as long as it has room. An ACL of the base changes only when it
-// permits what the table does not, and when the recent permits need room: then they join the base.
+// The ACL of recent permits is behind the base, so that VPP applies little again when it changes:
+//   - What joins goes there, as long as it has room. No other ACL changes.
+//   - When it has none, all recent permits join the base, and it is empty.
+//   - What leaves the recent permits changes their ACL, what leaves the base one ACL of that: the one of its
+//     address. That gets all that the table has for it.
+//   - When the prefix of two neighbours leaves, the one that stays joins.
+//   - What changes in front, where the order matters, changes ACLs there.
 func (z Sizes) Fit(shape Shape, held []entries.Piece, t *Table) ([]entries.Piece, bool) {
 	if shape.Base == 0 {
 		return []entries.Piece{pieceOf(t.List)}, len(t.Entries) <= max(z.Whole, 1)
@@ -98,18 +106,17 @@ func (z Sizes) Fit(shape Shape, held []entries.Piece, t *Table) ([]entries.Piece
 	}
 	recent, recentRules := t.permitted(held[shape.Front+shape.Base].Entries)
 	base := t.compare(held[shape.Front:shape.Front+shape.Base], recentRules)
-	if missing := missingIn(base); len(recent.Entries)+len(missing.Entries) <= z.Recent {
+	missing := missingIn(base)
+	room := len(recent.Entries)+len(missing.Entries) <= z.Recent
+	if room {
 		recent.Entries, recent.Rules = append(recent.Entries, missing.Entries...), append(recent.Rules, missing.Rules...)
-	} else { // they join the base
+	} else { // all of them join the base
 		recent = entries.List{}
 		base = t.compare(held[shape.Front:shape.Front+shape.Base], nil)
-		for n := range base {
-			base[n].keep = base[n].keep && len(base[n].missing.Entries) == 0
-		}
 	}
 	for _, b := range base {
-		switch {
-		case b.keep:
+		switch stays := !b.excess && (room || len(b.missing.Entries) == 0); {
+		case stays:
 			out = append(out, b.held)
 		case len(b.whole.Entries) > z.Most:
 			return nil, false
@@ -173,9 +180,14 @@ func (t *Table) permitted(few []entries.Entry) (out entries.List, rules map[entr
 	return out, rules
 }
 
-// isIn returns the ACL of the base that has a permit. It depends on the source, so that an address that
-// leaves changes one ACL, whatever the number of its permits.
-func isIn(e *entries.Entry, of int) int { return int(e.Src.Hash() % uint32(of)) }
+// isIn returns the ACL of the base that has a permit. It depends on the source or, where that is any, on the
+// destination, so that an address that leaves changes one ACL, whatever the number of its permits.
+func isIn(e *entries.Entry, of int) int {
+	if e.Src.Bits() == 0 {
+		return int(e.Dst.Hash() % uint32(of))
+	}
+	return int(e.Src.Hash() % uint32(of))
+}
 
 // divide divides the permits among the ACLs of a base, without those in besides.
 func (t *Table) divide(of int, besides map[entries.Entry]int32) []entries.List {
@@ -198,7 +210,7 @@ type baseACL struct {
 	whole   entries.List  // what the table has for it
 	held    entries.Piece // what it holds, with the rules of the table
 	missing entries.List  // what it lacks
-	keep    bool          // it permits nothing that the table does not
+	excess  bool          // it permits what the table does not
 }
 
 // compare compares the ACLs of a base with the table, without what is recent. Most of them hold what they
@@ -207,7 +219,7 @@ func (t *Table) compare(held []entries.Piece, recent map[entries.Entry]int32) []
 	base := make([]baseACL, len(held))
 	for n, x := range t.divide(len(held), recent) {
 		if slices.Equal(x.Entries, held[n].Entries) {
-			base[n] = baseACL{whole: x, held: held[n], keep: true}
+			base[n] = baseACL{whole: x, held: held[n]}
 			base[n].held.Rules = x.Rules
 		} else {
 			base[n] = t.compareOne(held[n], x, recent)
@@ -217,7 +229,7 @@ func (t *Table) compare(held []entries.Piece, recent map[entries.Entry]int32) []
 }
 
 func (t *Table) compareOne(held entries.Piece, whole entries.List, recent map[entries.Entry]int32) baseACL {
-	b := baseACL{whole: whole, held: held, keep: true}
+	b := baseACL{whole: whole, held: held}
 	b.held.Rules = make([]int32, len(held.Entries))
 	has := make(map[entries.Entry]bool, len(held.Entries))
 	rules := make(map[entries.Entry]int32, len(whole.Entries))
@@ -232,7 +244,7 @@ func (t *Table) compareOne(held entries.Piece, whole entries.List, recent map[en
 		if !ok {
 			rule, ok = t.ruleAround(e)
 		}
-		has[e], b.held.Rules[i], b.keep = true, rule, b.keep && ok
+		has[e], b.held.Rules[i], b.excess = true, rule, b.excess || !ok
 	}
 	for i, e := range whole.Entries {
 		if !has[e] {
@@ -242,10 +254,10 @@ func (t *Table) compareOne(held entries.Piece, whole entries.List, recent map[en
 	return b
 }
 
-// missingIn returns what ACLs lack that do not change anyway.
+// missingIn returns what ACLs lack, but for those that must change anyway.
 func missingIn(base []baseACL) (out entries.List) {
 	for _, b := range base {
-		if b.keep {
+		if !b.excess {
 			out.Entries, out.Rules = append(out.Entries, b.missing.Entries...), append(out.Rules, b.missing.Rules...)
 		}
 	}
