@@ -227,6 +227,15 @@ func (*client) IsGone(err error) bool {
 
 var errAgentEnded = errors.New("the agent has ended")
 
+// wholeLines is bufio.ScanLines, for which a line without an end was cut off.
+func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
+	advance, line, err = bufio.ScanLines(data, atEOF)
+	if advance > 0 && data[advance-1] != '\n' {
+		return 0, nil, io.ErrUnexpectedEOF
+	}
+	return advance, line, err
+}
+
 // Stream implements traffic.Agent.
 func (c *client) Stream(ctx context.Context, path string, question any, last bool, begun func(), f func(json.RawMessage) error) error {
 	resp, err := c.send(ctx, http.MethodPost, path, question)
@@ -237,6 +246,7 @@ func (c *client) Stream(ctx context.Context, path string, question any, last boo
 	begun()
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, mostLine)
+	lines.Split(wholeLines)
 	for lines.Scan() {
 		if err := f(slices.Clone(lines.Bytes())); err != nil {
 			return err

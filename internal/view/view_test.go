@@ -17,12 +17,12 @@ import (
 // fields are the names that programs know. Names are added here and never removed.
 var fields = map[string]string{
 	"Pod":              "pod node addresses labels state isolated policies problems interfaceTag",
-	"Policy":           "policy selector tier priority isolates rules audit pods enforced pending problems notes",
+	"Policy":           "node policy selector tier priority isolates rules audit pods enforced pending problems notes",
 	"PodRelations":     "selecting naming",
 	"RuleText":         "policy direction rule audit name action peers ports note",
-	"Set":              "id meaning members",
-	"Table":            "renderer table kind pods rules entries objects",
-	"Rule":             "renderer table index rule meaning pods origins packets countedWith",
+	"Set":              "node id meaning members",
+	"Table":            "node renderer table kind pods rules entries objects",
+	"Rule":             "node renderer table index rule meaning pods origins packets countedWith",
 	"Status":           "version node source revision seen pods local policies unenforced waiting sets renderers problems store",
 	"StoreStatus":      "following since heard error saved retained incomplete cluster reflector unwritten",
 	"Reflector":        "identity version since",
