@@ -90,8 +90,9 @@ func (z Sizes) New(t *Table) (Shape, []entries.Piece) {
 //   - What joins goes there, as long as it has room. No other ACL changes.
 //   - When it has none, all recent permits join the base, and it is empty.
 //   - What leaves the recent permits changes their ACL, what leaves the base one ACL of that: the one of its
-//     address. That gets all that the table has for it.
-//   - When the prefix of two neighbours leaves, the one that stays joins.
+//     address. That gets all that the table has for it, but for what is recent.
+//   - When the prefix of two neighbours leaves, the one that stays joins: the recent permits, or the ACL of
+//     the prefix if that is its own, too.
 //   - What changes in front, where the order matters, changes ACLs there.
 func (z Sizes) Fit(shape Shape, held []entries.Piece, t *Table) ([]entries.Piece, bool) {
 	if shape.Base == 0 {
