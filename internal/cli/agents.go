@@ -49,7 +49,7 @@ type whom struct {
 	remote map[reach.Agent]*client // that were asked, whose connections are used again
 	stale  map[string]bool         // agents whose answers may lack changes, which was said
 	alive  *client                 // of a cluster, that answered
-	lost   map[string]bool         // nodes that a command that goes on is without, which was said
+	lost   map[string]error        // nodes that a command is without which goes on, and why; it was said
 }
 
 // fleet is the way to the agents of a cluster: reach.Cluster.
@@ -150,7 +150,7 @@ func (o *options) agents(ctx context.Context) ([]*client, error) {
 	if cluster == nil {
 		return []*client{o.localClient()}, nil
 	}
-	found, err := o.find(ctx, cluster)
+	found, err := o.agentsOfNodes(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -228,8 +228,8 @@ type unreachedError struct{ error }
 
 func (e unreachedError) Unwrap() error { return e.error }
 
-// find returns the agents of the nodes that are named, or of all.
-func (o *options) find(ctx context.Context, cluster fleet) ([]reach.Agent, error) {
+// agentsOfNodes returns the agents of the nodes that are named, or of all.
+func (o *options) agentsOfNodes(ctx context.Context, cluster fleet) ([]reach.Agent, error) {
 	all, err := cluster.Agents(ctx)
 	if err != nil || len(o.nodes) == 0 {
 		return all, err
@@ -360,11 +360,6 @@ func (o *options) agentOfPod(ctx context.Context, end string) (*client, error) {
 // askAll asks agents at the same time, and returns their answers in the order of agents. Where a
 // cluster is asked, a node that does not answer is left out, and missed.
 func askAll[T any](ctx context.Context, o *options, agents []*client, ask func(context.Context, *client) (T, error)) ([]T, error) {
-	return askSome(ctx, o, agents, mostAtOnce, ask)
-}
-
-// askSome is askAll with a limit for how many are asked at once.
-func askSome[T any](ctx context.Context, o *options, agents []*client, atOnce int, ask func(context.Context, *client) (T, error)) ([]T, error) {
 	switch len(agents) {
 	case 0:
 		return nil, nil
@@ -375,7 +370,7 @@ func askSome[T any](ctx context.Context, o *options, agents []*client, atOnce in
 	stop := term.Progress(o.errOut, "ask "+term.Count(len(agents), "node"))
 	defer stop()
 	answers, errs := make([]T, len(agents)), make([]error, len(agents))
-	slots := semaphore.NewWeighted(int64(atOnce))
+	slots := semaphore.NewWeighted(mostAtOnce)
 	var asked sync.WaitGroup
 	for i, c := range agents {
 		asked.Go(func() {
@@ -413,6 +408,10 @@ func (w *whom) miss(c *client, err error) {
 func (w *whom) missed() []silentNode {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.takeMissed()
+}
+
+func (w *whom) takeMissed() []silentNode {
 	out := w.silent
 	w.silent = nil
 	slices.SortFunc(out, func(a, b silentNode) int { return strings.Compare(a.node, b.node) })
@@ -438,29 +437,59 @@ func errSilent(all []silentNode) error {
 
 // named is an error that begins with the name of its node.
 func named(node string, err error) string {
-	if text := err.Error(); !strings.HasPrefix(text, node+": ") {
-		return node + ": " + text
-	} else {
-		return text
-	}
+	return node + ": " + strings.TrimPrefix(err.Error(), node+": ")
 }
 
-// sayMissed says which nodes a command that goes on is without, once until they answer again, and returns
-// whether these are others than before.
-func (w *whom) sayMissed() (changed bool) {
-	silent := w.missed()
+// sayMissed says which nodes did not answer in a round of a command that goes on, and did in the one before.
+// It reports whether others answered than then.
+func (w *whom) sayMissed() (others bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out, lost := term.NewWriter(w.errOut), map[string]bool{}
-	for _, s := range silent {
-		if lost[s.node] = true; !w.lost[s.node] {
-			out.Printf("without %s\n", oneLine(named(s.node, s.err)))
-			changed = true
+	before := w.lost
+	w.lost = map[string]error{}
+	for _, s := range w.takeMissed() {
+		if w.lost[s.node] = s.err; before[s.node] == nil {
+			w.sayLost(s.node, s.err)
+			others = true
 		}
 	}
-	changed = changed || len(lost) != len(w.lost)
-	w.lost, w.silent = lost, append(w.silent, silent...)
-	return changed
+	return others || len(w.lost) != len(before)
+}
+
+// lose says that a command which goes on is without a node from now on.
+func (w *whom) lose(c *client, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lost == nil {
+		w.lost = map[string]error{}
+	}
+	w.lost[c.node] = err
+	w.sayLost(c.node, err)
+}
+
+// find notes that a node answers again.
+func (w *whom) find(c *client) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.lost, c.node)
+}
+
+func (w *whom) sayLost(node string, err error) {
+	out := term.NewWriter(w.errOut)
+	out.Printf("without %s\n", oneLine(named(node, err)))
+}
+
+// missing is an error about the nodes that a command is without at its end, nil if there are none.
+func (w *whom) missing() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for node, err := range w.lost {
+		w.silent = append(w.silent, silentNode{node, err})
+	}
+	if all := w.takeMissed(); len(all) > 0 {
+		return errSilent(all)
+	}
+	return nil
 }
 
 // stream merges the answers of all agents to a question, until all agents end it. It calls begun once, and
@@ -475,17 +504,23 @@ func (o *options) stream(ctx context.Context, path string, question any, last bo
 	}
 	var mu sync.Mutex
 	var once sync.Once
-	_, err = askSome(ctx, o, agents, len(agents), func(ctx context.Context, c *client) (struct{}, error) {
-		err := c.Stream(ctx, path, question, last, func() { once.Do(begun) }, func(line json.RawMessage) error {
-			mu.Lock()
-			defer mu.Unlock()
-			return each(line)
+	var asked sync.WaitGroup
+	errs := make([]error, len(agents))
+	for i, c := range agents {
+		asked.Go(func() {
+			errs[i] = c.Stream(ctx, path, question, last, func() { o.find(c); once.Do(begun) }, func(line json.RawMessage) error {
+				mu.Lock()
+				defer mu.Unlock()
+				return each(line)
+			})
+			if errs[i] != nil && ctx.Err() == nil {
+				o.lose(c, errs[i])
+			}
 		})
-		if err != nil && ctx.Err() == nil {
-			o.miss(c, err)
-			o.sayMissed()
-		}
-		return struct{}{}, nil
-	})
-	return err
+	}
+	asked.Wait()
+	if !slices.Contains(errs, nil) {
+		return fmt.Errorf("none of %d nodes answers: %w", len(agents), errs[0])
+	}
+	return nil
 }

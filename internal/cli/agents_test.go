@@ -171,23 +171,22 @@ func TestClusterKeepsRowsOfSilentNode(t *testing.T) {
 	cmd.SetArgs([]string{"get", "policies", "-w"})
 	done := make(chan error, 1)
 	go func() { done <- cmd.ExecuteContext(ctx) }()
-	waitFor(t, "rows of three nodes", func() bool { return strings.Count(out.String(), "shop/web") == 3 })
+	until := func(what string, there func() bool) {
+		programs.Eventually(t, func() error {
+			if !there() {
+				return errors.New("there never are " + what)
+			}
+			return nil
+		})
+	}
+	until("rows of three nodes", func() bool { return strings.Count(out.String(), "shop/web") == 3 })
 	down.Store(true)
-	waitFor(t, "a remark about node-3", func() bool { return strings.Contains(errOut.String(), "1 node did not answer: ") })
+	until("a remark about node-3", func() bool { return strings.Contains(errOut.String(), "1 node did not answer: ") })
 	down.Store(false)
-	waitFor(t, "all nodes", func() bool { return strings.Contains(errOut.String(), "all nodes answer again") })
+	until("all nodes", func() bool { return strings.Contains(errOut.String(), "all nodes answer again") })
 	cancel()
 	if err := <-done; err != nil || strings.Contains(out.String(), "deleted") {
 		t.Errorf("it ended with %v, and printed\n%s", err, out.String())
-	}
-}
-
-func waitFor(t *testing.T, what string, there func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !there(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("there never are " + what)
-		}
 	}
 }
 
@@ -286,5 +285,55 @@ func TestClusterBelievesNodesAboutThemselves(t *testing.T) {
 		if code, out, errOut := n.ask(strings.Fields(line)...); code != ExitOK || out != want {
 			t.Errorf("%s: exit code %d, %q, want %q; %s", line, code, out, want, errOut)
 		}
+	}
+}
+
+// TestNodesThatAreLostAreSaidOnce, until they answer again: rounds of top -w, and streams.
+func TestNodesThatAreLostAreSaidOnce(t *testing.T) {
+	var errOut programs.Buffer
+	w := &whom{errOut: &errOut}
+	a, b := &client{node: "a"}, &client{node: "b"}
+	round := func(silent ...*client) bool {
+		for _, c := range silent {
+			w.miss(c, errors.New("no"))
+		}
+		return w.sayMissed()
+	}
+	for i, r := range []struct {
+		silent []*client
+		others bool
+	}{{nil, false}, {[]*client{a}, true}, {[]*client{a}, false}, {[]*client{a, b}, true}, {nil, true}, {nil, false}, {[]*client{a}, true}} {
+		if got := round(r.silent...); got != r.others {
+			t.Errorf("round %d: others answer: %t, want %t", i, got, r.others)
+		}
+	}
+	if want := "without a: no\nwithout b: no\nwithout a: no\n"; errOut.String() != want {
+		t.Errorf("it says %q, want %q", errOut.String(), want)
+	}
+	if err := w.missing(); err == nil || err.Error() != "1 node did not answer: a: no" {
+		t.Errorf("at its end the command is without %v", err)
+	}
+	w = &whom{errOut: &errOut}
+	w.lose(a, errors.New("no"))
+	w.lose(b, errors.New("no"))
+	w.find(a)
+	if err := w.missing(); err == nil || err.Error() != "1 node did not answer: b: no" {
+		t.Errorf("after a stream came back: %v", err)
+	}
+}
+
+// TestStreamOfBrokenAgentEndsNoOther: one sends what is no verdict, the others are followed.
+func TestStreamOfBrokenAgentEndsNoOther(t *testing.T) {
+	n := twoNodes(t)
+	n["node-3"] = agent(t, map[string]http.HandlerFunc{"POST /v1/verdicts": says("nonsense")})
+	code, out, errOut := n.ask("watch", "verdicts", "--follow=false", "-o", "jsonpath={.node},")
+	if code != ExitError || !strings.Contains(out, "node-1,") || !strings.Contains(out, "node-2,") || !strings.Contains(errOut, "without node-3: cannot parse the agent's verdict") {
+		t.Errorf("exit code %d, %q, %q", code, out, errOut)
+	}
+	delete(n, "node-1")
+	delete(n, "node-2")
+	n["node-4"] = ""
+	if code, _, errOut := n.ask("suggest", "-n", "shop"); code != ExitError || !strings.Contains(errOut, "node") {
+		t.Errorf("where no node answers: exit code %d, %q", code, errOut)
 	}
 }

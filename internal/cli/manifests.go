@@ -91,8 +91,8 @@ func (o *options) whole(err error) error {
 	if err != nil && !errors.Is(err, errNegative) {
 		return err
 	}
-	if silent := o.missed(); len(silent) > 0 {
-		return errSilent(silent)
+	if missing := o.missing(); missing != nil {
+		return missing
 	}
 	if o.leftOut == 0 || o.allowProblems {
 		return err

@@ -35,11 +35,8 @@ func (o *options) shell(errOut io.Writer) *traffic.Shell {
 			_, err = askAll(ctx, o, agents, func(ctx context.Context, c *client) (struct{}, error) { return struct{}{}, ask(ctx, c) })
 			return err
 		},
-		Miss: func(a traffic.Agent, err error) {
-			o.miss(a.(*client), err)
-			o.sayMissed()
-		},
-		Out: o.out, ErrOut: errOut, Lines: o.lines, Patience: restartTime,
+		Lose: func(a traffic.Agent, err error) { o.lose(a.(*client), err) },
+		Out:  o.out, ErrOut: errOut, Lines: o.lines, Patience: restartTime,
 		Print: func(value any, table func(*term.Writer)) error { return o.output.print(o.out, value, table) },
 		Wide:  func() bool { return o.output == formatWide },
 		Pods: func(cmd *cobra.Command, namespace string) ([]string, cobra.ShellCompDirective) {

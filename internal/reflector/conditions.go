@@ -56,9 +56,8 @@ const (
 	untruePerSecond = 0.4
 	untrueBurst     = 1000
 	// refusedFor is how long the conditions of a policy are not written after the API server has refused
-	// them, and forbiddenFor those of all, for want of rights.
-	refusedFor   = time.Minute
-	forbiddenFor = 5 * time.Minute
+	// them, for want of rights or because a webhook does not permit them.
+	refusedFor = time.Minute
 	// longestReason bounds what a message says of a node or a field.
 	longestReason = 256
 )
@@ -74,7 +73,6 @@ type reporter struct {
 	pending bool                         // something could not be written
 	written map[types.UID]*writtenPolicy // as the API server has them
 	listed  time.Time                    // when it was asked for all
-	silent  time.Time                    // until when nothing is written
 	failed  bool                         // the last pass
 	now     func() time.Time
 }
@@ -129,7 +127,7 @@ func (r *Reflector) reportConditions(ctx context.Context) error {
 // report writes what has changed.
 func (p *reporter) report(ctx context.Context) error {
 	policies, changes := p.api.ClusterPolicies()
-	if len(policies) == 0 || p.now().Before(p.silent) {
+	if len(policies) == 0 {
 		return nil
 	}
 	now := seenState{policies: changes}
@@ -161,11 +159,8 @@ func (p *reporter) report(ctx context.Context) error {
 		}
 	}
 	slices.SortStableFunc(due, func(a, b duePolicy) int { return cmp.Or(int(a.how)-int(b.how), a.had.at.Compare(b.had.at)) })
-	err = p.write(ctx, due)
-	if err == nil || ctx.Err() == nil {
-		p.seen = now
-	}
-	return err
+	p.seen = now
+	return p.write(ctx, due)
 }
 
 // list asks the API server what it has, now and then: another replica may have written last.
@@ -237,7 +232,6 @@ func (p *reporter) due(policy kube.ClusterPolicy, want []metav1.Condition) (d du
 // write writes conditions as far as the budgets allow. One that the API server refuses keeps none of the
 // others back.
 func (p *reporter) write(ctx context.Context, due []duePolicy) (err error) {
-	tried, forbidden := 0, 0
 	for _, d := range due {
 		budget := p.limit
 		if d.how == isUntrue {
@@ -247,7 +241,6 @@ func (p *reporter) write(ctx context.Context, due []duePolicy) (err error) {
 			p.pending = true
 			continue
 		}
-		tried++
 		failed := p.api.SetConditions(ctx, d.ClusterPolicy, d.conditions)
 		var status apierrors.APIStatus
 		answered := errors.As(failed, &status)
@@ -261,13 +254,9 @@ func (p *reporter) write(ctx context.Context, due []duePolicy) (err error) {
 			p.pending = true
 			return failed
 		case apierrors.IsForbidden(failed):
-			forbidden++
+			failed = fmt.Errorf("%w: the ClusterRole sluice-ksr of deploy/ksr has the right; --report-status=false ends this", failed)
 		}
 		p.pending, d.had.refused, err = true, p.now().Add(refusedFor), failed
-	}
-	if tried > 0 && forbidden == tried {
-		p.silent = p.now().Add(forbiddenFor)
-		err = fmt.Errorf("%w: the ClusterRole sluice-ksr of deploy/ksr has the right; --report-status=false ends this", err)
 	}
 	return err
 }

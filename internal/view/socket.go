@@ -9,10 +9,6 @@ import (
 // SocketEnv names the variable that says where the agent's debug API listens.
 const SocketEnv = "SLUICE_API_SOCKET"
 
-// StaleHeader is the header of an answer that says why the newest changes of the store may be missing in
-// it. Without it they are not.
-const StaleHeader = "Sluice-Stale"
-
 // RootSocket is where the debug API of an agent of root listens.
 const RootSocket = "/run/sluice/agent.sock"
 

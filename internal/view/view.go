@@ -11,6 +11,10 @@ import (
 	"github.com/sluice-net/sluice/internal/analysis/oracle"
 )
 
+// StaleHeader is the header of an answer that says why the newest changes of the store may be missing in
+// it. Without it they are not.
+const StaleHeader = "Sluice-Stale"
+
 // Pod is a pod as the agent sees it.
 type Pod struct {
 	Pod       api.PodID         `json:"pod"`

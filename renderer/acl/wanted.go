@@ -226,7 +226,7 @@ func (w *wanted) expandTable(t *cache.Table) *expanded {
 		return x
 	}
 	list, err := w.expand.Expand(t, 0, len(t.Rules))
-	x.Table, x.err = layout.NewTable(list), err
+	x.Table, x.err = w.r.bounds.NewTable(list), err
 	return x
 }
 

@@ -37,8 +37,8 @@ type Shell struct {
 	Ask    func(ctx context.Context, ask func(context.Context, Agent) error) error
 	// SayMissed says whom Ask left out, and reports whether these are others than before.
 	SayMissed func() (others bool)
-	// Miss says that an agent does not answer.
-	Miss func(a Agent, err error)
+	// Lose says that the command goes on without an agent.
+	Lose func(a Agent, err error)
 	Out  io.Writer
 	// ErrOut gets remarks that are no output.
 	ErrOut io.Writer

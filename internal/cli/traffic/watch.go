@@ -113,7 +113,7 @@ func (f *watching) run(ctx context.Context) error {
 	for i, a := range agents {
 		followed.Go(func() {
 			if errs[i] = f.watch(ctx, a, out); errs[i] != nil && len(agents) > 1 {
-				f.Miss(a, errs[i])
+				f.Lose(a, errs[i])
 			}
 		})
 	}

@@ -54,14 +54,21 @@ type Table struct {
 	nets        map[entries.Entry]int32 // the rules of permits whose source is more than an address; nil until needed
 }
 
-// NewTable prepares a table.
-func NewTable(x entries.List) *Table {
+// NewTable prepares a table. Where one address has more permits than an ACL may have, all of them stay in
+// front, in their order.
+func (z Sizes) NewTable(x entries.List) *Table {
 	t := &Table{List: x, last: len(x.Entries)}
 	for t.last > 0 && x.Entries[t.last-1].MatchesAll() {
 		t.last--
 	}
 	for t.front = t.last; t.front > 0 && x.Entries[t.front-1].Verdict == entries.Reflect; {
 		t.front--
+	}
+	if permits := t.last - t.front; permits > z.Most {
+		base := t.divide(z.baseFor(permits), nil)
+		if slices.ContainsFunc(base, func(x entries.List) bool { return len(x.Entries) > z.Most }) {
+			t.front = t.last
+		}
 	}
 	return t
 }
@@ -71,13 +78,9 @@ func (z Sizes) New(t *Table) (Shape, []entries.Piece) {
 	if len(t.Entries) <= z.Whole {
 		return Shape{}, []entries.Piece{pieceOf(t.List)}
 	}
-	base := t.divide(z.baseFor(t.last-t.front), nil)
-	if slices.ContainsFunc(base, func(x entries.List) bool { return len(x.Entries) > z.Most }) {
-		t.front, base = t.last, []entries.List{{}} // one address has most of them: they stay in their order
-	}
 	out := entries.Cut(t.part(0, t.front), z.Most)
-	shape := Shape{Front: len(out), Base: len(base)}
-	for _, x := range base {
+	shape := Shape{Front: len(out), Base: z.baseFor(t.last - t.front)}
+	for _, x := range t.divide(shape.Base, nil) {
 		out = append(out, pieceOf(x))
 	}
 	return shape, append(out, pieceOf(entries.List{}), t.rest())

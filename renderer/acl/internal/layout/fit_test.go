@@ -26,7 +26,7 @@ type held struct {
 // become changes the stack to a table as an Apply does, and returns the steps. Without steps and with
 // another number of ACLs, it has new ones.
 func (v *held) become(x entries.List) (before, after [][]entries.Entry, steps []Step) {
-	t := NewTable(x)
+	t := tiny.NewTable(x)
 	want, fits := []entries.Piece(nil), v.pieces != nil
 	if fits {
 		want, fits = tiny.Fit(v.shape, v.pieces, t)
@@ -140,7 +140,7 @@ func TestFitChangesOneACL(t *testing.T) {
 			x.Add(0, entriestest.Many(20, -1).Entries[i])
 		}
 		x.Add(1, entries.Everything(entries.Deny)...)
-		return NewTable(x)
+		return z.NewTable(x)
 	}
 	shape, pieces := z.New(table(0, 1, 2, 3, 4, 5, 6, 7))
 	for _, x := range []struct {
@@ -189,7 +189,7 @@ func TestBaseIsDividedByWhatDiffers(t *testing.T) {
 		}
 		x.Add(1, entries.Everything(entries.Deny)...)
 		z := Sizes{Whole: 2, Recent: 2, Base: 10, Most: 40}
-		shape, pieces := z.New(NewTable(x))
+		shape, pieces := z.New(z.NewTable(x))
 		for n, p := range pieces[shape.Front : shape.Front+shape.Base] {
 			if len(p.Entries) == 0 || len(p.Entries) > 25 {
 				t.Errorf("%s: ACL %d of %d has %d of 40 permits", name, n, shape.Base, len(p.Entries))
@@ -205,7 +205,7 @@ func TestNoACLIsTooLarge(t *testing.T) {
 		x.Add(0, permit(host(1), entries.AnyIPv4, uint16(i+1)))
 	}
 	x.Add(1, entries.Everything(entries.Deny)...)
-	_, pieces := tiny.New(NewTable(x))
+	shape, pieces := tiny.New(tiny.NewTable(x))
 	n := 0
 	for _, p := range pieces {
 		if n += len(p.Entries); len(p.Entries) > tiny.Most {
@@ -214,5 +214,9 @@ func TestNoACLIsTooLarge(t *testing.T) {
 	}
 	if n != len(x.Entries) {
 		t.Errorf("%d of %d entries are in ACLs", n, len(x.Entries))
+	}
+	again, ok := tiny.Fit(shape, pieces, tiny.NewTable(x))
+	if steps, _ := Changes(pieces, again); !ok || len(steps) > 0 {
+		t.Errorf("the same table again: %t, %d messages", ok, len(steps))
 	}
 }
